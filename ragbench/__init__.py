@@ -1,0 +1,35 @@
+"""ragbench: a Jupyter-first research workbench for evaluating retrieval-augmented generation.
+
+``import ragbench as rb`` costs a few milliseconds: every name below loads its module when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Where each public name lives. Reading order: records -> data -> chunking -> embedding -> retrieval -> metrics.
+_HOME = {
+    "records": ["Answer", "Chunk", "Dataset", "Document", "Grade", "Hit", "Question"],
+    "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
+}
+_WHERE = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = [*_WHERE, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(importlib.import_module(f"ragbench.{_WHERE[name]}"), name)
+    try:
+        return importlib.import_module(f"ragbench.{name}")
+    except ModuleNotFoundError as error:
+        if error.name == f"ragbench.{name}":
+            raise AttributeError(f"module 'ragbench' has no attribute {name!r}") from None
+        raise
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_WHERE])

@@ -1,0 +1,65 @@
+"""The errors ragbench raises on purpose.
+
+Every message says three things: what was got, what was expected, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class RagbenchError(Exception):
+    """Base of every error a user of ragbench is meant to read.
+
+    Parameters
+    ----------
+    got : what was found, with file and line where there is one.
+    expected : what would have been right.
+    do : the next step for the reader.
+    """
+
+    def __init__(self, got: str, expected: str = "", do: str = "") -> None:
+        self.got, self.expected, self.do = got, expected, do
+        parts = [got]
+        if expected:
+            parts.append(f"expected: {expected}")
+        if do:
+            parts.append(f"do: {do}")
+        super().__init__("\n  ".join(parts))
+
+    def __reduce__(self) -> tuple:
+        # Executors send exceptions between processes; the default would rebuild this one from its joined message.
+        return type(self), (self.got, self.expected, self.do), self.__dict__
+
+
+class DataError(RagbenchError):
+    """A data set or file is missing, malformed, or not the one it claims to be."""
+
+
+class ModelError(RagbenchError):
+    """A model server is away, refuses, or replied with something that cannot be used."""
+
+
+class ConfigError(RagbenchError):
+    """A parameter has a value that cannot work."""
+
+
+def unknown(kind: str, name: object, known: object) -> ConfigError:
+    """Build the error for a name that is not among the known ones.
+
+    Parameters
+    ----------
+    kind : what is being named, e.g. ``"retriever"``.
+    name : the name that was given.
+    known : iterable of the names there are.
+
+    Returns
+    -------
+    ConfigError naming the choices and, when one is close, a guess.
+    """
+    import difflib
+
+    names = sorted(str(k) for k in known)  # type: ignore[attr-defined]
+    close = difflib.get_close_matches(str(name), names, n=1)
+    guess = f"did you mean {close[0]!r}? " if close else ""
+    return ConfigError(
+        f"unknown {kind} {name!r}", "one of " + ", ".join(names), f"{guess}choose one of the names above"
+    )

@@ -1,0 +1,1 @@
+"""Metrics: labels or texts in, numbers out. No metric calls a model."""

@@ -1,0 +1,94 @@
+"""The five small frozen records everything else passes around, and the data set that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One source text. ``sentences`` joined as they are give ``text``."""
+
+    id: str
+    title: str
+    text: str
+    sentences: tuple[str, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, its true answer, and the texts that support it.
+
+    ``references`` are the thesis's extracted relevant parts p_1..p_n (§2.1): the supporting sentences.
+    ``kind`` is the data set's own question type (bridge, comparison, ...), ``level`` its difficulty.
+    """
+
+    id: str
+    text: str
+    answer: str
+    references: tuple[str, ...] = ()
+    kind: str = ""
+    level: str = ""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a document, the unit that retrievers return."""
+
+    id: str
+    text: str
+    doc_id: str
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A retrieved chunk with its score and its rank (1 is best)."""
+
+    chunk: Chunk
+    score: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A generated answer. ``generator`` names the model or reader, ``seconds`` is wall-clock time."""
+
+    question_id: str
+    text: str
+    generator: str
+    seconds: float = float("nan")
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """A verdict in the thesis's five categories (§2.4). ``value`` is None when the verdict could not be read."""
+
+    question_id: str
+    value: int | None
+    judge: str
+    raw: str = ""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Questions and the documents they are asked over.
+
+    ``excluded`` lists what the loader left out, as (id, reason): nothing is dropped in silence.
+    """
+
+    name: str
+    questions: tuple[Question, ...]
+    documents: tuple[Document, ...]
+    excluded: tuple[tuple[str, str], ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        out = f", {len(self.excluded)} excluded" if self.excluded else ""
+        return f"Dataset({self.name!r}, {len(self.questions)} questions, {len(self.documents)} documents{out})"
