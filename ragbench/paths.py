@@ -1,0 +1,76 @@
+"""Where things are on this machine: shipped data, the user's data mirror, the cache, the results."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ragbench.errors import DataError
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def project_root() -> Path:
+    """Return the repository's folder for a checkout, else the current folder (for an installed wheel)."""
+    return _ROOT if (_ROOT / "pyproject.toml").is_file() else Path.cwd()
+
+
+def shipped(*parts: str) -> Path:
+    """Return the path of a file that comes with ragbench, e.g. ``shipped("minihop", "questions.jsonl")``.
+
+    Raises
+    ------
+    DataError when the installation lacks it.
+    """
+    for base in (_ROOT / "data", Path(__file__).resolve().parent / "_shipped"):
+        if base.joinpath(*parts).exists():
+            return base.joinpath(*parts)
+    raise DataError(
+        f"the file data/{'/'.join(parts)} that comes with ragbench is missing",
+        "a complete checkout or installation",
+        "run `git status` in the checkout, or install ragbench again",
+    )
+
+
+def mirror(*parts: str) -> Path | None:
+    """Return the path of a data set in the user's mirror ``RAGBENCH_DATA``, or None when it is not there."""
+    base = os.environ.get("RAGBENCH_DATA", "").strip()
+    if not base:
+        return None
+    path = Path(base).expanduser().joinpath(*parts)
+    return path if path.exists() else None
+
+
+def cache_dir(*parts: str) -> Path:
+    """Return (and make) a folder of the cache: ``RAGBENCH_CACHE``, else ``data/cache`` of the checkout.
+
+    An installed wheel without a checkout uses the platform's own cache folder.
+    """
+    base = os.environ.get("RAGBENCH_CACHE", "").strip()
+    if base:
+        path = Path(base).expanduser()
+    elif (_ROOT / "pyproject.toml").is_file():
+        path = _ROOT / "data" / "cache"
+    else:
+        import platformdirs
+
+        path = Path(platformdirs.user_cache_dir("ragbench"))
+    path = path.joinpath(*parts)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def results_dir(*parts: str) -> Path:
+    """Return (and make) a folder for per-question rows: ``RAGBENCH_RESULTS``, else ``data/results``."""
+    base = os.environ.get("RAGBENCH_RESULTS", "").strip()
+    path = (Path(base).expanduser() if base else project_root() / "data" / "results").joinpath(*parts)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def figures_dir() -> Path:
+    """Return (and make) the folder of figures and the ledger: ``RAGBENCH_FIGURES``, else ``figures``."""
+    base = os.environ.get("RAGBENCH_FIGURES", "").strip()
+    path = Path(base).expanduser() if base else project_root() / "figures"
+    path.mkdir(parents=True, exist_ok=True)
+    return path

@@ -1,0 +1,33 @@
+"""Shared fixtures: the data mirror, a small corpus, and a cache that tests of one run share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ragbench.paths import mirror
+
+
+def pytest_collection_modifyitems(items):
+    """Skip the tests that need the recorded data sets where RAGBENCH_DATA does not lead to them."""
+    if mirror("hotpotqa") is None:
+        skip = pytest.mark.skip(reason="RAGBENCH_DATA does not lead to the recorded data sets")
+        for item in items:
+            if "data" in item.keywords:
+                item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def data_mirror() -> Path:
+    """The folder RAGBENCH_DATA points to; tests that use it carry the marker ``data``."""
+    return Path(os.environ["RAGBENCH_DATA"]).expanduser()
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    """The embedded model, loaded once for a whole test run."""
+    from ragbench.embedding import MiniLM
+
+    return MiniLM()
