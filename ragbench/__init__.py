@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 # Where each public name lives. Reading order: records -> data -> chunking -> embedding -> retrieval -> metrics.
 _HOME = {
     "records": ["Answer", "Chunk", "Dataset", "Document", "Grade", "Hit", "Question"],
+    "chunking": ["segment", "semantic_chunks", "token_chunks"],
+    "embedding": ["CachedEmbeddings", "MiniLM", "default_embedder", "default_tokenizer"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}

@@ -1,0 +1,163 @@
+"""Chunking: fixed windows of tokens and the thesis's semantic chunking (§2.5.2)."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.embeddings import Embeddings
+
+from ragbench.chunking import segment, semantic_chunks, split_sentences, token_chunks
+from ragbench.errors import ConfigError
+from ragbench.records import Document
+
+
+class Topics(Embeddings):
+    """Two-dimensional vectors: the shares of the words 'cat' and 'dog' in a text."""
+
+    def __init__(self):
+        self.seen = []
+
+    def embed_documents(self, texts):
+        self.seen += texts
+        return [[t.count("cat") + 1e-3, t.count("dog") + 1e-3] for t in texts]
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+def doc(text, name="d"):
+    return Document(name, "T", text)
+
+
+def test_token_chunks_of_ten_words_by_hand():
+    words = "one two three four five six seven eight nine ten"
+    chunks = token_chunks([doc(words)], size=4, overlap=0.5)
+    assert [c.text for c in chunks] == [
+        "one two three four",
+        "three four five six",
+        "five six seven eight",
+        "seven eight nine ten",
+    ]
+    assert [c.id for c in chunks] == ["d#0", "d#1", "d#2", "d#3"]
+    assert {c.title for c in chunks} == {"T"}
+
+
+def test_token_chunks_without_overlap_end_with_a_short_one():
+    assert [c.text for c in token_chunks([doc("one two three four five")], size=2, overlap=0)] == [
+        "one two",
+        "three four",
+        "five",
+    ]
+
+
+def test_short_document_is_one_chunk_and_empty_document_none():
+    assert [c.text for c in token_chunks([doc("one two")], size=300)] == ["one two"]
+    assert token_chunks([doc("   ")], size=300) == []
+    assert semantic_chunks([doc("  \n ")], Topics()) == []
+
+
+@given(st.integers(1, 60), st.integers(1, 12), st.sampled_from([0.0, 0.2, 0.5, 0.9]))
+def test_token_chunks_cover_every_word_and_repeat_only_the_overlap(n, size, overlap):
+    words = [f"{'abcdefghij'[i % 10]}" for i in range(n)]
+    chunks = [c.text.split() for c in token_chunks([doc(" ".join(words))], size=size, overlap=overlap)]
+    step = max(1, size - round(size * overlap))
+    rebuilt = chunks[0] + [w for c in chunks[1:] for w in c[size - step :]]
+    assert rebuilt == words
+    assert all(len(c) <= size for c in chunks)
+    assert len(chunks) == max(1, -(-(n - size) // step) + 1)
+
+
+def test_sentences_are_merged_until_long_enough_and_the_rest_joins_the_last():
+    text = "Aa bb. Cc dd? Ee ff! Gg."
+    assert [text[a:b] for a, b in split_sentences(text)] == ["Aa bb.", "Cc dd?", "Ee ff!", "Gg."]
+    assert [text[a:b] for a, b in split_sentences(text, 10)] == ["Aa bb. Cc dd?", "Ee ff! Gg."]
+    assert [text[a:b] for a, b in split_sentences(text, 13)] == ["Aa bb. Cc dd? Ee ff! Gg."]
+    assert [text[a:b] for a, b in split_sentences(text, 1000)] == [text]
+
+
+CATS = " ".join(f"The cat sat number {i}." for i in range(6))
+DOGS = " ".join(f"The dog ran number {i}." for i in range(6))
+
+
+def test_as_run_breaks_where_the_subject_changes():
+    cut = segment([doc(f"{CATS} {DOGS}")], Topics(), "as_run", min_chars=0, window=1)[0]
+    # windows of +-1 sentence: only the steps 4->5, 5->6, 6->7 of 11 mix cats and dogs, and the middle one the most
+    assert np.argmax(cut.distances) == 5
+    assert cut.threshold == pytest.approx(np.percentile(cut.distances, 80))
+    assert cut.breaks == tuple(i for i, d in enumerate(cut.distances) if d > cut.threshold)
+    assert 5 in cut.breaks
+
+
+def test_as_run_distances_equal_a_slow_version():
+    text = f"{CATS} {DOGS} {CATS}"
+    cut = segment([doc(text)], Topics(), "as_run", min_chars=0)[0]
+    sentences = [text[a:b] for a, b in cut.sentences]
+    vectors = []
+    for i in range(len(sentences)):
+        joined = " ".join(sentences[max(0, i - 3) : i + 4])
+        vectors.append(np.array(Topics().embed_query(joined)))
+    expected = [1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in itertools.pairwise(vectors)]
+    np.testing.assert_allclose(cut.distances, expected, atol=1e-6)
+
+
+def test_paper_profile_slides_windows_of_three_by_two_against_a_fixed_threshold():
+    embedder = Topics()
+    cut = segment([doc(f"{CATS} {DOGS}")], embedder, "paper")[0]
+    # twelve sentences: windows start at 0, 2, 4, 6, 8, 10
+    assert len(cut.distances) == 5
+    assert cut.starts == (2, 4, 6, 8, 10)
+    assert embedder.seen[0].count(".") == 3
+    # window 4..6 holds two cats and one dog, window 6..8 dogs only: similarity 1/sqrt(5) < 0.5
+    assert cut.breaks == (2,)
+    chunks = semantic_chunks([doc(f"{CATS} {DOGS}")], Topics(), "paper")
+    assert [c.text for c in chunks] == [CATS, DOGS]
+
+
+def test_identical_windows_need_no_embedding_and_make_no_break():
+    embedder = Topics()
+    text = "One cat. Two dogs. Three cats. Four dogs."
+    chunks = semantic_chunks([doc(text)], embedder, "as_run", min_chars=0)
+    assert [c.text for c in chunks] == [text]
+    assert embedder.seen == []
+
+
+def test_chunks_are_slices_that_cover_the_document_in_order():
+    text = f"{CATS}  {DOGS}\n{CATS}"
+    for profile in ("as_run", "paper"):
+        chunks = semantic_chunks([doc(text)], Topics(), profile, min_chars=20)
+        assert len(chunks) > 1
+        assert "".join("".join(c.text.split()) for c in chunks) == "".join(text.split())
+        assert all(c.text in text for c in chunks)
+
+
+def test_max_tokens_cuts_at_sentence_ends_and_inside_an_overlong_sentence():
+    text = "Alpha beta gamma. Delta one. " + "word " * 9 + "end."
+    chunks = semantic_chunks([doc(text)], Topics(), "paper", max_tokens=6)
+    assert [c.text for c in chunks] == [
+        "Alpha beta gamma.",
+        "Delta one.",
+        "word word word word word word",
+        "word word word end.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: token_chunks([doc("x")], size=0), "size=0"),
+        (lambda: token_chunks([doc("x")], overlap=1.0), r"overlap=1\.0"),
+        (lambda: token_chunks(["x"]), "item 0 is str"),
+        (lambda: semantic_chunks([doc("x")], Topics(), "as-run"), "unknown chunking profile 'as-run'"),
+        (lambda: semantic_chunks([doc("x")], Topics(), percentile=101), "percentile=101"),
+        (lambda: semantic_chunks([doc("x")], Topics(), percentile=5, threshold=0.5), "both percentile and threshold"),
+        (lambda: segment([doc("x")], Topics(), windw=3), "unknown chunking setting 'windw'"),
+        (lambda: semantic_chunks([doc("x")], Topics(), max_tokens=0), "max_tokens=0"),
+    ],
+)
+def test_wrong_settings_are_named(call, message):
+    with pytest.raises(ConfigError, match=message):
+        call()
