@@ -1,0 +1,204 @@
+"""Longest common substring and subsequence of many facts against many texts, at several cut-offs in one pass.
+
+Everything here works on Unicode code points (``uint32``). For a fact p and a text t, and ascending cut-offs
+c_1 <= ... <= c_K, the kernels give the LCS length of p and of the prefix t[:c_j], for every j.
+
+Substring: a match that beats the best length b so far holds a q-gram of the fact on any grid of step b + 2 - q, so only
+those text positions are looked at and extended both ways. Worst case O(len(p) * len(t)), usually far below len(t).
+Subsequence: the bit-parallel recurrence V' = (V + (V & M)) | (V & ~M), one machine word per 64 characters of the fact;
+the LCS length is the number of zero bits of V (Crochemore et al. 2001; Hyyrö 2004).
+
+The kernels release the GIL and are run from ordinary threads: numba's own thread pools abort the process when two
+Python threads enter them at once, or after a fork, and executors do both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+
+# Length of the q-grams of the main pass: longer means fewer false candidates, a finer grid. Best of 2 to 10 measured.
+_Q = 4
+
+
+def code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Concatenate texts as UTF-32.
+
+    Returns
+    -------
+    codes : uint32 array, shape (total characters,), and offsets : int64 array, shape (len(texts) + 1,)
+    """
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(t) for t in texts], out=offsets[1:])
+    # surrogatepass: a lone surrogate is a character like any other here; it must not stop the run.
+    return np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32), offsets
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _slot(codes, at, q, mask):
+    h = np.uint64(0)
+    for i in range(at, at + q):
+        h = (h << np.uint64(11)) ^ (h >> np.uint64(53)) ^ np.uint64(codes[i])
+    h *= np.uint64(0x9E3779B97F4A7C15)
+    h >>= np.uint64(32)
+    return np.int64(h & np.uint64(mask))
+
+
+@njit(cache=True, nogil=True)
+def _index(part, q, mask, head, chain):
+    """Chain the positions of every q-gram of the fact by hash slot."""
+    head[: mask + 1] = -1
+    for p in range(part.size - q + 1):
+        slot = _slot(part, p, q, mask)
+        chain[p] = head[slot]
+        head[slot] = p
+
+
+@njit(cache=True, nogil=True)
+def _scan(part, text, first, stop, q, best, mask, head, chain):
+    """Best match length: ``best``, or that of a longer match in text[:stop] with a q-gram at or after ``first``."""
+    m = part.size
+    at = first
+    while at + q <= stop and best < m:
+        p = head[_slot(text, at, q, mask)]
+        while p >= 0:
+            right = 0
+            while p + right < m and at + right < stop and text[at + right] == part[p + right]:
+                right += 1
+            if right >= q:
+                left = 0
+                while left < p and left < at and text[at - left - 1] == part[p - left - 1]:
+                    left += 1
+                best = max(best, left + right)
+            p = chain[p]
+        at += best + 2 - q
+    return best
+
+
+@njit(cache=True, nogil=True)
+def _substring(part, text, cuts, head, chain, head1, chain1, out):
+    m = part.size
+    mask = 255
+    while mask + 1 < 4 * m:
+        mask = 2 * mask + 1
+    q = min(_Q, m)
+    _index(part, q, mask, head, chain)
+    indexed1 = False
+    best, before = 0, 0
+    for j in range(cuts.size):
+        stop = cuts[j]
+        # What is new since the last cut-off ends after it: the first q-gram that can matter reaches one past it.
+        floor = max(best, q - 1)
+        longer = _scan(part, text, max(0, before + 1 - q), stop, q, floor, mask, head, chain)
+        if longer > floor:
+            best = longer
+        elif best < q - 1 and stop > before:
+            # Nothing of q characters is shared, so the answer is below q: settle it character by character.
+            if not indexed1:
+                _index(part, 1, mask, head1, chain1)
+                indexed1 = True
+            best = _scan(part, text, before, stop, 1, best, mask, head1, chain1)
+        out[j] = best
+        before = stop
+
+
+@njit(cache=True, nogil=True)
+def substring_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out):
+    """Fill ``out[i, j]`` with len(longest common substring of part i and text[:cuts[owner[i], j]]).
+
+    ``parts`` and ``texts`` with their offsets come from :func:`code_points`; ``owner[i]`` is the text of part i;
+    ``cuts`` int64 (n_texts, K), ascending along K and at most the text's length; ``out`` int64 (n_parts, K).
+    """
+    longest = 1
+    for i in range(owner.size):
+        longest = max(longest, part_offsets[i + 1] - part_offsets[i])
+    slots = 256
+    while slots < 4 * longest:
+        slots *= 2
+    head, head1 = np.empty(slots, np.int64), np.empty(slots, np.int64)
+    chain, chain1 = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    for i in range(owner.size):
+        t = owner[i]
+        part = parts[part_offsets[i] : part_offsets[i + 1]]
+        text = texts[text_offsets[t] : text_offsets[t + 1]]
+        if part.size == 0:
+            out[i] = 0
+        else:
+            _substring(part, text, cuts[t], head, chain, head1, chain1, out[i])
+
+
+@njit(cache=True, nogil=True)
+def _popcount(v):
+    v = v - ((v >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    v = (v & np.uint64(0x3333333333333333)) + ((v >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    v = (v + (v >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((v * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@njit(cache=True, nogil=True)
+def _subsequence(part, text, cuts, symbol, masks, v, out):
+    m = part.size
+    words = (m + 63) // 64
+    known = 0
+    for p in range(m):
+        c = part[p]
+        if symbol[c] == 0:
+            known += 1
+            symbol[c] = known
+            masks[known, :words] = 0
+        masks[symbol[c], p >> 6] |= np.uint64(1) << np.uint64(p & 63)
+    v[:words] = ~np.uint64(0)
+
+    length, at = 0, 0
+    for j in range(cuts.size):
+        if length < m:
+            while at < cuts[j]:
+                s = symbol[text[at]]
+                at += 1
+                if s == 0:  # a character that the fact does not have leaves V as it is
+                    continue
+                carry = np.uint64(0)
+                for w in range(words):
+                    old = v[w]
+                    hit = old & masks[s, w]
+                    total = old + hit
+                    over = np.uint64(total < hit)
+                    total += carry
+                    over |= np.uint64(total < carry)
+                    v[w] = total | (old & ~masks[s, w])
+                    carry = over
+            length = 0
+            for w in range(words):
+                length += _popcount(~v[w])
+            # Bits above the fact's length stay one: no mask ever has them, and a carry out of bit m-1 meets a one
+            # in V that V & ~M puts back.
+        out[j] = length
+
+    for p in range(m):
+        symbol[part[p]] = 0
+
+
+@njit(cache=True, nogil=True)
+def subsequence_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out):
+    """Fill ``out[i, j]`` with len(longest common subsequence ...); arguments as in :func:`substring_lengths`."""
+    longest, top = 1, np.uint32(0)
+    for i in range(owner.size):
+        longest = max(longest, part_offsets[i + 1] - part_offsets[i])
+    for c in parts:
+        top = max(top, c)
+    for c in texts:
+        top = max(top, c)
+    symbol = np.zeros(np.int64(top) + 1, np.int64)
+    words = (longest + 63) // 64
+    masks = np.empty((min(longest, np.int64(top) + 1) + 1, words), np.uint64)
+    v = np.empty(words, np.uint64)
+    for i in range(owner.size):
+        t = owner[i]
+        part = parts[part_offsets[i] : part_offsets[i + 1]]
+        text = texts[text_offsets[t] : text_offsets[t + 1]]
+        if part.size == 0:
+            out[i] = 0
+        else:
+            _subsequence(part, text, cuts[t], symbol, masks, v, out[i])

