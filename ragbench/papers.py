@@ -1,0 +1,211 @@
+"""Published numbers and the ledger: paper | recorded | ours.
+
+``data/papers/<paper>_<item>.csv`` holds the published cells in long form (row, column, value, unit). Notebooks hand in
+what they measured with `record`; `ledger` joins both, so a published cell without a measurement stays visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+from filelock import FileLock
+
+from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.paths import figures_dir, shipped
+
+PAPERS = {
+    "thesis": "El Yagouby 2024, Evaluation Framework for Retrieval-Augmented Generation Systems",
+    "ragchecker": "Ru et al. 2024, RAGChecker",
+    "ragas": "Es et al. 2023, RAGAS",
+    "rageval": "Zhu et al. 2024, RAGEval",
+}
+COLUMNS = [
+    "paper",
+    "item",
+    "row",
+    "column",
+    "published",
+    "recorded",
+    "recorded_by",
+    "ours",
+    "ours_by",
+    "n",
+    "unscored",
+    "note",
+]
+KEY = ["paper", "item", "row", "column"]
+
+
+def _paper(paper: str) -> str:
+    if paper not in PAPERS:
+        raise unknown("paper", paper, PAPERS)
+    return paper
+
+
+def items(paper: str) -> dict[str, Path]:
+    """Return the published tables and figures of a paper: item name, as the paper calls it, and its file."""
+    files = sorted(shipped("papers").glob(f"{_paper(paper)}_*.csv"))
+    names = (f.stem.removeprefix(f"{paper}_").replace("_", " ") for f in files)
+    return {name[0].upper() + name[1:]: file for name, file in zip(names, files, strict=True)}
+
+
+def published(paper: str, item: str) -> pd.DataFrame:
+    """Return the published cells of one item, e.g. ``published("thesis", "Table 3.1")``.
+
+    Returns
+    -------
+    DataFrame with columns row, column, value, unit, in the paper's order; ``value`` is a number where all cells are.
+    """
+    known = items(paper)
+    if item not in known:
+        raise unknown(f"item of {paper}", item, known)
+    frame = pd.read_csv(known[item], dtype=str, keep_default_na=False)
+    if list(frame.columns) != ["row", "column", "value", "unit"]:
+        raise DataError(
+            f"{known[item]}: columns {list(frame.columns)}", "row, column, value, unit", "mend its first line"
+        )
+    numbers = pd.to_numeric(frame["value"], errors="coerce")
+    return frame.assign(value=numbers) if numbers.notna().all() else frame
+
+
+def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: bool = False) -> Path:
+    """Hand in measured cells of one item; an earlier measurement by the same ``by`` is replaced.
+
+    Parameters
+    ----------
+    paper, item : as in `published`; an item the paper does not have is kept too, marked as beyond it.
+    cells : columns row, column, value, and optionally n (questions scored), unscored, note. A value of NaN says that it
+        could not be measured; its note says which command and model would.
+    by : what produced the numbers: data set, retriever, generator, judge.
+    recorded : True for numbers computed from outputs that somebody else's models produced.
+
+    Returns
+    -------
+    Path of ``figures/ledger.csv``, rebuilt.
+    """
+    lacking = {"row", "column", "value"} - set(cells.columns)
+    if lacking:
+        raise ConfigError(
+            f"cells without {', '.join(sorted(lacking))}", "columns row, column, value", "rename your columns"
+        )
+    if not by.strip():
+        raise ConfigError("an empty 'by'", "data set, retriever, generator, judge", "say what produced the numbers")
+    kind = "recorded" if recorded else "ours"
+    new = pd.DataFrame({"row": cells["row"].astype(str), "column": cells["column"].astype(str)})
+    new[kind], new[f"{kind}_by"] = cells["value"], by
+    for extra in ("n", "unscored", "note"):
+        new[extra] = cells.get(extra, pd.NA)
+    new.insert(0, "paper", _paper(paper))
+    new.insert(1, "item", item)
+    new = new.reindex(columns=COLUMNS)
+    doubled = new.duplicated(KEY)
+    if doubled.any():
+        twice = new[doubled].iloc[0]
+        raise ConfigError(
+            f"the cell ({twice['row']}, {twice['column']}) twice", "each cell once", "aggregate before recording"
+        )
+    with FileLock(figures_dir() / ".ledger.lock"):
+        old = _measured()
+        same = (old["paper"] == paper) & (old["item"] == item) & (old[f"{kind}_by"] == by)
+        return _write(pd.concat([old[~same].astype(object), new.astype(object)], ignore_index=True))
+
+
+def ledger(paper: str | None = None, item: str | None = None) -> pd.DataFrame:
+    """Return the ledger, one row per published cell and measurement, columns `COLUMNS`.
+
+    Parameters
+    ----------
+    paper, item : keep only these.
+    """
+    frame = _join(_measured())
+    if paper:
+        frame = frame[frame["paper"] == _paper(paper)]
+    return (frame[frame["item"] == item] if item else frame).reset_index(drop=True)
+
+
+def side_by_side(paper: str, item: str) -> pd.DataFrame:
+    """Return paper | recorded | ours | difference | n | unscored for one item: the cell that ends a notebook.
+
+    ``difference`` is measured minus published, taken from *ours* where there is a number, else from *recorded*.
+    """
+    frame = ledger(paper, item)
+    if frame.empty:
+        raise unknown(f"item of {paper}", item, items(paper))
+    number = {c: pd.to_numeric(frame[c], errors="coerce") for c in ("published", "recorded", "ours")}
+    mine = number["ours"].fillna(number["recorded"])
+    by = frame["ours_by"].fillna(frame["recorded_by"]).fillna("")
+    table = frame[["row", "column", "published", "recorded", "ours"]].assign(
+        difference=mine - number["published"], n=frame["n"], unscored=frame["unscored"], by=by
+    )
+    return table.rename(columns={"published": "paper"})
+
+
+def write_markdown() -> Path:
+    """Write ``figures/ledger.md`` from the ledger and return its path."""
+    frame = ledger()
+    lines = [
+        "# Ledger: every published cell beside what was measured",
+        "",
+        "Written by `ragbench reproduce`; do not edit. *recorded*: computed here from outputs of others' models.",
+        "*ours*: measured here, by the data, retriever, generator and judge named. An empty cell was not measured.",
+    ]
+    for paper, title in PAPERS.items():
+        part = frame[frame["paper"] == paper]
+        if part.empty:
+            continue
+        lines += ["", f"## {title}"]
+        for item, cells in part.groupby("item", sort=False):
+            lines += ["", f"### {item}", "", *_markdown_item(cells)]
+    path = figures_dir() / "ledger.md"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _markdown_item(cells: pd.DataFrame) -> Iterator[str]:
+    yield "| row | column | paper | recorded | ours | n | unscored | by | note |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for cell in cells.to_dict("records"):
+        by = next((cell[k] for k in ("ours_by", "recorded_by") if isinstance(cell[k], str)), "")
+        shown = [cell[k] for k in ("row", "column", "published", "recorded", "ours", "n", "unscored")]
+        yield "| " + " | ".join([*map(_shown, shown), by, _shown(cell["note"])]) + " |"
+
+
+def _shown(value: object) -> str:
+    if value is None or value is pd.NA or value != value:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "/")
+
+
+def _measured() -> pd.DataFrame:
+    """The measured cells of ``figures/ledger.csv``."""
+    path = figures_dir() / "ledger.csv"
+    if not path.is_file():
+        return pd.DataFrame(columns=COLUMNS, dtype=object)
+    text = dict.fromkeys(set(COLUMNS) - {"published", "recorded", "ours", "n", "unscored"}, str)
+    frame = pd.read_csv(path, dtype=text).reindex(columns=COLUMNS)
+    return frame[frame["ours_by"].notna() | frame["recorded_by"].notna()]
+
+
+def _join(measured: pd.DataFrame) -> pd.DataFrame:
+    """Put every published cell beside its measurements, in the papers' order."""
+    cells = [
+        published(paper, item).rename(columns={"value": "published"}).assign(paper=paper, item=item).astype(object)
+        for paper in PAPERS
+        for item in items(paper)
+    ]
+    known = pd.concat(cells, ignore_index=True)[[*KEY, "published"]]
+    frame = known.assign(cell=range(len(known))).merge(measured.drop(columns="published"), on=KEY, how="outer")
+    by_paper = frame["paper"].map({name: i for i, name in enumerate(PAPERS)})
+    by_item = frame.groupby(["paper", "item"])["cell"].transform("min")
+    frame = frame.assign(by_paper=by_paper, by_item=by_item).sort_values(
+        ["by_paper", "by_item", "item", "cell", "ours_by", "recorded_by"], kind="stable", na_position="last"
+    )
+    return frame.reindex(columns=COLUMNS).reset_index(drop=True)
+
+
+def _write(measured: pd.DataFrame) -> Path:
+    path = figures_dir() / "ledger.csv"
+    _join(measured).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    return path
