@@ -1,0 +1,21 @@
+"""Data sets in, `Dataset` out. Malformed input is one error with file and line; nothing is loaded by halves."""
+
+from ragbench.data.fetch import fetch_hotpotqa
+from ragbench.data.hotpotqa import load_hotpotqa
+from ragbench.data.minihop import load_minihop
+from ragbench.data.user import load_csv, load_documents, load_jsonl
+from ragbench.data.validate import Problem, validate, validate_files
+from ragbench.data.wiki import build_wiki_corpus
+
+__all__ = [
+    "Problem",
+    "build_wiki_corpus",
+    "fetch_hotpotqa",
+    "load_csv",
+    "load_documents",
+    "load_hotpotqa",
+    "load_jsonl",
+    "load_minihop",
+    "validate",
+    "validate_files",
+]

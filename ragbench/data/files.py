@@ -1,0 +1,163 @@
+"""Reading text, JSON and JSON-lines files so that every fault names its file and line."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ragbench.errors import DataError
+
+MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, not a document
+_SHOWN = 8
+
+
+def read_text(path: str | Path) -> str:
+    """Read a UTF-8 text file, plain or gzip.
+
+    Raises
+    ------
+    DataError when it is missing, a folder, empty, damaged, or in another encoding.
+    """
+    path = Path(path).expanduser()
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        near = sorted(p.name for p in path.parent.glob("*"))[:5] if path.parent.is_dir() else []
+        there = f"; the folder holds {', '.join(near)}" if near else ""
+        raise DataError(f"there is no file {path}{there}", "an existing file", "check the path") from None
+    except IsADirectoryError:
+        raise DataError(f"{path} is a folder", "a file", "name the file in it, or use load_documents(folder)") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}", "a readable file", "check its rights") from None
+    if raw[:2] == b"\x1f\x8b":
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError) as error:
+            raise DataError(
+                f"{path} is a damaged gzip file: {error}", "a whole file", "download or copy it again"
+            ) from None
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise DataError(f"{path} is in UTF-16", "UTF-8", f"convert it: iconv -f UTF-16 -t UTF-8 {path.name} > new file")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8",
+            "UTF-8 text",
+            f"convert it, for instance: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > new file",
+        ) from None
+    if not text.strip():
+        raise DataError(f"{path} is empty", "at least one record", "check that it was written or downloaded completely")
+    return text
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file; a syntax error names line and column."""
+    text = read_text(path)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text.rstrip()):
+            raise DataError(
+                f"{path}, line {error.lineno}: the JSON ends in the middle ({error.msg})",
+                "a complete JSON value",
+                "download or copy the file again",
+            ) from None
+        raise DataError(
+            f"{path}, line {error.lineno}, column {error.colno}: {error.msg}",
+            "valid JSON",
+            "mend that place; if each line is a record of its own, it is JSON lines: use load_jsonl",
+        ) from None
+    except RecursionError:
+        raise DataError(f"{path} nests too deeply", "a list of records", "check that this is the right file") from None
+
+
+def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict]]:
+    """Yield (line number, record) of a JSON-lines file; empty lines are passed over.
+
+    Raises
+    ------
+    DataError for a line that is no JSON object or longer than a million characters.
+    """
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        if len(line) > MAX_FIELD:
+            raise DataError(
+                f"{path}, line {number} has {len(line):,} characters",
+                f"one record of at most {MAX_FIELD:,} characters per line",
+                "split long documents, or check that line ends were not lost",
+            )
+        try:
+            row = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            what = (
+                f"column {error.colno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else "nests too deeply"
+            )
+            raise DataError(f"{path}, line {number}, {what}", "one JSON object per line", "mend that line") from None
+        if not isinstance(row, dict):
+            raise DataError(
+                f"{path}, line {number} is a JSON {type(row).__name__}",
+                'an object such as {"question": ..., "answer": ...}',
+                "write one object per line; an array of objects is read by load_hotpotqa or json.load",
+            )
+        yield number, row
+
+
+def require_text(row: dict, field: str, where: str, *, empty: bool = False) -> str:
+    """Return a text field of a record.
+
+    Parameters
+    ----------
+    row : the record.
+    field : its name.
+    where : file and line or record number, for the message.
+    empty : whether an empty text is allowed.
+
+    Raises
+    ------
+    DataError when it is missing, not a text, empty, or longer than a million characters.
+    """
+    if field not in row:
+        raise DataError(
+            f"{where}: no field {field!r} (it has {', '.join(map(repr, row)) or 'none'})",
+            f"a text under {field!r}",
+            f"add it, or name your own column with fields={{{field!r}: 'your column'}}",
+        )
+    value = row[field]
+    if not isinstance(value, str):
+        raise DataError(
+            f"{where}: {field!r} is {type(value).__name__} {str(value)[:40]!r}", "a text", "write it in quotes"
+        )
+    if not value.strip() and not empty:
+        raise DataError(f"{where}: {field!r} is empty", "a text", "fill it in, or remove the record")
+    if len(value) > MAX_FIELD:
+        raise DataError(
+            f"{where}: {field!r} has {len(value):,} characters",
+            f"at most {MAX_FIELD:,}",
+            "split the document, or check the file for lost separators",
+        )
+    return value
+
+
+def raise_all(errors: list[DataError], path: str | Path, total: int) -> None:
+    """Raise one error that lists bad records; nothing when there is none."""
+    if not errors:
+        return
+    if len(errors) == 1:
+        raise errors[0]
+    shown = "\n    ".join(e.got for e in errors[:_SHOWN])
+    more = f"\n    and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
+    first = errors[0]
+    raise DataError(f"{path}: {len(errors)} of {total} records are bad\n    {shown}{more}", first.expected, first.do)
+
+
+def sha256(path: str | Path) -> str:
+    """Return the sha256 of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

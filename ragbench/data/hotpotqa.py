@@ -1,0 +1,184 @@
+"""HotpotQA, distractor setting: the thesis's questions (§2.1, §2.5.1).
+
+Reads the official file, the recorded subset, and any file of the same shape. Documents are the distinct paragraphs of
+all contexts, title and sentences joined as they are. The thesis put 100,000 Wikipedia pages beside them: see
+`ragbench.data.build_wiki_corpus`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from ragbench.data.files import raise_all, read_json, require_text
+from ragbench.errors import ConfigError, DataError
+from ragbench.paths import cache_dir, mirror
+from ragbench.records import Dataset, Document, Question
+
+OFFICIAL_NAME = "hotpot_dev_distractor_v1.json"
+OFFICIAL_IDS = 7405
+# sha256 of the 7,405 official ids in order, joined by line feeds: tells the real file whatever its white space.
+OFFICIAL_IDS_SHA256 = "c476b8bcccfa637e597454e9f24abe83af3738a47b873661b172effb2ca5710c"
+SUBSET = ("hotpotqa", "hotpot_dev_distractor_subset.json.gz")
+_MAX_DANGLING_SHARE = 1 / 1000
+
+
+def is_official(ids: list[str]) -> bool:
+    """Tell whether these are the ids of the official dev set, in order."""
+    return len(ids) == OFFICIAL_IDS and hashlib.sha256("\n".join(ids).encode()).hexdigest() == OFFICIAL_IDS_SHA256
+
+
+def find_hotpotqa() -> Path | None:
+    """Return the file `load_hotpotqa` would read: official before subset, or None when there is neither."""
+    official = mirror("hotpotqa", OFFICIAL_NAME)
+    if official:
+        return official
+    fetched = cache_dir("hotpotqa") / OFFICIAL_NAME
+    return fetched if fetched.is_file() else mirror(*SUBSET)
+
+
+def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> Dataset:
+    """Load HotpotQA (distractor) questions and the paragraphs of their contexts.
+
+    Parameters
+    ----------
+    path : official JSON, plain or gzip, or a file of the same shape. Default: the official file in ``RAGBENCH_DATA`` or
+        in the cache, else the recorded subset of 1,886 questions in ``RAGBENCH_DATA``.
+    limit : keep the first so many questions, and only their paragraphs.
+
+    Returns
+    -------
+    Dataset; ``references`` of a question are its supporting sentences, ``meta["supporting_facts"]`` their (title,
+    index) and ``meta["doc_ids"]`` the documents they stand in.
+
+    Raises
+    ------
+    DataError for a malformed file: bad records are listed, nothing is loaded by halves. In the official file, and only
+    there, a supporting fact that points nowhere excludes its row (one is known, hence the thesis's 7,404 of 7,405).
+    """
+    if path is None:
+        path = find_hotpotqa()
+        if path is None:
+            raise DataError(
+                "HotpotQA is not on this machine",
+                f"{OFFICIAL_NAME} or its subset in RAGBENCH_DATA/hotpotqa, or the official file in the cache",
+                "run `ragbench data fetch hotpotqa` (47 MB), or use load_minihop(), which needs no download",
+            )
+    if limit is not None and limit < 1:
+        raise ConfigError(f"limit={limit}", "at least 1, or None for all", "leave it out to load every question")
+    rows = read_json(path)
+    if not isinstance(rows, list) or not rows:
+        raise DataError(
+            f"{path} holds a JSON {type(rows).__name__}", "a list of records", "check that this is the right file"
+        )
+    official = is_official([r.get("_id", "") if isinstance(r, dict) else "" for r in rows])
+    rows = rows[:limit]
+    documents = _Paragraphs()
+    questions: list[Question] = []
+    errors: list[DataError] = []
+    dangling: list[tuple[str, str]] = []
+    seen: dict[str, int] = {}
+    for number, row in enumerate(rows, 1):
+        try:
+            questions.append(_question(row, f"{path}, record {number}", number, seen, documents))
+        except _Dangling as error:
+            dangling.append((row["_id"], error.got))
+            errors.append(error)
+        except DataError as error:
+            errors.append(error)
+    if official and len(errors) == len(dangling) <= max(1, _MAX_DANGLING_SHARE * len(rows)):
+        for row_id, reason in dangling:
+            print(f"HotpotQA: question {row_id} is left out ({reason})")
+        errors = []
+    raise_all(errors, path, len(rows))
+    setting = "official" if official else "subset" if str(path).endswith(SUBSET[-1]) else Path(path).name
+    return Dataset(
+        "hotpotqa", tuple(questions), documents.all(), tuple(dangling), {"file": Path(path).name, "setting": setting}
+    )
+
+
+class _Dangling(DataError):
+    """A supporting fact that points nowhere."""
+
+
+class _Paragraphs:
+    """Distinct (title, text) pairs; a second text under one title gets an id of its own."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[str, str], str] = {}
+        self._variants: dict[str, int] = {}
+        self._documents: dict[str, Document] = {}
+
+    def add(self, title: str, sentences: list[str]) -> str:
+        text = "".join(sentences)
+        if (title, text) not in self._ids:
+            n = self._variants[title] = self._variants.get(title, 0) + 1
+            name = title if n == 1 else f"{title} #{n}"
+            while name in self._documents:
+                name += "'"
+            self._ids[title, text] = name
+            self._documents[name] = Document(name, title, text, tuple(sentences))
+        return self._ids[title, text]
+
+    def all(self) -> tuple[Document, ...]:
+        return tuple(self._documents.values())
+
+
+def _question(row: Any, where: str, number: int, seen: dict[str, int], documents: _Paragraphs) -> Question:
+    if not isinstance(row, dict):
+        raise DataError(f"{where} is a JSON {type(row).__name__}", "an object", "check that this is a HotpotQA file")
+    texts = {field: require_text(row, field, where) for field in ("_id", "question", "answer", "type", "level")}
+    where = f"{where} ({texts['_id']})"
+    if texts["_id"] in seen:
+        raise DataError(
+            f"{where}: the id occurs already in record {seen[texts['_id']]}", "an id used once", "rename or remove one"
+        )
+    seen[texts["_id"]] = number
+    paragraphs = _context(row, where)
+    facts = _facts(row, where)
+    ids = {title: documents.add(title, sentences) for title, sentences in paragraphs.items()}
+    references = []
+    for title, index in facts:
+        if title not in paragraphs or not 0 <= index < len(paragraphs[title]):
+            size = f"has {len(paragraphs[title])} sentences" if title in paragraphs else "is not in the context"
+            raise _Dangling(
+                f"{where}: supporting fact [{title!r}, {index}] points nowhere, that paragraph {size}",
+                "a title of the context and a sentence index counted from 0",
+                "mend or remove that fact",
+            )
+        references.append(paragraphs[title][index].strip())
+    meta = {"supporting_facts": tuple(facts), "doc_ids": tuple(dict.fromkeys(ids[t] for t, _ in facts))}
+    return Question(
+        texts["_id"], texts["question"], texts["answer"], tuple(references), texts["type"], texts["level"], meta
+    )
+
+
+def _context(row: dict, where: str) -> dict[str, list[str]]:
+    context = row.get("context")
+    if not isinstance(context, list) or not context:
+        raise DataError(
+            f"{where}: no context", "a list of [title, [sentences]]", "check that this is the distractor setting"
+        )
+    paragraphs = {}
+    for pair in context:
+        if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], list)):
+            raise DataError(
+                f"{where}: a context entry is {str(pair)[:60]!r}", "[title, [sentences]]", "mend that entry"
+            )
+        if not all(isinstance(s, str) for s in pair[1]):
+            raise DataError(f"{where}: a sentence of {pair[0]!r} is not a text", "texts", "mend that paragraph")
+        paragraphs[pair[0]] = pair[1]
+    return paragraphs
+
+
+def _facts(row: dict, where: str) -> list[tuple[str, int]]:
+    facts = row.get("supporting_facts")
+    if not isinstance(facts, list) or not facts:
+        raise DataError(
+            f"{where}: no supporting facts", "a list of [title, sentence index]", "add them, or drop the row"
+        )
+    for fact in facts:
+        if not (isinstance(fact, list) and len(fact) == 2 and isinstance(fact[0], str) and type(fact[1]) is int):
+            raise DataError(f"{where}: supporting fact {str(fact)[:60]}", "[title, sentence index]", "mend that fact")
+    return [(title, index) for title, index in facts]

@@ -1,0 +1,26 @@
+"""MiniHop: our own small two-hop data set in HotpotQA's shape (CC BY 4.0), shipped so that everything runs offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ragbench.data.user import load_jsonl
+from ragbench.paths import shipped
+from ragbench.records import Dataset
+
+
+def load_minihop(limit: int | None = None) -> Dataset:
+    """Load MiniHop.
+
+    Parameters
+    ----------
+    limit : keep the first so many questions; the documents stay complete.
+
+    Returns
+    -------
+    Dataset. ``meta`` of a question holds ``supporting_facts`` ((title, index) pairs), ``reasoning``, ``both_hops``
+    and, for about a third of them, ``long_answer`` and ``claims`` (a text and its supporting sentences each).
+    """
+    folder: Path = shipped("minihop")
+    data = load_jsonl(folder / "questions.jsonl", folder / "documents.jsonl", limit=limit)
+    return Dataset("minihop", data.questions, data.documents, meta={"file": "questions.jsonl", "setting": "shipped"})

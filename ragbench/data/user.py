@@ -1,0 +1,237 @@
+"""A user's own questions and documents: JSON lines, CSV, or a folder of text files.
+
+A question needs a question and an answer; the texts that support it are given either as ``references`` (a list of
+texts) or as ``supporting_facts`` (a list of [document title, sentence index]). A document needs a text, or a list of
+sentences. Everything else a record carries is kept in ``meta``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ragbench.data.files import MAX_FIELD, raise_all, read_jsonl, read_text, require_text
+from ragbench.errors import ConfigError, DataError
+from ragbench.records import Dataset, Document, Question
+
+Reader = Callable[[str | Path], Iterator[tuple[int, dict]]]
+_SEPARATOR = "||"
+
+
+def load_jsonl(
+    questions: str | Path,
+    documents: str | Path | None = None,
+    *,
+    fields: Mapping[str, str] | None = None,
+    limit: int | None = None,
+) -> Dataset:
+    """Load questions, and documents when given, from JSON-lines files.
+
+    Parameters
+    ----------
+    questions : file with ``question`` and ``answer``, and optionally ``id``, ``references`` or ``supporting_facts``,
+        ``type``, ``level``.
+    documents : JSON-lines or CSV file with ``text`` or ``sentences``, and optionally ``id`` and ``title``; or a folder
+        of ``.txt`` and ``.md`` files.
+    fields : your own column names, e.g. ``{"question": "query", "answer": "gold"}``.
+    limit : keep the first so many questions.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    DataError that names file and line; several bad records are listed together and nothing is loaded.
+    """
+    return _load(questions, documents, read_jsonl, fields, limit)
+
+
+def load_csv(
+    questions: str | Path,
+    documents: str | Path | None = None,
+    *,
+    fields: Mapping[str, str] | None = None,
+    limit: int | None = None,
+) -> Dataset:
+    """Load questions, and documents when given, from CSV files with a header line.
+
+    As `load_jsonl`; several references in one cell are separated by ``||`` or written as a JSON list, and
+    ``supporting_facts`` are a JSON list.
+    """
+    return _load(questions, documents, read_csv, fields, limit)
+
+
+def load_documents(path: str | Path, *, fields: Mapping[str, str] | None = None) -> tuple[Document, ...]:
+    """Load documents from a JSON-lines or CSV file, or from a folder of ``.txt`` and ``.md`` files (title: file name).
+
+    Raises
+    ------
+    DataError when a file is malformed, or a folder holds no such file.
+    """
+    path = Path(path).expanduser()
+    if path.is_dir():
+        files = sorted(p for p in path.rglob("*") if p.suffix.lower() in (".txt", ".md") and p.is_file())
+        if not files:
+            raise DataError(
+                f"the folder {path} holds no .txt or .md file", "one text file per document", "check the path"
+            )
+        return tuple(Document(str(p.relative_to(path)), p.stem, _limited(read_text(p), p)) for p in files)
+    reader = read_csv if path.suffix.lower() == ".csv" else read_jsonl
+    return _collect(path, reader, fields, lambda row, where, line: _document(row, where, line))
+
+
+def read_csv(path: str | Path) -> Iterator[tuple[int, dict]]:
+    """Yield (line number, record) of a CSV file with a header line."""
+    csv.field_size_limit(MAX_FIELD)
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
+    try:
+        for row in reader:
+            if None in row or None in row.values():
+                raise DataError(
+                    f"{path}, line {reader.line_num}: the number of cells differs from the header",
+                    f"{len(reader.fieldnames or ())} cells, one per column",
+                    'put cells that hold commas or line breaks in double quotes, and write a quote as ""',
+                )
+            yield reader.line_num, {k: v for k, v in row.items() if v != ""}
+    except csv.Error as error:
+        raise DataError(
+            f"{path}, line {reader.reader.line_num}: {error}",
+            f"CSV cells of at most {MAX_FIELD:,} characters, quotes closed",
+            "mend that line",
+        ) from None
+
+
+def _limited(text: str, path: Path) -> str:
+    if len(text) > MAX_FIELD:
+        raise DataError(f"{path} has {len(text):,} characters", f"at most {MAX_FIELD:,}", "split it into several files")
+    return text
+
+
+def _load(
+    questions: str | Path,
+    documents: str | Path | None,
+    reader: Reader,
+    fields: Mapping[str, str] | None,
+    limit: int | None,
+) -> Dataset:
+    if limit is not None and limit < 1:
+        raise ConfigError(f"limit={limit}", "at least 1, or None for all", "leave it out to load every question")
+    loaded = load_documents(documents, fields=fields) if documents is not None else ()
+    by_title: dict[str, Document] = {}
+    for document in loaded:
+        by_title.setdefault(document.title, document)
+    rows = _collect(questions, reader, fields, lambda row, where, line: _question(row, where, line, by_title))
+    return Dataset(Path(questions).stem, rows[:limit], loaded, meta={"file": Path(questions).name, "setting": "own"})
+
+
+def _collect(path: str | Path, reader: Reader, fields: Mapping[str, str] | None, make: Callable) -> tuple:
+    """Make one record per row; all bad rows are reported together."""
+    rename = {theirs: ours for ours, theirs in (fields or {}).items()}
+    made: list[Any] = []
+    errors: list[DataError] = []
+    first: dict[str, int] = {}
+    line = total = 0
+    for line, row in reader(path):
+        total += 1
+        where = f"{path}, line {line}"
+        try:
+            record = make({rename.get(k, k): v for k, v in row.items()}, where, line)
+            if record.id in first:
+                raise DataError(
+                    f"{where}: the id {record.id!r} occurs already in line {first[record.id]}",
+                    "an id used once",
+                    "rename or remove one of the two (a document without an id goes by its title)",
+                )
+            first[record.id] = line
+            made.append(record)
+        except DataError as error:
+            errors.append(error)
+    raise_all(errors, path, total)
+    if not made:
+        raise DataError(
+            f"{path} holds a header and no record", "at least one record", "check that it was written completely"
+        )
+    return tuple(made)
+
+
+_QUESTION_FIELDS = {"id", "_id", "question", "answer", "references", "supporting_facts", "type", "level"}
+
+
+def _question(row: dict, where: str, line: int, by_title: Mapping[str, Document]) -> Question:
+    name = row.get("_id", row.get("id", f"line-{line}"))
+    meta = {k: v for k, v in row.items() if k not in _QUESTION_FIELDS}
+    references = tuple(_texts(row.get("references", []), "references", where))
+    facts = _listed(row.get("supporting_facts", []), "supporting_facts", where)
+    if facts:
+        found = [_fact(fact, where, by_title) for fact in facts]
+        references = references or tuple(document.sentences[i].strip() for document, i in found)
+        meta["supporting_facts"] = tuple((document.title, i) for document, i in found)
+        meta["doc_ids"] = tuple(dict.fromkeys(document.id for document, _ in found))
+    for claim in _listed(meta.get("claims", []), "claims", where):
+        for fact in claim.get("support", []) if isinstance(claim, dict) else []:
+            _fact(fact, where, by_title)
+    question, answer = require_text(row, "question", where), require_text(row, "answer", where)
+    return Question(str(name), question, answer, references, str(row.get("type", "")), str(row.get("level", "")), meta)
+
+
+def _fact(fact: Any, where: str, by_title: Mapping[str, Document]) -> tuple[Document, int]:
+    if not (isinstance(fact, list) and len(fact) == 2 and isinstance(fact[0], str) and type(fact[1]) is int):
+        raise DataError(
+            f"{where}: supporting fact {str(fact)[:60]}", "[document title, sentence index]", "mend that fact"
+        )
+    title, index = fact
+    if title not in by_title:
+        raise DataError(
+            f"{where}: supporting fact names {title!r}, which is no document's title",
+            "a title of the documents file",
+            "check the spelling, or pass the documents file as second argument",
+        )
+    count = len(by_title[title].sentences)
+    if not 0 <= index < count:
+        raise DataError(
+            f"{where}: supporting fact [{title!r}, {index}], but that document has {count} sentences",
+            f"an index from 0 to {count - 1}" if count else "a document with a list of sentences",
+            "mend the index, or give the document as a list under 'sentences'",
+        )
+    return by_title[title], index
+
+
+def _document(row: dict, where: str, line: int) -> Document:
+    title = str(row.get("title", row.get("id", f"line-{line}")))
+    meta = {k: v for k, v in row.items() if k not in {"id", "title", "text", "sentences"}}
+    sentences = _texts(row.get("sentences", []), "sentences", where)
+    if sentences:
+        # Sentences carry the space before them, as HotpotQA's do, so that joining them gives the text.
+        spaced = [s if i == 0 or s[:1].isspace() else f" {s}" for i, s in enumerate(sentences)]
+        return Document(str(row.get("id", title)), title, "".join(spaced), tuple(spaced), meta)
+    return Document(str(row.get("id", title)), title, require_text(row, "text", where), (), meta)
+
+
+def _listed(value: Any, field: str, where: str) -> list:
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise DataError(
+                f"{where}: {field!r} is no JSON list ({error.msg})", "a JSON list", "mend that cell"
+            ) from None
+    if not isinstance(value, list):
+        raise DataError(f"{where}: {field!r} is {type(value).__name__}", "a list", "write it in square brackets")
+    return value
+
+
+def _texts(value: Any, field: str, where: str) -> list[str]:
+    if isinstance(value, str) and not value.lstrip().startswith("["):
+        value = [part.strip() for part in value.split(_SEPARATOR) if part.strip()]
+    value = _listed(value, field, where)
+    for i, text in enumerate(value):
+        if not isinstance(text, str) or not text.strip():
+            raise DataError(
+                f"{where}: item {i} of {field!r} is {str(text)[:40]!r}", "a text", "fill it in or remove it"
+            )
+    return value

@@ -1,0 +1,398 @@
+"""Loading: MiniHop, HotpotQA and users' files; every fault is one error with its place, nothing is half-loaded."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from ragbench.data import hotpotqa as hotpotqa_module
+from ragbench.data import (
+    load_csv,
+    load_documents,
+    load_hotpotqa,
+    load_jsonl,
+    load_minihop,
+    validate,
+    validate_files,
+)
+from ragbench.errors import ConfigError, DataError
+from ragbench.records import Dataset, Document, Question
+
+
+def row(**changes) -> dict:
+    base = {
+        "_id": "q1",
+        "question": "Which town lies on the river that Ann crossed?",
+        "answer": "Ely",
+        "type": "bridge",
+        "level": "easy",
+        "supporting_facts": [["Ann", 1], ["Ouse", 0]],
+        "context": [["Ann", ["Ann was born.", " She crossed the Ouse."]], ["Ouse", ["Ely lies on the Ouse."]]],
+    }
+    return base | changes
+
+
+def write(path: Path, value) -> Path:
+    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+    return path
+
+
+# ---------------------------------------------------------------- HotpotQA's shape
+
+
+def test_hotpotqa_row_becomes_a_question_with_its_supporting_sentences(tmp_path):
+    data = load_hotpotqa(write(tmp_path / "h.json", [row()]))
+    q = data.questions[0]
+    assert (q.id, q.answer, q.kind, q.level) == ("q1", "Ely", "bridge", "easy")
+    assert q.references == ("She crossed the Ouse.", "Ely lies on the Ouse.")
+    assert q.meta == {"supporting_facts": (("Ann", 1), ("Ouse", 0)), "doc_ids": ("Ann", "Ouse")}
+    assert [d.text for d in data.documents] == ["Ann was born. She crossed the Ouse.", "Ely lies on the Ouse."]
+    assert "".join(data.documents[0].sentences) == data.documents[0].text
+
+
+def test_equal_paragraphs_are_one_document_and_a_second_text_under_a_title_another(tmp_path):
+    other = [["Ann", ["Ann is a film.", " It ran long."]], ["Ouse", ["Ely lies on the Ouse."]]]
+    data = load_hotpotqa(write(tmp_path / "h.json", [row(), row(_id="q2", context=other)]))
+    assert [d.id for d in data.documents] == ["Ann", "Ouse", "Ann #2"]
+    assert data.questions[1].references[0] == "It ran long."
+    assert data.questions[1].meta["doc_ids"] == ("Ann #2", "Ouse")
+
+
+def test_gzip_and_limit(tmp_path):
+    path = tmp_path / "h.json.gz"
+    path.write_bytes(gzip.compress(json.dumps([row(), row(_id="q2")]).encode()))
+    assert len(load_hotpotqa(path).questions) == 2
+    assert [q.id for q in load_hotpotqa(path, limit=1).questions] == ["q1"]
+    with pytest.raises(ConfigError, match="limit=0"):
+        load_hotpotqa(path, limit=0)
+
+
+BAD_ROWS = [
+    (
+        {"supporting_facts": [["Ann", 2]]},
+        r"record 1 \(q1\): supporting fact \['Ann', 2\] points nowhere.*has 2 sentences",
+    ),
+    ({"supporting_facts": [["Bob", 0]]}, r"\['Bob', 0\] points nowhere, that paragraph is not in the context"),
+    ({"supporting_facts": [["Ann", -1]]}, r"\['Ann', -1\] points nowhere"),
+    ({"supporting_facts": [["Ann", "1"]]}, r"supporting fact \['Ann', '1'\]"),
+    ({"supporting_facts": []}, "no supporting facts"),
+    ({"context": None}, "no context"),
+    ({"context": [["Ann", "text"]]}, "a context entry is"),
+    ({"context": [["Ann", [1]]]}, "a sentence of 'Ann' is not a text"),
+    ({"answer": " "}, "'answer' is empty"),
+    ({"question": 7}, "'question' is int '7'"),
+    ({"question": "x" * 1_000_001}, "'question' has 1,000,001 characters"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD_ROWS)
+def test_bad_hotpotqa_rows_are_named_by_record(tmp_path, changes, message):
+    with pytest.raises(DataError, match=message) as caught:
+        load_hotpotqa(write(tmp_path / "h.json", [row(**changes)]))
+    assert "h.json, record 1" in str(caught.value)
+    assert "do: " in str(caught.value)
+
+
+def test_missing_field_lists_the_fields_there_are(tmp_path):
+    bad = row()
+    del bad["answer"]
+    with pytest.raises(DataError, match=r"record 1: no field 'answer' \(it has '_id', 'question', 'type'"):
+        load_hotpotqa(write(tmp_path / "h.json", [bad]))
+
+
+def test_duplicate_id_names_both_records(tmp_path):
+    with pytest.raises(DataError, match=r"record 3 \(q1\): the id occurs already in record 1"):
+        load_hotpotqa(write(tmp_path / "h.json", [row(), row(_id="q2"), row()]))
+
+
+def test_all_bad_rows_are_listed_together(tmp_path):
+    rows = [row(_id=f"q{i}", answer="" if i % 2 else "Ely") for i in range(30)]
+    with pytest.raises(DataError, match="15 of 30 records are bad") as caught:
+        load_hotpotqa(write(tmp_path / "h.json", rows))
+    assert "record 2" in str(caught.value)
+    assert "and 7 more" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"  \n", "is empty"),
+        (b'[{"_id": "q1", ', "ends in the middle"),
+        (b'[\n{"_id": "q1" "x"}]', "line 2, column 14"),
+        (b'{"_id": "q1"}', "holds a JSON dict"),
+        (b"[]", "holds a JSON list"),
+        (b"[3]", "record 1 is a JSON int"),
+        ('[{"question": "café"}]'.encode("latin-1"), "line 1: byte 0xe9 is not UTF-8"),
+        ("[]".encode("utf-16"), "UTF-16"),
+        (b"\x1f\x8b\x08broken", "damaged gzip"),
+        (b"[" * 100_000, "nests too deeply"),
+    ],
+)
+def test_damaged_files_say_where_and_what_to_do(tmp_path, content, message):
+    path = tmp_path / "h.json"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        load_hotpotqa(path)
+    assert str(path) in str(caught.value)
+
+
+def test_missing_file_shows_what_is_there(tmp_path):
+    write(tmp_path / "hotpot.json", "[]")
+    with pytest.raises(DataError, match=r"there is no file .*; the folder holds hotpot\.json"):
+        load_hotpotqa(tmp_path / "hotpott.json")
+    with pytest.raises(DataError, match="is a folder"):
+        load_hotpotqa(tmp_path)
+
+
+def test_without_hotpotqa_the_way_to_get_it_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path))
+    with pytest.raises(DataError, match="ragbench data fetch hotpotqa"):
+        load_hotpotqa()
+
+
+def test_one_dangling_fact_is_left_out_of_the_official_file_only(tmp_path, monkeypatch, capsys):
+    rows = [row(_id=f"q{i}") for i in range(1500)]
+    rows[3]["supporting_facts"] = [["Ann", 9]]
+    path = write(tmp_path / "h.json", rows)
+    with pytest.raises(DataError, match="points nowhere"):
+        load_hotpotqa(path)
+    monkeypatch.setattr(hotpotqa_module, "is_official", lambda ids: True)
+    data = load_hotpotqa(path)
+    assert len(data.questions) == 1499
+    assert [i for i, _ in data.excluded] == ["q3"]
+    assert "question q3 is left out" in capsys.readouterr().out
+    rows[4]["supporting_facts"] = [["Ann", 9]]
+    with pytest.raises(DataError, match="2 of 1500 records are bad"):
+        load_hotpotqa(write(path, rows))
+
+
+@pytest.mark.data
+def test_recorded_subset_has_the_counts_of_its_description(data_mirror):
+    data = load_hotpotqa(data_mirror / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz")
+    assert len(data.questions) == 1886
+    assert sum(q.kind == "bridge" for q in data.questions) == 1488
+    assert {q.level for q in data.questions} == {"hard"}
+    assert len(data.documents) == 18297
+    assert len({d.title for d in data.documents}) == 18293
+    counts = [len(q.references) for q in data.questions]
+    assert [counts.count(n) for n in (2, 3, 4, 5, 6, 7)] == [1234, 479, 151, 17, 3, 2]
+    first = data.questions[0]
+    assert (first.id, first.answer, first.kind) == ("5a8b57f25542995d1e6f1371", "yes", "comparison")
+
+
+@pytest.mark.data
+def test_official_ids_are_told_by_their_hash(data_mirror):
+    import csv
+
+    with open(data_mirror / "hotpotqa" / "hotpot_dev_ids.csv", encoding="utf-8") as file:
+        ids = [r["_id"] for r in csv.DictReader(file)]
+    assert hotpotqa_module.is_official(ids)
+    assert not hotpotqa_module.is_official([*ids[1:], ids[0]])
+    assert not hotpotqa_module.is_official(ids[:-1])
+
+
+# ---------------------------------------------------------------- users' files
+
+
+def jsonl(path: Path, rows: list[dict]) -> Path:
+    return write(path, "\n".join(json.dumps(r) for r in rows))
+
+
+def test_own_questions_and_documents_by_jsonl(tmp_path):
+    documents = jsonl(
+        tmp_path / "d.jsonl",
+        [
+            {"title": "Ann", "sentences": ["Ann was born.", "She sang."]},
+            {"id": "o", "title": "Ouse", "text": "A river."},
+        ],
+    )
+    questions = jsonl(
+        tmp_path / "q.jsonl",
+        [
+            {"question": "Who sang?", "answer": "Ann", "supporting_facts": [["Ann", 1]], "topic": "music"},
+            {"id": 7, "question": "What is it?", "answer": "a river", "references": ["A river."]},
+        ],
+    )
+    data = load_jsonl(questions, documents)
+    assert [d.id for d in data.documents] == ["Ann", "o"]
+    assert data.documents[0].text == "Ann was born. She sang."
+    assert "".join(data.documents[0].sentences) == data.documents[0].text
+    first, second = data.questions
+    assert (first.id, first.references, first.meta["topic"]) == ("line-1", ("She sang.",), "music")
+    assert first.meta["doc_ids"] == ("Ann",)
+    assert (second.id, second.references) == ("7", ("A river.",))
+
+
+def test_own_columns_are_renamed_and_csv_reads_lists(tmp_path):
+    path = write(
+        tmp_path / "q.csv",
+        'query,gold,references\n"Who, then?",Ann,"One text.||Two texts."\nWhy?,So,"[""a"", ""b""]"\n',
+    )
+    data = load_csv(path, fields={"question": "query", "answer": "gold"})
+    assert [q.text for q in data.questions] == ["Who, then?", "Why?"]
+    assert [q.references for q in data.questions] == [("One text.", "Two texts."), ("a", "b")]
+
+
+def test_a_folder_of_texts_is_a_corpus(tmp_path):
+    (tmp_path / "sub").mkdir()
+    write(tmp_path / "b.txt", "Beta.")
+    write(tmp_path / "sub" / "a.md", "Alpha.")
+    write(tmp_path / "c.pdf", "no")
+    documents = load_documents(tmp_path)
+    assert [(d.title, d.text) for d in documents] == [("b", "Beta."), ("a", "Alpha.")]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"holds no \.txt or \.md file"):
+        load_documents(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"question": "a?", "answer": "b"}\n{"question": }', "line 2, column 14"),
+        ('{"question": "a?", "answer": "b"}\n[1]', "line 2 is a JSON list"),
+        ('{"question": "a?"}', "line 1: no field 'answer'"),
+        ('{"question": "a?", "answer": ""}', "line 1: 'answer' is empty"),
+        (
+            '{"id": 1, "question": "a", "answer": "b"}\n\n{"id": 1, "question": "c", "answer": "d"}',
+            "line 3: the id '1' occurs already in line 1",
+        ),
+        ('{"question": "a", "answer": "b", "supporting_facts": [["X", 0]]}', "names 'X', which is no document's title"),
+        ('{"question": "a", "answer": "b", "references": [" "]}', "item 0 of 'references'"),
+        ('{"question": "a", "answer": "b", "supporting_facts": 3}', "'supporting_facts' is int"),
+        ("x" * 10_000_000, "line 1 has 10,000,000 characters"),
+    ],
+)
+def test_bad_question_lines_are_named(tmp_path, text, message):
+    with pytest.raises(DataError, match=message) as caught:
+        load_jsonl(write(tmp_path / "q.jsonl", text))
+    assert "q.jsonl" in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_supporting_fact_beyond_the_document_says_how_many_sentences_it_has(tmp_path):
+    documents = jsonl(tmp_path / "d.jsonl", [{"title": "Ann", "sentences": ["One.", "Two."]}])
+    questions = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b", "supporting_facts": [["Ann", 2]]}])
+    with pytest.raises(DataError, match="that document has 2 sentences"):
+        load_jsonl(questions, documents)
+    claim = {"question": "a", "answer": "b", "claims": [{"text": "c", "support": [["Ann", 5]]}]}
+    with pytest.raises(DataError, match=r"\['Ann', 5\]"):
+        load_jsonl(jsonl(tmp_path / "q.jsonl", [claim]), documents)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("question,answer\na,b,c\n", "line 2: the number of cells"),
+        ("question,answer\na\n", "line 2: the number of cells"),
+        ('question,answer\na,"b\n', "line 2: unexpected end of data"),
+        ("question,answer\n", "no record"),
+        (f"question,answer\na,{'b' * 1_000_001}\n", "line 2: field larger than field limit"),
+        ("question,answer\na,\n", "line 2: no field 'answer'"),
+    ],
+)
+def test_bad_csv_lines_are_named(tmp_path, text, message):
+    with pytest.raises(DataError, match=message):
+        load_csv(write(tmp_path / "q.csv", text))
+
+
+# ---------------------------------------------------------------- validation and MiniHop
+
+
+def dataset(**changes) -> Dataset:
+    documents = (
+        Document("Ann", "Ann", "Ann was born. She crossed the Ouse."),
+        Document("Ouse", "Ouse", "Ely lies on the Ouse."),
+    )
+    fields = {"id": "q", "text": "Which town is meant?", "answer": "Ely", "kind": "bridge"}
+    fields["references"] = ("She crossed the Ouse.", "Ely lies on the Ouse.")
+    fields["meta"] = {"doc_ids": ("Ann", "Ouse"), "supporting_facts": (("Ann", 1), ("Ouse", 0)), "both_hops": True}
+    return Dataset("d", (Question(**(fields | changes)),), documents)
+
+
+def test_a_sound_question_has_no_problem():
+    assert validate(dataset()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"references": ()}, "no supporting text"),
+        ({"references": ("She sang.", "Ely lies on the Ouse.")}, "not found in any document"),
+        ({"answer": "York"}, "'York' is not in its evidence"),
+        ({"meta": {"doc_ids": ("Ann",)}}, "evidence from 1 document"),
+        ({"text": "Which town lies on the Ouse?"}, "names 'Ouse', which holds the answer"),
+    ],
+)
+def test_each_defect_of_a_question_is_a_problem(changes, message):
+    problems = validate(dataset(**changes))
+    assert [message in str(p) for p in problems] == [True]
+
+
+def test_answers_may_follow_by_reasoning_or_be_a_choice_of_a_comparison():
+    meta = {"reasoning": "Her river leads to York."}
+    assert validate(dataset(answer="York", meta=meta)) == []
+    assert validate(dataset(answer="York", kind="comparison", text="Ely or York?", meta={})) == []
+    assert validate(dataset(answer="yes", kind="comparison", meta={})) == []
+    twice = dataset()
+    assert "more than once" in str(validate(Dataset("d", twice.questions * 2, twice.documents))[0])
+
+
+def test_validate_files_reads_all_three_forms(tmp_path):
+    assert validate_files(write(tmp_path / "h.json", [row()])) == []
+    questions = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b", "references": ["c"]}])
+    assert len(validate_files(questions)) == 1
+    table = write(tmp_path / "q.csv", "question,answer,references\na,b,a b\n")
+    assert validate_files(table, min_documents=1) == []
+
+
+@pytest.fixture(scope="module")
+def minihop():
+    return load_minihop()
+
+
+def test_minihop_passes_its_own_validator(minihop):
+    assert validate(minihop) == []
+
+
+def test_minihop_documents_are_short_encyclopedic_texts(minihop):
+    assert len({d.title for d in minihop.documents}) == len(minihop.documents)
+    lengths = [len(d.text.split()) for d in minihop.documents]
+    assert min(lengths) >= 80
+    assert max(lengths) <= 250
+
+
+def test_minihop_bridge_answers_stand_in_the_evidence_or_are_derived(minihop):
+    from ragbench.data.validate import _plain
+
+    derived = [
+        q.id for q in minihop.questions if q.kind == "bridge" and _plain(q.answer) not in _plain(" ".join(q.references))
+    ]
+    assert len(derived) <= 5, derived
+
+
+def test_minihop_has_questions_that_need_both_hops(minihop):
+    bridge = [q for q in minihop.questions if q.kind == "bridge"]
+    assert sum(bool(q.meta["both_hops"]) for q in bridge) >= 0.7 * len(bridge)
+
+
+def test_minihop_limit_keeps_the_documents(minihop):
+    few = load_minihop(limit=3)
+    assert len(few.questions) == 3
+    assert len(few.documents) == len(minihop.documents)
+
+
+def test_minihop_claims_are_supported_by_their_sentences_word_for_word_enough(minihop):
+    sentences = {d.title: d.sentences for d in minihop.documents}
+    with_claims = [q for q in minihop.questions if "claims" in q.meta]
+    for q in with_claims:
+        assert 3 <= len(q.meta["claims"]) <= 10
+        for claim in q.meta["claims"]:
+            assert claim["support"], (q.id, claim)
+            words = {w.lower().strip(".,'\"") for w in claim["text"].split() if len(w) > 3}
+            there = " ".join([t + " " + sentences[t][i] for t, i in claim["support"]]).lower()
+            assert any(w in there for w in words), (q.id, claim)

@@ -1,0 +1,193 @@
+"""The resumable HotpotQA download against a loopback server, and the corpus drawn from a made Wikipedia dump."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import tarfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from ragbench.data import build_wiki_corpus, fetch_hotpotqa
+from ragbench.data import fetch as fetch_module
+from ragbench.data.hotpotqa import OFFICIAL_NAME
+from ragbench.errors import ConfigError, DataError
+from ragbench.records import Document
+
+BODY = json.dumps([{"_id": f"q{i}", "question": "x" * 100} for i in range(2000)]).encode()
+
+
+class Server(BaseHTTPRequestHandler):
+    """Serves BODY; ``drop_at`` bytes into an answer the connection is cut, once."""
+
+    body, ranges, drop_at, requests, status = BODY, True, None, [], 200
+
+    def do_GET(self):
+        cls = type(self)
+        wanted = self.headers.get("Range")
+        cls.requests.append(wanted)
+        start = int(wanted.split("=")[1].rstrip("-")) if wanted and cls.ranges else 0
+        if start >= len(cls.body):
+            self.send_response(416)
+            self.end_headers()
+            return
+        part = cls.body[start:]
+        self.send_response(cls.status if cls.status != 200 else 206 if start else 200)
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        if cls.drop_at is not None:
+            part, cls.drop_at = part[: cls.drop_at], None
+            self.close_connection = True
+        self.wfile.write(part)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch):
+    cls = type("Fresh", (Server,), {"requests": []})
+    http = ThreadingHTTPServer(("127.0.0.1", 0), cls)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    monkeypatch.setattr(fetch_module, "is_official", lambda ids: ids == [f"q{i}" for i in range(2000)])
+    cls.url = f"http://127.0.0.1:{http.server_address[1]}/{OFFICIAL_NAME}"
+    yield cls
+    http.shutdown()
+
+
+def test_download_is_accepted_and_its_hash_remembered(server, tmp_path):
+    path = fetch_hotpotqa(tmp_path, server.url)
+    assert path.read_bytes() == BODY
+    assert not list(tmp_path.glob("*.part"))
+    assert fetch_hotpotqa(tmp_path, server.url) == path
+    assert len(server.requests) == 1  # the second call found it on disk
+    path.write_bytes(BODY[:-1] + b" ]")
+    with pytest.raises(DataError, match="changed since it was downloaded"):
+        fetch_hotpotqa(tmp_path, server.url)
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_download_that_broke_off_is_continued(server, tmp_path, ranges):
+    server.drop_at, server.ranges = 50_000, ranges
+    with pytest.raises(DataError, match="continues where it stopped"):
+        fetch_hotpotqa(tmp_path, server.url)
+    have = (tmp_path / f"{OFFICIAL_NAME}.part").stat().st_size
+    assert 0 < have <= 50_000
+    assert fetch_hotpotqa(tmp_path, server.url).read_bytes() == BODY
+    assert server.requests == [None, f"bytes={have}-"]
+
+
+def test_a_complete_part_file_is_accepted(server, tmp_path):
+    (tmp_path / f"{OFFICIAL_NAME}.part").write_bytes(BODY)
+    assert fetch_hotpotqa(tmp_path, server.url).read_bytes() == BODY
+
+
+@pytest.mark.parametrize("body", [b"<html>Please log in</html>", json.dumps([{"_id": "other"}]).encode(), b"[1, 2]"])
+def test_another_file_is_refused_and_deleted(server, tmp_path, body):
+    server.body = body
+    with pytest.raises(DataError, match="is not the official dev set"):
+        fetch_hotpotqa(tmp_path, server.url)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refusing_server_is_named(server, tmp_path):
+    server.status = 404
+    with pytest.raises(DataError, match="answered 404"):
+        fetch_hotpotqa(tmp_path, server.url)
+
+
+def test_an_absent_server_is_named(tmp_path):
+    with pytest.raises(DataError, match="ConnectError"):
+        fetch_hotpotqa(tmp_path, "http://127.0.0.1:9/x", timeout_s=2)
+
+
+# ---------------------------------------------------------------- Wikipedia dump
+
+PAGES = [
+    {"id": str(i), "title": f"Page {i}", "text": [[f"Page {i} starts.", f" It has number {i}."]]} for i in range(50)
+]
+GOLD = (Document("Ann", "Ann", "Ann was born."), Document("Page 7", "Page 7", "Another text on seven."))
+
+
+def lines(pages) -> bytes:
+    return "\n".join(json.dumps(p) for p in pages).encode()
+
+
+def dump_as(kind: str, tmp_path):
+    if kind == "jsonl":
+        path = tmp_path / "dump.jsonl"
+        path.write_bytes(lines(PAGES))
+    elif kind == "gz":
+        path = tmp_path / "dump.jsonl.gz"
+        path.write_bytes(gzip.compress(lines(PAGES)))
+    elif kind == "folder":
+        path = tmp_path / "dump"
+        (path / "AA").mkdir(parents=True)
+        (path / "AA" / "wiki_00.bz2").write_bytes(bz2.compress(lines(PAGES[:20])))
+        (path / "AA" / "wiki_01.bz2").write_bytes(bz2.compress(lines(PAGES[20:])))
+    else:
+        path = tmp_path / "dump.tar.bz2"
+        with tarfile.open(path, "w:bz2") as archive:
+            for name, part in (("AA/wiki_00.bz2", PAGES[:20]), ("AA/wiki_01.bz2", PAGES[20:])):
+                data = bz2.compress(lines(part))
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "gz", "folder", "tar"])
+def test_corpus_is_gold_plus_drawn_pages_and_the_same_for_every_form(tmp_path, kind):
+    corpus = build_wiki_corpus(dump_as(kind, tmp_path), n=12, seed=3, gold=GOLD)
+    assert corpus[:2] == GOLD
+    titles = [d.title for d in corpus]
+    assert len(titles) == len(set(titles)) == 12
+    assert corpus[2].text == f"{corpus[2].title} starts. It has number {corpus[2].title.split()[1]}."
+    (tmp_path / "again").mkdir()
+    assert corpus == build_wiki_corpus(dump_as("jsonl", tmp_path / "again"), n=12, seed=3, gold=GOLD)
+
+
+def test_draw_is_uniform_over_the_dump(tmp_path):
+    path = dump_as("jsonl", tmp_path)
+    counts = dict.fromkeys(range(50), 0)
+    for seed in range(400):
+        for document in build_wiki_corpus(path, n=10, seed=seed):
+            counts[int(document.title.split()[1])] += 1
+    # expected 80 each, standard deviation 8
+    assert min(counts.values()) > 50
+    assert max(counts.values()) < 110
+
+
+def test_too_small_a_dump_and_too_small_an_n_are_named(tmp_path):
+    path = dump_as("jsonl", tmp_path)
+    with pytest.raises(DataError, match=r"49 usable pages.*\n.*at least 98"):
+        build_wiki_corpus(path, n=100, gold=GOLD)
+    with pytest.raises(ConfigError, match="n=1"):
+        build_wiki_corpus(path, n=1, gold=GOLD)
+    assert build_wiki_corpus(path, n=2, gold=GOLD) == GOLD
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("d.jsonl", b'{"id": 1, "title": "A", "text": "x"}\n{"id": 2}', r"d\.jsonl, line 2: no page"),
+        ("d.jsonl", b"[1]", "line 1: no page"),
+        ("d.bz2", b"not compressed", "damaged"),
+        ("d.gz", gzip.compress(lines(PAGES))[:-9], "damaged"),
+    ],
+)
+def test_damaged_dumps_name_the_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        build_wiki_corpus(tmp_path / name, n=1)
+
+
+def test_a_missing_dump_is_named(tmp_path):
+    with pytest.raises(DataError, match="there is no dump"):
+        build_wiki_corpus(tmp_path / "none", n=1)
+    with pytest.raises(DataError, match=r"holds no \.bz2"):
+        build_wiki_corpus(tmp_path, n=1)
