@@ -1,0 +1,39 @@
+"""Statistics for evaluations: intervals, paired tests, correlations, agreement, few labels with many judge grades.
+
+Numbers in, small frozen records out. Missing values (NaN, None) are left out and counted (``n_missing``); what is
+undefined is NaN. Everything random takes a seed and gives the same answer twice.
+"""
+
+from ragbench.stats.agreement import (
+    ConfusionMatrix,
+    PairwiseAgreement,
+    annotator_agreement,
+    confusion_matrix,
+    kappa,
+    pairwise_agreement,
+)
+from ragbench.stats.association import correlation, preference_correlation, preference_difference
+from ragbench.stats.intervals import Interval, binomial_ci, bootstrap_ci, paired_bootstrap_difference, ppi_mean
+from ragbench.stats.paired import PermutationTest, holm, paired_permutation_test, paired_power, questions_needed
+
+__all__ = [
+    "ConfusionMatrix",
+    "Interval",
+    "PairwiseAgreement",
+    "PermutationTest",
+    "annotator_agreement",
+    "binomial_ci",
+    "bootstrap_ci",
+    "confusion_matrix",
+    "correlation",
+    "holm",
+    "kappa",
+    "paired_bootstrap_difference",
+    "paired_permutation_test",
+    "paired_power",
+    "pairwise_agreement",
+    "ppi_mean",
+    "preference_correlation",
+    "preference_difference",
+    "questions_needed",
+]

@@ -1,0 +1,87 @@
+"""Checks shared by the statistics: what is a number, what is missing, which points belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ragbench.errors import ConfigError, DataError
+
+Seed = int | np.random.Generator
+
+# Random draws held at once; blocks of resamples keep memory at a few tens of MB whatever the number of points.
+_DRAWS = 2_000_000
+
+
+def as_floats(values: Any, name: str = "values") -> np.ndarray:
+    """A 1-d float array; None becomes NaN. DataError for text, infinities or another shape."""
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} that are not numbers", "numbers, with NaN or None for missing") from None
+    if array.ndim != 1:
+        raise DataError(f"{name} of shape {array.shape}", "one dimension", "pass one number per question")
+    infinite = np.flatnonzero(np.isinf(array))
+    if infinite.size:
+        raise DataError(f"{infinite.size} infinite {name} (first at position {infinite[0]})", "finite numbers or NaN")
+    return array
+
+
+def same_length(**arrays: Any) -> None:
+    """DataError unless all arguments have the same length."""
+    sizes = {name: len(a) for name, a in arrays.items()}
+    if len(set(sizes.values())) > 1:
+        raise DataError(
+            "lengths that differ: " + ", ".join(f"{k} {v}" for k, v in sizes.items()),
+            "one value per question in each, in the same order",
+            "use NaN where a value is missing",
+        )
+
+
+def as_level(level: float) -> float:
+    """Check a confidence level."""
+    if not 0 < level < 1:
+        raise ConfigError(f"level {level!r}", "a confidence level between 0 and 1, e.g. 0.95")
+    return float(level)
+
+
+def as_resamples(resamples: int) -> int:
+    """Check a number of resamples (0: no interval)."""
+    if resamples != int(resamples) or resamples < 0:
+        raise ConfigError(f"resamples {resamples!r}", "a whole number, 0 or more")
+    return int(resamples)
+
+
+def group_index(groups: Any, n: int) -> tuple[np.ndarray, int]:
+    """Number the groups 0..G-1; without groups every point is its own."""
+    if groups is None:
+        return np.arange(n), n
+    if len(groups) != n:
+        raise DataError(f"{len(groups)} group labels for {n} points", "one group label per point")
+    seen: dict[Any, int] = {}
+    index = np.fromiter((seen.setdefault(g, len(seen)) for g in np.asarray(groups).tolist()), np.int64, n)
+    return index, len(seen)
+
+
+def group_counts(n_groups: int, resamples: int, seed: Seed, width: int | None = None) -> Iterator[np.ndarray]:
+    """Bootstrap resamples as counts: blocks of int arrays, shape (resamples in the block, n_groups).
+
+    ``width`` is the number of values per resample that the caller will hold, when that is more than ``n_groups``.
+    """
+    rng = np.random.default_rng(seed)
+    block = max(1, _DRAWS // max(n_groups, width or 0, 1))
+    for start in range(0, resamples, block):
+        rows = min(block, resamples - start)
+        draws = rng.integers(0, n_groups, (rows, n_groups)) + n_groups * np.arange(rows)[:, None]
+        yield np.bincount(draws.ravel(), minlength=rows * n_groups).reshape(rows, n_groups)
+
+
+def percentiles(samples: np.ndarray, level: float) -> tuple[float, float]:
+    """Percentile bounds of bootstrap samples; undefined samples (NaN) are left out; NaN when none is left."""
+    defined = samples[~np.isnan(samples)]
+    if not defined.size:
+        return float("nan"), float("nan")
+    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)

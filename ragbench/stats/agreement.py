@@ -1,0 +1,201 @@
+"""Agreement between judges: confusion matrix, kappa, annotators among themselves, preference in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ragbench.errors import DataError, unknown
+from ragbench.stats._inputs import Seed, as_floats, as_level, as_resamples, percentiles, same_length
+from ragbench.stats.intervals import Interval, binomial_ci
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConfusionMatrix:
+    """Counts of (truth, predicted): int array, shape (k, k), rows truth, both axes in the order of ``labels``."""
+
+    labels: tuple[Hashable, ...]
+    counts: np.ndarray
+    n_missing: int
+
+    @property
+    def n(self) -> int:
+        """Number of items with both labels."""
+        return int(self.counts.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """Share on the diagonal; NaN without items."""
+        return float(np.trace(self.counts) / self.n) if self.n else float("nan")
+
+    def to_frame(self) -> pd.DataFrame:
+        """The counts as a table with named axes."""
+        import pandas as pd
+
+        index, columns = pd.Index(self.labels, name="truth"), pd.Index(self.labels, name="predicted")
+        return pd.DataFrame(self.counts, index=index, columns=columns)
+
+
+def confusion_matrix(
+    truth: Sequence[Any], predicted: Sequence[Any], labels: Sequence[Hashable] | None = None
+) -> ConfusionMatrix:
+    """Count how often each true label was given each predicted one.
+
+    Parameters
+    ----------
+    truth, predicted : labels of the same items, shape (n,); None or NaN where there is none (an unscored answer).
+    labels : the possible labels in order; default: those that occur, sorted.
+
+    Returns
+    -------
+    ConfusionMatrix; items with a missing side are counted in ``n_missing``.
+
+    Raises
+    ------
+    DataError for lengths that differ, or a label that is not among ``labels`` (with its position).
+    """
+    same_length(truth=truth, predicted=predicted)
+    pairs = list(zip(np.asarray(truth, object), np.asarray(predicted, object), strict=True))
+    present = [(i, t, p) for i, (t, p) in enumerate(pairs) if not (_missing(t) or _missing(p))]
+    if labels is None:
+        found = {x for _, t, p in present for x in (t, p)}
+        try:
+            labels = sorted(found)
+        except TypeError:
+            raise DataError("labels of types that have no common order", "all numbers or all text") from None
+    order = tuple(labels)
+    place = {label: i for i, label in enumerate(order)}
+    counts = np.zeros((len(order), len(order)), np.int64)
+    for i, t, p in present:
+        if t not in place or p not in place:
+            wrong = p if t in place else t
+            raise DataError(f"label {wrong!r} at position {i}", f"one of {', '.join(map(repr, order))}")
+        counts[place[t], place[p]] += 1
+    return ConfusionMatrix(order, counts, len(pairs) - len(present))
+
+
+def _missing(label: Any) -> bool:
+    return label is None or (isinstance(label, (float, np.floating)) and bool(np.isnan(label)))
+
+
+def kappa(
+    a: Sequence[Any],
+    b: Sequence[Any],
+    *,
+    weights: Literal["linear", "quadratic"] | None = None,
+    labels: Sequence[Hashable] | None = None,
+    resamples: int = 2000,
+    level: float = 0.95,
+    seed: Seed = 0,
+) -> Interval:
+    """Cohen's kappa of two judges, with a percentile bootstrap interval over items.
+
+    Parameters
+    ----------
+    a, b : the judges' labels, shape (n,); an item with a missing side is left out and counted.
+    weights : None for categories (the thesis's grades are such); "linear" or "quadratic" for ordered labels.
+    labels : the possible labels in order; default: those that occur, sorted. Matters with weights only.
+    resamples, level, seed : as in :func:`ragbench.stats.bootstrap_ci`.
+
+    Returns
+    -------
+    Interval in [-1, 1]. NaN without items, and when both judges give everything the same one label (no disagreement
+    is possible by chance); such resamples are left out of the percentiles.
+
+    Source: Cohen (1960); weighted: Cohen (1968).
+    """
+    level, resamples = as_level(level), as_resamples(resamples)
+    if weights not in (None, "linear", "quadratic"):
+        raise unknown("weights", weights, ("None", "linear", "quadratic"))
+    matrix = confusion_matrix(a, b, labels)
+    counts, n = matrix.counts, matrix.n
+    distance = np.abs(np.subtract.outer(np.arange(len(counts)), np.arange(len(counts)))).astype(float)
+    cost = (distance > 0).astype(float) if weights is None else distance ** (1 if weights == "linear" else 2)
+    estimate = float(_kappas(counts[None], cost)[0]) if n else float("nan")
+    low = high = float("nan")
+    if n > 1 and resamples and not np.isnan(estimate):
+        # Resampling items is drawing cells: kappa depends on the counts alone.
+        drawn = np.random.default_rng(seed).multinomial(n, counts.ravel() / n, resamples)
+        low, high = percentiles(_kappas(drawn.reshape(-1, *counts.shape), cost), level)
+    return Interval(estimate, low, high, n, matrix.n_missing, level)
+
+
+def _kappas(counts: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    """1 - observed / expected disagreement of confusion matrices, shape (rows, k, k)."""
+    observed = (counts * cost).sum((1, 2))
+    by_chance = np.einsum("ri,rj,ij->r", counts.sum(2), counts.sum(1), cost) / counts.sum((1, 2))
+    undefined = by_chance == 0
+    return np.where(undefined, np.nan, 1 - observed / np.where(undefined, 1.0, by_chance))
+
+
+def annotator_agreement(labels: Any, within: float = 1, level: float = 0.95) -> Interval:
+    """Share of items on which two annotators differ by at most ``within``.
+
+    Parameters
+    ----------
+    labels : numbers, shape (n, 2); an item with a missing label is left out and counted.
+    within : the largest difference that still counts as agreement.
+    level : of the exact binomial interval.
+
+    Returns
+    -------
+    Interval in [0, 1].
+
+    Source: RAGChecker, section 4.2 (human agreement rate |h - h'| <= 1; paper value 90.95%).
+    """
+    h = np.asarray(labels, float)
+    if h.ndim != 2 or h.shape[1] != 2:
+        raise DataError(f"labels of shape {h.shape}", "shape (n, 2): two annotators")
+    gap = np.abs(h[:, 0] - h[:, 1])
+    known = gap[~np.isnan(gap)]
+    share = binomial_ci(int((known <= within).sum()), known.size, level)
+    return Interval(share.estimate, share.low, share.high, share.n, int(gap.size - known.size), level)
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseAgreement:
+    """How often a metric prefers what people prefer.
+
+    ``expected`` counts a tie as half, which is the mean over random tie-breaks; ``random`` is one seeded tie-break, as
+    published. ``expected.n`` pairs were used.
+    """
+
+    expected: Interval
+    random: float
+    wins: int
+    ties: int
+    losses: int
+
+
+def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Seed = 0) -> PairwiseAgreement:
+    """Share of pairs in which a metric scores the preferred item higher.
+
+    Parameters
+    ----------
+    better, worse : the metric's scores of the item people prefer and of the other, shape (n_pairs,). A pair with a
+        missing side is left out and counted.
+    level : of the exact binomial (Clopper-Pearson) interval around the expectation; ties count as half successes,
+        which makes it wider than needed, never narrower.
+    seed : of the random tie-break.
+
+    Returns
+    -------
+    PairwiseAgreement.
+
+    Source: RAGAS, section 5, Table 1 (accuracy against the annotators, ties broken at random).
+    """
+    same_length(better=better, worse=worse)
+    gap = as_floats(better, "better") - as_floats(worse, "worse")
+    known = gap[~np.isnan(gap)]
+    wins, ties = int((known > 0).sum()), int((known == 0).sum())
+    share = binomial_ci(wins + ties / 2, known.size, level)
+    expected = Interval(share.estimate, share.low, share.high, share.n, int(gap.size - known.size), level)
+    lucky = int(np.random.default_rng(seed).binomial(ties, 0.5))
+    random = (wins + lucky) / known.size if known.size else float("nan")
+    return PairwiseAgreement(expected, random, wins, ties, int(known.size) - wins - ties)

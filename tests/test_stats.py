@@ -1,0 +1,489 @@
+"""Statistics against hand-worked cases, scipy, scikit-learn, simulation and published values."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as reference
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.stats import (
+    annotator_agreement,
+    binomial_ci,
+    bootstrap_ci,
+    confusion_matrix,
+    correlation,
+    holm,
+    kappa,
+    paired_bootstrap_difference,
+    paired_permutation_test,
+    paired_power,
+    pairwise_agreement,
+    ppi_mean,
+    preference_correlation,
+    preference_difference,
+    questions_needed,
+)
+
+NAN = float("nan")
+
+
+# --- bootstrap --------------------------------------------------------------------------------------------------------
+
+
+def test_bootstrap_of_two_values_hits_the_exact_binomial_percentiles():
+    # The mean of a resample of (0, 1) is 0, 1/2, 1 with chances 1/4, 1/2, 1/4.
+    assert (bootstrap_ci([0, 1], level=0.4).low, bootstrap_ci([0, 1], level=0.4).high) == (0.5, 0.5)
+    wide = bootstrap_ci([0, 1], level=0.9)
+    assert (wide.estimate, wide.low, wide.high, wide.n, wide.level) == (0.5, 0, 1, 2, 0.9)
+
+
+@pytest.mark.parametrize(("statistic", "function"), [("mean", np.mean), ("median", np.median), (np.std, np.std)])
+def test_bootstrap_agrees_with_scipy_within_resampling_noise(statistic, function):
+    values = np.random.default_rng(5).gamma(2, size=200)
+    ours = bootstrap_ci(values, statistic, resamples=8000)
+    theirs = reference.bootstrap(
+        (values,), function, n_resamples=8000, method="percentile", rng=np.random.default_rng(9)
+    ).confidence_interval
+    width = theirs.high - theirs.low
+    assert ours.estimate == pytest.approx(function(values))
+    assert ours.low == pytest.approx(theirs.low, abs=0.05 * width)
+    assert ours.high == pytest.approx(theirs.high, abs=0.05 * width)
+
+
+def test_bootstrap_counts_missing_values_and_leaves_them_out():
+    values = [0.2, NAN, 0.4, None, 0.9]
+    got = bootstrap_ci(values)
+    assert (got.n, got.n_missing) == (3, 2)
+    assert (got.estimate, got.low, got.high) == (
+        pytest.approx(0.5),
+        bootstrap_ci([0.2, 0.4, 0.9]).low,
+        bootstrap_ci([0.2, 0.4, 0.9]).high,
+    )
+
+
+def test_bootstrap_of_nothing_is_nan_and_of_one_value_has_no_bounds():
+    nothing, single = bootstrap_ci([NAN]), bootstrap_ci([0.7, NAN])
+    assert np.isnan([nothing.estimate, nothing.low, nothing.high]).all()
+    assert (nothing.n, nothing.n_missing) == (0, 1)
+    assert single.estimate == 0.7
+    assert np.isnan([single.low, single.high]).all()
+
+
+def test_bootstrap_is_the_same_for_the_same_seed_only():
+    values = np.arange(30.0)
+    assert bootstrap_ci(values, seed=3) == bootstrap_ci(values, seed=np.random.default_rng(3))
+    assert bootstrap_ci(values, seed=3) != bootstrap_ci(values, seed=4)
+
+
+@pytest.mark.parametrize("statistic", ["mean", np.mean])
+def test_grouped_bootstrap_of_copies_is_as_wide_as_without_the_copies(statistic):
+    values = np.random.default_rng(1).random(80)
+    plain = bootstrap_ci(values, statistic)
+    copied = bootstrap_ci(np.repeat(values, 5), statistic, groups=np.repeat(np.arange(80), 5))
+    naive = bootstrap_ci(np.repeat(values, 5), statistic)
+    assert (copied.low, copied.high) == pytest.approx((plain.low, plain.high))
+    assert naive.high - naive.low < 0.6 * (copied.high - copied.low)
+
+
+def test_grouped_bootstrap_of_unequal_groups_resamples_whole_groups():
+    # Groups (0, 0, 0) and (1): the resampled means are 0, 1/4 and 1 only.
+    got = bootstrap_ci([0, 0, 0, 1], groups=["a", "a", "a", "b"], level=0.4)
+    assert (got.estimate, got.low, got.high) == (0.25, 0.25, 0.25)
+    assert bootstrap_ci([0, 0, 0, 1], groups=["a", "a", "a", "b"], level=0.9).high == 1
+
+
+def test_bootstrap_interval_covers_the_true_mean_as_often_as_it_says():
+    rng = np.random.default_rng(2)
+    hits = 0
+    for _ in range(300):
+        got = bootstrap_ci(rng.normal(3, 1, 60), resamples=400, level=0.9, seed=rng)
+        hits += got.low <= 3 <= got.high
+    assert 0.84 <= hits / 300 <= 0.95
+
+
+def test_memory_of_the_bootstrap_is_cut_into_blocks_without_changing_coverage(monkeypatch):
+    monkeypatch.setattr("ragbench.stats._inputs._DRAWS", 50)
+    values = np.random.default_rng(0).random(40)
+    blocked = bootstrap_ci(values, resamples=3000)
+    exact = 1.96 * values.std() / np.sqrt(40)
+    assert blocked.high - blocked.low == pytest.approx(2 * exact, rel=0.08)
+
+
+def test_paired_difference_leaves_out_pairs_with_a_missing_side():
+    got = paired_bootstrap_difference([1, 2, NAN, 4], [0, 1, 1, NAN])
+    assert (got.estimate, got.low, got.high, got.n, got.n_missing) == (1, 1, 1, 2, 2)
+
+
+def test_interval_reads_as_estimate_bounds_and_counts():
+    assert str(bootstrap_ci([1, 1, NAN])) == "1.000 [1.000, 1.000] (n = 2, 1 missing)"
+
+
+# --- binomial, PPI ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 10), (3, 10), (10, 10), (47, 50), (1, 1)])
+def test_binomial_interval_is_clopper_pearson(k, n):
+    got, expected = binomial_ci(k, n), reference.binomtest(k, n).proportion_ci(0.95, "exact")
+    assert (got.estimate, got.low, got.high) == pytest.approx((k / n, expected.low, expected.high))
+
+
+def test_ppi_mean_by_hand():
+    # Judge on the rest: mean 0.5, variance 1/3. Human - judge: 0, 0, 1, 0: mean 0.25, variance 0.25.
+    got = ppi_mean([1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0])
+    half = 1.959963984540054 * np.sqrt(1 / 3 / 4 + 0.25 / 4)
+    assert (got.estimate, got.low, got.high) == pytest.approx((0.75, 0.75 - half, 0.75 + half))
+    assert (got.n, got.n_missing) == (4, 0)
+    plain = ppi_mean([1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0], weight=0)
+    assert plain.estimate == 0.5
+
+
+def test_ppi_mean_drops_a_judge_bias_that_the_judge_mean_keeps():
+    rng = np.random.default_rng(0)
+    covered, tuned_covered = 0, 0
+    narrower = []
+    for _ in range(1000):
+        truth = (rng.random(2200) < 0.6).astype(float)
+        judge = np.where(rng.random(2200) < 0.1, 1 - truth, truth) + 0.2
+        got = ppi_mean(truth[:200], judge[:200], judge[200:])
+        tuned = ppi_mean(truth[:200], judge[:200], judge[200:], weight="tuned")
+        labels_only = ppi_mean(truth[:200], judge[:200], judge[200:], weight=0)
+        covered += got.low <= 0.6 <= got.high
+        tuned_covered += tuned.low <= 0.6 <= tuned.high
+        narrower.append((tuned.high - tuned.low) / (labels_only.high - labels_only.low))
+        assert abs(judge[200:].mean() - 0.6) > 0.1
+    assert 0.93 <= covered / 1000 <= 0.97
+    assert 0.93 <= tuned_covered / 1000 <= 0.97
+    assert np.mean(narrower) < 0.75
+
+
+def test_ppi_mean_counts_missing_and_needs_both_kinds():
+    got = ppi_mean([1, NAN, 0], [1, 1, NAN], [0, NAN, 1])
+    assert (got.n, got.n_missing) == (1, 3)
+    assert np.isnan([got.low, got.high]).all()
+    with pytest.raises(DataError, match="0 with the judge's alone"):
+        ppi_mean([1], [1], [])
+
+
+# --- permutation test, Holm, power ------------------------------------------------------------------------------------
+
+
+def test_permutation_test_by_hand():
+    # Differences 1, 2, 3: of the 8 sign patterns only +++ and --- reach |6|.
+    got = paired_permutation_test([1, 2, 3], [0, 0, 0])
+    assert (got.difference, got.p_value, got.exact, got.resamples) == (2, 2 / 8, True, 8)
+    assert paired_permutation_test([1, 2, 3], [0, 0, 0], alternative="greater").p_value == 1 / 8
+    assert paired_permutation_test([1, 2, 3], [0, 0, 0], alternative="less").p_value == 1
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+@pytest.mark.parametrize("n", [7, 60])
+def test_permutation_test_agrees_with_scipy(n, alternative):
+    rng = np.random.default_rng(n)
+    a, b = rng.random(n).round(2), rng.random(n).round(2) - 0.04
+    ours = paired_permutation_test(a, b, alternative=alternative)
+    theirs = reference.permutation_test(
+        (a, b),
+        lambda x, y, axis: (x - y).mean(axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=10_000,
+        alternative=alternative,
+        rng=np.random.default_rng(1),
+    )
+    assert ours.difference == pytest.approx(theirs.statistic)
+    assert ours.p_value == pytest.approx(theirs.pvalue, abs=1e-12 if n == 7 else 0.02)
+
+
+def test_sampled_p_value_is_never_zero_and_ties_in_the_last_bit_count():
+    assert paired_permutation_test(np.ones(40), np.zeros(40), resamples=999).p_value == 1 / 1000
+    # 0.1 + 0.2 and 0.3 differ in the last bit: all eight patterns of (.1, .2, -.3) with |sum| >= 0 count.
+    assert paired_permutation_test([0.1, 0.2, 0.0], [0.0, 0.0, 0.3]).p_value == 1
+
+
+def test_permutation_test_counts_missing_pairs():
+    got = paired_permutation_test([1, NAN, 3], [0, 0, None])
+    assert (got.n, got.n_missing, got.p_value) == (1, 2, 1)
+    assert np.isnan(paired_permutation_test([NAN], [1]).p_value)
+
+
+def test_holm_by_hand_and_missing_tests_do_not_count():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.01, NAN, 0.04]) == pytest.approx([0.02, NAN, 0.04], nan_ok=True)
+    assert holm([0.9, 0.8]).tolist() == [1, 1]
+    assert holm([]).size == 0
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.01, 0.2))
+def test_holm_rejects_what_the_step_down_procedure_rejects(p, alpha):
+    rejected = set()
+    for step, i in enumerate(np.argsort(p, kind="stable")):
+        if p[i] * (len(p) - step) > alpha:
+            break
+        rejected.add(int(i))
+    assert set(np.flatnonzero(holm(p) <= alpha).tolist()) == rejected
+
+
+def test_power_and_sample_size_match_the_textbook_and_a_simulation():
+    # Cohen's tables and G*Power: d = 0.5, power 0.80, alpha 0.05, two-sided: 34 pairs; d = 0.2: 199; d = 0.8: 15.
+    assert [questions_needed(d, 1.0) for d in (0.2, 0.5, 0.8)] == [199, 34, 15]
+    assert questions_needed(-0.02, 0.04) == 34
+    rng = np.random.default_rng(0)
+    rejections = reference.ttest_1samp(rng.normal(0.4, 1, (20_000, 30)), 0, axis=1).pvalue < 0.05
+    assert paired_power(30, 0.4, 1.0) == pytest.approx(rejections.mean(), abs=0.012)
+
+
+@pytest.mark.parametrize("n", [2, 10, 1000])
+@pytest.mark.parametrize("difference", [0.001, 0.3, 3, 100])
+def test_power_is_a_probability_above_alpha_for_any_size_of_effect(n, difference):
+    assert 0.05 < paired_power(n, difference, 1.0) <= 1
+
+
+# --- correlation ------------------------------------------------------------------------------------------------------
+
+THEIRS = {"pearson": reference.pearsonr, "spearman": reference.spearmanr, "kendall": reference.kendalltau}
+
+
+@pytest.mark.parametrize("method", THEIRS)
+def test_correlation_agrees_with_scipy_ties_included(method):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 6, 80) / 5
+    y = np.round(3 * x + rng.random(80) * 3)
+    assert correlation(x, y, method, resamples=0).estimate == pytest.approx(THEIRS[method](x, y).statistic)
+
+
+@pytest.mark.parametrize("method", THEIRS)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_correlation_interval_is_the_percentile_over_resampled_points(method, grouped):
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 9, 40).astype(float)
+    y = x + rng.integers(0, 9, 40)
+    groups = np.repeat(np.arange(10), 4) if grouped else np.arange(40)
+    slow_rng, slow = np.random.default_rng(0), []
+    for _ in range(600):
+        drawn = slow_rng.integers(0, groups.max() + 1, groups.max() + 1)
+        rows = np.concatenate([np.flatnonzero(groups == g) for g in drawn])
+        slow.append(THEIRS[method](x[rows], y[rows]).statistic)
+    got = correlation(x, y, method, groups=groups, resamples=600, seed=0)
+    assert (got.low, got.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])))
+
+
+@pytest.mark.parametrize("method", THEIRS)
+def test_correlation_of_a_constant_is_nan_and_constant_resamples_are_left_out(method):
+    assert np.isnan(correlation([1, 1, 1], [1, 2, 3], method).estimate)
+    assert np.isnan(correlation([0.1] * 7, np.arange(7) / 7, method).estimate)
+    assert np.isnan(correlation([1], [2], method).estimate)
+    got = correlation([0.1, 0.1, 0.1, 0.7], [1, 2, 3, 4], method, resamples=300)
+    assert -1 <= got.low <= got.estimate <= got.high <= 1
+
+
+def test_pearson_of_a_nearly_constant_resample_is_computed_from_its_points():
+    # Most resamples miss the far point; what is left differs in the ninth digit only.
+    x = np.array([0, 1e-9, 2e-9, 3e-9, 4e-9, 1e3])
+    y = np.array([0, 1, 2, 3, 4, 0.0])
+    rng, slow = np.random.default_rng(0), []
+    for _ in range(400):
+        rows = rng.integers(0, 6, 6)
+        if len(set(rows)) > 1:
+            slow.append(reference.pearsonr(x[rows] - x[rows].mean(), y[rows]).statistic)
+    got = correlation(x, y, resamples=400)
+    assert (got.low, got.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])), abs=1e-6)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=3, max_size=30),
+    st.sampled_from(list(THEIRS)),
+    st.integers(1, 4),
+    st.integers(-3, 3),
+)
+def test_correlation_is_symmetric_and_blind_to_scale_shift_and_order(points, method, scale, shift):
+    x, y = np.array(points, float).T
+    base = correlation(x, y, method, resamples=0).estimate
+    assert correlation(y, x, method, resamples=0).estimate == pytest.approx(base, nan_ok=True)
+    assert correlation(x * scale + shift, y, method, resamples=0).estimate == pytest.approx(base, nan_ok=True)
+    assert correlation(x[::-1], y[::-1], method, resamples=0).estimate == pytest.approx(base, nan_ok=True)
+    assert correlation(x, -y, method, resamples=0).estimate == pytest.approx(-base, nan_ok=True)
+
+
+def test_correlation_counts_pairs_with_a_missing_side():
+    got = correlation([1, 2, NAN, 4], [2, 4, 6, NAN])
+    assert (got.estimate, got.n, got.n_missing) == (pytest.approx(1), 2, 2)
+
+
+# --- preference -------------------------------------------------------------------------------------------------------
+
+
+def test_preference_difference_maps_the_extremes_to_two():
+    assert preference_difference([0.5, 0.2, 0.4], [0.4, 0.5, 0.5]).tolist() == pytest.approx([-2, 2, 0])
+    assert np.isnan(preference_difference([0, 0], [1, 1])).all()
+
+
+def test_preference_correlation_counts_each_pair_once_per_annotator():
+    s1, s2 = [0.1, 0.5, 0.9, 0.4], [0.8, 0.5, 0.2, 0.5]
+    labels = [[2, 1], [0, 0], [-2, -1], [1, -1]]
+    e = np.array(s2) - s1
+    expected = reference.pearsonr(np.repeat(e, 2), np.ravel(labels)).statistic
+    got = preference_correlation(s1, s2, labels)
+    assert (got.estimate, got.n) == (pytest.approx(expected), 8)
+    assert preference_correlation(s1, s2, [[2, NAN], [0, 0], [-2, -1], [1, -1]]).n_missing == 1
+
+
+def _ragchecker() -> tuple[list, list]:
+    folder = os.environ.get("RAGBENCH_DATA")
+    if not folder:
+        pytest.skip("RAGBENCH_DATA is not set")
+    base = Path(folder) / "ragchecker" / "meta_evaluation"
+    human = json.loads(gzip.decompress((base / "human_labeled_data.json.gz").read_bytes()))
+    return human, json.loads((base / "baseline_ragchecker.json").read_text())
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("aspect", "pearson", "spearman", "human_pearson", "human_spearman", "within_one"),
+    [
+        ("correctness", 49.66, 46.95, 63.67, 59.19, 90.71),
+        ("completeness", 60.67, 58.11, 71.91, 68.36, 91.79),
+        ("overall", 61.93, 60.90, 70.09, 68.89, 90.36),
+    ],
+)
+def test_ragchecker_table_2_rows_are_reproduced(aspect, pearson, spearman, human_pearson, human_spearman, within_one):
+    human, scored = _ragchecker()
+    labels = np.array([r[f"{aspect}_label"] for r in human]).reshape(-1, 2)
+    one, two = ([r[m]["ragchecker"][f"{aspect}_label"] for r in scored] for m in ("model1", "model2"))
+    got = preference_correlation(one, two, labels)
+    assert got.n == 560
+    assert round(100 * got.estimate, 2) in (pearson, round(pearson - 0.01, 2))  # 49.655 and 61.925 before rounding
+    assert got.estimate == pytest.approx(pearson / 100, abs=6e-5)
+    assert round(100 * preference_correlation(one, two, labels, "spearman").estimate, 2) == spearman
+    assert round(100 * correlation(*labels.T).estimate, 2) == human_pearson
+    assert round(100 * correlation(*labels.T, "spearman").estimate, 2) == human_spearman
+    assert round(100 * annotator_agreement(labels).estimate, 2) == within_one
+    assert got.low < got.estimate < got.high < 0.75
+
+
+def test_annotator_agreement_by_hand():
+    got = annotator_agreement([[0, 1], [2, 0], [1, 1], [NAN, 0]])
+    assert (got.estimate, got.n, got.n_missing) == (pytest.approx(2 / 3), 3, 1)
+    assert annotator_agreement([[0, 1], [2, 0]], within=0).estimate == 0
+
+
+# --- pairwise agreement, kappa, confusion -----------------------------------------------------------------------------
+
+
+def test_pairwise_agreement_counts_a_tie_as_half():
+    better = np.array([0.9] * 46 + [0.5] * 2 + [0.1] * 2 + [NAN])
+    got = pairwise_agreement(better, np.full(51, 0.5))
+    assert (got.wins, got.ties, got.losses) == (46, 2, 2)
+    assert (got.expected.estimate, got.expected.n, got.expected.n_missing) == (0.94, 50, 1)
+    exact = reference.binomtest(47, 50).proportion_ci()
+    assert (got.expected.low, got.expected.high) == pytest.approx((exact.low, exact.high))
+
+
+def test_random_tie_breaks_average_to_the_expectation():
+    better, worse = [1, 0, 0, 0, 0], [0, 0, 0, 0, 1]
+    broken = [pairwise_agreement(better, worse, seed=s).random for s in range(400)]
+    assert set(broken) == {0.2, 0.4, 0.6, 0.8}
+    assert np.mean(broken) == pytest.approx(0.5, abs=0.03)
+    assert pairwise_agreement(better, worse, seed=7) == pairwise_agreement(better, worse, seed=7)
+    assert np.isnan(pairwise_agreement([], []).random)
+
+
+def test_kappa_by_hand():
+    # 20 both yes, 5 yes/no, 10 no/yes, 15 both no: observed 0.7, by chance 0.5 -> 0.4.
+    a = ["y"] * 25 + ["n"] * 25
+    b = ["y"] * 20 + ["n"] * 5 + ["y"] * 10 + ["n"] * 15
+    assert kappa(a, b).estimate == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("weights", [None, "linear", "quadratic"])
+def test_kappa_agrees_with_scikit_learn(weights):
+    from sklearn.metrics import cohen_kappa_score
+
+    rng = np.random.default_rng(0)
+    a = rng.integers(1, 6, 120)
+    b = np.where(rng.random(120) < 0.5, a, rng.integers(1, 6, 120))
+    assert kappa(a, b, weights=weights).estimate == pytest.approx(cohen_kappa_score(a, b, weights=weights))
+
+
+def test_kappa_interval_is_that_of_resampled_items():
+    from sklearn.metrics import cohen_kappa_score
+
+    rng = np.random.default_rng(3)
+    a = rng.integers(1, 4, 150)
+    b = np.where(rng.random(150) < 0.6, a, rng.integers(1, 4, 150))
+    slow = [cohen_kappa_score(a[i], b[i]) for i in rng.integers(0, 150, (1500, 150))]
+    got = kappa(a, b, resamples=6000)
+    assert (got.low, got.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])), abs=0.012)
+
+
+def test_kappa_of_one_shared_label_is_nan_and_unscored_items_are_counted():
+    assert np.isnan(kappa([1, 1, 1], [1, 1, 1]).estimate)
+    assert np.isnan(kappa([], []).estimate)
+    got = kappa([1, 2, None, 1, NAN], [1, 2, 2, None, 1])
+    assert (got.estimate, got.n, got.n_missing) == (1, 2, 3)
+
+
+def test_kappa_is_symmetric_and_zero_for_independent_judges():
+    cells = list(itertools.product([1, 2, 3], [1, 1, 2]))  # every combination as often as chance
+    a, b = zip(*cells, strict=True)
+    assert kappa(a, b).estimate == pytest.approx(0)
+    assert kappa(b, a).estimate == pytest.approx(kappa(a, b).estimate)
+
+
+def test_confusion_matrix_rows_are_truth():
+    got = confusion_matrix([1, 1, 5, 3, None], [1, 5, 5, 3, 1], labels=[1, 2, 3, 4, 5])
+    assert got.counts[0].tolist() == [1, 0, 0, 0, 1]
+    assert (got.n, got.n_missing, got.accuracy) == (4, 1, 0.75)
+    assert got.to_frame().loc[1, 5] == 1
+    assert got.to_frame().loc[5, 1] == 0
+    assert np.isnan(confusion_matrix([], []).accuracy)
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: bootstrap_ci([1, 2], level=95), ConfigError, "level 95"),
+        (lambda: bootstrap_ci([1, 2], resamples=-1), ConfigError, "resamples -1"),
+        (lambda: bootstrap_ci([1, 2], "maen"), ConfigError, "did you mean 'mean'"),
+        (lambda: bootstrap_ci([1, float("inf")]), DataError, "first at position 1"),
+        (lambda: bootstrap_ci(["a"]), DataError, "not numbers"),
+        (lambda: bootstrap_ci([[1, 2]]), DataError, r"shape \(1, 2\)"),
+        (lambda: bootstrap_ci([1, 2], groups=[1]), DataError, "1 group labels for 2 points"),
+        (lambda: paired_bootstrap_difference([1], [1, 2]), DataError, "a 1, b 2"),
+        (lambda: paired_permutation_test([1], [1, 2]), DataError, "a 1, b 2"),
+        (lambda: paired_permutation_test([1], [2], alternative="both"), ConfigError, "one of greater, less"),
+        (lambda: paired_permutation_test([1], [2], resamples=0), ConfigError, "resamples 0"),
+        (lambda: holm([0.1, 1.2]), DataError, "outside"),
+        (lambda: questions_needed(0, 1), ConfigError, "other than 0"),
+        (lambda: questions_needed(0.1, 0), ConfigError, "positive standard deviation"),
+        (lambda: questions_needed(0.1, 1, power=1), ConfigError, "power 1"),
+        (lambda: paired_power(1, 0.1, 1), ConfigError, "2 or more"),
+        (lambda: correlation([1], [1, 2]), DataError, "x 1, y 2"),
+        (lambda: correlation([1], [1], "rank"), ConfigError, "kendall, pearson, spearman"),
+        (lambda: preference_correlation([0, 1], [1, 0], [1]), DataError, "for 2 pairs"),
+        (lambda: preference_correlation([0, 1], [1, 0], [1, 3]), DataError, r"outside \[-2, 2\]"),
+        (lambda: kappa([1], [1, 2]), DataError, "truth 1, predicted 2"),
+        (lambda: kappa([1], [1], weights="cubic"), ConfigError, "quadratic"),
+        (lambda: kappa([1, "a"], [1, 1]), DataError, "no common order"),
+        (lambda: confusion_matrix([1, 6], [1, 1], labels=[1, 5]), DataError, "label 6 at position 1"),
+        (lambda: annotator_agreement([1, 2]), DataError, "two annotators"),
+        (lambda: binomial_ci(3, 2), ConfigError, "0 <= successes <= n"),
+        (lambda: ppi_mean([1], [1, 2], [1]), DataError, "labelled 1, judged_labelled 2"),
+        (lambda: ppi_mean([1, 2], [1, 2], [1, 2], weight="auto"), ConfigError, "auto"),
+    ],
+)
+def test_bad_input_says_what_was_wrong(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
