@@ -116,7 +116,7 @@ def _load(tokenizer: Any) -> tokenizers.Tokenizer:
     if tokenizer is None:
         from ragbench.embedding import default_tokenizer
 
-        return default_tokenizer()
+        tokenizer = default_tokenizer()
     if isinstance(tokenizer, (str, os.PathLike)):
         path = Path(tokenizer)
         if not path.is_file():
