@@ -1,0 +1,228 @@
+"""Scores of the evaluation protocols that the thesis reviews (§1.2): CRAG, RGB, eRAG.
+
+Each takes labels and returns numbers; getting the labels is a judge's work. ARES's prediction-powered interval is
+:func:`ragbench.stats.ppi_mean`. Undefined values are NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from ragbench.errors import ConfigError, DataError, unknown
+
+CRAG_POINTS: Mapping[str, Mapping[str, float]] = {
+    "human": {"perfect": 1.0, "acceptable": 0.5, "missing": 0.0, "incorrect": -1.0},
+    "auto": {"correct": 1.0, "missing": 0.0, "incorrect": -1.0},
+}
+
+
+def crag_score(
+    labels: Sequence[str],
+    mode: Literal["human", "auto"] = "human",
+    *,
+    groups: Sequence[Any] | None = None,
+    weights: Mapping[Any, float] | None = None,
+) -> float:
+    """CRAG's truthfulness score: a wrong answer costs what a right one earns, silence costs nothing.
+
+    Parameters
+    ----------
+    labels : per answer "perfect" (1), "acceptable" (0.5), "missing" (0) or "incorrect" (-1); in mode "auto" "correct"
+        (1), "missing" (0) or "incorrect" (-1).
+    mode : which of the two scales.
+    groups : question type of each answer, for the macro-average: the mean of the groups' means.
+    weights : weight of each group in that mean (the competition's own, by type and popularity, are not public).
+
+    Returns
+    -------
+    float in [-1, 1]; NaN without answers.
+
+    Raises
+    ------
+    ConfigError for an unknown mode or label; DataError for lengths that differ or a group without weight.
+
+    Source: thesis §1.2; CRAG (Yang et al. 2024), section 4.
+
+    >>> crag_score(["perfect", "acceptable", "missing", "incorrect"])
+    0.125
+    """
+    if mode not in CRAG_POINTS:
+        raise unknown("mode", mode, CRAG_POINTS)
+    points = CRAG_POINTS[mode]
+    for label in labels:
+        if label not in points:
+            raise unknown(f"CRAG label (mode {mode!r})", label, points)
+    values = np.array([points[label] for label in labels])
+    if not values.size:
+        return float("nan")
+    if groups is None:
+        if weights is not None:
+            raise ConfigError("weights without groups", "the group of each answer", "pass groups=")
+        return float(values.mean())
+    if len(groups) != values.size:
+        raise DataError(f"{len(groups)} groups for {values.size} labels", "one group per answer")
+    means = {g: values[[h == g for h in groups]].mean() for g in dict.fromkeys(groups)}
+    missing = [g for g in means if weights is not None and g not in weights]
+    if missing:
+        raise DataError(f"no weight for group {missing[0]!r}", "a weight for every group")
+    return float(np.average(list(means.values()), weights=None if weights is None else [weights[g] for g in means]))
+
+
+def contains_answer(prediction: str, answers: Sequence[str | Sequence[str]]) -> bool:
+    """RGB's exact match: every required answer stands in the prediction, whatever the case.
+
+    Parameters
+    ----------
+    prediction : the model's answer.
+    answers : the required answers; one given as a list of alternatives is met by any of them.
+
+    Returns
+    -------
+    bool.
+
+    Source: RGB (Chen et al. 2024), section 3; thesis §1.2.
+
+    >>> contains_answer("It was in January 2022, in Paris.", [["January 2022", "2022-01"], "paris"])
+    True
+    """
+    if isinstance(answers, str) or not answers:
+        raise ConfigError(f"answers {answers!r}", "a list with at least one answer", "write [answer]")
+    text = prediction.lower()
+    return all(any(a.lower() in text for a in ([one] if isinstance(one, str) else one)) for one in answers)
+
+
+def rgb_accuracy(correct: Any, noise_ratio: Any = None) -> float | dict[float, float]:
+    """RGB's accuracy (noise robustness, information integration): share of exact matches.
+
+    Parameters
+    ----------
+    correct : whether each answer matched (see :func:`contains_answer`), booleans, shape (n,).
+    noise_ratio : share of noise documents behind each answer, shape (n,); None for one number over all.
+
+    Returns
+    -------
+    float in [0, 1] (NaN without answers), or a dict from each noise ratio, ascending, to the accuracy at it.
+
+    Source: RGB, section 3 and Table 1; thesis §1.2.
+    """
+    hits = _flags(correct, "correct")
+    if noise_ratio is None:
+        return _rate(hits)
+    ratios = np.asarray(noise_ratio, float)
+    if ratios.shape != hits.shape:
+        raise DataError(f"{ratios.size} noise ratios for {hits.size} answers", "one per answer")
+    if not ((ratios >= 0) & (ratios <= 1)).all():
+        raise DataError("noise ratios outside [0, 1]", "the share of noise documents, e.g. 0.4")
+    return {float(r): _rate(hits[ratios == r]) for r in np.unique(ratios)}
+
+
+def rgb_rejection_rate(rejected: Any) -> float:
+    """RGB's negative rejection: share of answers that decline, where only noise documents were given.
+
+    Parameters
+    ----------
+    rejected : whether each answer declined (by the asked-for phrase, or as a judge sees it), booleans, shape (n,).
+
+    Returns
+    -------
+    float in [0, 1]; NaN without answers. Source: RGB, section 3; thesis §1.2.
+    """
+    return _rate(_flags(rejected, "rejected"))
+
+
+def rgb_error_rates(
+    detected: Any, correct: Any, among: Literal["detected", "all"] = "detected"
+) -> dict[Literal["detection", "correction"], float]:
+    """RGB's counterfactual robustness: error detection rate and error correction rate.
+
+    Parameters
+    ----------
+    detected : whether each answer says that the documents are wrong, booleans, shape (n,).
+    correct : whether each answer is right in spite of them, booleans, shape (n,).
+    among : what the correction rate is a share of: answers that detected the error, as RGB's own evaluation counts, or
+        "all" answers, as the thesis words it.
+
+    Returns
+    -------
+    dict with "detection" (share of answers that detect) and "correction" (share of those, or of all, that detect and
+    are right); each in [0, 1], NaN for a share of nothing (RGB's own evaluation gives 0).
+
+    Source: RGB, section 3; thesis §1.2.
+    """
+    seen, right = _flags(detected, "detected"), _flags(correct, "correct")
+    if seen.shape != right.shape:
+        raise DataError(f"{seen.size} detections and {right.size} answers", "one of each per answer")
+    if among not in ("detected", "all"):
+        raise unknown("among", among, ("detected", "all"))
+    return {"detection": _rate(seen), "correction": _rate(right[seen]) if among == "detected" else _rate(right & seen)}
+
+
+def erag_scores(
+    document_scores: Sequence[float], pool_scores: Sequence[float] | None = None, *, relevant: float = 1.0
+) -> dict[str, float]:
+    """eRAG: a retrieved list judged by what each document alone yields downstream.
+
+    Parameters
+    ----------
+    document_scores : for each retrieved document, best first, the downstream score in [0, 1] of the answer that was
+        generated from this document alone (exact match, ROUGE, accuracy ...): shape (k,).
+    pool_scores : the same for all documents that could have been retrieved, for recall and the ideal ranking of nDCG;
+        default: the retrieved ones, which leaves recall undefined.
+    relevant : a document counts as relevant for MRR from this downstream score on.
+
+    Returns
+    -------
+    dict: "precision" (mean score), "hit" (best score), "recall" (sum over the pool's sum), "f1" (harmonic mean of
+    precision and recall), "mrr" (1 / rank of the first relevant document, 0 when there is none), "ndcg" (gain = score,
+    discount log2(rank + 1)). Each in [0, 1]; NaN where undefined: no documents, or no downstream gain to be had.
+
+    Raises
+    ------
+    DataError for scores outside [0, 1] or NaN, or a pool with less gain than what was retrieved from it.
+
+    Source: eRAG (Salemi & Zamani 2024), section 3; thesis §1.2.
+    """
+    gains = _unit(document_scores, "document_scores")
+    pool = gains if pool_scores is None else _unit(pool_scores, "pool_scores")
+    if pool.sum() < gains.sum() - 1e-9 or pool.size < gains.size:
+        raise DataError(
+            f"a pool of {pool.size} documents with gain {pool.sum():g} for {gains.size} retrieved with {gains.sum():g}",
+            "a pool that holds the retrieved documents too",
+        )
+    nan = float("nan")
+    if not gains.size:
+        return dict.fromkeys(("precision", "hit", "recall", "f1", "mrr", "ndcg"), nan)
+    precision = float(gains.mean())
+    recall = float(gains.sum() / pool.sum()) if pool_scores is not None and pool.sum() > 0 else nan
+    first = np.flatnonzero(gains >= relevant)
+    discount = 1 / np.log2(np.arange(2, gains.size + 2))
+    ideal = np.sort(pool)[::-1][: gains.size] @ discount
+    return {
+        "precision": precision,
+        "hit": float(gains.max()),
+        "recall": recall,
+        "f1": 0.0 if precision + recall == 0 else 2 * precision * recall / (precision + recall),
+        "mrr": 1 / (first[0] + 1) if first.size else 0.0,
+        "ndcg": float(gains @ discount / ideal) if ideal > 0 else nan,
+    }
+
+
+def _flags(values: Any, name: str) -> np.ndarray:
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype != bool and not np.isin(array, (0, 1)).all()):
+        raise DataError(f"{name} that are not booleans", "one True or False per answer")
+    return array.astype(bool)
+
+
+def _rate(flags: np.ndarray) -> float:
+    return float(flags.mean()) if flags.size else float("nan")
+
+
+def _unit(values: Any, name: str) -> np.ndarray:
+    array = np.asarray(values, float)
+    if array.ndim != 1 or not ((array >= 0) & (array <= 1)).all():
+        raise DataError(f"{name} that are NaN or outside [0, 1]", "downstream scores in [0, 1], one per document")
+    return array
