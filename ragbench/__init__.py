@@ -16,6 +16,32 @@ _HOME = {
     "chunking": ["segment", "semantic_chunks", "token_chunks"],
     "embedding": ["CachedEmbeddings", "MiniLM", "default_embedder", "default_tokenizer"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
+    "metrics.cutoffs": ["TokenOffsets", "joined_cutoffs", "token_cutoffs", "truncate"],
+    "metrics.ir_score": ["ir_score", "ir_score_curve", "ir_score_table"],
+    "metrics.protocols": ["crag_score", "erag_scores", "rgb_accuracy", "rgb_error_rates", "rgb_rejection_rate"],
+    "stats": [
+        "Interval",
+        "binomial_ci",
+        "bootstrap_ci",
+        "confusion_matrix",
+        "correlation",
+        "holm",
+        "kappa",
+        "paired_bootstrap_difference",
+        "paired_permutation_test",
+        "pairwise_agreement",
+        "ppi_mean",
+        "preference_correlation",
+        "questions_needed",
+    ],
+    "thresholds": [
+        "best_threshold",
+        "bootstrap_thresholds",
+        "calibrate",
+        "fit_thresholds",
+        "heldout_agreement",
+        "region_shares",
+    ],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 
