@@ -15,6 +15,7 @@ _HOME = {
     "records": ["Answer", "Chunk", "Dataset", "Document", "Grade", "Hit", "Question"],
     "chunking": ["segment", "semantic_chunks", "token_chunks"],
     "embedding": ["CachedEmbeddings", "MiniLM", "default_embedder", "default_tokenizer"],
+    "llm": ["Cassette", "Reply", "Usage", "ask", "chat_model"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.cutoffs": ["TokenOffsets", "joined_cutoffs", "token_cutoffs", "truncate"],
     "metrics.ir_score": ["ir_score", "ir_score_curve", "ir_score_table"],

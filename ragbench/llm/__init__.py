@@ -1,0 +1,40 @@
+"""Talking to models: Ollama and others, recorded, resumable, and never silently wrong.
+
+Reading order: ``models`` (a name becomes a chat model) -> ``asking`` (many prompts, one Reply each) -> ``job`` (one
+run) with ``schedule`` (order, hosts, second tries), ``drivers`` (the wire), ``judge``, ``structured`` and ``context``
+(is the reply whole?), ``failures`` (what can go wrong, by name) and ``cassette`` (what is recorded). Beside them
+``planning`` (before a run) and ``doctor`` (is this model fit to judge?).
+"""
+
+from __future__ import annotations
+
+from ragbench.llm.asking import Interrupted, ask
+from ragbench.llm.cassette import Cassette
+from ragbench.llm.context import estimate_tokens
+from ragbench.llm.doctor import Fitness, fitness
+from ragbench.llm.failures import KINDS, CallError
+from ragbench.llm.models import chat_model
+from ragbench.llm.planning import Plan, PlannedStep, Step, plan, thesis_steps
+from ragbench.llm.reply import Reply, Usage, usage_by_step
+from ragbench.llm.structured import label_schema
+
+__all__ = [
+    "KINDS",
+    "CallError",
+    "Cassette",
+    "Fitness",
+    "Interrupted",
+    "Plan",
+    "PlannedStep",
+    "Reply",
+    "Step",
+    "Usage",
+    "ask",
+    "chat_model",
+    "estimate_tokens",
+    "fitness",
+    "label_schema",
+    "plan",
+    "thesis_steps",
+    "usage_by_step",
+]

@@ -1,0 +1,193 @@
+"""Is a model fit to be a judge? Five questions, a dozen short calls."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any, Literal
+
+from ragbench.llm import loop
+from ragbench.llm.asking import ask
+from ragbench.llm.driver import Driver
+from ragbench.llm.drivers import driver_for
+from ragbench.llm.failures import CallError
+from ragbench.llm.models import chat_model
+from ragbench.llm.reply import Reply
+
+_SAME = 3
+_STATEMENTS = (
+    ("A river flows from a lake to the sea.", "Water moves from a lake towards the sea.", "yes"),
+    ("The library opens at nine.", "The library is closed all day.", "no"),
+    ("Anna sold her bicycle to Ben.", "Ben owns the bicycle that was Anna's.", "yes"),
+    ("The tower has four floors.", "The tower has more than ten floors.", "no"),
+)
+_QUESTION = (
+    "Text: {text}\nStatement: {statement}\nDoes the statement follow from the text? Answer with JSON alone: "
+    '{{"follows": "yes"}} or {{"follows": "no"}}.'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitness:
+    """What ``fitness`` found out about a model.
+
+    Attributes
+    ----------
+    model, host, digest : who was asked.
+    calls, failed : calls made, and those without a usable reply.
+    latency_s : median seconds of a short reply. tokens_per_second : speed of writing.
+    deterministic : the same prompt three times gave the same text; None when it could not be tried.
+    obeyed, repaired, asked : structured replies that fit the schema at once, after a repair try, and all.
+    right : yes/no verdicts that were right (out of ``asked``): a weak model obeys and still cannot judge.
+    num_ctx, context_length : the window in use, and the longest the model was made for (None: not said).
+    window_works : a prompt that fills two thirds of num_ctx was read whole; None when it was not tried.
+    problems : what speaks against the model as a judge; empty when it is fit.
+    """
+
+    model: str
+    host: str
+    digest: str
+    calls: int
+    failed: int
+    latency_s: float
+    tokens_per_second: float
+    deterministic: bool | None
+    obeyed: int
+    repaired: int
+    asked: int
+    right: int
+    num_ctx: int | None
+    context_length: int | None
+    window_works: bool | None
+    problems: tuple[str, ...]
+
+    @property
+    def fit(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not self.problems
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields and ``fit`` as plain values."""
+        return {**asdict(self), "fit": self.fit}
+
+    def __str__(self) -> str:
+        same = {True: "yes", False: "NO", None: "not tried"}
+        lines = [
+            f"{self.model} at {self.host} (digest {self.digest[:12] or 'none'})",
+            f"  latency        {self.latency_s:.2f} s, {self.tokens_per_second:.1f} tokens/s",
+            f"  deterministic  {same[self.deterministic]} ({_SAME} calls)",
+            f"  schema         {self.obeyed} of {self.asked} at once, {self.repaired} after a repair try; "
+            f"{self.right} right",
+            f"  context        num_ctx {self.num_ctx}, model made for {self.context_length or 'unknown'}, "
+            f"read whole: {same[self.window_works]}",
+        ]
+        verdict = "fit" if self.fit else "NOT FIT: " + "; ".join(self.problems)
+        return "\n".join([*lines, f"  verdict        {verdict}"])
+
+
+def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None = None) -> Fitness:
+    """Try whether a model can serve as a judge (what ``ragbench doctor --model ollama:NAME`` prints).
+
+    Parameters
+    ----------
+    model : a LangChain chat model, or a name for ``chat_model``.
+    probe_context : also send a prompt that fills two thirds of num_ctx (slow on a machine without GPU).
+    deadline_s : seconds for one call; default the model's own.
+
+    Returns
+    -------
+    Fitness. Failures of the server are ``problems``, not exceptions.
+
+    Raises
+    ------
+    ConfigError : no such provider or option.
+    """
+    from pydantic import BaseModel, ConfigDict
+
+    class Verdict(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        follows: Literal["yes", "no"]
+
+    model = chat_model(model) if isinstance(model, str) else model
+    driver = driver_for(model)
+    settings: dict[str, Any] = {"deadline_s": deadline_s, "concurrency": 1, "retries": 1, "progress": False}
+    same = ask(model, ["Write the numbers from one to ten as words, separated by commas."] * _SAME, **settings)
+    problems = _first_problem(same)
+    verdicts: list[Reply] = []
+    window: bool | None = None
+    if not problems:
+        asked = [_QUESTION.format(text=text, statement=statement) for text, statement, _ in _STATEMENTS]
+        verdicts = ask(model, asked, schema=Verdict, **settings)
+        if probe_context and driver.num_ctx:
+            window, trouble = _probe(model, driver.num_ctx, settings)
+            problems += trouble
+    return _conclude(driver, same, verdicts, window, problems)
+
+
+def _first_problem(replies: list[Reply]) -> list[str]:
+    bad = [reply.error for reply in replies if reply.error is not None]
+    return [f"{len(bad)} of {len(replies)} plain calls failed ({bad[0].kind}): {bad[0]}"] if bad else []
+
+
+def _probe(model: Any, num_ctx: int, settings: dict[str, Any]) -> tuple[bool, list[str]]:
+    """Fill two thirds of the window, and see whether the server read all of it."""
+    words = num_ctx * 2 // 3 // 2  # "3 4 5 ..." makes two tokens a number in most vocabularies
+    text = "The word to remember is heron. " + " ".join(str(number % 10) for number in range(words))
+    reply = ask(model, [text + "\nWhich word was to be remembered? Answer with it alone."], **settings)[0]
+    if reply.error is not None and reply.error.kind != "truncated":
+        return False, [f"a prompt of two thirds of num_ctx={num_ctx} fails ({reply.error.kind}): {reply.error}"]
+    return True, []
+
+
+def _conclude(
+    driver: Driver, same: list[Reply], verdicts: list[Reply], window: bool | None, problems: list[str]
+) -> Fitness:
+    good = [reply for reply in same if reply.ok]
+    deterministic = len({reply.text for reply in good}) == 1 if len(good) == _SAME else None
+    if deterministic is False:
+        problems = [*problems, f"the same prompt gave {len({r.text for r in good})} different replies in {_SAME} calls"]
+    obeyed = sum(reply.ok and not reply.repairs for reply in verdicts)
+    repaired = sum(reply.ok and bool(reply.repairs) for reply in verdicts)
+    if verdicts and obeyed + repaired < len(verdicts):
+        problems = [*problems, f"{len(verdicts) - obeyed - repaired} of {len(verdicts)} structured replies unusable"]
+    right = sum(
+        reply.ok and reply.parsed.follows == truth
+        for reply, (*_, truth) in zip(verdicts, _STATEMENTS[: len(verdicts)], strict=True)
+    )
+    if verdicts and obeyed + repaired == len(verdicts) and right < len(verdicts):
+        problems = [*problems, f"only {right} of {len(verdicts)} plain verdicts are right"]
+    longest = _context_length(driver)
+    if longest is not None and driver.num_ctx is not None and driver.num_ctx > longest:
+        problems = [*problems, f"num_ctx={driver.num_ctx} is longer than the model was made for ({longest})"]
+    everything = [*same, *verdicts]
+    speeds = [reply.usage.tokens_per_second for reply in good if not math.isnan(reply.usage.tokens_per_second)]
+    return Fitness(
+        model=driver.model,
+        host=driver.host,
+        digest=next((reply.digest for reply in everything if reply.digest), ""),
+        calls=sum(reply.attempts for reply in everything) + (window is not None),
+        failed=sum(not reply.ok for reply in everything) + (window is False),
+        latency_s=median(reply.seconds for reply in good) if good else math.nan,
+        tokens_per_second=median(speeds) if speeds else math.nan,
+        deterministic=deterministic,
+        obeyed=obeyed,
+        repaired=repaired,
+        asked=len(verdicts),
+        right=right,
+        num_ctx=driver.num_ctx,
+        context_length=longest,
+        window_works=window,
+        problems=tuple(problems),
+    )
+
+
+def _context_length(driver: Driver) -> int | None:
+    known = getattr(driver, "context_length", None)
+    if known is None:
+        return None
+    try:
+        return loop.run(asyncio.wait_for(known(), 20.0))
+    except (CallError, TimeoutError):
+        return None

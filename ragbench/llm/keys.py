@@ -1,0 +1,76 @@
+"""The key of a reply: the sha256 of everything that can change it, and of nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+FORMAT = "ragbench-cassette-1"
+
+
+def canonical(value: Any) -> str:
+    """Write JSON in one way only: sorted names, no spaces, 0.0 as 0."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+class Keys:
+    """Makes keys for one model: what does not change from prompt to prompt is hashed once."""
+
+    def __init__(self, provider: str, model: str, digest: str, options: Mapping[str, Any]) -> None:
+        self.who = {"provider": provider, "model": model, "digest": digest, "options": _plain(options)}
+        self._base = hashlib.sha256(f"{FORMAT}\n{canonical(self.who)}\n".encode())
+
+    def key(self, messages: Sequence[dict], schema: str = "") -> str:
+        """Return the sha256 (hex) for these messages and this schema (its canonical JSON text, or "")."""
+        hashed = self._base.copy()
+        hashed.update(f"{canonical(messages)}\n{schema}".encode("utf-8", "surrogatepass"))
+        return hashed.hexdigest()
+
+    def request(self, messages: Sequence[dict], schema: str = "") -> str:
+        """Return the request as stored: all that the key was made of."""
+        whole = {**self.who, "messages": messages, "schema": json.loads(schema) if schema else None}
+        # ASCII escapes keep a lone surrogate, which SQLite's text cannot hold.
+        return json.dumps(whole, ensure_ascii=not _encodable(messages), separators=(",", ":"))
+
+
+def _encodable(messages: Sequence[dict]) -> bool:
+    try:
+        json.dumps(messages, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def key_of(request: Mapping[str, Any]) -> str:
+    """Return the key that belongs to a stored request."""
+    schema = canonical_schema(request["schema"])
+    keys = Keys(request["provider"], request["model"], request["digest"], request["options"])
+    return keys.key(request["messages"], schema)
+
+
+def canonical_schema(schema: Mapping[str, Any] | None) -> str:
+    """Return a schema as canonical JSON text ("" for none)."""
+    return "" if schema is None else json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def stored_request(request: Mapping[str, Any]) -> str:
+    """Return a request (parsed) in the form in which it is stored."""
+    keys = Keys(request["provider"], request["model"], request["digest"], request["options"])
+    return keys.request(request["messages"], canonical_schema(request["schema"]))
+
+
+def checksum(text: str) -> str:
+    """Return the sha256 (hex) of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,152 @@
+"""Making chat models from a name: ``chat_model("ollama:llama3:8b")``."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from ragbench.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from langchain_core.language_models.chat_models import BaseChatModel
+
+DEADLINE_S = 600.0
+NUM_CTX = 8192
+PROVIDERS = ("ollama", "openai")
+
+
+def chat_model(
+    spec: str,
+    host: str | None = None,
+    temperature: float = 0,
+    seed: int | None = 0,
+    num_ctx: int | None = None,
+    num_predict: int | None = 2048,
+    *,
+    api_key: str | None = None,
+    deadline_s: float = DEADLINE_S,
+    price: tuple[float, float] | None = None,
+    digest: str | None = None,
+    **options: Any,
+) -> BaseChatModel:
+    """Make a LangChain chat model whose options and time limit are all explicit.
+
+    Parameters
+    ----------
+    spec : ``"ollama:NAME"`` (a model pulled into Ollama) or ``"openai:NAME"`` (OpenAI, or with ``host`` any server
+        that speaks its protocol: vLLM, llama.cpp, LM Studio ...; needs the extra ``ragbench[openai]``).
+    host : address of the server. Default: OLLAMA_HOST or http://localhost:11434; OPENAI_BASE_URL or OpenAI itself.
+    temperature, seed : always sent; 0 and 0 for replies that can be repeated.
+    num_ctx : context window in tokens, prompt and reply together. Ollama is told to use it (default 8192: its own
+        default depends on the machine). An OpenAI-compatible server has its own; give its size here to have every
+        prompt checked against it.
+    num_predict : most tokens of a reply.
+    api_key : default OLLAMA_API_KEY or OPENAI_API_KEY; never shown or stored.
+    deadline_s : seconds for one whole call, from the first byte sent to the last byte received.
+    price : money per million (prompt tokens, output tokens), where known.
+    digest : name of the exact weights for providers that have none of their own (say, the GGUF file's sha256).
+    options : any further option of ``ChatOllama`` or ``ChatOpenAI`` (``top_p``, ``stop``, ``reasoning`` ...).
+
+    Returns
+    -------
+    LangChain chat model: ``invoke``, ``ainvoke``, ``batch`` obey the same deadline and raise the same typed errors as
+    ``ask``.
+
+    Raises
+    ------
+    ConfigError : unknown provider or option, or the extra is not installed.
+
+    Examples
+    --------
+    >>> model = chat_model("ollama:llama3:8b", num_ctx=4096)
+    >>> model.temperature, model.seed, model.num_ctx, model.deadline_s
+    (0.0, 0, 4096, 600.0)
+    """
+    provider, _, name = spec.partition(":")
+    if provider not in PROVIDERS:
+        raise unknown("model provider", provider, [f"{known}:NAME" for known in PROVIDERS])
+    if not name:
+        raise ConfigError(f"model {spec!r}", f"{provider}:NAME", "say which model, for example 'ollama:llama3:8b'")
+    if not deadline_s > 0:
+        raise ConfigError(f"deadline_s={deadline_s}", "seconds above 0", f"the default is {DEADLINE_S:g}")
+    if num_ctx is not None and num_ctx < 1:
+        raise ConfigError(f"num_ctx={num_ctx}", "a number of tokens above 0", "Ollama's is 8192 here by default")
+    if num_ctx is None and provider == "ollama":
+        num_ctx = NUM_CTX
+    settings = {"temperature": temperature, "seed": seed, "deadline_s": deadline_s, "price": price, "digest": digest}
+    make = _ollama if provider == "ollama" else _openai
+    return make(name, host, num_ctx, num_predict, api_key, {**options, **settings})
+
+
+def _ollama(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> BaseChatModel:
+    from ragbench.llm.chat_ollama import OllamaChat
+
+    _check(OllamaChat, settings)
+    base_url, user = address(host or os.environ.get("OLLAMA_HOST") or "http://localhost:11434", 11434)
+    key = api_key or os.environ.get("OLLAMA_API_KEY") or None
+    return OllamaChat(
+        model=name, base_url=base_url, num_ctx=num_ctx, num_predict=num_predict, api_key=key, userinfo=user, **settings
+    )
+
+
+def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> BaseChatModel:
+    try:
+        from ragbench.llm.chat_openai import OpenAIChat
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"the package {error.name} is not installed",
+            "the extra that openai: models need",
+            "pip install 'ragbench[openai]'",
+        ) from None
+    _check(OpenAIChat, settings)
+    url = host or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
+    base_url, _ = address(url, 80, "/v1") if url else (None, None)
+    # Servers of one's own often need no key, but the client insists on one.
+    key = api_key or os.environ.get("OPENAI_API_KEY") or ("not-needed" if base_url else None)
+    if key is None:
+        raise ConfigError(
+            "no API key for openai:", "OPENAI_API_KEY", "set it, or pass host=... for a server of your own"
+        )
+    return OpenAIChat(
+        model=name, base_url=base_url, api_key=key, max_tokens=num_predict, num_ctx=num_ctx, max_retries=0, **settings
+    )
+
+
+def _check(cls: Any, settings: dict) -> None:
+    known = set(cls.model_fields) | {field.alias for field in cls.model_fields.values() if field.alias}
+    for name in settings:
+        if name not in known:
+            raise unknown(f"option of {cls.__mro__[1].__name__}", name, sorted(known))
+
+
+def address(host: str, port: int, path: str = "") -> tuple[str, str | None]:
+    """Complete a server address, and take user and password out of it.
+
+    Parameters
+    ----------
+    host : ``"gpu1"``, ``"gpu1:11434"``, ``"http://user:pw@gpu1:11434/"`` ...
+    port : used where none is given without a scheme.
+    path : used where none is given.
+
+    Returns
+    -------
+    (address without user and password, ``"user:password"`` or None)
+    """
+    given_scheme = "//" in host
+    parts = urlsplit(host if given_scheme else f"http://{host}")
+    try:
+        name, number = parts.hostname, parts.port
+    except ValueError:
+        name, number = None, None
+    if not name or parts.scheme not in ("http", "https"):
+        shown = host.rsplit("@", 1)[-1]
+        raise ConfigError(f"host={shown!r}", "an address such as http://localhost:11434", "check the spelling")
+    if name == "0.0.0.0":
+        name = "127.0.0.1"  # what a server binds to is not where a client can reach it
+    if number is None and not given_scheme:
+        number = port
+    shown = f"[{name}]" if ":" in name else name
+    netloc = shown if number is None else f"{shown}:{number}"
+    user = parts.netloc.rpartition("@")[0] or None
+    return urlunsplit((parts.scheme, netloc, parts.path.rstrip("/") or path, "", "")), user

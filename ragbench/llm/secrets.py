@@ -1,0 +1,85 @@
+"""Which strings of a model are secret, and which of its options may be written down."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+_SECRET_NAME = re.compile(r"api.?key|authori[sz]ation|secret|password|credential|cookie|token$", re.IGNORECASE)
+# Where a model is, how long to wait, and what to log: none of it changes a reply.
+_NO_OPTION = re.compile(
+    r"url|host|api_base|endpoint|proxy|timeout|retries|headers|client|cache|callback|verbose|^tags$|metadata|rate_limiter"
+    r"|organization|disable_streaming|^name$|profile|output_version|deadline|price|api.?key|secret|password|credential"
+    r"|cookie|auth|token$|^i$|^responses$|^messages$|^sleep$",
+    re.IGNORECASE,
+)
+
+
+def secret_strings(model: Any, headers: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Collect the secrets a model holds: SecretStr fields, keys in headers, the password in its address.
+
+    Parameters
+    ----------
+    model : a LangChain chat model.
+    headers : the headers its client sends.
+
+    Returns
+    -------
+    tuple of str, longest first; each at least four characters, so that hiding them cannot eat ordinary words.
+    """
+    found: set[str] = set()
+    for value in _values(model):
+        if hasattr(value, "get_secret_value"):
+            found.add(str(value.get_secret_value()))
+        elif isinstance(value, Mapping):
+            found.update(_from_headers(value))
+            if isinstance(value.get("headers"), Mapping):
+                found.update(_from_headers(value["headers"]))
+        elif isinstance(value, str) and "@" in value and "//" in value:
+            parts = urlsplit(value)
+            if parts.password:
+                user, password = unquote(parts.username or ""), unquote(parts.password)
+                found |= {password, parts.password, base64.b64encode(f"{user}:{password}".encode()).decode()}
+    found.update(_from_headers(headers or {}))
+    return tuple(sorted((secret for secret in found if len(secret) >= 4), key=len, reverse=True))
+
+
+def _values(model: Any) -> Iterator[Any]:
+    for name in getattr(type(model), "model_fields", {}):
+        yield getattr(model, name, None)
+
+
+def _from_headers(headers: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in headers.items():
+        if isinstance(value, str) and _SECRET_NAME.search(str(name)):
+            yield value.split(" ", 1)[-1]
+
+
+def plain_options(model: Any) -> dict[str, Any]:
+    """Return the options of any LangChain model that may change its replies, without addresses, limits and secrets.
+
+    Parameters
+    ----------
+    model : a LangChain chat model.
+
+    Returns
+    -------
+    dict of JSON values: the pydantic fields that are numbers, strings, booleans or plain lists and dicts of them.
+    """
+    options = {}
+    for name in getattr(type(model), "model_fields", {}):
+        value = getattr(model, name, None)
+        if value is not None and not _NO_OPTION.search(name) and _is_plain(value):
+            options[name] = value
+    return options
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(k, str) and not _SECRET_NAME.search(k) and _is_plain(v) for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    return isinstance(value, bool | int | float | str)

@@ -1,0 +1,167 @@
+"""Structured replies: from what a model wrote to one validated pydantic object, or to the reason why not.
+
+Nothing is guessed: a truncated JSON text is never closed by us, a missing label never filled in, a number in quotes
+never taken as a number (pydantic's strict mode). What is allowed is wrapping: a ``<think>`` part, a code fence, prose
+around one JSON value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ragbench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import BaseModel
+
+_THINK = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_OPEN_THINK = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
+_CLOSE_THINK = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_MOST_STARTS = 200
+
+
+def without_thinking(text: str) -> str | None:
+    """Return the text without its ``<think>`` parts, or None when thinking was begun and not finished.
+
+    A closing tag without an opening one (some templates write the opening tag into the prompt) ends the thinking too.
+    """
+    text = _THINK.sub("", text)
+    closings = list(_CLOSE_THINK.finditer(text))
+    if closings:
+        text = text[closings[-1].end() :]
+    return None if _OPEN_THINK.search(text) else text.strip()
+
+
+def json_values(text: str) -> list[str]:
+    """Return the outermost JSON objects and arrays in a text, as written, in order.
+
+    Parameters
+    ----------
+    text : prose, code fences, or nothing but JSON.
+
+    Returns
+    -------
+    list of str; empty when there is no complete value. What lies inside a value that breaks off at the end of the text
+    is not looked at (a part of a truncated answer is no answer). Only the first 200 opening brackets are tried.
+    """
+    decoder = json.JSONDecoder()
+    found: list[str] = []
+    end = tried = 0
+    for start in re.finditer(r"[{\[]", text):
+        if start.start() < end:
+            continue
+        tried += 1
+        if tried > _MOST_STARTS:
+            break
+        try:
+            _, end = decoder.raw_decode(text, start.start())
+        except json.JSONDecodeError as error:
+            if error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip()):
+                break
+            continue
+        except RecursionError:
+            continue
+        found.append(text[start.start() : end])
+    return found
+
+
+def read(text: str, schema: type[BaseModel]) -> tuple[Any, str, str]:
+    """Find and validate the one JSON value that fits the schema.
+
+    Parameters
+    ----------
+    text : what the model wrote.
+    schema : pydantic model; validated strictly (no ``"3"`` for 3).
+
+    Returns
+    -------
+    (object, its JSON text, "") or (None, "", what is wrong with it).
+    """
+    from pydantic import ValidationError
+
+    answer = without_thinking(text)
+    if answer is None:
+        return None, "", "the thinking part was not finished, so there is no answer"
+    whole = answer.strip()
+    candidates = [whole] if whole[:1] in ("{", "[", '"') else []
+    candidates += [value for value in json_values(answer) if value != whole]
+    problem = "there is no complete JSON value in it"
+    fitting: dict[str, Any] = {}
+    for candidate in candidates:
+        try:
+            fitting.setdefault(candidate, schema.model_validate_json(candidate, strict=True))
+        except ValidationError as error:
+            problem = _in_words(error)
+            continue
+        if candidate == whole:
+            break
+    if len(fitting) > 1 and len({value.model_dump_json() for value in fitting.values()}) > 1:
+        return None, "", f"{len(fitting)} different JSON values in it fit the schema"
+    for candidate, value in fitting.items():
+        return value, candidate, ""
+    return None, "", problem
+
+
+def _in_words(error: Any) -> str:
+    parts = []
+    for item in error.errors(include_url=False, include_context=False, include_input=False)[:5]:
+        where = ".".join(str(step) for step in item["loc"]) or "the JSON"
+        parts.append(f"{where}: {item['msg']}")
+    more = error.error_count() - len(parts)
+    return "; ".join(parts) + (f"; and {more} more" if more > 0 else "")
+
+
+def repair_messages(messages: Sequence[dict], written: str, problem: str, json_schema: str) -> list[dict]:
+    """Build the one second try: the conversation so far, what was wrong with it, and the schema."""
+    ask = (
+        f"Your last message cannot be used: {problem}.\n"
+        "Answer the same task again. Write one complete JSON value that fits the JSON schema below, and nothing before "
+        f"or after it.\n\nJSON schema:\n{json_schema}"
+    )
+    return [*messages, {"role": "assistant", "content": written}, {"role": "user", "content": ask}]
+
+
+@lru_cache(maxsize=4096)
+def json_schema_of(schema: type[BaseModel]) -> str:
+    """Return the schema that goes to the server, as canonical JSON text."""
+    if not (isinstance(schema, type) and hasattr(schema, "model_json_schema")):
+        raise ConfigError(
+            f"schema {schema!r}",
+            "a pydantic BaseModel class (or one per prompt)",
+            "write class Verdict(BaseModel): ...",
+        )
+    return json.dumps(schema.model_json_schema(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+@lru_cache(maxsize=4096)
+def schema_dict(text: str) -> dict | None:
+    """Return a schema from its JSON text ("" for none). Shared: not to be changed."""
+    return json.loads(text) if text else None
+
+
+@lru_cache(maxsize=1024)
+def label_schema(count: int, labels: tuple[str, ...], field: str = "labels") -> type[BaseModel]:
+    """Make the schema of a reply with exactly ``count`` labels: too few or too many is invalid, never padded.
+
+    Parameters
+    ----------
+    count : how many labels there must be, in order.
+    labels : the allowed ones.
+    field : name of the list in the JSON object.
+
+    Returns
+    -------
+    pydantic model with one field, a list of exactly ``count`` of these labels.
+    """
+    from typing import Literal
+
+    from pydantic import ConfigDict, Field, create_model
+
+    one = Literal[labels]  # type: ignore[valid-type]
+    exactly = (list[one], Field(min_length=count, max_length=count))  # type: ignore[valid-type]
+    return create_model(f"Labels{count}", __config__=ConfigDict(extra="forbid"), **{field: exactly})

@@ -1,0 +1,364 @@
+"""A test double of Ollama: HTTP on loopback, the protocol as documented, and faults on demand. Never a backend.
+
+Follows Ollama's public documentation (docs.ollama.com and docs/api.md, docs/openapi.yaml of the repository, as of the
+0.12 to 0.40 releases): ``/api/version``, ``/api/tags``, ``/api/show``, ``/api/chat`` streaming newline-delimited JSON
+or not, ``format`` as JSON schema, ``/api/embed``, counts and durations in nanoseconds, 404 for an unknown model,
+``{"error": ...}`` bodies, an error line inside a stream that began with 200. What it does with a prompt longer than
+``num_ctx`` follows measurements reported in Ollama's issues (a 200 that counts half of the window, or a 400).
+
+As a program: ``python tests/fake_ollama.py --port 0 --latency 0.1`` prints its address and serves until killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import random
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+DIGEST = hashlib.sha256(b"made model").hexdigest()
+CREATED = "2025-01-01T00:00:00.000000Z"
+
+
+@dataclass
+class Call:
+    """One request the server saw. ``written`` is None until the whole answer is out."""
+
+    path: str
+    body: dict[str, Any]
+    headers: dict[str, str]
+    prompt: str
+    began: float
+    fault: str | None = None
+    written: float | None = None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong with one call; ``value`` is the fault's own number or text."""
+
+    name: str
+    value: Any = None
+
+
+def default_reply(request: dict[str, Any]) -> str:
+    """Answer with something that depends on all that should change an answer."""
+    if request.get("format"):
+        return json.dumps(example(request["format"]))
+    options = {k: v for k, v in request.get("options", {}).items() if k != "num_ctx"}
+    told = json.dumps([request["model"], request["messages"], options], sort_keys=True)
+    return "Answer " + hashlib.sha256(told.encode()).hexdigest()[:8] + "."
+
+
+def example(schema: dict[str, Any], top: dict[str, Any] | None = None) -> Any:
+    """Make the smallest value that fits a JSON schema (of the kind pydantic writes)."""
+    top = top or schema
+    if "$ref" in schema:
+        return example(top["$defs"][schema["$ref"].rsplit("/", 1)[1]], top)
+    for name in ("const", "default"):
+        if name in schema:
+            return schema[name]
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "anyOf" in schema:
+        return example(schema["anyOf"][0], top)
+    kind = schema.get("type", "object")
+    if kind == "object":
+        return {name: example(part, top) for name, part in schema.get("properties", {}).items()}
+    if kind == "array":
+        return [example(schema.get("items", {}), top) for _ in range(schema.get("minItems", 0))]
+    return {"string": "x", "integer": 1, "number": 0.5, "boolean": True, "null": None}[kind]
+
+
+def count_tokens(text: str) -> int:
+    """Count pieces of up to four word characters, and single other characters."""
+    return len(re.findall(r"\w{1,4}|[^\w\s]", text))
+
+
+@dataclass
+class FakeOllama:
+    """The server, in a thread of its own: ``with FakeOllama() as fake: ... fake.url ... fake.calls``.
+
+    Parameters
+    ----------
+    models : name -> digest.
+    reply : request body -> text of the answer.
+    fault : (prompt, how many calls with this prompt came before) -> Fault or None.
+    latency_s : time for each answer.
+    overflow : what happens to a prompt longer than num_ctx: "error" (400 when asked not to truncate), "half" (an old
+        server: 200, and half of the window counted), "fill" (200, and the whole window counted).
+    api_key : refuse requests without it.
+    no_counts : leave the token counts out.
+    busy_above : answer 503 when more calls than this are under way.
+    """
+
+    models: dict[str, str] = field(default_factory=lambda: {"llama3:8b": DIGEST})
+    reply: Callable[[dict[str, Any]], str] = default_reply
+    fault: Callable[[str, int], Fault | None] | None = None
+    latency_s: float = 0.0
+    overflow: str = "error"
+    api_key: str | None = None
+    no_counts: bool = False
+    busy_above: int | None = None
+    context_length: int = 131072
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        self.calls: list[Call] = []
+        self.other: list[Call] = []
+        self.most_at_once = self.under_way = 0
+        self._prompts: Counter[str] = Counter()
+        self._ready = threading.Event()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    def __enter__(self) -> FakeOllama:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self._ready.clear()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self.serve()), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(10), "the fake server did not start"
+
+    def stop(self) -> None:
+        """Stop listening and break every connection, as a killed server does."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+
+    async def serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._connection, "127.0.0.1", self.port)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._stop.wait()
+        server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+                method, path, _ = head[0].split(" ", 2)
+                headers = {
+                    k.strip().lower(): v.strip() for k, _, v in (line.partition(":") for line in head[1:] if line)
+                }
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                await self._answer(method, path, headers, json.loads(body) if body else {}, writer)
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError, Hangup):
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _answer(
+        self, method: str, path: str, headers: dict[str, str], body: dict, out: asyncio.StreamWriter
+    ) -> None:
+        messages = body.get("messages") or [{}]
+        prompt = str(messages[0].get("content", ""))
+        call = Call(path, body, headers, prompt, time.monotonic())
+        if self.api_key and headers.get("authorization") != f"Bearer {self.api_key}":
+            given = headers.get("authorization", "none")
+            self.calls.append(call)
+            return await send_json(out, {"error": f"unauthorized: {given}"}, 401)
+        if path == "/api/chat" and method == "POST":
+            self.calls.append(call)
+            return await self._chat(call, out)
+        self.other.append(call)
+        if path == "/api/version":
+            return await send_json(out, {"version": "0.12.6"})
+        if path == "/api/tags":
+            details = {"format": "gguf", "family": "llama", "families": ["llama"], "parameter_size": "8.0B",
+                       "quantization_level": "Q4_0"}  # fmt: skip
+            rows = [{"name": name, "model": name, "modified_at": CREATED, "size": 4661224676, "digest": digest,
+                     "details": details} for name, digest in self.models.items()]  # fmt: skip
+            return await send_json(out, {"models": rows})
+        if path in ("/api/show", "/api/embed") and body.get("model") not in self.models:
+            return await send_json(out, {"error": f"model '{body.get('model')}' not found"}, 404)
+        if path == "/api/show":
+            info = {"general.architecture": "llama", "llama.context_length": self.context_length}
+            shown = {"modelfile": "", "parameters": "", "template": "", "details": {}, "model_info": info,
+                     "capabilities": ["completion"]}  # fmt: skip
+            return await send_json(out, shown)
+        if path == "/api/embed":
+            texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+            vectors = [[random.Random(text).gauss(0, 1) for _ in range(8)] for text in texts]
+            counted = sum(map(count_tokens, texts))
+            return await send_json(out, {"model": body["model"], "embeddings": vectors, "total_duration": 14143917,
+                                         "load_duration": 1019500, "prompt_eval_count": counted})  # fmt: skip
+        await send(out, 404, b"404 page not found", "text/plain")
+        return None
+
+    async def _chat(self, call: Call, out: asyncio.StreamWriter) -> None:
+        body = call.body
+        before = self._prompts[call.prompt]
+        self._prompts[call.prompt] += 1
+        fault = self.fault(call.prompt, before) if self.fault else None
+        call.fault = fault.name if fault else None
+        self.under_way += 1
+        self.most_at_once = max(self.most_at_once, self.under_way)
+        try:
+            if self.busy_above is not None and self.under_way > self.busy_above:
+                return await send_json(
+                    out, {"error": "server busy, please try again.  maximum pending requests exceeded"}, 503
+                )
+            if self.latency_s:
+                await asyncio.sleep(self.latency_s)
+            if fault and fault.name in BEFORE:
+                return await BEFORE[fault.name](out, fault.value)
+            if body["model"] not in self.models:
+                return await send_json(out, {"error": f"model '{body['model']}' not found"}, 404)
+            await self._speak(call, fault, out)
+        finally:
+            self.under_way -= 1
+        call.written = time.monotonic()
+        return None
+
+    async def _speak(self, call: Call, fault: Fault | None, out: asyncio.StreamWriter) -> None:
+        body, options = call.body, call.body.get("options", {})
+        read = sum(count_tokens(message["content"]) + 4 for message in body["messages"])
+        window = options.get("num_ctx", 4096)
+        if read > window:
+            if self.overflow == "error" and body.get("truncate") is False:
+                words = f"the prompt has {read} tokens and exceeds the context length of {window} tokens"
+                return await send_json(out, {"error": words}, 400)
+            read = window if self.overflow == "fill" else window // 2 + 2
+        text = self.reply(body)
+        if fault and fault.name == "answer":
+            text = fault.value
+        words = re.findall(r"\s*\S+|\s+$", text)
+        reason = "stop"
+        limit = options.get("num_predict", -1)
+        if fault and fault.name == "truncated":
+            words, reason = words[: max(1, len(words) // 2)], "length"
+        elif 0 < limit < len(words):
+            words, reason = words[:limit], "length"
+        counts = {} if self.no_counts else {"prompt_eval_count": read, "eval_count": len(words)}
+        times = {"total_duration": 5_000_000, "load_duration": 1_000_000, "prompt_eval_duration": 1_000_000,
+                 "eval_duration": 50_000 * len(words)}  # fmt: skip
+        final = {"model": body["model"], "created_at": CREATED, "done": True, "done_reason": reason, **counts, **times}
+        if fault and fault.name == "finish":
+            final["done_reason"] = fault.value
+        if not body.get("stream", True):
+            return await send_json(out, {**final, "message": {"role": "assistant", "content": "".join(words)}})
+        parts = [{"model": body["model"], "created_at": CREATED, "message": {"role": "assistant", "content": word},
+                  "done": False} for word in words]  # fmt: skip
+        lines = [
+            json.dumps(part) + "\n" for part in [*parts, {**final, "message": {"role": "assistant", "content": ""}}]
+        ]
+        await stream(out, lines, fault)
+        return None
+
+
+class Hangup(Exception):
+    """The connection is broken off on purpose."""
+
+
+async def send(out: asyncio.StreamWriter, status: int, body: bytes, kind: str, extra: str = "") -> None:
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{extra}\r\n"
+    out.write(head.encode() + body)
+    await out.drain()
+
+
+async def send_json(out: asyncio.StreamWriter, value: Any, status: int = 200, extra: str = "") -> None:
+    await send(out, status, json.dumps(value).encode(), "application/json; charset=utf-8", extra)
+
+
+_STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def _chunk(text: str) -> bytes:
+    data = text.encode()
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+async def stream(out: asyncio.StreamWriter, lines: list[str], fault: Fault | None) -> None:
+    """Send JSON lines as chunks, broken in the way the fault says."""
+    name = fault.name if fault else ""
+    if name == "dropped":
+        out.write(_STREAM_HEAD + _chunk(lines[0]) + b"ff\r\n" + lines[0][:9].encode())
+        await out.drain()
+        out.transport.abort()
+        raise Hangup
+    if name == "drip":
+        out.write(_STREAM_HEAD)
+        for character in "".join(lines):
+            out.write(_chunk(character))
+            await out.drain()
+            await asyncio.sleep(fault.value if fault else 0)
+    elif name == "no_end_mark":
+        out.write(_STREAM_HEAD + b"".join(map(_chunk, lines[:-1])))
+    elif name == "half_line":
+        out.write(_STREAM_HEAD + _chunk(lines[0]) + _chunk(lines[1][: len(lines[1]) // 2]))
+    elif name == "error_line":
+        error = {"error": fault.value if fault else ""}
+        out.write(_STREAM_HEAD + _chunk(lines[0]) + _chunk(json.dumps(error) + "\n"))
+    else:
+        out.write(_STREAM_HEAD + b"".join(map(_chunk, lines)) + b"0\r\n\r\n")
+        return await out.drain()
+    out.write(b"0\r\n\r\n")
+    await out.drain()
+    return None
+
+
+async def _no_bytes(out: asyncio.StreamWriter, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    raise Hangup
+
+
+async def _hang_up(out: asyncio.StreamWriter, _: Any) -> None:
+    raise Hangup
+
+
+_PAGE = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Corporate proxy</body></html>"
+BEFORE: dict[str, Callable[[asyncio.StreamWriter, Any], Any]] = {
+    "500": lambda out, _: send_json(out, {"error": "an error was encountered while running the model: EOF"}, 500),
+    "oom": lambda out, _: send_json(
+        out, {"error": "model requires more system memory (9.3 GiB) than is available (3.1 GiB)"}, 500
+    ),
+    "429": lambda out, value: send_json(out, {"error": "too many requests"}, 429, f"Retry-After: {value}\r\n"),
+    "503": lambda out, _: send_json(
+        out, {"error": "server busy, please try again.  maximum pending requests exceeded"}, 503
+    ),
+    "404": lambda out, _: send_json(out, {"error": "model 'llama3:8b' not found"}, 404),
+    "401": lambda out, _: send_json(out, {"error": "unauthorized"}, 401),
+    "400": lambda out, _: send_json(out, {"error": "invalid options: mirostat"}, 400),
+    "garbage": lambda out, _: send(out, 200, b"\x00\x01 not json at all", "application/x-ndjson"),
+    "no_reply": lambda out, _: send(out, 200, b'{"hello": "world"}\n', "application/x-ndjson"),
+    "html": lambda out, _: send(out, 200, _PAGE, "text/html"),
+    "html_502": lambda out, _: send(out, 502, _PAGE, "text/html"),
+    "no_bytes": _no_bytes,
+    "hang_up": _hang_up,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds for each answer")
+    given = parser.parse_args()
+    fake = FakeOllama(port=given.port, latency_s=given.latency)
+    fake.start()
+    print(fake.url, flush=True)
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
