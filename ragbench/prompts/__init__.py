@@ -1,0 +1,72 @@
+"""Prompts: one text file each, id = file name. A user may point to a file of their own wherever an id is taken.
+
+A prompt's hash goes into the manifest of every result it helped to make. Fields are written ``{name}``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from ragbench.errors import ConfigError, DataError, unknown
+
+_FOLDER = Path(__file__).parent
+
+
+def prompt_ids() -> list[str]:
+    """Return the ids of the prompts that come with ragbench, sorted."""
+    return sorted(path.stem for path in _FOLDER.glob("*.txt"))
+
+
+def load_prompt(prompt: str | os.PathLike[str]) -> str:
+    """Return a prompt's text, without white space at its ends.
+
+    Parameters
+    ----------
+    prompt : an id, or the path of a text file (anything with a folder or an ending, or a ``Path``).
+
+    Raises
+    ------
+    ConfigError for an unknown id; DataError for a file that is missing, empty or not UTF-8.
+    """
+    path = Path(prompt)
+    if isinstance(prompt, str) and path.name == prompt and not path.suffix:
+        if prompt not in prompt_ids():
+            raise unknown("prompt", prompt, prompt_ids())
+        path = _FOLDER / f"{prompt}.txt"
+    try:
+        text = path.read_text(encoding="utf-8-sig").strip()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise DataError(f"cannot read the prompt file {path}: {reason}", "a text file", "check the path") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 at byte {error.start}", "UTF-8 text", "save it as UTF-8") from None
+    if not text:
+        raise DataError(f"the prompt file {path} is empty", "a prompt", "write one, or use an id of ragbench's own")
+    return text
+
+
+def prompt_hash(prompt: str | os.PathLike[str]) -> str:
+    """Return the sha256 of a prompt's text as ``load_prompt`` gives it, in hex."""
+    return hashlib.sha256(load_prompt(prompt).encode("utf-8")).hexdigest()
+
+
+def fill_prompt(text: str, **fields: str) -> str:
+    """Put values into the ``{name}`` fields of a prompt's text; other braces stay as they are.
+
+    Raises
+    ------
+    ConfigError when the text lacks one of the fields, since the model would then never see that value.
+    """
+    missing = [name for name in fields if "{" + name + "}" not in text]
+    if missing:
+        raise ConfigError(
+            f"the prompt has no field {{{missing[0]}}}",
+            "the fields " + ", ".join("{" + name + "}" for name in fields),
+            "add the missing field to the prompt file",
+        )
+    # One pass from left to right: a value that itself holds "{question}" is not filled again.
+    pattern = "|".join(re.escape("{" + name + "}") for name in fields)
+    return re.sub(pattern, lambda match: fields[match[0][1:-1]], text) if fields else text

@@ -1,0 +1,255 @@
+"""BM25 in five variants, exact, over a compiled inverted index.
+
+With K = k1 * (1 - b + b * length / average length), N chunks, df chunks that hold the term, tf its count in the chunk
+and qtf its count in the query, a chunk scores the sum over the query's terms of idf * saturation:
+
+=========  ===========================================  ======================  =======================================
+variant    idf                                          saturation              source
+=========  ===========================================  ======================  =======================================
+terrier    log2((N - df + 0.5) / (df + 0.5))            (k1 + 1) tf / (tf + K)  Terrier 5, class BM25; thesis §2.5.3
+           x (k3 + 1) qtf / (k3 + qtf)
+lucene     ln(1 + (N - df + 0.5) / (df + 0.5))          tf / (tf + K)           Kamphuis et al., ECIR 2020, Table 1
+robertson  ln((N - df + 0.5) / (df + 0.5)), at least 0  tf / (tf + K)           the same; Robertson et al., TREC-3
+atire      ln(N / df)                                   (k1 + 1) tf / (tf + K)  the same; Trotman et al., ADCS 2014
+okapi      ln((N - df + 0.5) / (df + 0.5)); where       (k1 + 1) tf / (tf + K)  rank_bm25.BM25Okapi
+           negative, epsilon times the mean idf
+=========  ===========================================  ======================  =======================================
+
+``terrier`` counts a repeated query term through k3, the others add it once per occurrence. ``terrier`` and ``okapi``
+give a term found in more than half of the chunks a weight that is negative or tiny, as their models do; that shows
+only in collections of a few chunks. Titles are not indexed unless the chunk's text holds them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import PrivateAttr
+
+from ragbench.errors import ConfigError, unknown
+from ragbench.records import Chunk, Hit
+from ragbench.retrieval.base import Index, Scopes, check_chunks, check_positive, cores, in_parts, ranked
+from ragbench.retrieval.text import Tokenizer, get_tokenizer, word_table
+
+_HITS_AT_ONCE = 1 << 22  # bounds the memory of results when k is in the thousands
+
+
+def _odds(n: int, df: int) -> float:
+    return (n - df + 0.5) / (df + 0.5)
+
+
+# variant -> (idf, whether saturation has the factor k1 + 1, default k1, default tokenizer, default order of ties)
+_VARIANTS: dict[str, tuple[Callable[[int, int], float], bool, float, str, str]] = {
+    "terrier": (lambda n, df: math.log2(_odds(n, df)), True, 1.2, "terrier", "id"),
+    "lucene": (lambda n, df: math.log(1 + _odds(n, df)), False, 1.2, "plain", "id"),
+    "robertson": (lambda n, df: math.log(max(1.0, _odds(n, df))), False, 1.2, "plain", "id"),
+    "atire": (lambda n, df: math.log(n / df), True, 1.2, "plain", "id"),
+    "okapi": (lambda n, df: math.log(n - df + 0.5) - math.log(df + 0.5), True, 1.5, "split", "corpus"),
+}
+
+
+class BM25(Index):
+    """BM25 over chunks (thesis: the retriever *bm25*, PyTerrier's defaults).
+
+    Parameters
+    ----------
+    chunks : what to index; ids must be unique.
+    k1, b : saturation (> 0; default 1.2, for ``okapi`` 1.5) and length normalisation in [0, 1].
+    variant : ``"terrier"``, ``"lucene"``, ``"robertson"``, ``"atire"`` or ``"okapi"``; see the module's table.
+    tokenizer : ``"terrier"``, ``"plain"``, ``"split"``, a ``Tokenizer`` or a callable text -> terms. Default: the
+        variant's own (``terrier``: Porter stems and stop words; ``okapi``: split; the others: plain).
+    k3 : weight of repeated query terms in ``terrier``.
+    epsilon : floor of the idf in ``okapi``, as a share of the mean idf.
+    ties : ``"id"`` (by chunk id) or ``"corpus"`` (in the order given; the default of ``okapi``, as recorded).
+    k : hits per ``invoke()``.
+
+    Raises
+    ------
+    ConfigError for a parameter out of range, an unknown variant or tokenizer; DataError for no chunks or repeated ids.
+    """
+
+    k1: float
+    b: float
+    variant: str
+    k3: float
+    epsilon: float
+    ties: str
+    _tokenizer: Tokenizer | Callable[[str], list[str]] = PrivateAttr()
+    _terms: dict[str, int] = PrivateAttr()
+    _start: np.ndarray = PrivateAttr()  # (terms + 1,): where each term's postings begin
+    _postings: np.ndarray = PrivateAttr()  # positions of chunks, ascending within a term
+    _tf: np.ndarray = PrivateAttr()  # count of the term in that chunk
+    _norm: np.ndarray = PrivateAttr()  # (chunks,): K
+    _idf: np.ndarray = PrivateAttr()  # (terms,)
+
+    def __init__(
+        self,
+        chunks: Sequence[Chunk],
+        k1: float | None = None,
+        b: float = 0.75,
+        variant: str = "terrier",
+        tokenizer: str | Tokenizer | Callable[[str], list[str]] | None = None,
+        *,
+        k3: float = 8.0,
+        epsilon: float = 0.25,
+        ties: str | None = None,
+        k: int = 10,
+    ) -> None:
+        if variant not in _VARIANTS:
+            raise unknown("BM25 variant", variant, _VARIANTS)
+        _, _, default_k1, default_tokenizer, default_ties = _VARIANTS[variant]
+        k1 = _in_range("k1", default_k1 if k1 is None else k1, 0.0, math.inf, open_low=True)
+        b, k3 = _in_range("b", b, 0.0, 1.0), _in_range("k3", k3, 0.0, math.inf)
+        epsilon = _in_range("epsilon", epsilon, 0.0, math.inf)
+        ties = default_ties if ties is None else ties
+        if ties not in ("id", "corpus"):
+            raise unknown("order of ties", ties, ("id", "corpus"))
+        tokenizer = get_tokenizer(default_tokenizer if tokenizer is None else tokenizer)
+        k = check_positive("k", k)
+        super().__init__(k1=k1, b=b, variant=variant, k3=k3, epsilon=epsilon, ties=ties, k=k)
+        chunks = check_chunks(chunks)
+        self._chunks = sorted(chunks, key=lambda c: c.id) if ties == "id" else chunks
+        self._tokenizer = tokenizer
+        self._build()
+
+    def settings(self) -> dict[str, Any]:
+        """Return every parameter that can change the hits, ready for JSON."""
+        tokenizer = self._tokenizer
+        name = getattr(tokenizer, "name", None) or getattr(tokenizer, "__qualname__", type(tokenizer).__name__)
+        own = {"terrier": {"k3": self.k3}, "okapi": {"epsilon": self.epsilon}}.get(self.variant, {})
+        return {
+            "retriever": "BM25",
+            "variant": self.variant,
+            "k1": self.k1,
+            "b": self.b,
+            **own,
+            "tokenizer": name,
+            "ties": self.ties,
+            "chunks": len(self._chunks),
+        }
+
+    def _build(self) -> None:
+        from ragbench.retrieval import _postings
+
+        n = len(self._chunks)
+        size = -(-n // cores())
+        parts = in_parts(n, size, self._number)
+        terms: dict[str, int] = {}
+        maps = []
+        for _, _, words in parts:
+            kept = self._tokenizer.terms(words) if isinstance(self._tokenizer, Tokenizer) else words
+            maps.append(np.array([-1 if w is None else terms.setdefault(w, len(terms)) for w in kept], np.int32))
+        frequency = np.zeros((len(parts), len(terms)), np.int64)
+        lengths = np.zeros(n, np.int32)
+
+        def count(first: int, stop: int) -> None:
+            i = first // size
+            numbers, counts, _ = parts[i]
+            _postings.count(numbers, counts, maps[i], frequency[i], lengths[first:stop])
+
+        in_parts(n, size, count)
+        df = frequency.sum(axis=0)
+        self._terms = terms
+        self._start = np.concatenate(([0], np.cumsum(df)))
+        self._postings = np.empty(self._start[-1], np.int32)
+        self._tf = np.empty(self._start[-1], np.uint16 if lengths.max() < 1 << 16 else np.uint32)
+        at = self._start[:-1] + np.cumsum(frequency, axis=0) - frequency
+
+        def fill(first: int, stop: int) -> None:
+            i = first // size
+            numbers, counts, _ = parts[i]
+            _postings.fill(numbers, counts, first, at[i], self._postings, self._tf)
+
+        in_parts(n, size, fill)
+        average = int(lengths.sum()) / n or 1.0  # no chunk has a term: there is nothing to normalise
+        self._norm = self.k1 * (1 - self.b + self.b * lengths / average)
+        self._idf = self._weights(df)
+
+    def _number(self, first: int, stop: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
+        """Number the tokens of some chunks: (numbers, tokens per chunk, distinct tokens in order of appearance)."""
+        texts = [chunk.text for chunk in self._chunks[first:stop]]
+        if isinstance(self._tokenizer, Tokenizer):
+            from ragbench.retrieval._tokenise import number_tokens
+
+            return number_tokens(texts, word_table(self._tokenizer.pattern))
+        words: dict[str, int] = {}
+        numbers, counts = [], []
+        for text in texts:
+            tokens = self._tokenizer(text)
+            counts.append(len(tokens))
+            numbers += [words.setdefault(t, len(words)) for t in tokens]
+        return np.array(numbers, np.int32), np.array(counts, np.int32), list(words)
+
+    def _weights(self, df: np.ndarray) -> np.ndarray:
+        idf_of = _VARIANTS[self.variant][0]
+        values, back = np.unique(df, return_inverse=True)
+        idf = np.array([idf_of(len(self._chunks), int(v)) for v in values])[back] if len(df) else np.empty(0)
+        if self.variant == "okapi" and len(idf):
+            # rank_bm25 adds the idfs one by one, in order of first appearance; so does cumsum, to the last bit.
+            idf[idf < 0] = self.epsilon * (np.cumsum(idf)[-1] / len(idf))
+        return idf
+
+    def _query_terms(self, queries: list[str]) -> list[list[int]]:
+        """Return each query's indexed terms, in order."""
+        tokenizer, terms = self._tokenizer, self._terms
+        if not isinstance(tokenizer, Tokenizer):
+            return [[terms[t] for t in tokenizer(query) if t in terms] for query in queries]
+        tokens = [tokenizer.tokens(tokenizer.clean_query(query)) for query in queries]
+        distinct = list({t for ts in tokens for t in ts})
+        known = {
+            token: terms[term]
+            for token, term in zip(distinct, tokenizer.terms(distinct), strict=True)
+            if term is not None and term in terms
+        }
+        return [[known[t] for t in ts if t in known] for ts in tokens]
+
+    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
+        from ragbench.retrieval import _postings
+
+        # Locals, since every look at a private attribute of a pydantic model is a slow call.
+        chunks, index = self._chunks, (self._start, self._postings, self._tf, self._norm)
+        k = min(k, len(chunks))
+        terms = self._query_terms(queries)
+        if self.variant == "terrier":
+            counts = [Counter(found) for found in terms]
+            terms = [list(c) for c in counts]
+            factor = [(self.k3 + 1) * qtf / (self.k3 + qtf) for c in counts for qtf in c.values()]
+        else:
+            factor = [1.0] * sum(map(len, terms))
+        bounds = np.cumsum([0, *map(len, terms)])
+        term = np.array([t for found in terms for t in found], np.int32)
+        weight = self._idf[term] * np.array(factor)
+        row_of = np.full(len(queries), -1, np.int64)
+        rows = [(allowed, members) for allowed, members in self._rows(scopes) if allowed is not None]
+        for row, (_, members) in enumerate(rows):
+            row_of[members] = row
+        scope = np.array([i for allowed, _ in rows for i in allowed], np.int32)
+        scope_ends = np.cumsum([0] + [len(allowed) for allowed, _ in rows])
+        gain = self.k1 + 1 if _VARIANTS[self.variant][1] else 1.0
+
+        def part(first: int, stop: int) -> list[list[Hit]]:
+            m = stop - first
+            scores, items, found = np.empty((m, k)), np.empty((m, k), np.int32), np.zeros(m, np.int32)
+            _postings.search(
+                *index, gain, bounds[first : stop + 1], term, weight,
+                scope, scope_ends, row_of[first:stop], scores, items, found,
+            )  # fmt: skip
+            return [
+                ranked((chunks[i], s) for i, s in zip(items[q, :n].tolist(), scores[q, :n].tolist(), strict=True))
+                for q, n in enumerate(found.tolist())
+            ]
+
+        size = max(1, min(256, _HITS_AT_ONCE // k))
+        return [hits for hits_of_part in in_parts(len(queries), size, part) for hits in hits_of_part]
+
+
+def _in_range(name: str, value: float, low: float, high: float, open_low: bool = False) -> float:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not number or not low <= value <= high or (open_low and value == low) or math.isinf(value):
+        expected = f"a number above {low:g}" if open_low else f"a number from {low:g} to {high:g}"
+        raise ConfigError(f"{name}={value!r}", expected, "the thesis uses k1=1.2, b=0.75, k3=8")
+    return float(value)

@@ -1,0 +1,264 @@
+"""Multi-query retrieval (thesis: *mlq*): search for several derived questions and join what they find.
+
+The paper says the derived questions look from different *perspectives*; the published run asked for a *decomposition*
+into sub-questions. Both prompts are here, in our own wording. The rule-based decomposer is a stand-in for a machine
+without a language model: its numbers are not the thesis's MLQ, and everything it feeds says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import PrivateAttr
+
+from ragbench.errors import ConfigError, ModelError, unknown
+from ragbench.records import Chunk, Hit
+from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, ranked
+from ragbench.retrieval.stopwords import STOP_WORDS
+
+PROMPTS = {"perspectives": "multiquery_perspectives", "decomposition": "multiquery_decomposition"}
+
+
+class MultiQuery(Retriever):
+    """Union of the hits of several derived questions, in order of first appearance.
+
+    Parameters
+    ----------
+    retriever : searches each derived question.
+    decompose : question -> list of questions. One with ``batch(questions) -> list of lists``, as ``llm_decomposer``
+        returns, is called once per search. The original question is not added.
+    k_each : hits per derived question.
+    keep : how many of the union are kept at most, whatever ``k``.
+    k : hits per ``invoke()``.
+
+    A hit's score is the one it had where it first appeared, so scores need not fall with rank.
+
+    Raises
+    ------
+    ConfigError for a parameter out of range; ModelError when a question gets no derived question.
+
+    Source: thesis §2.5.3; as run: 10 hits each, union in order of first appearance, 5 kept.
+    """
+
+    retriever: Retriever
+    k_each: int
+    keep: int
+    _decompose: Callable[[str], Sequence[str]] = PrivateAttr()
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        decompose: Callable[[str], Sequence[str]],
+        k_each: int = 10,
+        keep: int = 5,
+        *,
+        k: int = 5,
+    ) -> None:
+        if not callable(decompose):
+            raise ConfigError(
+                f"decompose is {type(decompose).__name__}",
+                "a callable question -> list of questions",
+                "pass llm_decomposer(model), or rule_decomposer where there is no model",
+            )
+        super().__init__(
+            retriever=check_retriever(retriever),
+            k_each=check_positive("k_each", k_each),
+            keep=check_positive("keep", keep),
+            k=check_positive("k", k),
+        )
+        self._decompose = decompose
+
+    def settings(self) -> dict[str, Any]:
+        """Return every parameter that can change the hits, ready for JSON."""
+        own = getattr(self._decompose, "settings", None)
+        name = getattr(self._decompose, "__name__", type(self._decompose).__name__)
+        return {
+            "retriever": "MultiQuery",
+            "k_each": self.k_each,
+            "keep": self.keep,
+            "decompose": own() if callable(own) else {"decomposer": name},
+            "over": self.retriever.settings(),
+        }
+
+    def queries(self, questions: Sequence[str]) -> list[list[str]]:
+        """Return the derived questions of each question."""
+        batch = getattr(self._decompose, "batch", None)
+        derived = batch(list(questions)) if callable(batch) else [self._decompose(q) for q in questions]
+        if len(derived) != len(questions):
+            raise ModelError(
+                f"the decomposer returned {len(derived)} lists for {len(questions)} questions",
+                "one list per question",
+                "check its batch method",
+            )
+        lists = []
+        for question, found in zip(questions, derived, strict=True):
+            usable = not isinstance(found, str) and all(isinstance(q, str) for q in found)
+            kept = list(dict.fromkeys(q.strip() for q in found if q.strip())) if usable else []
+            if not kept:
+                raise ModelError(
+                    f"no derived question for {question!r}: the decomposer returned {found!r}",
+                    "a list of at least one question",
+                    "check the model's reply, or the prompt",
+                )
+            lists.append(kept)
+        return lists
+
+    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
+        derived = self.queries(queries)
+        flat = [q for found in derived for q in found]
+        flat_scopes = None if scopes is None else [s for s, found in zip(scopes, derived, strict=True) for _ in found]
+        hits = iter(self.retriever.search(flat, self.k_each, flat_scopes))
+        return [self._union([next(hits) for _ in found], min(k, self.keep)) for found in derived]
+
+    @staticmethod
+    def _union(lists: list[list[Hit]], keep: int) -> list[Hit]:
+        first: dict[str, tuple[Chunk, float]] = {}
+        for hits in lists:
+            for hit in hits:
+                first.setdefault(hit.chunk.id, (hit.chunk, hit.score))
+        return ranked(list(first.values())[:keep])
+
+
+class LLMDecomposer:
+    """question -> derived questions by a chat model; made by ``llm_decomposer``."""
+
+    def __init__(self, model: Any, prompt: str | os.PathLike[str], cassette: Any, **options: Any) -> None:
+        from ragbench.prompts import load_prompt
+
+        self.model, self.cassette, self.options = model, cassette, options
+        if (
+            isinstance(prompt, str)
+            and prompt not in PROMPTS
+            and os.path.basename(prompt) == prompt
+            and "." not in prompt
+        ):
+            raise unknown("multi-query prompt", prompt, PROMPTS)
+        self.prompt = PROMPTS.get(prompt, prompt) if isinstance(prompt, str) else prompt
+        self._text = load_prompt(self.prompt)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what can change the derived questions, ready for JSON."""
+        from ragbench.prompts import prompt_hash
+
+        name = getattr(self.model, "model", None) or getattr(self.model, "model_name", None) or self.model
+        return {
+            "decomposer": "llm",
+            "model": name if isinstance(name, str) else type(name).__name__,
+            "prompt": os.path.basename(self.prompt),
+            "prompt_sha256": prompt_hash(self.prompt),
+        }
+
+    def __call__(self, question: str) -> list[str]:
+        """Return the derived questions of one question."""
+        return self.batch([question])[0]
+
+    def batch(self, questions: Sequence[str]) -> list[list[str]]:
+        """Return the derived questions of many questions.
+
+        Raises
+        ------
+        ModelError naming the first question whose reply failed or held no line, and how many did; what the cassette
+        recorded stays, so running again asks only for those.
+        """
+        from ragbench.llm import ask
+        from ragbench.prompts import fill_prompt
+
+        prompts = [fill_prompt(self._text, question=question) for question in questions]
+        replies = ask(self.model, prompts, cassette=self.cassette, step="decompose", **self.options)
+        lists = [parse_queries(reply.text) if reply.ok else [] for reply in replies]
+        failed = [i for i, found in enumerate(lists) if not found]
+        if failed:
+            reply = replies[failed[0]]
+            reason = f"holds no question: {reply.text!r}" if reply.ok else f"failed: {reply.error}"
+            raise ModelError(
+                f"{len(failed)} of {len(questions)} questions got no derived questions; "
+                f"the reply to {questions[failed[0]]!r} {reason}",
+                "one derived question per line",
+                "run again with the same cassette: only the failed ones are asked again",
+            )
+        return lists
+
+
+def llm_decomposer(
+    model: Any, prompt: str | os.PathLike[str] = "decomposition", cassette: Any = None, **options: Any
+) -> LLMDecomposer:
+    """Make a decomposer for ``MultiQuery`` out of a chat model.
+
+    Parameters
+    ----------
+    model : a LangChain chat model, or a name such as ``"ollama:llama3:8b"``.
+    prompt : ``"decomposition"`` (as the thesis was run), ``"perspectives"`` (as it says), or the path of a text file
+        with the field ``{question}``.
+    cassette : where replies are recorded and looked up.
+    options : passed to ``ragbench.llm.ask`` (concurrency, deadline_s ...).
+
+    Returns
+    -------
+    A callable question -> list of questions, with ``batch(questions)`` and ``settings()``.
+    """
+    return LLMDecomposer(model, prompt, cassette, **options)
+
+
+def parse_queries(text: str) -> list[str]:
+    """Read one query per line: numbers, bullets and quotes around it are removed, and lines that end with a colon.
+
+    >>> parse_queries('Here they are:\\n1. Who wrote Emma?\\n- "When was she born?"')
+    ['Who wrote Emma?', 'When was she born?']
+    """
+    queries = []
+    for line in text.splitlines():
+        line = re.sub(r"^\s*(?:[-*•–]\s+|\(?\d{1,2}[.):]\s*)?", "", line).strip().strip("\"'“”`*").strip()
+        if line and not line.endswith(":"):
+            queries.append(line)
+    return list(dict.fromkeys(queries))
+
+
+_QUOTED = re.compile(r"[\"“]([^\"”]{2,80})[\"”]")
+_NAME = re.compile(r"[^\W\d_a-z][\w.'’&-]*(?:\s+(?:(?:of|the|de|la|von|van|du|and)\s+){0,2}[A-Z0-9][\w.'’&-]*)*")
+_CLAUSE = re.compile(r",\s+|\s+(?:that|which|who|whom|whose|where|when|while|by the|and is|and was)\s+")
+_COMPARES = re.compile(r"\b(?:both|same|older|younger|earlier|first|more|larger|longer|or)\b", re.IGNORECASE)
+
+
+def rule_decomposer(question: str) -> list[str]:
+    """Derive up to four queries by rules: the embedded stand-in for a language model in ``MultiQuery``.
+
+    A question that compares named things gives one query per name, with the question's other content words; any other
+    is cut at relative pronouns and commas, and its names are added. Deterministic, English, and no substitute for
+    the model of the thesis: results that used it carry ``"decomposer": "rules (stand-in, no LLM)"``.
+    """
+    text = question.strip().rstrip("?.! ")
+    names = _names(text)
+    parts = [part for name in names for part in re.split(r"\s+and\s+", name)]
+    if len(parts) >= 2 and _COMPARES.search(text):
+        rest = text
+        for part in parts:
+            rest = rest.replace(part, " ")
+        topic = " ".join(_content(rest))
+        return [f"{part} {topic}".strip() for part in dict.fromkeys(parts)][:4]
+    clauses = [clause.strip() for clause in _CLAUSE.split(text) if len(_content(clause)) >= 2]
+    if len(clauses) < 2:
+        clauses = [*names, " ".join(_content(text))]
+    return list(dict.fromkeys(c for c in clauses if c))[:4] or [text or question]
+
+
+rule_decomposer.settings = lambda: {"decomposer": "rules (stand-in, no LLM)"}  # type: ignore[attr-defined]
+
+
+def _content(text: str) -> list[str]:
+    return [w for w in re.findall(r"\w[\w'’-]*", text) if w.lower() not in STOP_WORDS]
+
+
+def _names(text: str) -> list[str]:
+    """Return quoted titles and runs of capitalised words, in order, without the function words that open a question."""
+    found = [m.group(1) for m in _QUOTED.finditer(text)]
+    for match in _NAME.finditer(_QUOTED.sub(" ; ", text)):
+        words = match.group().split()
+        while match.start() == 0 and words and words[0].lower() in STOP_WORDS:
+            words = words[1:]
+        name = " ".join(words).strip(".'’&-")
+        if name and not name.isdigit():
+            found.append(name)
+    return list(dict.fromkeys(found))

@@ -1,0 +1,109 @@
+"""Long-context reorder (thesis: *reo*): the best chunks at both ends of the context, the others in the middle.
+
+As published, the library's reorder alternates from the worst chunk outwards: for an odd count the best chunk comes
+first (1,3,5,7,9,8,6,4,2), for an even one it comes last (2,4,6,8,10,9,7,5,3,1). The thesis took 10 chunks and cut the
+joined text after N tokens, so the best chunk was what the cut removed. The mended order always starts with the best
+chunk, and with a token budget the cut is made before anything is moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pydantic import PrivateAttr
+
+from ragbench.errors import unknown
+from ragbench.records import Hit
+from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever
+
+T = TypeVar("T")
+
+
+def reorder(items: Sequence[T], order: str = "published") -> list[T]:
+    """Move the best items to both ends.
+
+    Parameters
+    ----------
+    items : best first.
+    order : ``"published"`` (as LangChain's LongContextReorder: the best item first for an odd count, last for an even
+        one) or ``"mended"`` (best first, second best last, for every count).
+
+    Source: thesis §2.5.3; Liu et al., "Lost in the Middle", 2023.
+
+    >>> reorder([1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+    [2, 4, 6, 8, 10, 9, 7, 5, 3, 1]
+    >>> reorder([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], order="mended")
+    [1, 3, 5, 7, 9, 10, 8, 6, 4, 2]
+    """
+    if order not in ("published", "mended"):
+        raise unknown("order", order, ("published", "mended"))
+    items = list(items)
+    begin = 1 if order == "published" and len(items) % 2 == 0 else 0
+    return items[begin::2] + items[1 - begin :: 2][::-1]
+
+
+class LongContextReorder(Retriever):
+    """Reorder another retriever's hits for a long context (thesis: the retriever *reo*, over *sim*).
+
+    Parameters
+    ----------
+    retriever : whose hits are reordered.
+    budget : None for the order as published. A number of tokens: cut the hits, best first, to that many tokens (the
+        last one may lose its end), then put them in the mended order. Joined with one space they then fit the budget
+        (give or take a token where a tokenizer treats the first chunk of a text differently).
+    tokenizer : what counts the tokens, as ``ragbench.metrics.cutoffs.TokenOffsets`` takes it; default the embedded
+        model's WordPiece.
+    k : hits per ``invoke()``.
+
+    Hits keep their scores; ranks are the new places.
+
+    Raises
+    ------
+    ConfigError for a budget below 1 or something that is no retriever.
+    """
+
+    retriever: Retriever
+    budget: int | None
+    _tokenizer: Any = PrivateAttr()
+    _offsets: Any = PrivateAttr(default=None)
+
+    def __init__(self, retriever: Retriever, budget: int | None = None, tokenizer: Any = None, *, k: int = 10) -> None:
+        budget = None if budget is None else check_positive("budget", budget)
+        super().__init__(retriever=check_retriever(retriever), budget=budget, k=check_positive("k", k))
+        self._tokenizer = tokenizer
+
+    def settings(self) -> dict[str, Any]:
+        """Return every parameter that can change the hits, ready for JSON."""
+        if self.budget is None:
+            own: dict[str, Any] = {"order": "published", "budget": None}
+        else:
+            name = "default" if self._tokenizer is None else getattr(self._tokenizer, "__name__", None)
+            name = name or (self._tokenizer if isinstance(self._tokenizer, str) else type(self._tokenizer).__name__)
+            own = {"order": "mended", "budget": self.budget, "tokenizer": name}
+        return {"retriever": "LongContextReorder", **own, "over": self.retriever.settings()}
+
+    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
+        found = self.retriever.search(queries, k, scopes)
+        if self.budget is None:
+            lists = [reorder(hits) for hits in found]
+        else:
+            lists = [reorder(self._cut(hits), order="mended") for hits in found]
+        return [[replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)] for hits in lists]
+
+    def _cut(self, hits: list[Hit]) -> list[Hit]:
+        """Keep what lies within the first ``budget`` tokens of the hits' texts, joined with one space."""
+        from ragbench.metrics.cutoffs import as_offsets, joined_cutoffs
+
+        if self._offsets is None:
+            self._offsets = as_offsets(self._tokenizer)
+        left = int(joined_cutoffs([hit.chunk.text for hit in hits], [self.budget], self._offsets)[0])
+        kept = []
+        for hit in hits:
+            if left <= 0:
+                break
+            text = hit.chunk.text
+            kept.append(hit if left >= len(text) else replace(hit, chunk=replace(hit.chunk, text=text[:left])))
+            left -= len(text) + 1
+        return kept
