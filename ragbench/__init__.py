@@ -19,6 +19,14 @@ _HOME = {
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.cutoffs": ["TokenOffsets", "joined_cutoffs", "token_cutoffs", "truncate"],
     "metrics.ir_score": ["ir_score", "ir_score_curve", "ir_score_table"],
+    "metrics.keypoints": [
+        "answer_rouge_l",
+        "effective_information_rate",
+        "keypoint_metrics",
+        "keypoint_table",
+        "passage_table",
+        "reference_recall",
+    ],
     "metrics.protocols": ["crag_score", "erag_scores", "rgb_accuracy", "rgb_error_rates", "rgb_rejection_rate"],
     "stats": [
         "Interval",

@@ -1,0 +1,282 @@
+"""RAGEval's measures (Zhu et al. 2024, section 3.5): keypoint metrics, Recall and EIR of passages, ROUGE-L.
+
+Keypoint metrics take the verdicts of a judge, one per keypoint. Recall (Eq 1) and the effective information rate
+(Eq 2) match references to passages sentence by sentence, as exact substrings. Two variants are named:
+
+``paper``     EIR counts the words of references that matched as a whole; a metadata prefix in brackets is cut off
+              before matching and counting.
+``released``  EIR counts every matched sentence, against the passages joined by a blank (which is a word in Chinese);
+              Recall matches against the passages as they are, prefix included.
+
+In both, Recall lets the sentences of one reference match in different passages: Eq 1's text can be read as asking for
+one passage that holds them all, the evaluation that made the published numbers does not. Without references both score
+0 there; here the value is NaN unless ``empty=0.0`` is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ragbench.errors import DataError, unknown
+from ragbench.metrics._sentences import check_language, count_words, split_sentences
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Language = Literal["en", "zh"]
+Variant = Literal["paper", "released"]
+Verdict = Literal["covered", "contradicted", "neither"]
+VERDICTS = ("covered", "contradicted", "neither")
+VARIANTS = ("paper", "released")
+_PREFIX = re.compile(r"\([^)]*\)|（[^）]*）")
+_WORD = re.compile(r"[a-z0-9]+")
+_ZH_TOKEN = re.compile(r"[a-z0-9]+|[^\W_]")
+
+
+def keypoint_metrics(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    """Completeness, hallucination and irrelevance of one answer.
+
+    Parameters
+    ----------
+    verdicts : one per keypoint of the true answer: "covered", "contradicted" or "neither"; shape (n_keypoints,).
+
+    Returns
+    -------
+    dict with "completeness", "hallucination" and "irrelevance": shares in [0, 1] that add up to 1; NaN without
+    keypoints.
+
+    Raises
+    ------
+    DataError for anything else than the three verdicts, or one text in place of a list.
+
+    Source: RAGEval, Eq 3-5. Paper value: 0.6845 / 0.1636 / 0.1520 (GPT-4o, English, Table 3).
+    """
+    if isinstance(verdicts, str):
+        raise DataError(f"the text {verdicts!r}", "a list of verdicts, one per keypoint", "put it in a list")
+    counts = Counter(verdicts)
+    wrong = [v for v in counts if v not in VERDICTS]
+    if wrong:
+        raise DataError(
+            f"the verdict {wrong[0]!r}",
+            "covered, contradicted or neither",
+            "leave unread verdicts as None to keypoint_table, which counts them as unscored",
+        )
+    n = counts.total()
+    shares = [counts[v] / n if n else float("nan") for v in VERDICTS]
+    return dict(zip(("completeness", "hallucination", "irrelevance"), shares, strict=True))
+
+
+def keypoint_table(verdicts: Sequence[Sequence[Verdict | None]]) -> pd.DataFrame:
+    """Keypoint metrics of many answers, with counts beside them.
+
+    Parameters
+    ----------
+    verdicts : for each answer its verdicts; None is a verdict that could not be read.
+
+    Returns
+    -------
+    DataFrame, one row per answer: completeness, hallucination, irrelevance, n (keypoints), unscored (unread verdicts).
+    An answer with an unread verdict has NaN shares: the missing one would decide between them.
+
+    Source: RAGEval, Eq 3-5.
+    """
+    import pandas as pd
+
+    rows = []
+    for own in verdicts:
+        unread = sum(v is None for v in own)
+        rows.append({**keypoint_metrics([] if unread else own), "n": len(own), "unscored": unread})
+    columns = ["completeness", "hallucination", "irrelevance", "n", "unscored"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def reference_recall(
+    references: Sequence[str],
+    passages: Sequence[str],
+    language: Language = "en",
+    variant: Variant = "paper",
+    empty: float = float("nan"),
+    *,
+    prefix: bool = True,
+) -> float:
+    """Share of the true references of which every sentence stands in some retrieved passage.
+
+    Parameters
+    ----------
+    references : the true references, shape (n,).
+    passages : the retrieved passages, shape (k,).
+    language : "en" or "zh".
+    variant : "paper" or "released"; see the module.
+    empty : value without references (the released evaluation gives 0.0).
+    prefix : whether a bracket at the start of a passage is metadata put there by the indexer, to be cut off.
+
+    Returns
+    -------
+    float in [0, 1]; 0 with references but no passages.
+
+    Raises
+    ------
+    DataError for a reference without a sentence, or a text in place of a list; ConfigError for an unknown language or
+    variant.
+
+    Source: RAGEval, Eq 1. Paper value: 0.6717 (BM25, English finance, Table 4).
+    """
+    return _score(references, passages, language, variant, empty, prefix)[0]
+
+
+def effective_information_rate(
+    references: Sequence[str],
+    passages: Sequence[str],
+    language: Language = "en",
+    variant: Variant = "paper",
+    empty: float = float("nan"),
+    *,
+    prefix: bool = True,
+) -> float:
+    """Words of the matched references over the words of all passages.
+
+    Parameters
+    ----------
+    As for `reference_recall`; ``empty`` is the value without references or without a word in the passages.
+
+    Returns
+    -------
+    float, at least 0; above 1 only where references repeat each other or passages overlap them more than once.
+
+    Source: RAGEval, Eq 2. Paper value: 0.1162 (BM25, English finance, Table 4).
+    """
+    return _score(references, passages, language, variant, empty, prefix)[1]
+
+
+def passage_table(
+    references: Sequence[Sequence[str]],
+    passages: Sequence[Sequence[str]],
+    language: Language | Sequence[Language] = "en",
+    variant: Variant = "paper",
+    empty: float = float("nan"),
+    *,
+    prefix: bool = True,
+) -> pd.DataFrame:
+    """Recall and EIR of many questions.
+
+    Parameters
+    ----------
+    references, passages : for each question its references and its retrieved passages.
+    language : one for all, or one per question.
+    variant, empty, prefix : as for `reference_recall`.
+
+    Returns
+    -------
+    DataFrame, one row per question: recall, eir, references (their number), words (of the passages).
+
+    Raises
+    ------
+    DataError naming the question (counted from 0) with a faulty input; see `reference_recall`.
+    """
+    import pandas as pd
+
+    languages = [language] * len(references) if isinstance(language, str) else list(language)
+    if not len(references) == len(passages) == len(languages):
+        raise DataError(
+            f"{len(references)} lists of references, {len(passages)} of passages, {len(languages)} languages",
+            "one of each per question",
+        )
+    rows = []
+    for number, (own, found, tongue) in enumerate(zip(references, passages, languages, strict=True)):
+        try:
+            recall, eir, words = _score(own, found, tongue, variant, empty, prefix)
+        except DataError as error:
+            raise DataError(f"question {number}: {error.got}", error.expected, error.do) from None
+        rows.append((recall, eir, len(own), words))
+    return pd.DataFrame(rows, columns=["recall", "eir", "references", "words"])
+
+
+def _score(
+    references: Sequence[str], passages: Sequence[str], language: str, variant: str, empty: float, prefix: bool
+) -> tuple[float, float, int]:
+    """Recall, EIR and the number of words retrieved."""
+    check_language(language)
+    if variant not in VARIANTS:
+        raise unknown("variant", variant, VARIANTS)
+    if isinstance(references, str) or isinstance(passages, str):
+        raise DataError("one text", "a list of references and a list of passages", "put it in a list")
+    plain = [_without_prefix(p) for p in passages] if prefix else list(passages)
+    joined = " ".join(plain)
+    words = count_words(joined, language)
+    if variant == "paper" and language == "zh":
+        words -= max(0, len(plain) - 1)
+    searched = list(passages) if variant == "released" else plain
+    whole = matched = 0
+    for number, reference in enumerate(references):
+        sentences = split_sentences(reference, language)
+        if not sentences:
+            raise DataError(f"reference {number} is empty", "a text with a sentence", "remove it, or fill it in")
+        found = all(any(s in p for p in searched) for s in sentences)
+        whole += found
+        if variant == "paper":
+            matched += sum(count_words(s, language) for s in sentences) if found else 0
+        else:
+            matched += sum(count_words(s, language) for s in sentences if s in joined)
+    if not len(references):
+        return empty, empty, words
+    return whole / len(references), matched / words if words else empty, words
+
+
+def _without_prefix(passage: str) -> str:
+    match = _PREFIX.match(passage)
+    return passage[match.end() :] if match else passage
+
+
+def answer_rouge_l(
+    answers: Sequence[str],
+    references: Sequence[str],
+    language: Language = "en",
+    tokenizer: Callable[[str], Sequence[str]] | None = None,
+    empty: float = float("nan"),
+) -> np.ndarray:
+    """ROUGE-L F1 of answers against true answers, in English or Chinese.
+
+    Parameters
+    ----------
+    answers, references : texts, shape (n,) each.
+    language : chooses the default tokens: lower-cased runs of letters and digits in English (as the rouge-score package
+        does, without its stemmer); single characters, and runs of Latin letters and digits, in Chinese.
+    tokenizer : your own, for instance ``jieba.lcut``, whose words the released evaluation took for Chinese.
+    empty : value where the answer or the reference has no token (the released evaluation gives 0.0).
+
+    Returns
+    -------
+    float array, shape (n,), in [0, 1].
+
+    Source: RAGEval, Table 3. Paper value: 0.2190 (GPT-4o, English). The released evaluation scores sentence by sentence
+    over *distinct* words with another package, so its values differ.
+    """
+    check_language(language)
+    if isinstance(answers, str) or isinstance(references, str) or len(answers) != len(references):
+        raise DataError("answers and references that do not pair up", "two lists of texts of one length")
+    pattern = _WORD if language == "en" else _ZH_TOKEN
+    tokens = tokenizer or (lambda text: pattern.findall(text.lower()))
+    scores = np.full(len(answers), empty, float)
+    for i, (answer, reference) in enumerate(zip(answers, references, strict=True)):
+        a, r = tokens(answer), tokens(reference)
+        if len(a) and len(r):
+            scores[i] = 2 * _lcs_length(a, r) / (len(a) + len(r))
+    return scores
+
+
+def _lcs_length(a: Sequence[str], b: Sequence[str]) -> int:
+    """Length of the longest common subsequence, one big integer per row (Hyyrö 2004)."""
+    where: dict[str, int] = defaultdict(int)
+    for i, token in enumerate(a):
+        where[token] |= 1 << i
+    full = (1 << len(a)) - 1
+    row = full
+    for token in b:
+        common = row & where.get(token, 0)
+        row = ((row + common) | (row - common)) & full
+    return len(a) - row.bit_count()

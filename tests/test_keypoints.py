@@ -1,0 +1,245 @@
+"""RAGEval's measures: hand-worked cases, slow oracles, properties, the recorded GPT-4o run."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.metrics._sentences import count_words, split_sentences
+from ragbench.metrics.keypoints import (
+    VERDICTS,
+    answer_rouge_l,
+    effective_information_rate,
+    keypoint_metrics,
+    keypoint_table,
+    passage_table,
+    reference_recall,
+)
+
+REFERENCES = ["Oil rose in May. Gas fell in June.", "Wheat was flat."]
+SPLIT_OVER_TWO = ["(Company: Marn) Oil rose in May. Nothing else.", "Gas fell in June."]  # 6 + 4 words without prefix
+
+
+def test_keypoint_metrics_are_shares_of_the_verdicts():
+    got = keypoint_metrics(["covered", "neither", "covered", "contradicted"])
+    assert got == {"completeness": 0.5, "hallucination": 0.25, "irrelevance": 0.25}
+
+
+def test_keypoint_metrics_without_keypoints_are_nan():
+    assert all(math.isnan(v) for v in keypoint_metrics([]).values())
+
+
+@given(st.lists(st.sampled_from(VERDICTS), min_size=1, max_size=20), st.randoms())
+def test_keypoint_metrics_add_up_to_one_in_any_order(verdicts, random):
+    got = keypoint_metrics(verdicts)
+    assert sum(got.values()) == pytest.approx(1)
+    shuffled = verdicts[:]
+    random.shuffle(shuffled)
+    assert keypoint_metrics(shuffled) == got
+    assert got["completeness"] == pytest.approx(np.mean([v == "covered" for v in verdicts]))
+    assert got["hallucination"] == pytest.approx(np.mean([v == "contradicted" for v in verdicts]))
+
+
+@pytest.mark.parametrize("bad", ["covered", ["Covered"], [None], [1]])
+def test_keypoint_metrics_refuse_what_is_no_verdict(bad):
+    with pytest.raises(DataError, match="expected"):
+        keypoint_metrics(bad)
+
+
+def test_an_unread_verdict_leaves_the_answer_unscored_and_counted():
+    table = keypoint_table([["covered", None], ["covered", "neither"], []])
+    assert table["n"].tolist() == [2, 2, 0]
+    assert table["unscored"].tolist() == [1, 0, 0]
+    assert table["completeness"].isna().tolist() == [True, False, True]
+    assert table.loc[1, "irrelevance"] == 0.5
+
+
+def test_recall_lets_sentences_of_one_reference_match_in_different_passages():
+    assert reference_recall(REFERENCES, SPLIT_OVER_TWO) == 0.5
+    assert reference_recall(REFERENCES, SPLIT_OVER_TWO[:1]) == 0.0
+
+
+def test_eir_counts_words_of_whole_references_as_printed_and_of_any_sentence_as_released():
+    first = SPLIT_OVER_TWO[:1]  # 6 words; one of the reference's two sentences, 4 words
+    assert effective_information_rate(REFERENCES, first) == 0.0
+    assert effective_information_rate(REFERENCES, first, variant="released") == pytest.approx(4 / 6)
+    assert effective_information_rate(REFERENCES, SPLIT_OVER_TWO) == pytest.approx(8 / 10)
+
+
+def test_the_metadata_prefix_is_neither_counted_nor_matched():
+    passages = ["(Company: Marn Ltd.)Wheat was flat. Rye was not."]
+    assert effective_information_rate(["Wheat was flat."], passages) == pytest.approx(3 / 6)
+    assert effective_information_rate(["Wheat was flat."], passages, prefix=False) == pytest.approx(3 / 8)
+    assert reference_recall(["Company: Marn Ltd."], passages) == 0.0
+    assert reference_recall(["Company: Marn Ltd."], passages, variant="released") == 1.0
+    # Only a bracket at the very start is metadata.
+    assert effective_information_rate(["Rye."], ["Rye. (a note here)"]) == pytest.approx(1 / 4)
+
+
+def test_chinese_words_are_characters_and_sentences_end_at_full_stops_and_line_breaks():
+    references, passages = ["利润上升。现金减少！"], ["（公司：甲）利润上升。其他。", "现金减少！"]
+    assert reference_recall(references, passages, "zh") == 1.0
+    assert effective_information_rate(references, passages, "zh") == pytest.approx(10 / 13)
+    # Released: the blank that joins the two passages is a word.
+    assert effective_information_rate(references, passages, "zh", "released") == pytest.approx(10 / 14)
+    assert split_sentences("一。二！\n三 四？五", "zh") == ("一。", "二！", "三 四？", "五")
+
+
+def test_without_references_the_value_is_nan_or_the_one_asked_for():
+    for measure in (reference_recall, effective_information_rate):
+        assert math.isnan(measure([], ["a b"]))
+        assert measure([], ["a b"], empty=0.0) == 0.0
+    assert reference_recall(["A."], []) == 0.0
+    assert math.isnan(effective_information_rate(["A."], []))
+    assert effective_information_rate(["A."], [], empty=0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Dr. Marn left. Ms. Orl stayed.", 2),
+        ("Tarn Inc. reported 3.5 million. It grew.", 2),
+        ("Tarn Ltd. The firm grew.", 2),
+        ("It was filed by J. Orl of Tarn Co. Marn signed.", 1),
+        ("Section No. 7 applies, e.g. Rule 2.", 1),
+        ('He said "stop." Then he left! Did she? Yes.', 4),
+        ("up to 5. item", 1),
+        ("1. The first point. 2. The second", 2),
+        ("One line\nAnother line", 2),
+        ("  ", 0),
+    ],
+)
+def test_english_sentences_by_rule(text, count):
+    assert len(split_sentences(text)) == count
+
+
+@given(st.text(alphabet="aB .!?\n\"'1。！？（) L", max_size=60), st.sampled_from(["en", "zh"]))
+def test_splitting_keeps_every_character_but_white_space(text, language):
+    assert re.sub(r"\s", "", "".join(split_sentences(text, language))) == re.sub(r"\s", "", text)
+
+
+def test_unusable_arguments_say_what_was_expected():
+    with pytest.raises(ConfigError, match="en, zh"):
+        reference_recall(["A."], ["A."], "fr")
+    with pytest.raises(ConfigError, match="paper, released"):
+        effective_information_rate(["A."], ["A."], variant="printed")
+    with pytest.raises(DataError, match="reference 1 is empty"):
+        reference_recall(["A.", " "], ["A."])
+    with pytest.raises(DataError, match="list of references"):
+        reference_recall("A.", ["A."])
+    with pytest.raises(DataError, match="question 1: reference 0 is empty"):
+        passage_table([["A."], [""]], [["A."], ["A."]])
+    with pytest.raises(DataError, match="2 lists of references, 1 of passages"):
+        passage_table([["A."], ["B."]], [["A."]])
+
+
+def slow(references, passages, language, variant):
+    """Eq 1 and Eq 2, written out word by word."""
+    cut = []
+    for passage in passages:
+        closing = {"(": ")", "（": "）"}.get(passage[:1])
+        cut.append(passage[passage.index(closing) + 1 :] if closing and closing in passage else passage)
+    size = (lambda s: len(s)) if language == "zh" else (lambda s: len(s.split()))
+    hits = words = 0
+    for reference in references:
+        sentences = split_sentences(reference, language)
+        there = [any(s in p for p in (cut if variant == "paper" else passages)) for s in sentences]
+        hits += all(there)
+        for s in sentences:
+            if variant == "released":
+                words += size(s) if s in " ".join(cut) else 0
+            elif all(there):
+                words += size(s)
+    total = size(" ".join(cut)) if variant == "released" else sum(map(size, cut))
+    return hits / len(references), words / total if total else float("nan")
+
+
+SENTENCE = st.sampled_from(["Oil rose.", "Gas fell a lot.", "Rye was flat.", "油价上升。", "气价下降！"])
+PASSAGE = st.lists(SENTENCE, max_size=3).map(" ".join)
+
+
+@given(
+    st.lists(st.lists(SENTENCE, min_size=1, max_size=3).map(" ".join), min_size=1, max_size=4),
+    st.lists(st.builds("{}{}".format, st.sampled_from(["", "(Co: X)", "（公司）"]), PASSAGE), max_size=4),
+    st.sampled_from(["en", "zh"]),
+    st.sampled_from(["paper", "released"]),
+)
+@settings(max_examples=200)
+def test_measures_equal_the_slow_oracle(references, passages, language, variant):
+    table = passage_table([references], [passages], language, variant)
+    np.testing.assert_allclose(
+        table.loc[0, ["recall", "eir"]].astype(float), slow(references, passages, language, variant)
+    )
+    assert table.loc[0, "recall"] == reference_recall(references, passages, language, variant)
+
+
+@given(st.lists(SENTENCE, min_size=1, max_size=4), st.lists(PASSAGE, max_size=4), PASSAGE)
+def test_one_more_passage_never_lowers_recall(references, passages, more):
+    assert reference_recall(references, [*passages, more]) >= reference_recall(references, passages)
+
+
+def test_counting_words():
+    assert count_words("two  words\n") == 2
+    assert count_words("四个汉 字", "zh") == 5
+
+
+def slow_lcs(a, b):
+    table = np.zeros((len(a) + 1, len(b) + 1), int)
+    for i, x in enumerate(a, 1):
+        for j, y in enumerate(b, 1):
+            table[i, j] = table[i - 1, j - 1] + 1 if x == y else max(table[i - 1, j], table[i, j - 1])
+    return table[-1, -1]
+
+
+def test_rouge_l_by_hand_in_both_languages():
+    # "the cat sat" / "the black cat sat down": 3 common, 3 and 5 words.
+    assert answer_rouge_l(["The cat sat."], ["the black cat sat down"])[0] == pytest.approx(6 / 8)
+    # 利润上升 / 利润大幅上升10: 4 common, 4 and 7 tokens (10 is one).
+    assert answer_rouge_l(["利润上升"], ["利润大幅上升10"], "zh")[0] == pytest.approx(8 / 11)
+    words = answer_rouge_l(["利润上升"], ["利润大幅上升"], "zh", tokenizer=lambda t: re.findall("利润|大幅|上升", t))
+    assert words[0] == pytest.approx(4 / 5)
+    assert math.isnan(answer_rouge_l(["..."], ["a"])[0])
+    assert answer_rouge_l([""], ["a"], empty=0.0)[0] == 0.0
+
+
+@given(
+    st.lists(st.sampled_from("abcd"), min_size=1, max_size=80),
+    st.lists(st.sampled_from("abcd"), min_size=1, max_size=80),
+)
+def test_rouge_l_equals_dynamic_programming(a, b):
+    want = 2 * slow_lcs(a, b) / (len(a) + len(b))
+    assert answer_rouge_l([" ".join(a)], [" ".join(b)])[0] == pytest.approx(want)
+
+
+def test_english_rouge_l_equals_the_rouge_score_package():
+    from rouge_score.rouge_scorer import RougeScorer
+
+    a, b = "Sales, in 2021, grew by 4.5% - to $12m.", "In 2021 sales grew 4.5% and reached $12m!"
+    assert answer_rouge_l([a], [b])[0] == pytest.approx(RougeScorer(["rougeL"]).score(b, a)["rougeL"].fmeasure)
+
+
+@pytest.mark.data
+def test_the_recorded_gpt_4o_run_scores_as_measured(data_mirror):
+    with gzip.open(data_mirror / "rageval" / "example_finance_en_gpt-4o.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    references = [r["ground_truth"]["references"] for r in rows]
+    passages = [r["prediction"]["references"] for r in rows]
+    table = passage_table(references, passages)
+    oracle = np.array([slow(r, p, "en", "paper") for r, p in zip(references, passages, strict=True) if r])
+    np.testing.assert_allclose(table.dropna()[["recall", "eir"]], oracle)
+    assert (len(table), int(table["recall"].isna().sum())) == (350, 38)
+    # As the paper counts, 0 without references; Table 4 has 0.6717 to 0.7542 and 0.1162 to 0.1372 for four retrievers.
+    zero = passage_table(references, passages, empty=0.0)
+    assert zero["recall"].mean() == pytest.approx(0.58636, abs=1e-5)
+    assert zero["eir"].mean() == pytest.approx(0.10781, abs=1e-5)
+    # The references of this run are single sentences, so the two variants must agree.
+    released = passage_table(references, passages, variant="released", empty=0.0)
+    np.testing.assert_allclose(released["eir"], zero["eir"])
