@@ -12,20 +12,24 @@ from functools import lru_cache
 from ragbench.errors import unknown
 
 LANGUAGES = ("en", "zh")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Not the end of a sentence, whatever follows: titles before a name, and words that lead to a number or an example.
-_NEVER = frozenset(
+_NEVER = _words(
     "mr mrs ms dr prof rev hon gen col capt lt sgt st mt messrs sen rep gov pres vs v viz cf e.g i.e no nos art arts "
-    "fig figs eq eqs sec sect vol pp approx ca al".split()  # noqa: SIM905
+    "fig figs eq eqs sec sect vol pp approx ca al"
 )
 # The end of a sentence only before a word that usually opens one.
-_SELDOM = frozenset(
-    "inc ltd co corp bros llc plc dept univ assn jr sr esq etc u.s u.k u.n e.u a.m p.m ph.d m.d".split()  # noqa: SIM905
-)
-_OPENERS = frozenset(
+_SELDOM = _words("inc ltd co corp bros llc plc dept univ assn jr sr esq etc u.s u.k u.n e.u a.m p.m ph.d m.d")
+_OPENERS = _words(
     "a an the this that these those it its he she they we you i his her their our your in on at by for from with "
     "after before during since when while as if although though however moreover furthermore additionally meanwhile "
     "finally first firstly second secondly third thirdly next then there what who how why both all each some "
-    "many".split()  # noqa: SIM905
+    "many"
 )
 _EN_END = re.compile(r"""[.!?]+["'”’)\]]*(?=\s)""")
 _ZH_END = re.compile(r"(?<=[。！？])|\n")
