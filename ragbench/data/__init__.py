@@ -1,5 +1,6 @@
 """Data sets in, `Dataset` out. Malformed input is one error with file and line; nothing is loaded by halves."""
 
+from ragbench.data.dragonball import dragonball_statistics, load_dragonball, load_dragonball_answers
 from ragbench.data.fetch import fetch_hotpotqa
 from ragbench.data.hotpotqa import load_hotpotqa
 from ragbench.data.minihop import load_minihop
@@ -10,9 +11,12 @@ from ragbench.data.wiki import build_wiki_corpus
 __all__ = [
     "Problem",
     "build_wiki_corpus",
+    "dragonball_statistics",
     "fetch_hotpotqa",
     "load_csv",
     "load_documents",
+    "load_dragonball",
+    "load_dragonball_answers",
     "load_hotpotqa",
     "load_jsonl",
     "load_minihop",

@@ -1,0 +1,275 @@
+"""DRAGONBall, RAGEval's data set (Zhu et al. 2024, section 3.4): 216 documents, three domains, two languages.
+
+Reads the documents and questions of the release, or the questions rebuilt from the generation outputs. It is published
+for non-commercial use under a share-alike licence, so nothing of it ships here. The seven question types go by one name
+in both languages, the paper's (Table 6).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragbench.data.files import raise_all, read_jsonl, require_text
+from ragbench.errors import DataError, unknown
+from ragbench.paths import mirror
+from ragbench.records import Answer, Dataset, Document, Question
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DOMAINS = ("finance", "law", "medicine")
+LANGUAGES = ("en", "zh")
+DOCUMENTS_FILE = "dragonball_docs.jsonl"
+QUESTION_FILES = ("dragonball_queries.jsonl", "dragonball_queries.jsonl.gz", "dragonball_queries_rebuilt.jsonl.gz")
+ANSWERS_FILE = "example_finance_en_gpt-4o.jsonl.gz"
+QUESTION_TYPES = {
+    "factual": ("Factual Question", "事实性问题"),
+    "summary": ("Summary Question", "总结性问题", "Summarization Question"),
+    "multi-hop": ("Multi-hop Reasoning Question", "多跳推理问题"),
+    "information integration": ("Multi-document Information Integration Question", "多文档信息整合问题"),
+    "numerical comparison": ("Multi-document Comparison Question", "多文档对比问题"),
+    "temporal sequence": ("Multi-document Time Sequence Question", "多文档时间序列问题"),
+    "unanswerable": ("Irrelevant Unsolvable Question", "无关无解问", "Unanswerable Question"),
+}
+_TYPE = {released: name for name, names in QUESTION_TYPES.items() for released in names}
+_DOMAIN = {"Finance": "finance", "Law": "law", "Medical": "medicine"}
+_TITLE = {"Finance": "company_name", "Law": "court_name", "Medical": "hospital_patient_name"}
+# Rows of Table 1: our name of a type, and the paper's.
+_TABLE_1 = {
+    "information integration": "Information Integration",
+    "factual": "Factual",
+    "multi-hop": "Multi-hop Reasoning",
+    "summary": "Summary",
+    "numerical comparison": "Numerical Comparison",
+    "temporal sequence": "Time-series",
+    "unanswerable": "Irrelevant/Unanswerable",
+}
+_COUNTS = ("0 Documents", "1 Document", "2 Documents", "3 Documents", "4 Documents", "More than 4")
+
+
+def load_dragonball(path: str | Path | None = None, language: str | None = None, domain: str | None = None) -> Dataset:
+    """Load DRAGONBall's questions and documents.
+
+    Parameters
+    ----------
+    path : folder with ``dragonball_docs.jsonl`` and ``dragonball_queries.jsonl`` (the release), or a questions file
+        that lies beside the documents. Default: ``RAGBENCH_DATA/rageval``, the release before the rebuilt file.
+    language : "en" or "zh"; default both.
+    domain : "finance", "law" or "medicine"; default all.
+
+    Returns
+    -------
+    Dataset. A question's ``kind`` is one of `QUESTION_TYPES`; ``meta`` has domain, language, doc_ids, keypoints (a
+    tuple, or None where the file has none), query_id, query_type (as in the file). A document's title (the company,
+    court, or hospital and patient) is not unique. Questions without a document are kept and counted in
+    ``meta["without_document"]``.
+
+    Raises
+    ------
+    DataError naming file and line; bad records are listed together and nothing is loaded by halves.
+
+    Source: RAGEval, section 3.4.
+    """
+    for kind, value, known in (("language", language, LANGUAGES), ("domain", domain, DOMAINS)):
+        if value is not None and value not in known:
+            raise unknown(kind, value, known)
+    questions_file, documents_file = _files(path)
+    documents = _documents(documents_file)
+    rows = _records(questions_file, lambda row, where, line: _question(row, where, line, documents))
+    questions = tuple(q for q in rows if language in (None, q.meta["language"]) and domain in (None, q.meta["domain"]))
+    kept = tuple(
+        d for d in documents.values() if language in (None, d.meta["language"]) and domain in (None, d.meta["domain"])
+    )
+    meta = {
+        "file": questions_file.name,
+        "setting": "rebuilt" if "rebuilt" in questions_file.name else "release",
+        "without_document": sum(not q.meta["doc_ids"] for q in questions),
+        "language": language,
+        "domain": domain,
+    }
+    return Dataset("dragonball", questions, kept, meta=meta)
+
+
+def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Question, ...], tuple[Answer, ...]]:
+    """Load questions that come with a recorded answer and retrieved passages, such as the 350 of GPT-4o.
+
+    Parameters
+    ----------
+    path : JSON-lines file in the release's form with ``prediction`` filled in. Default: the 350 records in
+        ``RAGBENCH_DATA/rageval``.
+
+    Returns
+    -------
+    questions, answers : paired by position; an answer's ``meta["passages"]`` are the retrieved passages as recorded,
+        metadata prefix included.
+    """
+    path = Path(path).expanduser() if path is not None else mirror("rageval", ANSWERS_FILE)
+    if path is None:
+        raise DataError(
+            "the recorded answers are not on this machine",
+            f"RAGBENCH_DATA/rageval/{ANSWERS_FILE}",
+            "name a file with load_dragonball_answers(path)",
+        )
+    generator = path.name.split(".")[0].rsplit("_", 1)[-1]
+
+    def make(row: dict, where: str, line: int) -> tuple[Question, Answer]:
+        question = _question(row, where, line, None)
+        prediction = _part(row, "prediction", where)
+        passages = _texts(prediction, "references", f"{where}, prediction")
+        text = require_text(prediction, "content", f"{where}, prediction", empty=True)
+        return question, Answer(question.id, text, generator, meta={"passages": passages})
+
+    pairs = _records(path, make)
+    return tuple(q for q, _ in pairs), tuple(a for _, a in pairs)
+
+
+def dragonball_statistics(dataset: Dataset) -> pd.DataFrame:
+    """Recompute Table 1 from the files, beside the paper's cells.
+
+    Parameters
+    ----------
+    dataset : what `load_dragonball` gave; load both languages and all domains for the paper's table.
+
+    Returns
+    -------
+    DataFrame with columns row, column, value, n, paper: documents per domain and language, questions by type and by
+    number of references (percent; n is the count behind), and the number of questions. The last column is the paper's.
+
+    Source: RAGEval, Table 1. Its "reference document count" is taken as the number of references: no question's
+    references come from more than three documents.
+    """
+    import pandas as pd
+
+    from ragbench.papers import published
+
+    total = len(dataset.questions)
+    if not total:
+        raise DataError("a data set without questions", "at least one question", "load it without a filter")
+    names = {"finance": "Finance", "law": "Legal", "medicine": "Medical"}
+    documents = Counter((d.meta["domain"], d.meta["language"]) for d in dataset.documents)
+    cells = [
+        (f"{names[d]} {shown}", "documents", documents[d, language], documents[d, language])
+        for d in DOMAINS
+        for language, shown in (("zh", "CN"), ("en", "EN"))
+    ]
+    kinds = Counter(q.kind for q in dataset.questions)
+    cells += [(row, "share of questions", 100 * kinds[k] / total, kinds[k]) for k, row in _TABLE_1.items()]
+    sizes = Counter(min(len(q.references), 5) for q in dataset.questions)
+    cells += [(row, "share by reference count", 100 * sizes[i] / total, sizes[i]) for i, row in enumerate(_COUNTS)]
+    cells.append(("All", "questions", total, total))
+    table = pd.DataFrame(cells, columns=["row", "column", "value", "n"])
+    paper = published("rageval", "Table 1").rename(columns={"value": "paper"})[["row", "column", "paper"]]
+    return table.merge(paper, on=["row", "column"], how="left", validate="1:1")
+
+
+def _files(path: str | Path | None) -> tuple[Path, Path]:
+    """The questions file and the documents file."""
+    folder = Path(path).expanduser() if path is not None else mirror("rageval")
+    if folder is None:
+        raise DataError(
+            "DRAGONBall is not on this machine",
+            f"{DOCUMENTS_FILE} and {QUESTION_FILES[0]} in RAGBENCH_DATA/rageval",
+            "download the RAGEval release (non-commercial licence) and pass its folder, or make a set of your own with "
+            "`ragbench data generate`",
+        )
+    if folder.is_dir():
+        found = [folder / name for name in QUESTION_FILES if (folder / name).is_file()]
+        if not found:
+            raise DataError(
+                f"the folder {folder} has no questions file", "one of " + ", ".join(QUESTION_FILES), "check the path"
+            )
+        return found[0], folder / DOCUMENTS_FILE
+    return folder, folder.parent / DOCUMENTS_FILE
+
+
+def _documents(path: Path) -> dict[int, Document]:
+    def make(row: dict, where: str, line: int) -> Document:
+        domain = _choice(row, "domain", where, _DOMAIN)
+        language = _choice(row, "language", where, dict(zip(LANGUAGES, LANGUAGES, strict=True)))
+        name = require_text(row, _TITLE[row["domain"]], where)
+        if type(row.get("doc_id")) is not int:
+            raise DataError(f"{where}: 'doc_id' is {row.get('doc_id')!r}", "a whole number", "mend that record")
+        meta = {"domain": domain, "language": language}
+        return Document(str(row["doc_id"]), name, require_text(row, "content", where), (), meta)
+
+    return {int(document.id): document for document in _records(path, make)}
+
+
+def _question(row: dict, where: str, line: int, documents: Mapping[int, Document] | None) -> Question:
+    query, truth = _part(row, "query", where), _part(row, "ground_truth", where)
+    kind = _choice(query, "query_type", f"{where}, query", _TYPE)
+    doc_ids = truth.get("doc_ids", [])
+    if not isinstance(doc_ids, list) or any(type(i) is not int for i in doc_ids):
+        raise DataError(f"{where}: 'doc_ids' is {str(doc_ids)[:40]}", "a list of whole numbers", "mend that record")
+    for i in doc_ids:
+        if documents is not None and i not in documents:
+            raise DataError(
+                f"{where}: document {i} is not among the {len(documents)} documents",
+                "the doc_id of a document",
+                f"check that {DOCUMENTS_FILE} belongs to this questions file",
+            )
+    number = query.get("query_id")
+    points = truth.get("keypoints")
+    meta: dict[str, Any] = {
+        "domain": _choice(row, "domain", where, _DOMAIN),
+        "language": _choice(row, "language", where, dict(zip(LANGUAGES, LANGUAGES, strict=True))),
+        "doc_ids": tuple(str(i) for i in doc_ids),
+        "keypoints": None if points is None else _texts(truth, "keypoints", f"{where}, ground_truth"),
+        "query_id": number,
+        "query_type": query["query_type"],
+    }
+    # The rebuilt file has query_id only for 350 rows, so its rows go by their line.
+    name = f"line-{line}" if number is None else str(number)
+    text = require_text(query, "content", f"{where}, query")
+    answer = require_text(truth, "content", f"{where}, ground_truth")
+    return Question(name, text, answer, _texts(truth, "references", f"{where}, ground_truth"), kind, "", meta)
+
+
+def _records(path: Path, make: Any) -> tuple:
+    """Make one record per line; all bad lines are reported together, ids must be unique."""
+    made, errors, first = [], [], {}
+    total = 0
+    for line, row in read_jsonl(path):
+        total += 1
+        where = f"{path}, line {line}"
+        try:
+            record = make(row, where, line)
+            name = (record[0] if isinstance(record, tuple) else record).id
+            if name in first:
+                raise DataError(
+                    f"{where}: the id {name} occurs already in line {first[name]}",
+                    "an id used once",
+                    "mend one of them",
+                )
+            first[name] = line
+            made.append(record)
+        except DataError as error:
+            errors.append(error)
+    raise_all(errors, path, total)
+    return tuple(made)
+
+
+def _part(row: dict, field: str, where: str) -> dict:
+    value = row.get(field)
+    if not isinstance(value, dict):
+        raise DataError(
+            f"{where}: {field!r} is {type(value).__name__}", "an object", "check that this is a DRAGONBall file"
+        )
+    return value
+
+
+def _choice(row: dict, field: str, where: str, known: Mapping[str, str]) -> str:
+    value = require_text(row, field, where)
+    if value not in known:
+        raise DataError(f"{where}: {field!r} is {value!r}", "one of " + ", ".join(known), "mend that record")
+    return known[value]
+
+
+def _texts(row: dict, field: str, where: str) -> tuple[str, ...]:
+    value = row.get(field)
+    if not isinstance(value, list) or not all(isinstance(t, str) and t.strip() for t in value):
+        raise DataError(f"{where}: {field!r} is {str(value)[:40]}", "a list of texts", "mend that record")
+    return tuple(value)

@@ -1,0 +1,176 @@
+"""DRAGONBall: the loader on small files made here, and Table 1 on the real ones."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from ragbench.data import dragonball_statistics, load_dragonball, load_dragonball_answers
+from ragbench.data.dragonball import QUESTION_TYPES
+from ragbench.errors import ConfigError, DataError
+
+DOCUMENTS = [
+    {"domain": "Finance", "language": "en", "doc_id": 4, "company_name": "Tarn", "content": "Tarn grew. It hired."},
+    {"domain": "Law", "language": "zh", "doc_id": 7, "court_name": "某法院", "content": "判决如下。"},
+]
+
+
+def question(kind, language, domain, doc_ids, references, number=None):
+    return {
+        "domain": domain,
+        "language": language,
+        "query": {"query_id": number, "query_type": kind, "content": "Did Tarn grow?"},
+        "ground_truth": {"doc_ids": doc_ids, "content": "Yes.", "references": references, "keypoints": None},
+        "prediction": {"content": "", "references": []},
+    }
+
+
+QUESTIONS = [
+    question("Factual Question", "en", "Finance", [4], ["Tarn grew."], 12),
+    question("无关无解问", "zh", "Law", [], []),
+    question("多文档对比问题", "zh", "Law", [7], ["判决如下。"] * 6),
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write(questions=QUESTIONS, documents=DOCUMENTS):
+        for name, rows in (("dragonball_queries.jsonl", questions), ("dragonball_docs.jsonl", documents)):
+            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+def changed(index, part, **fields):
+    rows = copy.deepcopy(QUESTIONS)
+    (rows[index][part] if part else rows[index]).update(fields)
+    return rows
+
+
+def test_a_release_folder_loads_with_one_name_per_question_type(folder):
+    data = load_dragonball(folder())
+    assert [q.kind for q in data.questions] == ["factual", "unanswerable", "numerical comparison"]
+    assert [q.id for q in data.questions] == ["12", "line-2", "line-3"]
+    assert data.questions[0].references == ("Tarn grew.",)
+    assert data.questions[0].meta["doc_ids"] == ("4",)
+    assert [(d.id, d.title, d.meta["domain"]) for d in data.documents] == [
+        ("4", "Tarn", "finance"),
+        ("7", "某法院", "law"),
+    ]
+    assert data.meta["without_document"] == 1
+
+
+def test_a_questions_file_is_found_beside_its_documents(folder):
+    path = folder() / "dragonball_queries.jsonl"
+    assert load_dragonball(path).questions == load_dragonball(path.parent).questions
+
+
+def test_filters_keep_questions_and_documents_of_the_language_and_domain(folder):
+    data = load_dragonball(folder(), language="zh")
+    assert (len(data.questions), [d.id for d in data.documents]) == (2, ["7"])
+    data = load_dragonball(folder(), domain="finance")
+    assert ([q.id for q in data.questions], [d.id for d in data.documents]) == (["12"], ["4"])
+
+
+def test_statistics_by_hand(folder):
+    table = dragonball_statistics(load_dragonball(folder())).set_index(["row", "column"])
+    assert table.loc[("Legal CN", "documents"), "value"] == 1
+    assert table.loc[("Finance CN", "documents"), "value"] == 0
+    assert table.loc[("Factual", "share of questions"), "value"] == pytest.approx(100 / 3)
+    assert table.loc[("More than 4", "share by reference count"), ["value", "n"]].tolist() == [
+        pytest.approx(100 / 3),
+        1,
+    ]
+    assert table.loc[("0 Documents", "share by reference count"), "n"] == 1
+    assert table.loc[("Summary", "share of questions"), "paper"] == 17.40
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (changed(0, "query", query_type="Riddle"), "line 1, query: 'query_type' is 'Riddle'"),
+        (changed(2, "ground_truth", doc_ids=[99]), "line 3: document 99 is not among the 2 documents"),
+        (changed(2, "ground_truth", doc_ids="7"), "'doc_ids' is 7"),
+        (changed(1, "", ground_truth=None), "line 2: 'ground_truth' is NoneType"),
+        (changed(0, "ground_truth", references=[""]), "line 1, ground_truth: 'references'"),
+        (changed(0, "", domain="Sport"), "one of Finance, Law, Medical"),
+        (changed(2, "query", query_id=12), "the id 12 occurs already in line 1"),
+    ],
+)
+def test_bad_records_are_named_by_line(folder, rows, message):
+    with pytest.raises(DataError) as error:
+        load_dragonball(folder(rows))
+    assert message in str(error.value)
+
+
+def test_several_bad_records_are_listed_together(folder):
+    rows = [changed(0, "query", query_type="Riddle")[0], changed(1, "query", query_type="Pun")[1]]
+    with pytest.raises(DataError, match="2 of 2 records are bad"):
+        load_dragonball(folder(rows))
+
+
+def test_unknown_language_domain_and_folder(folder, monkeypatch, tmp_path):
+    with pytest.raises(ConfigError, match="en, zh"):
+        load_dragonball(folder(), language="de")
+    with pytest.raises(ConfigError, match="finance, law, medicine"):
+        load_dragonball(folder(), domain="Finance")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="has no questions file"):
+        load_dragonball(tmp_path / "empty")
+    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
+    with pytest.raises(DataError, match="data generate"):
+        load_dragonball()
+
+
+def test_recorded_answers_pair_with_their_questions(tmp_path):
+    row = changed(0, "prediction", content="It grew.", references=["(Co: Tarn)Tarn grew."])[0]
+    path = tmp_path / "run_finance_en_some-model.jsonl"
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    questions, answers = load_dragonball_answers(path)
+    assert (questions[0].id, answers[0].question_id, answers[0].text) == ("12", "12", "It grew.")
+    assert answers[0].generator == "some-model"
+    assert answers[0].meta["passages"] == ("(Co: Tarn)Tarn grew.",)
+
+
+def test_type_names_are_distinct():
+    released = [name for names in QUESTION_TYPES.values() for name in names]
+    assert len(set(released)) == len(released)
+
+
+@pytest.mark.data
+def test_the_files_give_table_1_up_to_the_two_lost_questions(data_mirror):
+    data = load_dragonball(data_mirror / "rageval")
+    table = dragonball_statistics(data).set_index("row")
+    assert (
+        table.loc[table["column"] == "documents", "value"] == table.loc[table["column"] == "documents", "paper"]
+    ).all()
+    counts = {"Information Integration": 1490, "Factual": 1298, "Multi-hop Reasoning": 1080, "Summary": 1159}
+    counts |= {"Numerical Comparison": 698, "Time-series": 480, "Irrelevant/Unanswerable": 504, "All": 6709}
+    assert {row: table.loc[row, "n"] for row in counts} == counts
+    shares = table[table["column"] == "share of questions"]
+    assert (shares["value"] - shares["paper"]).abs().max() < 0.6
+    assert len(load_dragonball(data_mirror / "rageval", "zh", "law").questions) == 652
+    assert data.meta["without_document"] == 11
+
+
+@pytest.mark.data
+def test_references_of_the_rebuilt_set_stand_in_their_documents(data_mirror):
+    data = load_dragonball(data_mirror / "rageval")
+    text = {d.id: d.text for d in data.documents}
+    with_references = [q for q in data.questions if q.references and q.meta["doc_ids"]]
+    verbatim = [all(any(r in text[i] for i in q.meta["doc_ids"]) for r in q.references) for q in with_references]
+    assert sum(verbatim) / len(verbatim) > 0.95
+
+
+@pytest.mark.data
+def test_the_350_recorded_answers_load(data_mirror, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_DATA", str(data_mirror))
+    questions, answers = load_dragonball_answers()
+    assert len(questions) == len(answers) == 350
+    assert {a.generator for a in answers} == {"gpt-4o"}
+    assert {len(a.meta["passages"]) for a in answers} == {5}
+    assert all(q.meta["keypoints"] for q in questions)
