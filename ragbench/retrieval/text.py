@@ -90,7 +90,7 @@ class Tokenizer:
         ]
         if self.stemmer:
             stems = iter(_stemmer(self.stemmer).stemWords([t for t in kept if t is not None]))
-            kept = [None if t is None else next(stems) for t in kept]
+            kept = [None if t is None else next(stems) or None for t in kept]  # Porter leaves nothing of "s"
         return kept
 
     def clean_query(self, query: str) -> str:

@@ -1,0 +1,231 @@
+"""Answer metrics: HotpotQA's official EM and F1, BLEU, ROUGE-L, IDF overlap."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragbench.errors import ConfigError
+from ragbench.metrics.lexical import (
+    bleu,
+    exact_match,
+    idf_overlap,
+    idf_weights,
+    normalise_answer,
+    rouge_l,
+    stems,
+    token_f1,
+)
+
+texts = st.lists(
+    st.sampled_from(["red", "blue", "the", "a", "Cat", "dog", "run", "1984", "é", "U.S."]), max_size=12
+).map(" ".join)
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("The  U.S. Navy's", "us navys"),
+        ("An apple a day", "apple day"),
+        ("theatre and another", "theatre and another"),
+        ("“quoted”", "“quoted”"),
+        ("a-the", "athe"),
+    ],
+)
+def test_normalisation_drops_ascii_punctuation_first_and_articles_as_whole_words(text, normal):
+    assert normalise_answer(text) == normal
+
+
+def test_exact_match_ignores_case_articles_and_punctuation_only():
+    assert exact_match("The Beatles!", "beatles") == 1.0
+    assert exact_match("Beatles band", "Beatles") == 0.0
+    assert exact_match("b", ["a x", "B."]) == 1.0
+
+
+def test_token_f1_by_hand():
+    # common {new, york}: precision 2/2, recall 2/3
+    assert token_f1("New York", "New York City") == pytest.approx(0.8)
+    # repetition counts: prediction "no no way", reference "no way": common 2, precision 2/3, recall 1
+    assert token_f1("so so good", "so good") == pytest.approx(0.8)
+    assert token_f1("Paris", "London") == 0.0
+    assert token_f1("the", "Paris") == 0.0
+    assert token_f1("York", ["London", "New York"]) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("closed", ["yes", "No.", "noanswer"])
+def test_a_closed_answer_scores_only_against_itself(closed):
+    assert token_f1(closed, f"{closed} indeed") == 0.0
+    assert token_f1(f"{closed} indeed", closed) == 0.0
+    assert token_f1(closed, closed.upper()) == 1.0
+
+
+@pytest.mark.data
+def test_recorded_em_and_f1_are_reproduced_exactly(data_mirror):
+    path = data_mirror / "hotpotqa" / "closedbook_predictions_em_f1.jsonl.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    assert len(rows) == 3703
+    wrong = [
+        row["_id"]
+        for row in rows
+        if exact_match(row["prediction"], row["gold_answer"]) != row["exact_match"]
+        or token_f1(row["prediction"], row["gold_answer"]) != row["f1_score"]
+    ]
+    assert wrong == []
+    assert 0.15 < np.mean([row["exact_match"] for row in rows]) < 0.2  # the comparison is not one of zeros
+
+
+@given(texts, texts)
+def test_em_implies_f1_of_one_and_f1_is_symmetric(a, b):
+    assert token_f1(a, b) == pytest.approx(token_f1(b, a))
+    if exact_match(a, b) and normalise_answer(a):
+        assert token_f1(a, b) == 1.0
+
+
+def test_bleu_by_hand():
+    # 5 tokens, precisions 4/5, 3/4, 2/3, 1/2, no brevity penalty: (0.8 * 0.75 * 2/3 * 0.5) ** 0.25
+    plain = {"tokenizer": "none", "smoothing": "none", "effective_order": False}
+    assert bleu("a b c d x", "a b c d e", **plain) == pytest.approx(0.2**0.25)
+    assert bleu("a b c d", "a b c d e", **plain) == pytest.approx(math.exp(1 - 5 / 4))
+    assert bleu("a b c d", "a b c d e", **plain, brevity_penalty=False) == pytest.approx(1.0)
+    assert bleu("a b c", "a b c", **plain) == 0.0  # no 4-gram
+    assert bleu("a b c", "a b c") == pytest.approx(1.0)
+    assert bleu("", "a b c") == 0.0
+    assert bleu("a a a a", "a b c d", **plain) == 0.0
+
+
+@given(texts, texts)
+def test_bleu_with_a_callable_tokenizer_equals_the_same_tokens_by_name(a, b):
+    options = {"smoothing": "floor", "effective_order": False}
+    assert bleu(a, b, tokenizer=str.split, **options) == pytest.approx(bleu(a, b, tokenizer="none", **options))
+
+
+def test_bleu_keeps_tokens_that_are_white_space():
+    chars = bleu("a b", "a b", tokenizer=list, smoothing="none", effective_order=True)
+    assert chars == pytest.approx(1.0)
+    # 3 characters each; "a-b" shares 2 of 3 with "a b", where the space counts as a token
+    assert bleu("a-b", "a b", tokenizer=list, smoothing="exp", effective_order=True) < 1.0
+
+
+def test_bleu_says_nothing_on_standard_error(capfd):
+    bleu("a b c d", "a b c e", effective_order=False)
+    assert capfd.readouterr().err == ""
+
+
+def test_rouge_l_by_hand():
+    # longest common subsequence "police the gunman": 3 of 4 and 3 of 4
+    assert rouge_l("police kill the gunman", "police killed the gunman") == pytest.approx(0.75)
+    assert rouge_l("b a", "a b c", value="precision") == pytest.approx(1 / 2)
+    assert rouge_l("b a", "a b c", value="recall") == pytest.approx(1 / 3)
+    assert rouge_l("", "a") == 0.0
+    assert rouge_l("running cats", "run cat", stem=True) == 1.0
+    assert rouge_l("北京", "北京市", tokenizer=list) == pytest.approx(0.8)
+
+
+@given(texts, texts)
+def test_rouge_l_equals_rouge_score(a, b):
+    from rouge_score.rouge_scorer import RougeScorer
+
+    theirs = RougeScorer(["rougeL"]).score(b, a)["rougeL"]
+    assert rouge_l(a, b) == theirs.fmeasure
+    assert rouge_l(a, b, value="precision") == theirs.precision
+    assert rouge_l(a, b, value="recall") == theirs.recall
+
+
+def test_idf_weights_by_hand():
+    weights = idf_weights(["The cats", "a cat runs"])
+    assert weights == pytest.approx({"the": math.log(2), "cat": math.log(1.2), "a": math.log(2), "run": math.log(2)})
+    assert idf_weights([]) == {}
+
+
+def test_idf_overlap_by_hand():
+    idf = {"cat": 1.0, "sat": 3.0}
+    # prediction cats + sat = 4; reference cat + cat + flew (unseen: 3) = 5; common cat = 1
+    assert idf_overlap("Cats sat", "cat cat flew", idf) == pytest.approx(2 / 9)
+    assert idf_overlap("Cats sat", "cat cat flew", idf, unseen=0.0) == pytest.approx(2 / 6)
+    assert idf_overlap("same", "same", {}) == 1.0
+    assert idf_overlap("", "cat", idf) == 0.0
+    assert math.isnan(idf_overlap("", "!", idf))
+
+
+def test_stems_are_porters_over_unicode_words():
+    assert stems("Running relational Élodie's") == ["run", "relat", "élodi"]
+
+
+@given(texts, texts)
+def test_idf_overlap_is_symmetric_and_in_range(a, b):
+    idf = idf_weights(["red blue", "the cat", "the dog"])
+    score = idf_overlap(a, b, idf)
+    assert math.isnan(score) == (not stems(a) and not stems(b))
+    if not math.isnan(score):
+        assert 0 <= score <= 1 + 1e-12
+        assert score == idf_overlap(b, a, idf)
+
+
+def correlations(rows, score):
+    """Pearson and Spearman, in percent, of score differences with the annotators' labels (RAGChecker, Table 2)."""
+    from scipy.stats import pearsonr, spearmanr
+
+    differences = []
+    for row in rows[::2]:
+        one, two = (score(row[m]["response"], row["gt_answer"]) for m in ("model1", "model2"))
+        differences += [two - one] * 2
+    x = np.array(differences)
+    x = -2 + 4 * (x - x.min()) / (x.max() - x.min())
+    labels = ("correctness_label", "completeness_label", "overall_label")
+    return [
+        (round(100 * pearsonr(x, y)[0], 2), round(100 * spearmanr(x, y)[0], 2))
+        for y in ([row[label] for row in rows] for label in labels)
+    ]
+
+
+@pytest.fixture(scope="module")
+def labelled(data_mirror):
+    path = data_mirror / "ragchecker" / "meta_evaluation" / "human_labeled_data.json.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return json.load(file)
+
+
+@pytest.mark.data
+def test_bleu_and_rouge_l_give_the_published_rows_of_ragchecker_table_2(labelled):
+    jieba = pytest.importorskip("jieba")
+    jieba.setLogLevel("ERROR")
+    cut = {
+        t: jieba.lcut(t) for r in labelled for t in (r["gt_answer"], r["model1"]["response"], r["model2"]["response"])
+    }
+    plain = {"tokenizer": cut.__getitem__, "smoothing": "none", "effective_order": False, "brevity_penalty": False}
+    assert correlations(labelled, lambda a, b: bleu(a, b, **plain)) == [(38.89, 35.32), (32.13, 21.85), (35.14, 29.42)]
+    assert correlations(labelled, lambda a, b: rouge_l(a, b, tokenizer=cut.__getitem__)) == [
+        (31.75, 31.72),
+        (47.88, 45.67),
+        (43.10, 43.21),
+    ]
+
+
+@pytest.mark.data
+def test_idf_overlap_reaches_54_and_55_with_overall_preference(labelled):
+    idf = idf_weights(row["gt_answer"] for row in labelled[::2])
+    pearson, spearman = correlations(labelled, lambda a, b: idf_overlap(a, b, idf))[2]
+    assert (round(pearson), round(spearman)) == (54, 55)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: exact_match(None, "a"), "prediction is NoneType"),
+        (lambda: token_f1("a", []), "at least one"),
+        (lambda: token_f1("a", 3), "reference=3"),
+        (lambda: bleu("a", "a", smoothing="expo"), "did you mean 'exp'"),
+        (lambda: bleu("a", "a", tokenizer="13b"), "did you mean '13a'"),
+        (lambda: rouge_l("a", "a", value="f"), "one of f1, precision, recall"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ConfigError, match=message):
+        call()
