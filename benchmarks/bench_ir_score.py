@@ -140,8 +140,8 @@ def main() -> None:
     joined = timed(lambda: [joined_cutoffs(c, range(100, 1001, 100), cache) for c in chunks])[0]
     direct = timed(lambda: TokenOffsets().warm([" ".join(c) for c in chunks[:500]]))[0] * len(chunks) / 500
     print(
-        f"cut-offs of {len(chunks):,} joined texts: {warm:.2f} s for {len(cache):,} distinct chunks + {joined:.2f} s to "
-        f"add up; tokenising each joined text {direct:.1f} s, {direct / (warm + joined):.1f} x"
+        f"cut-offs of {len(chunks):,} joined texts: {warm:.2f} s for {len(cache):,} distinct chunks + {joined:.2f} s "
+        f"to add up; tokenising each joined text {direct:.1f} s, {direct / (warm + joined):.1f} x"
     )
 
 

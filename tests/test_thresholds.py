@@ -104,10 +104,11 @@ def test_widest_of_several_best_plateaus_is_given_and_their_number():
 
 
 def test_middle_of_neighbouring_floats_stays_on_the_plateau():
-    low, high = 0.3, math.nextafter(0.3, 1)
-    for side, labels in (("above", [False, True]), ("below", [True, False])):
-        got = best_threshold([low, high], labels, side)
-        assert agreement([low, high], labels, side, got.value) == 1.0 == got.agreement
+    for low in (0.3, math.nextafter(0.3, 1)):  # one of the two rounds down, the other up
+        high = math.nextafter(low, 1)
+        for side, labels in (("above", [False, True]), ("below", [True, False])):
+            got = best_threshold([low, high], labels, side)
+            assert agreement([low, high], labels, side, got.value) == 1.0 == got.agreement
 
 
 @settings(max_examples=200, deadline=None)
