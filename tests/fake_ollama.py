@@ -3,7 +3,8 @@
 Follows Ollama's public documentation (docs.ollama.com and docs/api.md, docs/openapi.yaml of the repository, as of the
 0.12 to 0.40 releases): ``/api/version``, ``/api/tags``, ``/api/show``, ``/api/chat`` streaming newline-delimited JSON
 or not, ``format`` as JSON schema, ``/api/embed``, counts and durations in nanoseconds, 404 for an unknown model,
-``{"error": ...}`` bodies, an error line inside a stream that began with 200. What it does with a prompt longer than
+``{"error": ...}`` bodies, an error line inside a stream that began with 200, and the OpenAI-compatible
+``/v1/chat/completions``. What it does with a prompt longer than
 ``num_ctx`` follows measurements reported in Ollama's issues (a 200 that counts half of the window, or a 400).
 
 As a program: ``python tests/fake_ollama.py --port 0 --latency 0.1`` prints its address and serves until killed.
@@ -98,6 +99,8 @@ class FakeOllama:
     api_key : refuse requests without it.
     no_counts : leave the token counts out.
     busy_above : answer 503 when more calls than this are under way.
+    openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others get the 500 that
+        llama.cpp's Python server gives.
     """
 
     models: dict[str, str] = field(default_factory=lambda: {"llama3:8b": DIGEST})
@@ -109,6 +112,7 @@ class FakeOllama:
     no_counts: bool = False
     busy_above: int | None = None
     context_length: int = 131072
+    openai_schema: str = "json_schema"
     port: int = 0
 
     def __post_init__(self) -> None:
@@ -138,8 +142,9 @@ class FakeOllama:
 
     def stop(self) -> None:
         """Stop listening and break every connection, as a killed server does."""
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(10)
 
     async def serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -178,7 +183,7 @@ class FakeOllama:
             given = headers.get("authorization", "none")
             self.calls.append(call)
             return await send_json(out, {"error": f"unauthorized: {given}"}, 401)
-        if path == "/api/chat" and method == "POST":
+        if path in ("/api/chat", "/v1/chat/completions") and method == "POST":
             self.calls.append(call)
             return await self._chat(call, out)
         self.other.append(call)
@@ -223,9 +228,9 @@ class FakeOllama:
                 await asyncio.sleep(self.latency_s)
             if fault and fault.name in BEFORE:
                 return await BEFORE[fault.name](out, fault.value)
-            if body["model"] not in self.models:
+            if not {body["model"], body["model"] + ":latest"} & set(self.models):
                 return await send_json(out, {"error": f"model '{body['model']}' not found"}, 404)
-            await self._speak(call, fault, out)
+            await (self._speak if call.path == "/api/chat" else self._speak_openai)(call, fault, out)
         finally:
             self.under_way -= 1
         call.written = time.monotonic()
@@ -265,6 +270,33 @@ class FakeOllama:
         ]
         await stream(out, lines, fault)
         return None
+
+    async def _speak_openai(self, call: Call, fault: Fault | None, out: asyncio.StreamWriter) -> None:
+        body = call.body
+        wanted = body.get("response_format", {"type": self.openai_schema})["type"]
+        if wanted != self.openai_schema:
+            words = f"1 validation error: response_format.type: Input should be '{self.openai_schema}'"
+            return await send_json(out, {"error": {"message": words, "type": "internal_server_error"}}, 500)
+        form = body.get("response_format", {})
+        schema = form.get("schema") or form.get("json_schema", {}).get("schema")
+        text = self.reply({**body, "format": schema})
+        read = sum(count_tokens(message["content"]) + 4 for message in body["messages"])
+        answer = {
+            "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": body["model"],
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": read, "completion_tokens": count_tokens(text), "total_tokens": 0},
+        }  # fmt: skip
+        if fault and fault.name == "dropped":
+            data = json.dumps(answer).encode()
+            out.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9999\r\n\r\n" + data[:40])
+            await out.drain()
+            out.transport.abort()
+            raise Hangup
+        if fault and fault.name == "finish":
+            answer["choices"][0]["finish_reason"] = fault.value
+        if fault and fault.name == "error_line":
+            answer = {"error": {"message": fault.value}}
+        return await send_json(out, answer)
 
 
 class Hangup(Exception):

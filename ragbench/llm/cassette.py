@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ class Cassette:
         return f"Cassette({self.path.name!r}, {self.mode!r})"
 
     def __reduce__(self) -> tuple:
-        return _reopen, (str(self.path), self.mode, self.digest, self.command)
+        return partial(Cassette, digest=self.digest, command=self.command), (str(self.path), self.mode)
 
     def __len__(self) -> int:
         return int(self.rows("SELECT count(*) FROM replies WHERE ok = 1")[0][0])
@@ -116,10 +117,8 @@ class Cassette:
 
     def digests(self, provider: str, model: str) -> list[str]:
         """Return the digests under which replies of this model name are recorded, sorted."""
-        rows = self.rows(
-            "SELECT digest FROM models WHERE provider = ? AND model = ? ORDER BY digest", (provider, model)
-        )
-        return [row[0] for row in rows]
+        sql = "SELECT digest FROM models WHERE provider = ? AND model = ? ORDER BY digest"
+        return [row[0] for row in self.rows(sql, (provider, model))]
 
     def choose_digest(self, provider: str, model: str, on_server: str | None = None) -> str | None:
         """Say which weights are meant by a model name.
@@ -215,10 +214,18 @@ class Cassette:
         marks = ",".join("?" * len(archive.COLUMNS))
         update = ", ".join(f"{name} = excluded.{name}" for name in archive.COLUMNS[1:])
         with self._lock:
-            done = self._connection().execute(
-                f"INSERT INTO replies VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {update} WHERE replies.ok = 0",
-                row,
-            )
+            try:
+                done = self._connection().execute(
+                    f"INSERT INTO replies VALUES ({marks})"
+                    f" ON CONFLICT (key) DO UPDATE SET {update} WHERE replies.ok = 0",
+                    row,
+                )
+            except sqlite3.Error as error:
+                raise DataError(
+                    f"{self.path}: cannot be written ({error})",
+                    "a cassette that can be written",
+                    "make room or change the rights, then run again: what is recorded is not asked again",
+                ) from None
             return done.rowcount == 1
 
     # -- what a person uses ------------------------------------------------------------------------------------------
@@ -288,10 +295,6 @@ def miss(cassette: Cassette, ids: Sequence[str], model: str, of: int) -> CallErr
     shown = ", ".join(repr(name) for name in ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
     detail = f"{len(ids)} of {of} prompts are not on {cassette.path.name}: prompt {shown}"
     return failure("miss", detail, "", model, do=how_to_record(cassette))
-
-
-def _reopen(path: str, mode: str, digest: str | None, command: str) -> Cassette:
-    return Cassette(path, mode, digest=digest, command=command)
 
 
 def _short(digest: str) -> str:

@@ -9,6 +9,7 @@ below the window when whole messages were left out. Newer servers turn this into
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 from ragbench.llm.failures import CallError, failure
@@ -124,7 +125,18 @@ def was_cut(
     return _error(what, max(estimate, counted), num_ctx, num_predict, who)
 
 
+def with_advice(error: CallError, estimate: int, num_predict: int | None) -> CallError:
+    """Name the num_ctx that would do in a server's own refusal of a prompt, from its count or else from ours."""
+    numbers = [int(number) for number in re.findall(r"\d+", error.got.partition(": ")[2].replace(",", ""))]
+    counted = max((number for number in numbers if number < 10**8), default=0)
+    new = CallError(error.got, error.expected, _advice(max(counted, estimate), num_predict))
+    new.__dict__.update({name: value for name, value in error.__dict__.items() if name not in new.__dict__})
+    return new
+
+
+def _advice(tokens: int, num_predict: int | None) -> str:
+    return f"set num_ctx={enough(tokens, num_predict)}, or shorten the prompt"
+
+
 def _error(what: str, tokens: int, num_ctx: int, num_predict: int | None, who: tuple[str, str]) -> CallError:
-    would_do = enough(tokens, num_predict)
-    detail = f"{what}; num_ctx is {num_ctx}"
-    return failure("context", detail, *who, do=f"set num_ctx={would_do}, or shorten the prompt")
+    return failure("context", f"{what}; num_ctx is {num_ctx}", *who, do=_advice(tokens, num_predict))

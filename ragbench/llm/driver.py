@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ragbench.llm.failures import CallError, failure, from_exception, from_status, server_words
+from ragbench.llm.failures import CallError, failure, from_exception, from_status
 from ragbench.llm.reply import Usage
+from ragbench.llm.secrets import secret_strings
 
 if TYPE_CHECKING:
     import httpx
@@ -144,7 +145,7 @@ class HttpDriver(Driver):
         progress.bytes += len(body)
         wait = retry_after(response.headers.get("retry-after"))
         kind, detail = from_status(response.status_code, body, wait)
-        return self.fail(kind, detail, status=response.status_code, retry_after=wait, raw=server_words(body))
+        return self.fail(kind, detail, status=response.status_code, retry_after=wait)
 
 
 def retry_after(value: str | None) -> float | None:
@@ -162,3 +163,13 @@ def retry_after(value: str | None) -> float | None:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
     except (TypeError, ValueError):
         return None
+
+
+def take_settings(driver: HttpDriver, model: Any, headers: Mapping[str, str]) -> None:
+    """Take over what ``chat_model`` set beyond the LangChain class, and note the secrets to hide."""
+    driver.deadline_s = getattr(model, "deadline_s", None)
+    driver.price = getattr(model, "price", None)
+    driver.pinned_digest = getattr(model, "digest", None)
+    if driver.num_ctx is None:
+        driver.num_ctx = getattr(model, "num_ctx", None)
+    driver.secrets = secret_strings(model, headers)

@@ -43,7 +43,7 @@ KINDS = {
     ),
     "server_error": Kind("HTTP 200", "look into the server's log (`{log}`), then run again", retry=True),
     "bad_request": Kind("a request the server accepts", "read the server's words above and change that option"),
-    "context": Kind("a prompt that fits into num_ctx", "set num_ctx to the value named above, or shorten the prompt"),
+    "context": Kind("a prompt that fits into num_ctx", "raise num_ctx, or shorten the prompt"),
     "garbage": Kind("JSON", "check that host=... is a model server: {address}", retry=True),
     "html": Kind(
         "JSON from the model server, not a web page",
@@ -255,8 +255,3 @@ def from_exception(error: BaseException) -> tuple[str, str]:
     if names & {"JSONDecodeError", "DecodingError", "UnicodeDecodeError", "APIResponseValidationError"}:
         return "garbage", f"not JSON ({said})"
     return "other", f"{type(error).__name__}: {said}"
-
-
-def needed_tokens(text: str) -> int:
-    """Return the largest count a server names in its context error, or 0: what the prompt would have needed."""
-    return max((int(number) for number in re.findall(r"\d+", text.replace(",", ""))), default=0)

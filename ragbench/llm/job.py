@@ -9,18 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 from ragbench.llm.cassette import Cassette, miss
-from ragbench.llm.context import prompt_tokens, too_long
+from ragbench.llm.context import prompt_tokens, too_long, with_advice
 from ragbench.llm.driver import CUT_SHORT, Driver, Wire
-from ragbench.llm.failures import KINDS, CallError, redact
+from ragbench.llm.failures import CallError, redact
 from ragbench.llm.invoke import call
 from ragbench.llm.judge import Verdict, judge
 from ragbench.llm.keys import Keys
+from ragbench.llm.record import from_answer, to_answer
 from ragbench.llm.reply import Reply, Usage
 from ragbench.llm.schedule import Gate, Host, Item, Schedule, gate_of
-from ragbench.llm.structured import read, repair_messages, schema_dict
+from ragbench.llm.structured import repair_messages, schema_dict
 
-# The model's absence is known before the first call; what else goes wrong here will show in the calls themselves.
-_KNOWN_BEFOREHAND = ("no_model", "server_down", "dns")
+_UNREACHABLE = ("server_down", "dns")
 
 
 class Job:
@@ -83,7 +83,7 @@ class Job:
         for item in self.items:
             answer = found.get(item.key)
             if answer is not None and (answer["ok"] or self.cassette.mode == "replay"):
-                self._settle(item, self._recorded(item, driver, answer))
+                self._settle(item, self._served(item, answer))
             elif item.key in missing:
                 # The same request twice: asked once, as a second run would find it on the cassette.
                 missing[item.key].places += item.places
@@ -92,49 +92,16 @@ class Job:
         self.recorded = self.done
         return list(missing.values())
 
-    def _recorded(self, item: Item, driver: Driver, answer: dict[str, Any]) -> Reply:
-        error = None
-        parsed = None
-        if not answer["ok"]:
-            told = answer["error"]
-            error = CallError(told["got"], told["expected"], told["do"])
-            error.kind, error.model, error.status = told["kind"], driver.model, told["status"]
-        elif item.schema is not None:
-            parsed, _, problem = read(answer["text"], item.schema)
-            if problem:
-                error = driver.fail(
-                    "invalid", f"the recorded reply does not fit the schema: {problem}", do="record anew"
-                )
-        return Reply(
-            text=answer["text"],
-            parsed=parsed,
-            ok=error is None,
-            error=error,
-            usage=Usage.from_dict(answer["usage"]),
-            seconds=answer["seconds"],
-            cached=True,
-            id=item.id,
-            step=self.step,
-            raw=answer["raw"],
-            finish=answer["finish"],
-            repairs=answer["repairs"],
-            attempts=answer["attempts"],
-            model=driver.model,
-            digest=self.digest,
-            key=item.key,
-        )
+    def _served(self, item: Item, answer: dict[str, Any]) -> Reply:
+        names = {"id": item.id, "step": self.step, "digest": self.digest, "key": item.key}
+        return from_answer(answer, self.drivers[0], item.schema, **names)
 
     # -- from the servers --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Serve what is recorded, ask for the rest, and settle every item."""
         hosts = [Host(driver, self.limits["concurrency"], gate_of(driver.host)) for driver in self.drivers]
-        digest = await self._find_digest(hosts)
-        missing = self.items
-        if self.cassette is not None and digest is not None:
-            missing = self._look_up(digest)
-            if missing:
-                self.cassette.register(hosts[0].driver.provider, hosts[0].driver.name, digest)
+        missing = await self._not_recorded(hosts)
         names = ("retries", "backoff_s", "patience_s", "outage_s")
         schedule = Schedule(missing, hosts, **{name: self.limits[name] for name in names})
         try:
@@ -149,40 +116,52 @@ class Job:
             assert host.dead is not None
             self._finish(item, self.unanswered(item, host.driver, host.dead))
 
-    async def _find_digest(self, hosts: Sequence[Host]) -> str | None:
-        """Ask every host which weights stand behind the name; they must agree, with each other and the cassette.
+    async def _not_recorded(self, hosts: Sequence[Host]) -> list[Item]:
+        """Find out whose replies these will be, serve what is recorded of that model, and return the rest.
 
-        A host that cannot say so takes no part when replies are recorded: nobody would know whose they are. None means
-        that no host could, and nothing is recorded yet either.
+        A host that cannot say which weights it has takes no part when replies are recorded: nobody would know whose
+        they are. As long as everything is on the cassette, no host needs to be there.
         """
-        answers = await asyncio.gather(*(self._digest_at(host) for host in hosts))
-        digests = {answer: host.driver.host for host, answer in zip(hosts, answers, strict=True) if answer is not None}
         driver = hosts[0].driver
+        on_server = await self._digest_of(hosts, patient=False)
+        if self.cassette is None:
+            self.digest = on_server or ""
+            return self.items
+        digest = self.cassette.choose_digest(driver.provider, driver.name, on_server)
+        missing = self._look_up(digest) if digest is not None else self.items
+        if missing and any(host.digest is None for host in hosts):
+            on_server = await self._digest_of(hosts, patient=True)
+            chosen = self.cassette.choose_digest(driver.provider, driver.name, on_server)
+            if digest is None and chosen is not None:
+                missing = self._look_up(chosen)
+        if missing and on_server is not None:
+            self.cassette.register(driver.provider, driver.name, self.digest)
+        return missing
+
+    async def _digest_of(self, hosts: Sequence[Host], patient: bool) -> str | None:
+        """Ask the hosts that have not said so yet which weights stand behind the name; they must agree."""
+        await asyncio.gather(*(self._ask_digest(host, patient) for host in hosts if host.digest is None))
+        digests = {host.digest: host.driver.host for host in hosts if host.digest is not None}
         if len(digests) > 1:
             told = ", ".join(f"{digest[:12]} at {host}" for digest, host in digests.items())
-            raise driver.fail("digest", f"two digests under one name: {told}", do="pull the same model on every host")
-        found = next(iter(digests), None)
-        if self.cassette is not None:
-            found = self.cassette.choose_digest(driver.provider, driver.name, found)
-        self.digest = found or ""
-        return found
+            words = f"two digests under one name: {told}"
+            raise hosts[0].driver.fail("digest", words, do="pull the same model on every host")
+        return next(iter(digests), None)
 
-    async def _digest_at(self, host: Host) -> str | None:
-        for tried in range(self.limits["retries"] + 1):
+    async def _ask_digest(self, host: Host, patient: bool) -> None:
+        for tried in range(self.limits["retries"] + 1 if patient else 1):
+            if tried:
+                await asyncio.sleep(self.limits["backoff_s"] * 2 ** (tried - 1))
             try:
-                digest = await host.driver.digest()
+                host.digest = await host.driver.digest()
             except CallError as error:
-                may_pass = KINDS[error.kind].retry or error.kind == "busy" or host.gate.answered
-                if may_pass and error.kind != "no_model" and tried < self.limits["retries"]:
-                    pause = self.limits["backoff_s"] * 2**tried
-                    await asyncio.sleep(min(error.retry_after or pause, self.limits["patience_s"]))
-                    continue
-                if self.cassette is not None or error.kind in _KNOWN_BEFOREHAND:
-                    host.dead = error
-                return None
-            host.gate.answered = True
-            return digest
-        return None
+                final = error.kind == "no_model" or (error.kind in _UNREACHABLE and not host.gate.answered)
+                host.dead = error if final or (patient and self.cassette is not None) else None
+                if final:
+                    return
+            else:
+                host.gate.answered, host.dead = True, None
+                return
 
     async def _work(self, schedule: Schedule, host: Host) -> None:
         while (item := await schedule.next(host)) is not None:
@@ -190,6 +169,8 @@ class Job:
             try:
                 reply = await self._attempt(host.driver, item)
             except CallError as error:
+                if error.kind == "context" and "num_ctx=" not in error.do:
+                    error = with_advice(error, item.estimate, host.driver.num_predict)
                 if schedule.failed(host, item, error):
                     continue
                 reply = self.unanswered(item, host.driver, error)
@@ -263,11 +244,11 @@ class Job:
         """Record a reply that was just made, then settle it."""
         if self.cassette is not None and self._keys is not None:
             request = self._keys.request(item.messages, item.json_schema)
-            new = self.cassette.put(item.key, request, _answer(reply), step=self.step, prompt_id=item.id)
+            new = self.cassette.put(item.key, request, to_answer(reply), step=self.step, prompt_id=item.id)
             if not new:
                 # Another process was first: its answer stays, and is what a replay will give.
                 recorded = self.cassette.get([item.key])[item.key]
-                reply = self._recorded(item, self.drivers[0], recorded)
+                reply = self._served(item, recorded)
         self._settle(item, reply)
 
     def _settle(self, item: Item, reply: Reply) -> None:
@@ -290,22 +271,3 @@ async def _enter(gate: Gate, limit: int) -> None:
 
 def _hide(text: str, secrets: tuple[str, ...]) -> str:
     return redact(text, secrets) if any(secret in text for secret in secrets) else text
-
-
-def _answer(reply: Reply) -> dict[str, Any]:
-    """Return what is stored of a reply."""
-    error = None
-    if reply.error is not None:
-        told = reply.error
-        error = {"kind": told.kind, "got": told.got, "expected": told.expected, "do": told.do, "status": told.status}
-    return {
-        "ok": reply.ok,
-        "text": reply.text,
-        "raw": reply.raw,
-        "finish": reply.finish,
-        "usage": reply.usage.to_dict(),
-        "seconds": reply.seconds,
-        "repairs": reply.repairs,
-        "attempts": reply.attempts,
-        "error": error,
-    }

@@ -37,7 +37,8 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "cost"}
         known = [part.cost for part in (self, other) if part.calls]
-        return Usage(**sums, cost=math.fsum(known) if known else math.nan)
+        cost = math.fsum(known) if known else math.nan
+        return Usage(**sums, cost=math.nan if math.isnan(cost) else cost)  # the one NaN object, so that == works
 
     @property
     def tokens_per_second(self) -> float:

@@ -69,6 +69,7 @@ class Host:
     driver: Driver
     limit: int
     gate: Gate
+    digest: str | None = None
     pause_until: float = 0.0
     down_since: float | None = None
     refusals: int = 0
@@ -227,7 +228,8 @@ class Schedule:
     def _busy(self, host: Host, item: Item, error: CallError, now: float) -> bool:
         host.gate.answered, host.down_since = True, None
         item.busy_since = now if item.busy_since is None else item.busy_since
-        host.busy_answers += 1
+        if host.pause_until <= now:
+            host.busy_answers += 1  # once for all calls that were under way together
         pause = self._jitter(min(host.busy_answers, 8))
         if error.retry_after is not None:
             pause = error.retry_after + self.backoff_s * random.random()

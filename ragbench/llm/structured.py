@@ -126,15 +126,19 @@ def repair_messages(messages: Sequence[dict], written: str, problem: str, json_s
     return [*messages, {"role": "assistant", "content": written}, {"role": "user", "content": ask}]
 
 
-@lru_cache(maxsize=4096)
 def json_schema_of(schema: type[BaseModel]) -> str:
-    """Return the schema that goes to the server, as canonical JSON text."""
+    """Return the schema that goes to the server, as canonical JSON text. Raises ConfigError for anything else."""
     if not (isinstance(schema, type) and hasattr(schema, "model_json_schema")):
         raise ConfigError(
             f"schema {schema!r}",
             "a pydantic BaseModel class (or one per prompt)",
             "write class Verdict(BaseModel): ...",
         )
+    return _schema_text(schema)
+
+
+@lru_cache(maxsize=4096)
+def _schema_text(schema: type[BaseModel]) -> str:
     return json.dumps(schema.model_json_schema(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -1,0 +1,128 @@
+"""Ollama over HTTP: with ``truncate: false``, the Retry-After header, HTML bodies and the end mark kept in sight."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ragbench.llm.driver import HttpDriver, Progress, Wire, take_settings
+from ragbench.llm.failures import CallError, from_exception, from_status, is_html, server_words
+
+
+class OllamaDriver(HttpDriver):
+    """Ollama's own protocol: ``/api/chat`` as a stream of JSON lines, ``/api/tags`` for the digest."""
+
+    provider = "ollama"
+
+    def __init__(self, model: Any) -> None:
+        inner = model._async_client._client
+        super().__init__(str(inner.base_url), inner.headers, _client_options(model))
+        self.name = model.model if ":" in model.model.rsplit("/", 1)[-1] else f"{model.model}:latest"
+        self._base = {k: v for k, v in model._chat_params([]).items() if v is not None}
+        options = self._base["options"]
+        self.num_ctx, self.num_predict = options.get("num_ctx"), options.get("num_predict")
+        self._convert = model._convert_messages_to_ollama_messages
+        # truncate and shift: an error instead of a prompt cut in silence, on servers that know the fields.
+        self._sent = {**self._base, "stream": True, "truncate": False, "shift": False}
+        take_settings(self, model, inner.headers)
+
+    def options(self) -> dict[str, Any]:
+        left_out = {"messages", "model", "stream", "keep_alive"}
+        return {k: v for k, v in self._base.items() if k not in left_out}
+
+    async def digest(self) -> str:
+        if self.pinned_digest is not None:
+            return self.pinned_digest
+        try:
+            listed = (await self.get_json("/api/tags")).get("models") or []
+        except CallError as error:
+            if error.kind == "bad_address":
+                return ""  # something in front of the server lets only the chat through
+            raise
+        digests = {entry.get("model") or entry.get("name"): entry.get("digest", "") for entry in listed}
+        if self.name not in digests:
+            here = ", ".join(sorted(str(name) for name in digests)) or "none"
+            raise self.fail("no_model", f"the server does not have this model; it has: {here}")
+        return digests[self.name].removeprefix("sha256:")
+
+    async def context_length(self) -> int | None:
+        """Return the longest context the model was made for, from ``/api/show``; None where it is not said."""
+        import httpx
+
+        try:
+            response = await self.client().post(f"{self.host}/api/show", json={"model": self.name}, timeout=10.0)
+            info = response.json().get("model_info") or {}
+        except (httpx.HTTPError, ValueError):
+            return None
+        return next((int(value) for key, value in info.items() if key.endswith(".context_length")), None)
+
+    async def complete(self, messages: Sequence[dict], schema: dict | None, progress: Progress) -> Wire:
+        body = {**self._sent, "messages": self._wire_messages(messages)}
+        if schema is not None:
+            body["format"] = schema
+        text = progress.parts
+        thinking: list[str] = []
+        final: dict[str, Any] | None = None
+        request = self.client().stream("POST", f"{self.host}/api/chat", content=json.dumps(body).encode())
+        try:
+            async with request as response:
+                if response.status_code != 200:
+                    raise await self.refuse(response, progress)
+                async for line in response.aiter_lines():
+                    progress.bytes += len(line)
+                    if not line or line.isspace():
+                        continue
+                    part = self._part(line, text)
+                    message = part.get("message") or {}
+                    if piece := message.get("content"):
+                        text.append(piece)
+                    if piece := message.get("thinking"):
+                        thinking.append(piece)
+                    if part.get("done"):
+                        final = part
+        except CallError:
+            raise
+        except Exception as error:
+            if final is None:
+                raise self.fail(*from_exception(error), raw="".join(text)) from None
+        if final is None:
+            seen = f"after {sum(map(len, text))} characters" if text else "with nothing in it"
+            raise self.fail("unfinished", f"the stream ended {seen}, without its end mark (done)", raw="".join(text))
+        return Wire(
+            "".join(text),
+            "".join(thinking),
+            final.get("done_reason") or "",
+            final.get("prompt_eval_count"),
+            final.get("eval_count"),
+            (final.get("prompt_eval_duration") or 0) / 1e9,
+            (final.get("eval_duration") or 0) / 1e9,
+        )
+
+    def _wire_messages(self, messages: Sequence[dict]) -> Sequence[Any]:
+        if all(isinstance(message["content"], str) and len(message) == 2 for message in messages):
+            return messages
+        from langchain_core.messages import convert_to_messages
+
+        return self._convert(convert_to_messages(messages))
+
+    def _part(self, line: str, text: Sequence[str]) -> dict[str, Any]:
+        raw = "".join(text)
+        try:
+            part = json.loads(line)
+        except ValueError:
+            if is_html(line):
+                raise self.fail("html", f"a web page: {server_words(line)}", raw=line) from None
+            if text:
+                raise self.fail("unfinished", "the stream broke off inside a line", raw=raw) from None
+            raise self.fail("garbage", f"not JSON: {server_words(line)!r}", raw=line) from None
+        if not isinstance(part, dict) or not ("message" in part or "error" in part or "done" in part):
+            raise self.fail("garbage", f"JSON, but no reply of Ollama's: {server_words(line)!r}", raw=line)
+        if "error" in part:
+            raise self.fail(*from_status(0, line), raw=raw)
+        return part
+
+
+def _client_options(model: Any) -> dict[str, Any]:
+    given = {**(model.client_kwargs or {}), **(model.async_client_kwargs or {})}
+    return {key: value for key, value in given.items() if key not in ("headers", "timeout", "base_url")}

@@ -1,0 +1,103 @@
+"""OpenAI-compatible servers over HTTP, whatever form of a JSON schema they accept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ragbench.llm.driver import HttpDriver, Progress, Wire, take_settings
+from ragbench.llm.failures import CallError, from_exception, from_status, is_html, server_words
+
+
+class OpenAIDriver(HttpDriver):
+    """The OpenAI protocol, as vLLM, llama.cpp and others speak it: ``/chat/completions`` in one JSON answer."""
+
+    provider = "openai"
+
+    def __init__(self, model: Any) -> None:
+        headers = {"Content-Type": "application/json", **(model.default_headers or {})}
+        if hasattr(model.openai_api_key, "get_secret_value"):
+            headers["Authorization"] = f"Bearer {model.openai_api_key.get_secret_value()}"
+        if model.openai_organization:
+            headers["OpenAI-Organization"] = model.openai_organization
+        super().__init__(str(model.root_async_client.base_url), headers, {})
+        self.name = model.model_name
+        payload = model._get_request_payload([])
+        self._base = {k: v for k, v in payload.items() if v is not None and k not in ("messages", "stream")}
+        self._sent = dict(self._base)
+        if "max_completion_tokens" in self._sent and "api.openai.com" not in self.host:
+            # The newer name is unknown to many servers that speak this protocol; all know the older one.
+            self._sent["max_tokens"] = self._sent.pop("max_completion_tokens")
+        self.num_predict = self._base.get("max_completion_tokens", self._base.get("max_tokens"))
+        # Servers differ in how they take a schema; the one that answers is kept.
+        self._dialects = ["json_schema", "json_object"]
+        take_settings(self, model, headers)
+
+    def options(self) -> dict[str, Any]:
+        left_out = {"model", "user", "store", "metadata", "service_tier", "extra_headers", "prompt_cache_key"}
+        options = {k: v for k, v in self._base.items() if k not in left_out}
+        return {**options, "num_ctx": self.num_ctx} if self.num_ctx else options
+
+    async def complete(self, messages: Sequence[dict], schema: dict | None, progress: Progress) -> Wire:
+        body = {**self._sent, "messages": list(messages)}
+        if schema is None:
+            return await self._post(body, progress)
+        while True:
+            dialect = self._dialects[0]
+            try:
+                return await self._post({**body, "response_format": _response_format(schema, dialect)}, progress)
+            except CallError as error:
+                # llama.cpp's Python server answers 500 to the standard form, other servers 400 or 422.
+                refused = error.status in (400, 422, 500) and error.kind in ("bad_request", "server_error")
+                if not refused or self._dialects[0] != dialect or len(self._dialects) == 1:
+                    raise
+                self._dialects.pop(0)
+
+    async def _post(self, body: dict, progress: Progress) -> Wire:
+        extra = body.pop("extra_body", None) or {}
+        request = self.client().stream(
+            "POST", f"{self.host}/chat/completions", content=json.dumps({**body, **extra}).encode()
+        )
+        parts: list[bytes] = []
+        try:
+            async with request as response:
+                if response.status_code != 200:
+                    raise await self.refuse(response, progress)
+                async for piece in response.aiter_bytes():
+                    parts.append(piece)
+                    progress.bytes += len(piece)
+        except CallError:
+            raise
+        except Exception as error:
+            raise self.fail(*from_exception(error), raw=b"".join(parts).decode("utf-8", "replace")) from None
+        return self._read(b"".join(parts).decode("utf-8", "replace"))
+
+    def _read(self, body: str) -> Wire:
+        try:
+            answer = json.loads(body)
+        except ValueError:
+            kind = "html" if is_html(body) else "garbage"
+            what = "a web page" if kind == "html" else "not JSON"
+            raise self.fail(kind, f"{what}: {server_words(body)!r}", raw=body) from None
+        try:
+            choice = answer["choices"][0]
+            message, usage = choice["message"], answer.get("usage") or {}
+            return Wire(
+                message.get("content") or "",
+                message.get("reasoning_content") or "",
+                choice.get("finish_reason") or "",
+                usage.get("prompt_tokens"),
+                usage.get("completion_tokens"),
+            )
+        except (KeyError, IndexError, TypeError, AttributeError):
+            if isinstance(answer, dict) and "error" in answer:
+                raise self.fail(*from_status(0, body), raw=body) from None
+            raise self.fail("garbage", f"JSON, but no chat completion: {server_words(body)!r}", raw=body) from None
+
+
+def _response_format(schema: dict, dialect: str) -> dict[str, Any]:
+    if dialect == "json_object":
+        return {"type": "json_object", "schema": schema}
+    name = "".join(c if c.isalnum() else "_" for c in str(schema.get("title", "reply")))[:60]
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}

@@ -1,0 +1,495 @@
+"""The cassette: what makes a key, record / replay / off, failures, digests, files, processes, and kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fake_ollama import DIGEST, FakeOllama, Fault
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.llm import CallError, Cassette, ask, chat_model
+from ragbench.llm.keys import Keys, canonical, key_of
+
+
+@pytest.fixture(autouse=True)
+def no_mode_from_outside(monkeypatch):
+    monkeypatch.delenv("RAGBENCH_CASSETTE", raising=False)
+
+
+@pytest.fixture
+def fake():
+    with FakeOllama() as server:
+        yield server
+
+
+class Word(BaseModel):
+    word: str
+
+
+class Other(BaseModel):
+    other: str
+
+
+def model_at(fake, **options):
+    return chat_model("ollama:llama3:8b", host=fake.url, **options)
+
+
+def run(fake, cassette, prompts=("p0", "p1", "p2"), schema=None, **options):
+    before = len(fake.calls)
+    replies = ask(model_at(fake, **options), list(prompts), schema=schema, cassette=cassette, progress=False)
+    return replies, len(fake.calls) - before
+
+
+# -- the key -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_key_is_the_sha256_of_the_canonical_request():
+    import hashlib
+
+    keys = Keys("ollama", "m:1", "d1", {"options": {"seed": 0, "temperature": 0.0}})
+    who = '{"digest":"d1","model":"m:1","options":{"options":{"seed":0,"temperature":0}},"provider":"ollama"}'
+    text = f'ragbench-cassette-1\n{who}\n[{{"content":"hé","role":"user"}}]\n'
+    assert keys.key([{"role": "user", "content": "hé"}]) == hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"temperature": 0.1},
+        {"seed": 1},
+        {"num_ctx": 4096},
+        {"num_predict": 100},
+        {"top_p": 0.5},
+        {"stop": ["x"]},
+        {"reasoning": False},
+        {"schema": Word},
+        {"prompts": ("p0 ", "p1.", "P2")},
+        {"prompts": [[("system", "Be brief."), ("user", p)] for p in ("p0", "p1", "p2")]},
+    ],
+)
+def test_anything_that_can_change_a_reply_is_a_miss(fake, tmp_path, change):
+    cassette = Cassette(tmp_path / "c.sqlite")
+    assert run(fake, cassette)[1] == 3
+    assert run(fake, cassette)[1] == 0
+    assert run(fake, cassette, **change)[1] == 3
+    assert run(fake, cassette, **change)[1] == 0
+
+
+def test_another_model_or_another_schema_is_a_miss(fake, tmp_path):
+    fake.models["mistral:7b"] = "1" * 64
+    cassette = Cassette(tmp_path / "c.sqlite")
+    run(fake, cassette, schema=Word)
+    assert run(fake, cassette, schema=Other)[1] == 3
+    replies = ask(
+        chat_model("ollama:mistral:7b", host=fake.url), ["p0"], cassette=cassette, schema=Word, progress=False
+    )
+    assert not replies[0].cached
+
+
+def test_host_deadline_retries_and_concurrency_do_not_change_the_key(fake, tmp_path):
+    cassette = Cassette(tmp_path / "c.sqlite")
+    run(fake, cassette, keep_alive="5m")
+    with FakeOllama() as elsewhere:
+        model = chat_model("ollama:llama3:8b", host=elsewhere.url, deadline_s=7, keep_alive=-1, price=(1, 1))
+        more = {"retries": 9, "concurrency": 1, "deadline_s": 3, "step": "other", "progress": False}
+        replies = ask(model, ["p2", "p0", "p1"], cassette=cassette, **more)
+        assert all(reply.cached for reply in replies)
+        assert not elsewhere.calls
+
+
+def test_a_model_without_a_tag_is_the_same_as_latest(tmp_path):
+    with FakeOllama(models={"llama3:latest": DIGEST}) as fake:
+        cassette = Cassette(tmp_path / "c.sqlite")
+        ask(chat_model("ollama:llama3", host=fake.url), ["p"], cassette=cassette, progress=False)
+        again = ask(chat_model("ollama:llama3:latest", host=fake.url), ["p"], cassette=cassette, progress=False)
+        assert again[0].cached
+
+
+messages = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(["user", "system"]), "content": st.text()}), max_size=3
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(messages, messages, st.floats(0, 2), st.floats(0, 2))
+def test_keys_are_equal_exactly_when_the_requests_are(a, b, s, t):
+    one, two = Keys("o", "m", "d", {"temperature": s}), Keys("o", "m", "d", {"temperature": t})
+    assert (one.key(a) == two.key(b)) == ((a, s) == (b, t))
+    assert key_of(json.loads(one.request(a))) == one.key(a)
+
+
+def test_numbers_that_are_equal_are_written_alike():
+    assert canonical({"b": 0.0, "a": [1.0, True, None]}) == '{"a":[1,true,null],"b":0}'
+
+
+def test_any_text_can_be_recorded_and_replayed(fake, tmp_path):
+    nasty = ["lone \ud800 surrogate", "nul \x00 byte", "“quotes” 引号", "\u2028 line", ""]
+    fake.reply = lambda body: "got: 引号 \x00 " + repr(body["messages"][0]["content"])
+    cassette = Cassette(tmp_path / "c.sqlite")
+    first = ask(model_at(fake), nasty, cassette=cassette, progress=False)
+    again = ask(model_at(fake), nasty, cassette=cassette, progress=False)
+    assert all(reply.cached for reply in again)
+    assert [reply.text for reply in again] == [reply.text for reply in first]
+    assert cassette.verify() == []
+
+
+# -- modes -------------------------------------------------------------------------------------------------------------
+
+
+def no_sockets(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("a socket was opened")
+
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+def test_replay_gives_the_same_replies_without_a_server_or_a_socket(fake, tmp_path, monkeypatch):
+    recorded, _ = run(fake, Cassette(tmp_path / "c.sqlite"))
+    fake.stop()
+    no_sockets(monkeypatch)
+    replayed = ask(model_at(fake), ["p0", "p1", "p2"], cassette=Cassette(tmp_path / "c.sqlite", mode="replay"))
+    assert [r.text for r in replayed] == [r.text for r in recorded]
+    assert [r.usage for r in replayed] == [r.usage for r in recorded]
+    assert [(r.cached, r.digest, r.seconds) for r in replayed] == [(True, DIGEST, r.seconds) for r in recorded]
+
+
+def test_a_miss_in_replay_names_the_prompt_and_the_command_that_records_it(fake, tmp_path, monkeypatch):
+    run(fake, Cassette(tmp_path / "c.sqlite"))
+    no_sockets(monkeypatch)
+    cassette = Cassette(tmp_path / "c.sqlite", mode="replay", command="ragbench run thesis --live")
+    with pytest.raises(CallError) as caught:
+        ask(model_at(fake), ["p0", "new", "p1", "newer"], ids=["q0", "q17", "q1", "q18"], cassette=cassette)
+    told = str(caught.value)
+    assert caught.value.kind == "miss"
+    assert "2 of 4 prompts are not on c.sqlite: prompt 'q17', 'q18'" in told
+    assert "RAGBENCH_CASSETTE=record ragbench run thesis --live" in told
+    kept = ask(model_at(fake), ["p0", "new"], ids=["q0", "q17"], cassette=cassette, on_miss="reply")
+    assert [reply.ok for reply in kept] == [True, False]
+    assert kept[1].error.kind == "miss"
+    assert "'q17'" in str(kept[1].error)
+
+
+def test_the_command_in_a_miss_is_the_running_script_when_none_is_given(fake, tmp_path, monkeypatch):
+    run(fake, Cassette(tmp_path / "c.sqlite"))
+    monkeypatch.setattr(sys, "argv", ["/home/somebody/study.py", "--api-key", "sk-verysecret"])
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    with pytest.raises(CallError) as caught:
+        ask(model_at(fake), ["new"], cassette=Cassette(tmp_path / "c.sqlite", mode="replay"))
+    assert "RAGBENCH_CASSETTE=record python study.py ..." in str(caught.value)
+    assert "somebody" not in str(caught.value)
+    assert "verysecret" not in str(caught.value)
+
+
+def test_the_environment_turns_a_replaying_script_into_a_recording_one(fake, tmp_path, monkeypatch):
+    run(fake, Cassette(tmp_path / "c.sqlite"))
+    monkeypatch.setenv("RAGBENCH_CASSETTE", "record")
+    cassette = Cassette(tmp_path / "c.sqlite", mode="replay")
+    assert cassette.mode == "record"
+    assert run(fake, cassette, ["p0", "new"])[1] == 1
+
+
+def test_off_neither_reads_nor_writes(fake, tmp_path):
+    path = tmp_path / "c.sqlite"
+    assert run(fake, Cassette(path, mode="off"))[1] == 3
+    assert not path.exists()
+    run(fake, Cassette(path))
+    assert run(fake, Cassette(path, mode="off"))[1] == 3
+    assert len(Cassette(path)) == 3
+
+
+def test_a_path_is_a_cassette_in_record_mode(fake, tmp_path):
+    assert run(fake, tmp_path / "new" / "c.sqlite")[1] == 3
+    assert run(fake, str(tmp_path / "new" / "c.sqlite"))[1] == 0
+
+
+@pytest.mark.parametrize("mode", ["replay", "record"])
+def test_a_file_that_is_no_cassette_is_refused(tmp_path, mode):
+    (tmp_path / "text.sqlite").write_text("this is not a database, " * 50)
+    sqlite3.connect(tmp_path / "other.sqlite").execute("CREATE TABLE birds (name)")
+    with pytest.raises(DataError, match="not readable as a cassette"):
+        Cassette(tmp_path / "text.sqlite", mode=mode)
+    with pytest.raises(DataError, match="tables birds"):
+        Cassette(tmp_path / "other.sqlite", mode=mode)
+
+
+def test_a_missing_file_or_mode_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"none\.sqlite: no such cassette"):
+        Cassette(tmp_path / "none.sqlite", mode="replay")
+    with pytest.raises(ConfigError, match="unknown cassette mode 'reply'"):
+        Cassette(tmp_path / "none.sqlite", mode="reply")
+
+
+def test_a_read_only_folder_can_be_replayed_from(fake, tmp_path):
+    folder = tmp_path / "shipped"
+    cassette = Cassette(folder / "c.sqlite")
+    run(fake, cassette)
+    cassette.close()
+    assert os.listdir(folder) == ["c.sqlite"]
+    folder.chmod(0o555)
+    try:
+        replies = ask(model_at(fake), ["p0"], cassette=Cassette(folder / "c.sqlite", mode="replay"))
+        assert replies[0].cached
+    finally:
+        folder.chmod(0o755)
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["truncated", "400", "oom"])
+def test_a_failure_is_recorded_as_one_asked_again_and_never_served_as_answer(fake, tmp_path, name):
+    fake.fault = lambda prompt, before: Fault(name)
+    fake.reply = lambda body: "a long answer of many words"
+    options = {"retries": 0, "progress": False}
+    cassette = Cassette(tmp_path / "c.sqlite")
+    first = ask(model_at(fake), ["p"], cassette=cassette, **options)[0]
+    assert not first.ok
+    assert len(cassette) == 0
+    replayed = ask(model_at(fake), ["p"], cassette=Cassette(tmp_path / "c.sqlite", mode="replay"))[0]
+    assert (replayed.ok, replayed.cached, replayed.error.kind) == (False, True, first.error.kind)
+    assert (str(replayed.error), replayed.raw) == (str(first.error), first.raw)
+    assert cassette.stats()["by_kind"] == {first.error.kind: 1}
+    fake.fault = None
+    again = ask(model_at(fake), ["p"], cassette=cassette, **options)[0]
+    assert again.ok
+    assert not again.cached
+    assert (len(cassette), cassette.stats()["failures"]) == (1, 0)
+
+
+def test_an_answer_is_never_replaced_by_a_later_failure_or_answer(tmp_path):
+    cassette = Cassette(tmp_path / "c.sqlite")
+    keys = Keys("ollama", "m", "d", {})
+    request, key = keys.request([]), keys.key([])
+    answer = {"ok": True, "text": "first", "usage": {}}
+    assert cassette.put(key, request, answer)
+    assert not cassette.put(key, request, {**answer, "ok": False})
+    assert not cassette.put(key, request, {**answer, "text": "second"})
+    assert cassette.get([key])[key]["text"] == "first"
+
+
+# -- digests -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_changed_digest_on_the_server_is_an_error_that_says_so(fake, tmp_path):
+    cassette = Cassette(tmp_path / "c.sqlite")
+    run(fake, cassette)
+    fake.models["llama3:8b"] = "f" * 64
+    with pytest.raises(CallError) as caught:
+        run(fake, cassette)
+    assert caught.value.kind == "digest"
+    assert (
+        f"two digests under one name: c.sqlite was recorded with {DIGEST[:12]}..., the server now has ffffffffffff"
+        in str(caught.value)
+    )
+    assert len(fake.calls) == 3
+
+
+def test_another_digest_chosen_by_name_is_a_miss_and_both_can_be_replayed(fake, tmp_path):
+    path = tmp_path / "c.sqlite"
+    old, _ = run(fake, Cassette(path))
+    fake.models["llama3:8b"] = "f" * 64
+    fake.reply = lambda body: "new weights speaking"
+    new, calls = run(fake, Cassette(path, digest="f" * 64))
+    assert calls == 3
+    with pytest.raises(CallError, match="holds replies of 2 different models of this name"):
+        ask(model_at(fake), ["p0"], cassette=Cassette(path, mode="replay"))
+    for digest, replies in ((DIGEST, old), ("f" * 64, new)):
+        cassette = Cassette(path, mode="replay", digest=digest)
+        assert ask(model_at(fake), ["p0"], cassette=cassette)[0].text == replies[0].text
+    assert "2 digests under one name" in " ".join(Cassette(path).verify())
+
+
+def test_nothing_is_recorded_while_nobody_can_say_whose_replies_they_would_be(tmp_path):
+    with FakeOllama() as fake:
+        pass
+    cassette = Cassette(tmp_path / "c.sqlite")
+    replies = ask(model_at(fake), ["p"], cassette=cassette, backoff_s=0.01, progress=False)
+    assert replies[0].error.kind == "server_down"
+    assert cassette.stats()["models"] == []
+    fake = FakeOllama(port=fake.port)
+    with fake:
+        assert run(fake, cassette)[0][0].ok
+    assert cassette.stats()["models"] == [{"model": "ollama:llama3:8b", "digest": DIGEST}]
+
+
+def test_recorded_replies_are_served_while_the_server_is_down(fake, tmp_path):
+    cassette = Cassette(tmp_path / "c.sqlite")
+    run(fake, cassette)
+    fake.stop()
+    replies = ask(model_at(fake), ["p0", "new"], cassette=cassette, retries=0, outage_s=0, progress=False)
+    assert [(reply.ok, reply.cached) for reply in replies] == [(True, True), (False, False)]
+
+
+# -- export, import, stats, verify -------------------------------------------------------------------------------------
+
+
+def test_export_and_import_carry_every_reply_over(fake, tmp_path):
+    cassette = Cassette(tmp_path / "a.sqlite")
+    replies, _ = run(fake, cassette, schema=Word)
+    assert cassette.export(tmp_path / "a.jsonl") == 3
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [line["key"] for line in lines] == sorted(reply.key for reply in replies)
+    assert {line["request"]["messages"][0]["content"] for line in lines} == {"p0", "p1", "p2"}
+    other = Cassette(tmp_path / "b.sqlite")
+    assert other.import_(tmp_path / "a.jsonl") == 3
+    assert other.import_(tmp_path / "a.jsonl") == 0
+    assert other.verify() == []
+    other.export(tmp_path / "b.jsonl")
+    assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
+    fake.stop()
+    replay = Cassette(tmp_path / "b.sqlite", mode="replay")
+    again = ask(model_at(fake), ["p0", "p1", "p2"], schema=Word, cassette=replay)
+    assert [reply.text for reply in again] == [reply.text for reply in replies]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"p1"', '"p9"', "line 2: ValueError: the key does not belong to the request"),
+        ('"ok": true, "text": "Answer', '"ok": true, "text": "Forged', "the answer was changed after recording"),
+        ('{"key"', '{key"', "JSONDecodeError"),
+        ('"digest"', '"digesd"', "KeyError"),
+    ],
+)
+def test_import_refuses_a_damaged_line_by_file_and_line_and_takes_nothing(fake, tmp_path, old, new, words):
+    cassette = Cassette(tmp_path / "a.sqlite")
+    run(fake, cassette)
+    cassette.export(tmp_path / "a.jsonl")
+    lines = (tmp_path / "a.jsonl").read_text().splitlines(keepends=True)
+    lines.sort(key=lambda line: '"p1"' in line)  # p1 comes last, then is moved to line 2
+    lines.insert(1, lines.pop())
+    assert old in lines[1]
+    lines[1] = lines[1].replace(old, new)
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    other = Cassette(tmp_path / "b.sqlite")
+    with pytest.raises(DataError, match=r"a\.jsonl, line 2: ") as caught:
+        other.import_(tmp_path / "a.jsonl")
+    assert words in str(caught.value)
+    assert len(other) == 0
+
+
+def test_import_needs_record_mode(fake, tmp_path):
+    cassette = Cassette(tmp_path / "a.sqlite")
+    run(fake, cassette)
+    cassette.export(tmp_path / "a.jsonl")
+    with pytest.raises(ConfigError, match="record mode"):
+        Cassette(tmp_path / "a.sqlite", mode="replay").import_(tmp_path / "a.jsonl")
+
+
+def test_stats_count_replies_failures_and_tokens_by_step(fake, tmp_path):
+    cassette = Cassette(tmp_path / "c.sqlite")
+    fake.fault = lambda prompt, before: Fault("400") if prompt == "bad" else None
+    ask(model_at(fake), ["a b c", "bad"], cassette=cassette, step="generation", progress=False)
+    ask(model_at(fake), ["d"], cassette=cassette, step="grading", progress=False)
+    stats = cassette.stats()
+    assert (stats["replies"], stats["failures"], stats["by_kind"]) == (2, 1, {"bad_request": 1})
+    steps = stats["by_step"]
+    generation = {name: steps["generation"][name] for name in ("replies", "failures", "calls", "prompt_tokens")}
+    assert generation == {"replies": 1, "failures": 1, "calls": 1, "prompt_tokens": 7}
+    assert (steps["grading"]["replies"], steps["grading"]["output_tokens"]) == (1, 2)
+    assert steps["grading"]["seconds"] > 0
+    assert stats["bytes"] > 0
+
+
+def test_verify_finds_a_changed_answer_and_a_changed_request(fake, tmp_path):
+    cassette = Cassette(tmp_path / "c.sqlite")
+    run(fake, cassette)
+    assert cassette.verify() == []
+    cassette.close()
+    db = sqlite3.connect(tmp_path / "c.sqlite")
+    db.execute("UPDATE replies SET answer = replace(answer, 'Answer', 'Forged') WHERE prompt_id = '0'")
+    db.execute("UPDATE replies SET request = replace(request, 'p1', 'p9') WHERE prompt_id = '1'")
+    db.commit()
+    db.close()
+    problems = Cassette(tmp_path / "c.sqlite", mode="replay").verify()
+    assert len(problems) == 2
+    assert any("prompt '0'" in problem and "changed after recording" in problem for problem in problems)
+    assert any("prompt '1'" in problem and "does not belong" in problem for problem in problems)
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+CHILD = """
+import sys
+from ragbench.llm import Cassette, ask, chat_model
+url, path, first, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+prompts = [f"p{n}" for n in range(first, last)]
+replies = ask(chat_model("ollama:llama3:8b", host=url), prompts, cassette=Cassette(path), concurrency=4)
+print(sum(reply.ok for reply in replies), "|".join(reply.text for reply in replies), sep="|")
+"""
+
+
+def child(fake, path, first, last):
+    command = [sys.executable, "-c", CHILD, fake.url, str(path), str(first), str(last)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_two_processes_write_the_same_cassette_and_agree(fake, tmp_path):
+    from itertools import count
+
+    numbers = count()
+    fake.reply = lambda body: f"answer {next(numbers)} to {body['messages'][0]['content']}"
+    fake.latency_s = 0.005
+    path = tmp_path / "c.sqlite"
+    one, two = child(fake, path, 0, 150), child(fake, path, 50, 200)
+    first, second = one.communicate(timeout=60)[0].strip().split("|"), two.communicate(timeout=60)[0].strip().split("|")
+    assert (first[0], second[0]) == ("150", "150")
+    cassette = Cassette(path)
+    assert len(cassette) == 200
+    assert cassette.verify() == []
+    replayed = ask(model_at(fake), [f"p{n}" for n in range(200)], cassette=Cassette(path, mode="replay"))
+    texts = [reply.text for reply in replayed]
+    assert first[1:] == texts[:150]  # where both asked, both return the reply that was recorded
+    assert second[1:] == texts[50:]
+
+
+def test_a_cassette_can_be_sent_to_another_process_and_used_by_threads(fake, tmp_path):
+    import pickle
+    from concurrent.futures import ThreadPoolExecutor
+
+    cassette = Cassette(tmp_path / "c.sqlite", command="make it")
+    model = model_at(fake)
+    with ThreadPoolExecutor(4) as pool:
+        asked = pool.map(lambda n: ask(model, [f"p{n}", "same"], cassette=cassette, progress=False), range(8))
+        assert all(reply.ok for replies in asked for reply in replies)
+    copy = pickle.loads(pickle.dumps(cassette))
+    assert (copy.path, copy.mode, copy.command, len(copy)) == (cassette.path, "record", "make it", 9)
+
+
+def test_a_file_left_by_kill_9_opens_with_every_finished_reply(fake, tmp_path):
+    fake.latency_s = 0.01
+    path = tmp_path / "c.sqlite"
+    process = child(fake, path, 0, 400)
+    while sum(call.written is not None for call in fake.calls) < 40:
+        time.sleep(0.01)
+    finished = [call for call in list(fake.calls) if call.written and call.written < time.monotonic() - 0.25]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert Path(f"{path}-wal").exists()  # the log was not folded in: this is the half-written state
+    cassette = Cassette(path)
+    assert len(cassette) >= len(finished)
+    assert cassette.verify() == []
+    keys = {reply.id for reply in ask(model_at(fake), [f"p{n}" for n in range(400)], cassette=cassette) if reply.cached}
+    assert len(keys) >= len(finished)
+
+
+def test_a_full_disk_stops_the_run_with_words(fake, tmp_path, monkeypatch):
+    cassette = Cassette(tmp_path / "c.sqlite")
+    cassette.rows("PRAGMA max_page_count = 14")
+    with pytest.raises(DataError, match=r"c\.sqlite: cannot be written \(database or disk is full\)"):
+        ask(model_at(fake), [f"{'long ' * 200}{n}" for n in range(50)], cassette=cassette, progress=False)

@@ -1,0 +1,133 @@
+"""No prompt is cut in silence: estimates before sending, the server's counts after."""
+
+from __future__ import annotations
+
+import pytest
+from fake_ollama import FakeOllama, count_tokens
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragbench.llm import ask, chat_model, estimate_tokens
+from ragbench.llm.context import enough, too_long, was_cut
+
+WHO = ("http://h:1", "ollama:m")
+
+
+def one(prompt, **options):
+    server = {name: options.pop(name) for name in ("overflow", "no_counts") if name in options}
+    counter = options.pop("count_tokens", None)
+    with FakeOllama(**server) as fake:
+        model = chat_model("ollama:llama3:8b", host=fake.url, **options)
+        reply = ask(model, [prompt], count_tokens=counter, retries=0, progress=False)[0]
+        return reply, len(fake.calls)
+
+
+def test_estimate_is_four_plain_characters_or_one_other_per_token():
+    assert estimate_tokens("") == 0
+    assert estimate_tokens("abcd") == 1
+    assert estimate_tokens("abcde") == 2
+    assert estimate_tokens("检索增强生成") == 6
+    assert estimate_tokens("abcd检") == 2
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(), st.text())
+def test_estimate_never_shrinks_when_text_is_added(a, b):
+    assert (
+        max(estimate_tokens(a), estimate_tokens(b)) <= estimate_tokens(a + b) <= estimate_tokens(a) + estimate_tokens(b)
+    )
+
+
+@pytest.mark.data
+def test_estimate_is_within_a_third_of_a_real_tokenizer_on_running_english(data_mirror):
+    import json
+
+    from ragbench.embedding import default_tokenizer
+
+    tokenizer = default_tokenizer()
+    with open(data_mirror / "hotpotqa" / "hotpot_dev_distractor_v1.json", encoding="utf-8") as file:
+        text = file.read(4_000_000)
+    passages = [json.loads(piece + '"') for piece in ('"' + p for p in text.split('"')) if len(piece) > 300][:200]
+    real = sum(len(tokenizer.encode(passage)) for passage in passages)
+    assert len(passages) == 200
+    assert real * 2 / 3 < sum(map(estimate_tokens, passages)) < real * 4 / 3
+
+
+def test_a_prompt_that_cannot_fit_is_not_sent_and_the_error_says_with_what_it_was_estimated():
+    reply, calls = one("word " * 4000, num_ctx=1024, num_predict=100)
+    assert calls == 0
+    assert reply.error.kind == "context"
+    assert "not sent: the prompt has 5004 tokens (estimated: 4 ASCII characters or 1 other" in str(reply.error)
+    assert "num_ctx is 1024" in str(reply.error)
+    assert "set num_ctx=5120" in reply.error.do
+
+
+def test_a_count_by_the_models_own_tokenizer_is_taken_exactly():
+    text = "word " * 1030
+    reply, calls = one(text, num_ctx=1024, count_tokens=count_tokens)
+    assert calls == 0
+    assert "1034 tokens (counted with the given tokenizer)" in str(reply.error)
+    reply, calls = one(text, num_ctx=1040, count_tokens=count_tokens)
+    assert (calls, reply.ok) == (1, True)
+
+
+@pytest.mark.parametrize("overflow", ["error", "half", "fill"])
+def test_a_cut_prompt_is_a_failure_that_names_a_num_ctx_that_would_do(overflow):
+    text = "some words to fill the window " * 120
+    reply, calls = one(text, num_ctx=512, num_predict=200, overflow=overflow)
+    assert calls == 1
+    assert not reply.ok
+    assert reply.error.kind == "context"
+    would_do = int(reply.error.do.split("num_ctx=")[1].split(",")[0])
+    again, _ = one(text, num_ctx=would_do, num_predict=200, overflow=overflow)
+    assert again.ok, again.error
+    assert again.usage.prompt_tokens + 200 <= would_do <= 4 * again.usage.prompt_tokens
+
+
+def test_the_servers_own_number_decides_when_it_gives_one():
+    reply, _ = one("ab " * 500, num_ctx=256, num_predict=60)  # 504 tokens for the server, 379 by our estimate
+    assert "504 tokens and exceeds the context length of 256" in str(reply.error)
+    assert reply.error.do.startswith("set num_ctx=768")  # 504 + 60, rounded up
+
+
+def test_without_counts_a_prompt_near_the_window_is_not_trusted():
+    reply, _ = one("four" * 600, num_ctx=512, no_counts=True, overflow="half")
+    assert "gives no count" in str(reply.error)
+    reply, _ = one("four" * 400, num_ctx=512, no_counts=True)
+    assert reply.ok
+    assert reply.usage.uncounted == 1
+
+
+@pytest.mark.parametrize(
+    ("estimate", "counted", "written", "cut"),
+    [
+        (100, 90, 20, None),
+        (900, 1023, 1, None),
+        (900, 1024, 0, "fills the window"),
+        (1500, 514, 10, "half of the window"),
+        (520, 514, 10, None),  # a prompt that is really that long
+        (1500, 1000, 10, "was cut"),  # whole messages left out
+        (1100, 1000, 10, None),  # our estimate was a little high
+        (900, 900, 200, "ran past the window"),
+        (100, 12, 5, None),  # an old server that counts only what was not in its prompt cache
+    ],
+)
+def test_the_servers_count_is_judged_against_window_and_estimate(estimate, counted, written, cut):
+    error = was_cut(estimate, counted, written, 1024, 100, WHO)
+    assert (error is None) == (cut is None)
+    if cut:
+        assert cut in str(error)
+        assert error.kind == "context"
+
+
+def test_an_unknown_window_is_not_checked():
+    assert was_cut(10**6, 10**6, 10, None, None, WHO) is None
+    assert too_long(10**6, True, None, None, WHO) is None
+
+
+def test_enough_leaves_room_for_the_reply_in_round_steps():
+    assert enough(100, 100) == 256
+    assert enough(100, -1) == 768  # no limit on the reply: room for 512
+    assert enough(5000, 2048) == 7168
+    assert enough(5000, 2168) == 7168
+    assert enough(5000, 2169) == 8192
