@@ -4,6 +4,13 @@ from ragbench.data.dragonball import dragonball_statistics, load_dragonball, loa
 from ragbench.data.fetch import fetch_hotpotqa
 from ragbench.data.hotpotqa import load_hotpotqa
 from ragbench.data.minihop import load_minihop
+from ragbench.data.ragchecker import (
+    load_ragchecker_counts,
+    load_ragchecker_meta,
+    load_refchecker,
+    read_ragchecker,
+    write_ragchecker,
+)
 from ragbench.data.user import load_csv, load_documents, load_jsonl
 from ragbench.data.validate import Problem, validate, validate_files
 from ragbench.data.wiki import build_wiki_corpus
@@ -20,6 +27,11 @@ __all__ = [
     "load_hotpotqa",
     "load_jsonl",
     "load_minihop",
+    "load_ragchecker_counts",
+    "load_ragchecker_meta",
+    "load_refchecker",
+    "read_ragchecker",
     "validate",
     "validate_files",
+    "write_ragchecker",
 ]

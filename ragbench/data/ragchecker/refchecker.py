@@ -1,0 +1,203 @@
+"""RefChecker's benchmark: 10,733 claims labelled by people, on which a claim checker is validated (Table 16).
+
+The labels are published, the texts they were made against are not: they are joined from the original sets (Natural
+Questions, MS MARCO, Dolly), or from the files RefChecker's own download script makes of them, when the user has those.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ragbench.data.files import raise_all, read_json, read_jsonl, require_text
+from ragbench.data.ragchecker.results import LABELS
+from ragbench.errors import DataError
+from ragbench.paths import mirror
+
+# The paper's three settings and the set each was made of.
+SETTINGS = {"zero_context": "nq", "noisy_context": "msmarco", "accurate_context": "dolly"}
+_FILE = ("refchecker", "human_annotations_v1.jsonl.gz")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledResponse:
+    """A model's response as claim triples, each with a person's label.
+
+    ``references`` are the passages the labels are about; they and ``question`` are empty until the original set is
+    there.
+    """
+
+    id: str
+    setting: str
+    dataset: str
+    model: str
+    response: str
+    claims: tuple[tuple[str, str, str], ...]
+    labels: tuple[str, ...]
+    question: str = ""
+    references: tuple[str, ...] = ()
+
+
+def load_refchecker(path: str | Path | None = None, sources: str | Path | None = None) -> tuple[LabelledResponse, ...]:
+    """Load RefChecker's human claim labels, with the reference texts when the original sets are there.
+
+    Parameters
+    ----------
+    path : JSON-lines file with setting, dataset, model, id, response, claims (triplet and human_label each). Default:
+        ``RAGBENCH_DATA/refchecker/human_annotations_v1.jsonl.gz``.
+    sources : folder with any of ``nq-dev-*.jsonl`` (Natural Questions 1.0), ``dev_v2.1.json`` (MS MARCO),
+        ``databricks-dolly-15k.jsonl``, each plain or gzip, or RefChecker's gathered ``nq.json``, ``msmarco.json``,
+        ``dolly.json``. Default: the folder of ``path``. What is not there stays without reference.
+
+    Returns
+    -------
+    tuple of LabelledResponse: 2,100 responses (100 examples x 7 models x 3 settings) in the published file; 195 of them
+    have no claim, for they decline to answer.
+
+    Raises
+    ------
+    DataError with file and line for a malformed record or an unknown label word; for a set of sources that lacks an
+    example that was labelled.
+
+    Source: RAGChecker, appendix G, Table 16 (RefChecker benchmark).
+    """
+    path = Path(path).expanduser() if path is not None else mirror(*_FILE)
+    if path is None:
+        raise DataError(
+            "RefChecker's claim labels are not on this machine",
+            f"RAGBENCH_DATA/{'/'.join(_FILE)}",
+            "set RAGBENCH_DATA, or give the file as path",
+        )
+    rows: list[LabelledResponse] = []
+    errors: list[DataError] = []
+    for number, row in read_jsonl(path):
+        try:
+            rows.append(_response(row, f"{path}, line {number}"))
+        except DataError as error:
+            errors.append(error)
+    raise_all(errors, path, len(rows) + len(errors))
+    folder = Path(sources).expanduser() if sources is not None else path.parent
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder}", "a folder with the original sets", "check the path")
+    wanted = {dataset: {row.id for row in rows if row.dataset == dataset} for dataset in SETTINGS.values()}
+    texts = {dataset: _join(folder, dataset, ids) for dataset, ids in wanted.items() if ids}
+    return tuple(_with_reference(row, texts[row.dataset]) for row in rows)
+
+
+def _response(row: dict, where: str) -> LabelledResponse:
+    texts = {name: require_text(row, name, where) for name in ("id", "setting", "dataset", "model")}
+    where = f"{where} (id {texts['id']!r}, {texts['model']})"
+    if SETTINGS.get(texts["setting"]) != texts["dataset"]:
+        pairs = ", ".join(f"{setting} with {dataset}" for setting, dataset in SETTINGS.items())
+        raise DataError(f"{where}: setting {texts['setting']!r} with dataset {texts['dataset']!r}", f"one of {pairs}")
+    response = require_text(row, "response", where, empty=True)
+    claims, labels = [], []
+    if not isinstance(row.get("claims"), list):
+        raise DataError(f"{where}: no list 'claims'", "a list, empty where the response makes no claim")
+    for place, claim in enumerate(row["claims"]):
+        triple = claim.get("triplet") if isinstance(claim, dict) else None
+        if not (isinstance(triple, list) and len(triple) == 3 and all(isinstance(part, str) for part in triple)):
+            raise DataError(f"{where}: claims[{place}] has no triplet of three texts", "[subject, predicate, object]")
+        if claim.get("human_label") not in LABELS:
+            raise DataError(
+                f"{where}: claims[{place}] has the label {claim.get('human_label')!r}", f"one of {', '.join(LABELS)}"
+            )
+        claims.append((triple[0], triple[1], triple[2]))
+        labels.append(claim["human_label"])
+    return LabelledResponse(**texts, response=response, claims=tuple(claims), labels=tuple(labels))
+
+
+def _with_reference(row: LabelledResponse, texts: Mapping[str, tuple[str, tuple[str, ...]]]) -> LabelledResponse:
+    if row.id not in texts:
+        return row
+    question, references = texts[row.id]
+    return LabelledResponse(
+        row.id, row.setting, row.dataset, row.model, row.response, row.claims, row.labels, question, references
+    )
+
+
+def _join(folder: Path, dataset: str, ids: set[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Question and reference passages of the examples, from the first form of the set that the folder holds."""
+    for pattern, read in _FORMS[dataset]:
+        files = sorted([*folder.glob(pattern), *folder.glob(f"{pattern}.gz"), *folder.glob(f"*_context/{pattern}")])
+        if files:
+            texts: dict[str, tuple[str, tuple[str, ...]]] = {}
+            for file in files:
+                try:
+                    texts |= {name: text for name, *text in read(file, ids)}
+                except (KeyError, TypeError, IndexError, ValueError) as error:
+                    raise DataError(
+                        f"{file}: not {dataset} as published ({type(error).__name__}: {error})",
+                        f"the unmodified file {pattern}",
+                        "download it again, or take it out of the folder",
+                    ) from error
+            lacking = sorted(ids - texts.keys())
+            if lacking:
+                raise DataError(
+                    f"{', '.join(map(str, files))}: {len(lacking)} of {len(ids)} labelled examples are not there "
+                    f"(first: {lacking[0]})",
+                    f"the complete {dataset} set",
+                    "complete it, or take it out of the folder to load the labels without references",
+                )
+            return texts
+    return {}
+
+
+Found = Iterator[tuple[str, str, tuple[str, ...]]]
+
+
+def _gathered(file: Path, ids: set[str]) -> Found:
+    """RefChecker's own form: a list of id, question and context (list of passages)."""
+    for row in read_json(file):
+        if row["id"] in ids:
+            yield row["id"], row["question"], tuple(row["context"])
+
+
+def _dolly(file: Path, ids: set[str]) -> Found:
+    """The id is the number of the row, from 0."""
+    for number, row in enumerate(_lines(file)):
+        if str(number) in ids:
+            yield str(number), row["instruction"], (row["context"],)
+
+
+def _msmarco(file: Path, ids: set[str]) -> Found:
+    """One object of columns, each from row number to value."""
+    columns = read_json(file)
+    for row, name in columns["query_id"].items():
+        if str(name) in ids:
+            yield str(name), columns["query"][row], tuple(p["passage_text"] for p in columns["passages"][row])
+
+
+def _nq(file: Path, ids: set[str]) -> Found:
+    """The reference is the first long answer that comes with a short one, without its HTML tokens."""
+    for row in _lines(file):
+        if str(row["example_id"]) in ids:
+            words = row["document_tokens"]
+            for note in row["annotations"]:
+                short = any(_words(words, span) for span in note["short_answers"])
+                long = _words(words, note["long_answer"])
+                if short and long:
+                    yield str(row["example_id"]), row["question_text"], (long,)
+                    break
+
+
+def _words(tokens: list[dict], span: dict) -> str:
+    return " ".join(t["token"] for t in tokens[span["start_token"] : span["end_token"]] if not t["html_token"]).strip()
+
+
+def _lines(file: Path) -> Iterator[dict[str, Any]]:
+    # These files have gigabytes and long lines: one record in memory at a time.
+    with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else open(file, encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+_FORMS: dict[str, tuple[tuple[str, Callable[[Path, set[str]], Found]], ...]] = {
+    "nq": (("nq.json", _gathered), ("nq-dev-*.jsonl", _nq)),
+    "msmarco": (("msmarco.json", _gathered), ("dev_v2.1.json", _msmarco)),
+    "dolly": (("dolly.json", _gathered), ("databricks-dolly-15k.jsonl", _dolly)),
+}

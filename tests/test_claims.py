@@ -1,0 +1,383 @@
+"""RAGChecker's metrics from labels."""
+
+from __future__ import annotations
+
+import doctest
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ragbench.metrics.claims.scores as scores_module
+from ragbench.data.ragchecker import from_ragchecker, read_ragchecker
+from ragbench.errors import ConfigError, DataError
+from ragbench.metrics.claims import (
+    CHECKS,
+    COUNTS,
+    METRICS,
+    RAGCHECKER_NAMES,
+    ClaimLabels,
+    claim_counts,
+    claim_metrics,
+    claim_metrics_table,
+    macro_average,
+    ragchecker_averages,
+    score_ragchecker,
+)
+
+
+def slow(response, reference, response_chunks, reference_chunks, empty=math.nan, literal=False) -> dict[str, float]:
+    """The definitions of section 3.3 with sets of claims and chunks, one at a time."""
+    n, m = len(response), len(reference)
+    k = max((len(row) for row in [*response_chunks, *reference_chunks]), default=0)
+    chunks_of = [{j for j in range(k) if response_chunks[i][j]} for i in range(n)]
+    sources_of = [{j for j in range(k) if reference_chunks[i][j]} for i in range(m)]
+    relevant = set().union(*sources_of)
+    irrelevant = set(range(k)) - relevant
+    correct = {i for i in range(n) if response[i]}
+    recalled = {i for i in range(m) if sources_of[i]}
+    wrong = set(range(n)) - correct
+    faithful = {i for i in range(n) if chunks_of[i]}
+    first = {i for i in wrong if chunks_of[i] & relevant}
+    second = {i for i in wrong if chunks_of[i] & irrelevant}
+    if not literal:
+        second -= first
+
+    def share(part, whole, defined=True):
+        return len(part) / whole if defined and whole else empty
+
+    p, r = share(correct, n), share({i for i in range(m) if reference[i]}, m)
+    f1 = 2 * p * r / (p + r) if n and m and p + r else 0.0 if n and m else empty
+    return {
+        "precision": p,
+        "recall": r,
+        "f1": f1,
+        "claim_recall": share(recalled, m),
+        "context_precision": share(relevant, k, m > 0),
+        "context_utilization": share({i for i in recalled if reference[i]}, len(recalled)),
+        "relevant_noise_sensitivity": share(first, n, k > 0 and m > 0),
+        "irrelevant_noise_sensitivity": share(second, n, k > 0 and m > 0),
+        "hallucination": share(wrong - faithful, n, k > 0),
+        "self_knowledge": share(correct - faithful, n, k > 0),
+        "faithfulness": share(faithful, n, k > 0),
+    }
+
+
+@st.composite
+def labels(draw, least=0):
+    """Four sets of labels as nested lists of booleans; sizes from ``least``."""
+    n, m, k = (draw(st.integers(least, 5)) for _ in range(3))
+    flags = st.lists(st.booleans(), min_size=n + m + (n + m) * k, max_size=n + m + (n + m) * k)
+    flat = iter(draw(flags))
+    take = lambda size: [next(flat) for _ in range(size)]  # noqa: E731
+    return take(n), take(m), [take(k) for _ in range(n)], [take(k) for _ in range(m)]
+
+
+def same(a: dict[str, float], b: dict[str, float]) -> bool:
+    return list(a) == list(b) and all(x == pytest.approx(b[name], nan_ok=True) for name, x in a.items())
+
+
+# Chunks: two relevant, one irrelevant. 13 response claims: 3 correct and grounded, 2 correct on their own, 1 wrong from
+# a relevant chunk, 2 wrong from a relevant and the irrelevant one, 1 wrong from the irrelevant one, 4 wrong from nowhere.
+RESPONSE = [True] * 5 + [False] * 8
+IN_CHUNKS = (
+    [[1, 0, 0], [0, 1, 1], [0, 0, 1]] + [[0, 0, 0]] * 2 + [[1, 1, 0]] + [[0, 1, 1]] * 2 + [[0, 0, 1]] + [[0, 0, 0]] * 4
+)
+REFERENCE = [True, False, True, False, True]
+REFERENCE_CHUNKS = [[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0], [1, 0, 0]]
+EXAMPLE = (RESPONSE, REFERENCE, IN_CHUNKS, REFERENCE_CHUNKS)
+BY_HAND = {
+    "precision": 5 / 13,
+    "recall": 3 / 5,
+    "f1": 2 * (5 / 13) * (3 / 5) / (5 / 13 + 3 / 5),
+    "claim_recall": 4 / 5,
+    "context_precision": 2 / 3,
+    "context_utilization": 2 / 4,
+    "relevant_noise_sensitivity": 3 / 13,
+    "irrelevant_noise_sensitivity": 1 / 13,
+    "hallucination": 4 / 13,
+    "self_knowledge": 2 / 13,
+    "faithfulness": 7 / 13,
+}
+
+
+def test_all_eleven_metrics_worked_by_hand():
+    scores = claim_metrics(*EXAMPLE)
+    assert list(scores) == list(METRICS) == list(BY_HAND)
+    assert scores == pytest.approx(BY_HAND)
+    assert all(type(value) is float for value in scores.values())
+
+
+def test_literal_irrelevant_noise_counts_claims_of_relevant_chunks_again():
+    scores = claim_metrics(*EXAMPLE, irrelevant_noise="literal")
+    assert scores == pytest.approx(BY_HAND | {"irrelevant_noise_sensitivity": 3 / 13})
+
+
+def test_counts_worked_by_hand():
+    expected = dict(zip(COUNTS, (13, 5, 3, 2, 4), strict=True))
+    assert claim_counts(*EXAMPLE) == expected
+    assert all(type(value) is int for value in claim_counts(*EXAMPLE).values())
+
+
+def test_example_in_the_documentation_holds():
+    assert doctest.testmod(scores_module).failed == 0
+
+
+@given(labels(), st.sampled_from([math.nan, 0.0, -1.0]), st.booleans())
+def test_metrics_equal_the_definitions_with_sets(sets, empty, literal):
+    fast = claim_metrics(*sets, empty=empty, irrelevant_noise="literal" if literal else "exclusive")
+    assert same(fast, slow(*sets, empty=empty, literal=literal))
+
+
+@given(labels(least=1))
+def test_precision_noise_and_hallucination_add_up_to_one(sets):
+    scores = claim_metrics(*sets)
+    parts = ("precision", "relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination")
+    assert sum(scores[name] for name in parts) == pytest.approx(1)
+    literal = claim_metrics(*sets, irrelevant_noise="literal")
+    assert sum(literal[name] for name in parts) >= 1 - 1e-12
+
+
+@given(labels(least=1))
+def test_faithfulness_hallucination_and_self_knowledge_add_up_to_one(sets):
+    scores = claim_metrics(*sets)
+    assert scores["faithfulness"] + scores["hallucination"] + scores["self_knowledge"] == pytest.approx(1)
+
+
+@given(labels(), st.randoms(use_true_random=False))
+def test_order_of_claims_and_chunks_never_matters(sets, random):
+    response, reference, in_response, in_reference = sets
+    k = max((len(row) for row in [*in_response, *in_reference]), default=0)
+    by_response, by_reference, by_chunk = (random.sample(range(n), n) for n in (len(response), len(reference), k))
+    shuffled = (
+        [response[i] for i in by_response],
+        [reference[i] for i in by_reference],
+        [[in_response[i][j] for j in by_chunk] for i in by_response],
+        [[in_reference[i][j] for j in by_chunk] for i in by_reference],
+    )
+    for noise in ("exclusive", "literal"):
+        assert same(claim_metrics(*sets, irrelevant_noise=noise), claim_metrics(*shuffled, irrelevant_noise=noise))
+
+
+@given(labels(least=1), st.data())
+def test_duplicated_chunk_changes_context_precision_only(sets, data):
+    response, reference, in_response, in_reference = sets
+    k = len(in_response[0])
+    j = data.draw(st.integers(0, k - 1))
+    before = claim_metrics(*sets)
+    after = claim_metrics(
+        response, reference, [[*row, row[j]] for row in in_response], [[*row, row[j]] for row in in_reference]
+    )
+    is_relevant = any(row[j] for row in in_reference)
+    expected = (before["context_precision"] * k + is_relevant) / (k + 1)
+    assert after == pytest.approx(before | {"context_precision": expected}, nan_ok=True)
+
+
+@settings(max_examples=30)
+@given(st.lists(labels(), max_size=12))
+def test_many_results_of_different_sizes_score_as_each_alone(sets):
+    table = claim_metrics_table(ClaimLabels(*one, id=f"q{i}") for i, one in enumerate(sets))
+    assert table.index.tolist() == [f"q{i}" for i in range(len(sets))]
+    assert table.columns.tolist() == [*METRICS, *COUNTS]
+    for i, one in enumerate(sets):
+        assert same(table.iloc[i][list(METRICS)].to_dict(), slow(*one))
+        assert table.iloc[i][list(COUNTS)].to_dict() == claim_counts(*one)
+
+
+def test_batches_beyond_one_block_keep_order_and_ids(monkeypatch):
+    monkeypatch.setattr(scores_module, "_BLOCK", 3)
+    rng = np.random.default_rng(1)
+    sets = []
+    for _ in range(8):
+        n, m, k = rng.integers(1, 6, 3)
+        sets.append((rng.random(n) < 0.5, rng.random(m) < 0.5, rng.random((n, k)) < 0.4, rng.random((m, k)) < 0.4))
+    table = claim_metrics_table([dict(zip(CHECKS, one, strict=True)) | {"id": 100 + i} for i, one in enumerate(sets)])
+    assert table.index.tolist() == [str(100 + i) for i in range(8)]
+    for i, one in enumerate(sets):
+        assert same(table.iloc[i][list(METRICS)].to_dict(), slow(*(a.tolist() for a in one)))
+
+
+def test_labels_may_be_words_numbers_arrays_or_tuples():
+    words = {True: "Entailment", False: "Contradiction"}
+    vectors = [[words[x] for x in part] for part in EXAMPLE[:2]]
+    matrices = [[[words[x] for x in row] for row in part] for part in EXAMPLE[2:]]
+    expected = claim_metrics(*EXAMPLE)
+    for form in (
+        [*vectors, *matrices],
+        [np.array(part) for part in (*vectors, *matrices)],
+        [np.array(part, int) for part in EXAMPLE],
+        [np.array(part, float) for part in EXAMPLE],
+        [np.array(part, bool) for part in EXAMPLE],
+        [tuple(map(tuple, part)) if isinstance(part[0], list) else tuple(part) for part in EXAMPLE],
+        [[np.array(row, bool) for row in part] if isinstance(part[0], list) else pd.Series(part) for part in EXAMPLE],
+        [np.asfortranarray(part, dtype=bool) for part in EXAMPLE],
+    ):
+        assert claim_metrics(*form) == expected
+
+
+def test_contradiction_counts_as_not_entailed():
+    scores = claim_metrics(
+        ["Contradiction", "Neutral"], ["Contradiction"], [["Contradiction"], ["Neutral"]], [["Neutral"]]
+    )
+    defined = {name: value for name, value in scores.items() if value == value}
+    assert defined.pop("hallucination") == 1
+    assert set(defined.values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("sets", "undefined"),
+    [
+        (([], [1, 0], np.empty((0, 2)), [[1, 0], [0, 0]]), {"precision", "f1", *METRICS[6:]}),
+        (([], [1, 0], [], [[1, 0], [0, 0]]), {"precision", "f1", *METRICS[6:]}),
+        (([1, 0], [], [[1, 0], [0, 0]], []), {"recall", "f1", *METRICS[3:6], *METRICS[6:8]}),
+        (([1, 0], [1], [[], []], [[]]), set(METRICS[4:])),
+        (([1, 0], [1], [], []), set(METRICS[4:])),
+        (([1, 0], [1], [[1], [1]], [[0]]), {"context_utilization"}),
+        (([], [], [], []), set(METRICS)),
+    ],
+    ids=[
+        "no response claim",
+        "same, as a list",
+        "no reference claim",
+        "no chunk",
+        "same, as a list",
+        "nothing recalled",
+        "nothing",
+    ],
+)
+def test_what_is_undefined_is_nan_and_zero_only_by_name(sets, undefined):
+    scores = claim_metrics(*sets)
+    assert {name for name, value in scores.items() if math.isnan(value)} == undefined
+    published = claim_metrics(*sets, empty="published")
+    assert published == {name: 0.0 if name in undefined else value for name, value in scores.items()}
+    assert claim_metrics(*sets, empty=0.25) == {name: 0.25 if name in undefined else scores[name] for name in scores}
+
+
+def test_a_response_without_a_correct_claim_has_f1_zero_not_undefined():
+    scores = claim_metrics([False], [False], [[True]], [[True]])
+    assert (scores["precision"], scores["recall"], scores["f1"]) == (0, 0, 0)
+
+
+def test_claim_recall_without_chunks_is_zero():
+    assert claim_metrics([1], [1, 0], [[]], [[], []])["claim_recall"] == 0
+
+
+def test_macro_average_leaves_out_what_is_undefined_and_counts_it():
+    table = claim_metrics_table([ClaimLabels([1, 0], [1], [[1], [0]], [[1]]), ClaimLabels([], [0], [], [[1]])])
+    average = macro_average(table)
+    assert average.index.tolist() == list(METRICS)
+    assert average.loc["precision"].tolist() == [0.5, 1, 1]
+    assert average.loc["recall"].tolist() == [0.5, 2, 0]
+    assert average.loc["faithfulness"].tolist() == [0.5, 1, 1]
+    published = macro_average(claim_metrics_table([ClaimLabels([], [0], [], [[1]])], empty="published"))
+    assert published.loc["precision"].tolist() == [0, 1, 0]
+
+
+def test_no_result_at_all_gives_an_empty_table():
+    table = claim_metrics_table([])
+    assert table.shape == (0, len(METRICS) + len(COUNTS))
+    assert macro_average(table)["mean"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"response_in_reference": [True, "Supported"]}, ["response_in_reference[1]", "'Supported'"]),
+        ({"response_in_reference": [True, None]}, ["response_in_reference[1]", "None"]),
+        ({"response_in_reference": [True, [True]]}, ["response_in_reference[1]"]),
+        ({"response_in_reference": np.ones((2, 1))}, ["response_in_reference", "(2, 1)", "one dimension"]),
+        ({"response_in_reference": "Entailment"}, ["response_in_reference", "'Entailment'", "array or a list"]),
+        ({"reference_in_response": [0.5]}, ["reference_in_response[0]", "0.5"]),
+        ({"reference_in_response": np.array([np.nan])}, ["reference_in_response[0]", "nan"]),
+        ({"response_in_chunks": [[1, 0, 1], [1, "maybe", 0]]}, ["response_in_chunks[1, 1]", "'maybe'"]),
+        ({"response_in_chunks": [[1, 0, 1]]}, ["response_in_chunks", "1 rows of 3", "(2, n_chunks)"]),
+        ({"response_in_chunks": [[1, 0, 1], [1, 0]]}, ["response_in_chunks", "2 and 3 labels"]),
+        ({"response_in_chunks": [1, 0]}, ["response_in_chunks", "one dimension", "(2, n_chunks)"]),
+        ({"response_in_chunks": np.ones((3, 2))}, ["response_in_chunks", "(3, 2)", "(2, n_chunks)", "transpose"]),
+        ({"response_in_chunks": np.ones((2, 3, 1))}, ["response_in_chunks", "(2, 3, 1)"]),
+        ({"reference_in_chunks": [[1, 0]]}, ["response_in_chunks has 3", "reference_in_chunks has 2"]),
+        ({"reference_in_chunks": []}, ["response_in_chunks has 3", "reference_in_chunks has 0"]),
+        ({"reference_in_chunks": None}, ["reference_in_chunks"]),
+    ],
+)
+def test_bad_labels_are_named_with_field_and_place(change, said):
+    good = dict(zip(CHECKS, ([True, False], [True], [[1, 0, 1], [0, 0, 0]], [[1, 0, 0]]), strict=True))
+    for call in (lambda: claim_metrics(**good | change), lambda: claim_metrics_table([{"id": "q7"} | good | change])):
+        with pytest.raises(DataError) as caught:
+            call()
+        for part in said:
+            assert part in str(caught.value)
+    assert "result 'q7'" in str(caught.value)
+
+
+def test_result_that_was_not_checked_is_named_with_all_it_lacks():
+    whole = SimpleNamespace(id="a", **dict(zip(CHECKS, ([1], [1], [[1]], [[1]]), strict=True)))
+    part = SimpleNamespace(id="b", response_in_reference=[1], reference_in_response=None)
+    with pytest.raises(
+        DataError, match=r"'b': no labels for reference_in_response, response_in_chunks, reference_in_ch"
+    ):
+        claim_metrics_table([whole, part])
+    with pytest.raises(DataError, match=r"result '1': no labels"):
+        claim_metrics_table([{check: getattr(whole, check) for check in CHECKS}, {}])
+
+
+def test_unknown_options_name_the_choices():
+    with pytest.raises(ConfigError, match=r"'exclusiv'(?s:.)*exclusive, literal"):
+        claim_metrics(*EXAMPLE, irrelevant_noise="exclusiv")
+    with pytest.raises(ConfigError, match="published"):
+        claim_metrics(*EXAMPLE, empty="zero")
+    with pytest.raises(ConfigError, match="empty=None"):
+        claim_metrics_table([], empty=None)
+
+
+def ragchecker_record(**fields) -> dict:
+    return {
+        "query_id": "q",
+        "query": "",
+        "gt_answer": "",
+        "response": "",
+        "retrieved_context": [{"doc_id": "d", "text": ""}],
+        "answer2response": ["Entailment", "Contradiction"],
+        "response2answer": ["Neutral"],
+        "retrieved2response": [["Neutral"], ["Entailment"]],
+        "retrieved2answer": [["Entailment"]],
+    } | fields
+
+
+def test_ragcheckers_file_is_completed_with_its_own_names_and_percentages():
+    results = from_ragchecker(
+        {"results": [ragchecker_record(), ragchecker_record(query_id="r", answer2response=["Entailment"] * 2)]}
+    )
+    scored = score_ragchecker(results)
+    first, second = (result.metrics for result in scored.results)
+    assert set(first) == set(RAGCHECKER_NAMES.values())
+    assert (first["precision"], second["precision"]) == (0.5, 1)
+    assert (first["noise_sensitivity_in_relevant"], second["noise_sensitivity_in_relevant"]) == (0.5, 0)
+    assert scored.metrics["overall"] == {"precision": 75.0, "recall": 0.0, "f1": 0.0}
+    assert scored.metrics["generator"]["noise_sensitivity_in_relevant"] == 25.0
+    assert list(scored.metrics["retriever"]) == ["claim_recall", "context_precision"]
+    assert sum(map(len, scored.metrics.values())) == 11
+    assert results.metrics is None
+
+
+def test_files_without_a_response_claim_get_the_released_zero():
+    record = ragchecker_record(answer2response=[], retrieved2response=[])
+    scored = score_ragchecker(from_ragchecker({"results": [record]}))
+    assert scored.results[0].metrics["faithfulness"] == 0
+    assert math.isnan(score_ragchecker(scored, empty=math.nan).results[0].metrics["faithfulness"])
+
+
+@pytest.mark.data
+def test_recorded_example_is_reproduced_per_question_and_overall(data_mirror):
+    recorded = read_ragchecker(data_mirror / "ragchecker" / "examples" / "checking_outputs.json")
+    table = claim_metrics_table(recorded.results)
+    assert len(table) == 2
+    for result in recorded.results:
+        ours = {RAGCHECKER_NAMES[name]: value for name, value in table.loc[result.id, list(METRICS)].items()}
+        assert ours == result.metrics
+    assert ragchecker_averages(table) == recorded.metrics
+    assert score_ragchecker(recorded) == recorded

@@ -1,0 +1,253 @@
+"""RAGChecker's published tables as transcribed, and the rows of Table 2 that recorded data give again."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from ragbench import papers
+from ragbench.data.ragchecker import ASPECTS, BENCHMARK, load_ragchecker_counts, load_ragchecker_meta
+from ragbench.metrics.claims import METRICS
+from ragbench.stats import annotator_agreement, correlation, preference_correlation
+
+SYSTEMS = [f"{r}_{g}" for r in ("BM25", "E5-Mistral") for g in ("GPT-4", "Llama3-8b", "Llama3-70b", "Mixtral-8x7b")]
+DOMAIN_TABLES = [table for _, table in BENCHMARK.values()]
+NOISE = ["relevant_noise_sensitivity", "irrelevant_noise_sensitivity"]
+CORRELATIONS = [f"{aspect} {method}" for aspect in ASPECTS for method in ("pearson", "spearman")]
+
+# Sums over the twelve numbers of each system's row, from a second reading of the paper (systems in the paper's order).
+ROW_SUMS = {
+    "Table 3": [491.0, 467.7, 477.5, 470.0, 517.8, 497.5, 510.1, 499.5],
+    "Table 6": [475.7, 467.4, 473.1, 471.1, 487.6, 478.9, 491.2, 491.7],
+    "Table 7": [500.2, 466.9, 484.9, 470.5, 502.2, 470.0, 481.1, 469.1],
+    "Table 8": [555.0, 536.8, 549.6, 538.3, 565.5, 552.4, 567.5, 551.6],
+    "Table 9": [468.7, 434.0, 444.7, 465.3, 478.6, 448.4, 458.1, 475.8],
+    "Table 10": [481.8, 458.5, 469.6, 456.3, 525.7, 507.1, 519.5, 507.7],
+    "Table 11": [487.5, 466.1, 470.8, 463.8, 540.5, 527.2, 538.8, 519.1],
+    "Table 12": [478.5, 457.0, 463.1, 451.7, 519.8, 502.8, 510.3, 499.9],
+    "Table 13": [507.7, 478.4, 485.4, 483.2, 533.1, 509.1, 523.1, 515.0],
+    "Table 14": [496.9, 486.2, 488.3, 482.4, 541.0, 523.9, 536.8, 527.6],
+    "Table 15": [453.8, 426.8, 445.1, 421.2, 484.7, 457.9, 475.9, 440.8],
+}
+TABLE_5_SUMS = {
+    "BLEU | BLEU-avg": 192.75,
+    "ROUGE | ROUGE-L": 243.33,
+    "BERTScore | BERTScore": 204.45,
+    "TruLens | Groundedness": 93.22,
+    "TruLens | Answer Relevance": 206.27,
+    "ARES | Answer Relevance": 107.80,
+    "ARES | Answer Faithfulness": 52.68,
+    "RAGAS | Faithfulness": 35.22,
+    "RAGAS | Answer Correctness": 223.02,
+    "RAGAS | Answer Similarity": 304.33,
+    "RAGAS | Answer Relevance": 64.84,
+    "CRUD-RAG | Precision": 127.53,
+    "CRUD-RAG | Recall": 227.89,
+    "RAGChecker | Same metric as human": 338.22,
+    "Human | Annotator sanity check": 402.11,
+}
+TABLE_16_SUMS = {
+    "Zero Context | Mistral-SFT + RepC": 416.41,
+    "Zero Context | Llama3 + Llama3": 432.22,
+    "Noisy Context | Mistral-SFT + NLI": 308.48,
+    "Noisy Context | Llama3 + Llama3": 320.57,
+    "Accurate Context | Mistral-SFT + AlignScore": 301.66,
+    "Accurate Context | Llama3 + Llama3": 336.65,
+}
+
+
+def wide(item: str) -> pd.DataFrame:
+    """One published table as printed: rows and columns in the paper's order."""
+    cells = papers.published("ragchecker", item)
+    table = cells.pivot(index="row", columns="column", values="value")
+    return table.loc[cells["row"].unique(), cells["column"].unique()]
+
+
+def row(item: str, name: str) -> list[float]:
+    return wide(item).loc[name, CORRELATIONS].tolist()
+
+
+@pytest.mark.parametrize("item", ROW_SUMS)
+def test_tables_of_systems_have_every_cell_and_the_row_sums_of_a_second_reading(item):
+    table = wide(item)
+    assert table.index.tolist() == SYSTEMS
+    assert table.columns.tolist() == [*METRICS, "claims"]
+    assert table.notna().all().all()
+    assert table.sum(axis=1).round(1).tolist() == ROW_SUMS[item]
+
+
+def test_tables_of_correlations_and_of_the_checker_have_the_row_sums_of_a_second_reading():
+    assert wide("Table 5").columns.tolist() == CORRELATIONS
+    assert wide("Table 5").sum(axis=1).round(2).to_dict() == TABLE_5_SUMS
+    assert wide("Table 16").columns.tolist() == ["accuracy", "factual f1", "non-factual f1", "pearson", "spearman"]
+    assert wide("Table 16").sum(axis=1).round(2).to_dict() == TABLE_16_SUMS
+
+
+def test_table_3_is_the_mean_of_tables_6_to_15_to_rounding():
+    mean = sum(wide(item) for item in DOMAIN_TABLES) / len(DOMAIN_TABLES)
+    gap = (mean - wide("Table 3")).abs()
+    # one rounding to 0.1 on either side; numbers of claims are rounded to 1
+    assert gap[list(METRICS)].max().max() < 0.05 + 0.05
+    assert gap["claims"].max() < 0.5 + 0.5
+
+
+def test_faithfulness_hallucination_and_self_knowledge_add_up_in_all_88_rows():
+    for item in ROW_SUMS:
+        total = wide(item)[["faithfulness", "hallucination", "self_knowledge"]].sum(axis=1)
+        assert (total - 100).abs().max() < 0.1001, item
+
+
+def test_precision_noise_and_hallucination_add_up_but_for_up_to_three_points():
+    deficits = pd.concat(
+        {item: 100 - wide(item)[["precision", *NOISE, "hallucination"]].sum(axis=1) for item in DOMAIN_TABLES}
+    )
+    assert len(deficits) == 80
+    assert deficits.min() > -0.2  # four roundings
+    assert deficits.max().round(1) == 3.1
+    by_generator = deficits.groupby(lambda key: key[1].split("_")[1]).mean()
+    # responses without a claim come from the open models, GPT-4 always says something
+    assert by_generator["GPT-4"] < 0.1 < by_generator["Llama3-8b"] < by_generator["Mixtral-8x7b"]
+
+
+def test_metrics_of_the_retriever_do_not_depend_on_the_generator():
+    for item in ROW_SUMS:
+        by_retriever = wide(item)[["claim_recall", "context_precision"]].groupby(lambda name: name.split("_")[0])
+        assert (by_retriever.nunique() == 1).all().all(), item
+
+
+def test_table_2_repeats_table_5_but_for_the_overall_pearson_of_bertscore():
+    selected, full = (
+        wide("Table 2"),
+        wide("Table 5").rename({"Human | Annotator sanity check": "Human | Annotator correlation"}),
+    )
+    assert len(selected) == 9
+    differing = [(r, c) for r in selected.index for c in CORRELATIONS if selected.loc[r, c] != full.loc[r, c]]
+    assert differing == [("BERTScore | BERTScore", "overall pearson")]
+    assert selected.loc[differing[0]] == 35.51
+    assert full.loc[differing[0]] == 33.51
+
+
+def test_table_1_counts_4162_questions_in_ten_domains():
+    table = wide("Table 1")
+    assert table.index.tolist() == list(BENCHMARK)
+    assert table["queries"].astype(int).sum() == 4162
+    assert table["documents"].astype(int).sum() == 1510502
+    assert table.loc["RobustQA Finance"].tolist() == ["Finance", "500", "57638", "FiQA, RobustQA"]
+
+
+def test_default_cell_of_the_diagnosis_follows_from_tables_8_10_and_15():
+    systems = ["BM25_GPT-4", "E5-Mistral_GPT-4", "E5-Mistral_Llama3-70b"]
+    cells = pd.concat([wide(item).loc[systems] for item in ("Table 8", "Table 10", "Table 15")])
+    published = wide("Section 4.4")
+    default = published.loc["k = 20"]
+    assert default.dropna().equals(published.loc["chunk size = 300"].dropna())
+    assert cells["claim_recall"].mean() == pytest.approx(default["claim_recall"], abs=0.05)
+    assert cells["faithfulness"].mean() == pytest.approx(default["faithfulness"], abs=0.06)
+    assert cells[NOISE].sum(axis=1).mean() == pytest.approx(default["noise_sensitivity"], abs=0.06)
+    assert cells["context_utilization"].mean() == pytest.approx(
+        published.loc["prompt = default", "context_utilization"], abs=0.05
+    )
+    of_means = 2 * cells["precision"] * cells["recall"] / (cells["precision"] + cells["recall"])
+    assert of_means.mean() == pytest.approx(default["f1"], abs=0.05)
+    # the tables' own F1 is the mean over questions, and lower: the section's number is another quantity
+    assert cells["f1"].mean() == pytest.approx(50.2, abs=0.05)
+
+
+def test_numbers_of_section_4_4_are_those_of_the_text():
+    cells = papers.published("ragchecker", "Section 4.4")
+    assert len(cells) == 26
+    assert cells["value"].sum() == pytest.approx(
+        (61.5 + 77.6 + 88.1 + 92.2 + 34.0 + 35.4 + 51.7 + 53.4)
+        + (70.3 + 77.6 + 91.2 + 92.2 + 34.5 + 35.4 + 52.6 + 53.4)
+        + (92.2 + 93.6 + 59.2 + 63.7 + 35.4 + 38.1)
+        + (69.3 + 71.1 + 77.8 + 78.1)
+    )
+    assert wide("Section 4.4").loc["overlap = 0.4", "context_precision"] == 71.1
+
+
+def test_every_item_of_the_paper_is_in_the_ledger():
+    expected = {*(f"Table {n}" for n in (1, 2, 3, *range(5, 17))), "Section 4.2", "Section 4.4"}
+    assert set(papers.items("ragchecker")) == expected
+    frame = papers.ledger("ragchecker")
+    assert set(frame.loc[frame["published"].notna(), "item"]) == expected
+
+
+@pytest.mark.data
+def test_counts_of_table_1_are_those_of_the_recorded_files(data_mirror):
+    table = wide("Table 1")
+    counts = load_ragchecker_counts(data_mirror / "ragchecker" / "benchmark")
+    assert list(counts) == table.index.tolist()
+    cells = [(name, column, n) for name, part in counts.items() for column, n in part.items()]
+    assert len(cells) == 10 + 6  # all questions; documents of five corpora and the novels
+    assert [str(n) for _, _, n in cells] == [table.loc[name, column] for name, column, _ in cells]
+
+
+def hundredths(scores, labels_of) -> list[float]:
+    return [
+        round(100 * preference_correlation(*scores(aspect).T, labels_of(aspect), method, resamples=0).estimate, 2)
+        for aspect in ASPECTS
+        for method in ("pearson", "spearman")
+    ]
+
+
+@pytest.mark.data
+def test_recorded_scores_and_annotators_give_the_published_rows_of_table_2(data_mirror):
+    meta = load_ragchecker_meta(data_mirror / "ragchecker" / "meta_evaluation")
+    assert hundredths(meta.recorded, meta.labels) == row("Table 2", "RAGChecker | Same metric as human")
+    human = [
+        round(100 * correlation(*meta.labels(aspect).T, method, resamples=0).estimate, 2)
+        for aspect in ASPECTS
+        for method in ("pearson", "spearman")
+    ]
+    assert human == row("Table 2", "Human | Annotator correlation")
+
+
+@pytest.mark.data
+def test_annotators_agree_within_one_step_as_published(data_mirror):
+    meta = load_ragchecker_meta(data_mirror / "ragchecker" / "meta_evaluation")
+    rates = [annotator_agreement(meta.labels(aspect)).estimate for aspect in ASPECTS]
+    assert round(100 * sum(rates) / 3, 2) == wide("Section 4.2").loc["annotators", "agreement within one step"] == 90.95
+    assert [round(100 * rate, 2) for rate in rates] == [90.71, 91.79, 90.36]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "function"), [("BLEU | BLEU-avg", "bleu_avg"), ("ROUGE | ROUGE-L", "rouge_l_jieba")])
+def test_lexical_rows_of_table_2_come_out_of_jieba_tokens(data_mirror, name, function):
+    pytest.importorskip("jieba", reason="jieba is in ragbench[dev]")
+    from ragbench.metrics import ragchecker_lexical
+
+    meta = load_ragchecker_meta(data_mirror / "ragchecker" / "meta_evaluation")
+    scores = meta.score(getattr(ragchecker_lexical, function))
+    assert hundredths(lambda aspect: scores, meta.labels) == row("Table 2", name)
+
+
+def test_bleu_avg_worked_by_hand():
+    pytest.importorskip("jieba", reason="jieba is in ragbench[dev]")
+    from ragbench.metrics.ragchecker_lexical import bleu_avg, jieba_tokens
+
+    assert jieba_tokens("a cat sat") == ["a", " ", "cat", " ", "sat"]
+    # response: a _ cat _ sat (5, 4, 3, 2 n-grams); shared with "a cat ran": a _ cat _ / a_ _cat cat_ / 2 / 1
+    expected = (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
+    assert bleu_avg("a cat sat", "a cat ran") == pytest.approx(expected)
+    # a repeated word counts as often as the reference has it; a reference much longer costs nothing
+    assert bleu_avg("a cat sat", "a cat ran away from home") == pytest.approx(expected)
+    assert bleu_avg("cat cat cat", "a cat ran") == 0.0
+    assert bleu_avg("", "a cat") == bleu_avg("cat", "cat") == 0.0
+
+
+def test_rouge_l_on_jieba_tokens_equals_the_library():
+    pytest.importorskip("jieba", reason="jieba is in ragbench[dev]")
+    from rouge_score.rouge_scorer import RougeScorer
+
+    from ragbench.metrics.ragchecker_lexical import jieba_tokens, rouge_l_jieba
+
+    class Tokenizer:
+        def tokenize(self, text):
+            return jieba_tokens(text)
+
+    texts = ("a cat sat on the mat", "the mat sat on a cat", "", "on", "a a a cat", "猫坐在垫子上 cat")
+    library = RougeScorer(["rougeL"], tokenizer=Tokenizer())
+    for response in texts:
+        for reference in texts:
+            expected = library.score(reference, response)["rougeL"].fmeasure
+            assert rouge_l_jieba(response, reference) == pytest.approx(expected), (response, reference)
