@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -27,6 +28,7 @@ _QUESTION = (
     "Text: {text}\nStatement: {statement}\nDoes the statement follow from the text? Answer with JSON alone: "
     '{{"follows": "yes"}} or {{"follows": "no"}}.'
 )
+_FILLING = ("lake", "hill", "tree", "road", "bird", "wind", "moon")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +134,15 @@ def _first_problem(replies: list[Reply]) -> list[str]:
 
 
 def _probe(model: Any, num_ctx: int, settings: dict[str, Any]) -> tuple[bool, list[str]]:
-    """Fill two thirds of the window, and see whether the server read all of it."""
-    words = num_ctx * 2 // 3 // 2  # "3 4 5 ..." makes two tokens a number in most vocabularies
-    text = "The word to remember is heron. " + " ".join(str(number % 10) for number in range(words))
-    reply = ask(model, [text + "\nWhich word was to be remembered? Answer with it alone."], **settings)[0]
+    """Fill two thirds of the window with words of one token each, and see whether the server read all of them."""
+    words = num_ctx * 2 // 3
+    text = " ".join(itertools.islice(itertools.cycle(_FILLING), words))
+    reply = ask(model, [f"{text}\nHow many words are there above? Answer with a number alone."], **settings)[0]
     if reply.error is not None and reply.error.kind != "truncated":
         return False, [f"a prompt of two thirds of num_ctx={num_ctx} fails ({reply.error.kind}): {reply.error}"]
+    counted = reply.usage.prompt_tokens
+    if not reply.usage.uncounted and counted < words:
+        return False, [f"of a prompt of {words} words the server read {counted} tokens, with num_ctx={num_ctx}"]
     return True, []
 
 

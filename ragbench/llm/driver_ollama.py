@@ -69,18 +69,13 @@ class OllamaDriver(HttpDriver):
             async with request as response:
                 if response.status_code != 200:
                     raise await self.refuse(response, progress)
-                async for line in response.aiter_lines():
-                    progress.bytes += len(line)
-                    if not line or line.isspace():
-                        continue
-                    part = self._part(line, text)
-                    message = part.get("message") or {}
-                    if piece := message.get("content"):
-                        text.append(piece)
-                    if piece := message.get("thinking"):
-                        thinking.append(piece)
-                    if part.get("done"):
-                        final = part
+                rest = b""
+                async for piece in response.aiter_bytes():
+                    progress.bytes += len(piece)
+                    *lines, rest = (rest + piece).split(b"\n")
+                    for line in lines:
+                        final = self._take(line, text, thinking) or final
+                final = self._take(rest, text, thinking) or final
         except CallError:
             raise
         except Exception as error:
@@ -106,20 +101,32 @@ class OllamaDriver(HttpDriver):
 
         return self._convert(convert_to_messages(messages))
 
-    def _part(self, line: str, text: Sequence[str]) -> dict[str, Any]:
-        raw = "".join(text)
+    def _take(self, line: bytes, text: list[str], thinking: list[str]) -> dict[str, Any] | None:
+        """Read one line of the stream; return it if it is the last one."""
+        if not line.strip():
+            return None
+        part = self._part(line, text)
+        message = part.get("message") or {}
+        if piece := message.get("content"):
+            text.append(piece)
+        if piece := message.get("thinking"):
+            thinking.append(piece)
+        return part if part.get("done") else None
+
+    def _part(self, line: bytes, text: Sequence[str]) -> dict[str, Any]:
+        shown = line.decode("utf-8", "replace")
         try:
             part = json.loads(line)
         except ValueError:
-            if is_html(line):
-                raise self.fail("html", f"a web page: {server_words(line)}", raw=line) from None
+            if is_html(shown):
+                raise self.fail("html", f"a web page: {server_words(shown)}", raw=shown) from None
             if text:
-                raise self.fail("unfinished", "the stream broke off inside a line", raw=raw) from None
-            raise self.fail("garbage", f"not JSON: {server_words(line)!r}", raw=line) from None
+                raise self.fail("unfinished", "the stream broke off inside a line", raw="".join(text)) from None
+            raise self.fail("garbage", f"not JSON: {server_words(shown)!r}", raw=shown) from None
         if not isinstance(part, dict) or not ("message" in part or "error" in part or "done" in part):
-            raise self.fail("garbage", f"JSON, but no reply of Ollama's: {server_words(line)!r}", raw=line)
+            raise self.fail("garbage", f"JSON, but no reply of Ollama's: {server_words(shown)!r}", raw=shown)
         if "error" in part:
-            raise self.fail(*from_status(0, line), raw=raw)
+            raise self.fail(*from_status(0, shown), raw="".join(text))
         return part
 
 

@@ -1,0 +1,278 @@
+"""chat_model, OpenAI-compatible servers, and any other LangChain chat model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import ClassVar
+
+import pytest
+from fake_ollama import DIGEST, FakeOllama, Fault
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import BaseModel, SecretStr
+
+from ragbench.errors import ConfigError
+from ragbench.llm import Cassette, ask, chat_model
+from ragbench.llm.drivers import driver_for
+from ragbench.llm.models import address
+
+
+class Word(BaseModel):
+    word: str
+
+
+@pytest.fixture
+def fake():
+    with FakeOllama(models={"llama3:8b": DIGEST, "made": DIGEST}) as server:
+        yield server
+
+
+def openai_at(fake, **options):
+    return chat_model("openai:made", host=fake.url, **options)
+
+
+def test_an_ollama_model_has_every_option_and_limit_set(monkeypatch):
+    monkeypatch.delenv("OLLAMA_HOST", raising=False)
+    from langchain_ollama import ChatOllama
+
+    model = chat_model("ollama:llama3:8b")
+    assert isinstance(model, ChatOllama)
+    assert (model.model, model.base_url) == ("llama3:8b", "http://localhost:11434")
+    assert (model.temperature, model.seed, model.num_ctx, model.num_predict) == (0, 0, 8192, 2048)
+    assert model.deadline_s == 600
+    for client in (model._client._client, model._async_client._client):
+        assert client.timeout.read == 600
+        assert client.timeout.connect == 10
+
+
+def test_the_host_comes_from_the_argument_or_the_environment(monkeypatch):
+    monkeypatch.setenv("OLLAMA_HOST", "gpu7:9999")
+    assert chat_model("ollama:m").base_url == "http://gpu7:9999"
+    assert chat_model("ollama:m", host="https://other/").base_url == "https://other"
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://vllm:8000/v1")
+    assert chat_model("openai:m").openai_api_base == "http://vllm:8000/v1"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost", "http://localhost:11434"),
+        ("gpu:8080", "http://gpu:8080"),
+        ("http://gpu", "http://gpu"),
+        ("https://gpu/ollama/", "https://gpu/ollama"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),
+        ("[::1]:11434", "http://[::1]:11434"),
+    ],
+)
+def test_addresses_are_completed(host, expected):
+    assert address(host, 11434) == (expected, None)
+
+
+def test_user_and_password_are_taken_out_of_an_address():
+    assert address("http://anna:pw@gpu:1", 11434) == ("http://gpu:1", "anna:pw")
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "words"),
+    [
+        ("llama3:8b", {}, "unknown model provider 'llama3'"),
+        ("olama:llama3", {}, "did you mean 'ollama:NAME'"),
+        ("ollama:", {}, "ollama:NAME"),
+        ("ollama:m", {"temprature": 1}, "did you mean 'temperature'"),
+        ("openai:m", {"host": "h", "num_gpu": 1}, "unknown option of ChatOpenAI 'num_gpu'"),
+        ("ollama:m", {"deadline_s": 0}, "deadline_s=0"),
+        ("ollama:m", {"num_ctx": 0}, "num_ctx=0"),
+        ("ollama:m", {"host": "ftp://x"}, "an address such as"),
+        ("ollama:m", {"host": "http://u:secretpw@h:99999999"}, "host='h:99999999'"),
+    ],
+)
+def test_what_cannot_work_is_named(spec, options, words):
+    with pytest.raises(ConfigError, match=words) as caught:
+        chat_model(spec, **options)
+    assert "secretpw" not in str(caught.value)
+
+
+def test_openai_itself_needs_a_key(monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        chat_model("openai:gpt-4o-mini")
+
+
+def test_a_plain_chat_ollama_gets_the_same_protection(fake):
+    from langchain_ollama import ChatOllama
+
+    plain = ChatOllama(model="llama3:8b", base_url=fake.url, num_ctx=512, client_kwargs={"headers": {"x-team": "rag"}})
+    fake.fault = lambda prompt, before: Fault("no_end_mark") if prompt == "p1" else None
+    replies = ask(plain, ["p0", "p1", "long " * 700], retries=0, progress=False)
+    assert [reply.error and reply.error.kind for reply in replies] == [None, "unfinished", "context"]
+    assert fake.calls[0].headers["x-team"] == "rag"
+
+
+def test_options_of_the_call_and_streaming_go_langchains_own_way(fake):
+    model = chat_model("ollama:llama3:8b", host=fake.url)
+    assert "".join(chunk.text for chunk in model.stream("hello")) == model.invoke("hello").content
+    structured = model.with_structured_output(Word)
+    assert structured.invoke("hello") == Word(word="x")
+    assert asyncio.run(model.ainvoke("hello", stop=["."])).content
+    assert fake.calls[-1].body["options"]["stop"] == ["."]
+
+
+def test_embeddings_of_ollama_work_against_the_same_server(fake):
+    from langchain_ollama import OllamaEmbeddings
+
+    vectors = OllamaEmbeddings(model="llama3:8b", base_url=fake.url).embed_documents(["a", "b", "a"])
+    assert len(vectors) == 3
+    assert vectors[0] == vectors[2] != vectors[1]
+
+
+# -- the OpenAI protocol -----------------------------------------------------------------------------------------------
+
+
+def test_an_openai_server_is_asked_with_explicit_options_and_counted(fake):
+    reply = ask(openai_at(fake, temperature=0.5, seed=3, num_predict=50, price=(1.0, 2.0)), ["a b"], progress=False)[0]
+    sent = fake.calls[0].body
+    assert (sent["temperature"], sent["seed"], sent["max_tokens"], sent["model"]) == (0.5, 3, 50, "made")
+    assert reply.ok
+    assert (reply.usage.prompt_tokens, reply.finish) == (6, "stop")
+    assert reply.usage.cost == pytest.approx((6 * 1.0 + reply.usage.output_tokens * 2.0) / 1e6)
+
+
+@pytest.mark.parametrize("form", ["json_schema", "json_object"])
+def test_the_form_of_the_schema_that_a_server_takes_is_found_out_once(form):
+    with FakeOllama(openai_schema=form, models={"made": "d"}) as fake:
+        replies = ask(openai_at(fake), ["a", "b", "c"], schema=Word, concurrency=1, retries=0, progress=False)
+        assert [reply.parsed for reply in replies] == [Word(word="x")] * 3
+        forms = [call.body["response_format"]["type"] for call in fake.calls]
+    assert forms == ["json_schema"] * (3 if form == "json_schema" else 1) + ["json_object"] * (
+        0 if form == "json_schema" else 3
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (Fault("html"), "html"),
+        (Fault("garbage"), "garbage"),
+        (Fault("no_reply"), "garbage"),
+        (Fault("dropped"), "dropped"),
+        (Fault("500"), "server_error"),
+        (Fault("401"), "auth"),
+        (Fault("finish", "length"), "truncated"),
+        (Fault("finish", "content_filter"), "refused"),
+        (Fault("error_line", "CUDA out of memory"), "out_of_memory"),
+        (Fault("no_bytes", 9), "no_bytes"),
+    ],
+)
+def test_failures_of_openai_servers_have_the_same_names(fault, kind):
+    with FakeOllama(fault=lambda p, n: fault, models={"made": "d"}) as fake:
+        reply = ask(openai_at(fake), ["p"], retries=0, deadline_s=0.5 if kind == "no_bytes" else 10, progress=False)[0]
+    assert reply.error.kind == kind
+    assert reply.error.got.startswith(f"openai:made at {fake.url}/v1")
+
+
+def test_num_ctx_of_an_openai_server_is_checked_and_part_of_the_key(tmp_path):
+    with FakeOllama(models={"made": "d"}) as fake:
+        cassette = Cassette(tmp_path / "c.sqlite")
+        prompt = ["word " * 300]
+        fine = ask(openai_at(fake), prompt, cassette=cassette, progress=False)[0]
+        small = ask(openai_at(fake, num_ctx=304), prompt, cassette=cassette, progress=False)[0]
+    assert fine.ok
+    assert "fills the window: 304 tokens" in str(small.error)
+
+
+def test_an_openai_model_invokes_with_its_own_class_and_hides_its_key(fake):
+    from langchain_openai import ChatOpenAI
+
+    fake.api_key = "sk-topsecret99"
+    model = openai_at(fake, api_key="sk-topsecret99")
+    assert isinstance(model, ChatOpenAI)
+    assert model.invoke("hi").usage_metadata["input_tokens"] == 5
+    assert "topsecret" not in repr(model)
+    assert driver_for(model).secrets == ("sk-topsecret99",)
+
+
+def test_the_digest_of_the_weights_can_be_given_by_hand(tmp_path, fake):
+    cassette = Cassette(tmp_path / "c.sqlite")
+    ask(openai_at(fake, digest="a" * 64), ["p"], cassette=cassette, progress=False)
+    assert cassette.stats()["models"] == [{"model": "openai:made", "digest": "a" * 64}]
+
+
+# -- any LangChain model -----------------------------------------------------------------------------------------------
+
+
+class Scripted(BaseChatModel):
+    """A chat model of somebody else: answers, or raises what it is told to."""
+
+    temperature: float = 0.0
+    token: SecretStr = SecretStr("hf_secret_token")
+    service_url: str = "http://somewhere"
+    seen: ClassVar[list] = []
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        self.seen.append([message.type for message in messages])
+        text = messages[-1].content
+        if text == "raise":
+            raise RuntimeError("boom with hf_secret_token")
+        if text == "refuse":
+            raise ConnectionRefusedError(111, "Connection refused")
+        message = AIMessage(
+            content=json.dumps({"word": text}) if "json" in text.lower() else text.upper(),
+            response_metadata={"finish_reason": "length" if text == "long" else "stop"},
+            usage_metadata={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5},
+        )
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def test_any_langchain_chat_model_can_be_asked():
+    assert [reply.text for reply in ask(FakeListChatModel(responses=["same"]), ["a", "b"], progress=False)] == [
+        "same"
+    ] * 2
+    model = Scripted()
+    replies = ask(model, ["one", [("system", "s"), ("user", "two")], "long", "raise"], retries=0, progress=False)
+    assert [reply.text for reply in replies[:2]] == ["ONE", "TWO"]
+    assert ["system", "human"] in model.seen
+    assert (replies[0].usage.prompt_tokens, replies[0].model) == (3, "scripted:Scripted")
+    assert replies[2].error.kind == "truncated"
+    assert replies[3].error.kind == "other"
+    assert "RuntimeError: boom" in str(replies[3].error)
+    assert "hf_secret" not in str(replies[3].error)
+
+
+def test_other_models_are_recorded_by_their_options_without_secrets_and_addresses(tmp_path):
+    cassette = Cassette(tmp_path / "c.sqlite")
+    ask(Scripted(), ["p"], cassette=cassette, progress=False)
+    assert ask(Scripted(service_url="http://else", token="other-token"), ["p"], cassette=cassette)[0].cached
+    assert not ask(Scripted(temperature=0.7), ["p"], cassette=cassette, progress=False)[0].cached
+    cassette.close()
+    assert b"hf_secret" not in (tmp_path / "c.sqlite").read_bytes()
+    assert b"somewhere" not in (tmp_path / "c.sqlite").read_bytes()
+
+
+def test_structured_replies_of_other_models_are_validated_all_the_same():
+    good, bad = ask(Scripted(), ["json please", "plain"], schema=Word, progress=False)
+    assert good.parsed == Word(word="json please")
+    assert (bad.error, bad.repairs) == (None, 1)  # the repair prompt asks for JSON, and Scripted obeys that
+
+
+def test_a_model_that_knows_structured_output_is_told_of_the_schema():
+    told = []
+
+    class Knowing(Scripted):
+        def with_structured_output(self, schema, *, include_raw=False, **kwargs):
+            from langchain_core.runnables import RunnableLambda
+
+            told.append(schema)
+            call = {"name": "Word", "args": {"word": "by tool"}, "id": "1", "type": "tool_call"}
+            return RunnableLambda(lambda _: {"raw": AIMessage(content="", tool_calls=[call]), "parsed": None})
+
+    replies = ask(Knowing(), ["a", "b"], schema=Word, progress=False)
+    assert [reply.parsed for reply in replies] == [Word(word="by tool")] * 2
+    assert told == [Word.model_json_schema()]
