@@ -143,39 +143,69 @@ def side_by_side(paper: str, item: str) -> pd.DataFrame:
 
 
 def write_markdown() -> Path:
-    """Write ``figures/ledger.md`` from the ledger and return its path."""
-    frame = ledger()
+    """Write ``figures/ledger.md``, the readable form of the ledger, and return its path."""
     lines = [
-        "# Ledger: every published cell beside what was measured",
+        "# Ledger: the papers' numbers beside ours",
         "",
-        "Written by `ragbench reproduce`; do not edit. *recorded*: computed here from outputs of others' models.",
-        "*ours*: measured here, by the data, retriever, generator and judge named. An empty cell was not measured.",
+        "Written by `ragbench reproduce`; do not edit. A cell reads *paper -> measured*.",
+        "*recorded* was computed here from outputs of others' models, *ours* measured here.",
+        "Every published cell, measured or not, is in [`ledger.csv`](ledger.csv).",
     ]
-    for paper, title in PAPERS.items():
-        part = frame[frame["paper"] == paper]
-        if part.empty:
-            continue
-        lines += ["", f"## {title}"]
-        for item, cells in part.groupby("item", sort=False):
-            lines += ["", f"### {item}", "", *_markdown_item(cells)]
+    for paper in PAPERS:
+        lines += ["", *_section(paper)]
     path = figures_dir() / "ledger.md"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
-def _markdown_item(cells: pd.DataFrame) -> Iterator[str]:
-    yield "| row | column | paper | recorded | ours | n | unscored | by | note |"
-    yield "|---|---|---|---|---|---|---|---|---|"
-    for cell in cells.to_dict("records"):
-        by = next((cell[k] for k in ("ours_by", "recorded_by") if isinstance(cell[k], str)), "")
-        shown = [cell[k] for k in ("row", "column", "published", "recorded", "ours", "n", "unscored")]
-        yield "| " + " | ".join([*map(_shown, shown), by, _shown(cell["note"])]) + " |"
+def summary(paper: str | None = None) -> str:
+    """Return the readable ledger of one paper, or of all, as `ragbench reproduce` prints it."""
+    return "\n\n".join("\n".join(_section(p)) for p in ([_paper(paper)] if paper else PAPERS))
+
+
+def _section(paper: str) -> Iterator[str]:
+    frame = ledger(paper)
+    done = frame["ours_by"].notna() | frame["recorded_by"].notna()
+    yield f"## {PAPERS[paper]}"
+    for item, cells in frame.groupby("item", sort=False):
+        for kind in ("recorded", "ours"):
+            for by, measured in cells[cells[f"{kind}_by"].notna()].groupby(f"{kind}_by", sort=False):
+                yield from ("", f"### {item}, {kind}: {by}", "")
+                yield from _wide(measured, kind)
+    open_items = frame[~done].groupby("item", sort=False).size()
+    if len(open_items):
+        yield ""
+        yield "Published cells not measured yet: " + ", ".join(f"{item} ({n})" for item, n in open_items.items()) + "."
+
+
+def _wide(cells: pd.DataFrame, kind: str) -> Iterator[str]:
+    """One item measured in one way as a table of its own rows and columns."""
+    columns, rows = list(dict.fromkeys(cells["column"])), list(dict.fromkeys(cells["row"]))
+    text = {
+        (row, column): " -> ".join(_shown(v) for v in ((p, m) if _shown(p) else (m,)))
+        for row, column, p, m in cells[["row", "column", "published", kind]].itertuples(index=False)
+    }
+    yield "| | " + " | ".join(columns) + " |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for row in rows:
+        yield f"| {row} | " + " | ".join(text.get((row, column), "") for column in columns) + " |"
+    counts = [pd.to_numeric(cells[name], errors="coerce") for name in ("n", "unscored")]
+    notes = [str(note) for note in dict.fromkeys(cells["note"].dropna())]
+    if counts[0].notna().any():
+        unscored = f", up to {counts[1].max():.0f} unscored" if counts[1].max() > 0 else ", none unscored"
+        notes.insert(
+            0,
+            f"n = {counts[0].min():.0f}" + (f" to {counts[0].max():.0f}" if counts[0].nunique() > 1 else "") + unscored,
+        )
+    if notes:
+        yield ""
+        yield "; ".join(notes) + "."
 
 
 def _shown(value: object) -> str:
     if value is None or value is pd.NA or value != value:
         return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "/")
+    return f"{value:.3g}" if isinstance(value, float) else str(value).replace("|", "/")
 
 
 def _measured() -> pd.DataFrame:

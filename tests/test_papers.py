@@ -104,12 +104,17 @@ def test_cells_beyond_the_paper_stand_last():
     assert pd.isna(table[table["column"] == "Hybrid"].iloc[0]["published"])
 
 
-def test_markdown_shows_unmeasured_cells_as_empty(own_figures):
-    papers.record("thesis", "Table 3.1", cells(), by="BM25|x")
+def test_markdown_shows_paper_and_measured_in_the_table_s_own_shape(own_figures):
+    rows = pd.DataFrame({"row": ["100", "100", "200"], "column": ["BM25", "SIM", "BM25"], "value": [0.41, 0.3, 0.5]})
+    papers.record("thesis", "Table 3.1", rows.assign(n=[10, 10, 9], unscored=[0, 0, 1]), by="BM25|x")
     text = papers.write_markdown().read_text()
-    assert "| 100 | BM25 | 0.4 |  | 0.41 |" in text
-    assert "| 100 | SIM | 0.34 |  |  |" in text
-    assert text.count("\n### ") == len(papers.items("thesis"))
+    assert "### Table 3.1, ours: BM25|x" in text
+    assert "| | BM25 | SIM |" in text
+    assert "| 100 | 0.4 -> 0.41 | 0.34 -> 0.3 |" in text
+    assert "| 200 | 0.46 -> 0.5 |  |" in text
+    assert "n = 9 to 10, up to 1 unscored." in text
+    assert "Table 3.1 (47)" in text  # what was not measured is counted
+    assert papers.summary("thesis") in text
 
 
 @pytest.mark.parametrize(

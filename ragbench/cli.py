@@ -1,0 +1,146 @@
+"""The command line: ``ragbench doctor | data | reproduce | lab``. Thin: every command calls the package."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from ragbench.errors import RagbenchError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0 done, 1 a check failed, 2 wrong use or data, 130 interrupted."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.run(arguments) or 0
+    except RagbenchError as error:
+        print(f"ragbench: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("ragbench: interrupted; what was recorded is kept, run the same command to go on", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ragbench", description="A workbench for evaluating retrieval-augmented generation."
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    doctor = commands.add_parser("doctor", help="say what is installed and there, and what to do about what is not")
+    doctor.set_defaults(run=_doctor)
+
+    data = commands.add_parser("data", help="list, fetch, verify or validate data").add_subparsers(
+        required=True, metavar="action"
+    )
+    data.add_parser("list", help="the data sets and where they were found").set_defaults(run=_data_list)
+    fetch = data.add_parser("fetch", help="download a data set or the weights (needs internet)")
+    fetch.add_argument("name", choices=["hotpotqa", "minilm"])
+    fetch.set_defaults(run=_data_fetch)
+    verify = data.add_parser("verify", help="check a file against its published hash")
+    verify.add_argument("name", choices=["minilm"])
+    verify.set_defaults(run=_data_verify)
+    validate = data.add_parser("validate", help="check a question file against its own evidence")
+    validate.add_argument("questions", help="JSON in HotpotQA's shape, JSON lines or CSV")
+    validate.add_argument("documents", nargs="?", help="JSON lines, CSV or a folder of text files")
+    validate.add_argument(
+        "--min-documents", type=int, default=2, help="documents an answer's evidence must come from (default 2)"
+    )
+    validate.set_defaults(run=_data_validate)
+
+    from ragbench.notebooks import SERIES
+
+    reproduce = commands.add_parser("reproduce", help="run the notebooks and rebuild the ledger")
+    reproduce.add_argument(
+        "paper", nargs="?", choices=[*SERIES], help="one paper's notebooks (default: every notebook)"
+    )
+    reproduce.add_argument("--in-place", action="store_true", help="overwrite the notebooks with their executed form")
+    reproduce.add_argument("--limit", type=int, help="first so many questions only, for a quick look")
+    reproduce.set_defaults(run=_reproduce)
+
+    lab = commands.add_parser("lab", help="open JupyterLab on the notebooks")
+    lab.set_defaults(run=_lab)
+    return parser
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from ragbench.doctor import checks, render
+
+    found = checks()
+    print(render(found))
+    return 0 if all(check.ok or check.optional for check in found) else 1
+
+
+def _data_list(arguments: argparse.Namespace) -> int:
+    from ragbench.doctor import data_checks, render
+
+    print(render(data_checks()))
+    return 0
+
+
+def _data_fetch(arguments: argparse.Namespace) -> int:
+    if arguments.name == "minilm":
+        from ragbench.embedding import fetch_minilm as fetch
+    else:
+        from ragbench.data import fetch_hotpotqa as fetch
+    print(fetch())
+    return 0
+
+
+def _data_verify(arguments: argparse.Namespace) -> int:
+    from ragbench.embedding import verify_minilm
+
+    verify_minilm()
+    print("all-MiniLM-L6-v2: the published weights")
+    return 0
+
+
+def _data_validate(arguments: argparse.Namespace) -> int:
+    from ragbench.data import validate_files
+
+    problems = validate_files(arguments.questions, arguments.documents, min_documents=arguments.min_documents)
+    for problem in problems:
+        print(problem)
+    print(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}")
+    return 1 if problems else 0
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from ragbench.notebooks import run_all
+    from ragbench.papers import PAPERS, summary, write_markdown
+
+    parameters = {"LIMIT": arguments.limit} if arguments.limit else None
+    seconds = run_all(arguments.paper, in_place=arguments.in_place, parameters=parameters)
+    path = write_markdown()
+    print(summary(arguments.paper if arguments.paper in PAPERS else None))
+    for name, s in seconds.items():
+        print(f"{s:7.1f} s  {name}")
+    print(f"ledger: {os.path.relpath(path)}")
+    return 0
+
+
+def _lab(arguments: argparse.Namespace) -> int:
+    from ragbench.paths import project_root
+
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter",
+        "lab",
+        "--notebook-dir",
+        str(project_root()),
+        "notebooks/00_start_here.ipynb",
+    ]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")
+    os.chdir(project_root())
+    os.execv(sys.executable, command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Run the numbered notebooks headless: parameters in, an executed copy out, progress shown."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ragbench.errors import DataError, RagbenchError
+from ragbench.paths import project_root, results_dir
+
+SERIES = {"start": "0", "thesis": "1", "ragchecker": "2", "ragas": "3", "rageval": "4", "beyond": "9"}
+
+
+class NotebookError(RagbenchError):
+    """A cell of a notebook raised."""
+
+
+def find(series: str | None = None) -> list[Path]:
+    """Return the notebooks in reading order, all or those of one paper (`SERIES`)."""
+    folder = project_root() / "notebooks"
+    files = sorted(folder.glob(f"{SERIES[series] if series else '[0-9]'}*.ipynb"))
+    if not files:
+        raise DataError(
+            f"no notebook in {folder}", "the numbered notebooks of the checkout", "run this inside the checkout"
+        )
+    return files
+
+
+def execute(
+    path: Path, parameters: Mapping[str, Any] | None = None, out: Path | None = None, timeout_s: int = 1800
+) -> Path:
+    """Run a notebook from top to bottom and write the executed copy.
+
+    Parameters
+    ----------
+    path : the notebook; it stays as it is unless ``out`` names it.
+    parameters : values that replace those of the cell tagged ``parameters``.
+    out : where the executed copy goes; default ``data/results/notebooks/``.
+    timeout_s : limit for one cell, in seconds.
+
+    Returns
+    -------
+    Path of the executed copy.
+
+    Raises
+    ------
+    NotebookError naming notebook, cell and the error's own message.
+    """
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    book = nbformat.read(path, as_version=4)
+    if parameters:
+        _insert(book, parameters, path)
+    out = out or results_dir("notebooks") / path.name
+    client = NotebookClient(
+        book,
+        timeout=timeout_s,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+        extra_arguments=["--log-level=ERROR"],  # the kernel's own start-up notes would break the progress bar
+    )
+    failure: Exception | None = None
+    try:
+        client.execute(env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        failure = error
+    _tidy(book)
+    nbformat.write(book, out)
+    if failure is not None:
+        number = next((i for i, c in enumerate(book.cells) if _failed(c)), None)
+        what = getattr(failure, "evalue", "") or str(failure).strip().splitlines()[-1]
+        raise NotebookError(
+            f"{path.name}, cell {number}: {getattr(failure, 'ename', type(failure).__name__)}: {what}",
+            "a clean run from top to bottom",
+            f"open {out} and read the cell's output",
+        )
+    return out
+
+
+def _failed(cell: Any) -> bool:
+    return any(o.get("output_type") == "error" for o in cell.get("outputs", []))
+
+
+def _insert(book: Any, parameters: Mapping[str, Any], path: Path) -> None:
+    """Put the given values right after the cell tagged ``parameters``."""
+    from nbformat.v4 import new_code_cell
+
+    for i, cell in enumerate(book.cells):
+        if "parameters" in cell.metadata.get("tags", []):
+            missing = [name for name in parameters if f"{name} =" not in cell.source]
+            if missing:
+                raise DataError(
+                    f"{path.name} has no parameter {', '.join(missing)}",
+                    "a name of its parameters cell",
+                    "check the spelling",
+                )
+            source = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+            book.cells.insert(i + 1, new_code_cell(source, metadata={"tags": ["injected-parameters"]}))
+            return
+    raise DataError(f"{path.name} has no cell tagged 'parameters'", "one such cell", "tag it in JupyterLab's side bar")
+
+
+def _tidy(book: Any) -> None:
+    """Drop what differs from run to run without meaning: timings, kernel version, widget state."""
+    book.metadata.pop("widgets", None)
+    book.metadata["language_info"] = {"name": "python"}
+    book.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    for number, cell in enumerate(book.cells):
+        cell["id"] = f"cell-{number:02d}"
+        cell.metadata.pop("execution", None)
+        # Progress bars are for whoever waits, not for the record.
+        if cell.cell_type == "code":
+            cell.outputs = [o for o in cell.outputs if not (o.output_type == "stream" and o.name == "stderr")]
+
+
+def run_all(
+    series: str | None = None, *, in_place: bool = False, parameters: Mapping[str, Any] | None = None
+) -> dict[str, float]:
+    """Run the notebooks of one paper, or all, with a progress bar.
+
+    Parameters
+    ----------
+    series : a key of `SERIES`; None runs every notebook there is.
+    in_place : overwrite the notebooks with their executed form, as the committed ones are made.
+    parameters : passed to every notebook that has them.
+
+    Returns
+    -------
+    Seconds by notebook name.
+    """
+    import nbformat
+    from tqdm.auto import tqdm
+
+    seconds = {}
+    with tqdm(find(series), unit="notebook") as bar:
+        for path in bar:
+            bar.set_description(path.stem)
+            start = time.perf_counter()
+            cells = nbformat.read(path, as_version=4).cells
+            source = "\n".join(c.source for c in cells if "parameters" in c.metadata.get("tags", []))
+            mine = {k: v for k, v in (parameters or {}).items() if f"{k} =" in source}
+            execute(path, mine, path if in_place else None)
+            seconds[path.stem] = time.perf_counter() - start
+    return seconds
