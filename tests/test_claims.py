@@ -82,7 +82,7 @@ def same(a: dict[str, float], b: dict[str, float]) -> bool:
 
 
 # Chunks: two relevant, one irrelevant. 13 response claims: 3 correct and grounded, 2 correct on their own, 1 wrong from
-# a relevant chunk, 2 wrong from a relevant and the irrelevant one, 1 wrong from the irrelevant one, 4 wrong from nowhere.
+# a relevant chunk, 2 wrong from a relevant and the irrelevant one, 1 wrong from the irrelevant one; 4 from nowhere.
 RESPONSE = [True] * 5 + [False] * 8
 IN_CHUNKS = (
     [[1, 0, 0], [0, 1, 1], [0, 0, 1]] + [[0, 0, 0]] * 2 + [[1, 1, 0]] + [[0, 1, 1]] * 2 + [[0, 0, 1]] + [[0, 0, 0]] * 4

@@ -10,7 +10,7 @@ RAGChecker names a check after the text that is asked and the text whose claims 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -280,7 +280,10 @@ def write_ragchecker(results: RagResults, path: str | Path) -> Path:
 
 def _row(result: RagResult) -> dict[str, Any]:
     row: dict[str, Any] = {"query_id": result.id} | {k: getattr(result, v) for k, v in _TEXTS.items()}
-    row["retrieved_context"] = [dict(_context(chunk)) for chunk in result.chunks]
+    row["retrieved_context"] = [
+        ({} if chunk.doc_id is None else {"doc_id": chunk.doc_id}) | {"text": chunk.text} | dict(chunk.extra)
+        for chunk in result.chunks
+    ]
     for theirs, ours in (_CLAIMS | _CHECKS).items():
         value = getattr(result, ours)
         if value is not None:
@@ -288,13 +291,6 @@ def _row(result: RagResult) -> dict[str, Any]:
     if result.metrics is not None:
         row["metrics"] = _plain(result.metrics)
     return row | {k: v for k, v in result.extra.items() if k not in row}
-
-
-def _context(chunk: RetrievedText) -> Iterator[tuple[str, Any]]:
-    if chunk.doc_id is not None:
-        yield "doc_id", chunk.doc_id
-    yield "text", chunk.text
-    yield from chunk.extra.items()
 
 
 def _plain(numbers: Mapping[str, float]) -> dict[str, float | None]:

@@ -1,0 +1,474 @@
+"""RAGChecker's files, its human-labelled pairs, RefChecker's labelled claims."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragbench.data import (
+    load_ragchecker_counts,
+    load_ragchecker_meta,
+    load_refchecker,
+    read_ragchecker,
+    write_ragchecker,
+)
+from ragbench.data.ragchecker import (
+    ASPECTS,
+    LABELS,
+    RetrievedText,
+    claim_text,
+    from_ragchecker,
+    to_ragchecker,
+)
+from ragbench.errors import ConfigError, DataError
+
+RECORD = {
+    "query_id": "q1",
+    "query": "Which moon is largest?",
+    "gt_answer": "Ganymede.",
+    "response": "Titan, I think.",
+    "retrieved_context": [{"doc_id": "a", "text": "Ganymede is a moon."}, {"text": "No id.", "score": 0.5}],
+    "response_claims": [["Titan", "is", "largest"], "Titan is a moon."],
+    "gt_answer_claims": [["Ganymede", "is", "largest"]],
+    "answer2response": ["Contradiction", "Neutral"],
+    "response2answer": ["Neutral"],
+    "retrieved2response": [["Neutral", "Contradiction"], ["Neutral", "Entailment"]],
+    "retrieved2answer": [["Entailment", "Neutral"]],
+    "metrics": {"precision": 0.0, "f1": 0.25},
+}
+
+
+def file(*records: dict, **rest) -> dict:
+    return {"results": [copy.deepcopy(record) for record in records]} | rest
+
+
+def test_fields_arrive_under_the_names_of_the_metrics():
+    result = from_ragchecker(file(RECORD)).results[0]
+    assert (result.id, result.question, result.reference, result.response) == tuple(list(RECORD.values())[:4])
+    assert result.chunks == (
+        RetrievedText("Ganymede is a moon.", "a"),
+        RetrievedText("No id.", None, {"score": 0.5}),
+    )
+    assert result.response_claims == (("Titan", "is", "largest"), "Titan is a moon.")
+    assert result.reference_claims == (("Ganymede", "is", "largest"),)
+    assert result.response_in_reference == ("Contradiction", "Neutral")
+    assert result.reference_in_response == ("Neutral",)
+    assert result.response_in_chunks == (("Neutral", "Contradiction"), ("Neutral", "Entailment"))
+    assert result.reference_in_chunks == (("Entailment", "Neutral"),)
+    assert result.missing() == ()
+    assert [claim_text(claim) for claim in result.response_claims] == ["Titan is largest", "Titan is a moon."]
+
+
+def test_what_has_not_been_done_is_none_and_named():
+    started = {k: v for k, v in RECORD.items() if k not in ("metrics", "answer2response", "retrieved2answer")}
+    result = from_ragchecker(file(started)).results[0]
+    assert result.missing() == ("response_in_reference", "reference_in_chunks")
+    assert result.metrics is None
+    assert "metrics" not in to_ragchecker(from_ragchecker(file(started)))["results"][0]
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+labels = st.sampled_from(LABELS)
+extras = st.dictionaries(st.sampled_from(["model", "seconds", "note"]), st.none() | st.integers() | texts, max_size=2)
+
+
+@st.composite
+def records(draw):
+    k, n, m = (draw(st.integers(0, 3)) for _ in range(3))
+    claim = texts | st.lists(texts, min_size=3, max_size=3)
+    several = lambda item, size: st.lists(item, min_size=size, max_size=size)  # noqa: E731
+    ids = texts | st.integers() | st.none()
+    chunk = st.builds(
+        lambda a, b, c: a | b | c, st.fixed_dictionaries({"text": texts}, optional={"doc_id": ids}), extras, extras
+    )
+    optional = {
+        "response_claims": several(claim, n),
+        "gt_answer_claims": several(claim, m),
+        "answer2response": several(labels, n),
+        "response2answer": several(labels, m),
+        "retrieved2response": several(several(labels, k), n),
+        "retrieved2answer": several(several(labels, k), m),
+        "metrics": st.dictionaries(texts, st.none() | st.floats(0, 1) | st.integers(0, 1), max_size=3),
+    }
+    fixed = {"query": texts, "gt_answer": texts, "response": texts, "retrieved_context": several(chunk, k)}
+    record = st.fixed_dictionaries(fixed, optional={name: st.none() | value for name, value in optional.items()})
+    return draw(record) | draw(extras)
+
+
+@settings(max_examples=60)
+@given(st.lists(records(), max_size=3), st.none() | st.fixed_dictionaries({"overall": st.just({"f1": 0.5})}), extras)
+def test_any_file_is_written_as_it_was_read(rows, metrics, rest):
+    data = {"results": [row | {"query_id": i} for i, row in enumerate(rows)]} | rest
+    data |= {} if metrics is None else {"metrics": metrics}
+    before = json.dumps(data, sort_keys=True)
+    results = from_ragchecker(data)
+    again = to_ragchecker(results)
+    assert json.loads(json.dumps(again)) == json.loads(before)
+    assert to_ragchecker(from_ragchecker(again)) == again
+
+
+def test_explicit_null_stays_until_the_step_is_done():
+    results = from_ragchecker(file(RECORD | {"metrics": None, "answer2response": None}, metrics=None))
+    assert results.results[0].missing() == ("response_in_reference",)
+    written = to_ragchecker(results)
+    assert written["results"][0]["metrics"] is None
+    assert written["metrics"] is None
+    done = replace(results.results[0], response_in_reference=("Neutral", "Neutral"))
+    row = to_ragchecker(replace(results, results=(done,)))["results"][0]
+    assert row["answer2response"] == ["Neutral", "Neutral"]
+
+
+def test_undefined_metric_is_null_in_the_file_and_nan_here(tmp_path):
+    results = from_ragchecker(file(RECORD | {"metrics": {"precision": None, "recall": 1}}))
+    assert math.isnan(results.results[0].metrics["precision"])
+    path = write_ragchecker(results, tmp_path / "new" / "results.json")
+    assert json.loads(path.read_text())["results"][0]["metrics"] == {"precision": None, "recall": 1}
+    assert math.isnan(read_ragchecker(path).results[0].metrics["precision"])
+
+
+def test_labels_of_a_large_file_share_three_strings():
+    data = json.loads(json.dumps(file(RECORD)))
+    result = from_ragchecker(data).results[0]
+    assert all(any(label is known for known in LABELS) for row in result.response_in_chunks for label in row)
+
+
+@pytest.mark.parametrize("name", ["query", "gt_answer", "response", "retrieved_context"])
+def test_missing_field_is_named_with_the_id_of_its_result(name):
+    broken = {k: v for k, v in RECORD.items() if k != name}
+    with pytest.raises(DataError, match=rf"here, results\[1\] \(id 'q1'\).*'{name}'"):
+        from_ragchecker(file(RECORD | {"query_id": "q0"}, broken), "here")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"query_id": None}, ["results[0]", "'query_id' is None"]),
+        ({"gt_answer": 5}, ["(id 'q1')", "'gt_answer' is 5"]),
+        ({"retrieved_context": ["text"]}, ["(id 'q1')", "retrieved_context[0] is str"]),
+        ({"retrieved_context": [{"doc_id": "a"}]}, ["(id 'q1')", "retrieved_context[0]", "'text'"]),
+        ({"response_claims": "Titan is a moon."}, ["(id 'q1')", "response_claims is str"]),
+        ({"response_claims": ["ok", ["Titan", "is"]]}, ["(id 'q1')", "response_claims[1]", "triple"]),
+        ({"response_claims": ["ok", ["Titan", "is", 1]]}, ["response_claims[1]", "sentence"]),
+        ({"answer2response": ["Neutral", "entailment"]}, ["(id 'q1')", "answer2response[1]", "'entailment'", *LABELS]),
+        ({"answer2response": ["Neutral", ["Neutral"]]}, ["answer2response[1]", "['Neutral']"]),
+        ({"answer2response": {"0": "Neutral"}}, ["answer2response is dict", "one label per claim"]),
+        (
+            {"answer2response": ["Neutral"]},
+            ["(id 'q1')", "answer2response has 1", "response_claims has 2", "do not pad"],
+        ),
+        ({"response2answer": []}, ["(id 'q1')", "response2answer has 0", "gt_answer_claims has 1"]),
+        ({"retrieved2response": [["Neutral", "Neutral"]]}, ["retrieved2response has 1", "answer2response has 2"]),
+        ({"retrieved2response": [["Neutral"], ["Neutral"]]}, ["retrieved2response[0] has 1 labels", "2 labels"]),
+        ({"retrieved2response": ["Neutral", "Neutral"]}, ["retrieved2response[0] is 'Neutral'", "2 labels"]),
+        ({"retrieved2answer": [["Neutral", "?"]]}, ["(id 'q1')", "retrieved2answer[0][1]", "'?'"]),
+        ({"metrics": [0.5]}, ["(id 'q1')", "metrics is list"]),
+        ({"metrics": {"f1": "high"}}, ["(id 'q1')", "metrics['f1'] is 'high'"]),
+        ({"metrics": {"f1": True}}, ["metrics['f1'] is True"]),
+    ],
+)
+def test_bad_field_is_named_with_the_id_of_its_result(change, said):
+    with pytest.raises(DataError) as caught:
+        from_ragchecker(file(RECORD | change))
+    for part in said:
+        assert part in str(caught.value)
+
+
+def test_several_bad_results_are_listed_together_and_nothing_is_loaded(tmp_path):
+    path = tmp_path / "results.json"
+    broken = RECORD | {"query_id": "q2", "answer2response": ["Maybe", "Neutral"]}
+    path.write_text(json.dumps(file(RECORD, broken, RECORD, "text")))
+    with pytest.raises(DataError) as caught:
+        read_ragchecker(path)
+    for part in (str(path), "3 of 4", "'Maybe'", "the id 'q1' is that of results[0] too", "results[3] is a JSON str"):
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [[RECORD], {"data": [RECORD]}, {"results": RECORD}, 5])
+def test_foreign_json_is_told_what_was_expected(data):
+    with pytest.raises(DataError, match=r'\{"results": \[\.\.\.\]\}'):
+        from_ragchecker(data)
+
+
+def test_bad_overall_metrics_are_named():
+    with pytest.raises(DataError, match=r"metrics\['overall'\]\['f1'\] is 'x'"):
+        from_ragchecker(file(RECORD, metrics={"overall": {"f1": "x"}}))
+    with pytest.raises(DataError, match="'metrics' is list"):
+        from_ragchecker(file(RECORD, metrics=[1]))
+
+
+@pytest.mark.parametrize("matrix", [[], [[], []]])
+def test_result_without_retrieved_texts_may_hold_a_row_per_claim_or_none(matrix):
+    bare = RECORD | {"retrieved_context": [], "retrieved2response": matrix, "retrieved2answer": [[]]}
+    assert to_ragchecker(from_ragchecker(file(bare)))["results"][0] == bare
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["checking_inputs.json", "checking_outputs.json"])
+def test_recorded_files_come_out_as_they_went_in(data_mirror, tmp_path, name):
+    original = data_mirror / "ragchecker" / "examples" / name
+    results = read_ragchecker(original)
+    written = write_ragchecker(results, tmp_path / name)
+    assert json.loads(written.read_text()) == json.loads(original.read_text())
+    assert read_ragchecker(written) == results
+    found = Counter(label for r in results.results for label in r.response_in_reference or ())
+    expected = {"Entailment": 12, "Neutral": 3, "Contradiction": 1} if "outputs" in name else {}
+    assert found == expected
+
+
+def human(instance: int, annotator: int, **labels) -> dict:
+    sides = {f"model{i}": {"model_name": f"m{i}", "response": f"r{instance}{i}", "critiques": "c"} for i in (1, 2)}
+    given = {f"{aspect}_label": annotator - 1 for aspect in ASPECTS} | labels
+    shared = {"dataset": "kiwi", "query_id": "7", "query": "why?", "gt_answer": "so"}
+    return {"instance_id": instance} | shared | sides | given
+
+
+def scored(instance: int, *values: float) -> dict:
+    row = human(instance, 0)
+    for side, value in zip(("model1", "model2"), values, strict=True):
+        row[side]["ragchecker"] = dict.fromkeys((f"{aspect}_label" for aspect in ASPECTS), value)
+    return row
+
+
+@pytest.fixture
+def meta_folder(tmp_path):
+    rows = [human(i, a, overall_label=label) for i, a, label in ((0, 0, 2), (0, 1, -1), (1, 0, 0), (1, 1, 1))]
+    (tmp_path / "human_labeled_data.json.gz").write_bytes(gzip.compress(json.dumps(rows).encode()))
+    (tmp_path / "baseline_ragchecker.json").write_text(json.dumps([scored(1, 0.25, 1), scored(0, 0, 0.5)]))
+    return tmp_path
+
+
+def rewrite(folder, name, change) -> None:
+    path = next(folder.glob(f"{name}*"))
+    rows = json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_text())
+    change(rows)
+    path.unlink()
+    (folder / name).write_text(json.dumps(rows))
+
+
+def test_pairs_carry_both_annotators_and_the_scores_of_their_own_responses(meta_folder):
+    meta = load_ragchecker_meta(meta_folder)
+    assert [pair.id for pair in meta.pairs] == ["0", "1"]
+    assert meta.labels("overall").tolist() == [[2, -1], [0, 1]]
+    assert meta.labels("correctness").tolist() == [[-1, 0], [-1, 0]]
+    assert meta.recorded("completeness").tolist() == [[0, 0.5], [0.25, 1]]
+    assert meta.score(lambda response, reference: int(response[1:]) + len(reference)).tolist() == [[3, 4], [13, 14]]
+    assert meta.domains().tolist() == ["kiwi", "kiwi"]
+    assert (meta.pairs[1].responses[1].model, meta.pairs[1].responses[1].critiques) == ("m2", "c")
+    assert load_ragchecker_meta(meta_folder / "human_labeled_data.json.gz") == meta
+    with pytest.raises(ConfigError, match=r"'fluency'(?s:.)*completeness, correctness, overall"):
+        meta.labels("fluency")
+
+
+def test_labels_load_without_recorded_scores_which_are_then_missed_by_name(meta_folder):
+    (meta_folder / "baseline_ragchecker.json").unlink()
+    meta = load_ragchecker_meta(meta_folder)
+    assert meta.labels("overall").shape == (2, 2)
+    with pytest.raises(DataError, match=r"pair 0 has no recorded scores(?s:.)*baseline_ragchecker\.json"):
+        meta.recorded("overall")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        (
+            "human_labeled_data.json",
+            lambda r: r[1].update(overall_label=3),
+            "record 1 .instance 0.: overall_label is 3",
+        ),
+        ("human_labeled_data.json", lambda r: r[1].update(overall_label=True), "overall_label is True"),
+        ("human_labeled_data.json", lambda r: r[1].pop("gt_answer"), "record 1 .instance 0.: no field 'gt_answer'"),
+        ("human_labeled_data.json", lambda r: r[2].pop("model2"), "record 2 .instance 1.: no object 'model2'"),
+        (
+            "human_labeled_data.json",
+            lambda r: r[2]["model2"].pop("response"),
+            "instance 1., model2: no field 'response'",
+        ),
+        ("human_labeled_data.json", lambda r: r[2].pop("instance_id"), "no field 'instance_id'"),
+        (
+            "human_labeled_data.json",
+            lambda r: r[3]["model1"].update(response="x"),
+            "record 3 .instance 1.: other texts",
+        ),
+        ("human_labeled_data.json", lambda r: r.pop(), r"annotators that differ: 1 \(pair 1\), 2 \(pair 0\)"),
+        ("human_labeled_data.json", lambda r: r.clear(), "not a list of objects"),
+        ("baseline_ragchecker.json", lambda r: r.pop(0), "instance '1': no scores"),
+        ("baseline_ragchecker.json", lambda r: r[0]["model1"].update(response="x"), "record 0 .instance 1.: no scores"),
+        (
+            "baseline_ragchecker.json",
+            lambda r: r[0]["model1"].pop("ragchecker"),
+            "model1: ragchecker.'correctness_label'",
+        ),
+        ("baseline_ragchecker.json", lambda r: r[0]["model2"]["ragchecker"].update(overall_label=61), "is 61"),
+    ],
+)
+def test_bad_meta_evaluation_is_named_with_file_and_record(meta_folder, name, change, said):
+    rewrite(meta_folder, name, change)
+    with pytest.raises(DataError, match=said) as caught:
+        load_ragchecker_meta(meta_folder)
+    assert "human_labeled_data.json" in str(caught.value) or name in str(caught.value)
+
+
+def test_loaders_without_their_data_say_where_to_put_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    for load in (load_ragchecker_meta, load_refchecker, load_ragchecker_counts):
+        with pytest.raises(DataError, match=r"RAGBENCH_DATA/(ragchecker|refchecker)"):
+            load()
+    with pytest.raises(DataError, match=r"there is no file .*human_labeled_data\.json"):
+        load_ragchecker_meta(tmp_path)
+    with pytest.raises(DataError, match="holds no questions of 'clapnq'"):
+        load_ragchecker_counts(tmp_path)
+
+
+@pytest.mark.data
+def test_recorded_meta_evaluation_has_280_pairs_in_ten_domains(data_mirror):
+    meta = load_ragchecker_meta(data_mirror / "ragchecker" / "meta_evaluation")
+    assert set(Counter(meta.domains().tolist()).values()) == {28}
+    assert meta.labels("overall").shape == meta.recorded("overall").shape == (280, 2)
+    assert {int(x) for x in np.unique(meta.labels("overall"))} == {-2, -1, 0, 1, 2}
+    assert len({response.model for pair in meta.pairs for response in pair.responses}) == 8
+    empty = [response.scores for pair in meta.pairs for response in pair.responses if not response.text]
+    # an empty response has precision 0 and F1 0 in the recorded scores, but not always recall 0
+    assert len(empty) == 6
+    assert {scores["correctness"] for scores in empty} == {scores["overall"] for scores in empty} == {0}
+    assert sum(scores["completeness"] > 0 for scores in empty) == 4
+
+
+def claims_row(setting="zero_context", dataset="nq", name="11", model="alpaca_7B", label="Neutral") -> dict:
+    claims = [
+        {"triplet": ["s", "p", "o"], "human_label": label},
+        {"triplet": ["s", "q", "o"], "human_label": "Entailment"},
+    ]
+    return {"setting": setting, "dataset": dataset, "model": model, "id": name, "response": "r", "claims": claims}
+
+
+@pytest.fixture
+def refchecker_file(tmp_path):
+    rows = [
+        claims_row(),
+        claims_row(model="gpt4") | {"claims": []},
+        claims_row("noisy_context", "msmarco", "22", label="Contradiction"),
+        claims_row("accurate_context", "dolly", "1"),
+    ]
+    path = tmp_path / "labels.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_human_labels_are_kept_apart_and_empty_responses_stay(refchecker_file):
+    rows = load_refchecker(refchecker_file)
+    assert [row.labels for row in rows] == [
+        ("Neutral", "Entailment"),
+        (),
+        ("Contradiction", "Entailment"),
+        ("Neutral", "Entailment"),
+    ]
+    assert rows[0].claims == (("s", "p", "o"), ("s", "q", "o"))
+    assert [(row.setting, row.dataset, row.model, row.id) for row in rows[:2]] == [
+        ("zero_context", "nq", "alpaca_7B", "11"),
+        ("zero_context", "nq", "gpt4", "11"),
+    ]
+    assert {row.references for row in rows} == {()}
+
+
+NQ = {
+    "example_id": 11,
+    "question_text": "who?",
+    "document_tokens": [
+        {"token": word, "html_token": word.startswith("<")} for word in ("<P>", "It", "was", "Bo", "</P>", "Al", "too")
+    ],
+    "annotations": [
+        {"short_answers": [], "long_answer": {"start_token": 0, "end_token": 5}},
+        {"short_answers": [{"start_token": 0, "end_token": 1}], "long_answer": {"start_token": 0, "end_token": 2}},
+        {"short_answers": [{"start_token": 3, "end_token": 4}], "long_answer": {"start_token": 0, "end_token": 5}},
+        {"short_answers": [{"start_token": 5, "end_token": 6}], "long_answer": {"start_token": 5, "end_token": 7}},
+    ],
+}
+
+
+def originals(folder) -> None:
+    lines = [json.dumps(NQ | {"example_id": 99}), json.dumps(NQ)]
+    (folder / "nq-dev-03.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    passages = [{"passage_text": "first", "is_selected": 0}, {"passage_text": "second", "is_selected": 1}]
+    columns = {"query_id": {"0": 5, "1": 22}, "query": {"0": "no", "1": "what?"}, "passages": {"0": [], "1": passages}}
+    (folder / "dev_v2.1.json").write_text(json.dumps(columns))
+    rows = [{"instruction": f"do {i}", "context": f"context {i}", "response": "", "category": ""} for i in range(3)]
+    (folder / "databricks-dolly-15k.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+JOINED = [("who?", ("It was Bo",)), ("who?", ("It was Bo",)), ("what?", ("first", "second")), ("do 1", ("context 1",))]
+
+
+def test_reference_texts_are_joined_from_the_original_sets(refchecker_file, tmp_path):
+    folder = tmp_path / "sets"
+    folder.mkdir()
+    originals(folder)
+    rows = load_refchecker(refchecker_file, sources=folder)
+    assert [(row.question, row.references) for row in rows] == JOINED
+    assert [row.labels for row in rows] == [row.labels for row in load_refchecker(refchecker_file)]
+
+
+def test_reference_texts_are_joined_from_refcheckers_own_files_first(refchecker_file, tmp_path):
+    originals(tmp_path)
+    (tmp_path / "zero_context").mkdir()
+    gathered = [
+        {"id": "11", "question": "gathered?", "context": ["a", "b"]},
+        {"id": "12", "question": "", "context": []},
+    ]
+    (tmp_path / "zero_context" / "nq.json").write_text(json.dumps(gathered))
+    rows = load_refchecker(refchecker_file)
+    assert (rows[0].question, rows[0].references) == ("gathered?", ("a", "b"))
+    assert [(row.question, row.references) for row in rows[2:]] == JOINED[2:]
+
+
+def test_source_that_lacks_a_labelled_example_or_has_another_form_is_named(refchecker_file, tmp_path):
+    dolly = tmp_path / "databricks-dolly-15k.jsonl"
+    dolly.write_text(json.dumps({"instruction": "", "context": ""}))
+    with pytest.raises(
+        DataError, match=r"databricks-dolly-15k\.jsonl: 1 of 1 labelled examples are not there .first: 1."
+    ):
+        load_refchecker(refchecker_file)
+    dolly.write_text('{"text": ""}\n{"text": ""}\n')
+    with pytest.raises(DataError, match=r"databricks-dolly-15k\.jsonl: not dolly as published \(KeyError"):
+        load_refchecker(refchecker_file)
+    with pytest.raises(DataError, match="there is no folder"):
+        load_refchecker(refchecker_file, sources=tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"claims": [{"triplet": ["s", "p", "o"], "human_label": "Abstain"}]}, r"claims\[0\] has the label 'Abstain'"),
+        ({"claims": [{"triplet": ["s", "p"], "human_label": "Neutral"}]}, r"claims\[0\] has no triplet"),
+        ({"claims": None}, "no list 'claims'"),
+        ({"setting": "noisy_context"}, "setting 'noisy_context' with dataset 'nq'"),
+        ({"model": ""}, "'model' is empty"),
+    ],
+)
+def test_bad_claim_labels_are_named_with_the_line(tmp_path, change, said):
+    path = tmp_path / "labels.jsonl"
+    path.write_text(json.dumps(claims_row()) + "\n" + json.dumps(claims_row() | change) + "\n")
+    with pytest.raises(DataError, match=rf"labels\.jsonl, line 2.*{said}"):
+        load_refchecker(path)
+
+
+@pytest.mark.data
+def test_recorded_claim_labels_have_the_published_counts(data_mirror):
+    rows = load_refchecker(data_mirror / "refchecker" / "human_annotations_v1.jsonl.gz")
+    counts = Counter(label for row in rows for label in row.labels)
+    assert counts == {"Entailment": 7176, "Neutral": 2622, "Contradiction": 935}
+    assert Counter(row.setting for row in rows) == dict.fromkeys(
+        ("zero_context", "noisy_context", "accurate_context"), 700
+    )
+    assert sum(not row.claims for row in rows) == 195
+    assert all(len(row.claims) == len(row.labels) for row in rows)
+    zero = [label for row in rows if row.setting == "zero_context" for label in row.labels]
+    assert Counter(zero) == {"Neutral": 1818, "Entailment": 1047, "Contradiction": 454}
