@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from ragbench.llm.driver import Driver
     from ragbench.llm.reply import Usage
 
-# A host that refuses everything in the same way this often has no right answer for the rest either.
-_GIVE_UP_AFTER = 3
+# A host that refuses this many prompts more than can be under way at once, and answers none between them, has no right
+# answer for the rest either.
+_GIVE_UP_AFTER = 2
 _LONGEST_PAUSE_S = 30.0
 
 
@@ -72,7 +73,7 @@ class Host:
     digest: str | None = None
     pause_until: float = 0.0
     down_since: float | None = None
-    refusals: int = 0
+    refused: set[int] = field(default_factory=set)
     busy_answers: int = 0
     dead: CallError | None = None
     current: deque[Item] = field(default_factory=deque)
@@ -193,8 +194,8 @@ class Schedule:
 
     def succeeded(self, host: Host) -> None:
         """Note that a host has answered."""
-        host.down_since, host.refusals, host.busy_answers = None, 0, 0
-        host.gate.answered = True
+        host.gate.answered, host.down_since, host.busy_answers = True, None, 0
+        host.refused.clear()
 
     def failed(self, host: Host, item: Item, error: CallError) -> bool:
         """Decide what follows a failure: True when the item will be tried again, False when it is final."""
@@ -205,12 +206,15 @@ class Schedule:
         if error.kind == "busy":
             return self._busy(host, item, error, now)
         if kind.host_wide:
-            host.refusals += 1
-            if host.refusals >= _GIVE_UP_AFTER or not host.gate.answered:
+            host.refused.add(item.places[0])
+            if len(host.refused) > host.limit + _GIVE_UP_AFTER or not host.gate.answered:
                 self._bury(host, error)
-            return self._elsewhere(item, now)
-        self.succeeded(host)
-        if not kind.retry or item.tries >= (min(1, self.retries) if error.kind in ONCE_MORE else self.retries):
+                return self._elsewhere(item, now)
+        else:
+            self.succeeded(host)
+        if item.tries >= (min(1, self.retries) if error.kind in ONCE_MORE or kind.host_wide else self.retries):
+            return False
+        if not (kind.retry or kind.host_wide):
             return False
         item.tries += 1
         self._again(item, now + self._jitter(item.tries))
