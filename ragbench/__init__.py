@@ -29,6 +29,7 @@ _HOME = {
     "llm": ["Cassette", "Reply", "Usage", "ask", "chat_model"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table", "macro_average"],
+    "generation": ["ExtractiveReader", "contexts_from_hits", "generate", "generation_tasks", "order_for_prefix_cache"],
     "metrics.cutoffs": ["TokenOffsets", "joined_cutoffs", "token_cutoffs", "truncate"],
     "metrics.ir_score": ["ir_score", "ir_score_curve", "ir_score_table"],
     "metrics.keypoints": [

@@ -1,0 +1,135 @@
+"""``generate``: one Answer per question and context, by a chat model or a reader, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragbench.errors import ConfigError
+from ragbench.generation.contexts import order_for_prefix_cache
+from ragbench.records import Answer, Question
+
+PROMPTS: Mapping[str, str] = {"with_documents": "thesis_with_documents", "query_only": "thesis_query_only"}
+
+
+def generate(
+    model: Any,
+    questions: Sequence[Question],
+    contexts: Sequence[str | None],
+    *,
+    meta: Sequence[Mapping[str, Any]] | None = None,
+    cassette: Any = None,
+    concurrency: int = 1,
+    with_documents: str | os.PathLike[str] = PROMPTS["with_documents"],
+    query_only: str | os.PathLike[str] = PROMPTS["query_only"],
+    **options: Any,
+) -> list[Answer]:
+    """Answer each question from its context.
+
+    Parameters
+    ----------
+    model : a reader (an object with ``name`` and ``answer(question, context)``, such as ``ExtractiveReader``), a
+        LangChain chat model, a name such as ``"ollama:llama3:8b"``, or a sequence of one model on several hosts.
+    questions : one per answer; a question that is asked at several budgets is repeated.
+    contexts : one per question. None: the query alone. ``""``: nothing was retrieved, which is the prompt with an
+        empty documents section (a reader abstains on both).
+    meta : what each answer's ``meta`` should also hold, e.g. ``{"system": "BM25", "n_tokens": 300}``.
+    cassette, options : for a chat model, passed to ``ragbench.llm.ask``.
+    concurrency : calls under way at once. Keep 1 to measure time as the thesis did (Table 3.2: wall-clock seconds of
+        each single answer): with more, an answer's seconds include waiting for the others.
+    with_documents, query_only : prompt ids or files, with the fields ``{query}`` and ``{documents}``.
+
+    Returns
+    -------
+    list of Answer in the order of the questions. ``seconds`` is the wall-clock time of that answer. A failed call is
+    an Answer with empty text and the reason in ``meta["error"]``; none is dropped.
+
+    Raises
+    ------
+    ConfigError : an empty question, lengths that differ, contexts of another type, a prompt without its fields; and
+        whatever ``ask`` raises before the first call.
+
+    Source: thesis §2.4, Figure 2.4 (same inputs and criteria, our own wording).
+    """
+    questions, contexts = _checked(questions, contexts)
+    extra = [dict(m) for m in meta] if meta is not None else [{} for _ in questions]
+    if len(extra) != len(questions):
+        raise ConfigError(f"{len(extra)} meta for {len(questions)} questions", "one per question", "check meta")
+    if callable(getattr(model, "answer", None)):
+        if cassette is not None or options:
+            given = ", ".join([*(["cassette"] if cassette is not None else []), *options])
+            raise ConfigError(f"{given} with a reader", "no options of a chat model", "leave them out")
+        return [_read(model, *job) for job in zip(questions, contexts, extra, strict=True)]
+    prompts, used = _prompts(questions, contexts, with_documents, query_only)
+    from ragbench.llm import ask
+
+    order = order_for_prefix_cache(questions, contexts)
+    options = {"step": "generation", "ids": [_call_id(questions[i], contexts[i], extra[i]) for i in order]} | options
+    replies = ask(model, [prompts[i] for i in order], cassette=cassette, concurrency=concurrency, **options)
+    answers: list[Answer | None] = [None] * len(questions)
+    for i, reply in zip(order, replies, strict=True):
+        found = extra[i] | used[i] | {"cached": reply.cached, "digest": reply.digest, "finish": reply.finish}
+        found |= {"usage": reply.usage.to_dict(), "concurrency": concurrency}
+        if not reply.ok:
+            found |= {"error": f"{getattr(reply.error, 'kind', 'failed')}: {reply.error}", "raw": reply.raw}
+        answers[i] = Answer(questions[i].id, reply.text if reply.ok else "", reply.model, reply.seconds, found)
+    return answers  # type: ignore[return-value]
+
+
+def _checked(questions: Any, contexts: Any) -> tuple[list[Question], list[str | None]]:
+    if isinstance(contexts, str) or isinstance(questions, (str, Question)):
+        raise ConfigError("a single question or context", "a list of each", "generate(model, [question], [context])")
+    questions, contexts = list(questions), list(contexts)
+    if len(questions) != len(contexts):
+        raise ConfigError(
+            f"{len(contexts)} contexts for {len(questions)} questions",
+            "one context (or None) per question",
+            "repeat a question for each of its contexts, as generation_tasks does",
+        )
+    for question, context in zip(questions, contexts, strict=True):
+        if not question.text.strip():
+            raise ConfigError(f"question {question.id!r} is empty", "some text", "leave empty questions out")
+        if not (context is None or isinstance(context, str)):
+            raise ConfigError(
+                f"the context of question {question.id!r} is {type(context).__name__}",
+                "str, or None for the query alone",
+                "build contexts with contexts_from_hits(hits, budgets)",
+            )
+    return questions, contexts
+
+
+def _read(reader: Any, question: Question, context: str | None, extra: dict[str, Any]) -> Answer:
+    start = time.perf_counter()
+    text = reader.answer(question.text, context or "")
+    seconds = time.perf_counter() - start
+    abstains = getattr(reader, "abstains", None)
+    if callable(abstains):
+        extra = extra | {"abstained": abstains(text)}
+    return Answer(question.id, text, reader.name, seconds, extra)
+
+
+def _prompts(
+    questions: Sequence[Question], contexts: Sequence[str | None], with_documents: Any, query_only: Any
+) -> tuple[list[str], list[dict[str, Any]]]:
+    from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
+
+    # Only the prompts that are needed must be readable.
+    needed = {c is None for c in contexts}
+    source = {True: query_only, False: with_documents}
+    text = {alone: load_prompt(source[alone]) for alone in needed}
+    about = {
+        alone: {"prompt": os.path.basename(source[alone]), "prompt_sha256": prompt_hash(source[alone])}
+        for alone in needed
+    }
+    filled = [
+        fill_prompt(text[True], query=q.text) if c is None else fill_prompt(text[False], query=q.text, documents=c)
+        for q, c in zip(questions, contexts, strict=True)
+    ]
+    return filled, [about[c is None] for c in contexts]
+
+
+def _call_id(question: Question, context: str | None, extra: Mapping[str, Any]) -> str:
+    n = extra.get("n_tokens", 0 if context is None else "all")
+    return f"{question.id}/{extra.get('system', 'query only' if context is None else 'documents')}/{n}"

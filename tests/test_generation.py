@@ -1,0 +1,416 @@
+"""Generation: the extractive reader, the contexts it sees, the two prompts, and chat models behind a stand-in."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+
+import pytest
+from fake_ollama import FakeOllama, Fault
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragbench.data import load_minihop
+from ragbench.errors import ConfigError
+from ragbench.generation import (
+    ABSTENTION,
+    BUDGETS,
+    ExtractiveReader,
+    contexts_from_hits,
+    generate,
+    generation_tasks,
+    order_for_prefix_cache,
+)
+from ragbench.generation.compare import options
+from ragbench.generation.text import sentence, sentences, stems, trim
+from ragbench.prompts import load_prompt
+from ragbench.records import Chunk, Hit, Question
+
+CONTEXT = (
+    "The Battle of Fell was fought on 3 May 1702 near the ford of Arn. The Duke of Orm won it. "
+    "The Siege of Tarn was laid in 1698 by King Oss. It lasted forty days. "
+    "The painter Ilva Brun was born at Kesk in 1811. She died in 1870. "
+    "The painter Otto Renn was born at Pell in 1820 and died in 1865. "
+    "Lake Mirr is 310 metres deep. Lake Sool is 92 metres deep."
+)
+
+
+def words(text):
+    """End offsets of words: a tokenizer for the tests."""
+    ends, at = [], 0
+    for word in text.split():
+        at = text.index(word, at) + len(word)
+        ends.append(at)
+    return ends
+
+
+def hits(*texts):
+    return [Hit(Chunk(f"c{n}", text, f"d{n}"), 1.0 / n, n) for n, text in enumerate(texts, 1)]
+
+
+def question(text, qid="q1"):
+    return Question(qid, text, "")
+
+
+# The reader
+
+
+@pytest.mark.parametrize(
+    ("asked", "opening", "evidence"),
+    [
+        ("Which was fought first, the Battle of Fell or the Siege of Tarn?", "The Siege of Tarn: ", "1698"),
+        ("Which came later, the Siege of Tarn or the Battle of Fell?", "The Battle of Fell: ", "1702"),
+        ("Who was born earlier, Otto Renn or Ilva Brun?", "Ilva Brun: ", "1811"),
+        ("Who died first, Ilva Brun or Otto Renn?", "Otto Renn: ", "1870"),
+        ("Which is deeper, Lake Sool or Lake Mirr?", "Lake Mirr: ", "310 metres"),
+        ("Of Lake Mirr and Lake Sool, which is smaller?", "Lake Sool: ", "92 metres"),
+        ("Did Otto Renn die before Ilva Brun?", "Yes: ", "1865"),
+        ("Did Ilva Brun die before Otto Renn?", "No: ", "1865"),
+        ("Were Ilva Brun and Otto Renn both born before 1815?", "No: ", "1820"),
+        ("Were Ilva Brun and Otto Renn both born before 1825?", "Yes: ", "1820"),
+        ("Were Ilva Brun and Otto Renn born in the same place?", "No: ", "Pell"),
+    ],
+)
+def test_a_comparison_names_the_winner_and_shows_both_pieces_of_evidence(asked, opening, evidence):
+    answer = ExtractiveReader().answer(asked, CONTEXT)
+    assert answer.startswith(opening)
+    assert evidence in answer
+
+
+def test_the_date_beside_the_asked_word_decides_not_the_first_in_the_sentence():
+    context = "Ada Vorn was born in 1800 and died in 1890. Bela Husk was born in 1820 and died in 1850."
+    assert ExtractiveReader().answer("Who died first, Ada Vorn or Bela Husk?", context).startswith("Bela Husk: ")
+    assert ExtractiveReader().answer("Who was born first, Ada Vorn or Bela Husk?", context).startswith("Ada Vorn: ")
+
+
+def test_days_and_months_break_a_tie_of_years():
+    context = "The Korr was launched on 9 May 1911. The Vann was launched on 2 May 1911."
+    answer = ExtractiveReader().answer("Which was launched first, the Korr or the Vann?", context)
+    assert answer.startswith("The Vann: ")
+
+
+def test_a_tie_is_not_decided():
+    context = "The Korr was launched in 1911. The Vann was launched in 1911."
+    answer = ExtractiveReader().answer("Which was launched first, the Korr or the Vann?", context)
+    assert ":" not in answer
+
+
+def test_a_two_hop_answer_joins_the_sentence_described_and_the_one_about_its_name():
+    context = (
+        "The harbour of Quill was dredged in spring. The bridge at Lome was designed by Hanna Tiss. "
+        "Grain is shipped to many ports. Hanna Tiss died in Odrin after a long illness. The market is held on Mondays."
+    )
+    answer = ExtractiveReader().answer("Where did the woman who designed the bridge at Lome die?", context)
+    assert answer == ("The bridge at Lome was designed by Hanna Tiss. Hanna Tiss died in Odrin after a long illness.")
+
+
+def test_a_time_question_prefers_the_sentence_with_a_year():
+    context = "The tower of Brill was opened by the mayor. The tower of Brill was opened in 1931."
+    assert ExtractiveReader().answer("In what year was the tower of Brill opened?", context).endswith("in 1931.")
+
+
+@pytest.mark.parametrize("context", ["", "  \n ", "Bees make honey. Rain fell on the hills."])
+def test_without_anything_that_fits_the_reader_abstains(context):
+    reader = ExtractiveReader()
+    answer = reader.answer("Who commanded the fleet at Trafalgar?", context)
+    assert answer == ABSTENTION
+    assert reader.abstains(answer)
+    assert not reader.abstains("Nelson.")
+
+
+def test_the_threshold_is_the_share_of_question_words_that_must_be_covered():
+    context = "The fleet sailed at dawn."
+    asked = "Who commanded the fleet at Trafalgar?"  # commanded, fleet, Trafalgar: one of three, equally rare here
+    background = ["commanded fleet trafalgar"]
+    assert ExtractiveReader(background, threshold=0.33).answer(asked, context) == context
+    assert ExtractiveReader(background, threshold=0.34).answer(asked, context) == ABSTENTION
+
+
+def test_rare_words_of_the_background_weigh_more():
+    context = "The castle stands there."
+    asked = "What about the castle and zither?"  # the castle alone is half the words
+    assert ExtractiveReader(["castle"] * 50 + ["zither"], 0.5).answer(asked, context) == ABSTENTION
+    assert ExtractiveReader(["zither"] * 50 + ["castle"], 0.5).answer(asked, context) == context
+
+
+def test_other_scripts_are_matched_and_unrelated_ones_abstain():
+    chinese = "长江流经武汉。黄河流经兰州。"
+    assert ExtractiveReader().answer("黄河流经哪里？", chinese) == "黄河流经兰州。"
+    assert ExtractiveReader().answer("Who won the Battle of Fell?", chinese) == ABSTENTION
+    assert "Орм" in ExtractiveReader().answer("Где родился Орм?", "Орм родился в Пскове. Дождь шёл.")
+
+
+def test_a_context_of_100000_characters_is_read_in_under_two_seconds():
+    filler = "".join(f"Town {n} lies on river {n % 97} and has {n} houses. " for n in range(2200))
+    context = filler[:99_900] + " Zorn Abbey was founded by Ulla Prick."
+    start = time.perf_counter()
+    assert "Ulla Prick" in ExtractiveReader().answer("Who founded Zorn Abbey?", context)
+    ExtractiveReader().answer("Who founded Zorn Abbey?", "A" * 100_000)
+    assert time.perf_counter() - start < 2
+
+
+@pytest.mark.parametrize("asked", ["", "  \n"])
+def test_an_empty_question_is_refused(asked):
+    with pytest.raises(ConfigError, match="empty"):
+        ExtractiveReader().answer(asked, CONTEXT)
+    with pytest.raises(ConfigError, match="'q9' is empty"):
+        generate(ExtractiveReader(), [question(asked, "q9")], [CONTEXT])
+
+
+def test_bad_reader_settings_say_what_is_expected():
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        ExtractiveReader(threshold=1.5)
+    with pytest.raises(ConfigError, match="abstention"):
+        ExtractiveReader(abstention=" ")
+
+
+_TEXT = st.text(st.sampled_from("abA .?!,(:1é中\n'"), max_size=80)
+
+
+@settings(deadline=None, max_examples=150)
+@given(_TEXT, _TEXT.filter(str.strip))
+def test_answers_are_deterministic_copied_and_never_empty(context, asked):
+    first = ExtractiveReader(threshold=0.0).answer(asked, context)
+    assert first == ExtractiveReader(threshold=0.0).answer(asked, context)
+    assert first
+    if not ExtractiveReader().abstains(first):
+        letters = {c.lower() for c in first if c.isalnum()}
+        said = set("yesno") | {c.lower() for c in asked + context if c.isalnum()}
+        assert letters <= said
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.permutations(CONTEXT.split(". ")), st.integers(0, len(CONTEXT)))
+def test_every_sentence_of_an_answer_stands_in_the_context(order, cut):
+    context = ". ".join(order)[:cut]
+    answer = ExtractiveReader(threshold=0.0).answer("Who won the Battle of Fell?", context)
+    if answer != ABSTENTION:
+        pieces = [trim(s.text) for s in sentences(context)]
+        assert any(" ".join(p) == answer for n in (1, 2) for p in itertools.combinations(pieces, n))
+
+
+# What it sees in a sentence
+
+
+def test_sentences_do_not_end_at_initials_or_titles():
+    found = sentences("J. R. Vane met Dr. Moll in St. Ives. They talked! 他走了。她来了。")
+    assert [s.text for s in found] == ["J. R. Vane met Dr. Moll in St. Ives.", "They talked!", "他走了。", "她来了。"]
+
+
+def test_a_sentence_knows_its_names_years_numbers_and_places():
+    s = sentence("On 3 May 1702 Anna de la Roch paid 1,470 crowns and twenty-four pence at Fort Vell.")
+    assert s.names == ("Anna de la Roch", "Fort Vell")
+    assert (s.years, s.numbers, s.dated, s.placed) == ((1702,), (1470.0, 24.0), True, True)
+    plain = sentence("it rained all day")
+    assert (plain.names, plain.years, plain.numbers, plain.dated, plain.placed) == ((), (), (), False, False)
+
+
+def test_words_of_one_event_share_a_stem_and_function_words_are_dropped():
+    assert stems("Where did she die?") == stems("her death") == stems("he perished")
+    assert stems("the of and") == []
+
+
+def test_trimming_drops_brackets_and_connectives_and_ends_with_a_stop():
+    assert trim("However, the ship (built in 1900) sank in") == "The ship sank in."
+    assert trim("It sank!") == "It sank!"
+
+
+def test_options_are_read_from_the_usual_forms_of_comparison():
+    assert options("Which city is older: the one on the Po, or the one on the Arno?") == (
+        "the one on the Po",
+        "the one on the Arno",
+        "Which city is older",
+    )
+    assert options("Of the Po and the Arno, which is longer?") == ("the Po", "the Arno", "which is longer")
+    assert options("Were Ann Lee and Bob Ray both born in Rome?") == ("Ann Lee", "Bob Ray", "both born in Rome")
+    assert options("Who won the Battle of Fell?") is None
+
+
+# Contexts and order
+
+
+def test_a_context_is_the_first_n_tokens_of_the_chunks_joined_by_one_space():
+    made = contexts_from_hits([hits("one two three", "four five"), []], [0, 2, 4, 100], words)
+    assert made == [[None, "one two", "one two three four", "one two three four five"], [None, "", "", ""]]
+    assert contexts_from_hits([hits("one two three")], [2], words, begin_token=True) == [["one"]]
+
+
+def test_the_grid_has_the_number_of_answers_that_the_thesis_counts():
+    asked = [question("Who?", "a"), question("Where?", "b")]
+    found = {name: [hits("one two"), hits("three")] for name in ("BM25", "SIM", "MMR", "MLQ", "REO")}
+    tasks = generation_tasks(asked, found, tokenizer=words)
+    assert BUDGETS == (0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
+    assert len(tasks) == 2 * (1 + 10 * 5)
+    assert [(t.question.id, t.system, t.n_tokens, t.context) for t in tasks[:2]] == [
+        ("a", "query only", 0, None),
+        ("a", "BM25", 100, "one two"),
+    ]
+    assert (tasks[-1].question.id, tasks[-1].system, tasks[-1].n_tokens, tasks[-1].context) == (
+        "b",
+        "REO",
+        1000,
+        "three",
+    )
+    assert [t.system for t in generation_tasks(asked, found, [0], words)] == ["query only"] * 2
+    with pytest.raises(ConfigError, match="1 lists of hits of 'X' for 2 questions"):
+        generation_tasks(asked, {"X": [[]]}, tokenizer=words)
+
+
+def test_the_levels_of_one_question_follow_one_another_each_a_continuation():
+    a, b = question("A?", "a"), question("B?", "b")
+    asked = [a, b, a, b, a, b, a]
+    contexts = ["one two three", "x y", None, "x", "one", "", "zero"]
+    assert order_for_prefix_cache(asked, contexts) == [2, 4, 0, 6, 5, 3, 1]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("ABC"), st.none() | st.text("xy ", max_size=4)), max_size=20))
+def test_the_order_is_a_permutation_that_keeps_questions_together(pairs):
+    asked, contexts = [question(q) for q, _ in pairs], [c for _, c in pairs]
+    order = order_for_prefix_cache(asked, contexts)
+    assert sorted(order) == list(range(len(pairs)))
+    runs = [q for q, _ in itertools.groupby(asked[i].text for i in order)]
+    assert len(runs) == len(set(runs))
+
+
+# generate
+
+
+def test_a_reader_gives_one_timed_answer_per_question_and_context():
+    asked = [question("Who won the Battle of Fell?"), question("Who won the Battle of Fell?")]
+    answers = generate(ExtractiveReader(), asked, [CONTEXT, None], meta=[{"n_tokens": 100}, {"n_tokens": 0}])
+    assert [a.question_id for a in answers] == ["q1", "q1"]
+    assert "Battle of Fell" in answers[0].text
+    assert answers[1].text == ABSTENTION
+    assert [dict(a.meta) for a in answers] == [
+        {"n_tokens": 100, "abstained": False},
+        {"n_tokens": 0, "abstained": True},
+    ]
+    assert all(a.generator == "extractive reader (no LLM)" and 0 <= a.seconds < 1 for a in answers)
+
+
+def test_seconds_are_the_wall_clock_time_of_that_answer():
+    class Slow:
+        name = "slow"
+
+        def answer(self, asked, context):
+            time.sleep(float(context))
+            return asked
+
+    answers = generate(Slow(), [question("a"), question("b")], ["0.05", "0.01"])
+    assert 0.05 <= answers[0].seconds < 0.2
+    assert 0.01 <= answers[1].seconds < 0.05
+
+
+@pytest.mark.parametrize(
+    ("asked", "contexts", "options_", "message"),
+    [
+        ([question("a")], [], {}, "0 contexts for 1 questions"),
+        ([question("a")], "text", {}, "single question or context"),
+        ([question("a")], [3], {}, "'q1' is int"),
+        ([question("a")], [""], {"meta": []}, "0 meta for 1 questions"),
+        ([question("a")], [""], {"retries": 2}, "retries with a reader"),
+    ],
+)
+def test_bad_input_to_generate_is_named(asked, contexts, options_, message):
+    with pytest.raises(ConfigError, match=message):
+        generate(ExtractiveReader(), asked, contexts, **options_)
+
+
+def test_the_prompts_carry_their_fields_and_end_with_what_varies():
+    documents, alone = load_prompt("thesis_with_documents"), load_prompt("thesis_query_only")
+    assert documents.index("{query}") < documents.index("{documents}")  # or the levels would share no prefix
+    assert len(documents) - documents.index("{documents}") < 50
+    assert "{query}" in alone
+    assert "{documents}" not in alone
+
+
+@pytest.fixture
+def fake():
+    with FakeOllama() as server:
+        yield server
+
+
+def model_at(server):
+    from ragbench.llm import chat_model
+
+    return chat_model("ollama:llama3:8b", host=server.url)
+
+
+def sent(call):
+    return call.body["messages"][-1]["content"]
+
+
+def test_each_context_gets_its_own_prompt_and_answers_come_back_in_our_order(fake):
+    fake.reply = lambda body: "said " + str(len(body["messages"][-1]["content"]))
+    asked = [question("A?", "a"), question("B?", "b"), question("A?", "a"), question("A?", "a")]
+    contexts = ["one two three", "", "one", None]
+    meta = [{"n_tokens": n} for n in (300, 100, 100, 0)]
+    answers = generate(model_at(fake), asked, contexts, meta=meta, progress=False)
+    documents, alone = load_prompt("thesis_with_documents"), load_prompt("thesis_query_only")
+    expected = [
+        alone.replace("{query}", "A?"),
+        documents.replace("{query}", "A?").replace("{documents}", "one"),
+        documents.replace("{query}", "A?").replace("{documents}", "one two three"),
+        documents.replace("{query}", "B?").replace("{documents}", ""),
+    ]
+    assert sorted(sent(call) for call in fake.calls) == sorted(expected)
+    assert [a.text for a in answers] == [f"said {len(expected[i])}" for i in (2, 3, 1, 0)]
+    assert [a.question_id for a in answers] == ["a", "b", "a", "a"]
+    assert [a.meta["n_tokens"] for a in answers] == [300, 100, 100, 0]
+    assert [a.meta["prompt"] for a in answers] == ["thesis_with_documents"] * 3 + ["thesis_query_only"]
+    assert all(a.generator == "ollama:llama3:8b" and a.seconds > 0 and "error" not in a.meta for a in answers)
+    assert len({a.meta["prompt_sha256"] for a in answers}) == 2
+
+
+def test_failed_calls_become_empty_answers_with_the_reason(fake):
+    fake.fault = lambda prompt, _: Fault("400") if "B?" in prompt else None
+    answers = generate(
+        model_at(fake), [question("A?", "a"), question("B?", "b")], [None, None], progress=False, retries=0
+    )
+    assert answers[0].text
+    assert "error" not in answers[0].meta
+    assert (answers[1].question_id, answers[1].text) == ("b", "")
+    assert "mirostat" in answers[1].meta["error"]
+
+
+def test_calls_to_a_model_run_one_at_a_time_unless_told_otherwise(fake, monkeypatch):
+    seen = {}
+
+    def ask(model, prompts, **options_):
+        seen.update(options_, prompts=prompts)
+        from ragbench.llm import Reply
+
+        return [Reply("yes", ok=True, seconds=0.5) for _ in prompts]
+
+    monkeypatch.setattr("ragbench.llm.ask", ask)
+    generate(object(), [question("A?"), question("A?")], ["one two", "one"])
+    assert seen["ids"] == ["q1/documents/all"] * 2
+    assert [prompt.count("two") for prompt in seen["prompts"]] == [0, 1]  # the shorter context is asked first
+    answers = generate(object(), [question("A?")], ["text"], meta=[{"system": "BM25", "n_tokens": 700}], cassette="c")
+    assert (seen["concurrency"], seen["step"], seen["cassette"]) == (1, "generation", "c")
+    assert seen["ids"] == ["q1/BM25/700"]
+    assert (answers[0].seconds, answers[0].meta["concurrency"]) == (0.5, 1)
+
+
+def test_braces_in_documents_are_not_filled_in(fake):
+    generate(model_at(fake), [question("A?")], ["see {query}"], progress=False)
+    assert "see {query}" in sent(fake.calls[0])
+
+
+# On MiniHop
+
+
+def test_minihop_from_its_own_documents_reaches_the_recorded_level_in_seconds():
+    data = load_minihop()
+    titles = {d.id: d.text for d in data.documents} | {d.title: d.text for d in data.documents}
+    asked = [q for q in data.questions if q.id.split("-")[0] in ("places", "science", "letters")]
+    contexts = [" ".join(dict.fromkeys(titles[t] for t, _ in q.meta["supporting_facts"])) for q in asked]
+    start = time.perf_counter()
+    answers = generate(ExtractiveReader([d.text for d in data.documents]), asked, contexts)
+    assert time.perf_counter() - start < 5
+    right = [q.answer.lower() in a.text.lower() for q, a in zip(asked, answers, strict=True) if q.kind == "bridge"]
+    assert len(right) == 72
+    assert sum(right) / len(right) > 0.3
+    assert not any(math.isnan(a.seconds) for a in answers)
