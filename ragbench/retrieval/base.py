@@ -85,14 +85,20 @@ def check_positive(name: str, value: Any) -> int:
 
 
 def check_retriever(retriever: Any) -> Any:
-    """Return the retriever, or raise ConfigError when it cannot be searched."""
-    if not isinstance(retriever, Retriever):
+    """Return the retriever, or raise ConfigError when it has no batched ``search``."""
+    if isinstance(retriever, type) or not callable(getattr(retriever, "search", None)):
         raise ConfigError(
-            f"retriever is {type(retriever).__name__}",
+            f"retriever is {retriever if isinstance(retriever, type) else type(retriever).__name__}",
             "a retriever with search(queries, k, scope)",
             "pass for instance BM25(chunks) or Dense(chunks, embedder)",
         )
     return retriever
+
+
+def describe(retriever: Any) -> dict[str, Any]:
+    """Return a retriever's settings, or its class's name when it has none."""
+    settings = getattr(retriever, "settings", None)
+    return settings() if callable(settings) else {"retriever": type(retriever).__name__}
 
 
 def check_scope(scope: Scope, n: int) -> Scopes:

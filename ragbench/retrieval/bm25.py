@@ -156,7 +156,7 @@ class BM25(Index):
         self._terms = terms
         self._start = np.concatenate(([0], np.cumsum(df)))
         self._postings = np.empty(self._start[-1], np.int32)
-        self._tf = np.empty(self._start[-1], np.uint16 if lengths.max() < 1 << 16 else np.uint32)
+        self._tf = np.empty(self._start[-1], np.uint32)
         at = self._start[:-1] + np.cumsum(frequency, axis=0) - frequency
 
         def fill(first: int, stop: int) -> None:

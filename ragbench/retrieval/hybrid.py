@@ -8,7 +8,7 @@ from typing import Any
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, ranked
+from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, ranked
 
 
 class Hybrid(Retriever):
@@ -29,14 +29,14 @@ class Hybrid(Retriever):
     Source: Cormack, Clarke and Büttcher, SIGIR 2009.
     """
 
-    retrievers: list[Retriever]
+    retrievers: list[Any]
     constant: float
     depth: int
     weights: list[float]
 
     def __init__(
         self,
-        retrievers: Sequence[Retriever],
+        retrievers: Sequence[Any],
         constant: float = 60.0,
         depth: int = 100,
         weights: Sequence[float] | None = None,
@@ -68,7 +68,7 @@ class Hybrid(Retriever):
             "constant": self.constant,
             "depth": self.depth,
             "weights": self.weights,
-            "over": [r.settings() for r in self.retrievers],
+            "over": [describe(r) for r in self.retrievers],
         }
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:

@@ -16,7 +16,7 @@ from pydantic import PrivateAttr
 
 from ragbench.errors import ConfigError, ModelError, unknown
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, ranked
+from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, ranked
 from ragbench.retrieval.stopwords import STOP_WORDS
 
 PROMPTS = {"perspectives": "multiquery_perspectives", "decomposition": "multiquery_decomposition"}
@@ -43,14 +43,14 @@ class MultiQuery(Retriever):
     Source: thesis §2.5.3; as run: 10 hits each, union in order of first appearance, 5 kept.
     """
 
-    retriever: Retriever
+    retriever: Any
     k_each: int
     keep: int
     _decompose: Callable[[str], Sequence[str]] = PrivateAttr()
 
     def __init__(
         self,
-        retriever: Retriever,
+        retriever: Any,
         decompose: Callable[[str], Sequence[str]],
         k_each: int = 10,
         keep: int = 5,
@@ -80,7 +80,7 @@ class MultiQuery(Retriever):
             "k_each": self.k_each,
             "keep": self.keep,
             "decompose": own() if callable(own) else {"decomposer": name},
-            "over": self.retriever.settings(),
+            "over": describe(self.retriever),
         }
 
     def queries(self, questions: Sequence[str]) -> list[list[str]]:

@@ -16,7 +16,7 @@ from pydantic import PrivateAttr
 
 from ragbench.errors import unknown
 from ragbench.records import Hit
-from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever
+from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe
 
 T = TypeVar("T")
 
@@ -64,12 +64,12 @@ class LongContextReorder(Retriever):
     ConfigError for a budget below 1 or something that is no retriever.
     """
 
-    retriever: Retriever
+    retriever: Any
     budget: int | None
     _tokenizer: Any = PrivateAttr()
     _offsets: Any = PrivateAttr(default=None)
 
-    def __init__(self, retriever: Retriever, budget: int | None = None, tokenizer: Any = None, *, k: int = 10) -> None:
+    def __init__(self, retriever: Any, budget: int | None = None, tokenizer: Any = None, *, k: int = 10) -> None:
         budget = None if budget is None else check_positive("budget", budget)
         super().__init__(retriever=check_retriever(retriever), budget=budget, k=check_positive("k", k))
         self._tokenizer = tokenizer
@@ -82,7 +82,7 @@ class LongContextReorder(Retriever):
             name = "default" if self._tokenizer is None else getattr(self._tokenizer, "__name__", None)
             name = name or (self._tokenizer if isinstance(self._tokenizer, str) else type(self._tokenizer).__name__)
             own = {"order": "mended", "budget": self.budget, "tokenizer": name}
-        return {"retriever": "LongContextReorder", **own, "over": self.retriever.settings()}
+        return {"retriever": "LongContextReorder", **own, "over": describe(self.retriever)}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         found = self.retriever.search(queries, k, scopes)

@@ -1,0 +1,338 @@
+"""BM25: worked by hand, against bm25s, rank_bm25 and a slow definition, and the recorded HotpotQA rankings."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.records import Chunk
+from ragbench.retrieval import BM25
+from ragbench.retrieval._postings import BLOCK
+from ragbench.retrieval.text import TOKENIZERS
+
+VARIANTS = ["terrier", "lucene", "robertson", "atire", "okapi"]
+WORDS = ["red", "blue", "dog", "dogs", "cat", "the", "running", "run", "1984", "élan", "中文", "x", "Red", "fox."]
+
+
+def chunks_of(*texts, docs=None):
+    return [Chunk(f"c{i:05d}", text, docs[i] if docs else f"d{i}", f"T{i}") for i, text in enumerate(texts)]
+
+
+def found(hits):
+    return [(hit.chunk.id, pytest.approx(hit.score)) for hit in hits]
+
+
+def slow_scores(texts, query, variant, k1, b, tokenizer, k3=8.0, epsilon=0.25):
+    """The formulas of the module's table, one chunk and one term at a time."""
+    bags = [Counter(tokenizer(text)) for text in texts]
+    n, lengths = len(bags), [sum(bag.values()) for bag in bags]
+    average = sum(lengths) / n
+    df = Counter(term for bag in bags for term in bag)
+
+    def odds(term):
+        return (n - df[term] + 0.5) / (df[term] + 0.5)
+
+    mean = sum(math.log(odds(t)) for t in df) / len(df) if df else 0.0
+    idf = {
+        "terrier": lambda t: math.log2(odds(t)),
+        "lucene": lambda t: math.log(1 + odds(t)),
+        "robertson": lambda t: max(0.0, math.log(odds(t))),
+        "atire": lambda t: math.log(n / df[t]),
+        "okapi": lambda t: math.log(odds(t)) if df[t] <= n / 2 else epsilon * mean,
+    }[variant]
+    terms = Counter(tokenizer(getattr(tokenizer, "clean_query", str)(query)))
+    scores = []
+    for bag, length in zip(bags, lengths, strict=True):
+        score = 0.0
+        for term, qtf in terms.items():
+            tf = bag[term]
+            if not tf:
+                continue
+            part = idf(term) * tf / (tf + k1 * (1 - b + b * length / average))
+            part *= 1 if variant in ("lucene", "robertson") else k1 + 1
+            score += part * ((k3 + 1) * qtf / (k3 + qtf) if variant == "terrier" else qtf)
+        scores.append(score)
+    return scores
+
+
+def test_three_chunks_by_hand():
+    # lengths 2, 3, 1, average 2: K = 1.2, 1.65; idf(red) = ln(1 + 1.5 / 2.5), idf(fox) = ln(1 + 2.5 / 1.5)
+    bm25 = BM25(chunks_of("red fox", "red red dog", "cat"), variant="lucene")
+    red, fox = math.log(1.6), math.log(8 / 3)
+    assert found(bm25.search(["red"], 10)[0]) == [("c00001", red * 2 / 3.65), ("c00000", red / 2.2)]
+    assert found(bm25.search(["Fox red"], 10)[0]) == [("c00000", (red + fox) / 2.2), ("c00001", red * 2 / 3.65)]
+    assert found(bm25.search(["red red"], 1)[0]) == [("c00001", 2 * red * 2 / 3.65)]
+
+
+def test_terrier_by_hand():
+    # one of three chunks holds the stem "run", twice; K = 1.2 * (0.25 + 0.75 * 2 / 1); query term twice: x 9 * 2 / 10
+    bm25 = BM25(chunks_of("The running runs", "a dog?", ""))
+    weight = math.log2(2.5 / 1.5) * 2.2 * 2 / (2 + 1.2 * 1.75) * 1.8
+    assert found(bm25.search(["Run, which RUNS"], 5)[0]) == [("c00000", weight)]
+    assert bm25.search(["the of"], 5) == [[]]
+
+
+@pytest.mark.parametrize(("variant", "method"), [("lucene",) * 2, ("robertson",) * 2, ("atire",) * 2])
+def test_scores_equal_bm25s_at_the_same_variant(variant, method):
+    bm25s = pytest.importorskip("bm25s")
+    rng = random.Random(1)
+    texts = [" ".join(rng.choices(WORDS, k=rng.randint(1, 30))) for _ in range(60)]
+    tokens = [TOKENIZERS["plain"](text) for text in texts]
+    theirs = bm25s.BM25(method=method, k1=1.7, b=0.4, dtype="float64")
+    theirs.index(tokens, show_progress=False)
+    ours = BM25(chunks_of(*texts), k1=1.7, b=0.4, variant=variant)
+    for _ in range(30):
+        query = " ".join(rng.choices(WORDS, k=rng.randint(1, 6)))
+        scores = theirs.get_scores([t for t in TOKENIZERS["plain"](query) if t in theirs.vocab_dict])
+        hits = ours.search([query], 60)[0]
+        assert {h.chunk.id: pytest.approx(h.score) for h in hits} == {
+            f"c{i:05d}": s for i, s in enumerate(scores) if s != 0
+        }
+
+
+def test_okapi_equals_rank_bm25_to_the_last_bit():
+    rank_bm25 = pytest.importorskip("rank_bm25")
+    rng = random.Random(2)
+    words = [f"w{int(rng.paretovariate(0.7))}" for _ in range(20_000)]
+    texts = [" ".join(rng.choices(words, k=rng.randint(1, 60))) for _ in range(500)]
+    theirs = rank_bm25.BM25Okapi([text.split() for text in texts])
+    ours = BM25(chunks_of(*texts), variant="okapi")
+    df = Counter(word for text in texts for word in set(text.split()))
+    assert max(df.values()) > 250  # the floor of negative weights is at work
+    for _ in range(20):
+        query = " ".join(rng.choices(words, k=8))
+        scores = theirs.get_scores(query.split())
+        order = np.argsort(-scores, kind="stable")
+        expected = [(f"c{i:05d}", scores[i]) for i in order if scores[i] != 0]
+        assert [(h.chunk.id, h.score) for h in ours.search([query], 500)[0]] == expected
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join), min_size=1, max_size=9),
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join),
+    st.sampled_from(VARIANTS),
+    st.sampled_from(["terrier", "plain", "split"]),
+    st.integers(1, 10),
+)
+def test_every_variant_equals_its_formula(texts, query, variant, tokenizer, k):
+    bm25 = BM25(chunks_of(*texts), k1=0.9, b=0.6, variant=variant, tokenizer=tokenizer)
+    expected = slow_scores(texts, query, variant, 0.9, 0.6, TOKENIZERS[tokenizer])
+    hits = bm25.search([query], k)[0]
+    scores = [expected[int(hit.chunk.id[1:])] for hit in hits]
+    assert [hit.score for hit in hits] == pytest.approx(scores)
+    assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+    keys = [(-hit.score, hit.chunk.id) for hit in hits]
+    assert keys == sorted(keys)
+    left = [s for i, s in enumerate(expected) if abs(s) > 1e-12 and f"c{i:05d}" not in {h.chunk.id for h in hits}]
+    assert len(hits) == min(k, len(hits) + len(left))
+    assert all(s <= hits[-1].score + 1e-12 for s in left)
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), min_size=1, max_size=8),
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join), min_size=1, max_size=4),
+    st.randoms(use_true_random=False),
+    st.integers(1, 5),
+)
+def test_order_of_chunks_queries_and_k_do_not_change_hits(texts, queries, rng, k):
+    chunks = chunks_of(*texts)
+    whole = BM25(chunks, variant="lucene").search(queries, len(chunks))
+    shuffled = rng.sample(chunks, len(chunks))
+    again = BM25(shuffled, variant="lucene")
+    assert again.search(queries, len(chunks)) == whole
+    assert again.search(queries[::-1], k) == [hits[:k] for hits in whole[::-1]]
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), st.sampled_from("abc")), min_size=1),
+    st.lists(st.sets(st.sampled_from("abc")), min_size=1, max_size=3),
+)
+def test_scope_keeps_the_scores_and_order_of_the_allowed_chunks(pairs, scopes):
+    chunks = chunks_of(*(text for text, _ in pairs), docs=[doc for _, doc in pairs])
+    scopes = [scope & {doc for _, doc in pairs} for scope in scopes]
+    bm25 = BM25(chunks, variant="atire", tokenizer="split")
+    queries = ["red dog the 1984"] * len(scopes)
+    for hits, scope, whole in zip(
+        bm25.search(queries, 50, scope=scopes), scopes, bm25.search(queries, 50), strict=True
+    ):
+        assert [(h.chunk, h.score) for h in hits] == [(h.chunk, h.score) for h in whole if h.chunk.doc_id in scope]
+    assert bm25.search(queries, 2, scope=scopes[0])[0] == bm25.search(queries[:1], 2, scope=[list(scopes[0])])[0]
+
+
+def test_scopes_may_be_mixed_with_none_and_empty():
+    bm25 = BM25(chunks_of("red", "red dog", "cat", docs=["a", "b", "c"]), variant="lucene")
+    hits = bm25.search(["red"] * 3, 5, scope=[None, {"b"}, set()])
+    assert [[h.chunk.doc_id for h in one] for one in hits] == [["a", "b"], ["b"], []]
+
+
+def test_duplicate_texts_tie_and_ids_decide():
+    chunks = [Chunk(i, "red dog", i) for i in ("z", "b", "10", "9", "a")] + [
+        Chunk("x", "cat", "x"),
+        Chunk("y", "", "y"),
+    ]
+    ids = [h.chunk.id for h in BM25(chunks, variant="lucene").search(["dog"], 4)[0]]
+    assert ids == ["10", "9", "a", "b"]
+    assert [h.chunk.id for h in BM25(chunks, variant="lucene", ties="corpus").search(["dog"], 3)[0]] == ["z", "b", "10"]
+    assert BM25(chunks, variant="okapi").settings()["ties"] == "corpus"
+
+
+def test_many_blocks_of_chunks_equal_a_dense_computation():
+    rng = np.random.default_rng(0)
+    n, v = 2 * BLOCK + 777, 40
+    tf = rng.poisson(0.12, (n, v))
+    texts = [" ".join(f"t{j}" for j in np.repeat(np.arange(v), row)) for row in tf]
+    bm25 = BM25(chunks_of(*texts, docs=[f"d{i % 3}" for i in range(n)]), variant="lucene")
+    length, df = tf.sum(1), (tf > 0).sum(0)
+    idf = np.log(1 + (n - df + 0.5) / (df + 0.5))
+    weights = tf / (tf + (1.2 * (0.25 + 0.75 * length / length.mean()))[:, None]) * idf
+    queries = [rng.choice(v, 5, replace=False) for _ in range(300)]  # more than one part of the work
+    hits = bm25.search([" ".join(f"t{j}" for j in q) for q in queries], 20)
+    scoped = bm25.search([" ".join(f"t{j}" for j in q) for q in queries[:5]], 20, scope={"d1"})
+    for q, query in enumerate(queries):
+        score = weights[:, query].sum(1)
+        assert [h.score for h in hits[q]] == pytest.approx(np.sort(score)[::-1][:20])
+        assert [score[int(h.chunk.id[1:])] for h in hits[q]] == pytest.approx([h.score for h in hits[q]])
+        if q < 5:
+            assert [h.score for h in scoped[q]] == pytest.approx(np.sort(score[1::3])[::-1][:20])
+
+
+def test_a_term_more_than_65535_times_in_one_chunk_is_counted():
+    bm25 = BM25(chunks_of("red " * 70_000, "red", "cat"), variant="lucene", b=0.0)
+    best = bm25.search(["red"], 1)[0][0]
+    assert best.score == pytest.approx(math.log(1.6) * 70_000 / 70_001.2, rel=1e-12)
+
+
+def test_no_hit_without_evidence():
+    bm25 = BM25(chunks_of("red dog", "", "blue"), variant="lucene")
+    assert bm25.search(["zebra", "!?", "red"], 10)[:2] == [[], []]
+    assert [h.chunk.id for h in bm25.search(["red"], 10)[0]] == ["c00000"]
+    assert BM25(chunks_of("", "  ")).search(["red"], 3) == [[]]
+    assert bm25.search([], 3) == []
+
+
+def test_robertson_returns_nothing_for_a_term_in_half_of_the_chunks_or_more():
+    assert BM25(chunks_of("red", "red dog"), variant="robertson").search(["red"], 5) == [[]]
+
+
+def test_terrier_ranks_a_term_in_most_chunks_below_zero_as_its_formula_does():
+    hits = BM25(chunks_of("red dog", "red", "red cat cat")).search(["red dog"], 5)[0]
+    assert [h.chunk.id for h in hits] == ["c00000", "c00002", "c00001"]
+    assert hits[2].score < hits[1].score < 0
+
+
+def test_a_callable_tokenizer_serves_texts_and_queries():
+    bm25 = BM25(chunks_of("北京大学", "東京大学", "上海"), variant="lucene", tokenizer=list)
+    assert [h.chunk.id for h in bm25.search(["東京"], 5)[0]] == ["c00001", "c00000"]
+    same = BM25(chunks_of("red dog", "dog", "cat"), variant="lucene", tokenizer=str.split).search(["dog red"], 5)
+    assert same == BM25(chunks_of("red dog", "dog", "cat"), variant="lucene").search(["dog red"], 5)
+
+
+def test_searches_in_many_threads_at_once_agree():
+    rng = random.Random(3)
+    bm25 = BM25(chunks_of(*(" ".join(rng.choices(WORDS, k=20)) for _ in range(3000))))
+    queries = [" ".join(rng.choices(WORDS, k=4)) for _ in range(600)]
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda _: bm25.search(queries, 7), range(16)))
+    assert all(result == results[0] for result in results)
+
+
+def test_variant_defaults_and_settings():
+    chunks = chunks_of("red")
+    assert BM25(chunks).settings() == {
+        "retriever": "BM25",
+        "variant": "terrier",
+        "k1": 1.2,
+        "b": 0.75,
+        "k3": 8.0,
+        "tokenizer": "terrier",
+        "ties": "id",
+        "chunks": 1,
+    }
+    okapi = BM25(chunks, variant="okapi").settings()
+    assert (okapi["k1"], okapi["epsilon"], okapi["tokenizer"]) == (1.5, 0.25, "split")
+    assert BM25(chunks, 2.0, 0.1, "lucene").settings()["k1"] == 2.0
+    json.dumps(BM25(chunks, tokenizer=str.split).settings())
+
+
+@pytest.mark.data
+def test_recorded_pooled_rankings_are_reproduced_exactly(data_mirror):
+    folder = data_mirror / "hotpotqa"
+    with gzip.open(folder / "pooled_corpus_first500.jsonl.gz", "rt", encoding="utf-8") as file:
+        corpus = [json.loads(line) for line in file]
+    rows = [row for row in recorded(folder) if row["setting"] == "pooled"]
+    bm25 = BM25([Chunk(c["title"], c["text"], c["title"], c["title"]) for c in corpus], variant="okapi")
+    results = bm25.search([row["question"] for row in rows], 50)
+    assert len(rows) == 250
+    assert [" | ".join(h.chunk.title for h in hits) for hits in results] == [row["retrieved_titles"] for row in rows]
+
+
+@pytest.mark.data
+def test_recorded_per_question_rankings_are_reproduced_exactly(data_mirror):
+    folder = data_mirror / "hotpotqa"
+    with gzip.open(folder / "hotpot_dev_distractor_subset.json.gz", "rt", encoding="utf-8") as file:
+        contexts = {row["_id"]: row["context"] for row in json.load(file)}
+    rows = [r for r in recorded(folder) if r["setting"] == "per_question" and r["example_id"] in contexts]
+    assert len(rows) == 123
+    for row in rows:
+        chunks = [Chunk(t, " ".join(s.strip() for s in text), t, t) for t, text in contexts[row["example_id"]]]
+        hits = BM25(chunks, variant="okapi").search([row["question"]], 50)[0]
+        titles = [hit.chunk.title for hit in hits]
+        assert titles == row["retrieved_titles"].split(" | ")[: len(titles)]
+        assert len(titles) == len(chunks)
+
+
+def recorded(folder):
+    with gzip.open(folder / "first500_bm25_results.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+ONE = chunks_of("red")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: BM25([]), DataError, "no chunks to index"),
+        (lambda: BM25("text"), ConfigError, "chunks is str"),
+        (lambda: BM25(["text"]), ConfigError, "chunk 0 is str"),
+        (lambda: BM25([Chunk(1, "a", "d")]), ConfigError, "chunk 0 has id 1"),
+        (lambda: BM25([Chunk("a", None, "d")]), ConfigError, "text of type NoneType"),
+        (lambda: BM25(ONE + chunks_of("dog")), DataError, "chunks 0 and 1 share the id 'c00000'"),
+        (lambda: BM25(ONE, variant="bm26"), ConfigError, "unknown BM25 variant 'bm26'"),
+        (lambda: BM25(ONE, variant="lucine"), ConfigError, "did you mean 'lucene'"),
+        (lambda: BM25(ONE, tokenizer="portr"), ConfigError, "unknown tokenizer 'portr'"),
+        (lambda: BM25(ONE, k1=0), ConfigError, "k1=0"),
+        (lambda: BM25(ONE, k1=math.nan), ConfigError, "k1=nan"),
+        (lambda: BM25(ONE, b=1.5), ConfigError, "b=1.5"),
+        (lambda: BM25(ONE, b="0.75"), ConfigError, "b='0.75'"),
+        (lambda: BM25(ONE, ties="title"), ConfigError, "unknown order of ties"),
+        (lambda: BM25(ONE, k=0), ConfigError, "k=0"),
+        (lambda: BM25(ONE).search("red", 3), ConfigError, r"pass \[query\]"),
+        (lambda: BM25(ONE).search(["red", " "], 3), ConfigError, "query 1 is empty"),
+        (lambda: BM25(ONE).search(["red", None], 3), ConfigError, "query 1 is NoneType"),
+        (lambda: BM25(ONE).search(["red"], 0), ConfigError, "k=0"),
+        (lambda: BM25(ONE).search(["red"], 2.0), ConfigError, "k=2.0"),
+        (lambda: BM25(ONE).search(["red"], True), ConfigError, "k=True"),
+        (lambda: BM25(ONE).search(["red"], 1, scope="d0"), ConfigError, "scope is str"),
+        (lambda: BM25(ONE).search(["red"], 1, scope=["d0", 3]), ConfigError, "2 scopes for 1 queries"),
+        (lambda: BM25(ONE).search(["red"], 1, scope=[3]), ConfigError, "scope is list"),
+        (lambda: BM25(ONE).search(["red"], 1, scope={"d7"}), ConfigError, "such as 'd7'"),
+    ],
+)
+def test_bad_input_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

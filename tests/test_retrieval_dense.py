@@ -1,0 +1,297 @@
+"""Dense retrieval and MMR: exact, deterministic, and LangChain's own order."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.embeddings import Embeddings
+from langchain_core.vectorstores.utils import maximal_marginal_relevance
+
+from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.records import Chunk
+from ragbench.retrieval import BM25, MMR, Dense
+from ragbench.retrieval._nearest import TILE
+from ragbench.retrieval.mmr import select_mmr
+
+
+class Hashed(Embeddings):
+    """A text's vector is drawn from its hash: equal texts have equal vectors, others are unrelated."""
+
+    model_id = "hashed-8"
+
+    def __init__(self):
+        self.asked = []
+
+    def embed_documents(self, texts):
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text):
+        self.asked.append(text)
+        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+        return (3 * np.random.default_rng(seed).standard_normal(8)).tolist()
+
+
+class Fixed(Embeddings):
+    """Vectors given by text."""
+
+    def __init__(self, **vectors):
+        self.vectors = vectors
+
+    def embed_documents(self, texts):
+        return [self.vectors[text] for text in texts]
+
+    def embed_query(self, text):
+        return self.vectors[text]
+
+
+def chunks_of(texts, docs=None):
+    return [Chunk(f"c{i:05d}", text, docs[i] if docs else f"d{i}") for i, text in enumerate(texts)]
+
+
+def ids(hits):
+    return [hit.chunk.id for hit in hits]
+
+
+def unit(rows):
+    rows = np.asarray(rows, float)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+SMALL = {"q": [2.0, 0.0], "east": [5.0, 0.0], "northeast": [1.0, 1.0], "north": [0.0, 3.0], "west": [-1.0, 0.0]}
+
+
+def test_cosines_by_hand():
+    dense = Dense(chunks_of(["north", "east", "northeast", "west"]), Fixed(**SMALL))
+    hits = dense.search(["q"], 10)[0]
+    # north is orthogonal: score 0 is no evidence; west points away, and says so
+    assert ids(hits) == ["c00001", "c00002", "c00003"]
+    assert [h.score for h in hits] == pytest.approx([1.0, math.sqrt(0.5), -1.0])
+    assert [h.rank for h in hits] == [1, 2, 3]
+
+
+def test_equals_brute_force_over_several_tiles_and_batches():
+    rng = np.random.default_rng(0)
+    vectors, queries = rng.standard_normal((2 * TILE + 99, 24)), rng.standard_normal((1100, 24))
+    docs = [f"d{i % 4}" for i in range(len(vectors))]
+    dense = Dense(chunks_of(["x"] * len(vectors), docs), Hashed(), vectors=vectors)
+    exact = unit(queries) @ unit(vectors).T
+    order = np.argsort(-exact, axis=1)[:, :7]
+    hits = dense.search_vectors(queries, 7)
+    assert [[int(i[1:]) for i in ids(one)] for one in hits] == order.tolist()
+    assert [h.score for h in hits[3]] == pytest.approx(exact[3, order[3]], abs=1e-6)
+    scoped = dense.search_vectors(queries[:40], 7, scope=[{"d1"}, {"d2", "d3"}, None, set()] * 10)
+    for q, one in enumerate(scoped):
+        allowed = [i for i in range(len(vectors)) if i % 4 in ([1], [2, 3], range(4), [])[q % 4]]
+        best = sorted(allowed, key=lambda i, q=q: -exact[q, i])[:7]
+        assert [int(i[1:]) for i in ids(one)] == best
+
+
+def test_equal_vectors_tie_and_ids_decide_however_many_they_are():
+    rng = np.random.default_rng(1)
+    vectors = rng.standard_normal((TILE + 300, 33))
+    twins = rng.permutation(len(vectors))[:500]
+    vectors[twins] = rng.standard_normal(33)
+    dense = Dense(chunks_of(["x"] * len(vectors)), Hashed(), vectors=vectors)
+    for k in (1, 10, 60):
+        hits = dense.search_vectors(vectors[twins[:1]] + 0.01, k)[0]
+        assert ids(hits) == [f"c{i:05d}" for i in sorted(twins)[:k]]
+        assert len({h.score for h in hits}) == 1
+
+
+@settings(max_examples=30)
+@given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12), st.randoms(use_true_random=False))
+def test_order_of_chunks_does_not_change_hits(texts, rng):
+    chunks = chunks_of(texts)
+    queries = ["one", "two"]
+    hits = Dense(chunks, Hashed()).search(queries, 5)
+    assert Dense(rng.sample(chunks, len(chunks)), Hashed()).search(queries, 5) == hits
+    assert MMR(Dense(rng.sample(chunks, len(chunks)), Hashed())).search(queries, 5) == MMR(
+        Dense(chunks, Hashed())
+    ).search(queries, 5)
+    keys = [(-h.score, h.chunk.id) for h in hits[0]]
+    assert keys == sorted(keys)
+
+
+def test_a_zero_vector_is_never_a_hit_and_a_zero_query_finds_nothing():
+    embedder = Fixed(q=[1.0, 0.0], empty=[0.0, 0.0], a=[1.0, 2.0], null=[0.0, 0.0])
+    dense = Dense(chunks_of(["empty", "a"]), embedder)
+    assert [ids(h) for h in dense.search(["q", "null"], 5)] == [["c00001"], []]
+    assert [ids(h) for h in MMR(dense).search(["q", "null"], 5)] == [["c00001"], []]
+
+
+def test_given_vectors_follow_the_order_of_the_chunks_given():
+    chunks = [Chunk("b", "x", "d"), Chunk("a", "y", "d")]
+    dense = Dense(chunks, Hashed(), vectors=np.array([[1.0, 0.0], [0.0, 1.0]]))
+    assert ids(dense.search_vectors(np.array([1.0, 0.1]), 2)[0]) == ["b", "a"]
+    assert [c.id for c in dense.chunks] == ["a", "b"]
+    assert dense.vectors.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+
+
+def test_queries_go_through_embed_query_unless_the_embedder_takes_them_all_at_once():
+    class Batched(Hashed):
+        def embed_array(self, texts):
+            self.batches = [*getattr(self, "batches", []), list(texts)]
+            return np.array(super().embed_documents(texts), np.float32)
+
+    plain, batched = Hashed(), Batched()
+    one, two = Dense(chunks_of(["a", "b"]), plain), Dense(chunks_of(["a", "b"]), batched)
+    assert one.search(["q", "r"], 2) == two.search(["q", "r"], 2)
+    assert plain.asked[-2:] == ["q", "r"]
+    assert batched.batches == [["a", "b"], ["q", "r"]]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 0.5, 1.0])
+def test_mmr_selects_what_langchain_selects(weight):
+    rng = np.random.default_rng(2)
+    # candidates in clusters, so that novelty matters
+    centres = rng.standard_normal((6, 16))
+    vectors = centres[rng.integers(0, 6, 400)] + 0.4 * rng.standard_normal((400, 16))
+    queries = rng.standard_normal((50, 16)) + centres[0]
+    dense = Dense(chunks_of(["x"] * 400), Hashed(), vectors=vectors)
+    items, scores, found = dense.nearest(unit(queries).astype(np.float32), 20)
+    chosen, n = select_mmr(dense.vectors, items, scores, found, 10, weight)
+    assert n.tolist() == [10] * 50
+    for q in range(50):
+        expected = maximal_marginal_relevance(queries[q], dense.vectors[items[q]].astype(float).tolist(), weight, 10)
+        assert chosen[q].tolist() == expected
+    if weight == 0.5:
+        assert any(chosen[q].tolist() != list(range(10)) for q in range(50))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 12), st.floats(0, 1))
+def test_every_mmr_pick_is_the_best_one_left_and_the_earlier_of_equals(seed, k, fetch_k, weight):
+    rng = np.random.default_rng(seed)
+    vectors = rng.integers(-2, 3, (12, 3)).astype(float)  # many equal and opposite vectors
+    vectors[~vectors.any(axis=1)] = 1.0
+    dense = Dense(chunks_of(["x"] * 12), Fixed(q=[1.0, 0.5, 0.25]), vectors=vectors)
+    rows = dict(zip((c.id for c in dense.chunks), dense.vectors.astype(float), strict=True))
+    left = dense.search(["q"], fetch_k)[0]
+    hits = MMR(dense, fetch_k=fetch_k, lambda_mult=weight).search(["q"], k)[0]
+    assert len(hits) == min(k, len(left))
+    for n, pick in enumerate(hits):
+        picked = [rows[hit.chunk.id] for hit in hits[:n]]
+        values = {
+            hit.chunk.id: weight * hit.score - (1 - weight) * max(rows[hit.chunk.id] @ p for p in picked)
+            if picked
+            else hit.score
+            for hit in left
+        }
+        assert values[pick.chunk.id] >= max(values.values()) - 1e-9
+        equals = [hit for hit in left if np.array_equal(rows[hit.chunk.id], rows[pick.chunk.id])]
+        assert pick.chunk == equals[0].chunk
+        left = [hit for hit in left if hit.chunk != pick.chunk]
+
+
+def test_mmr_by_hand():
+    vectors = {"q": [1.0, 0.0], "a": [1.0, 0.2], "a2": [1.0, 0.21], "b": [1.0, -0.8]}
+    dense = Dense(chunks_of(["a", "a2", "b"]), Fixed(**vectors))
+    assert ids(dense.search(["q"], 3)[0]) == ["c00000", "c00001", "c00002"]
+    hits = MMR(dense).search(["q"], 3)[0]
+    assert ids(hits) == ["c00000", "c00002", "c00001"]
+    assert [h.rank for h in hits] == [1, 2, 3]
+    assert hits[1].score == pytest.approx(1 / math.sqrt(1.64))
+    assert ids(MMR(dense, fetch_k=2).search(["q"], 3)[0]) == ["c00000", "c00001"]
+    assert ids(MMR(dense, lambda_mult=1).search(["q"], 2)[0]) == ["c00000", "c00001"]
+
+
+def test_mmr_respects_scope():
+    dense = Dense(chunks_of(["a", "b", "c", "d"], ["x", "y", "x", "y"]), Hashed())
+    hits = MMR(dense).search(["q", "r"], 4, scope=[{"x"}, {"y"}])
+    assert [sorted(ids(h)) for h in hits] == [["c00000", "c00002"], ["c00001", "c00003"]]
+
+
+def test_settings_name_the_model_and_every_parameter():
+    dense = Dense(chunks_of(["a"]), Hashed())
+    assert dense.settings() == {
+        "retriever": "Dense",
+        "embedder": "hashed-8",
+        "dimension": 8,
+        "similarity": "cosine",
+        "chunks": 1,
+    }
+    assert MMR(dense, 7, 0.25).settings() == {
+        "retriever": "MMR",
+        "fetch_k": 7,
+        "lambda_mult": 0.25,
+        "over": dense.settings(),
+    }
+
+
+def test_faiss_backend_gives_the_same_hits():
+    pytest.importorskip("faiss")
+    rng = np.random.default_rng(4)
+    vectors, queries = rng.standard_normal((500, 12)), rng.standard_normal((30, 12))
+    vectors[100:160] = vectors[0]
+    chunks = chunks_of(["x"] * 500)
+    one, two = (Dense(chunks, Hashed(), vectors=vectors, backend=b) for b in ("numpy", "faiss"))
+    queries[0] = vectors[0]
+    assert one.search_vectors(queries, 9) == two.search_vectors(queries, 9)
+    assert one.search_vectors(queries, 9, scope={"d3", "d5"}) == two.search_vectors(queries, 9, scope={"d3", "d5"})
+
+
+def test_faiss_backend_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "faiss", None)
+    with pytest.raises(ConfigError, match=r"ragbench\[faiss\]"):
+        Dense(chunks_of(["a"]), Hashed(), backend="faiss")
+
+
+@pytest.mark.data
+def test_recorded_minilm_rankings_agree_on_the_first_places(data_mirror, minilm):
+    import csv
+    import gzip
+    import json
+
+    folder = data_mirror / "hotpotqa"
+    with gzip.open(folder / "hotpot_dev_distractor_subset.json.gz", "rt", encoding="utf-8") as file:
+        contexts = {row["_id"]: row["context"] for row in json.load(file)}
+    with gzip.open(folder / "first500_dense_minilm_results.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        rows = [r for r in csv.DictReader(file) if r["setting"] == "per_question" and r["example_id"] in contexts]
+    agree = []
+    for row in rows[:12]:
+        chunks = [Chunk(t, " ".join(s.strip() for s in text), t, t) for t, text in contexts[row["example_id"]]]
+        titles = [h.chunk.title for h in Dense(chunks, minilm).search([row["question"]], 10)[0]]
+        agree.append(titles == row["retrieved_titles"].split(" | "))
+    assert np.mean(agree) > 0.9
+
+
+class Broken(Hashed):
+    def __init__(self, answer):
+        super().__init__()
+        self.answer = answer
+
+    def embed_documents(self, texts):
+        return self.answer
+
+
+ONE = chunks_of(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: Dense([], Hashed()), DataError, "no chunks to index"),
+        (lambda: Dense(ONE + ONE, Hashed()), DataError, "chunks 0 and 2 share the id"),
+        (lambda: Dense(ONE, "minilm"), ConfigError, "embedder is str"),
+        (lambda: Dense(ONE, Hashed(), backend="annoy"), ConfigError, "unknown dense backend"),
+        (lambda: Dense(ONE, Hashed(), vectors=np.ones((3, 2))), ConfigError, r"vectors of shape \(3, 2\)"),
+        (lambda: Dense(ONE, Broken([[1.0, 2.0]])), ModelError, "1 vectors for 2 texts"),
+        (lambda: Dense(ONE, Broken([[1.0, math.nan], [1.0, 2.0]])), ModelError, "vector of text 0 is not finite"),
+        (lambda: Dense(ONE, Broken([1.0, 2.0])), ModelError, r"vectors of shape \(2,\)"),
+        (lambda: Dense(ONE, Broken([[1.0] * 5] * 2)).search(["q"], 1), ModelError, "dimension 8"),
+        (lambda: Dense(ONE, Hashed()).search(["q"], 1, scope={"nope"}), ConfigError, "such as 'nope'"),
+        (lambda: Dense(ONE, Hashed()).search([""], 1), ConfigError, "query 0 is empty"),
+        (lambda: Dense(ONE, Hashed()).search(["q"], -1), ConfigError, "k=-1"),
+        (lambda: MMR(BM25(ONE)), ConfigError, "dense is BM25"),
+        (lambda: MMR(Dense(ONE, Hashed()), fetch_k=0), ConfigError, "fetch_k=0"),
+        (lambda: MMR(Dense(ONE, Hashed()), lambda_mult=1.1), ConfigError, "lambda_mult=1.1"),
+    ],
+)
+def test_bad_input_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

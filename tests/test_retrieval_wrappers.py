@@ -1,0 +1,356 @@
+"""LongContextReorder, MultiQuery, Hybrid, and LangChain's interface on all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from fake_ollama import FakeOllama
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.records import Chunk, Hit
+from ragbench.retrieval import (
+    BM25,
+    Hybrid,
+    LongContextReorder,
+    MultiQuery,
+    llm_decomposer,
+    reorder,
+    rule_decomposer,
+)
+from ragbench.retrieval.base import Retriever
+from ragbench.retrieval.multiquery import parse_queries
+
+TEXTS = ["red fox", "red dog", "blue dog", "green cat", "red red bird", "dog and cat"]
+CHUNKS = [Chunk(f"c{i}", text, f"d{i % 2}", f"Title {i}") for i, text in enumerate(TEXTS)]
+
+
+class Listed(Retriever):
+    """Answers every query from a table of chunk ids, best first."""
+
+    table: dict[str, list[str]]
+    asked: list = []  # noqa: RUF012 (a pydantic field, copied per instance)
+
+    def _search(self, queries, k, scopes):
+        self.asked.append((queries, k, scopes))
+        found = []
+        for q in queries:
+            names = self.table[q][:k]
+            found.append([Hit(Chunk(n, n * 3, f"doc-{n}"), 1 / r, r) for r, n in enumerate(names, 1)])
+        return found
+
+    def settings(self):
+        return {"retriever": "Listed"}
+
+
+def bm25():
+    return BM25(CHUNKS, variant="lucene")
+
+
+def ids(hits):
+    return [hit.chunk.id for hit in hits]
+
+
+@pytest.mark.parametrize(
+    ("k", "published", "mended"),
+    [
+        (1, [1], [1]),
+        (2, [2, 1], [1, 2]),
+        (3, [1, 3, 2], [1, 3, 2]),
+        (9, [1, 3, 5, 7, 9, 8, 6, 4, 2], [1, 3, 5, 7, 9, 8, 6, 4, 2]),
+        (10, [2, 4, 6, 8, 10, 9, 7, 5, 3, 1], [1, 3, 5, 7, 9, 10, 8, 6, 4, 2]),
+    ],
+)
+def test_reorder_permutations(k, published, mended):
+    assert reorder(range(1, k + 1)) == published
+    assert reorder(range(1, k + 1), order="mended") == mended
+
+
+@given(st.integers(0, 60))
+def test_published_reorder_is_langchains_alternation(k):
+    result = []
+    for i, item in enumerate(reversed(range(k))):  # as LangChain does it: the worst first, then to either side
+        result = [*result, item] if i % 2 else [item, *result]
+    assert reorder(list(range(k))) == result
+    mended = reorder(list(range(k)), order="mended")
+    assert sorted(mended) == list(range(k))
+    assert k < 2 or (mended[0], mended[-1]) == (0, 1)
+
+
+def test_reo_reorders_hits_and_numbers_them_anew():
+    inner = Listed(table={"q": list("abcdefghij")})
+    hits = LongContextReorder(inner).search(["q"], 10)[0]
+    assert ids(hits) == list("bdfhjigeca")
+    assert [hit.rank for hit in hits] == list(range(1, 11))
+    assert hits[-1].score == 1.0  # the best chunk, last
+    assert ids(LongContextReorder(inner).search(["q"], 3)[0]) == ["a", "c", "b"]
+
+
+def words(text):
+    """Token ends of a white-space tokenizer."""
+    ends, at = [], 0
+    for word in text.split(" "):
+        at += len(word)
+        ends.append(at)
+        at += 1
+    return ends
+
+
+class Texts(Retriever):
+    texts: list[str]
+
+    def _search(self, queries, k, scopes):
+        hits = [Hit(Chunk(f"t{i}", t, "d"), 1.0 / i, i) for i, t in enumerate(self.texts, 1)]
+        return [hits[:k] for _ in queries]
+
+    def settings(self):
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        (1, ["a1"]),
+        (3, ["a1 a2 a3"]),
+        (4, ["a1 a2 a3", "b1"]),
+        (6, ["a1 a2 a3", "c1", "b1 b2"]),
+        (8, ["a1 a2 a3", "c1 c2 c3", "b1 b2"]),
+        (9, ["a1 a2 a3", "c1 c2 c3", "d1", "b1 b2"]),
+        (99, ["a1 a2 a3", "c1 c2 c3", "d1 d2", "b1 b2"]),
+    ],
+)
+def test_budget_cuts_best_first_then_puts_the_best_at_both_ends(budget, expected):
+    inner = Texts(texts=["a1 a2 a3", "b1 b2", "c1 c2 c3", "d1 d2"])
+    hits = LongContextReorder(inner, budget=budget, tokenizer=words).search(["q"], 4)[0]
+    assert [hit.chunk.text for hit in hits] == expected
+    assert [hit.rank for hit in hits] == list(range(1, len(expected) + 1))
+    assert len(" ".join(expected).split()) == min(budget, 10)
+
+
+def test_budget_counts_with_the_embedded_tokenizer_by_default(minilm):
+    from ragbench.metrics.cutoffs import token_cutoffs
+
+    inner = Texts(texts=["Unbelievable! It works.", "A second text, rather longer than the first one.", "Third."])
+    for budget in (3, 9, 14):
+        text = " ".join(h.chunk.text for h in LongContextReorder(inner, budget=budget).search(["q"], 3)[0])
+        assert token_cutoffs(text, [budget])[0] == len(text)  # nothing is left to cut
+    assert LongContextReorder(inner, budget=3).settings()["tokenizer"] == "default"
+
+
+def test_multiquery_joins_hits_in_order_of_first_appearance():
+    inner = Listed(table={"one": list("abcdef"), "two": list("bxaydz")})
+    retriever = MultiQuery(inner, lambda q: ["one", "two"], k_each=4, keep=6)
+    hits = retriever.search(["original question"], 10)[0]
+    assert ids(hits) == ["a", "b", "c", "d", "x", "y"]
+    assert [hit.rank for hit in hits] == [1, 2, 3, 4, 5, 6]
+    assert [hit.score for hit in hits] == [1, 1 / 2, 1 / 3, 1 / 4, 1 / 2, 1 / 4]
+    assert inner.asked == [(["one", "two"], 4, None)]  # the original is not among them
+    assert ids(retriever.search(["q"], 2)[0]) == ["a", "b"]
+    assert ids(MultiQuery(inner, lambda q: ["one", "two"]).search(["q"], 10)[0]) == ["a", "b", "c", "d", "e"]
+
+
+def test_multiquery_passes_each_questions_scope_to_its_queries_and_drops_repeats():
+    inner = Listed(table={"x": ["a"], "y": ["b"], "z": ["c"]})
+    derived = {"p": ["x", "y", " x "], "q": ["z"]}
+    hits = MultiQuery(inner, derived.__getitem__).search(["p", "q"], 5, scope=[{"s"}, None])
+    assert [ids(h) for h in hits] == [["a", "b"], ["c"]]
+    assert inner.asked == [(["x", "y", "z"], 10, [frozenset({"s"}), frozenset({"s"}), None])]
+
+
+@pytest.mark.parametrize("answer", [[], ["  "], "one string", [3]])
+def test_multiquery_refuses_a_decomposition_without_questions(answer):
+    with pytest.raises(ModelError, match="no derived question for 'why'"):
+        MultiQuery(bm25(), lambda q: answer).search(["why"], 3)
+
+
+def test_llm_decomposer_asks_the_model_once_per_question_and_reads_lines(tmp_path):
+    def answer(body):
+        return "Here are the questions:\n1. red dog?\n2) blue dog\n\n- red dog?"
+
+    with FakeOllama(reply=answer) as fake:
+        from ragbench.llm import chat_model
+
+        model = chat_model("ollama:llama3:8b", host=fake.url)
+        decompose = llm_decomposer(model, cassette=tmp_path / "tape.sqlite", progress=False)
+        retriever = MultiQuery(bm25(), decompose, k_each=1)
+        assert retriever.queries(["Who?", "Where?"]) == [["red dog?", "blue dog"]] * 2
+        assert ids(retriever.search(["Who?"], 5)[0]) == ["c1", "c2"]
+        assert len(fake.calls) == 2  # the third came from the cassette
+        assert decompose("Who?") == ["red dog?", "blue dog"]
+    settings = retriever.settings()["decompose"]
+    assert (settings["decomposer"], settings["prompt"]) == ("llm", "multiquery_decomposition")
+    assert len(settings["prompt_sha256"]) == 64
+    json.dumps(settings)
+
+
+def test_llm_decomposer_sends_the_prompt_with_the_question_in_it(monkeypatch, tmp_path):
+    from ragbench.llm import Reply
+    from ragbench.prompts import load_prompt
+
+    sent = []
+
+    def ask(model, prompts, cassette=None, **options):
+        sent.append((model, list(prompts), cassette, options))
+        return [Reply(text="a\nb", parsed=None, ok=True, error=None) for _ in prompts]
+
+    monkeypatch.setattr("ragbench.llm.ask", ask)
+    own = tmp_path / "mine.txt"
+    own.write_text("Split: {question}", encoding="utf-8")
+    assert llm_decomposer("m", own, "tape", deadline_s=5)("Who {x}?") == ["a", "b"]
+    assert sent == [("m", ["Split: Who {x}?"], "tape", {"step": "decompose", "deadline_s": 5})]
+    llm_decomposer("m", "perspectives")("Who?")
+    assert sent[1][1] == [load_prompt("multiquery_perspectives").replace("{question}", "Who?")]
+
+
+def test_llm_decomposer_never_passes_over_a_failed_reply(monkeypatch):
+    from ragbench.llm import Reply
+
+    replies = [
+        Reply(text="fine", parsed=None, ok=True, error=None),
+        Reply(text="", parsed=None, ok=False, error=None),
+        Reply(text="  \n", parsed=None, ok=True, error=None),
+    ]
+    monkeypatch.setattr("ragbench.llm.ask", lambda *a, **k: replies)
+    with pytest.raises(ModelError, match=r"2 of 3 questions .* reply to 'b'"):
+        llm_decomposer("m").batch(["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("text", "queries"),
+    [
+        ("a b\nc d", ["a b", "c d"]),
+        ("1. Who wrote it?\n2. When?", ["Who wrote it?", "When?"]),
+        ("(1) one\n- two\n* three\n• four\n10: ten", ["one", "two", "three", "four", "ten"]),
+        ("Sure, here they are:\n“quoted”\n**bold**", ["quoted", "bold"]),
+        ("1984 was written by whom?", ["1984 was written by whom?"]),
+        ("3 Idiots director", ["3 Idiots director"]),
+        ("same\nsame\n\n", ["same"]),
+        ("", []),
+    ],
+)
+def test_replies_are_read_line_by_line(text, queries):
+    assert parse_queries(text) == queries
+
+
+@pytest.mark.parametrize(
+    ("question", "queries"),
+    [
+        ("Which river is longer, the Alpha or the Beta Gamma?", ["Alpha river longer", "Beta Gamma river longer"]),
+        ("Are Ann Lee and Bob Ray both painters?", ["Ann Lee painters", "Bob Ray painters"]),
+        (
+            "In which town was the engineer who designed Tower Bridge born?",
+            ["town was the engineer", "designed Tower Bridge born"],
+        ),
+        (
+            "What is the capital of the country that hosted the first World Cup?",
+            ["What is the capital of the country", "hosted the first World Cup"],
+        ),
+        ("Tower Bridge stands in what city?", ["Tower Bridge", "Tower Bridge stands city"]),
+        ('Who sang "Blue Moon River" in 1961?', ["Blue Moon River", "sang Blue Moon River 1961"]),
+        ("where?", ["where"]),
+        ("???", ["???"]),
+    ],
+)
+def test_rules_of_the_stand_in_decomposer(question, queries):
+    assert rule_decomposer(question) == queries
+
+
+def test_the_stand_in_says_that_it_is_no_llm():
+    settings = MultiQuery(bm25(), rule_decomposer).settings()
+    assert "no LLM" in settings["decompose"]["decomposer"]
+    assert settings["over"]["retriever"] == "BM25"
+
+
+@given(st.text(min_size=1, max_size=80).filter(str.strip))
+def test_the_stand_in_always_gives_one_to_four_queries(question):
+    queries = rule_decomposer(question)
+    assert 1 <= len(queries) <= 4
+    assert all(q.strip() for q in queries)
+
+
+def test_hybrid_by_hand():
+    one, two = Listed(table={"q": ["a", "b", "c"]}), Listed(table={"q": ["c", "a", "d"]})
+    hits = Hybrid([one, two]).search(["q"], 10)[0]
+    assert ids(hits) == ["a", "c", "b", "d"]
+    assert [h.score for h in hits] == pytest.approx([1 / 61 + 1 / 62, 1 / 63 + 1 / 61, 1 / 62, 1 / 63])
+    assert [h.rank for h in hits] == [1, 2, 3, 4]
+    weighted = Hybrid([one, two], constant=0, weights=[1, 3]).search(["q"], 2)[0]
+    assert [(h.chunk.id, h.score) for h in weighted] == [("c", pytest.approx(1 / 3 + 3)), ("a", pytest.approx(2.5))]
+
+
+def test_hybrid_ties_fall_by_id_and_depth_limits_what_is_fused():
+    one, two = Listed(table={"q": ["z", "a"]}), Listed(table={"q": ["a", "z"]})
+    assert ids(Hybrid([one, two]).search(["q"], 2)[0]) == ["a", "z"]
+    assert ids(Hybrid([two, one]).search(["q"], 2)[0]) == ["a", "z"]
+    assert one.asked[-1][1] == 100
+    assert ids(Hybrid([one], depth=1).search(["q"], 1)[0]) == ["z"]
+    assert one.asked[-1][1] == 1
+
+
+def test_hybrid_refuses_one_id_for_two_texts():
+    other = BM25([Chunk("c0", "red herring", "d")], variant="lucene")
+    with pytest.raises(DataError, match="share the id 'c0'"):
+        Hybrid([BM25(CHUNKS), other]).search(["red fox herring"], 3)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        bm25,
+        lambda: LongContextReorder(bm25()),
+        lambda: MultiQuery(bm25(), lambda q: [q, "cat"]),
+        lambda: Hybrid([bm25(), BM25(CHUNKS, variant="atire")]),
+    ],
+)
+def test_every_retriever_is_a_langchain_retriever(build):
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.runnables import RunnableLambda
+
+    retriever = build()
+    assert isinstance(retriever, BaseRetriever)
+    hits = retriever.search(["red dog"], retriever.k)[0]
+    documents = retriever.invoke("red dog")
+    assert [d.page_content for d in documents] == [h.chunk.text for h in hits]
+    first = hits[0]
+    assert documents[0].id == first.chunk.id
+    assert documents[0].metadata == {
+        "title": first.chunk.title,
+        "doc_id": first.chunk.doc_id,
+        "chunk_id": first.chunk.id,
+        "score": first.score,
+        "rank": 1,
+    }
+    assert len(retriever.invoke("red dog", k=1)) == 1
+    assert {d.metadata["doc_id"] for d in retriever.invoke("red dog", scope={"d1"})} == {"d1"}
+    assert (retriever | RunnableLambda(len)).invoke("red dog") == len(documents)
+    assert asyncio.run(retriever.ainvoke("red dog")) == documents
+    assert retriever.batch(["red dog", "cat"])[0] == documents
+    scoped = retriever.search(["red dog", "red dog"], 5, scope=[{"d0"}, {"d1"}])
+    assert [{h.chunk.doc_id for h in one} for one in scoped] == [{"d0"}, {"d1"}]
+    json.dumps(retriever.settings())
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: reorder([1], order="best"), ConfigError, "unknown order 'best'"),
+        (lambda: LongContextReorder("sim"), ConfigError, "retriever is str"),
+        (lambda: LongContextReorder(BM25), ConfigError, "retriever is <class"),
+        (lambda: LongContextReorder(bm25(), budget=0), ConfigError, "budget=0"),
+        (lambda: MultiQuery(bm25(), ["a"]), ConfigError, "decompose is list"),
+        (lambda: MultiQuery(bm25(), rule_decomposer, keep=0), ConfigError, "keep=0"),
+        (lambda: llm_decomposer("m", "decompose"), ConfigError, "did you mean 'decomposition'"),
+        (lambda: Hybrid([]), ConfigError, r"retrievers=\[\]"),
+        (lambda: Hybrid([bm25()], weights=[1, 2]), ConfigError, "1 numbers above 0"),
+        (lambda: Hybrid([bm25()], weights=[0]), ConfigError, r"weights=\[0\]"),
+        (lambda: Hybrid([bm25()], constant=-1), ConfigError, "constant=-1"),
+        (lambda: Hybrid([bm25(), 3]), ConfigError, "retriever is int"),
+        (lambda: bm25().invoke(" "), ConfigError, "query 0 is empty"),
+    ],
+)
+def test_bad_input_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
