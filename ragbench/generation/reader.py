@@ -4,8 +4,8 @@ A question over two documents is answered by two sentences: one that matches the
 new name, and one about that name which holds the kind of thing asked for. All pairs of sentences are scored for the
 share of the question's words they cover (weighted by rarity), for the names that link them, and for the kind of answer.
 No language model, no vectors: on MiniHop's held-out topics (arts, history; BM25, N = 1000) its answer holds the true
-one for 21% of the questions, where the context does for 60%; only 2 of 17 choices between two options hold it. English cues;
-other scripts are matched word by word (Chinese: character by character).
+one for 21% of the questions, where the context does for 60%; only 2 of 17 choices between two options hold it.
+English cues; other scripts are matched word by word (Chinese: character by character).
 """
 
 from __future__ import annotations
