@@ -1,0 +1,120 @@
+"""The validator: what a generated set promises, checked from its texts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ragbench.data.validate import Problem
+from ragbench.datagen.derive import NUMBER, derive
+from ragbench.datagen.names import real_names
+from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument, mentions
+from ragbench.errors import DataError
+
+_EDIT = "mend it, or generate it again with another seed"
+
+
+def check(
+    configurations: Sequence[Configuration],
+    documents: Sequence[GeneratedDocument],
+    questions: Sequence[QRA],
+    fields: Sequence[str],
+) -> list[Problem]:
+    """Check a generated set.
+
+    Parameters
+    ----------
+    configurations, documents : pair up by id.
+    questions : with references and keypoints.
+    fields : the fields that count as facts (``schema.fact_fields``).
+
+    Returns
+    -------
+    Problems; empty when: every fact of a configuration stands in its document or is listed as dropped, and then does
+    not stand there; no document names a known real person or company; every reference is found word for word in its
+    document; every answer follows from its references: each fact and each number in it stands in them, or in the
+    question, or is derived from values that do, recomputed; an unanswerable question has no reference, and what it
+    asks for is in none of its documents; each question has 3 to 5 keypoints.
+    """
+    by_id = {c.id: c for c in configurations}
+    texts = {d.id: d for d in documents}
+    problems = [
+        Problem(d.id, what, _EDIT)
+        for d in documents
+        for what in (*_document(d, by_id[d.id], fields), *(f"names {n!r}, which is real" for n in real_names(d.text)))
+    ]
+    for question in questions:
+        problems += [Problem(question.id, what, _EDIT) for what in _question(question, by_id, texts, fields)]
+    return problems
+
+
+def _document(document: GeneratedDocument, configuration: Configuration, fields: Sequence[str]) -> Iterator[str]:
+    text = document.text
+    for name in fields:
+        there = mentions(text, configuration.text[name])
+        if there and name in document.dropped:
+            yield f"{name} is listed as dropped, but the document states {configuration.text[name]!r}"
+        if not there and name not in document.dropped:
+            yield f"{name} = {configuration.text[name]!r} is neither in the document nor listed as dropped"
+
+
+def _question(
+    question: QRA,
+    configurations: Mapping[str, Configuration],
+    documents: Mapping[str, GeneratedDocument],
+    fields: Sequence[str],
+) -> Iterator[str]:
+    for reference in question.references:
+        if reference.doc_id not in question.doc_ids:
+            yield f"a reference to {reference.doc_id!r}, which is not among its documents"
+        elif reference.text not in documents[reference.doc_id].text:
+            yield f"the reference {reference.text[:60]!r} is not in document {reference.doc_id}"
+    if not 3 <= len(question.keypoints) <= 5:
+        yield f"{len(question.keypoints)} keypoints, not 3 to 5"
+    if question.kind == "unanswerable":
+        if question.references:
+            yield "an unanswerable question with references"
+        for doc_id, name in question.lost:
+            if mentions(documents[doc_id].text, configurations[doc_id].text[name]):
+                yield f"an unanswerable question, but document {doc_id} states {name}"
+        return
+    if not question.references or not question.statements:
+        yield "no reference or no answer"
+        return
+    yield from _follows(question, configurations, fields)
+
+
+def _follows(question: QRA, configurations: Mapping[str, Configuration], fields: Sequence[str]) -> Iterator[str]:
+    stated = {d: " ".join(r.text for r in question.references if r.doc_id == d) for d in question.doc_ids}
+    every = " ".join(stated.values())
+    for d in question.derived:
+        wordings = [configurations[doc_id].text[name] for doc_id, name in d.of]
+        for (doc_id, name), wording in zip(d.of, wordings, strict=True):
+            if mentions(question.answer, d.text) and not mentions(stated.get(doc_id, ""), wording):
+                yield f"{d.text!r} is derived from {name} of {doc_id}, which no reference states"
+        if derive(d.rule, wordings, d.names, question.language) != d.text:
+            yield f"{d.text!r} is not the {d.rule} of {', '.join(wordings)}"
+    for doc_id in question.doc_ids:
+        for name in fields:
+            wording = configurations[doc_id].text[name]
+            if mentions(question.answer, wording) and not mentions(every, wording):
+                yield f"the answer states {name} = {wording!r}, which no reference does"
+    allowed = " ".join((every, question.question, *(d.text for d in question.derived)))
+    allowed += " " + " ".join(
+        configurations[i].text[n] for i in question.doc_ids for n in configurations[i].text if n not in fields
+    )
+    known = set(NUMBER.findall(allowed))
+    for number in NUMBER.findall(question.answer):
+        if number not in known:
+            yield f"the number {number} of the answer is in no reference"
+
+
+def require_references(question: QRA, documents: Mapping[str, GeneratedDocument]) -> None:
+    """Raise DataError when a reference is not word for word in its document; for questions edited by hand."""
+    for reference in question.references:
+        document = documents.get(reference.doc_id)
+        if document is None or reference.text not in document.text:
+            raise DataError(
+                f"question {question.id}: the reference {reference.text[:60]!r} is not in {reference.doc_id!r}",
+                "a sentence of that document, word for word",
+                "copy it from the document, or let find_references choose",
+            )

@@ -1,0 +1,189 @@
+"""The whole way at once: a domain becomes a folder with documents and questions."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ragbench.data.validate import Problem
+from ragbench.datagen.checks import check, require_references
+from ragbench.datagen.configuration import make_configurations
+from ragbench.datagen.document import write_documents
+from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument
+from ragbench.datagen.questions import draft_questions, facts_in, find_references
+from ragbench.datagen.refine import add_keypoints, refine
+from ragbench.datagen.schema import Schema, load_schema
+from ragbench.errors import DataError
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A generated set in memory."""
+
+    schema: Schema
+    configurations: tuple[Configuration, ...]
+    documents: tuple[GeneratedDocument, ...]
+    questions: tuple[QRA, ...]
+
+    def problems(self) -> list[Problem]:
+        """Run the validator."""
+        return check(self.configurations, self.documents, self.questions, self.schema.fact_fields)
+
+    def __repr__(self) -> str:
+        name = f"{self.schema.domain}, {self.schema.language}"
+        return f"Generated({name}: {len(self.documents)} documents, {len(self.questions)} questions)"
+
+
+def make_set(schema: Schema, documents: int, seed: int = 0) -> Generated:
+    """Generate a set in memory, offline: configurations, documents, questions, references, refinement, keypoints.
+
+    Parameters
+    ----------
+    schema : from `load_schema`, `read_schema` or `build_schema`.
+    documents : how many.
+    seed : same schema, number and seed: the same set.
+    """
+    configurations = make_configurations(schema, documents, seed)
+    written = write_documents(schema, configurations, seed)
+    questions = answer_questions(
+        schema, configurations, written, draft_questions(schema, configurations, written, seed)
+    )
+    return Generated(schema, tuple(configurations), tuple(written), tuple(questions))
+
+
+def answer_questions(
+    schema: Schema,
+    configurations: Sequence[Configuration],
+    documents: Sequence[GeneratedDocument],
+    drafts: Sequence[QRA],
+) -> list[QRA]:
+    """Take drafts through references, refinement and keypoints."""
+    by_id, texts = {c.id: c for c in configurations}, {d.id: d for d in documents}
+    done = []
+    for draft in drafts:
+        own = [by_id[i] for i in draft.doc_ids]
+        facts = facts_in(draft.answer, own, schema.fact_fields) if draft.kind != "unanswerable" else []
+        facts += [fact for d in draft.derived for fact in d.of]
+        done.append(add_keypoints(refine(find_references(draft, facts, texts), schema, by_id, texts)))
+    return done
+
+
+def generate(
+    domain: str, language: str = "en", documents: int = 40, seed: int = 0, out: str | Path = "generated"
+) -> Path:
+    """Generate a data set of a shipped domain into a new folder, offline.
+
+    Parameters
+    ----------
+    domain : "finance", "law" or "medicine".
+    language : "en" or "zh".
+    documents : how many, at least 1. Questions over several documents need 2.
+    seed : same arguments, same files, bit for bit.
+    out : folder to make; it may exist, but must be empty.
+
+    Returns
+    -------
+    Path of the folder, with the files that `write_set` describes.
+
+    Raises
+    ------
+    ConfigError for an unknown domain or language; DataError when the folder is not empty (nothing is overwritten) or
+    the validator finds a problem (nothing is written).
+
+    Source: RAGEval, section 3.
+    """
+    schema = load_schema(domain, language)
+    _free(Path(out).expanduser())
+    return write_set(make_set(schema, documents, seed), out, seed=seed)
+
+
+def write_set(generated: Generated, out: str | Path, *, seed: int | None = None) -> Path:
+    """Write a set to a folder.
+
+    Files: ``documents.jsonl`` and ``questions.jsonl``, which ``ragbench.data.load_jsonl(questions, documents)`` reads;
+    ``configurations.jsonl`` with each document's values, dropped facts and sentence patterns; ``summary.json`` with
+    counts.
+
+    Raises
+    ------
+    DataError when the folder is not empty or the validator finds problems; nothing is written then.
+    """
+    folder = Path(out).expanduser()
+    _free(folder)
+    texts = {d.id: d for d in generated.documents}
+    for question in generated.questions:
+        require_references(question, texts)
+    problems = generated.problems()
+    if problems:
+        shown = "\n    ".join(map(str, problems[:8]))
+        raise DataError(
+            f"{len(problems)} problems in the generated set\n    {shown}",
+            "a set that passes the validator",
+            "mend these",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "documents.jsonl", map(document_row, generated.documents))
+    _write(folder / "questions.jsonl", (question_row(q, generated) for q in generated.questions))
+    pairs = zip(generated.configurations, generated.documents, strict=True)
+    _write(folder / "configurations.jsonl", (_configuration_row(c, d) for c, d in pairs))
+    summary = {
+        "domain": generated.schema.domain,
+        "language": generated.schema.language,
+        "seed": seed,
+        "documents": len(generated.documents),
+        "questions": len(generated.questions),
+        "types": dict(sorted(Counter(q.kind for q in generated.questions).items())),
+        "subdomains": dict(sorted(Counter(c.subdomain for c in generated.configurations).items())),
+    }
+    text = json.dumps(summary, ensure_ascii=False, indent=1) + "\n"
+    (folder / "summary.json").write_bytes(text.encode("utf-8"))
+    return folder
+
+
+def document_row(document: GeneratedDocument) -> dict[str, Any]:
+    """Return a document as its line of ``documents.jsonl``."""
+    domain = document.id.split("-", maxsplit=1)[0]
+    row = {"id": document.id, "title": document.title, "text": document.text}
+    return {**row, "domain": domain, "language": document.language, "writer": document.writer}
+
+
+def question_row(question: QRA, generated: Generated) -> dict[str, Any]:
+    """Return a question as its line of ``questions.jsonl``."""
+    return {
+        "id": question.id,
+        "question": question.question,
+        "answer": question.answer,
+        "references": [r.text for r in question.references],
+        "type": question.kind,
+        "level": "one document" if len(question.doc_ids) == 1 else "several documents",
+        "domain": generated.schema.domain,
+        "language": question.language,
+        "doc_ids": list(question.doc_ids),
+        "reference_doc_ids": [r.doc_id for r in question.references],
+        "keypoints": list(question.keypoints),
+        "reasoning": [asdict(d) for d in question.derived],
+    }
+
+
+def _configuration_row(configuration: Configuration, document: GeneratedDocument) -> dict[str, Any]:
+    row = {"id": configuration.id, "subdomain": configuration.subdomain, "values": dict(configuration.text)}
+    return {**row, "dropped": list(document.dropped), "patterns": list(document.patterns)}
+
+
+def _free(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(
+            f"{folder} is not an empty folder",
+            "a folder that is new or empty",
+            "choose another, or move its files away",
+        )
+
+
+def _write(path: Path, rows: Iterable[dict]) -> None:
+    # Bytes, so that line ends are the same on every system.
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    path.write_bytes(("\n".join(lines) + "\n").encode("utf-8"))

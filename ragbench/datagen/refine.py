@@ -1,0 +1,132 @@
+"""Refinement of answers and references, and keypoints (RAGEval, section 3.3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument, Reference, mentions
+from ragbench.datagen.questions import canonical, facts_in
+from ragbench.datagen.schema import Schema
+from ragbench.metrics._sentences import split_sentences
+
+MOST_KEYPOINTS = 5
+_LEAST_KEYPOINTS = 3
+_CLAUSE = {"en": re.compile(r"(?<=;)\s+"), "zh": re.compile(r"(?<=；)")}
+
+
+def refine(
+    question: QRA,
+    schema: Schema,
+    configurations: Mapping[str, Configuration],
+    documents: Mapping[str, GeneratedDocument],
+) -> QRA:
+    """Make answer and references say the same, by the paper's rules.
+
+    1. A fact of the answer that no reference states: look it up in the documents. Found: its sentence becomes a
+       reference and the answer stays. Not found: the statement is removed from the answer.
+    2. A fact of the references that the answer lacks: the answer is supplemented.
+
+    Parameters
+    ----------
+    question : with references (`ragbench.datagen.questions.find_references`) or without.
+    schema : names the facts, and words what is added.
+    configurations, documents : by id.
+
+    Returns
+    -------
+    QRA; ``changes`` tells what was done. A question that is unanswerable stays as it is.
+    """
+    if question.kind == "unanswerable":
+        return question
+    own = [configurations[i] for i in question.doc_ids]
+    fields = schema.fact_fields
+    references = list(question.references)
+    kept, changes = [], []
+    for statement in question.statements:
+        support = _support(question, statement, own, fields, references, documents)
+        if support is None:
+            changes.append(f"removed: {statement}")
+        else:
+            kept.append(statement)
+            changes += [f"reference added: {r.text}" for r in support]
+            references += support
+    answer = " ".join(kept)
+    for fact in schema.facts:
+        for c in own:
+            stated = [r for r in references if r.doc_id == c.id and any(_says(r.text, c, n) for n in fact.fields)]
+            if stated and not any(_says(answer, c, n) for n in fact.fields):
+                kept.append(canonical(schema, fact.id, c))
+                changes.append(f"supplemented: {kept[-1]}")
+    ordered = _in_document_order(references, documents, question.doc_ids)
+    return replace(question, statements=tuple(kept), references=ordered, changes=(*question.changes, *changes))
+
+
+def _says(text: str, configuration: Configuration, name: str) -> bool:
+    return mentions(text, configuration.text[name])
+
+
+def _support(
+    question: QRA,
+    statement: str,
+    own: Sequence[Configuration],
+    fields: Sequence[str],
+    references: Sequence[Reference],
+    documents: Mapping[str, GeneratedDocument],
+) -> list[Reference] | None:
+    """References to add for a statement; None when the documents do not state all of its facts."""
+    needed = facts_in(statement, own, fields)
+    needed += [fact for d in question.derived if mentions(statement, d.text) for fact in d.of]
+    wording = {(c.id, name): c.text[name] for c in own for name in fields}
+    added: list[Reference] = []
+    for doc_id, name in dict.fromkeys(needed):
+        value = wording[doc_id, name]
+        # A value that two documents share may stand in either's sentences.
+        if any(mentions(r.text, value) for r in (*references, *added)):
+            continue
+        found = [s.text for s in documents[doc_id].sentences if mentions(s.text, value)]
+        if not found:
+            return None
+        added.append(Reference(doc_id, found[0]))
+    return added
+
+
+def _in_document_order(
+    references: Sequence[Reference], documents: Mapping[str, GeneratedDocument], doc_ids: Sequence[str]
+) -> tuple[Reference, ...]:
+    place = {(d, s.text): i for d in doc_ids for i, s in enumerate(documents[d].sentences)}
+    rank = {d: i for i, d in enumerate(doc_ids)}
+    unique = dict.fromkeys(references)
+    return tuple(sorted(unique, key=lambda r: (rank.get(r.doc_id, len(rank)), place.get((r.doc_id, r.text), 0))))
+
+
+def keypoints(answer: str, language: str = "en") -> tuple[str, ...]:
+    """Cut an answer into 3 to 5 keypoints, by rule.
+
+    Parameters
+    ----------
+    answer : text. Its sentences are the points; parts between semicolons are, where there are fewer than three
+        sentences; of more than five, neighbours are put together.
+    language : "en" or "zh".
+
+    Returns
+    -------
+    keypoints, five at most; an answer with fewer than three sentences and clauses gives as many as it has.
+
+    Source: RAGEval, section 3.3, which has a model do it (`ragbench.datagen.live.model_keypoints`).
+    """
+    points = list(split_sentences(answer, language))
+    if len(points) < _LEAST_KEYPOINTS:
+        points = [part for point in points for part in _CLAUSE[language].split(point)]
+    size, extra = divmod(len(points), MOST_KEYPOINTS)
+    if len(points) <= MOST_KEYPOINTS:
+        return tuple(points)
+    ends = [(i + 1) * size + min(i + 1, extra) for i in range(MOST_KEYPOINTS)]
+    blank = " " if language == "en" else ""
+    return tuple(blank.join(points[a:b]) for a, b in zip([0, *ends[:-1]], ends, strict=True))
+
+
+def add_keypoints(question: QRA) -> QRA:
+    """Give a question the keypoints of its answer."""
+    return replace(question, keypoints=keypoints(question.answer, question.language))
