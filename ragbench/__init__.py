@@ -27,6 +27,7 @@ _HOME = {
         "rule_decomposer",
     ],
     "llm": ["Cassette", "Reply", "Usage", "ask", "chat_model"],
+    "judge": ["EmbeddedChecker", "EmbeddedJudge", "fit_judge", "split_claims"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table", "macro_average"],
     "generation": ["ExtractiveReader", "contexts_from_hits", "generate", "generation_tasks", "order_for_prefix_cache"],

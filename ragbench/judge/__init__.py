@@ -1,0 +1,22 @@
+"""Judging without a language model: a score for an answer against a reference, and labels for claims against a text.
+
+Both are lexical and embedding methods, fitted or set on data named in their docstrings; results made with them are
+labelled *embedded*.
+"""
+
+from ragbench.judge.checker import EmbeddedChecker, split_claims
+from ragbench.judge.fit import FitReport, fit_judge
+from ragbench.judge.model import EmbeddedJudge, load_coefficients
+from ragbench.judge.pairs import LabelledPair, load_ragchecker_pairs, read_pairs
+
+__all__ = [
+    "EmbeddedChecker",
+    "EmbeddedJudge",
+    "FitReport",
+    "LabelledPair",
+    "fit_judge",
+    "load_coefficients",
+    "load_ragchecker_pairs",
+    "read_pairs",
+    "split_claims",
+]

@@ -1,0 +1,198 @@
+"""Answer against reference, as numbers: the judge's features.
+
+Each is a function of (question, reference, answer) alone, never of a second answer, so a weighted sum of them is a
+score, and the difference of two scores is the same sum over feature differences. ``_r`` is recall (how much of the
+reference the answer has), ``_p`` precision (how much of the answer the reference backs), ``_f`` their harmonic mean.
+Words of the question are left out of the overlaps: every answer repeats them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.judge.text import Prepared, abstains, is_polar, prepare, stance
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "overlap": ("overlap_r", "overlap_p", "overlap_f"),
+    "sentences": ("sentence_r", "sentence_p", "sentence_f"),
+    "form": ("short", "long", "empty", "abstains", "stance"),
+    "vector": ("cosine",),
+    "order": ("order_f",),
+    "facts": ("names", "numbers"),
+}
+NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name in group)
+
+
+def harmonic(r: float, p: float) -> float:
+    """Harmonic mean; 0 when both are 0."""
+    return 2 * r * p / (r + p) if r + p > 0 else 0.0
+
+
+def _overlap(reference: dict[str, float], answer: dict[str, float]) -> tuple[float, float, float]:
+    """Recall, precision and F of two bags of weights; a shared item counts as often as the poorer side has it."""
+    shared = sum(min(w, answer[s]) for s, w in reference.items() if s in answer)
+    r, p = (shared / total if total > 0 else 0.0 for total in (sum(reference.values()), sum(answer.values())))
+    return r, p, harmonic(r, p)
+
+
+def _bag(text: Prepared, left_out: frozenset[str]) -> dict[str, float]:
+    return {s: math.log1p(n) * text.weight[s] for s, n in text.counts.items() if s not in left_out}
+
+
+def _sentence_coverage(text: Prepared, other: Prepared, left_out: frozenset[str]) -> float:
+    """Share of a text's sentences found in the other's best single sentence, by content weight."""
+    total = covered = 0.0
+    for stems in text.sentence_stems:
+        weights = {s: text.weight[s] for s in stems if s not in left_out}
+        mass = sum(weights.values())
+        if mass > 0:
+            total += mass
+            covered += max(
+                (sum(w for s, w in weights.items() if s in have) for have in other.sentence_stems), default=0.0
+            )
+    return covered / total if total > 0 else 0.0
+
+
+def common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
+    """Length of the longest common subsequence of two token lists.
+
+    Bit-parallel (Hyyrö 2004): one big integer holds a row of the table.
+    """
+    where: dict[str, int] = {}
+    for i, token in enumerate(a):
+        where[token] = where.get(token, 0) | (1 << i)
+    full = (1 << len(a)) - 1
+    row = full
+    for token in b:
+        hits = row & where.get(token, 0)
+        row = ((row + hits) | (row - hits)) & full
+    return len(a) - row.bit_count()
+
+
+def question_stems(question: Prepared, reference: Prepared) -> frozenset[str]:
+    """Stems to leave out of the overlaps: the question's, unless the reference has no others ("Paris or Rome?")."""
+    asked = frozenset(question.stems)
+    return frozenset() if asked.issuperset(reference.stems) else asked
+
+
+def lexical(question: Prepared, reference: Prepared, answer: Prepared) -> dict[str, float]:
+    """Compute the features that need no vectors."""
+    asked = question_stems(question, reference)
+    f: dict[str, float] = {}
+    f["overlap_r"], f["overlap_p"], f["overlap_f"] = _overlap(_bag(reference, asked), _bag(answer, asked))
+    f["sentence_r"] = _sentence_coverage(reference, answer, asked)
+    f["sentence_p"] = _sentence_coverage(answer, reference, asked)
+    f["sentence_f"] = harmonic(f["sentence_r"], f["sentence_p"])
+    both = len(reference.stems) + len(answer.stems)
+    f["order_f"] = 2 * common_subsequence(reference.stems, answer.stems) / both if both else 0.0
+    ratio = math.log((len(answer.words) + 5) / (len(reference.words) + 5))
+    f["short"], f["long"] = min(ratio, 0.0), max(ratio, 0.0)
+    f["empty"] = float(not answer.words)
+    f["abstains"] = float(abstains(answer.text) and not abstains(reference.text))
+    polar = is_polar(question.text)
+    f["stance"] = float(stance(reference.text, polar) * stance(answer.text, polar))
+    said = frozenset(answer.words)
+    f["names"] = math.log1p(len((reference.names - frozenset(question.words)) & said))
+    f["numbers"] = math.log1p(len((reference.numbers - question.numbers) & answer.numbers))
+    return f
+
+
+def embed(embedder: Embeddings, texts: Sequence[str]) -> dict[str, np.ndarray]:
+    """Embed distinct texts in one call; a text without a word is the zero vector."""
+    distinct = list(dict.fromkeys(t for t in texts if t.strip()))
+    make = getattr(embedder, "embed_array", embedder.embed_documents)
+    rows = np.asarray(make(distinct), dtype=np.float32) if distinct else np.zeros((0, 1), np.float32)
+    vectors = dict(zip(distinct, rows, strict=True))
+    nothing = np.zeros(rows.shape[1], np.float32)
+    return {t: vectors.get(t, nothing) for t in texts}
+
+
+def _apart(vectors: np.ndarray, question: np.ndarray) -> np.ndarray:
+    """Remove the question's direction from vectors (n, d) and scale them to unit length again; a zero stays zero."""
+    rest = vectors - np.outer(vectors @ question, question)
+    size = np.linalg.norm(rest, axis=1, keepdims=True)
+    return rest / np.where(size > 1e-6, size, np.inf)
+
+
+def features(
+    questions: Sequence[str | None],
+    references: Sequence[str],
+    answers: Sequence[str],
+    embedder: Embeddings | None = None,
+    names: Sequence[str] = NAMES,
+) -> np.ndarray:
+    """Compute the judge's features.
+
+    Parameters
+    ----------
+    questions, references, answers : texts, one of each per row; a question may be None.
+    embedder : a LangChain ``Embeddings`` with unit vectors; default the embedded MiniLM, asked once for all texts, and
+        only when ``names`` has ``cosine``.
+    names : which features, in which order.
+
+    Returns
+    -------
+    float array, shape (len(answers), len(names)). A reference without a word gives a row of NaN: there is nothing to
+    compare with.
+
+    Raises
+    ------
+    DataError for lists of different length; ConfigError for something that is not a text or an unknown feature.
+    """
+    rows = check_texts(questions, references, answers)
+    unknown = [n for n in names if n not in NAMES]
+    if unknown:
+        raise ConfigError(f"unknown features {', '.join(unknown)}", "some of " + ", ".join(NAMES), "use those names")
+    prepared = [tuple(prepare(t) for t in row) for row in rows]
+    vectors: dict[str, np.ndarray] = {}
+    if "cosine" in names and rows:
+        if embedder is None:
+            from ragbench.embedding import default_embedder
+
+            embedder = default_embedder()
+        vectors = embed(embedder, [text for row in rows for text in row])
+    result = np.full((len(rows), len(names)), np.nan)
+    for i, (question, reference, answer) in enumerate(prepared):
+        if not reference.words:
+            continue
+        f = lexical(question, reference, answer)
+        if vectors:
+            pair = _apart(np.stack([vectors[reference.text], vectors[answer.text]]), vectors[question.text])
+            f["cosine"] = float(pair[0] @ pair[1])
+        result[i] = [f[n] for n in names]
+    return result
+
+
+def check_texts(
+    questions: Sequence[str | None], references: Sequence[str], answers: Sequence[str]
+) -> list[tuple[str, str, str]]:
+    """Return (question, reference, answer) rows; a missing question is the empty text.
+
+    Raises
+    ------
+    DataError or ConfigError that names the argument and the row.
+    """
+    for name, texts in (("questions", questions), ("references", references), ("answers", answers)):
+        if isinstance(texts, str):
+            raise ConfigError(f"{name} is one text", "a list of texts", "use score() for one answer, or pass a list")
+    if not len(questions) == len(references) == len(answers):
+        raise DataError(
+            f"{len(questions)} questions, {len(references)} references, {len(answers)} answers",
+            "one question and one reference per answer",
+            "repeat the reference for each answer to its question",
+        )
+    rows = []
+    for i, row in enumerate(zip(questions, references, answers, strict=True)):
+        for name, text in zip(("question", "reference", "answer"), row, strict=True):
+            if not isinstance(text, str) and not (name == "question" and text is None):
+                raise ConfigError(f"{name} {i} is {type(text).__name__}", "a text", "pass '' for an empty answer")
+        rows.append((row[0] or "", row[1], row[2]))
+    return rows

@@ -1,0 +1,278 @@
+"""Fit the embedded judge to people's comparisons, and measure it honestly.
+
+A pair's preference is modelled as the difference of two scores, and a score is a weighted sum of features, so ridge
+regression of the mean label on feature differences gives the weights (no constant: swapping the answers must flip the
+sign). One group (domain) at a time is left out; which features and how much ridge is chosen by leaving out each of the
+*remaining* groups in turn, so the tested group has no part in any choice (nested cross-validation).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragbench.errors import DataError
+from ragbench.judge.features import GROUPS, NAMES
+from ragbench.judge.model import anchored, scaled, write_json
+from ragbench.judge.pairs import LabelledPair, load_ragchecker_pairs, shared_criteria
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from langchain_core.embeddings import Embeddings
+
+FEATURE_SETS: tuple[tuple[str, ...], ...] = (
+    ("overlap", "form"),
+    ("overlap", "form", "vector"),
+    ("overlap", "form", "vector", "facts"),
+    ("overlap", "form", "vector", "facts", "order"),
+    tuple(GROUPS),
+)
+STRENGTHS = (0.1, 0.3, 1.0, 3.0)  # ridge per pair, features scaled to root mean square 1
+_LEAST_PAIRS = 20
+_FLOOR = 0.25  # of the median distance between reference and empty answer
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Numbers of n pairs. Feature arrays: ``first``, ``second``, ``empty``, ``itself`` of shape (n, n_features)."""
+
+    first: np.ndarray
+    second: np.ndarray
+    empty: np.ndarray
+    itself: np.ndarray
+    recorded: np.ndarray  # (n, n_scores) differences of another metric's scores; n_scores may be 0
+
+    def columns(self, names: Sequence[str]) -> _Table:
+        j = [NAMES.index(n) for n in names]
+        return _Table(self.first[:, j], self.second[:, j], self.empty[:, j], self.itself[:, j], self.recorded[:, :0])
+
+
+def ridge(differences: np.ndarray, labels: np.ndarray, strength: float) -> np.ndarray:
+    """Ridge regression through the origin on columns scaled to root mean square 1.
+
+    Parameters
+    ----------
+    differences : shape (n, n_features). labels : shape (n,). strength : penalty per row.
+
+    Returns
+    -------
+    Weights in the columns' own units, shape (n_features,); a column of zeros has weight 0.
+    """
+    size = np.sqrt((differences**2).mean(0))
+    z = differences / np.where(size > 0, size, 1.0)
+    gram = z.T @ z + strength * len(labels) * np.eye(z.shape[1])
+    return np.linalg.solve(gram, z.T @ labels) / np.where(size > 0, size, 1.0)
+
+
+@dataclass(frozen=True)
+class _Model:
+    """One choice of features and strength, fitted."""
+
+    names: tuple[str, ...]
+    strength: float
+    weights: np.ndarray
+    floor: float
+
+    @classmethod
+    def fit(cls, table: _Table, labels: np.ndarray, rows: np.ndarray, groups: Sequence[str], strength: float) -> _Model:
+        names = tuple(n for g in groups for n in GROUPS[g])
+        t = table.columns(names)
+        weights = ridge((t.second - t.first)[rows], labels[rows], strength)
+        floor = _FLOOR * float(np.median((t.itself - t.empty)[rows] @ weights))
+        return cls(names, strength, weights, max(floor, 1e-6))
+
+    def differences(self, table: _Table, rows: np.ndarray) -> np.ndarray:
+        t = table.columns(self.names)
+        score = (scaled(self.weights, self.floor, x[rows], t.empty[rows], t.itself[rows]) for x in (t.first, t.second))
+        first, second = score
+        return second - first
+
+
+@dataclass(frozen=True)
+class _Combined:
+    """The same with another metric's recorded scores as further columns; no scale per reference."""
+
+    names: tuple[str, ...]
+    strength: float
+    weights: np.ndarray
+
+    @classmethod
+    def fit(cls, table: _Table, labels: np.ndarray, rows: np.ndarray, groups: Sequence[str], strength: float):
+        names = tuple(n for g in groups for n in GROUPS[g])
+        model = cls(names, strength, np.empty(0))
+        return cls(names, strength, ridge(model._columns(table)[rows], labels[rows], strength))
+
+    def _columns(self, table: _Table) -> np.ndarray:
+        t = table.columns(self.names)
+        return np.concatenate([t.second - t.first, table.recorded], 1)
+
+    def differences(self, table: _Table, rows: np.ndarray) -> np.ndarray:
+        return self._columns(table)[rows] @ self.weights
+
+
+def _agreement(differences: np.ndarray, labels: np.ndarray) -> float:
+    """Mean of Pearson and Spearman with the mean labels: what a choice is judged by."""
+    from scipy.stats import rankdata
+
+    if differences.std() == 0 or labels.std() == 0:
+        return -1.0
+    pearson = np.corrcoef(differences, labels)[0, 1]
+    return float(pearson + np.corrcoef(rankdata(differences), rankdata(labels))[0, 1]) / 2
+
+
+def choose(kind: type, table: _Table, labels: np.ndarray, folds: np.ndarray, rows: np.ndarray) -> Any:
+    """Choose features and strength by leaving out each group of ``rows`` in turn, then fit on all of ``rows``.
+
+    Parameters
+    ----------
+    kind : ``_Model`` or ``_Combined``. table : numbers of all pairs. labels : mean label, shape (n,).
+    folds : group number of each pair, shape (n,). rows : bool, the pairs that may be looked at.
+    """
+    best, chosen = -np.inf, (FEATURE_SETS[0], STRENGTHS[0])
+    for groups in FEATURE_SETS:
+        for strength in STRENGTHS:
+            predicted = np.empty(len(labels))
+            for fold in np.unique(folds[rows]):
+                out = rows & (folds == fold)
+                predicted[out] = kind.fit(table, labels, rows & ~out, groups, strength).differences(table, out)
+            value = _agreement(predicted[rows], labels[rows])
+            if value > best:
+                best, chosen = value, (groups, strength)
+    return kind.fit(table, labels, rows, *chosen)
+
+
+def _folds(pairs: Sequence[LabelledPair], seed: int) -> tuple[np.ndarray, list[str]]:
+    """Number the groups; without at least three, ten folds of questions drawn at random."""
+    names = sorted({p.group for p in pairs})
+    if len(names) >= 3:
+        return np.array([names.index(p.group) for p in pairs]), names
+    questions = sorted({p.question for p in pairs})
+    if len(questions) < 3:
+        raise DataError(f"{len(questions)} different questions", "at least 3", "label answers to more questions")
+    number = np.random.default_rng(seed).permutation(len(questions)) % min(10, len(questions))
+    where = dict(zip(questions, number, strict=True))
+    folds = np.array([where[p.question] for p in pairs])
+    return folds, [f"random fold {i + 1}" for i in range(folds.max() + 1)]
+
+
+def _table(pairs: Sequence[LabelledPair], embedder: Embeddings | None, ask: bool = True) -> _Table:
+    questions = [p.question if ask else None for p in pairs]
+    references = [p.reference for p in pairs]
+    both = [p.answers[0] for p in pairs] + [p.answers[1] for p in pairs]
+    answers, empty, itself = anchored(questions * 2, references * 2, both, embedder)
+    n = len(pairs)
+    keys = list(pairs[0].recorded) if all(set(p.recorded) == set(pairs[0].recorded) for p in pairs) else []
+    recorded = np.array([[p.recorded[k][1] - p.recorded[k][0] for k in keys] for p in pairs], float).reshape(n, -1)
+    return _Table(answers[:n], answers[n:], empty[:n], itself[:n], recorded)
+
+
+def fit_judge(
+    pairs: Sequence[LabelledPair] | None = None,
+    embedder: Embeddings | None = None,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> FitReport:
+    """Fit the embedded judge and measure it by nested cross-validation over groups.
+
+    Parameters
+    ----------
+    pairs : labelled pairs; default RAGChecker's 280 from the mirror. Your own: ``read_pairs("pairs.jsonl")``.
+    embedder : a LangChain ``Embeddings``; default the embedded MiniLM.
+    resamples : of the bootstrap over questions.
+    seed : of the bootstrap, and of the folds when the pairs name fewer than three groups.
+
+    Returns
+    -------
+    FitReport; its coefficients are fitted on all pairs, its numbers come from the pairs each fit had not seen.
+
+    Raises
+    ------
+    DataError for fewer than 20 pairs, a reference without a word, or no criterion that all pairs share.
+    """
+    pairs = load_ragchecker_pairs() if pairs is None else list(pairs)
+    if len(pairs) < _LEAST_PAIRS:
+        raise DataError(f"{len(pairs)} pairs", f"at least {_LEAST_PAIRS}", "label more pairs; 200 make a usable fit")
+    criteria = shared_criteria(pairs)
+    folds, names = _folds(pairs, seed)
+    table, blind = _table(pairs, embedder), _table(pairs, embedder, ask=False)
+    bad = np.flatnonzero(np.isnan(table.first).any(1))
+    if bad.size:
+        raise DataError(f"pair {bad[0]} has a reference without a word", "a reference text", "leave the pair out")
+    everything = np.ones(len(pairs), bool)
+    predictions: dict[str, dict[str, np.ndarray]] = {}
+    coefficients: dict[str, Any] = {}
+    choices: dict[str, dict[str, tuple[int, float]]] = {}
+    for criterion in criteria:
+        labels = np.array([np.mean(p.labels[criterion]) for p in pairs])
+        kinds = {"judge": _Model} | ({"judge + recorded": _Combined} if table.recorded.size else {})
+        out: dict[str, np.ndarray] = {name: np.empty(len(pairs)) for name in [*kinds, "judge, no question"]}
+        choices[criterion] = {}
+        for fold, name in enumerate(names):
+            test = folds == fold
+            for kind, cls in kinds.items():
+                model = choose(cls, table, labels, folds, ~test)
+                out[kind][test] = model.differences(table, test)
+                if kind == "judge":
+                    out["judge, no question"][test] = model.differences(blind, test)
+                    choices[criterion][name] = (len(model.names), model.strength)
+        if criterion in pairs[0].recorded and table.recorded.size:
+            out["recorded"] = np.array([p.recorded[criterion][1] - p.recorded[criterion][0] for p in pairs])
+        predictions[criterion] = out
+        final = choose(_Model, table, labels, folds, everything)
+        coefficients[criterion] = {
+            "features": list(final.names),
+            "weights": [round(float(w), 6) for w in final.weights],
+            "strength": final.strength,
+            "floor": round(final.floor, 6),
+        }
+    return FitReport(coefficients, tuple(pairs), tuple(names), predictions, choices, resamples, seed)
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """A fitted judge and how well it agrees with people on pairs it had not seen.
+
+    ``predictions[criterion][row]`` are score differences (answer 2 - answer 1), shape (n_pairs,), each from a fit
+    without the pair's group. ``choices[criterion][group]`` is (number of features, strength) chosen without it.
+    """
+
+    coefficients: dict[str, Any]
+    pairs: tuple[LabelledPair, ...]
+    groups: tuple[str, ...]
+    predictions: dict[str, dict[str, np.ndarray]]
+    choices: dict[str, dict[str, tuple[int, float]]]
+    resamples: int = 2000
+    seed: int = 0
+
+    def table(self) -> pd.DataFrame:
+        """Correlations with people x 100, one row per criterion and score; see ``judge.report.table``."""
+        from ragbench.judge.report import table
+
+        return table(self)
+
+    def comparison(self) -> pd.DataFrame:
+        """Differences from the recorded metric x 100 with intervals; see ``judge.report.comparison``."""
+        from ragbench.judge.report import comparison
+
+        return comparison(self)
+
+    def card(self, **more: Any) -> dict[str, Any]:
+        """Provenance: data, folds, numbers, limits."""
+        from ragbench.judge.report import card
+
+        return card(self, **more)
+
+    def save(self, path: str | Path, **more: Any) -> None:
+        """Write coefficients and card as JSON, to be loaded with ``EmbeddedJudge(coefficients=path)``."""
+        data = {"criteria": self.coefficients, "card": self.card(fitted=f"{datetime.date.today()}", **more)}
+        write_json(path, data)
+
+    def __str__(self) -> str:
+        from ragbench.judge.report import render
+
+        return render(self)

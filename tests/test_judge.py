@@ -1,0 +1,535 @@
+"""The embedded judge and checker: features by hand, a slow oracle, recorded human labels, bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.judge import (
+    EmbeddedChecker,
+    EmbeddedJudge,
+    LabelledPair,
+    fit_judge,
+    load_coefficients,
+    load_ragchecker_pairs,
+    read_pairs,
+    split_claims,
+)
+from ragbench.judge.features import NAMES, common_subsequence, features
+from ragbench.judge.fit import ridge
+from ragbench.judge.text import abstains, is_polar, prepare, split_sentences, stance, word_weight
+
+LEXICAL = tuple(n for n in NAMES if n != "cosine")
+WORDS = ["the", "river", "Nile", "flows", "north", "1902", "dam", "not", "Egypt", "of"]
+texts = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
+
+
+class Bags:
+    """Embeddings that are easy to work out: the unit vector of counts of a few words."""
+
+    words = ("river", "nile", "dam", "egypt", "north", "what")
+
+    def embed_documents(self, many):
+        rows = []
+        for text in many:
+            v = np.array([text.lower().split().count(w) for w in self.words] + [1e-3])
+            rows.append((v / np.linalg.norm(v)).tolist())
+        return rows
+
+
+def row(question, reference, answer, names=LEXICAL):
+    return dict(zip(names, features([question], [reference], [answer], Bags(), names)[0].tolist(), strict=True))
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def test_common_words_weigh_less_than_rare_ones_and_unknown_ones_most():
+    assert word_weight("the") == pytest.approx(math.log(6))  # the first word of the vocabulary
+    assert word_weight("the") < word_weight("river") < word_weight("receptor") < word_weight("keflavik")
+
+
+def test_sentences_end_at_line_ends_and_stops_but_not_after_abbreviations():
+    text = "Dr. Smith came in 1.5 hours. He left!\n- One item\n\nIt cost 3. Then he slept e.g. Well"
+    assert split_sentences(text) == [
+        "Dr. Smith came in 1.5 hours.",
+        "He left!",
+        "- One item",
+        "It cost 3.",
+        "Then he slept e.g. Well",
+    ]
+
+
+def test_stance_reads_yes_no_and_for_polar_questions_the_first_sentence():
+    assert [stance(t, False) for t in ("Yes, it is.", "no", "It is not.", "")] == [1, -1, 0, 0]
+    assert [stance(t, True) for t in ("It is not so. Yes.", "It is so. Not here.", "The answer is no.")] == [-1, 1, -1]
+    assert is_polar("Does it rain?")
+    assert not is_polar("Why does it rain?")
+
+
+def test_abstention_is_looked_for_at_the_start_only():
+    assert abstains("The context does not mention the river.")
+    assert not abstains("The Nile. " + "x " * 200 + "It does not mention more.")
+
+
+def test_names_and_numbers_are_taken_inside_sentences():
+    p = prepare("Then John Speke saw (Ripon) falls 1,858 times. The end.")
+    assert p.names == {"john", "speke", "ripon"}
+    assert p.numbers == {"1858"}
+
+
+# --- features ---------------------------------------------------------------------------------------------------------
+
+
+def test_overlap_by_hand():
+    weight = {w: math.log(2) * (word_weight(w) - 3) for w in ("river", "dam", "egypt", "north")}
+    f = row("Which river?", "The river dam Egypt", "the river dam north north")
+    # "river" is in the question; "the" has the least weight 0.1; "north" twice has log1p(2)
+    the = math.log(2) * 0.1
+    shared = the + weight["dam"]
+    recall = shared / (shared + weight["egypt"])
+    precision = shared / (shared + weight["north"] / math.log(2) * math.log(3))
+    assert f["overlap_r"] == pytest.approx(recall)
+    assert f["overlap_p"] == pytest.approx(precision)
+    assert f["overlap_f"] == pytest.approx(2 * recall * precision / (recall + precision))
+
+
+def test_question_words_count_when_the_reference_has_no_others():
+    assert row("Is it the Nile or the Dam?", "the Nile", "the Nile")["overlap_f"] == 1
+    assert row("Is it the Nile or the Dam?", "the Nile", "the Dam")["overlap_f"] < 0.2
+
+
+def test_sentence_coverage_takes_the_best_single_sentence():
+    together = row(None, "The river Nile.", "The river Nile.")
+    apart = row(None, "The river Nile.", "The river.\nThe Nile.")
+    assert together["sentence_r"] == pytest.approx(1)
+    assert apart["overlap_r"] == pytest.approx(1)
+    best = 0.1 + word_weight("nile") - 3
+    assert apart["sentence_r"] == pytest.approx(best / (best + word_weight("river") - 3))
+    assert apart["sentence_p"] == pytest.approx(1)
+
+
+def test_length_names_numbers_stance_and_abstention_by_hand():
+    f = row(
+        "Did John Speke come in 1850?", "Yes, with John Speke and Henry in 1858.", "No. Then Henry came in 1858, 1850."
+    )
+    assert f["short"] == pytest.approx(math.log((7 + 5) / (8 + 5)))
+    assert f["long"] == 0
+    assert f["names"] == pytest.approx(math.log(2))  # John and Speke are asked about
+    assert f["numbers"] == pytest.approx(math.log(2))
+    assert f["stance"] == -1
+    assert f["abstains"] == 0
+    assert row(None, "The Nile.", "I do not know.")["abstains"] == 1
+    assert row(None, "The text does not mention it.", "I do not know.")["abstains"] == 0
+    assert row(None, "The Nile.", "")["empty"] == 1
+    assert row(None, "Nile", "the river of the Nile flows")["long"] == pytest.approx(math.log(11 / 6))
+
+
+def test_cosine_leaves_out_the_question():
+    f = features(["What river", None], ["river Nile"] * 2, ["river dam"] * 2, Bags(), ["cosine"])[:, 0]
+    assert f[1] == pytest.approx(0.5, abs=1e-3)  # they share "river"
+    # without the direction (river + what)/sqrt 2: nile + (river - what)/2 against dam + (river - what)/2
+    assert f[0] == pytest.approx(0.5 / 1.5, abs=1e-3)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=9), st.lists(st.sampled_from("abc"), max_size=9))
+def test_common_subsequence_equals_the_table(a, b):
+    table = np.zeros((len(a) + 1, len(b) + 1), int)
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            table[i + 1, j + 1] = table[i, j] + 1 if x == y else max(table[i, j + 1], table[i + 1, j])
+    assert common_subsequence(a, b) == table[-1, -1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts, texts, texts)
+def test_overlaps_are_shares_and_swap_sides(question, reference, answer):
+    f = row(question, reference + " Egypt", answer + " Egypt")
+    for name in ("overlap", "sentence"):
+        assert all(0 <= f[f"{name}_{x}"] <= 1 + 1e-9 for x in "rpf")
+    if not question:
+        g = row(question, answer + " Egypt", reference + " Egypt")
+        assert (f["overlap_r"], f["sentence_r"]) == pytest.approx((g["overlap_p"], g["sentence_p"]))
+
+
+def test_a_reference_without_words_is_nan_not_zero():
+    assert np.isnan(features(["q"], [" - "], ["answer"], Bags())).all()
+    assert math.isnan(EmbeddedJudge(embedder=Bags()).score("answer", ""))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((["q"], ["r"], ["a", "b"]), "1 questions, 1 references, 2 answers"),
+        ((["q"], ["r"], "a"), "answers is one text"),
+        ((["q"], ["r"], [None]), "answer 0 is NoneType"),
+        ((["q"], ["r"], ["a"], None, ["cosinus"]), "cosinus"),
+    ],
+)
+def test_features_name_the_bad_argument(arguments, message):
+    with pytest.raises((DataError, ConfigError), match=message):
+        features(*arguments)
+
+
+# --- the judge --------------------------------------------------------------------------------------------------------
+
+REFERENCE = "The Nile flows north through Egypt. A dam was built there in 1902 by John Aird."
+
+
+@pytest.fixture(scope="module")
+def judge(minilm):
+    return EmbeddedJudge(embedder=minilm)
+
+
+def test_empty_answer_scores_0_and_the_reference_1(judge):
+    for criterion in ("overall", "correctness", "completeness"):
+        j = EmbeddedJudge(criterion, judge.embedder)
+        for question in (None, "Where does the Nile flow?", "Is the Nile long?"):
+            assert j.score("", REFERENCE, question) == 0
+            assert j.score(REFERENCE, REFERENCE, question) == pytest.approx(1, abs=1e-6)
+
+
+def test_better_answers_score_higher(judge):
+    question = "Is the Nile in Egypt?"
+    answers = [
+        "Yes, it flows north through Egypt, with a dam of 1902 by John Aird.",
+        "Yes, it is.",
+        "No, it is not.",
+        "",
+    ]
+    scores = judge.scores(answers, ["Yes. " + REFERENCE] * 4, [question] * 4)
+    assert list(np.argsort(-scores)) == [0, 1, 3, 2] or list(np.argsort(-scores)) == [0, 1, 2, 3]
+    assert scores[1] - scores[2] > 0.1  # the stance, as nearly all words are shared
+
+
+def test_explanation_sums_to_the_score(judge):
+    answer = "The Nile has a dam of 1902."
+    parts = judge.explain(answer, REFERENCE, "What of the Nile?")
+    assert sum(parts.values()) == pytest.approx(judge.score(answer, REFERENCE, "What of the Nile?"), abs=1e-6)
+    assert set(parts) == set(judge.features)
+
+
+def test_batch_equals_one_by_one_and_embeds_once():
+    class Counting(Bags):
+        calls = 0
+
+        def embed_documents(self, many):
+            self.calls += 1
+            assert len(many) == len(set(many))
+            return super().embed_documents(many)
+
+    counting = Counting()
+    judge = EmbeddedJudge(embedder=counting)
+    answers, references = ["river dam", "", "Nile"], ["river dam Egypt", "Nile north", "Nile north"]
+    batch = judge.scores(answers, references, [None, "what", "north"])
+    assert counting.calls == 1
+    for i, q in enumerate([None, "what", "north"]):
+        assert judge.score(answers[i], references[i], q) == pytest.approx(batch[i], abs=1e-6)
+    assert judge.scores([], []).shape == (0,)
+
+
+def test_shipped_coefficients_carry_their_card():
+    data = load_coefficients()
+    assert set(data["criteria"]) == {"overall", "correctness", "completeness"}
+    card = data["card"]
+    assert (card["pairs"], len(card["groups"]), set(card["labels"].values())) == (280, 10, {560})
+    assert all(card["numbers_x100"][f"{c}, judge"]["pearson"][0] > 50 for c in data["criteria"])
+    assert len(card["limits"]) >= 3
+
+
+def test_unknown_criterion_and_foreign_coefficients_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="completeness, correctness, overall"):
+        EmbeddedJudge("overal")
+    bad = tmp_path / "c.json"
+    bad.write_text(json.dumps({"criteria": {"overall": {"features": ["cosine"], "weights": [1, 2], "floor": 1}}}))
+    with pytest.raises(DataError, match=r"c\.json does not hold"):
+        EmbeddedJudge(coefficients=bad)
+
+
+def test_importing_the_judge_loads_no_model():
+    code = (
+        "import sys, ragbench.judge; print(*[m for m in ('onnxruntime', 'tokenizers', 'pandas') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
+
+
+# --- fitting ----------------------------------------------------------------------------------------------------------
+
+
+def test_ridge_by_hand_is_odd_and_ignores_units():
+    x, y = np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([2.0, -2.0])
+    # one column of root mean square 1: weight = (1*2 + 1*2) / (2 + 0.5 * 2)
+    assert ridge(x, y, 0.5) == pytest.approx([4 / 3, 0])
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 3)), rng.normal(size=30)
+    assert ridge(-x, -y, 0.3) == pytest.approx(ridge(x, y, 0.3))
+    assert ridge(x * [1, 10, 100], y, 0.3) * [1, 10, 100] == pytest.approx(ridge(x, y, 0.3))
+
+
+def made_up(n, signal=True, groups=4, recorded=False):
+    """Pairs whose label is which answer has more of the reference (or, without signal, a coin)."""
+    rng = np.random.default_rng(n)
+    pairs = []
+    vocabulary = ["lake", "mountain", "castle", "bishop", "treaty", "engine", "copper", "violin", "harbour", "winter"]
+    for i in range(n):
+        words = rng.permutation(vocabulary)
+        k = rng.integers(0, 9, 2)
+        answers = tuple(" ".join(words[:m]) or "nothing" for m in k)
+        label = float(np.sign(k[1] - k[0])) if signal else float(rng.integers(-1, 2))
+        scores = {"overall": (float(k[0]), float(k[1]))} if recorded else {}
+        pairs.append(
+            LabelledPair(
+                f"question {i}", " ".join(words), answers, {"overall": (label, label)}, f"g{i % groups}", scores
+            )
+        )
+    return pairs
+
+
+def test_a_fit_finds_the_signal_and_its_report_adds_up(tmp_path):
+    report = fit_judge(made_up(60, recorded=True), Bags(), resamples=50)
+    table = report.table().set_index("score")
+    assert list(table.index) == ["judge", "judge, no question", "recorded", "judge + recorded", "annotators"]
+    assert table.loc["judge", "pearson"] > 80
+    assert table.loc["annotators", "pearson"] == pytest.approx(100)
+    assert (table["pearson_low"] <= table["pearson"] + 1e-9).all()
+    assert table.loc["judge", "n"] == 120
+    assert table.loc["annotators", "n"] == 60
+    comparison = report.comparison()
+    first = comparison.iloc[0]
+    assert first["difference"] == pytest.approx(table.loc["judge", "pearson"] - table.loc["recorded", "pearson"])
+    assert "annotators" in str(report)
+    report.save(tmp_path / "mine.json", note="made up")
+    judge = EmbeddedJudge(embedder=Bags(), coefficients=tmp_path / "mine.json")
+    assert judge.card["note"] == "made up"
+    assert judge.score("lake castle bishop", "lake castle bishop") == pytest.approx(1, abs=1e-5)
+
+
+def test_coins_are_not_learned():
+    report = fit_judge(made_up(80, signal=False), Bags(), resamples=0)
+    assert abs(report.table().set_index("score").loc["judge", "pearson"]) < 35
+
+
+def test_the_left_out_group_has_no_part_in_its_own_prediction():
+    pairs = made_up(60)
+    turned = [
+        LabelledPair(p.question, p.reference, p.answers, {"overall": tuple(-x for x in p.labels["overall"])}, p.group)
+        if p.group == "g1"
+        else p
+        for p in pairs
+    ]
+    before, after = (fit_judge(p, Bags(), resamples=0) for p in (pairs, turned))
+    inside = np.array([p.group == "g1" for p in pairs])
+    same = [r.predictions["overall"]["judge"] for r in (before, after)]
+    assert np.array_equal(same[0][inside], same[1][inside])
+    assert not np.allclose(same[0][~inside], same[1][~inside])
+    assert before.choices["overall"]["g1"] == after.choices["overall"]["g1"]
+
+
+def test_swapping_the_answers_turns_every_prediction():
+    pairs = made_up(40)
+    swapped = [
+        LabelledPair(
+            p.question, p.reference, p.answers[::-1], {"overall": tuple(-x for x in p.labels["overall"])}, p.group
+        )
+        for p in pairs
+    ]
+    a, b = (fit_judge(p, Bags(), resamples=0).predictions["overall"]["judge"] for p in (pairs, swapped))
+    assert a == pytest.approx(-b, abs=1e-9)
+
+
+def test_pairs_without_groups_are_folded_by_question():
+    pairs = [LabelledPair(f"q{i // 2}", *[getattr(p, n) for n in ("reference", "answers", "labels")])
+             for i, p in enumerate(made_up(40))]  # fmt: skip
+    report = fit_judge(pairs, Bags(), resamples=0)
+    assert len(report.groups) == 10
+    assert report.groups[0] == "random fold 1"
+
+
+def test_user_pairs_are_read_and_faults_name_line_and_field(tmp_path):
+    good = {"question": "q", "reference": "r", "answer_1": "a", "answer_2": "", "labels": {"overall": [1, 2]}}
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(json.dumps(x) for x in (good, good | {"labels": {"overall": 0}, "group": "law"})))
+    first, second = read_pairs(path)
+    assert first.labels == {"overall": (1.0, 2.0)}
+    assert (second.group, second.answers) == ("law", ("a", ""))
+    for bad, message in (
+        (good | {"labels": {"overall": [3]}}, "line 2: 'overall' has the label"),
+        ({k: v for k, v in good.items() if k != "answer_2"}, "answer_2"),
+        ({k: v for k, v in good.items() if k != "labels"}, "line 2: 'overall' has the label None"),
+        (good | {"labels": [1]}, "line 2: 'labels' is list"),
+    ):
+        path.write_text(json.dumps(good) + "\n" + json.dumps(bad))
+        with pytest.raises(DataError, match=message):
+            read_pairs(path)
+
+
+def test_too_few_pairs_or_no_common_criterion_is_an_error():
+    with pytest.raises(DataError, match="10 pairs"):
+        fit_judge(made_up(10), Bags())
+    pairs = made_up(30)
+    pairs[3] = LabelledPair("q", "r", ("a", "b"), {"style": (1.0,)})
+    with pytest.raises(DataError, match="no criterion"):
+        fit_judge(pairs, Bags())
+    pairs[3] = LabelledPair("q", "...", ("a", "b"), {"overall": (1.0,)})
+    with pytest.raises(DataError, match="pair 3"):
+        fit_judge(pairs, Bags())
+
+
+def test_missing_labels_say_where_they_belong(monkeypatch):
+    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
+    with pytest.raises(DataError, match="RAGBENCH_DATA"):
+        load_ragchecker_pairs()
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_refit_on_ragchecker_reproduces_the_shipped_coefficients_and_beats_its_row():
+    report = fit_judge(resamples=0)
+    shipped = load_coefficients()
+    table = report.table().set_index(["criterion", "score"])
+    published = {"correctness": (49.66, 46.95), "completeness": (60.67, 58.11), "overall": (61.93, 60.90)}
+    human = {"correctness": (63.67, 59.19), "completeness": (71.91, 68.36), "overall": (70.09, 68.89)}
+    for criterion, row_ in published.items():
+        for method, value, people in zip(("pearson", "spearman"), row_, human[criterion], strict=True):
+            assert table.loc[(criterion, "recorded"), method] == pytest.approx(value, abs=0.006)
+            assert table.loc[(criterion, "annotators"), method] == pytest.approx(people, abs=0.006)
+            assert table.loc[(criterion, "judge"), method] > value
+            assert table.loc[(criterion, "judge + recorded"), method] > table.loc[(criterion, "judge"), method]
+            card = shipped["card"]["numbers_x100"][f"{criterion}, judge"][method][0]
+            assert table.loc[(criterion, "judge"), method] == pytest.approx(card, abs=0.1)
+        assert report.coefficients[criterion]["features"] == shipped["criteria"][criterion]["features"]
+        assert report.coefficients[criterion]["weights"] == pytest.approx(
+            shipped["criteria"][criterion]["weights"], abs=2e-3
+        )
+
+
+# --- the checker ------------------------------------------------------------------------------------------------------
+
+TEXT = "Speke reached the lake in 1858. He named it after the queen. The lake is shared by three countries."
+
+
+@pytest.fixture(scope="module")
+def checker(minilm):
+    return EmbeddedChecker(minilm)
+
+
+@pytest.mark.parametrize(
+    ("claim", "label"),
+    [
+        ("Speke reached the lake in 1858.", "Entailment"),
+        (["Speke", "reached", "the lake"], "Entailment"),
+        ("Speke reached the lake in 1862.", "Contradiction"),
+        ("The lake is not shared by three countries.", "Contradiction"),
+        ("Violins are made of spruce and maple.", "Neutral"),
+        ("Speke composed 12 operas in Vienna.", "Neutral"),
+    ],
+)
+def test_the_rule_on_plain_cases(checker, claim, label):
+    assert checker.check([claim], TEXT) == [label]
+
+
+def test_many_claims_and_texts_agree_with_one_by_one(checker):
+    claims, chunks = ["Speke reached the lake in 1858.", "He named it."], [TEXT, "", "Violins are wooden."]
+    many = checker.check_many(claims, chunks)
+    assert many == [[checker.check([c], t)[0] for t in chunks] for c in claims]
+    assert [r[1] for r in many] == ["Neutral", "Neutral"]
+    assert checker.support(claims, chunks).shape == (2, 3)
+    assert checker.check([], TEXT) == []
+
+
+def test_support_by_hand():
+    checker = EmbeddedChecker(Bags(), mix=0.5)
+    # window "dam Egypt." has one of two equally weighed halves by cosine, and dam's share of the weight by coverage
+    dam, river = word_weight("dam") - 3, word_weight("river") - 3
+    assert checker.support(["dam river"], ["dam"])[0, 0] == pytest.approx(
+        0.5 * dam / (dam + river) + 0.5 * math.sqrt(0.5), abs=1e-3
+    )
+
+
+def test_a_window_joins_neighbouring_sentences_only():
+    text = "River here.\nNile there.\nDam again."
+    near, far = (
+        EmbeddedChecker(Bags(), mix=1.0, window=2).support([c], [text])[0, 0] for c in ("river nile", "river dam")
+    )
+    assert near == pytest.approx(1)
+    assert far < 0.7
+
+
+def test_claims_are_sentences_without_markers():
+    assert split_claims("1. **Bold** start [3]. Next one.\n- item `x`\n\n***") == ["Bold start.", "Next one.", "item x"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda c: c.check([["a", "b"]], "t"), "claim 0 is list"),
+        (lambda c: c.check("claim", "t"), "one string"),
+        (lambda c: c.check(["claim"], ["t"]), "check_many"),
+        (lambda c: c.check_many(["claim"], [None]), "text 0 is NoneType"),
+        (lambda c: EmbeddedChecker(entail=2), "entail=2"),
+        (lambda c: split_claims(None), "NoneType"),
+    ],
+)
+def test_checker_names_bad_input(checker, call, message):
+    with pytest.raises(ConfigError, match=message):
+        call(checker)
+
+
+class Remembering:
+    """An embedder that asks the model once per text."""
+
+    def __init__(self, model):
+        self.model, self.known = model, {}
+
+    def embed_array(self, many):
+        new = [t for t in many if t not in self.known]
+        if new:
+            self.known.update(zip(new, self.model.embed_array(new), strict=True))
+        return np.array([self.known[t] for t in many])
+
+    embed_documents = embed_array
+
+
+def test_minihop_claims_are_entailed_by_their_documents_and_neutral_elsewhere(minilm):
+    from ragbench.data import load_minihop
+
+    checker = EmbeddedChecker(Remembering(minilm))
+    data = load_minihop()
+    sentences = {d.title: d.sentences for d in data.documents}
+    titles = sorted(sentences)
+    own, other = [], []
+    for q in data.questions[::9]:
+        for claim in q.meta.get("claims") or ():
+            where = list(dict.fromkeys(t for t, _ in claim["support"]))
+            own.append((claim["text"], " ".join(" ".join(sentences[t]) for t in where)))
+            far = next(t for t in titles[len(own) * 7 % len(titles) :] + titles if t not in where)
+            other.append((claim["text"], " ".join(sentences[far])))
+    assert len(own) > 30
+    found, lost = ([checker.check([c], t)[0] for c, t in part] for part in (own, other))
+    assert found.count("Entailment") / len(found) > 0.8
+    assert lost.count("Neutral") / len(lost) > 0.95
+
+
+@pytest.mark.data
+def test_recorded_ragchecker_verdicts_agree_with_the_checker(checker, data_mirror):
+    results = json.loads((data_mirror / "ragchecker/examples/checking_outputs.json").read_text())["results"]
+    got, said = [], []
+    for r in results:
+        got += checker.check(r["response_claims"], r["gt_answer"]) + checker.check(r["gt_answer_claims"], r["response"])
+        said += r["answer2response"] + r["response2answer"]
+        chunks = [c["text"] for c in r["retrieved_context"]]
+        for claims, key in ((r["response_claims"], "retrieved2response"), (r["gt_answer_claims"], "retrieved2answer")):
+            got += [label for labels in checker.check_many(claims, chunks) for label in labels]
+            said += [label for labels in r[key] for label in labels]
+    assert len(said) == 217
+    entailed = [(a == "Entailment", b == "Entailment") for a, b in zip(got, said, strict=True)]
+    assert sum(a == b for a, b in entailed) / 217 > 0.84
+    assert 2 * entailed.count((True, True)) / (sum(a for a, _ in entailed) + sum(b for _, b in entailed)) > 0.75
