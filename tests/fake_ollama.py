@@ -118,7 +118,7 @@ class FakeOllama:
     def __post_init__(self) -> None:
         self.calls: list[Call] = []
         self.other: list[Call] = []
-        self.most_at_once = self.under_way = 0
+        self.most_at_once = self.under_way = self.connections = 0
         self._prompts: Counter[str] = Counter()
         self._ready = threading.Event()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -146,6 +146,11 @@ class FakeOllama:
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(10)
 
+    def open_connections(self) -> int:
+        """Count the connections that clients keep open (after a moment for those being closed)."""
+        time.sleep(0.1)
+        return len(self._writers)
+
     async def serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         server = await asyncio.start_server(self._connection, "127.0.0.1", self.port)
@@ -158,6 +163,7 @@ class FakeOllama:
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
+        self.connections += 1
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")

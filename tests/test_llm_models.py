@@ -112,6 +112,17 @@ def test_a_plain_chat_ollama_gets_the_same_protection(fake):
     assert fake.calls[0].headers["x-team"] == "rag"
 
 
+def test_connections_of_a_plain_model_are_closed_and_those_of_chat_model_kept(fake):
+    from langchain_ollama import ChatOllama
+
+    model = chat_model("ollama:llama3:8b", host=fake.url)
+    for _ in range(3):
+        ask(model, ["p"], progress=False)
+    assert (fake.connections, fake.open_connections()) == (1, 1)
+    ask(ChatOllama(model="llama3:8b", base_url=fake.url), ["p"], progress=False)
+    assert (fake.connections, fake.open_connections()) == (2, 1)
+
+
 def test_options_of_the_call_and_streaming_go_langchains_own_way(fake):
     model = chat_model("ollama:llama3:8b", host=fake.url)
     assert "".join(chunk.text for chunk in model.stream("hello")) == model.invoke("hello").content

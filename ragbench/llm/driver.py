@@ -61,6 +61,7 @@ class Driver:
     price: tuple[float, float] | None = None
     pinned_digest: str | None = None
     secrets: tuple[str, ...] = ()
+    kept = False  # by its model, with its connections; else ask() closes it
 
     @property
     def model(self) -> str:

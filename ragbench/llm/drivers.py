@@ -77,7 +77,7 @@ def driver_for(model: Any) -> Driver:
     if kept is None:
         kept = _new_driver(model)
         if hasattr(model, "_ragbench_driver"):
-            model._ragbench_driver = kept
+            model._ragbench_driver, kept.kept = kept, True
     return kept
 
 

@@ -100,6 +100,14 @@ class Job:
 
     async def run(self) -> None:
         """Serve what is recorded, ask for the rest, and settle every item."""
+        try:
+            await self._run()
+        finally:
+            for driver in self.drivers:
+                if not driver.kept:
+                    await driver.close()
+
+    async def _run(self) -> None:
         hosts = [Host(driver, self.limits["concurrency"], gate_of(driver.host)) for driver in self.drivers]
         missing = await self._not_recorded(hosts)
         names = ("retries", "backoff_s", "patience_s", "outage_s")

@@ -87,20 +87,21 @@ def read(text: str, schema: type[BaseModel]) -> tuple[Any, str, str]:
     answer = without_thinking(text)
     if answer is None:
         return None, "", "the thinking part was not finished, so there is no answer"
-    whole = answer.strip()
-    candidates = [whole] if whole[:1] in ("{", "[", '"') else []
-    candidates += [value for value in json_values(answer) if value != whole]
     problem = "there is no complete JSON value in it"
+    if answer[:1] in ("{", "[", '"'):
+        try:
+            return schema.model_validate_json(answer, strict=True), answer, ""
+        except ValidationError as error:
+            problem = _in_words(error)
     fitting: dict[str, Any] = {}
-    for candidate in candidates:
+    for candidate in json_values(answer):
+        if candidate == answer:
+            continue
         try:
             fitting.setdefault(candidate, schema.model_validate_json(candidate, strict=True))
         except ValidationError as error:
             problem = _in_words(error)
-            continue
-        if candidate == whole:
-            break
-    if len(fitting) > 1 and len({value.model_dump_json() for value in fitting.values()}) > 1:
+    if len({value.model_dump_json() for value in fitting.values()}) > 1:
         return None, "", f"{len(fitting)} different JSON values in it fit the schema"
     for candidate, value in fitting.items():
         return value, candidate, ""
