@@ -1,0 +1,156 @@
+"""An answer held against the true answer and the facts: what is hit, what is backed, what is not."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ragbench.grading import stance
+from ragbench.grading.text import Token, content_stems, stems, tokens
+
+FEATURES = (
+    "hit",
+    "hit_clean",
+    "hit_part",
+    "part_last",
+    "missed",
+    "contradicts",
+    "no_stance",
+    "turned",
+    "declines",
+    "declines_bare",
+    "guesses",
+    "bare",
+    "wrong_names",
+    "wrong_numbers",
+    "rare_words",
+    "wrong_share",
+    "bridge_names",
+    "from_bridges",
+    "from_answer_fact",
+    "asked_again",
+    "off_topic",
+    "short_hit",
+    "short_miss",
+    "length",
+)
+_MOST = 20_000  # characters of an answer that are compared; an answer to one question that is longer is judged by these
+_SHORT = 4  # words up to which an answer is the bare thing asked for
+_LONG = 40  # words from which an answer is long; the graded ones have 47 at most, and a weight must not run away
+_BRACKETS = re.compile(r"\s*\([^()]*\)")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One question with its true answer and facts, taken apart once for all answers to it."""
+
+    question: frozenset[str]
+    asked: frozenset[str]
+    reference: frozenset[str]
+    reference_last: str
+    reference_is_name: bool
+    polar: int
+    options: tuple[frozenset[str], frozenset[str]] | None
+    facts: frozenset[str]
+    bridges: frozenset[str]
+    answer_facts: frozenset[str]
+    known: frozenset[str]
+
+
+@functools.lru_cache(maxsize=4096)
+def task(question: str, reference: str, facts: tuple[str, ...]) -> Task:
+    """Take a question apart."""
+    asked, core = content_stems(question), _BRACKETS.sub("", reference).strip() or reference
+    true = tokens(core)
+    distinct = frozenset(t.stem for t in true if t.content and t.stem not in asked)
+    names = [t for t in true if t.capital]
+    said = reference.casefold().strip(" .!")
+    polar = {"yes": 1, "no": -1}.get(said, 0)
+    holding = [f for f in facts if distinct and distinct <= stems(f)]
+    options = None if polar else stance.options(question, core)
+    if polar or options:
+        holding = list(facts)  # a comparison needs them all
+    rest = [f for f in facts if f not in holding]
+    every = frozenset().union(*(stems(f) for f in facts))
+    return Task(
+        question=stems(question),
+        asked=content_stems(re.split(r"(?<=[.!?]) ", question)[-1]),
+        reference=distinct or content_stems(core),
+        reference_last=(names[-1] if names else true[-1]).stem,
+        reference_is_name=len(names) > 1 and all(t.capital or not t.content for t in true),
+        polar=polar,
+        options=options,
+        facts=every,
+        bridges=frozenset().union(*(content_stems(f) for f in rest)) - asked - distinct,
+        answer_facts=frozenset().union(*(content_stems(f) for f in holding)) - asked,
+        known=every | stems(question) | stems(reference),
+    )
+
+
+def _outcome(given: Task, text: str, said: Sequence[Token]) -> dict[str, float]:
+    """Say how the answer stands to the true one: hit, part of it, missed, or the opposite."""
+    if given.polar or given.options:
+        way = stance.polarity(text) * given.polar if given.polar else stance.choice(text, *given.options)
+        # Paraphrases ("the Siberian one") name neither option: no hit, and no contradiction.
+        return {
+            "hit": float(way > 0),
+            "contradicts": float(way < 0),
+            "no_stance": float(way == 0),
+            "missed": float(way <= 0),
+        }
+    places = {t.stem: t.start for t in reversed(said)}
+    found = given.reference & places.keys()
+    share = len(found) / len(given.reference)
+    if share < 1 and given.reference_is_name and given.reference_last in found:
+        share = 1.0  # "Grant" for "James Augustus Grant"
+    first = min((places[s] for s in found), default=0)
+    turned = share == 1 and (
+        stance.after_comparison(text, first)
+        or bool(re.search(r"\b(?:not|never)\W+(?:\w+\W+)?$", text[:first].casefold()))
+    )
+    return {
+        "hit": float(share == 1),
+        "hit_part": share if share < 1 else 0.0,
+        "part_last": float(0 < share < 1 and given.reference_last in found),
+        "missed": float(share == 0),
+        "turned": float(turned),
+    }
+
+
+def evidence(question: str, answer: str, reference: str, facts: tuple[str, ...]) -> list[float]:
+    """Compute the features of one answer.
+
+    Returns
+    -------
+    list of ``len(FEATURES)`` numbers, all finite.
+    """
+    given = task(question, reference, facts)
+    text = answer[:_MOST]
+    said = tokens(text)
+    content = [t for t in said if t.content]
+    f = dict.fromkeys(FEATURES, 0.0)
+    f |= _outcome(given, text, said)
+    f["declines"] = float(stance.declines(text))
+    f["guesses"] = float(stance.guesses(text))
+    fresh = {t.stem: t for t in content if t.stem not in given.known}
+    f["wrong_names"] = math.log1p(sum(t.name for t in fresh.values()))
+    f["wrong_numbers"] = math.log1p(sum(t.number and len(t.word) > 1 for t in fresh.values()))
+    f["rare_words"] = math.log1p(sum(not (t.name or t.number or t.plain) for t in fresh.values()))
+    f["hit_clean"] = float(f["hit"] > 0 and not fresh)
+    distinct = {t.stem for t in content}
+    f["wrong_share"] = len(fresh) / len(distinct) if distinct else 0.0
+    new = {t.stem: t for t in content if t.stem not in given.question}
+    f["bridge_names"] = math.log1p(sum((t.name or t.number) and s in given.bridges for s, t in new.items()))
+    f["from_bridges"] = math.log1p(len(new.keys() & given.bridges))
+    f["from_answer_fact"] = math.log1p(len((new.keys() & given.answer_facts) - given.reference))
+    f["asked_again"] = len(distinct & given.asked) / max(len(given.asked), 1)
+    f["off_topic"] = float(len(distinct) > 3 and len(distinct & given.known) <= 0.34 * len(distinct))
+    f["bare"] = float(not new and not f["declines"])
+    f["declines_bare"] = float(f["declines"] > 0 and f["bridge_names"] == 0)
+    short = len(said) <= _SHORT
+    f["short_hit"], f["short_miss"] = float(short and f["hit"] > 0), float(short and f["missed"] > 0)
+    f["length"] = math.log1p(min(len(said), _LONG))
+    return [f[name] for name in FEATURES]

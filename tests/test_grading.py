@@ -1,0 +1,541 @@
+"""The five categories: the embedded judge on hand-worked answers, judge models through the fake server, reports."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+
+import pytest
+from fake_ollama import FakeOllama
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragbench.errors import ConfigError, DataError, RagbenchError
+from ragbench.grading import (
+    GRADES,
+    EmbeddedGrader,
+    GradedAnswer,
+    accuracy_gain,
+    baseline_grades,
+    facts_of,
+    fit_cutoffs,
+    fit_embedded_grader,
+    grade,
+    grading_prompts,
+    group_answers,
+    judge_report,
+    measure_judge,
+    plan_grading,
+)
+from ragbench.grading.evidence import FEATURES, evidence
+from ragbench.grading.stance import choice, declines, options, polarity
+from ragbench.grading.text import tokens
+from ragbench.llm import chat_model, thesis_steps
+from ragbench.records import Answer, Question
+
+BRIDGE = Question(
+    "b1",
+    "In which town was the inventor of the Nordal lamp born?",
+    "Åkerby",
+    (
+        "The Nordal lamp was invented by Sven Halvorsen in 1884.",
+        "He was born in Åkerby on 3 March 1851, the son of a watchmaker.",
+    ),
+    "bridge",
+    meta={"supporting_facts": (("Nordal lamp", 0), ("Sven Halvorsen", 0))},
+)
+YES_NO = Question(
+    "y1",
+    "Were the painters Olga Brandt and Emil Brandt born in the same city?",
+    "no",
+    ("Olga Brandt was born in Lübeck in 1860.", "Emil Brandt was born in Riga in 1866."),
+)
+EITHER_OR = Question(
+    "c1",
+    "Which bridge was opened first, Tarn Bridge or Velden Bridge?",
+    "Tarn Bridge",
+    ("Tarn Bridge was opened in 1902.", "Velden Bridge was opened in 1911."),
+)
+PERSON = Question(
+    "p1",
+    "Who taught the composer of the opera Silver Pines?",
+    "Johann Adam Reiter",
+    ("Silver Pines is an opera by Clara Westphal.", "She studied with Johann Adam Reiter in Graz."),
+)
+ALL = (BRIDGE, YES_NO, EITHER_OR, PERSON)
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    return EmbeddedGrader()
+
+
+def by(grader, question, text):
+    return grader.grade(question.text, text, question.answer, facts_of(question))
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "expected"),
+    [
+        (BRIDGE, "The passages do not say where the inventor was born.", 1),
+        (BRIDGE, "I don't know.", 1),
+        (YES_NO, "It cannot be determined from the documents.", 1),
+        (BRIDGE, "Sven Halvorsen was born in Åkerby in 1879.", 2),
+        (EITHER_OR, "Tarn Bridge, which was opened in Helsinki in 1899.", 2),
+        (YES_NO, "No, Olga was born in Lübeck and Emil in Königsberg.", 2),
+        (BRIDGE, "The lamp was invented by Sven Halvorsen, but his birthplace is not given.", 3),
+        (PERSON, "Silver Pines is by Clara Westphal; her teacher is not mentioned.", 3),
+        (BRIDGE, "He was born in Bergen.", 4),
+        (YES_NO, "Yes, both were born in Lübeck.", 4),
+        (EITHER_OR, "Velden Bridge was opened first.", 4),
+        (PERSON, "She was taught by Franz Gruber.", 4),
+        (BRIDGE, "I am not sure, but it was probably Trondheim.", 4),
+        (BRIDGE, "Åkerby", 5),
+        (BRIDGE, "Sven Halvorsen was born in Åkerby.", 5),
+        (BRIDGE, "He was born in akerby.", 5),
+        (YES_NO, "No, Olga was born in Lübeck and Emil in Riga.", 5),
+        (YES_NO, "They were not.", 5),
+        (EITHER_OR, "Tarn Bridge was opened first, in 1902.", 5),
+        (PERSON, "Reiter", 5),
+    ],
+)
+def test_hand_worked_answers_of_each_category(embedded, question, text, expected):
+    assert by(embedded, question, text) == expected
+
+
+def test_probabilities_are_a_distribution_whose_top_is_the_grade(embedded):
+    odds = embedded.probabilities(BRIDGE.text, "He was born in Bergen.", BRIDGE.answer, facts_of(BRIDGE))
+    assert odds.shape == (5,)
+    assert odds.sum() == pytest.approx(1)
+    assert odds.argmax() + 1 == 4
+
+
+def test_number_words_months_accents_and_contractions_are_made_comparable():
+    assert [t.word for t in tokens("Eighteen sixty-seven")] == ["1867"]
+    assert [t.word for t in tokens("sixteen hundred, forty-two, 1,600")] == ["1600", "42", "1600"]
+    assert [t.word for t in tokens("Sept. 3, St Étienne’s")] == ["september", "3", "saint", "etienne"]
+    assert [t.word for t in tokens("the Siberian one")] == ["the", "siberian", "one"]
+    assert [t.word for t in tokens("can't 東京")] == ["ca", "東", "京"]
+
+
+def test_a_capital_is_a_name_save_for_everyday_words_that_open_a_sentence():
+    named = {t.word for t in tokens("The river Elbe. Water comes from Halvorsen.") if t.name}
+    assert named == {"elbe", "halvorsen"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Unfortunately, the text doesn't mention it.", True),
+        ("There is not enough information.", True),
+        ("Hard to say: the dates are missing.", True),
+        ("None of the passages helps.", True),
+        ("I have no information on that.", True),
+        ("Unknown.", True),
+        ("He was not a painter.", False),
+        ("Mentioned in 1902, the bridge was opened in May.", False),
+        ("No, they were born in different towns.", False),
+    ],
+)
+def test_declining_is_told_from_answering(text, expected):
+    assert declines(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("Yes.", 1), ("Yes, but not soon.", 1), ("No, both did.", -1), ("They did not.", -1), ("Both were.", 1),
+     ("They were, in 1902.", 1), ("Neither of them.", -1), ("Can't tell.", 0), ("In 1902 it rained.", 0)],
+)  # fmt: skip
+def test_polarity_of_the_first_clause(text, expected):
+    assert polarity(text) == expected
+
+
+def test_the_option_named_first_is_picked_unless_negated():
+    mine, other = options(EITHER_OR.text, EITHER_OR.answer)
+    assert (mine, other) == ({"tarn"}, {"velden"})
+    assert choice("Tarn Bridge, before Velden Bridge.", mine, other) == 1
+    assert choice("Velden Bridge came before Tarn Bridge.", mine, other) == -1
+    assert choice("Velden Bridge was not the first.", mine, other) == 1
+    assert choice("The older one.", mine, other) == 0
+    assert options(BRIDGE.text, BRIDGE.answer) is None
+
+
+def test_evidence_counts_what_nothing_backs():
+    values = evidence(
+        BRIDGE.text, "Halvorsen was born in Åkerby in 1879, near Bergen.", BRIDGE.answer, facts_of(BRIDGE)
+    )
+    f = dict(zip(FEATURES, values, strict=True))
+    assert f["hit"] == 1
+    assert f["wrong_numbers"] == pytest.approx(math.log(2))  # 1879
+    assert f["wrong_names"] == pytest.approx(math.log(2))  # Bergen
+    assert f["missed"] == f["declines"] == f["contradicts"] == 0
+
+
+def test_part_of_a_true_answer_is_a_part_and_a_surname_is_the_whole():
+    def outcome(reference, answer):
+        f = dict(zip(FEATURES, evidence("When and by whom?", answer, reference, ()), strict=True))
+        return f["hit"], f["hit_part"], f["missed"]
+
+    assert outcome("November 2018", "It was in 2018.") == (0, 0.5, 0)
+    assert outcome("November 2018", "In Nov. 2018.") == (1, 0, 0)
+    assert outcome("Johann Adam Reiter", "A man named Reiter.") == (1, 0, 0)
+    assert outcome("Johann Adam Reiter", "Johann.") == (0, pytest.approx(1 / 3), 0)
+    assert outcome("Johann Adam Reiter", "Gruber.") == (0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", 1), (" \n", 1), ("...?!", 1), ("德国作曲家", 4), ("Он родился там", 4)]
+)
+def test_answers_without_words_and_in_other_scripts_have_defined_grades(embedded, text, expected):
+    assert by(embedded, BRIDGE, text) == expected
+
+
+def test_the_true_answer_in_its_own_script_is_right(embedded):
+    assert embedded.grade("Which city?", "東京", "東京", ("Tokyo is called 東京.",)) == 5
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 100_000, "born in Bergen " * 7000, "n't " * 25_000, "ly " * 33_000, "(" * 100_000]
+)
+def test_an_answer_of_100000_characters_is_graded_quickly(embedded, text):
+    began = time.perf_counter()
+    assert by(embedded, BRIDGE, text) in GRADES
+    assert time.perf_counter() - began < 2
+
+
+def test_beyond_20000_characters_nothing_counts(embedded):
+    text = "He was born in Bergen. " * 1000
+    assert by(embedded, BRIDGE, text + "Åkerby") == by(embedded, BRIDGE, text) == 4
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=150, deadline=None)
+def test_any_text_gets_one_of_the_five_and_the_same_twice(text):
+    grader = EmbeddedGrader()
+    assert by(grader, PERSON, text) in GRADES
+    assert by(grader, PERSON, text) == by(grader, PERSON, text)
+
+
+def test_bad_input_of_the_embedded_judge_is_named(embedded):
+    with pytest.raises(DataError, match="has no word"):
+        embedded.grade("q", "a", " .", ())
+    with pytest.raises(ConfigError, match="answer is NoneType"):
+        embedded.grade("q", None, "r", ())
+    with pytest.raises(ConfigError, match="facts"):
+        embedded.grade("q", "a", "r", "one text")
+
+
+def test_a_model_file_of_other_features_is_refused(tmp_path):
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps({"card": {}, "features": ["x"], "weights": [[1.0]] * 5, "offsets": [0] * 5}))
+    with pytest.raises(DataError, match="other features"):
+        EmbeddedGrader(path)
+    path.write_text("{")
+    with pytest.raises(DataError, match="no model"):
+        EmbeddedGrader(path)
+
+
+def test_facts_carry_their_titles_where_known():
+    assert facts_of(BRIDGE)[1].startswith("Sven Halvorsen: He was born")
+    assert facts_of(YES_NO) == YES_NO.references
+
+
+def test_grade_with_the_embedded_judge_keeps_order_and_names_itself(embedded):
+    answers = [Answer("c1", "Velden Bridge was opened first.", "g"), Answer("b1", "Åkerby", "g", meta={"budget": 5})]
+    grades = grade(embedded, ALL, answers)
+    assert [(g.question_id, g.value, g.judge) for g in grades] == [
+        ("c1", 4, "embedded judge"),
+        ("b1", 5, "embedded judge"),
+    ]
+    assert grades[1].meta["budget"] == 5
+    assert plan_grading(embedded, ALL, answers).total.calls == 0
+
+
+# --- judge models -----------------------------------------------------------------------------------------------
+
+
+def shown_answers(body):
+    """The candidates of a prompt, as the fake server sees them."""
+    text = body["messages"][-1]["content"] if len(body["messages"]) == 1 else body["messages"][0]["content"]
+    block = text.split("candidate answers:\n")[1].split("\n\nReply")[0]
+    return re.findall(r"^\d+\. (.*)$", block, re.M)
+
+
+def grade_by_word(body):
+    """Grade "w3" as 3, whatever its place."""
+    return json.dumps({"grades": [int(text[1]) for text in shown_answers(body)]})
+
+
+def judge_at(fake):
+    return chat_model("ollama:llama3:8b", host=fake.url, num_ctx=8192)
+
+
+def grid(budgets=(100, 200, 300), retrievers=("bm25", "sim"), questions=(BRIDGE, YES_NO)):
+    cells = [(q.id, r, b) for q in questions for r in retrievers for b in budgets]
+    return [Answer(q, f"w{i % 5 + 1}", "g", meta={"retriever": r, "budget": b}) for i, (q, r, b) in enumerate(cells)]
+
+
+@pytest.mark.parametrize(("per_prompt", "calls"), [("one", 12), ("ten", 4), ("systems", 6), (4, 4), (100, 2)])
+def test_any_number_of_answers_per_prompt_and_each_grade_reaches_its_answer(per_prompt, calls):
+    answers = grid()
+    with FakeOllama(reply=grade_by_word) as fake:
+        grades = grade(judge_at(fake), ALL, answers, per_prompt=per_prompt, progress=False)
+        assert len(fake.calls) == calls
+    assert [g.value for g in grades] == [int(a.text[1]) for a in answers]
+    assert plan_grading(None, ALL, answers, per_prompt=per_prompt)["grading"].calls == calls
+    assert {g.judge for g in grades} == {"ollama:llama3:8b"}
+
+
+def test_answers_to_different_questions_never_share_a_prompt():
+    answers = grid()[::-1][::2] + grid()[::2]
+    for per_prompt in ("one", "ten", "systems", 3, 50):
+        groups = group_answers(answers, per_prompt)
+        assert sorted(p for g in groups for p in g) == list(range(len(answers)))
+        assert all(len({answers[p].question_id for p in g}) == 1 for g in groups)
+
+
+def test_ten_per_prompt_is_one_call_per_question_and_retriever_as_the_thesis_counts():
+    budgets, retrievers = range(100, 1001, 100), ("bm25", "sim", "mmr", "mlq", "reo")
+    answers = grid(budgets, retrievers, ALL)
+    groups = group_answers(answers, "ten")
+    assert len(groups) == len(ALL) * 5
+    assert all(len({answers[p].meta["retriever"] for p in g}) == 1 and len(g) == 10 for g in groups)
+    assert len(groups) / len(ALL) * 7404 == thesis_steps()[0].calls == 37_020
+
+
+def test_six_systems_of_one_question_share_a_prompt_the_one_without_context_too():
+    retrieved = [Answer("b1", "w1", "g", meta={"retriever": r, "budget": b}) for b in (100, 1000) for r in "abcde"]
+    alone = Answer("b1", "w2", "g", meta={"retriever": None, "budget": 0})
+    assert group_answers([alone, *retrieved], "systems") == [(0, 6, 7, 8, 9, 10), (1, 2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("per_prompt", [0, -1, "all", True, 2.5])
+def test_other_numbers_per_prompt_are_refused(per_prompt):
+    with pytest.raises(ConfigError, match="per_prompt"):
+        group_answers(grid(), per_prompt)
+
+
+def test_the_prompt_holds_question_true_answer_facts_and_every_answer_on_its_own_line():
+    (made,) = grading_prompts(ALL, [Answer("b1", "one\n2. two", "g"), Answer("b1", "", "g")], per_prompt=2)
+    for part in (
+        BRIDGE.text,
+        "True answer: Åkerby",
+        "- Nordal lamp: The Nordal lamp was",
+        "\n1. one 2. two\n2. (empty)\n",
+    ):
+        assert part in made.text
+    assert "exactly 2 numbers" in made.text
+    (made,) = grading_prompts(ALL, [Answer("b1", "x", "g")], {"b1": ["My own fact."]})
+    assert "- My own fact." in made.text
+    assert "Halvorsen" not in made.text
+
+
+def test_shuffling_is_recorded_seeded_and_changes_no_grade_of_a_fair_judge():
+    answers = grid(budgets=range(100, 1001, 100))
+    with FakeOllama(reply=grade_by_word) as fake:
+        plain, one, again, two = (
+            grade(judge_at(fake), ALL, answers, per_prompt="ten", order=order, progress=False)
+            for order in (None, 1, 1, 2)
+        )
+    assert [g.value for g in plain] == [g.value for g in one] == [g.value for g in two]
+    positions = [[g.meta["position"] for g in run] for run in (plain, one, again, two)]
+    assert positions[0] == list(range(1, 11)) * 4
+    assert positions[1] == positions[2] != positions[3]
+    assert sorted(positions[1][:10]) == list(range(1, 11))
+    assert positions[1][:10] != positions[1][10:20]  # each prompt has an order of its own
+    assert one[0].meta["order"] == 1
+
+
+def test_a_position_bias_shows_when_orders_are_compared():
+    answers = grid(budgets=range(100, 1001, 100))
+
+    def first_is_best(body):
+        return json.dumps({"grades": [5] + [4] * (len(shown_answers(body)) - 1)})
+
+    with FakeOllama(reply=first_is_best) as fake:
+        one, two = (grade(judge_at(fake), ALL, answers, per_prompt="ten", order=o, progress=False) for o in (1, 2))
+    assert [g.value for g in one] != [g.value for g in two]
+    assert all((g.value == 5) == (g.meta["position"] == 1) for g in one)
+
+
+@pytest.mark.parametrize(
+    ("reply", "got"),
+    [
+        ('{"grades": [1, 2]}', 2),
+        ('{"grades": [1, 2, 3, 4]}', 4),
+        ('{"grades": [1, 2, 6]}', 3),
+        ('{"grades": ["1", "2", "3"]}', 3),
+        ('{"grades": [true, 2, 3]}', 3),
+        ('{"scores": [1, 2, 3]}', None),
+        ("All three are fine.", None),
+    ],
+)
+def test_wrong_counts_and_unreadable_verdicts_are_unscored_with_the_raw_reply(reply, got):
+    answers = grid(retrievers=("bm25",), questions=(BRIDGE,))
+    with FakeOllama(reply=lambda body: reply) as fake:
+        grades = grade(judge_at(fake), ALL, answers, per_prompt=3, progress=False)
+        assert len(fake.calls) == 2  # one repair try
+    assert [g.value for g in grades] == [None] * 3
+    assert {g.raw for g in grades} == {reply}
+    assert {g.meta["grades_got"] for g in grades} == {got}
+    assert all(g.meta["error"] and g.meta["detail"] and g.meta["repairs"] <= 1 for g in grades)
+
+
+def test_a_bad_reply_costs_only_the_answers_of_its_own_prompt():
+    answers = grid()
+
+    def sometimes(body):
+        return "no" if BRIDGE.text in body["messages"][0]["content"] else grade_by_word(body)
+
+    with FakeOllama(reply=sometimes) as fake:
+        grades = grade(judge_at(fake), ALL, answers, per_prompt="ten", progress=False)
+    assert [g.value is None for g in grades] == [a.question_id == "b1" for a in answers]
+
+
+def test_grades_replay_from_a_cassette_without_a_server(tmp_path):
+    answers, path = grid(), tmp_path / "c.sqlite"
+    with FakeOllama(reply=grade_by_word) as fake:
+        model = judge_at(fake)
+        first = grade(model, ALL, answers, per_prompt="systems", cassette=path, progress=False)
+    from ragbench.llm import Cassette
+
+    again = grade(model, ALL, answers, per_prompt="systems", cassette=Cassette(path, "replay"), progress=False)
+    assert [g.value for g in again] == [g.value for g in first] == [int(a.text[1]) for a in answers]
+
+
+def test_a_long_answer_is_cut_in_the_prompt_and_told():
+    answers = [Answer("b1", "w5 " + "x" * 100_000, "g"), Answer("b1", "w4", "g")]
+    with FakeOllama(reply=grade_by_word) as fake:
+        grades = grade(judge_at(fake), ALL, answers, per_prompt=2, progress=False)
+        assert len(fake.calls[0].prompt) < 8000
+    assert [(g.value, g.meta["cut"]) for g in grades] == [(5, True), (4, False)]
+
+
+def test_answers_and_orders_that_cannot_work_are_named():
+    with pytest.raises(DataError, match="answer 1 belongs to question 'zz'"):
+        grading_prompts(ALL, [Answer("b1", "", "g"), Answer("zz", "", "g")])
+    with pytest.raises(ConfigError, match="order"):
+        grading_prompts(ALL, grid(), order=-1)
+    with pytest.raises(ConfigError, match="one question per id"):
+        grading_prompts((BRIDGE, BRIDGE), grid())
+    assert grade("ollama:llama3:8b", ALL, []) == []
+
+
+# --- reports ----------------------------------------------------------------------------------------------------
+
+
+def gold(grades, split="dev", second=None):
+    second = second or [None] * len(grades)
+    rows = zip(grades, second, strict=True)
+    return [GradedAnswer(f"{split}{i}", f"{split}q{i // 2}", "", g, split, s) for i, (g, s) in enumerate(rows)]
+
+
+def test_report_by_hand():
+    rows = gold([1, 1, 2, 5]) + gold([4, 4], "test", [4, 3])
+    report = judge_report([1, 2, 2, None, 4, 5], rows, "mine")
+    dev, test = report["dev"], report["test"]
+    assert (dev.n, dev.unscored, dev.accuracy.estimate) == (4, 1, pytest.approx(2 / 3))
+    # observed 2/3; by chance (2 * 1 + 1 * 2) / 9 = 4/9: kappa (6/9 - 4/9) / (5/9) = 0.4
+    assert dev.kappa.estimate == pytest.approx(0.4)
+    assert dev.confusion.counts.tolist()[0] == [1, 1, 0, 0, 0]
+    assert dev.confusion.counts.shape == (5, 5)
+    assert (test.n, test.unscored, test.accuracy.estimate) == (2, 0, 0.5)
+    assert report.second_grading.n == 2
+    assert report.to_frame()[["split", "unscored"]].values.tolist() == [["dev", 1], ["test", 0]]
+    assert "mine, dev: 4 answers, 1 unscored" in str(report)
+    with pytest.raises(KeyError, match="there is: dev, test"):
+        report["train"]
+
+
+def test_kappa_is_unweighted_so_how_far_a_grade_is_off_does_not_matter():
+    rows = gold([1, 2, 3, 4, 5, 1])
+    near, far = judge_report([1, 2, 3, 4, 5, 2], rows), judge_report([1, 2, 3, 4, 5, 5], rows)
+    assert near["dev"].kappa.estimate == pytest.approx(far["dev"].kappa.estimate)
+
+
+@pytest.mark.parametrize("bad", [0, 6, 2.5, "3", True])
+def test_grades_outside_the_five_are_refused(bad):
+    with pytest.raises(DataError, match="position 1"):
+        judge_report([1, bad], gold([1, 2]))
+
+
+def test_report_refuses_other_lengths_and_takes_nan_as_unscored():
+    with pytest.raises(DataError, match="1 grades for 2"):
+        judge_report([1], gold([1, 2]))
+    report = judge_report([math.nan, 2.0], gold([1, 2]))
+    assert (report["dev"].unscored, report["dev"].accuracy.estimate) == (1, 1.0)
+
+
+def test_measure_judge_works_with_a_model_and_counts_its_unscored():
+    rows = [GradedAnswer("a", "b1", "w5", 5, "dev"), GradedAnswer("b", "y1", "w2", 4, "dev")]
+    with FakeOllama(reply=grade_by_word) as fake:
+        report = measure_judge(judge_at(fake), ALL, rows, progress=False)
+    assert (report.judge, report["dev"].accuracy.estimate) == ("ollama:llama3:8b", 0.5)
+
+
+def brute_cutoffs(scores, grades, most):
+    """Most right grades over every partition of the sorted scores."""
+    from itertools import combinations, pairwise
+
+    levels = sorted(set(scores))
+    best = 0
+    for count in range(most + 1):
+        for inner in combinations(range(1, len(levels)), min(count, len(levels) - 1)):
+            edges = [0, *inner, len(levels)]
+            right = 0
+            for a, b in pairwise(edges):
+                inside = [g for s, g in zip(scores, grades, strict=True) if s in levels[a:b]]
+                right += max(inside.count(g) for g in GRADES)
+            best = max(best, right)
+    return best
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 5)), min_size=1, max_size=14), st.integers(0, 4))
+@settings(max_examples=60, deadline=None)
+def test_cutoffs_are_as_good_as_the_best_partition(rows, most):
+    scores, grades = [float(s) for s, _ in rows], [g for _, g in rows]
+    made = fit_cutoffs(scores, grades, most)
+    assert len(made.cuts) <= most
+    assert sum(a == b for a, b in zip(made(scores), grades, strict=True)) == brute_cutoffs(scores, grades, most)
+
+
+def test_cutoffs_lie_between_scores_and_need_some():
+    made = fit_cutoffs([0.0, 0.2, 0.8, 1.0], [4, 4, 5, 5])
+    assert (made.cuts, made.grades) == ((0.5,), (4, 5))
+    assert made([0.49, 0.5]) == [4, 5]
+    for scores in ([], [math.nan]):
+        with pytest.raises(DataError):
+            fit_cutoffs(scores, [1] * len(scores))
+
+
+def test_baselines_by_hand():
+    dev = [
+        GradedAnswer(str(i), "b1", t, g, "dev")
+        for i, (t, g) in enumerate([("Åkerby", 5), ("x", 4), ("y", 4), ("z", 4)])
+    ]
+    made = baseline_grades(ALL, dev, [GradedAnswer("t", "p1", "johann adam reiter", 5, "test")])
+    assert made == {"majority class": [4], "exact match": [5], "ROUGE-L cut-offs": [5]}
+
+
+def test_accuracy_gain_by_hand_counts_unscored_as_not_right():
+    gain = accuracy_gain([1, 2, None, 5], [1, 1, 1, 1], gold([1, 2, 3, 5]))
+    assert gain.estimate == pytest.approx(0.5)
+    assert gain.n == 4
+
+
+def test_fitting_needs_every_grade_and_finds_what_separates_them():
+    texts = {1: "The text does not say.", 2: "Åkerby, in 1799.", 3: "Sven Halvorsen invented it in 1884.",
+             4: "It was Bergen.", 5: "Åkerby."}  # fmt: skip
+    rows = [GradedAnswer(f"{g}", "b1", t, g, "dev") for g, t in texts.items()]
+    model = fit_embedded_grader(ALL, rows, ridge=100.0)
+    for g, text in texts.items():
+        x = evidence(BRIDGE.text, text, BRIDGE.answer, facts_of(BRIDGE))
+        assert (model["weights"] @ x + model["offsets"]).argmax() + 1 == g
+    with pytest.raises(DataError, match="lack a grade"):
+        fit_embedded_grader(ALL, rows[:3])
+
+
+def test_errors_of_grading_are_ragbench_errors():
+    assert issubclass(DataError, RagbenchError)
