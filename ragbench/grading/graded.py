@@ -26,7 +26,7 @@ class GradedAnswer:
 
 
 def load_graded_answers(path: str | Path | None = None, split: str | None = None) -> tuple[GradedAnswer, ...]:
-    """Load answers graded by hand: those over MiniHop, or your own file of the same form.
+    """Load graded answers: those over MiniHop, or your own file of the same form.
 
     Parameters
     ----------

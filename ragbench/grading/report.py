@@ -1,4 +1,4 @@
-"""How good is a judge? Measured against grades given by hand."""
+"""How good is a judge? Measured against answers graded by the criteria."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SplitReport:
     ----------
     accuracy : share of scored answers with the right grade, with a bootstrap interval over questions.
     kappa : Cohen's, unweighted, since the grades are categories; interval over answers.
-    confusion : rows the grades by hand, columns the judge's, 1..5.
+    confusion : rows the gold grades, columns the judge's, 1..5.
     n : answers. unscored : of these, the ones without a grade; they count in neither accuracy nor kappa.
     """
 
@@ -41,7 +41,7 @@ class SplitReport:
 
 @dataclass(frozen=True, slots=True)
 class JudgeReport:
-    """One judge on each split, and the agreement of two gradings by hand as the mark to reach."""
+    """One judge on each split, and the agreement of two independent gradings, where there are any."""
 
     judge: str
     splits: tuple[SplitReport, ...]
@@ -81,19 +81,19 @@ class JudgeReport:
                 f"{self.judge}, {one.split}: {one.n} answers, {one.unscored} unscored",
                 f"  accuracy {one.accuracy}",
                 f"  kappa    {one.kappa}",
-                "  by hand \\ judge " + "".join(f"{label:>5}" for label in one.confusion.labels),
+                "  gold \\ judge    " + "".join(f"{label:>5}" for label in one.confusion.labels),
             ]
             rows = zip(one.confusion.labels, one.confusion.counts.tolist(), strict=True)
             lines += [f"  {label:<16}" + "".join(f"{count:>5}" for count in counts) for label, counts in rows]
         if not math.isnan(self.second_grading.estimate):
-            lines.append(f"two gradings by hand: kappa {self.second_grading}")
+            lines.append(f"two independent gradings: kappa {self.second_grading}")
         return "\n".join(lines)
 
 
 def judge_report(
     predicted: Sequence[Any], gold: Sequence[GradedAnswer], judge: str = "", *, resamples: int = 2000, seed: int = 0
 ) -> JudgeReport:
-    """Measure a judge on answers graded by hand.
+    """Measure a judge on graded answers.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def judge_report(
 
 
 def second_grading_kappa(gold: Sequence[GradedAnswer], *, resamples: int = 2000, seed: int = 0) -> Interval:
-    """Return the unweighted kappa of the two gradings by hand, over the answers that were graded twice."""
+    """Return the unweighted kappa of the two independent gradings, over the answers that were graded twice."""
     twice = [g for g in gold if g.second_grade is not None]
     first, second = [g.grade for g in twice], [g.second_grade for g in twice]
     return kappa(first, second, labels=_LABELS, resamples=resamples, seed=seed)
@@ -144,7 +144,7 @@ def second_grading_kappa(gold: Sequence[GradedAnswer], *, resamples: int = 2000,
 
 def as_answers(gold: Sequence[GradedAnswer]) -> list[Answer]:
     """Return graded answers as the Answer records that ``grade`` takes."""
-    return [Answer(one.question_id, one.text, "by hand", meta={"id": one.id, "split": one.split}) for one in gold]
+    return [Answer(one.question_id, one.text, "graded answers", meta={"id": one.id, "split": one.split}) for one in gold]
 
 
 def measure_judge(

@@ -1,0 +1,150 @@
+"""The graded answers over MiniHop, and what the embedded judge and its baselines reach on them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from ragbench.data.files import sha256
+from ragbench.data.minihop import load_minihop
+from ragbench.errors import ConfigError, DataError
+from ragbench.grading import (
+    EmbeddedGrader,
+    accuracy_gain,
+    as_answers,
+    baseline_grades,
+    fit_embedded_grader,
+    grade,
+    judge_report,
+    load_graded_answers,
+    measure_judge,
+    second_grading_kappa,
+)
+from ragbench.paths import shipped
+
+
+@pytest.fixture(scope="module")
+def questions():
+    return load_minihop().questions
+
+
+@pytest.fixture(scope="module")
+def gold():
+    return load_graded_answers()
+
+
+@pytest.fixture(scope="module")
+def judged(questions, gold):
+    return grade(EmbeddedGrader(), questions, as_answers(gold))
+
+
+def test_there_are_360_answers_two_to_each_of_the_180_questions(questions, gold):
+    assert len(gold) == len({one.id for one in gold}) == 360
+    assert {one.question_id for one in gold} <= {question.id for question in questions}
+    assert Counter(one.split for one in gold) == {"dev": 177, "test": 183}
+
+
+def test_every_category_has_at_least_fifty_and_is_in_both_splits(gold):
+    assert min(Counter(one.grade for one in gold).values()) >= 50
+    assert min(Counter((one.split, one.grade) for one in gold).values()) >= 30
+
+
+def test_no_question_is_in_both_splits():
+    dev, test = ({one.question_id for one in load_graded_answers(split=s)} for s in ("dev", "test"))
+    assert (len(dev), len(test)) == (90, 90)
+    assert not dev & test
+
+
+def test_sixty_are_graded_twice_with_their_kappa(gold):
+    assert sum(one.second_grade is not None for one in gold) == 60
+    agreement = second_grading_kappa(gold)
+    assert (agreement.n, agreement.estimate) == (60, 1.0)
+
+
+def test_the_embedded_judge_on_the_test_split_as_first_measured(gold, judged):
+    report = judge_report(judged, gold)
+    test = report["test"]
+    assert report.judge == "embedded judge"
+    assert (test.n, test.unscored) == (183, 0)
+    assert test.accuracy.estimate == pytest.approx(138 / 183)
+    assert test.kappa.estimate == pytest.approx(0.692, abs=0.001)
+    assert test.kappa.low > 0.6
+    assert np.diag(test.confusion.counts).tolist() == [25, 26, 29, 34, 24]
+
+
+def test_it_beats_the_baselines_tuned_on_dev_with_intervals_that_exclude_zero(questions, gold, judged):
+    dev, test = ([one for one in gold if one.split == s] for s in ("dev", "test"))
+    mine = [value for value, one in zip(judged, gold, strict=True) if one.split == "test"]
+    baselines = baseline_grades(questions, dev, test)
+    reached = {name: judge_report(other, test)["test"].accuracy.estimate for name, other in baselines.items()}
+    assert reached == pytest.approx({"majority class": 40 / 183, "exact match": 42 / 183, "ROUGE-L cut-offs": 64 / 183})
+    for name, other in baselines.items():
+        gain = accuracy_gain(mine, other, test)
+        assert gain.low > 0.25, name
+
+
+def test_the_shipped_weights_are_a_fit_on_dev_alone_of_the_shipped_data(questions):
+    card = EmbeddedGrader().card
+    for name, digest in card["data_sha256"].items():
+        assert sha256(shipped("minihop", name)) == digest, f"{name} changed: run scripts/fit_embedded_grader.py"
+    assert "177 answers to 90 questions, split dev" in card["fitted_on"]
+    made, grader = fit_embedded_grader(questions, load_graded_answers(split="dev")), EmbeddedGrader()
+    np.testing.assert_allclose(made["weights"], grader._weights, atol=2e-3)
+    np.testing.assert_allclose(made["offsets"], grader._offsets, atol=2e-3)
+
+
+def test_measure_judge_needs_no_argument_and_takes_a_split():
+    report = measure_judge(split="dev")
+    assert [one.split for one in report.splits] == ["dev"]
+    assert report["dev"].accuracy.estimate > 0.85  # fitted on it
+    assert report.second_grading.n == 37
+
+
+def write(path, *rows):
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    return path
+
+
+GOOD = {"id": "a", "question_id": "q", "answer": "x", "grade": 3, "split": "dev"}
+
+
+def test_a_file_of_ones_own_is_read_and_an_empty_answer_kept(tmp_path):
+    (one,) = load_graded_answers(write(tmp_path / "g.jsonl", GOOD | {"answer": "", "second_grade": 2}))
+    assert (one.text, one.grade, one.second_grade) == ("", 3, 2)
+    assert math.isnan(second_grading_kappa(load_graded_answers(write(tmp_path / "h.jsonl", GOOD))).estimate)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"grade": 6}, "line 2: grade is 6"),
+        ({"grade": 0}, "line 2: grade is 0"),
+        ({"grade": "3"}, "line 2: grade is '3'"),
+        ({"grade": True}, "line 2: grade is True"),
+        ({"grade": None}, "line 2: grade is None"),
+        ({"second_grade": 9}, "line 2: second_grade is 9"),
+        ({"split": "train"}, "line 2: split is 'train'"),
+        ({"id": "a"}, "line 2: id 'a' was there before"),
+        ({"split": "test"}, "line 2: question 'q' is in both splits"),
+        ({"answer": None}, "line 2: 'answer' is NoneType"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, change, message):
+    path = write(tmp_path / "g.jsonl", GOOD, GOOD | {"id": "b"} | change)
+    with pytest.raises(DataError, match=message):
+        load_graded_answers(path)
+
+
+def test_several_bad_lines_are_listed_together_and_a_missing_field_is_named(tmp_path):
+    path = write(tmp_path / "g.jsonl", GOOD | {"grade": 7}, GOOD, {"id": "z"})
+    with pytest.raises(DataError, match=r"(?s)2 of 3 records.*line 1.*line 3: no field 'question_id'"):
+        load_graded_answers(path)
+
+
+def test_an_unknown_split_is_refused():
+    with pytest.raises(ConfigError, match="unknown split 'train'"):
+        load_graded_answers(split="train")
