@@ -44,6 +44,16 @@ _HOME = {
     "metrics.lexical": ["bleu", "exact_match", "idf_overlap", "idf_weights", "rouge_l", "token_f1"],
     "metrics.ranking": ["ndcg_at_k", "precision_at_k", "ranking_table", "recall_at_k", "reciprocal_rank"],
     "metrics.protocols": ["crag_score", "erag_scores", "rgb_accuracy", "rgb_error_rates", "rgb_rejection_rate"],
+    "grading": [
+        "GRADES",
+        "EmbeddedGrader",
+        "facts_of",
+        "grade",
+        "judge_report",
+        "load_graded_answers",
+        "measure_judge",
+        "plan_grading",
+    ],
     "stats": [
         "Interval",
         "binomial_ci",

@@ -144,7 +144,9 @@ def second_grading_kappa(gold: Sequence[GradedAnswer], *, resamples: int = 2000,
 
 def as_answers(gold: Sequence[GradedAnswer]) -> list[Answer]:
     """Return graded answers as the Answer records that ``grade`` takes."""
-    return [Answer(one.question_id, one.text, "graded answers", meta={"id": one.id, "split": one.split}) for one in gold]
+    return [
+        Answer(one.question_id, one.text, "graded answers", meta={"id": one.id, "split": one.split}) for one in gold
+    ]
 
 
 def measure_judge(
