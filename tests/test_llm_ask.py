@@ -286,6 +286,32 @@ def test_a_dead_server_is_told_at_once_for_every_prompt():
     assert len(replies) == 2000
 
 
+@pytest.mark.parametrize("spec", ["ollama:llama3:8b", "openai:made"])
+def test_a_server_that_never_answered_is_not_waited_for(spec):
+    with FakeOllama() as fake:
+        pass
+    start = time.monotonic()
+    reply = ask(chat_model(spec, host=fake.url), ["p"], outage_s=60, progress=False)[0]
+    assert time.monotonic() - start < 5
+    assert reply.error.kind == "server_down"
+
+
+def test_a_prompt_too_long_to_be_sent_says_nothing_about_the_server():
+    with FakeOllama() as fake:
+        pass
+    model = chat_model("openai:made", host=fake.url, num_ctx=256)
+    start = time.monotonic()
+    replies = ask(model, ["word " * 2000, "short"], concurrency=1, outage_s=60, progress=False)
+    assert time.monotonic() - start < 5
+    assert [reply.error.kind for reply in replies] == ["context", "server_down"]
+
+
+def test_a_host_that_asks_to_wait_too_long_leaves_its_prompts_to_the_other():
+    with FakeOllama(fault=lambda prompt, before: Fault("429", 500)) as one, FakeOllama() as two:
+        replies = ask(model_at(one, two), [f"p{n}" for n in range(20)], patience_s=5, concurrency=2, **FAST)
+    assert all(reply.ok and reply.host == two.url for reply in replies)
+
+
 def test_a_server_that_restarts_within_outage_s_costs_no_reply():
     fake = FakeOllama(latency_s=0.01)
     fake.start()

@@ -80,7 +80,7 @@ class Cassette:
         self.close()
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file and close it. The cassette opens itself again when next used."""
+        """Fold the write-ahead log into the file and close it; it opens itself again when next used."""
         with self._lock:
             if self._db is not None and self._pid == os.getpid():
                 if self.mode == "record":
@@ -195,19 +195,8 @@ class Cassette:
         who = json.loads(request)
         text = json.dumps(answer, ensure_ascii=True, separators=(",", ":"))
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        row = (
-            key,
-            int(answer["ok"]),
-            step,
-            prompt_id,
-            who["provider"],
-            who["model"],
-            who["digest"],
-            request,
-            text,
-            checksum(text),
-            now,
-        )
+        names = (who["provider"], who["model"], who["digest"])
+        row = (key, int(answer["ok"]), step, prompt_id, *names, request, text, checksum(text), now)
         return self._insert(row)
 
     def _insert(self, row: tuple) -> bool:

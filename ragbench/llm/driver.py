@@ -61,6 +61,7 @@ class Driver:
     price: tuple[float, float] | None = None
     pinned_digest: str | None = None
     secrets: tuple[str, ...] = ()
+    has_spoken = False  # whether the server has ever answered here
     kept = False  # by its model, with its connections; else ask() closes it
 
     @property
@@ -132,6 +133,7 @@ class HttpDriver(Driver):
         try:
             async with asyncio.timeout(timeout_s):
                 response = await self.client().get(self.host + path)
+            self.has_spoken = True
             if response.status_code != 200:
                 raise self.fail(*from_status(response.status_code, response.text), status=response.status_code)
             return response.json()

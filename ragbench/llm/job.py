@@ -168,7 +168,7 @@ class Job:
                 if final:
                     return
             else:
-                host.gate.answered, host.dead = True, None
+                host.gate.answered, host.dead = host.gate.answered or host.driver.has_spoken, None
                 return
 
     async def _work(self, schedule: Schedule, host: Host) -> None:
@@ -179,7 +179,7 @@ class Job:
             except CallError as error:
                 if error.kind == "context" and "num_ctx=" not in error.do:
                     error = with_advice(error, item.estimate, host.driver.num_predict)
-                if schedule.failed(host, item, error):
+                if item.attempts and schedule.failed(host, item, error):
                     continue
                 reply = self.unanswered(item, host.driver, error)
             else:

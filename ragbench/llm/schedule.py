@@ -237,9 +237,10 @@ class Schedule:
         pause = self._jitter(min(host.busy_answers, 8))
         if error.retry_after is not None:
             pause = error.retry_after + self.backoff_s * random.random()
-        if now + pause - item.busy_since > self.patience_s:
-            return False
         host.pause_until = max(host.pause_until, now + pause)
+        others = any(other.dead is None and other.pause_until <= now for other in self.hosts)
+        if now + pause - item.busy_since > self.patience_s and not others:
+            return False
         self._again(item, now)
         return True
 
