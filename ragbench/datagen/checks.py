@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ragbench.data.validate import Problem
@@ -10,6 +11,8 @@ from ragbench.datagen.names import real_names
 from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument, mentions
 from ragbench.errors import DataError
 
+# A capital inside an English sentence; a family name with 某 as our Chinese records write people.
+_NAME = {"en": re.compile(r"(?<=[a-z,;:] )[A-Z][a-z]+"), "zh": re.compile(r"[\u4e00-\u9fff]某[某甲乙丙丁]")}
 _EDIT = "mend it, or generate it again with another seed"
 
 
@@ -31,7 +34,7 @@ def check(
     -------
     Problems; empty when: every fact of a configuration stands in its document or is listed as dropped, and then does
     not stand there; no document names a known real person or company; every reference is found word for word in its
-    document; every answer follows from its references: each fact and each number in it stands in them, or in the
+    document; every answer follows from its references: each fact, number and name in it stands in them, or in the
     question, or is derived from values that do, recomputed; an unanswerable question has no reference, and what it
     asks for is in none of its documents; each question has 3 to 5 keypoints.
     """
@@ -106,6 +109,9 @@ def _follows(question: QRA, configurations: Mapping[str, Configuration], fields:
     for number in NUMBER.findall(question.answer):
         if number not in known:
             yield f"the number {number} of the answer is in no reference"
+    for name in _NAME[question.language].findall(question.answer):
+        if name not in allowed:
+            yield f"the name {name!r} of the answer is in no reference"
 
 
 def require_references(question: QRA, documents: Mapping[str, GeneratedDocument]) -> None:

@@ -89,19 +89,19 @@ def make_configuration(
         values, text = _draw(schema, subdomain, row, rng)
         if tuple(text[name] for name in schema.named) in taken:
             continue
-        if _clash(text, schema.fact_fields, [text[n] for n in schema.context]) is None:
+        if clash(text, schema.fact_fields, [text[n] for n in schema.context]) is None:
             identity = f"{schema.domain}-{schema.language}-{index + 1:04d}"
             return Configuration(identity, schema.domain, schema.language, subdomain, values, text)
-    clash = _clash(text, schema.fact_fields, [text[n] for n in schema.context])
+    found = clash(text, schema.fact_fields, [text[n] for n in schema.context])
     raise ConfigError(
         f"{schema.source}: no usable values for document {index + 1} in {_TRIES} tries"
-        + (f" ({clash})" if clash else ""),
+        + (f" ({found})" if found else ""),
         "facts that can be told apart",
         "widen the ranges or lists of these fields, or ask for fewer documents",
     )
 
 
-def _clash(text: Mapping[str, str], facts: Collection[str], context: Collection[str]) -> str | None:
+def clash(text: Mapping[str, str], facts: Collection[str], context: Collection[str]) -> str | None:
     """Name two facts of which one's wording holds the other's, or a fact that the context gives away."""
     for name in facts:
         others = [(other, text[other]) for other in facts if other != name]

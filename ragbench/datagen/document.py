@@ -47,8 +47,11 @@ def write_document(
 
     Source: RAGEval, section 3.2; Table 6 (unanswerable: information lost between schema and article).
     """
+    missing = left_out(schema, configuration, seed)
     for attempt in range(_TRIES):
-        document = _write(schema, configuration, random.Random(f"document/{configuration.id}/{seed}/{attempt}"))
+        document = _write(
+            schema, configuration, missing, random.Random(f"document/{configuration.id}/{seed}/{attempt}")
+        )
         if document.patterns not in used:
             return document
     raise ConfigError(
@@ -58,12 +61,19 @@ def write_document(
     )
 
 
-def _write(schema: Schema, configuration: Configuration, rng: random.Random) -> GeneratedDocument:
+def left_out(schema: Schema, configuration: Configuration, seed: int = 0) -> tuple[FactPattern, ...]:
+    """Choose the facts that a document leaves out on purpose: ``schema.drop`` of those that may be asked for."""
     losable = [fact for fact in schema.facts if fact.lost]
-    left_out = rng.sample(losable, min(schema.drop, len(losable)))
+    rng = random.Random(f"drop/{configuration.id}/{seed}")
+    return tuple(rng.sample(losable, min(schema.drop, len(losable))))
+
+
+def _write(
+    schema: Schema, configuration: Configuration, missing: Collection[FactPattern], rng: random.Random
+) -> GeneratedDocument:
     sections = []
     for section in schema.sections:
-        facts = [fact for fact in section.facts if fact not in left_out]
+        facts = [fact for fact in section.facts if fact not in missing]
         if not section.fixed:
             # The first fact introduces the section.
             rest = facts[1:]
@@ -72,7 +82,7 @@ def _write(schema: Schema, configuration: Configuration, rng: random.Random) -> 
         sentences = tuple(_sentence(fact, configuration, rng) for fact in facts)
         if sentences:
             sections.append(Section(section.heading, sentences))
-    dropped = tuple(name for fact in left_out for name in fact.fields)
+    dropped = tuple(name for fact in missing for name in fact.fields)
     title = fill(schema.title, configuration.text)
     return GeneratedDocument(configuration.id, title, schema.language, tuple(sections), dropped)
 

@@ -25,6 +25,7 @@ from ragbench.datagen.patterns import choose, fields_of, fill
 from ragbench.datagen.schema import QuestionPattern, Schema
 from ragbench.errors import DataError
 
+MULTI = ("information integration", "numerical comparison", "temporal sequence")
 # Questions per document, near the shares of Table 1; a question of several documents goes with the next document.
 PER_DOCUMENT = {
     "factual": 3,
@@ -123,7 +124,7 @@ def _asked(
     for kind, count in per_document.items():
         patterns = [q for q in schema.questions if q.kind == kind]
         rng.shuffle(patterns)
-        many = kind in ("information integration", "numerical comparison", "temporal sequence")
+        many = kind in MULTI
         if many and len(pair) < 2:
             continue
         asked = 0

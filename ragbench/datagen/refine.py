@@ -59,7 +59,7 @@ def refine(
             if stated and not any(_says(answer, c, n) for n in fact.fields):
                 kept.append(canonical(schema, fact.id, c))
                 changes.append(f"supplemented: {kept[-1]}")
-    ordered = _in_document_order(references, documents, question.doc_ids)
+    ordered = in_document_order(references, documents, question.doc_ids)
     return replace(question, statements=tuple(kept), references=ordered, changes=(*question.changes, *changes))
 
 
@@ -92,9 +92,10 @@ def _support(
     return added
 
 
-def _in_document_order(
+def in_document_order(
     references: Sequence[Reference], documents: Mapping[str, GeneratedDocument], doc_ids: Sequence[str]
 ) -> tuple[Reference, ...]:
+    """Sort references by document and place, each once."""
     place = {(d, s.text): i for d in doc_ids for i, s in enumerate(documents[d].sentences)}
     rank = {d: i for i, d in enumerate(doc_ids)}
     unique = dict.fromkeys(references)

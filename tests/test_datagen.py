@@ -1,0 +1,692 @@
+"""Data generation offline: values, documents, questions, refinement, keypoints, the validator, the folder."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragbench.data import load_jsonl
+from ragbench.datagen import (
+    QRA,
+    Configuration,
+    GeneratedDocument,
+    Reference,
+    Section,
+    Sentence,
+    add_keypoints,
+    annotate,
+    build_schema,
+    draft_questions,
+    facts_in,
+    find_references,
+    generate,
+    invent,
+    keypoints,
+    load_schema,
+    make_configuration,
+    make_configurations,
+    make_set,
+    read_schema,
+    real_names,
+    refine,
+    require_references,
+    write_document,
+    write_documents,
+    write_set,
+)
+from ragbench.datagen.derive import derive, parse_date, parse_number
+from ragbench.datagen.names import blocklist
+from ragbench.datagen.parts import KINDS, mentions
+from ragbench.datagen.patterns import choose, fill
+from ragbench.errors import ConfigError, DataError
+from ragbench.metrics._sentences import split_sentences
+
+SHIPPED = [(domain, language) for domain in ("finance", "law", "medicine") for language in ("en", "zh")]
+# Per domain: how many subdomains, and how many profiles each.
+SIZES = {"finance": (20, 2), "law": (10, 2), "medicine": (19, 2)}
+
+RAW = {
+    "domain": "shops",
+    "language": "en",
+    "title": "{shop} in {year}",
+    "subdomain": "trade",
+    "context": ["shop", "year", "trade"],
+    "drop": 1,
+    "profile": ["goods"],
+    "profiles": {"Tea": [["green tea"]], "Rope": [["hemp rope"]]},
+    "fields": {
+        "shop": {"rule": "invented", "form": ["{firm} Stores"]},
+        "year": {"rule": "year", "low": 2001, "high": 2009},
+        "opened": {"rule": "date", "year": "year"},
+        "closed": {"rule": "date", "after": "opened", "days": [10, 20]},
+        "cash": {"rule": "amount", "low": 100, "high": 200, "unit": "crowns"},
+        "card": {"rule": "amount", "low": 300, "high": 400, "unit": "crowns"},
+        "takings": {"rule": "sum", "of": ["cash", "card"], "unit": "crowns"},
+        "share": {"rule": "percent", "of": ["cash", "takings"]},
+        "owner": {"rule": "person"},
+    },
+    "sections": [
+        {
+            "id": "all",
+            "heading": "Report",
+            "facts": [
+                {"id": "goods", "say": ["{shop} sells {goods}.", "At {shop} one [buys|finds] {goods}."]},
+                {"id": "time", "say": ["It opened on {opened} and closed on {closed}."]},
+                {"id": "money", "say": ["It took {takings}: {cash} in cash ({share}) and {card} by card."]},
+                {
+                    "id": "owner",
+                    "say": ["The owner is {owner}."],
+                    "lost": {"what": "who owns {shop}", "ask": "Who owns {shop}?"},
+                },
+            ],
+        }
+    ],
+    "questions": {
+        "factual": [
+            {
+                "id": "money",
+                "ask": ["What did {shop} take?"],
+                "say": ["It took {takings}.", "In cash it was {cash}.", "By card it was {card}."],
+            }
+        ],
+        "multi-hop": [
+            {
+                "id": "span",
+                "ask": ["How long was {shop} open?"],
+                "derive": {"gap": {"rule": "days", "of": ["opened", "closed"]}},
+                "say": ["It opened on {opened}.", "It closed on {closed}.", "That is {gap}."],
+            }
+        ],
+        "summary": [{"id": "all", "section": "all", "ask": ["Sum up {shop}."]}],
+    },
+    "unanswerable": ["The report does not say {what}.", "Nothing else tells it.", "There is no answer."],
+}
+
+
+@pytest.fixture(scope="module")
+def shop():
+    return build_schema(RAW)
+
+
+@pytest.fixture(scope="module", params=SHIPPED, ids="-".join)
+def shipped(request):
+    schema = load_schema(*request.param)
+    return make_set(schema, 40, 7)
+
+
+def raw(path=None, value=None, drop=None):
+    """A copy of the small schema with one entry changed or taken out."""
+    changed = copy.deepcopy(RAW)
+    if path:
+        *way, last = path
+        inner = changed
+        for key in way:
+            inner = inner[key]
+        if drop:
+            del inner[last]
+        else:
+            inner[last] = value
+    return changed
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def test_values_follow_their_rules(shop):
+    for c in make_configurations(shop, 6, 3):
+        v, t = c.values, c.text
+        assert v["takings"] == v["cash"] + v["card"]
+        assert v["share"] == round(100 * v["cash"] / (v["cash"] + v["card"]), 1)
+        assert 10 <= (v["closed"] - v["opened"]).days <= 20
+        assert v["opened"].year == v["year"]
+        assert t["takings"] == f"{v['takings']} crowns"
+        assert v["goods"] == {"Tea": "green tea", "Rope": "hemp rope"}[c.subdomain]
+    assert [c.subdomain for c in make_configurations(shop, 3)] == ["Tea", "Rope", "Tea"]
+
+
+@given(st.integers(0, 10**6), st.sampled_from(SHIPPED), st.integers(0, 200))
+@settings(max_examples=40, deadline=None)
+def test_shipped_configurations_add_up_and_keep_the_order_of_time(seed, name, index):
+    schema = load_schema_cached(*name)
+    c = make_configuration(schema, index, seed)
+    for field, rule in schema.fields.items():
+        if rule["rule"] == "sum":
+            assert c.values[field] == sum(c.values[n] for n in rule["of"])
+        elif rule["rule"] == "difference":
+            assert c.values[field] == c.values[rule["of"][0]] - c.values[rule["of"][1]] > 0
+        elif "after" in rule:
+            least, most = rule["days"]
+            assert least <= (c.values[field] - c.values[rule["after"]]).days <= most
+        elif rule["rule"] == "date":
+            assert c.values[field].year == c.values[rule["year"]]
+    for one in schema.fact_fields:
+        others = [c.text[n] for n in schema.fact_fields if n != one] + [c.text[n] for n in schema.context]
+        assert not any(mentions(other, c.text[one]) for other in others), one
+
+
+_cache = {}
+
+
+def load_schema_cached(domain, language):
+    return _cache.setdefault((domain, language), load_schema(domain, language))
+
+
+def test_same_seed_same_values_and_another_seed_others(shop):
+    first = [c.text for c in make_configurations(shop, 5, 1)]
+    assert first == [c.text for c in make_configurations(shop, 5, 1)]
+    assert first != [c.text for c in make_configurations(shop, 5, 2)]
+
+
+def test_a_subdomain_profile_and_name_is_used_in_turn(shipped):
+    count, rows = SIZES[shipped.schema.domain]
+    assert len(shipped.schema.profiles) == count
+    assert {len(r) for r in shipped.schema.profiles.values()} == {rows}
+    assert len({c.subdomain for c in shipped.configurations}) == count
+    names = [tuple(c.text[n] for n in shipped.schema.named) for c in shipped.configurations]
+    assert len(set(names)) == len(names)
+
+
+def test_every_profile_of_every_shipped_schema_makes_a_configuration():
+    for domain, language in SHIPPED:
+        schema = load_schema_cached(domain, language)
+        count, rows = SIZES[domain]
+        made = [make_configuration(schema, i, 0) for i in range(count * rows)]
+        assert len({tuple(c.text[n] for n in schema.profile) for c in made}) == count * rows
+
+
+def test_invented_names_are_not_on_the_list_of_real_ones():
+    import random
+
+    rng = random.Random(0)
+    for kind in ("person", "place", "firm"):
+        for language in ("en", "zh"):
+            names = {invent(kind, language, rng) for _ in range(300)}
+            assert len(names) > 50
+            assert not any(real_names(name) for name in names)
+    assert real_names("He works for Google in Paris.") == ["google", "paris"]
+    assert real_names("Parisian googled") == []
+    assert real_names("他在华为工作。") == ["华为"]
+    assert len(blocklist()) > 60
+
+
+# --- wording ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "found"),
+    [
+        ("It took 412 crowns.", "412 crowns", True),
+        ("It took 1,412 crowns.", "412 crowns", False),
+        ("It grew by 15%.", "5%", False),
+        ("It grew by 5.5%.", "5%", False),
+        ("On 12 March 2021", "2 March 2021", False),
+        ("on 2 March 2021.", "2 March 2021", True),
+        ("Green tea is sold.", "green tea", True),
+        ("evergreen tea", "green tea", False),
+        ("共12名董事", "2名董事", False),
+        ("共2名董事", "2名董事", True),
+        ("于2021年3月4日", "2021年3月4日", True),
+        ("1,5", "5", False),
+        ("a, 5", "5", True),
+        ("", "x", False),
+    ],
+)
+def test_a_value_is_mentioned_only_as_a_whole(text, value, found):
+    assert mentions(text, value) is found
+
+
+def test_patterns_choose_and_fill():
+    assert choose("[a|b] and [c|d|e]") == ("a and c", (0, 0))
+    assert fill("{x} sold {y}.", {"x": "tarn", "y": "it"}) == "Tarn sold it."
+    assert fill("{x}", {"x": "tarn"}, sentence=False) == "tarn"
+    with pytest.raises(ConfigError, match="needs 'z'"):
+        fill("{z}", {"x": "tarn"})
+
+
+def test_derived_values_by_hand():
+    assert derive("days", ["28 February 2020", "1 March 2020"]) == "2 days"
+    assert derive("days", ["2 March 2021", "1 March 2021"]) == "1 day"
+    assert derive("days", ["2020年2月28日", "2020年3月1日"], language="zh") == "2天"
+    assert derive("difference", ["1,204 million crowns", "204 million crowns"]) == "1,000 million crowns"
+    assert derive("difference", ["57.1%", "60.3%"]) == "3.2 percentage points"
+    assert derive("sum", ["1,204 crowns", "6 crowns"]) == "1,210 crowns"
+    assert derive("difference", ["300万元", "1200万元"], language="zh") == "900万元"
+    assert derive("larger", ["5 crowns", "7 crowns"], ["A", "B"]) == "B"
+    assert derive("smaller", ["5 crowns", "7 crowns"], ["A", "B"]) == "A"
+    assert derive("earlier", ["3 May 2019", "2 May 2019"], ["A", "B"]) == "B"
+    assert derive("later", ["3 May 2019", "2 May 2019"], ["A", "B"]) == "A"
+    for rule in ("larger", "difference", "earlier", "days"):
+        value = "3 May 2019" if rule in ("earlier", "days") else "5 crowns"
+        assert derive(rule, [value, value], ["A", "B"]) is None
+
+
+@given(st.dates(dt.date(1950, 1, 1), dt.date(2049, 1, 1)), st.dates(dt.date(1950, 1, 1), dt.date(2049, 1, 1)))
+def test_days_between_dates_equal_the_calendar(a, b):
+    wording = [f"{d.day} {d:%B} {d.year}" for d in (a, b)]
+    assert [parse_date(w) for w in wording] == [a, b]
+    assert [parse_date(f"{d.year}年{d.month}月{d.day}日") for d in (a, b)] == [a, b]
+    got = derive("days", wording)
+    assert (got is None) if a == b else int(got.split()[0].replace(",", "")) == abs((a - b).days)
+
+
+def test_unreadable_values_say_so():
+    with pytest.raises(DataError, match="no date"):
+        parse_date("May 2019")
+    with pytest.raises(DataError, match="no amount"):
+        parse_number("crowns 5")
+    assert parse_number("1,204.5 crowns") == (1204.5, " crowns")
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+def test_a_document_states_its_configuration_and_nothing_it_dropped(shop):
+    c = make_configuration(shop, 0, 5)
+    document = write_document(shop, c, 5)
+    assert document.dropped == ("owner",)
+    assert not mentions(document.text, c.text["owner"])
+    for name in ("goods", "opened", "closed", "takings", "cash", "card", "share"):
+        assert mentions(document.text, c.text[name])
+    assert document.title == f"{c.text['shop']} in {c.text['year']}"
+    assert document.sentences[0].facts == ("goods",)
+    # Every number of the document comes from the configuration.
+    numbers = set(re.findall(r"\d[\d.]*\d|\d", document.text))
+    assert numbers <= set(re.findall(r"\d[\d.]*\d|\d", " ".join(c.text.values())))
+
+
+def test_no_two_documents_share_a_list_of_sentence_patterns(shipped):
+    lists = [d.patterns for d in shipped.documents]
+    assert len(set(lists)) == len(lists) == 40
+
+
+def test_too_few_patterns_for_different_documents_are_an_error():
+    small = raw(("sections", 0, "facts", 0, "say"), ["{shop} sells {goods}."])
+    small["sections"][0]["fixed"] = True
+    schema = build_schema(small)
+    configurations = make_configurations(schema, 2)
+    with pytest.raises(ConfigError, match="no new list of sentence patterns"):
+        write_documents(schema, configurations)
+
+
+def test_every_sentence_of_a_document_is_one_sentence(shipped):
+    for document in shipped.documents:
+        for sentence in document.sentences:
+            assert split_sentences(sentence.text, document.language) == (sentence.text,)
+            assert sentence.text in document.text
+
+
+def test_no_pattern_is_left_with_open_brackets_or_doubled_stops(shipped):
+    for text in [d.text for d in shipped.documents] + [q.question + q.answer for q in shipped.questions]:
+        assert not re.search(r"[\[\]{}|]|\.\.|。。|  ", text), text
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+def test_all_seven_types_are_asked_and_the_set_passes_the_validator(shipped):
+    assert shipped.problems() == []
+    counts = Counter(q.kind for q in shipped.questions)
+    assert set(counts) == set(KINDS)
+    assert len(shipped.questions) >= 500
+    assert len({q.id for q in shipped.questions}) == len(shipped.questions)
+    for q in shipped.questions:
+        many = q.kind in ("information integration", "numerical comparison", "temporal sequence")
+        assert len(set(q.doc_ids)) == (2 if many else 1)
+        if many:
+            assert {r.doc_id for r in q.references} == set(q.doc_ids)
+        assert 3 <= len(q.keypoints) <= 5
+        assert bool(q.references) == (q.kind != "unanswerable")
+
+
+def test_questions_do_not_leave_open_which_document_they_mean(shipped):
+    named = {c.id: [c.text[n] for n in shipped.schema.named] for c in shipped.configurations}
+    for q in shipped.questions:
+        assert all(name in q.question for i in q.doc_ids for name in named[i])
+    assert len({q.question for q in shipped.questions}) > 0.98 * len(shipped.questions)
+
+
+def test_a_comparison_names_the_right_side(shipped):
+    by_id = {c.id: c for c in shipped.configurations}
+    checked = 0
+    for q in shipped.questions:
+        for d in q.derived:
+            values = [by_id[i].values[name] for i, name in d.of]
+            if d.rule in ("larger", "smaller", "earlier", "later"):
+                pick = max if d.rule in ("larger", "later") else min
+                assert d.text == d.names[values.index(pick(values))]
+                checked += 1
+            elif d.rule == "days":
+                assert str(abs((values[0] - values[1]).days)) in d.text.replace(",", "")
+    assert checked > 40
+
+
+def test_an_unanswerable_question_asks_for_what_was_left_out_on_purpose(shipped):
+    texts = {d.id: d for d in shipped.documents}
+    by_id = {c.id: c for c in shipped.configurations}
+    asked = [q for q in shipped.questions if q.kind == "unanswerable"]
+    assert len(asked) == len(shipped.documents)
+    for q in asked:
+        assert q.lost
+        for doc_id, name in q.lost:
+            assert name in texts[doc_id].dropped
+            assert not mentions(texts[doc_id].text, by_id[doc_id].text[name])
+
+
+def test_one_document_gets_no_question_over_several():
+    one = make_set(load_schema_cached("law", "en"), 1, 0)
+    assert one.problems() == []
+    assert {q.kind for q in one.questions} == {"factual", "multi-hop", "summary", "unanswerable"}
+
+
+def test_summaries_were_refined(shipped):
+    changed = [q for q in shipped.questions if q.changes]
+    assert {q.kind for q in changed} == {"summary"}
+    assert all(c.startswith("removed: ") for q in changed for c in q.changes)
+
+
+def test_documents_and_configurations_must_pair_up(shop):
+    configurations = make_configurations(shop, 2)
+    with pytest.raises(DataError, match="different ids"):
+        draft_questions(shop, configurations, write_documents(shop, configurations)[:1])
+
+
+# --- refinement and keypoints -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def case(shop):
+    """A configuration with plain values, its document without the owner, and a draft that asks for the takings."""
+    names = ("shop", "year", "trade", "goods", "opened", "closed", "cash", "card", "takings", "share", "owner")
+    values = "Tarn Stores|2004|Tea|green tea|1 May 2004|15 May 2004|150 crowns|350 crowns|500 crowns|30.0%|Ada Quarsk"
+    text = dict(zip(names, values.split("|"), strict=True))
+    configuration = Configuration("d1", "shops", "en", "Tea", text, text)
+    sentences = annotate(
+        [
+            "Tarn Stores sells green tea.",
+            "It opened on 1 May 2004 and closed on 15 May 2004.",
+            "It took 500 crowns: 150 crowns in cash (30.0%) and 350 crowns by card.",
+        ],
+        configuration,
+        shop.fact_fields,
+    )
+    document = GeneratedDocument("d1", "Tarn Stores", "en", (Section("Report", sentences),), ("owner",))
+    draft = QRA("q", "factual", "en", "What did Tarn Stores take?", ("It took 500 crowns.",), ("d1",))
+    return configuration, document, draft
+
+
+def refined(shop, case, **changes):
+    configuration, document, draft = case
+    return refine(replace(draft, **changes), shop, {"d1": configuration}, {"d1": document})
+
+
+def test_sentences_are_annotated_with_the_facts_they_state(case):
+    stated = [set(s.facts) for s in case[1].sentences]
+    assert stated == [{"goods"}, {"opened", "closed"}, {"takings", "cash", "card", "share"}]
+
+
+def test_references_are_the_sentences_that_state_the_facts(shop, case):
+    configuration, document, draft = case
+    facts = facts_in(draft.answer, [configuration], shop.fact_fields)
+    assert facts == [("d1", "takings")]
+    found = find_references(draft, facts, {"d1": document})
+    assert found.references == (Reference("d1", document.sentences[2].text),)
+
+
+def test_a_fact_without_reference_that_the_document_states_gains_its_reference(shop, case):
+    got = refined(shop, case, statements=("It took 500 crowns.", "It sells green tea."))
+    assert [r.text for r in got.references] == [case[1].sentences[0].text, case[1].sentences[2].text]
+    assert got.statements == ("It took 500 crowns.", "It sells green tea.")
+    assert sum(c.startswith("reference added") for c in got.changes) == 2
+
+
+def test_a_fact_that_the_document_does_not_state_is_removed_from_the_answer(shop, case):
+    got = refined(shop, case, statements=("It took 500 crowns.", "The owner is Ada Quarsk."))
+    assert got.statements == ("It took 500 crowns.",)
+    assert "removed: The owner is Ada Quarsk." in got.changes
+
+
+def test_content_of_the_references_that_the_answer_lacks_is_added(shop, case):
+    opened = Reference("d1", case[1].sentences[1].text)
+    got = refined(shop, case, references=(opened,))
+    assert got.statements == ("It took 500 crowns.", "It opened on 1 May 2004 and closed on 15 May 2004.")
+    assert [r.text for r in got.references] == [case[1].sentences[1].text, case[1].sentences[2].text]
+    assert "supplemented: It opened on 1 May 2004 and closed on 15 May 2004." in got.changes
+
+
+def test_an_unanswerable_question_stays_as_it_is(shop, case):
+    draft = replace(case[2], kind="unanswerable", statements=("The owner is Ada Quarsk.",))
+    assert refine(draft, shop, {"d1": case[0]}, {"d1": case[1]}) == draft
+
+
+def test_keypoints_are_three_to_five_parts_that_make_up_the_answer():
+    assert keypoints("A grew. B fell. C stood.") == ("A grew.", "B fell.", "C stood.")
+    assert keypoints("A grew; B fell; C stood.") == ("A grew;", "B fell;", "C stood.")
+    assert keypoints("A grew.") == ("A grew.",)
+    assert keypoints("一。二。三。四。五。六。七。", "zh") == ("一。二。", "三。四。", "五。", "六。", "七。")
+
+
+@given(st.integers(3, 40))
+def test_keypoints_lose_nothing(n):
+    answer = " ".join(f"Point {i} holds." for i in range(n))
+    points = keypoints(answer)
+    assert len(points) == min(n, 5)
+    assert " ".join(points) == answer
+
+
+# --- the validator ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finance():
+    return make_set(load_schema_cached("finance", "en"), 4, 1)
+
+
+def first(generated, kind):
+    return next(i for i, q in enumerate(generated.questions) if q.kind == kind)
+
+
+def with_question(generated, index, **changes):
+    questions = list(generated.questions)
+    questions[index] = replace(questions[index], **changes)
+    return replace(generated, questions=tuple(questions))
+
+
+def with_sentence(generated, text):
+    document = generated.documents[0]
+    last = document.sections[-1]
+    sections = (*document.sections[:-1], replace(last, sentences=(*last.sentences, Sentence(text))))
+    return replace(generated, documents=(replace(document, sections=sections), *generated.documents[1:]))
+
+
+def found(generated):
+    return " / ".join(p.what for p in generated.problems())
+
+
+def test_the_validator_finds_a_changed_reference(finance):
+    i = first(finance, "factual")
+    reference = finance.questions[i].references[0]
+    bad = with_question(finance, i, references=(replace(reference, text=reference.text + " Indeed."),))
+    assert "is not in document finance-en-0001" in found(bad)
+    with pytest.raises(DataError, match="is not in 'finance-en-0001'"):
+        require_references(bad.questions[i], {d.id: d for d in bad.documents})
+
+
+def test_the_validator_finds_answers_that_do_not_follow(finance):
+    i = first(finance, "multi-hop")
+    q = finance.questions[i]
+    added = with_question(finance, i, statements=(*q.statements, "It rose by 77.7%."))
+    assert "the number 77.7 of the answer is in no reference" in found(added)
+    named = with_question(finance, i, statements=(*q.statements, "This was decided by Zorbax."))
+    assert "the name 'Zorbax' of the answer is in no reference" in found(named)
+    fewer = with_question(finance, i, references=q.references[:0])
+    assert "no reference or no answer" in found(fewer)
+    stated = f"It names {finance.configurations[0].text['risk_head']}."
+    assert "the answer states risk_head = " in found(with_question(finance, i, statements=(*q.statements, stated)))
+
+
+def test_the_validator_recomputes_derived_values(finance):
+    i = first(finance, "numerical comparison")
+    q = finance.questions[i]
+    gap = next(d for d in q.derived if d.rule == "difference")
+    wrong = replace(gap, text="1 million crowns")
+    bad = with_question(finance, i, derived=tuple(wrong if d is gap else d for d in q.derived))
+    assert "'1 million crowns' is not the difference of" in found(bad)
+    half = with_question(finance, i, references=q.references[:1])
+    assert "is derived from" in found(half)
+    assert "which no reference states" in found(half)
+
+
+def test_the_validator_finds_lost_and_dropped_facts(finance):
+    dropped = finance.documents[0].dropped[0]
+    value = finance.configurations[0].text[dropped]
+    told = found(with_sentence(finance, f"There is also {value}."))
+    assert f"{dropped} is listed as dropped" in told
+    document = finance.documents[0]
+    hidden = replace(document, dropped=())
+    bad = replace(finance, documents=(hidden, *finance.documents[1:]))
+    assert f"{dropped} = {value!r} is neither in the document nor listed as dropped" in found(bad)
+    i = first(finance, "unanswerable")
+    asked = finance.questions[i].lost[0]
+    stated = with_sentence(finance, f"There is also {finance.configurations[0].text[asked[1]]}.")
+    assert "an unanswerable question, but document" in found(stated)
+    referenced = with_question(finance, i, references=finance.questions[0].references)
+    assert "an unanswerable question with references" in found(referenced)
+
+
+def test_the_validator_finds_real_names_foreign_references_and_keypoints(finance):
+    assert "names 'microsoft', which is real" in found(with_sentence(finance, "It competes with Microsoft."))
+    i = first(finance, "factual")
+    foreign = Reference("finance-en-0003", finance.documents[2].sentences[0].text)
+    assert "which is not among its documents" in found(with_question(finance, i, references=(foreign,)))
+    assert "2 keypoints, not 3 to 5" in found(with_question(finance, i, keypoints=("a", "b")))
+
+
+# --- schemas that cannot work -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (raw(("fields", "opened"), drop=True), "needs 'opened', which is missing"),
+        (raw(("fields", "opened"), {"rule": "date", "after": "closed", "days": [1, 2]}), "in a circle"),
+        (raw(("fields", "owner"), {"rule": "persn"}), "has the rule 'persn'"),
+        (raw(("fields", "spare"), {"rule": "person"}), "no sentence states the field 'spare'"),
+        (raw(("sections", 0, "facts", 0, "say"), ["{goods}.", "{owner}."]), "state different fields"),
+        (raw(("sections", 0, "facts", 3, "say"), ["By {ownr}."]), "'ownr', which is missing"),
+        (raw(("questions", "factual", 0, "say"), ["It took {takings}."]), "has 1 statements"),
+        (raw(("questions", "factual", 0, "ask"), ["What did it take?"]), "does not name 'shop'"),
+        (raw(("sections", 0, "facts", 3, "lost", "ask"), "Who is the owner?"), "does not name 'shop'"),
+        (raw(("questions", "summary", 0, "section"), "none"), "names the section 'none'"),
+        (raw(("questions", "multi-hop", 0, "derive", "gap", "rule"), "weeks"), "by 'weeks'"),
+        (raw(("questions", "riddle"), []), None),
+        (raw(("questions", "riddle"), [{"id": "r", "ask": ["?"]}]), "questions of type 'riddle'"),
+        (raw(("profiles", "Tea"), [["green tea", "black tea"]]), "2 values for 1 columns"),
+        (raw(("language",), "fr"), "unknown language 'fr'"),
+        (raw(("sections",), drop=True), "no 'sections'"),
+        (raw(("context",), ["shop", "town"]), "context field 'town' is missing"),
+    ],
+)
+def test_a_faulty_schema_is_refused_with_the_reason(changed, message):
+    if message is None:
+        assert build_schema(changed)
+        return
+    with pytest.raises(ConfigError) as error:
+        build_schema(changed, "my.yaml")
+    assert message in str(error.value)
+
+
+def test_values_that_cannot_be_made_name_the_field(shop):
+    narrow = build_schema(raw(("fields", "card"), {"rule": "amount", "low": 100, "high": 100, "unit": "crowns"}))
+    same = replace(
+        narrow, fields={**narrow.fields, "cash": {"rule": "amount", "low": 100, "high": 100, "unit": "crowns"}}
+    )
+    with pytest.raises(ConfigError, match=r"no usable values for document 1.*'100 crowns'"):
+        make_configuration(same)
+    with pytest.raises(ConfigError, match="the rule of 'cash' cannot be used"):
+        make_configuration(replace(shop, fields={**shop.fields, "cash": {"rule": "amount", "low": 1}}))
+    with pytest.raises(ConfigError, match="documents=0"):
+        make_configurations(shop, 0)
+
+
+def test_a_schema_file_of_ones_own_is_read_and_faults_name_the_file(tmp_path, shop):
+    import yaml
+
+    path = tmp_path / "shops.yaml"
+    path.write_text(yaml.safe_dump(RAW), encoding="utf-8")
+    assert read_schema(path).fact_fields == shop.fact_fields
+    path.write_text("a: [1", encoding="utf-8")
+    with pytest.raises(DataError, match=r"shops\.yaml, line \d+: no valid YAML"):
+        read_schema(path)
+    path.write_text("- 1", encoding="utf-8")
+    with pytest.raises(DataError, match="holds a list"):
+        read_schema(path)
+    with pytest.raises(DataError, match="cannot read the schema"):
+        read_schema(tmp_path / "none.yaml")
+
+
+def test_a_set_from_ones_own_schema(shop):
+    generated = make_set(shop, 5, 2)
+    assert generated.problems() == []
+    kinds = ("factual", "multi-hop", "summary", "unanswerable")
+    assert Counter(q.kind for q in generated.questions) == dict.fromkeys(kinds, 5)
+
+
+# --- the folder -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SHIPPED, ids="-".join)
+def test_generate_writes_what_load_jsonl_reads(name, tmp_path):
+    folder = generate(*name, documents=6, seed=7, out=tmp_path / "new" / "set")
+    data = load_jsonl(folder / "questions.jsonl", folder / "documents.jsonl")
+    assert len(data.documents) == 6
+    texts = {d.id: d.text for d in data.documents}
+    assert {q.kind for q in data.questions} == set(KINDS)
+    for q in data.questions:
+        assert (q.meta["domain"], q.meta["language"]) == name
+        owners = q.meta["reference_doc_ids"]
+        assert len(owners) == len(q.references)
+        assert all(r in texts[i] for r, i in zip(q.references, owners, strict=True))
+        assert all(point in q.answer for point in q.meta["keypoints"])
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    assert (summary["documents"], summary["questions"], summary["seed"]) == (6, len(data.questions), 7)
+    rows = [json.loads(line) for line in (folder / "configurations.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [len(r["dropped"]) > 0 for r in rows] == [True] * 6
+    assert len({tuple(r["patterns"]) for r in rows}) == 6
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
+    files = ("documents.jsonl", "questions.jsonl", "configurations.jsonl", "summary.json")
+    folders = [generate("law", "zh", 5, seed, tmp_path / f"{i}") for i, seed in enumerate((3, 3, 4))]
+    contents = [[(f / name).read_bytes() for name in files] for f in folders]
+    assert contents[0] == contents[1]
+    assert all(a != b for a, b in zip(contents[0], contents[2], strict=True))
+
+
+def test_nothing_is_overwritten_and_nothing_is_written_on_an_error(tmp_path):
+    (tmp_path / "own.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(DataError, match="is not an empty folder"):
+        generate("law", "en", 2, 0, tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["own.txt"]
+    with pytest.raises(DataError, match="is not an empty folder"):
+        generate("law", "en", 2, 0, tmp_path / "own.txt")
+    for arguments, message in ((("sport", "en"), "finance, law, medicine"), (("law", "fr"), "en, zh")):
+        with pytest.raises(ConfigError, match=message):
+            generate(*arguments, documents=2, seed=0, out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_set_with_problems_is_not_written(finance, tmp_path):
+    bad = with_question(finance, 0, keypoints=())
+    with pytest.raises(DataError, match="1 problems in the generated set"):
+        write_set(bad, tmp_path / "set")
+    assert not (tmp_path / "set").exists()
+    mended = with_question(bad, 0, keypoints=add_keypoints(bad.questions[0]).keypoints)
+    assert write_set(mended, tmp_path / "set").is_dir()
