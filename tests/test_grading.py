@@ -12,7 +12,7 @@ from fake_ollama import FakeOllama
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragbench.errors import ConfigError, DataError, RagbenchError
+from ragbench.errors import ConfigError, DataError
 from ragbench.grading import (
     GRADES,
     EmbeddedGrader,
@@ -110,6 +110,15 @@ def test_probabilities_are_a_distribution_whose_top_is_the_grade(embedded):
     assert odds.shape == (5,)
     assert odds.sum() == pytest.approx(1)
     assert odds.argmax() + 1 == 4
+
+
+def test_an_answer_with_nothing_unbacked_cannot_get_grade_two(embedded):
+    clean, wrong = (
+        embedded.probabilities(BRIDGE.text, text, BRIDGE.answer, facts_of(BRIDGE))
+        for text in ("Sven Halvorsen was born in Åkerby in 1851.", "Sven Halvorsen was born in Åkerby in 1852.")
+    )
+    assert clean[1] == 0 < wrong[1]
+    assert clean.sum() == pytest.approx(1)
 
 
 def test_number_words_months_accents_and_contractions_are_made_comparable():
@@ -535,7 +544,3 @@ def test_fitting_needs_every_grade_and_finds_what_separates_them():
         assert (model["weights"] @ x + model["offsets"]).argmax() + 1 == g
     with pytest.raises(DataError, match="lack a grade"):
         fit_embedded_grader(ALL, rows[:3])
-
-
-def test_errors_of_grading_are_ragbench_errors():
-    assert issubclass(DataError, RagbenchError)
