@@ -1,8 +1,8 @@
 """Grades 1..5 for answers: by a judge model, by the embedded judge, and how good either is.
 
 Reading order: ``categories`` -> ``model`` (prompts for a judge model, any number of answers each) -> ``text``,
-``stance``, ``evidence``, ``embedded`` (the judge without a model) -> ``graded`` (answers with a gold grade) -> ``report``
-and ``baselines`` (any judge measured on them).
+``stance``, ``evidence``, ``embedded`` (the judge without a model) -> ``graded`` (answers with a gold grade) ->
+``report`` and ``baselines`` (any judge measured on them).
 """
 
 from __future__ import annotations
