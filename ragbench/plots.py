@@ -148,3 +148,93 @@ def grouped_bars(frame: pd.DataFrame, x: str, y: str, hue: str, ylabel: str, tit
     axis.grid(axis="x", visible=False)
     axis.legend(fontsize=8, ncols=min(4, len(names)))
     return figure
+
+
+GRADE_COLOURS = [
+    "#999999",
+    "#E69F00",
+    "#F0E442",
+    "#D55E00",
+    "#009E73",
+]  # 1 none, 2 part wrong, 3 part, 4 wrong, 5 right
+
+
+def stacked_shares(table: pd.DataFrame, row: str, columns: Sequence[str], title: str) -> Figure:
+    """Shares of categories as one stacked bar per row, each share written into its part (Tables 3.2 and 3.3)."""
+    figure, axes = _style(7.5, 0.45 * len(table) + 1.3)
+    axis = axes[0, 0]
+    left = np.zeros(len(table))
+    for column, colour in zip(columns, GRADE_COLOURS, strict=False):
+        values = table[column].to_numpy(float)
+        axis.barh(np.arange(len(table)), values, left=left, color=colour, label=column, height=0.75)
+        for i, value in enumerate(values):
+            if value >= 0.04:
+                axis.text(left[i] + value / 2, i, f"{value:.2f}", ha="center", va="center", fontsize=8)
+        left += np.nan_to_num(values)
+    axis.set_yticks(np.arange(len(table)), [str(v) for v in table[row]])
+    axis.invert_yaxis()
+    axis.set(xlim=(0, 1), xlabel="share of answers")
+    axis.set_title(title, pad=24)
+    axis.grid(axis="y", visible=False)
+    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(columns), fontsize=8)
+    return figure
+
+
+def scores_by_grade_group(groups: Mapping[str, Sequence[float]], h: float, k: float) -> Figure:
+    """Sorted IR scores of each grade group, with the thresholds h and k (Figure 3.1)."""
+    figure, axes = _style(3.1 * len(groups), 3.2, ncols=len(groups), sharey=True)
+    for axis, (name, scores) in zip(axes[0], groups.items(), strict=True):
+        ordered = np.sort(np.asarray(scores, float))
+        axis.plot(np.arange(len(ordered)), ordered, color=PALETTE[0])
+        axis.axhline(k, color=PALETTE[4], lw=1, label=f"k = {k:.3f}")
+        axis.axhline(h, color=PALETTE[2], lw=1, ls="--", label=f"h = {h:.3f}")
+        axis.set(title=f"{name} (n = {len(ordered)})", xlabel="answer, sorted by IR score", ylim=(-0.02, 1.02))
+    axes[0, 0].set_ylabel("IR score")
+    axes[0, -1].legend(loc="lower right", fontsize=8)
+    return figure
+
+
+def threshold_panels(scores: Mapping[str, Sequence[float]], h: float, k: float) -> Figure:
+    """Sorted IR scores of each retriever cut by h and k, the three shares written in (Figure 3.2)."""
+    figure, axes = _style(2.6 * len(scores), 3.0, ncols=len(scores), sharey=True)
+    for axis, (name, values) in zip(axes[0], scores.items(), strict=True):
+        ordered = np.sort(np.asarray(values, float))
+        axis.plot(np.arange(len(ordered)), ordered, color=PALETTE[0])
+        axis.axhline(k, color=PALETTE[4], lw=1)
+        axis.axhline(h, color=PALETTE[2], lw=1, ls="--")
+        parts = {(k + 1) / 2: np.mean(ordered > k), (h + k) / 2: np.mean((ordered >= h) & (ordered <= k))}
+        parts[h / 2] = np.mean(ordered < h)
+        for height, share in parts.items():
+            axis.text(0.03, height, f"{share:.1%}", transform=axis.get_yaxis_transform(), fontsize=9, va="center")
+        axis.set(title=name, xlabel="question, sorted", ylim=(0, 1))
+    axes[0, 0].set_ylabel("IR score")
+    return figure
+
+
+def reliability(curves: Mapping[str, pd.DataFrame]) -> Figure:
+    """Predicted probability against observed share, a line per group (columns predicted, observed, low, high)."""
+    figure, axes = _style(4.6, 4.2)
+    axis = axes[0, 0]
+    axis.plot([0, 1], [0, 1], color="#777777", lw=0.8, ls=":")
+    for i, (name, curve) in enumerate(curves.items()):
+        reach = np.vstack([curve["observed"] - curve["low"], curve["high"] - curve["observed"]]).clip(min=0)
+        axis.errorbar(
+            curve["predicted"], curve["observed"], reach, color=PALETTE[i], marker=MARKERS[i], ms=5, lw=1, label=name
+        )
+    axis.set(xlabel="predicted probability", ylabel="observed share", xlim=(0, 1), ylim=(0, 1))
+    axis.legend(fontsize=8)
+    return figure
+
+
+def confusion(counts: np.ndarray, labels: Sequence[object], title: str, xlabel: str, ylabel: str) -> Figure:
+    """A confusion matrix with its counts written in."""
+    figure, axes = _style(4.2, 3.8)
+    axis = axes[0, 0]
+    axis.imshow(counts, cmap="Blues")
+    for (i, j), count in np.ndenumerate(counts):
+        axis.text(j, i, str(count), ha="center", va="center", color="white" if count > counts.max() / 2 else "black")
+    axis.set_xticks(range(len(labels)), [str(v) for v in labels])
+    axis.set_yticks(range(len(labels)), [str(v) for v in labels])
+    axis.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    axis.grid(visible=False)
+    return figure

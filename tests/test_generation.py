@@ -414,3 +414,17 @@ def test_minihop_from_its_own_documents_reaches_the_recorded_level_in_seconds():
     assert len(right) == 72
     assert sum(right) / len(right) > 0.3
     assert not any(math.isnan(a.seconds) for a in answers)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which band was formed earlier, The Who or Them?",
+        "Which is older, IT or The The?",
+        "Were both The Who and Them formed in 1964?",
+        "Which is higher, 9 or !?",
+    ],
+)
+def test_options_without_a_content_word_are_answered_without_an_error(question):
+    context = "The Who were formed in London in 1964. Them were formed in Belfast in April 1964."
+    assert isinstance(ExtractiveReader().answer(question, context), str)

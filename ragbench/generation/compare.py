@@ -99,6 +99,8 @@ def _evidence(option: str, rest: str, found: Sequence[Sentence], rarity: Rarity,
     """The sentence that says most about the option; names may stand up to eight sentences before it."""
     own, asked = set(stems(option)), set(stems(rest)) - set(stems(option))
     total = sum(map(rarity, own))
+    if not total:
+        return None  # a name of function words only ("The Who") cannot be found by its words
     best, place = 0.0, None
     seen: dict[str, int] = {}
     about = -_BACK
