@@ -17,6 +17,7 @@ from ragbench.data import load_jsonl
 from ragbench.datagen import (
     QRA,
     Configuration,
+    Derived,
     GeneratedDocument,
     Reference,
     Section,
@@ -430,6 +431,24 @@ def refined(shop, case, **changes):
 def test_sentences_are_annotated_with_the_facts_they_state(case):
     stated = [set(s.facts) for s in case[1].sentences]
     assert stated == [{"goods"}, {"opened", "closed"}, {"takings", "cash", "card", "share"}]
+
+
+def test_the_name_a_document_is_about_is_no_fact_of_the_other(shop, case):
+    configuration = case[0]
+    text = {**configuration.text, "shop": "Ada Quarsk", "owner": "Emil Dorvric"}
+    namesake = Configuration("d2", "shops", "en", "Tea", text, text)
+    assert facts_in("Ada Quarsk sold it.", [configuration], shop.fact_fields) == [("d1", "owner")]
+    assert facts_in("Ada Quarsk sold it.", [configuration, namesake], shop.fact_fields) == []
+
+
+def test_a_derived_amount_that_equals_a_dropped_fact_is_not_taken_for_it(shop, case):
+    configuration, document, draft = case
+    configuration = replace(configuration, text={**configuration.text, "owner": "200 crowns"})
+    derived = Derived("200 crowns", "difference", (("d1", "card"), ("d1", "cash")))
+    statement = "By card it was 200 crowns more."
+    got = refined(shop, (configuration, document, draft), statements=(statement,), derived=(derived,))
+    assert statement in got.statements
+    assert [r.text for r in got.references] == [document.sentences[2].text]
 
 
 def test_references_are_the_sentences_that_state_the_facts(shop, case):

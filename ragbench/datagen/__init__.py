@@ -11,7 +11,7 @@ from ragbench.datagen.document import write_document, write_documents
 from ragbench.datagen.generate import Generated, answer_questions, generate, make_set, write_set
 from ragbench.datagen.names import invent, real_names
 from ragbench.datagen.parts import QRA, Configuration, Derived, GeneratedDocument, Reference, Section, Sentence
-from ragbench.datagen.questions import annotate, draft_questions, facts_in, find_references
+from ragbench.datagen.questions import annotate, draft_questions, facts_in, facts_needed, find_references
 from ragbench.datagen.refine import add_keypoints, keypoints, refine
 from ragbench.datagen.schema import DOMAINS, Schema, build_schema, load_schema, read_schema
 
@@ -33,6 +33,7 @@ __all__ = [
     "check",
     "draft_questions",
     "facts_in",
+    "facts_needed",
     "find_references",
     "generate",
     "invent",

@@ -14,7 +14,7 @@ from ragbench.datagen.checks import check, require_references
 from ragbench.datagen.configuration import make_configurations
 from ragbench.datagen.document import write_documents
 from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument
-from ragbench.datagen.questions import draft_questions, facts_in, find_references
+from ragbench.datagen.questions import draft_questions, facts_needed, find_references
 from ragbench.datagen.refine import add_keypoints, refine
 from ragbench.datagen.schema import Schema, load_schema
 from ragbench.errors import DataError
@@ -66,8 +66,7 @@ def answer_questions(
     done = []
     for draft in drafts:
         own = [by_id[i] for i in draft.doc_ids]
-        facts = facts_in(draft.answer, own, schema.fact_fields) if draft.kind != "unanswerable" else []
-        facts += [fact for d in draft.derived for fact in d.of]
+        facts = facts_needed(draft, draft.answer, own, schema.fact_fields) if draft.kind != "unanswerable" else []
         done.append(add_keypoints(refine(find_references(draft, facts, texts), schema, by_id, texts)))
     return done
 

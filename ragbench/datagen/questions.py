@@ -86,7 +86,7 @@ def find_references(question: QRA, facts: Sequence[Fact], documents: Mapping[str
     Parameters
     ----------
     question : a draft.
-    facts : (document id, field) of what the answer needs; see `facts_in`.
+    facts : (document id, field) of what the answer needs; see `facts_needed`.
     documents : by id.
     """
     wanted = {(d, name) for d, name in facts}
@@ -100,8 +100,28 @@ def find_references(question: QRA, facts: Sequence[Fact], documents: Mapping[str
 
 
 def facts_in(text: str, configurations: Sequence[Configuration], fields: Sequence[str]) -> list[Fact]:
-    """Return the facts a text states: (document id, field) of every configuration whose wording occurs in it."""
-    return [(c.id, name) for c in configurations for name in fields if mentions(text, c.text[name])]
+    """Return the facts a text states: (document id, field) of every configuration whose wording occurs in it.
+
+    The name that one document is about may be a mere fact of another (two people of one name): it does not count.
+    """
+    found = [(c.id, name) for c in configurations for name in fields if mentions(text, c.text[name])]
+    if not found or len(configurations) < 2:
+        return found
+    by_id = {c.id: c for c in configurations}
+    names = " | ".join(c.text[n] for c in configurations for n in c.text if n not in fields)
+    return [(i, name) for i, name in found if not mentions(names, by_id[i].text[name])]
+
+
+def facts_needed(
+    question: QRA, text: str, configurations: Sequence[Configuration], fields: Sequence[str]
+) -> list[Fact]:
+    """Return the facts that a text of an answer rests on: those it states, and those its derived values come from."""
+    plain = text
+    for d in question.derived:
+        # A derived amount may happen to equal some other fact.
+        plain = plain.replace(d.text, "")
+    derived = [fact for d in question.derived if mentions(text, d.text) for fact in d.of]
+    return list(dict.fromkeys([*facts_in(plain, configurations, fields), *derived]))
 
 
 def annotate(sentences: Sequence[str], configuration: Configuration, fields: Sequence[str]) -> tuple[Sentence, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument, Reference, mentions
-from ragbench.datagen.questions import canonical, facts_in
+from ragbench.datagen.questions import canonical, facts_needed
 from ragbench.datagen.schema import Schema
 from ragbench.metrics._sentences import split_sentences
 
@@ -76,11 +76,10 @@ def _support(
     documents: Mapping[str, GeneratedDocument],
 ) -> list[Reference] | None:
     """References to add for a statement; None when the documents do not state all of its facts."""
-    needed = facts_in(statement, own, fields)
-    needed += [fact for d in question.derived if mentions(statement, d.text) for fact in d.of]
+    needed = facts_needed(question, statement, own, fields)
     wording = {(c.id, name): c.text[name] for c in own for name in fields}
     added: list[Reference] = []
-    for doc_id, name in dict.fromkeys(needed):
+    for doc_id, name in needed:
         value = wording[doc_id, name]
         # A value that two documents share may stand in either's sentences.
         if any(mentions(r.text, value) for r in (*references, *added)):
