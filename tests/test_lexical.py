@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
@@ -81,6 +81,7 @@ def test_recorded_em_and_f1_are_reproduced_exactly(data_mirror):
     assert 0.15 < np.mean([row["exact_match"] for row in rows]) < 0.2  # the comparison is not one of zeros
 
 
+@settings(deadline=None)
 @given(texts, texts)
 def test_em_implies_f1_of_one_and_f1_is_symmetric(a, b):
     assert token_f1(a, b) == pytest.approx(token_f1(b, a))
@@ -100,6 +101,7 @@ def test_bleu_by_hand():
     assert bleu("a a a a", "a b c d", **plain) == 0.0
 
 
+@settings(deadline=None)
 @given(texts, texts)
 def test_bleu_with_a_callable_tokenizer_equals_the_same_tokens_by_name(a, b):
     options = {"smoothing": "floor", "effective_order": False}
@@ -128,6 +130,7 @@ def test_rouge_l_by_hand():
     assert rouge_l("北京", "北京市", tokenizer=list) == pytest.approx(0.8)
 
 
+@settings(deadline=None)
 @given(texts, texts)
 def test_rouge_l_equals_rouge_score(a, b):
     from rouge_score.rouge_scorer import RougeScorer
@@ -158,6 +161,7 @@ def test_stems_are_porters_over_unicode_words():
     assert stems("Running relational Élodie's") == ["run", "relat", "élodi"]
 
 
+@settings(deadline=None)
 @given(texts, texts)
 def test_idf_overlap_is_symmetric_and_in_range(a, b):
     idf = idf_weights(["red blue", "the cat", "the dog"])

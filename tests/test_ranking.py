@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
@@ -62,6 +62,7 @@ def test_nothing_relevant_is_undefined_and_nothing_found_is_zero():
     assert recall_at_k([], {"a"}, 3) == reciprocal_rank([], {"a"}) == ndcg_at_k([], {"a"}) == 0.0
 
 
+@settings(deadline=None)
 @given(rankings)
 def test_values_equal_slow_definitions(case):
     from sklearn.metrics import ndcg_score

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Chunk
 from ragbench.retrieval import BM25
-from ragbench.retrieval._postings import BLOCK
+from ragbench.retrieval._kernels import BLOCK
 from ragbench.retrieval.text import TOKENIZERS
 
 VARIANTS = ["terrier", "lucene", "robertson", "atire", "okapi"]
@@ -118,7 +118,7 @@ def test_okapi_equals_rank_bm25_to_the_last_bit():
         assert [(h.chunk.id, h.score) for h in ours.search([query], 500)[0]] == expected
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join), min_size=1, max_size=9),
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join),
@@ -140,7 +140,7 @@ def test_every_variant_equals_its_formula(texts, query, variant, tokenizer, k):
     assert all(s <= hits[-1].score + 1e-12 for s in left)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), min_size=1, max_size=8),
     st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join), min_size=1, max_size=4),
@@ -156,7 +156,7 @@ def test_order_of_chunks_queries_and_k_do_not_change_hits(texts, queries, rng, k
     assert again.search(queries[::-1], k) == [hits[:k] for hits in whole[::-1]]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), st.sampled_from("abc")), min_size=1),
     st.lists(st.sets(st.sampled_from("abc")), min_size=1, max_size=3),

@@ -15,7 +15,7 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.records import Chunk
 from ragbench.retrieval import BM25, MMR, Dense
-from ragbench.retrieval._nearest import TILE
+from ragbench.retrieval._kernels import TILE, rescore
 from ragbench.retrieval.mmr import select_mmr
 
 
@@ -91,19 +91,33 @@ def test_equals_brute_force_over_several_tiles_and_batches():
         assert [int(i[1:]) for i in ids(one)] == best
 
 
-def test_equal_vectors_tie_and_ids_decide_however_many_they_are():
-    rng = np.random.default_rng(1)
+@pytest.mark.parametrize("n_twins", [3, 12, 500])
+def test_equal_vectors_tie_and_ids_decide_however_many_they_are(n_twins):
+    rng = np.random.default_rng(n_twins)
     vectors = rng.standard_normal((TILE + 300, 33))
-    twins = rng.permutation(len(vectors))[:500]
+    twins = rng.permutation(len(vectors))[:n_twins]
     vectors[twins] = rng.standard_normal(33)
     dense = Dense(chunks_of(["x"] * len(vectors)), Hashed(), vectors=vectors)
-    for k in (1, 10, 60):
-        hits = dense.search_vectors(vectors[twins[:1]] + 0.01, k)[0]
-        assert ids(hits) == [f"c{i:05d}" for i in sorted(twins)[:k]]
-        assert len({h.score for h in hits}) == 1
+    queries = vectors[twins[:1]] + 0.01 * rng.standard_normal((20, 33))
+    for k in (1, 2, 10, 60):
+        for hits in dense.search_vectors(queries, k):
+            best = [h for h in hits if h.score == hits[0].score]
+            assert ids(best) == [f"c{i:05d}" for i in sorted(twins)[:k]]
 
 
-@settings(max_examples=30)
+def test_hits_that_rounding_kept_from_the_candidates_are_found_again():
+    # ten equal vectors; the matrix product, had it rounded badly, would have proposed only the last three
+    vectors, query = np.full((10, 4), 0.5, np.float32), np.full((1, 4), 0.5, np.float32)
+    rough, candidates = np.full((1, 3), 1.0 - 1e-7, np.float32), np.array([[9, 8, 7]], np.int32)
+    scores, items, found = np.zeros((1, 2)), np.zeros((1, 2), np.int32), np.zeros(1, np.int32)
+    rescore(query, vectors, rough, candidates, np.array([3], np.int32), 1e-6, scores, items, found)
+    assert (items[0].tolist(), scores[0].tolist(), found[0]) == ([0, 1], [1.0, 1.0], 2)
+    rough[:] = 0.9  # nothing outside the candidates can reach 1
+    rescore(query, vectors, rough, candidates, np.array([3], np.int32), 1e-6, scores, items, found)
+    assert items[0].tolist() == [7, 8]
+
+
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_order_of_chunks_does_not_change_hits(texts, rng):
     chunks = chunks_of(texts)

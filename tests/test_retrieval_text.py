@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
@@ -65,6 +65,7 @@ def test_stop_words_are_lower_case_ascii_tokens_of_a_size_like_terriers():
     assert all(TERRIER.tokens(word) == [word] for word in STOP_WORDS)
 
 
+@settings(deadline=None)
 @given(st.lists(UNICODE, min_size=1, max_size=5), st.sampled_from(["ascii", "unicode", "space"]))
 def test_compiled_scan_finds_the_tokens_that_python_finds(texts, pattern):
     numbers, counts, words = number_tokens(texts, word_table(pattern))

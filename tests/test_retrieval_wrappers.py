@@ -7,7 +7,7 @@ import json
 
 import pytest
 from fake_ollama import FakeOllama
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError, ModelError
@@ -69,6 +69,7 @@ def test_reorder_permutations(k, published, mended):
     assert reorder(range(1, k + 1), order="mended") == mended
 
 
+@settings(deadline=None)
 @given(st.integers(0, 60))
 def test_published_reorder_is_langchains_alternation(k):
     result = []
@@ -264,6 +265,7 @@ def test_the_stand_in_says_that_it_is_no_llm():
     assert settings["over"]["retriever"] == "BM25"
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=80).filter(str.strip))
 def test_the_stand_in_always_gives_one_to_four_queries(question):
     queries = rule_decomposer(question)

@@ -133,7 +133,7 @@ class BM25(Index):
         }
 
     def _build(self) -> None:
-        from ragbench.retrieval import _postings
+        from ragbench.retrieval import _kernels
 
         n = len(self._chunks)
         size = -(-n // cores())
@@ -149,7 +149,7 @@ class BM25(Index):
         def count(first: int, stop: int) -> None:
             i = first // size
             numbers, counts, _ = parts[i]
-            _postings.count(numbers, counts, maps[i], frequency[i], lengths[first:stop])
+            _kernels.count(numbers, counts, maps[i], frequency[i], lengths[first:stop])
 
         in_parts(n, size, count)
         df = frequency.sum(axis=0)
@@ -162,7 +162,7 @@ class BM25(Index):
         def fill(first: int, stop: int) -> None:
             i = first // size
             numbers, counts, _ = parts[i]
-            _postings.fill(numbers, counts, first, at[i], self._postings, self._tf)
+            _kernels.fill(numbers, counts, first, at[i], self._postings, self._tf)
 
         in_parts(n, size, fill)
         average = int(lengths.sum()) / n or 1.0  # no chunk has a term: there is nothing to normalise
@@ -208,7 +208,7 @@ class BM25(Index):
         return [[known[t] for t in ts if t in known] for ts in tokens]
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        from ragbench.retrieval import _postings
+        from ragbench.retrieval import _kernels
 
         # Locals, since every look at a private attribute of a pydantic model is a slow call.
         chunks, index = self._chunks, (self._start, self._postings, self._tf, self._norm)
@@ -234,7 +234,7 @@ class BM25(Index):
         def part(first: int, stop: int) -> list[list[Hit]]:
             m = stop - first
             scores, items, found = np.empty((m, k)), np.empty((m, k), np.int32), np.zeros(m, np.int32)
-            _postings.search(
+            _kernels.search(
                 *index, gain, bounds[first : stop + 1], term, weight,
                 scope, scope_ends, row_of[first:stop], scores, items, found,
             )  # fmt: skip

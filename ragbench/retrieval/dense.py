@@ -216,7 +216,7 @@ def _faiss_index(vectors: np.ndarray) -> Any:
 
 def _fill(queries: np.ndarray, vectors: np.ndarray, index: Any, items, scores, found) -> None:
     """Write the exact hits of each query among ``vectors`` into ``items, scores`` (queries, k) and ``found``."""
-    from ragbench.retrieval import _nearest
+    from ragbench.retrieval import _kernels
 
     wide = min(len(vectors), items.shape[1] + _SPARE)
     error = vectors.shape[1] * np.finfo(np.float32).eps  # bounds the rounding of a float32 product of unit vectors
@@ -227,14 +227,14 @@ def _fill(queries: np.ndarray, vectors: np.ndarray, index: Any, items, scores, f
 
         def exact(first: int, stop: int, some=some, into=into, rough=rough, candidates=candidates, n=n) -> None:
             r = slice(first, stop)
-            _nearest.rescore(some[r], vectors, rough[r], candidates[r], n[r], error, *(array[r] for array in into))
+            _kernels.rescore(some[r], vectors, rough[r], candidates[r], n[r], error, *(array[r] for array in into))
 
         in_parts(len(some), -(-len(some) // cores()), exact)
 
 
 def _propose(queries: np.ndarray, vectors: np.ndarray, wide: int, index: Any) -> tuple:
     """Return ``wide`` rough candidates per query, the worst one first: (similarities, places, how many)."""
-    from ragbench.retrieval import _nearest
+    from ragbench.retrieval import _kernels
 
     m = len(queries)
     if index is not None:
@@ -242,14 +242,14 @@ def _propose(queries: np.ndarray, vectors: np.ndarray, wide: int, index: Any) ->
         worst_first = np.ascontiguousarray(rough[:, ::-1]), np.ascontiguousarray(candidates[:, ::-1], np.int32)
         return *worst_first, np.full(m, wide, np.int32)
     rough, candidates, n = np.empty((m, wide), np.float32), np.empty((m, wide), np.int32), np.zeros(m, np.int32)
-    tile = np.empty((m, _nearest.TILE), np.float32)
-    for first in range(0, len(vectors), _nearest.TILE):
-        block = vectors[first : first + _nearest.TILE]
+    tile = np.empty((m, _kernels.TILE), np.float32)
+    for first in range(0, len(vectors), _kernels.TILE):
+        block = vectors[first : first + _kernels.TILE]
         np.matmul(queries, block.T, out=tile[:, : len(block)])
 
         def collect(low: int, high: int, first: int = first, block: np.ndarray = block) -> None:
             r = slice(low, high)
-            _nearest.collect(tile[r], len(block), first, rough[r], candidates[r], n[r])
+            _kernels.collect(tile[r], len(block), first, rough[r], candidates[r], n[r])
 
         in_parts(m, -(-m // cores()), collect)
     return rough, candidates, n

@@ -86,14 +86,14 @@ def select_mmr(
     -------
     chosen : int64 (queries, min(k, candidates)), places in each row of ``items``; n : int32 (queries,), how many count.
     """
-    from ragbench.retrieval import _nearest
+    from ragbench.retrieval import _kernels
 
     chosen = np.zeros((len(items), min(k, items.shape[1])), np.int64)
     n = np.zeros(len(items), np.int32)
 
     def part(first: int, stop: int) -> None:
         r = slice(first, stop)
-        _nearest.diversify(vectors, items[r], scores[r], found[r], float(lambda_mult), chosen[r], n[r])
+        _kernels.diversify(vectors, items[r], scores[r], found[r], float(lambda_mult), chosen[r], n[r])
 
     in_parts(len(items), max(64, -(-len(items) // cores())), part)
     return chosen, n

@@ -1,0 +1,247 @@
+"""The compiled loops of retrieval: a heap of hits, BM25's inverted index, dense candidates, MMR's selection.
+
+One file for all of them, because numba's cache looks for changes only in the file of the function that is called.
+Work is shared among Python threads (the loops release the GIL) rather than numba's own: its thread pools may not be
+entered from two threads at once, nor survive a fork, and an experiment may do either.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+BLOCK = 1 << 14  # chunks scored at a time by BM25: their sums stay in the second-level cache
+TILE = 4096  # chunks per matrix product of dense retrieval
+GROUP = 64  # constant bounds, so that the compiler compares a whole group of scores at once
+
+
+@njit(nogil=True, cache=True)
+def _sift_down(scores, items, i, n):
+    """Restore a heap whose root is the worst hit: lowest score, then highest chunk."""
+    while True:
+        worst, left = i, 2 * i + 1
+        for j in (left, left + 1):
+            if j < n and (scores[j] < scores[worst] or (scores[j] == scores[worst] and items[j] > items[worst])):
+                worst = j
+        if worst == i:
+            return
+        scores[i], scores[worst] = scores[worst], scores[i]
+        items[i], items[worst] = items[worst], items[i]
+        i = worst
+
+
+@njit(nogil=True, cache=True)
+def push(scores, items, n, score, item):
+    """Offer a hit to a heap of capacity ``len(scores)`` that holds ``n``; return how many it holds now."""
+    if n < len(scores):
+        i = n
+        while i > 0:
+            parent = (i - 1) // 2
+            if not (score < scores[parent] or (score == scores[parent] and item > items[parent])):
+                break
+            scores[i], items[i] = scores[parent], items[parent]
+            i = parent
+        scores[i], items[i] = score, item
+        return n + 1
+    if score > scores[0] or (score == scores[0] and item < items[0]):
+        scores[0], items[0] = score, item
+        _sift_down(scores, items, 0, n)
+    return n
+
+
+@njit(nogil=True, cache=True)
+def sort_best_first(scores, items, n):
+    """Turn the heap into a list, best first."""
+    for end in range(n - 1, 0, -1):
+        scores[0], scores[end] = scores[end], scores[0]
+        items[0], items[end] = items[end], items[0]
+        _sift_down(scores, items, 0, end)
+
+
+@njit(nogil=True, cache=True)
+def count(numbers, counts, terms, frequency, lengths):
+    """Replace tokens by terms in place (-1: dropped); count chunks per term, and terms per chunk."""
+    last = np.full(len(frequency), -1, np.int32)
+    p = 0
+    for d in range(len(counts)):
+        for _ in range(counts[d]):
+            t = terms[numbers[p]]
+            numbers[p] = t
+            p += 1
+            if t >= 0:
+                lengths[d] += 1
+                if last[t] != d:
+                    last[t] = d
+                    frequency[t] += 1
+
+
+@njit(nogil=True, cache=True)
+def fill(numbers, counts, first, at, chunks, tf):
+    """Write the postings of chunks ``first, first + 1, ...``; ``at`` says where each term's next posting goes."""
+    last = np.full(len(at), -1, np.int32)
+    p = 0
+    for d in range(len(counts)):
+        for _ in range(counts[d]):
+            t = numbers[p]
+            p += 1
+            if t < 0:
+                continue
+            if last[t] != d:
+                last[t] = d
+                chunks[at[t]] = first + d
+                tf[at[t]] = 1
+                at[t] += 1
+            else:
+                tf[at[t] - 1] += 1
+
+
+@njit(nogil=True, cache=True)
+def _first_not_below(chunks, p, end, chunk):
+    """Return the first posting in ``p:end`` whose chunk is not below ``chunk``; it is expected near ``p``."""
+    step = 1
+    while p + step < end and chunks[p + step] < chunk:
+        p += step
+        step *= 2
+    end = min(end, p + step)
+    while p < end:
+        middle = (p + end) // 2
+        if chunks[middle] < chunk:
+            p = middle + 1
+        else:
+            end = middle
+    return p
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def search(start, chunks, tf, norm, gain, bounds, terms, weights, scope, scope_ends, scope_of, scores, items, found):
+    """Find the best chunks of each query.
+
+    The score of a chunk is the sum over the query's terms, in their order, of
+    ``weight * (tf * gain / (tf + norm[chunk]))``. A chunk with score 0 is no hit.
+
+    ``bounds[q]:bounds[q + 1]`` are the query's ``terms`` and ``weights``. ``scope_of[q]`` is the row of allowed chunks
+    in ``scope`` (ending at ``scope_ends``), or -1. Results go to ``scores``, ``items`` (queries, k) and ``found``.
+    """
+    k = scores.shape[1]
+    block = np.zeros(BLOCK)
+    at = np.empty(max(1, np.max(np.diff(bounds))), np.int64)
+    for q in range(len(found)):
+        first, stop, n = bounds[q], bounds[q + 1], 0
+        for j in range(first, stop):
+            at[j - first] = start[terms[j]]
+        row = scope_of[q]
+        s, s_end = (scope_ends[row], scope_ends[row + 1]) if row >= 0 else (0, 0)
+        worst = -np.inf
+        for low in range(0, len(norm), BLOCK):
+            for j in range(first, stop):
+                w = weights[j]
+                end = _first_not_below(chunks, at[j - first], start[terms[j] + 1], low + BLOCK)
+                for p in range(at[j - first], end):
+                    c = np.uint32(chunks[p])
+                    block[c - np.uint32(low)] += w * (tf[p] * gain / (tf[p] + norm[c]))
+                at[j - first] = end
+            if row >= 0:
+                while s < s_end and scope[s] < low + BLOCK:
+                    if block[scope[s] - low] != 0.0:
+                        n = push(scores[q], items[q], n, block[scope[s] - low], scope[s])
+                    s += 1
+            else:
+                for group in range(0, BLOCK, GROUP):
+                    better = 0
+                    for c in range(group, group + GROUP):
+                        better += block[c] > worst
+                    if better == 0:
+                        continue
+                    for c in range(group, group + GROUP):
+                        if block[c] > worst and block[c] != 0.0:
+                            n = push(scores[q], items[q], n, block[c], low + c)
+                            if n == k:
+                                worst = scores[q, 0]
+            block[:] = 0.0
+        sort_best_first(scores[q], items[q], n)
+        found[q] = n
+
+
+@njit(nogil=True, cache=True)
+def collect(tile, width, first, scores, items, found):
+    """Offer a tile of similarities (queries, TILE), of which ``width`` columns count, to each query's heap."""
+    k = scores.shape[1]
+    for q in range(len(tile)):
+        row, n = tile[q], found[q]
+        worst = scores[q, 0] if n == k else np.float32(-np.inf)
+        for group in range(0, TILE, GROUP):
+            better = 0
+            for c in range(group, group + GROUP):
+                better += row[c] > worst
+            if better == 0:
+                continue
+            for c in range(group, min(group + GROUP, width)):
+                if row[c] > worst:
+                    n = push(scores[q], items[q], n, row[c], first + c)
+                    if n == k:
+                        worst = scores[q, 0]
+        found[q] = n
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+def dot(x, y):
+    """Inner product in float64. Reordered for speed, yet equal vectors always give equal products."""
+    total = 0.0
+    for i in range(len(x)):
+        total += np.float64(x[i]) * np.float64(y[i])
+    return total
+
+
+@njit(nogil=True, cache=True)
+def rescore(queries, vectors, rough, candidates, n_candidates, error, scores, items, found):
+    """Turn rough candidates into exact hits, best first, zeros left out.
+
+    ``rough``, ``candidates`` (queries, more than k) come from ``collect``; ``scores``, ``items`` (queries, k) receive
+    the hits. Where more chunks than the candidates could tie with the last hit, all chunks are scored again.
+    """
+    for q in range(len(queries)):
+        n = 0
+        for c in range(n_candidates[q]):
+            score = dot(queries[q], vectors[candidates[q, c]])
+            if score != 0.0:
+                n = push(scores[q], items[q], n, score, candidates[q, c])
+        left_out = n_candidates[q] < len(vectors)
+        if left_out and (n < scores.shape[1] or rough[q, 0] + error >= scores[q, 0]):
+            n = 0
+            for c in range(len(vectors)):
+                score = dot(queries[q], vectors[c])
+                if score != 0.0:
+                    n = push(scores[q], items[q], n, score, c)
+        sort_best_first(scores[q], items[q], n)
+        found[q] = n
+
+
+@njit(nogil=True, cache=True)
+def diversify(vectors, candidates, similarity, n_candidates, weight, chosen, found):
+    """Select by maximal marginal relevance (Carbonell and Goldstein 1998) among each query's candidates.
+
+    The first pick is the most similar candidate; each next one has the largest
+    ``weight * similarity - (1 - weight) * (largest similarity to a pick)``, the earlier candidate winning a tie.
+    ``chosen`` (queries, k) receives places in the candidate lists.
+    """
+    k = chosen.shape[1]
+    redundancy = np.empty(candidates.shape[1])
+    free = np.empty(candidates.shape[1], np.bool_)
+    for q in range(len(candidates)):
+        n = n_candidates[q]
+        redundancy[:n] = -np.inf
+        free[:n] = True
+        for step in range(min(k, n)):
+            best, best_value = 0, -np.inf  # candidates come most similar first, so the first pick is the first one
+            if step > 0:
+                for c in range(n):
+                    value = weight * similarity[q, c] - (1.0 - weight) * redundancy[c]
+                    if free[c] and value > best_value:
+                        best, best_value = c, value
+            chosen[q, step] = best
+            free[best] = False
+            if step + 1 < min(k, n):
+                for c in range(n):
+                    if free[c]:
+                        redundancy[c] = max(redundancy[c], dot(vectors[candidates[q, c]], vectors[candidates[q, best]]))
+        found[q] = min(k, n)
