@@ -1,4 +1,4 @@
-"""The command line: ``ragbench doctor | data | reproduce | lab``. Thin: every command calls the package."""
+"""The command line: ``ragbench doctor | data | judge | reproduce | lab``. Thin: every command calls the package."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
 
     doctor = commands.add_parser("doctor", help="say what is installed and there, and what to do about what is not")
+    doctor.add_argument("--model", help="also try whether this model can judge, e.g. ollama:llama3:8b")
+    doctor.add_argument("--host", help="address of its server (default: OLLAMA_HOST, or this machine)")
     doctor.set_defaults(run=_doctor)
 
     data = commands.add_parser("data", help="list, fetch, verify or validate data").add_subparsers(
@@ -52,6 +54,30 @@ def _parser() -> argparse.ArgumentParser:
         "--min-documents", type=int, default=2, help="documents an answer's evidence must come from (default 2)"
     )
     validate.set_defaults(run=_data_validate)
+    generate = data.add_parser("generate", help="write a made data set of one domain, offline (RAGEval)")
+    generate.add_argument("--domain", default="finance", help="finance, law or medicine (default finance)")
+    generate.add_argument("--language", default="en", help="en or zh (default en)")
+    generate.add_argument("--documents", type=int, default=40, help="how many (default 40)")
+    generate.add_argument("--seed", type=int, default=0, help="same seed, same files, bit for bit (default 0)")
+    generate.add_argument("--out", required=True, help="folder to make; nothing is overwritten")
+    generate.set_defaults(run=_data_generate)
+
+    judge = commands.add_parser("judge", help="measure a judge, or fit the embedded one").add_subparsers(
+        required=True, metavar="action"
+    )
+    measure = judge.add_parser("measure", help="grade MiniHop's hand-graded answers and report the agreement")
+    measure.add_argument(
+        "--model", default="embedded", help="a model such as ollama:llama3:8b (default: the embedded judge)"
+    )
+    measure.add_argument("--host", help="address of its server")
+    measure.add_argument("--split", choices=["dev", "test"], help="one split only (default: both)")
+    measure.add_argument("--per-prompt", type=int, default=1, help="answers the judge sees at once (default 1)")
+    measure.add_argument("--cassette", help="file that records the model's replies")
+    measure.set_defaults(run=_judge_measure)
+    fit = judge.add_parser("fit", help="fit the embedded preference judge on labelled pairs, with a nested report")
+    fit.add_argument("--pairs", help="JSON lines of labelled pairs (default: RAGChecker's 280 in RAGBENCH_DATA)")
+    fit.add_argument("--out", help="where to save the coefficients and their card")
+    fit.set_defaults(run=_judge_fit)
 
     from ragbench.notebooks import SERIES
 
@@ -73,7 +99,14 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
     found = checks()
     print(render(found))
-    return 0 if all(check.ok or check.optional for check in found) else 1
+    good = all(check.ok or check.optional for check in found)
+    if arguments.model:
+        from ragbench.llm import chat_model, fitness
+
+        report = fitness(chat_model(arguments.model, host=arguments.host))
+        print(f"\n{report}")
+        good = good and report.fit
+    return 0 if good else 1
 
 
 def _data_list(arguments: argparse.Namespace) -> int:
@@ -108,6 +141,35 @@ def _data_validate(arguments: argparse.Namespace) -> int:
         print(problem)
     print(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}")
     return 1 if problems else 0
+
+
+def _data_generate(arguments: argparse.Namespace) -> int:
+    from ragbench.datagen import generate
+
+    print(generate(arguments.domain, arguments.language, arguments.documents, arguments.seed, arguments.out))
+    return 0
+
+
+def _judge_measure(arguments: argparse.Namespace) -> int:
+    from ragbench import thesis_grid
+    from ragbench.grading import measure_judge
+
+    options = {}
+    if arguments.model != "embedded":
+        options = {"per_prompt": arguments.per_prompt, "cassette": thesis_grid.cassette(arguments.cassette)}
+    host = {"host": arguments.host} if arguments.host else {}
+    print(measure_judge(thesis_grid.judge(arguments.model, **host), split=arguments.split, **options))
+    return 0
+
+
+def _judge_fit(arguments: argparse.Namespace) -> int:
+    from ragbench.judge import fit_judge, read_pairs
+
+    report = fit_judge(read_pairs(arguments.pairs) if arguments.pairs else None)
+    print(report)
+    if arguments.out:
+        print(f"saved: {report.save(arguments.out)}")
+    return 0
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:

@@ -65,6 +65,56 @@ def test_doctor_lists_the_models_of_a_running_ollama(monkeypatch):
     assert check.found == "1 models: llama3:8b"
 
 
+def test_doctor_tries_a_model_as_judge(capsys):
+    from fake_ollama import FakeOllama
+
+    with FakeOllama() as server:
+        _, out, _ = run(capsys, "doctor", "--model", "ollama:llama3:8b", "--host", server.url)
+    assert f"llama3:8b at {server.url}" in out
+    assert "deterministic  yes (3 calls)" in out
+    status, out, _ = run(capsys, "doctor", "--model", "ollama:llama3:8b", "--host", "127.0.0.1:9")
+    assert status == 1
+    assert "NOT FIT" in out
+
+
+def test_judge_measures_the_embedded_judge_and_a_model(capsys):
+    from fake_ollama import FakeOllama
+
+    status, out, _ = run(capsys, "judge", "measure", "--split", "dev")
+    assert status == 0
+    assert out.startswith("embedded judge, dev: 177 answers, 0 unscored")
+
+    def always_four(request):
+        (name, spec), *_ = request["format"]["properties"].items()
+        return json.dumps({name: [4] * spec["minItems"]})
+
+    with FakeOllama(reply=always_four) as server:
+        options = ["--split", "dev", "--model", "ollama:llama3:8b", "--host", server.url]
+        status, out, _ = run(capsys, "judge", "measure", *options)
+        assert len(server.calls) == 177
+    assert status == 0
+    assert "accuracy 0.226" in out  # 40 of the 177 answers have grade 4
+    assert "kappa    0.000" in out
+
+
+def test_judge_fit_names_a_bad_pairs_file(capsys, tmp_path):
+    status, _, err = run(capsys, "judge", "fit", "--pairs", str(tmp_path / "none.jsonl"))
+    assert status == 2
+    assert "there is no file" in err
+
+
+def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(capsys, tmp_path):
+    out = tmp_path / "made"
+    options = ["data", "generate", "--domain", "law", "--documents", "3", "--seed", "7", "--out", str(out)]
+    assert run(capsys, *options)[0] == 0
+    files = [str(out / "questions.jsonl"), str(out / "documents.jsonl")]
+    assert run(capsys, "data", "validate", *files, "--min-documents", "1")[:2] == (0, "0 problems\n")
+    status, _, err = run(capsys, *options)
+    assert status == 2
+    assert "empty" in err
+    assert "did you mean 'finance'" in run(capsys, *options[:2], "--domain", "finanse", "--out", str(tmp_path / "x"))[2]
+
+
 def test_data_list_counts_what_is_shipped(capsys):
     status, out, _ = run(capsys, "data", "list")
     assert status == 0

@@ -333,6 +333,10 @@ def test_each_defect_of_a_question_is_a_problem(changes, message):
     assert [message in str(p) for p in problems] == [True]
 
 
+def test_an_unanswerable_question_needs_no_evidence():
+    assert validate(dataset(kind="unanswerable", references=(), meta={})) == []
+
+
 def test_answers_may_follow_by_reasoning_or_be_a_choice_of_a_comparison():
     meta = {"reasoning": "Her river leads to York."}
     assert validate(dataset(answer="York", meta=meta)) == []
