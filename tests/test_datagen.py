@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ragbench.data import load_jsonl
@@ -154,7 +154,7 @@ def test_values_follow_their_rules(shop):
 
 
 @given(st.integers(0, 10**6), st.sampled_from(SHIPPED), st.integers(0, 200))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_shipped_configurations_add_up_and_keep_the_order_of_time(seed, name, index):
     schema = load_schema_cached(*name)
     c = make_configuration(schema, index, seed)
@@ -393,6 +393,19 @@ def test_summaries_were_refined(shipped):
     assert all(c.startswith("removed: ") for q in changed for c in q.changes)
 
 
+def test_a_question_about_a_fact_that_was_left_out_is_not_asked():
+    changed = raw()
+    owner = {
+        "id": "who",
+        "ask": ["Who owns {shop}?"],
+        "say": ["{owner} owns it.", "It is {shop}.", "It sells {goods}."],
+    }
+    changed["questions"]["factual"].append(owner)
+    for drop, wanted in ((0, 2), (1, 1)):
+        generated = make_set(build_schema({**changed, "drop": drop}), 3, 1)
+        assert Counter(q.kind for q in generated.questions)["factual"] == 3 * wanted
+
+
 def test_documents_and_configurations_must_pair_up(shop):
     configurations = make_configurations(shop, 2)
     with pytest.raises(DataError, match="different ids"):
@@ -620,6 +633,13 @@ def test_a_faulty_schema_is_refused_with_the_reason(changed, message):
     with pytest.raises(ConfigError) as error:
         build_schema(changed, "my.yaml")
     assert message in str(error.value)
+
+
+def test_a_fact_whose_wording_holds_another_is_not_made():
+    part = raw(("profiles", "Tea"), [["green tea from Ada"]])
+    part["fields"]["owner"] = {"rule": "choice", "from": ["Ada", "Boris"]}
+    schema = build_schema(part)
+    assert {make_configuration(schema, 0, seed).text["owner"] for seed in range(8)} == {"Boris"}
 
 
 def test_values_that_cannot_be_made_name_the_field(shop):

@@ -177,12 +177,13 @@ def test_references_are_chosen_by_number_and_are_verbatim(script, model, made):
     assert numbered(script.prompts[0], "Sentences")["1"] == sentences[0]
 
 
-def test_a_number_that_does_not_exist_is_a_failure(script, model, made):
+@pytest.mark.parametrize("number", [0, 999])
+def test_a_number_that_does_not_exist_is_a_failure(script, model, made, number):
     question = next(q for q in made.questions if q.kind == "factual")
-    script.on("You look for evidence", {"sentences": [999]})
+    script.on("You look for evidence", {"sentences": [number]})
     done = model_references(model, [question], {d.id: d for d in made.documents})
     assert (done.made, done.failed[0][0]) == ((), question.id)
-    assert "999" in done.failed[0][1]
+    assert str(number) in done.failed[0][1]
 
 
 def test_refinement_applies_the_papers_rules_to_what_the_model_reports(script, model, made):
