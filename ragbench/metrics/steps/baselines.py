@@ -1,0 +1,242 @@
+"""RAGAS's two baselines: a score from 0 to 10 (GPT Score), and the better of two (GPT Ranking), per dimension.
+
+The paper's ranking asks once per pair. Here both orders are asked: a model that takes whatever stands first then
+shows as such, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from ragbench.errors import ConfigError, unknown
+from ragbench.llm import Step
+from ragbench.metrics.steps.engine import Request, as_step, send
+from ragbench.metrics.steps.extraction import Prompt
+from ragbench.metrics.steps.inputs import Context, joined, names_of, same_length
+from ragbench.metrics.steps.report import StepReport, unread
+from ragbench.prompts import fill_prompt, load_prompt
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
+Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Whole numbers from 0 to 10; None where no reply could be read."""
+
+    scores: tuple[int | None, ...]
+    report: StepReport
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Which of two was better, asked in both orders.
+
+    Attributes
+    ----------
+    choices : for each pair the place chosen (1 or 2) with the first candidate shown first, and with it shown second;
+        None where no reply could be read.
+    """
+
+    choices: tuple[tuple[int | None, int | None], ...]
+    report: StepReport
+
+    @property
+    def preferences(self) -> tuple[float | None, ...]:
+        """For each pair 1.0 (the first is better in both orders), 0.0 (the second), 0.5 (it depends on the order).
+
+        None where one of the two replies could not be read.
+        """
+        return tuple(None if None in pair else ((pair[0] == 1) + (pair[1] == 2)) / 2 for pair in self.choices)
+
+    @property
+    def position_bias(self) -> float:
+        """Share of choices for the place shown first, minus 1/2, over the pairs read in both orders.
+
+        0 where the order does not matter, 0.5 where the first place always wins, -0.5 where the second does; NaN
+        without a pair.
+        """
+        read = [choice for pair in self.choices if None not in pair for choice in pair]
+        return read.count(1) / len(read) - 0.5 if read else float("nan")
+
+    @property
+    def undecided(self) -> float:
+        """Share of the pairs whose winner depends on the order; NaN without a pair read in both."""
+        known = [p for p in self.preferences if p is not None]
+        return known.count(0.5) / len(known) if known else float("nan")
+
+
+def gpt_score(
+    model: Any,
+    dimension: Dimension,
+    questions: Sequence[str],
+    candidates: Sequence[Context],
+    contexts: Sequence[Context] | None = None,
+    *,
+    prompt: Prompt | None = None,
+    ids: Sequence[Any] | None = None,
+    **options: Any,
+) -> Scores:
+    """Let a model score each candidate from 0 to 10.
+
+    Parameters
+    ----------
+    model, options : as for `ragbench.llm.ask`.
+    dimension : "faithfulness", "answer_relevance" or "context_relevance".
+    questions : shape (n,).
+    candidates : what is scored: answers, or for context relevance contexts (a text, or a list of passages).
+    contexts : for faithfulness, and only there.
+    prompt : id or file with the fields question and candidate (and context); default by dimension.
+    ids : names for messages; default numbers.
+
+    Returns
+    -------
+    Scores.
+
+    Raises
+    ------
+    ConfigError for another dimension, or contexts missing or not wanted.
+
+    Source: RAGAS, section 5 (GPT Score; the wording of the prompts is ours).
+    """
+    requests = _score_requests(dimension, questions, candidates, contexts, prompt, ids)
+    replies, report = send(model, f"gpt_score {dimension}", requests, options)
+    failures = [unread(q.id, reply) for q, reply in zip(requests, replies, strict=True) if not reply.ok]
+    counts = {"items": len(requests), "unscored": len(failures), "failures": tuple(failures)}
+    return Scores(tuple(r.parsed.score if r.ok else None for r in replies), replace(report, **counts))
+
+
+def gpt_ranking(
+    model: Any,
+    dimension: Dimension,
+    questions: Sequence[str],
+    first: Sequence[Context],
+    second: Sequence[Context],
+    contexts: Sequence[Context] | None = None,
+    *,
+    prompt: Prompt | None = None,
+    ids: Sequence[Any] | None = None,
+    **options: Any,
+) -> Ranking:
+    """Let a model choose the better of two candidates, in both orders: two calls per pair.
+
+    Parameters
+    ----------
+    model, dimension, questions, contexts, ids, options : as for `gpt_score`.
+    first, second : the candidates, shape (n,) each.
+    prompt : id or file with the fields question, first and second (and context); default by dimension.
+
+    Returns
+    -------
+    Ranking.
+
+    Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited there.
+    """
+    requests = _ranking_requests(dimension, questions, first, second, contexts, prompt, ids)
+    replies, report = send(model, f"gpt_ranking {dimension}", requests, options)
+    failures = [unread(q.id, reply) for q, reply in zip(requests, replies, strict=True) if not reply.ok]
+    chosen = [reply.parsed.better if reply.ok else None for reply in replies]
+    choices = tuple(zip(chosen[::2], chosen[1::2], strict=True))
+    counts = {"items": len(choices), "unscored": sum(None in pair for pair in choices), "failures": tuple(failures)}
+    return Ranking(choices, replace(report, **counts))
+
+
+def steps_for_baselines(
+    dimension: Dimension,
+    questions: Sequence[str],
+    first: Sequence[Context],
+    second: Sequence[Context],
+    contexts: Sequence[Context] | None = None,
+    *,
+    score_prompt: Prompt | None = None,
+    ranking_prompt: Prompt | None = None,
+) -> list[Step]:
+    """Make the steps of both baselines for `ragbench.llm.plan`, to score and to rank the same pairs.
+
+    Returns
+    -------
+    [gpt_score, gpt_ranking] of the dimension: two calls per pair each, equal prompts once. To be scored in one run,
+    the candidates go to `gpt_score` as one list.
+    """
+    twice = [*contexts, *contexts] if contexts is not None else None
+    scored = _score_requests(dimension, [*questions] * 2, [*first, *second], twice, score_prompt, None)
+    ranked = _ranking_requests(dimension, questions, first, second, contexts, ranking_prompt, None)
+    return [as_step(f"gpt_score {dimension}", scored), as_step(f"gpt_ranking {dimension}", ranked)]
+
+
+def _score_requests(
+    dimension: Dimension,
+    questions: Sequence[str],
+    candidates: Sequence[Context],
+    contexts: Sequence[Context] | None,
+    prompt: Prompt | None,
+    ids: Sequence[Any] | None,
+) -> list[Request]:
+    template, extra = _template("steps_gpt_score", dimension, prompt, contexts)
+    names = names_of(ids, same_length(questions=questions, candidates=candidates, contexts=contexts))
+    return [
+        Request(name, fill_prompt(template, question=q.strip(), candidate=shown(c, name), **extra(i, name)), _score())
+        for i, (name, q, c) in enumerate(zip(names, questions, candidates, strict=True))
+    ]
+
+
+def _ranking_requests(
+    dimension: Dimension,
+    questions: Sequence[str],
+    first: Sequence[Context],
+    second: Sequence[Context],
+    contexts: Sequence[Context] | None,
+    prompt: Prompt | None,
+    ids: Sequence[Any] | None,
+) -> list[Request]:
+    """Two requests per pair, one after the other: as given, and turned round."""
+    template, extra = _template("steps_gpt_ranking", dimension, prompt, contexts)
+    names = names_of(ids, same_length(questions=questions, first=first, second=second, contexts=contexts))
+    requests = []
+    for i, (name, q, a, b) in enumerate(zip(names, questions, first, second, strict=True)):
+        for order, (one, two) in enumerate(((a, b), (b, a)), 1):
+            fields = {"question": q.strip(), "first": shown(one, name), "second": shown(two, name), **extra(i, name)}
+            requests.append(Request(f"{name} order {order}", fill_prompt(template, **fields), _better()))
+    return requests
+
+
+def shown(candidate: Context, name: str) -> str:
+    """Return a candidate as one text; an empty one says so."""
+    return joined(candidate, name) or "(empty)"
+
+
+def _template(kind: str, dimension: str, prompt: Prompt | None, contexts: Sequence[Context] | None) -> tuple[str, Any]:
+    if dimension not in DIMENSIONS:
+        raise unknown("dimension", dimension, DIMENSIONS)
+    if (contexts is not None) != (dimension == "faithfulness"):
+        got = "no contexts" if contexts is None else "contexts"
+        raise ConfigError(
+            f"{got} for {dimension}",
+            "contexts for faithfulness; for context relevance they are the candidates",
+            "pass contexts=..." if contexts is None else "leave contexts out",
+        )
+
+    def extra(place: int, name: str) -> dict[str, str]:
+        return {} if contexts is None else {"context": shown(contexts[place], name)}
+
+    return load_prompt(prompt or f"{kind}_{dimension}"), extra
+
+
+@cache
+def _score() -> type[BaseModel]:
+    from pydantic import ConfigDict, Field, create_model
+
+    return create_model("Score", __config__=ConfigDict(extra="forbid"), score=(int, Field(ge=0, le=10)))
+
+
+@cache
+def _better() -> type[BaseModel]:
+    from pydantic import ConfigDict, Field, create_model
+
+    return create_model("Better", __config__=ConfigDict(extra="forbid"), better=(int, Field(ge=1, le=2)))

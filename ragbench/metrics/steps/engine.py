@@ -1,0 +1,251 @@
+"""How every step talks to the model: each different prompt once, and several items per prompt without guessing.
+
+A joint prompt puts n items (claims, statements, keypoints) before the model. Its reply schema leaves the number of
+labels open (up to 2n, so that a runaway list ends): a schema of exactly n makes servers with a grammar write n labels
+even where the model lost count, which is padding in the model's name. A reply with another number is a mismatch; none
+of its labels is used, since nobody knows which item was left out, and its items are asked again one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ragbench.llm import Step, ask, label_schema
+from ragbench.metrics.steps.inputs import check_joint, one_line
+from ragbench.metrics.steps.report import StepReport, Unscored, spent, unread
+from ragbench.prompts import fill_prompt
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from ragbench.llm import Reply
+
+# The model answered, or would have, had the prompt been shorter: one item alone may fare better. After any other
+# failure (no server, no model, no time) it would not.
+_WORTH_A_SECOND_LOOK = frozenset({"invalid", "truncated", "empty", "refused", "context"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt: a name for messages, its text, and the schema of the reply."""
+
+    id: str
+    prompt: str
+    schema: type[BaseModel]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Items to be judged against one text. ``fields`` are the prompt's other fields."""
+
+    id: str
+    text: str
+    items: tuple[str, ...]
+    fields: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A kind of judgement.
+
+    Attributes
+    ----------
+    step : name of the step. template : text of the prompt. labels : the words to choose from.
+    blank : label of every item when the text is empty, where no model is needed.
+    text_field, items_field : names of the prompt's fields.
+    item : what an item is called in messages.
+    explain : whether each label comes with a sentence that says why.
+    """
+
+    step: str
+    template: str
+    labels: tuple[str, ...]
+    blank: str
+    text_field: str
+    items_field: str
+    item: str
+    explain: bool = False
+
+    def request(self, unit: Unit, start: int, stop: int) -> Request:
+        """Make the prompt about the items start..stop-1 of a unit."""
+        shown = unit.items[start:stop]
+        text = fill_prompt(
+            self.template,
+            **{
+                **unit.fields,
+                self.text_field: unit.text,
+                "count": str(len(shown)),
+                self.items_field: "\n".join(f"{n}. {one_line(item)}" for n, item in enumerate(shown, 1)),
+            },
+        )
+        name = f"{unit.id} {self.item} {start + 1}" + (f"-{stop}" if len(shown) > 1 else "")
+        return Request(name, text, reply_schema(len(shown), self.labels, self.explain))
+
+    def read(self, reply: Reply) -> list[str]:
+        """Take the labels out of a good reply."""
+        return [label.verdict for label in reply.parsed.labels] if self.explain else list(reply.parsed.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Labels in the shape of the items; None where no reply could be read (and in place of unknown items)."""
+
+    labels: tuple[tuple[str | None, ...] | None, ...]
+    report: StepReport
+
+
+@lru_cache(maxsize=1024)
+def reply_schema(count: int, labels: tuple[str, ...], explain: bool = False) -> type[BaseModel]:
+    """Make the schema of a reply about ``count`` items: exactly one label for one, an open number for more."""
+    from typing import Literal
+
+    from pydantic import ConfigDict, Field, create_model
+
+    if count == 1 and not explain:
+        return label_schema(1, labels)
+    one: Any = Literal[labels]
+    if explain:
+        one = create_model("Verdict", __config__=ConfigDict(extra="forbid"), why=(str, ...), verdict=(one, ...))
+    least, most = (1, 1) if count == 1 else (0, 2 * count)
+    many = (list[one], Field(min_length=least, max_length=most))
+    return create_model(f"LabelsFor{count}", __config__=ConfigDict(extra="forbid"), labels=many)
+
+
+def distinct(requests: Sequence[Request]) -> list[Request]:
+    """Return the different requests, in order: the same prompt with the same schema is asked once."""
+    once: dict[Any, Request] = {}
+    for request in requests:
+        once.setdefault((request.prompt, request.schema), request)
+    return list(once.values())
+
+
+def as_step(name: str, requests: Sequence[Request]) -> Step:
+    """Make the step that a plan takes: its prompts are those that the run will send."""
+    once = distinct(requests)
+    return Step(name, prompts=[r.prompt for r in once], schema=[r.schema for r in once])
+
+
+def send(
+    model: Any, step: str, requests: Sequence[Request], options: Mapping[str, Any]
+) -> tuple[list[Reply], StepReport]:
+    """Ask every different request once; return one reply per request, and what it took."""
+    once = distinct(requests)
+    if not once:
+        return [], StepReport(step)
+    replies = ask(
+        model,
+        [r.prompt for r in once],
+        schema=[r.schema for r in once],
+        ids=[r.id for r in once],
+        **{"step": step, **options},
+    )
+    found = {(r.prompt, r.schema): reply for r, reply in zip(once, replies, strict=True)}
+    return [found[r.prompt, r.schema] for r in requests], spent(step, replies)
+
+
+def batches(units: Sequence[Unit], joint: int | None) -> list[tuple[int, int, int]]:
+    """Cut every unit into (number of the unit, start, stop); units with an empty text or without items need none.
+
+    Items of two units never share a prompt: what is asked about one text does not depend on the rest of the run, and
+    equal prompts of two systems are asked once.
+    """
+    check_joint(joint)
+    cut = []
+    for number, unit in enumerate(units):
+        size = joint or max(len(unit.items), 1)
+        if unit.text.strip():
+            cut += [(number, i, min(i + size, len(unit.items))) for i in range(0, len(unit.items), size)]
+    return cut
+
+
+def task_step(task: Task, units: Sequence[Unit], joint: int | None) -> Step:
+    """Make the step of a plan from units whose items are known."""
+    return as_step(task.step, [task.request(units[n], a, b) for n, a, b in batches(units, joint)])
+
+
+def judge_items(model: Any, task: Task, units: Sequence[Unit], joint: int | None, options: Mapping[str, Any]) -> Judged:
+    """Label every item of every unit, jointly where asked for, and one by one where that went wrong."""
+    cut = batches(units, joint)
+    labels: list[list[str | None]] = [[None if u.text.strip() else task.blank] * len(u.items) for u in units]
+    requests = [task.request(units[n], a, b) for n, a, b in cut]
+    replies, report = send(model, task.step, requests, options)
+    again: dict[tuple[int, int], Request] = {}
+    failures: list[Unscored] = []
+    mismatches, unreadable, joints = set(), set(), set()
+    for (n, a, b), request, reply in zip(cut, requests, replies, strict=True):
+        prompt = (request.prompt, request.schema)
+        if b - a > 1:
+            joints.add(prompt)
+        if reply.ok and len(found := task.read(reply)) == b - a:
+            labels[n][a:b] = found
+            continue
+        if b - a > 1 and (reply.ok or (reply.error is not None and reply.error.kind in _WORTH_A_SECOND_LOOK)):
+            (mismatches if reply.ok else unreadable).add(prompt)
+            again.update({(n, i): task.request(units[n], i, i + 1) for i in range(a, b)})
+        else:
+            failures += [unread(f"{units[n].id} {task.item} {i + 1}", reply) for i in range(a, b)]
+    singles, more = send(model, task.step, list(again.values()), options)
+    for ((n, i), request), reply in zip(again.items(), singles, strict=True):
+        if reply.ok:
+            (labels[n][i],) = task.read(reply)
+        else:
+            failures.append(unread(request.id, reply))
+    counts = {
+        "items": sum(len(u.items) for u in units),
+        "settled": sum(len(u.items) for u in units if not u.text.strip()),
+        "unscored": len(failures),
+        "joint": len(joints),
+        "mismatches": len(mismatches),
+        "unreadable": len(unreadable),
+        "rechecked": len(again),
+        "failures": tuple(failures),
+    }
+    return Judged(tuple(map(tuple, labels)), replace(report + more, **counts))
+
+
+def send_some(
+    model: Any,
+    step: str,
+    requests: Sequence[Request | None],
+    read: Callable[[Any, int], Any],
+    options: Mapping[str, Any],
+) -> tuple[list[Any], StepReport]:
+    """Ask what there is to ask; what was read of each reply (None: unscored, or no request), and the report."""
+    places = [i for i, request in enumerate(requests) if request is not None]
+    sent = [request for request in requests if request is not None]
+    replies, report = send(model, step, sent, options)
+    found: list[Any] = [None] * len(requests)
+    failures = []
+    for place, request, reply in zip(places, sent, replies, strict=True):
+        if reply.ok:
+            found[place] = read(reply, place)
+        else:
+            failures.append(unread(request.id, reply))
+    counts = {"items": len(requests), "settled": len(requests) - len(sent), "unscored": len(failures)}
+    return found, replace(report, **counts, failures=tuple(failures))
+
+
+@lru_cache(maxsize=64)
+def texts_schema(field: str, count: int | None = None, parts: int = 1) -> type[BaseModel]:
+    """Make the schema of a list of texts, none of them blank: ``count`` of them, or any number.
+
+    With ``parts`` above 1 each entry is itself a list of so many texts.
+    """
+    from typing import Annotated
+
+    from pydantic import AfterValidator, ConfigDict, Field, create_model
+
+    def not_blank(text: str) -> str:
+        if not text.strip():
+            raise ValueError("a text of white space alone")
+        return text.strip()
+
+    one: Any = Annotated[str, Field(min_length=1), AfterValidator(not_blank)]
+    if parts > 1:
+        one = Annotated[list[one], Field(min_length=parts, max_length=parts)]
+    sized = Field() if count is None else Field(min_length=count, max_length=count)
+    name = field.title() + (f"Of{parts}" if parts > 1 else "")
+    return create_model(name, __config__=ConfigDict(extra="forbid"), **{field: (list[one], sized)})

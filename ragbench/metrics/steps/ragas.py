@@ -1,0 +1,156 @@
+"""RAGAS's model steps but the first: verdicts on statements, and questions that an answer would answer.
+
+Per example one call each for statements, verdicts, questions and sentences: four, where the paper asks n times for a
+question (a call each, 3 + n). At temperature 0 n equal prompts would give n equal questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ragbench.errors import ConfigError
+from ragbench.llm import Step
+from ragbench.metrics.steps.checking import checked, judge_known
+from ragbench.metrics.steps.engine import Judged, Request, Task, Unit, as_step, send_some, texts_schema
+from ragbench.metrics.steps.extraction import Prompt, statement_requests
+from ragbench.metrics.steps.inputs import Context, joined, names_of, same_length
+from ragbench.metrics.steps.report import StepReport
+from ragbench.metrics.steps.sentences import sentence_requests
+from ragbench.prompts import fill_prompt, load_prompt
+
+if TYPE_CHECKING:
+    from ragbench.data.ragchecker import Claim
+
+VERDICTS = ("Yes", "No")
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """Questions for each answer, shape (n_answers, n); None where no reply could be read."""
+
+    questions: tuple[tuple[str, ...] | None, ...]
+    report: StepReport
+
+
+def statement_verdicts(
+    model: Any,
+    statements: Sequence[Sequence[Claim] | None],
+    contexts: Sequence[Context],
+    joint: int | None = None,
+    *,
+    prompt: Prompt = "steps_verdicts",
+    ids: Sequence[Any] | None = None,
+    **options: Any,
+) -> Judged:
+    """Decide which statements their context supports, with a sentence that says why before each verdict.
+
+    Parameters
+    ----------
+    model, options : as for `ragbench.llm.ask`.
+    statements : from `extract_statements`, or claims from `extract_claims`; None where they are not known.
+    contexts : one text, or a list of passages, per example.
+    joint : statements per prompt; None: all of one answer, as in the paper. A reply with a wrong number of verdicts is
+        not used, its statements are asked again one by one.
+    prompt : id or file with the fields context, count and statements.
+    ids : names for messages; default numbers.
+
+    Returns
+    -------
+    Judged with "Yes" or "No" per statement, None where unscored. An empty context supports nothing: No.
+
+    Source: RAGAS, section 3 (faithfulness, second step).
+    """
+    names = names_of(ids, same_length(statements=statements, contexts=contexts))
+    units = [
+        None if own is None else Unit(name, joined(context, name), checked(own, name, "statement"), {})
+        for name, own, context in zip(names, statements, contexts, strict=True)
+    ]
+    task = Task("verdicts", load_prompt(prompt), VERDICTS, "No", "context", "statements", "statement", explain=True)
+    return judge_known(model, task, units, joint, options)
+
+
+def generate_questions(
+    model: Any,
+    answers: Sequence[str],
+    n: int = 3,
+    *,
+    prompt: Prompt = "steps_questions",
+    ids: Sequence[Any] | None = None,
+    **options: Any,
+) -> Generated:
+    """Write n questions that each answer would answer, in one call per different answer.
+
+    Parameters
+    ----------
+    model, options : as for `ragbench.llm.ask`.
+    answers : shape (n_answers,).
+    n : questions per answer.
+    prompt : id or file with the fields answer and count.
+    ids : names for messages; default numbers.
+
+    Returns
+    -------
+    Generated. An empty answer answers nothing: no questions, no call.
+
+    Raises
+    ------
+    ConfigError for n below 1.
+
+    Source: RAGAS, section 3, Eq 1.
+    """
+    requests = _question_requests(answers, n, prompt, ids)
+    found, report = send_some(model, "questions", requests, lambda reply, _: tuple(reply.parsed.questions), options)
+    return Generated(tuple(() if r is None else one for r, one in zip(requests, found, strict=True)), report)
+
+
+def steps_for_ragas(
+    questions: Sequence[str],
+    answers: Sequence[str],
+    contexts: Sequence[Context],
+    n: int = 3,
+    *,
+    statements_prompt: Prompt = "steps_statements",
+    questions_prompt: Prompt = "steps_questions",
+    sentences_prompt: Prompt = "steps_sentences",
+) -> list[Step]:
+    """Count the calls of the three metrics before the run, for `ragbench.llm.plan`: at most four per example.
+
+    Parameters
+    ----------
+    questions, answers, contexts, n : as for the steps. The prompts too, by id or file.
+
+    Returns
+    -------
+    [statements, verdicts, questions, sentences]. All but the verdicts have their prompts, each different one once. Of
+    verdicts there is at most one call per example (``joint=None``): none for an answer without statements.
+    """
+    same_length(questions=questions, answers=answers, contexts=contexts)
+    texts = [joined(context, str(i)) for i, context in enumerate(contexts)]
+    taken = statement_requests(questions, answers, statements_prompt)
+    judged = {(r.prompt, text) for r, text in zip(taken, texts, strict=True) if r is not None and text}
+    asked = _question_requests(answers, n, questions_prompt, None)
+    copied = sentence_requests(questions, contexts, sentences_prompt, None)
+    return [
+        as_step("statements", [r for r in taken if r]),
+        Step("verdicts, at most", calls=len(judged)),
+        as_step("questions", [r for r in asked if r]),
+        as_step("sentences", [r for r in copied if r]),
+    ]
+
+
+def _question_requests(
+    answers: Sequence[str], n: int, prompt: Prompt, ids: Sequence[Any] | None
+) -> list[Request | None]:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ConfigError(
+            f"n={n!r}", "a number of questions of at least 1", "the paper's metric averages over n of them"
+        )
+    names, template = names_of(ids, same_length(answers=answers)), load_prompt(prompt)
+    return [
+        Request(name, fill_prompt(template, answer=a.strip(), count=str(n)), texts_schema("questions", n))
+        if a.strip()
+        else None
+        for name, a in zip(names, answers, strict=True)
+    ]

@@ -1,0 +1,474 @@
+"""Claim extraction and checking through a loopback server: exact calls, mismatches, unscored items, replay."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections import Counter
+from dataclasses import replace
+from itertools import groupby
+
+import pytest
+from fake_ollama import FakeOllama, Fault
+
+from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, from_ragchecker, to_ragchecker
+from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.llm import Cassette, chat_model, plan
+from ragbench.metrics.claims import claim_metrics_table
+from ragbench.metrics.keypoints import keypoint_table
+from ragbench.metrics.steps import (
+    check_claims,
+    extract_claims,
+    extract_statements,
+    keypoint_verdicts,
+    ragchecker_labels,
+    steps_for_keypoints,
+    steps_for_ragchecker,
+)
+from ragbench.metrics.steps.engine import reply_schema
+
+QUIET = {"progress": False, "retries": 0}
+
+
+def between(prompt, start, end):
+    return prompt.split(start, 1)[1].split(end, 1)[0].strip()
+
+
+def numbered(prompt, start):
+    block = prompt.rsplit(start, 1)[1].split("\n\n")[0]
+    return [line.split(". ", 1)[1] for line in block.strip().splitlines()]
+
+
+def truth(claim, text):
+    """The rule of the made judge: a claim is its words; 'not' before a text that holds the rest contradicts it."""
+    if claim in text:
+        return "Entailment"
+    return "Contradiction" if claim.removeprefix("not ") in text else "Neutral"
+
+
+def judge(prompt):
+    """Answer like a model that makes no mistakes: claims are what stands between semicolons."""
+    if "take a text apart" in prompt or "simple statements" in prompt:
+        text = (
+            between(prompt, "Text:\n", "\n\nReply") if "Text:\n" in prompt else between(prompt, "Answer:\n", "\n\nRe")
+        )
+        claims = [part.strip() for part in text.split(";") if part.strip()]
+        return {"claims": [c.split(" ", 2) for c in claims] if "exactly three" in prompt else claims}
+    if "Reference text:\n" in prompt:
+        text = between(prompt, "Reference text:\n", "\n\nEach claim")
+        return {"labels": [truth(claim, text) for claim in numbered(prompt, "claims to check:")]}
+    text = between(prompt, "Answer of the system:\n", "\n\nEach key")
+    words = {"Entailment": "covered", "Contradiction": "contradicted", "Neutral": "neither"}
+    return {"labels": [words[truth(point, text)] for point in numbered(prompt, "key points:")]}
+
+
+def reply(body):
+    return json.dumps(judge(body["messages"][0]["content"]))
+
+
+@pytest.fixture
+def fake():
+    with FakeOllama(reply=reply) as server:
+        yield server
+
+
+def model_at(server):
+    return chat_model("ollama:llama3:8b", host=server.url)
+
+
+def chunks(*texts):
+    return tuple(RetrievedText(text, f"d{i}") for i, text in enumerate(texts))
+
+
+A = RagResult("a", "Q?", "sky is blue; sea is deep", "sky is blue; not sea is deep; cats do purr",
+              chunks("today sky is blue indeed", "cats do purr and sea is deep", "nothing here"))  # fmt: skip
+# The same question under another generator: same reference, same chunks, another response.
+B = replace(A, id="b", response="sea is deep")
+
+
+# --- extraction -------------------------------------------------------------------------------------------------
+
+
+def test_each_different_text_is_taken_apart_once_in_one_call(fake):
+    texts = ["x is one; y is two", "z is three", "x is one; y is two", " z is three\n", "", "  "]
+    found = extract_claims(model_at(fake), texts, **QUIET)
+    assert found.claims == (("x is one", "y is two"), ("z is three",)) * 2 + ((), ())
+    assert len(fake.calls) == found.report.calls == found.report.prompts == 2
+    assert (found.report.items, found.report.settled, found.report.unscored) == (4, 2, 0)
+
+
+def test_claims_found_once_are_shared_between_calls_without_a_cassette(fake):
+    shared = {}
+    model = model_at(fake)
+    first = extract_claims(model, ["x is one", "y is two"], shared=shared, **QUIET)
+    again = extract_claims(model, ["y is two", "z is three", "x is one"], shared=shared, **QUIET)
+    assert len(fake.calls) == 3
+    assert again.claims == (first.claims[1], ("z is three",), first.claims[0])
+    assert (again.report.calls, again.report.settled) == (1, 2)
+    extract_claims(model, ["x is one"], "triple", shared=shared, **QUIET)  # another form is another question
+    assert len(fake.calls) == 4
+
+
+def test_triples_are_tuples_of_three_texts(fake):
+    found = extract_claims(model_at(fake), ["sky is blue; sea is very deep"], "triple", **QUIET)
+    assert found.claims == ((("sky", "is", "blue"), ("sea", "is", "very deep")),)
+
+
+def test_statements_see_the_question_and_equal_pairs_are_asked_once(fake):
+    found = extract_statements(model_at(fake), ["Why?", "How?", "Why?"], ["x is one; y is two"] * 3, **QUIET)
+    assert found.claims == (("x is one", "y is two"),) * 3
+    assert sorted(between(call.prompt, "Question:", "\n") for call in fake.calls) == ["How?", "Why?"]
+
+
+@pytest.mark.parametrize(
+    "bad", ['{"claims": ["x", " "]}', "I would say it is fine.", '{"claims": "x"}', '{"claim": []}']
+)
+def test_an_unreadable_extraction_is_unscored_with_its_raw_reply_and_not_shared(bad):
+    shared = {}
+    with FakeOllama(reply=lambda body: bad if "odd" in body["messages"][0]["content"] else reply(body)) as server:
+        found = extract_claims(model_at(server), ["x is one", "odd"], shared=shared, ids=["t1", "t2"], **QUIET)
+        assert len(server.calls) == found.report.calls == 3  # one repair try
+    assert found.claims == (("x is one",), None)
+    assert len(shared) == 1
+    (failure,) = found.report.failures
+    assert (failure.id, failure.kind, failure.raw) == ("t2", "invalid", bad)
+    assert found.report.unscored == 1
+
+
+def test_a_reply_that_fits_at_the_second_try_is_counted_as_repaired():
+    tries = Counter()
+
+    def once_wrong(body):
+        tries["all"] += 1
+        return "no" if tries["all"] == 1 else '{"claims": ["x"]}'
+
+    with FakeOllama(reply=once_wrong) as server:
+        found = extract_claims(model_at(server), ["x"], **QUIET)
+    assert found.claims == (("x",),)
+    assert (found.report.repaired, found.report.calls, found.report.prompts) == (1, 2, 1)
+
+
+# --- checking ---------------------------------------------------------------------------------------------------
+
+CLAIMS = ["sky is blue", "not sea is deep", "cats do purr", "sea is deep", "not sky is blue", "dogs bark", "deep"]
+TEXT = "sky is blue and sea is deep"
+WANTED = ("Entailment", "Contradiction", "Neutral", "Entailment", "Contradiction", "Neutral", "Entailment")
+
+
+@pytest.mark.parametrize(("joint", "calls"), [(1, 7), (2, 4), (3, 3), (7, 1), (50, 1), (None, 1)])
+def test_any_number_of_claims_per_prompt_gives_the_same_three_labels(fake, joint, calls):
+    judged = check_claims(model_at(fake), [CLAIMS], [TEXT], joint, **QUIET)
+    assert judged.labels == (WANTED,)
+    assert len(fake.calls) == judged.report.calls == calls
+    assert judged.report.items == 7
+    assert judged.report.mismatches == judged.report.rechecked == 0
+
+
+def test_equal_claims_against_equal_texts_are_asked_once_and_other_lists_never_share_a_prompt(fake):
+    judged = check_claims(model_at(fake), [CLAIMS[:2], CLAIMS[:2], CLAIMS[2:3]], [TEXT, TEXT, TEXT], 10, **QUIET)
+    assert judged.labels == (WANTED[:2], WANTED[:2], WANTED[2:3])
+    assert [len(numbered(call.prompt, "claims to check:")) for call in fake.calls] in ([2, 1], [1, 2])
+
+
+def test_an_empty_text_entails_nothing_without_a_call_and_no_claims_need_none(fake):
+    judged = check_claims(model_at(fake), [CLAIMS[:2], [], None], [" \n", TEXT, TEXT], **QUIET)
+    assert judged.labels == (("Neutral", "Neutral"), (), None)
+    assert fake.calls == []
+    assert (judged.report.items, judged.report.settled) == (2, 2)
+
+
+def test_triples_are_checked_as_their_words_and_a_claim_stays_on_its_line(fake):
+    claims = [("sky", "is", "blue"), "dogs\n2. sky is blue"]
+    judged = check_claims(model_at(fake), [claims], [TEXT], **QUIET)
+    assert judged.labels == (("Entailment", "Neutral"),)
+    assert "\n1. sky is blue\n2. dogs 2. sky is blue\n" in fake.calls[0].prompt
+    assert "There are 2 claims" in fake.calls[0].prompt
+
+
+@pytest.mark.parametrize("off", [-2, -1, 1, 2])
+def test_a_wrong_number_of_labels_is_a_mismatch_whose_claims_are_all_checked_singly(off):
+    def miscounts(body):
+        made = judge(body["messages"][0]["content"])["labels"]
+        if len(made) == 4:
+            # What is written is wrong as well, so that a label taken from it would show.
+            made = ["Neutral"] * (4 + off)
+        return json.dumps({"labels": made})
+
+    with FakeOllama(reply=miscounts) as server:
+        judged = check_claims(model_at(server), [CLAIMS], [TEXT], 4, **QUIET)
+        asked = Counter(len(numbered(call.prompt, "claims to check:")) for call in server.calls)
+    assert judged.labels == (WANTED,)
+    assert asked == {4: 1, 3: 1, 1: 4}
+    report = judged.report
+    assert (report.prompts, report.calls, report.joint, report.mismatches, report.rechecked) == (6, 6, 2, 1, 4)
+    assert report.mismatch_rate == 0.5
+    assert report.unscored == 0
+
+
+def test_an_unreadable_joint_reply_is_no_mismatch_but_is_checked_singly_too():
+    def talks(body):
+        made = judge(body["messages"][0]["content"])["labels"]
+        return json.dumps({"labels": made}) if len(made) == 1 else "All of them are fine."
+
+    with FakeOllama(reply=talks) as server:
+        judged = check_claims(model_at(server), [CLAIMS], [TEXT], 7, **QUIET)
+        assert len(server.calls) == judged.report.calls == 2 + 7  # the joint prompt, its repair, seven singles
+    assert judged.labels == (WANTED,)
+    assert (judged.report.mismatches, judged.report.unreadable, judged.report.rechecked) == (0, 1, 7)
+
+
+def test_a_claim_that_stays_unreadable_is_none_and_never_neutral():
+    def never_about_cats(body):
+        prompt = body["messages"][0]["content"]
+        return "Who knows?" if "cats" in prompt.rsplit("to check:", 1)[1] else reply(body)
+
+    with FakeOllama(reply=never_about_cats) as server:
+        judged = check_claims(model_at(server), [CLAIMS[:4]], [TEXT], 4, ids=["q1"], **QUIET)
+    assert judged.labels == ((*WANTED[:2], None, WANTED[3]),)
+    (failure,) = judged.report.failures
+    assert (failure.id, failure.kind, failure.raw) == ("q1 claim 3", "invalid", "Who knows?")
+    assert (judged.report.unscored, judged.report.rechecked) == (1, 4)
+
+
+@pytest.mark.parametrize("word", ["entailment", "Yes", "Unknown", ""])
+def test_label_words_other_than_the_three_are_never_taken(word):
+    with FakeOllama(reply=lambda body: json.dumps({"labels": [word]})) as server:
+        judged = check_claims(model_at(server), [["x"]], [TEXT], 1, **QUIET)
+    assert judged.labels == ((None,),)
+
+
+def test_a_server_that_fails_leaves_claims_unscored_without_asking_for_each_again():
+    with FakeOllama(reply=reply, fault=lambda prompt, before: Fault("500")) as server:
+        judged = check_claims(model_at(server), [CLAIMS], [TEXT], None, **QUIET)
+        assert len(server.calls) == 1
+    assert judged.labels == ((None,) * 7,)
+    assert judged.report.unscored == len(judged.report.failures) == 7
+    assert judged.report.rechecked == 0
+    assert {f.kind for f in judged.report.failures} == {"server_error"}
+
+
+def test_the_schema_leaves_the_number_open_for_joint_prompts_and_fixes_it_for_single_ones():
+    many = reply_schema(3, ("Yes", "No")).model_json_schema()["properties"]["labels"]
+    assert (many["minItems"], many["maxItems"]) == (0, 6)
+    one = reply_schema(1, ("Yes", "No")).model_json_schema()["properties"]["labels"]
+    assert (one["minItems"], one["maxItems"]) == (1, 1)
+
+
+def test_prompts_about_one_text_follow_each_other_and_share_all_that_stands_before_the_claims(fake):
+    texts = [f"{word} " * 60 for word in ("alpha", "beta", "gamma", "delta")]
+    claims = [[f"claim {i} of {n}" for i in range(3)] for n in range(8)]
+    check_claims(model_at(fake), claims, texts * 2, 1, concurrency=1, **QUIET)
+    heads = [call.prompt.split("There are", 1)[0] for call in fake.calls]
+    assert len(heads) == 24
+    assert [(len(set(part)), len(part)) for part in ([*own] for _, own in groupby(heads))] == [(1, 6)] * 4
+    assert all(head.index("Reference text") < 200 for head in heads)
+
+
+def test_input_that_is_no_claim_or_does_not_fit_is_named():
+    with pytest.raises(ConfigError, match="2 claims, 1 references"):
+        check_claims("ollama:x", [["a"], ["b"]], [TEXT])
+    with pytest.raises(ConfigError, match="references is one string"):
+        check_claims("ollama:x", [["a"]], TEXT)
+    with pytest.raises(ConfigError, match="claims of 0 are one string"):
+        check_claims("ollama:x", ["a claim"], [TEXT])
+    for bad in (("a", "b"), 3, " ", ("", " ", ""), ("a", "b", 3)):
+        with pytest.raises(DataError, match="claim 2 of r9 is"):
+            check_claims("ollama:x", [["fine", bad]], [TEXT], ids=["r9"])
+    for joint in (0, -1, True, 2.0):
+        with pytest.raises(ConfigError, match="joint="):
+            check_claims("ollama:x", [["a"]], [TEXT], joint)
+    with pytest.raises(ConfigError, match="did you mean 'sentence'"):
+        extract_claims("ollama:x", ["a"], "sentences")
+    with pytest.raises(ConfigError, match=r"no field \{reference\}"):
+        check_claims("ollama:x", [["a"]], [TEXT], prompt="steps_keypoints")
+
+
+# --- whole results ----------------------------------------------------------------------------------------------
+
+
+def test_ragchecker_labels_are_those_worked_by_hand(fake):
+    done = ragchecker_labels(model_at(fake), [A], **QUIET)
+    (row,) = done.results.results
+    e, n, c = "Entailment", "Neutral", "Contradiction"
+    assert row.response_claims == ("sky is blue", "not sea is deep", "cats do purr")
+    assert row.reference_claims == ("sky is blue", "sea is deep")
+    assert row.response_in_reference == (e, c, n)
+    assert row.reference_in_response == (e, e)
+    assert row.response_in_chunks == ((e, n, n), (n, c, n), (n, e, n))
+    assert row.reference_in_chunks == ((e, n, n), (n, e, n))
+    table = claim_metrics_table(done.scored.results)
+    assert table.loc["a", ["precision", "recall", "faithfulness"]].tolist() == pytest.approx([1 / 3, 1, 2 / 3])
+    assert done.unscored == ()
+
+
+@pytest.mark.parametrize(
+    ("joint", "checks"), [(None, 1 + 1 + 3 + 3), (1, 3 + 2 + 3 * 3 + 2 * 3 - 3), (2, 2 + 1 + 6 + 3)]
+)
+def test_the_calls_of_a_run_are_known_before_it(fake, joint, checks):
+    # With one claim per prompt, a claim of both sides is checked once against each of the three chunks.
+    model = model_at(fake)
+    before = plan(steps_for_ragchecker([A], joint=joint, claims_per_text=3))
+    assert before["claims"].calls == 2
+    exact = steps_for_ragchecker(ragchecker_labels(model, [A], joint=joint, **QUIET).results, joint=joint)
+    assert [step.calls or len(step.prompts) for step in exact] == [0, 0]  # nothing is left to do
+    assert len(fake.calls) == 2 + checks
+    shared = {}
+    extract_claims(model, [A.response, A.reference], shared=shared, **QUIET)
+    after = plan(steps_for_ragchecker([A], joint=joint, shared=shared))
+    assert [(step.name, step.calls) for step in after] == [("claims", 0), ("claim check", checks)]
+    if joint is None:
+        assert before.total.calls == 2 + checks
+        assert list(before)[1].name == "claim check, at most"
+    else:
+        assert list(before)[1].name == "claim check, if 3 claims per text"
+        assert list(before)[1].calls == 8 * -(-3 // joint)
+
+
+def test_a_second_generator_costs_only_what_its_own_response_needs(fake):
+    model = model_at(fake)
+    done = ragchecker_labels(model, [A, B], joint=None, **QUIET)
+    # Texts: reference, two responses. Checks: each response's claims against the reference and three chunks, the
+    # reference's claims against two responses, and against the three chunks once for both.
+    assert len(fake.calls) == 3 + 2 * 4 + 2 + 3
+    assert plan(steps_for_ragchecker([A, B], joint=None)).total.calls == len(fake.calls)
+    assert done.reports["claims"].calls == 3
+    assert Counter(call.prompt for call in fake.calls).most_common(1)[0][1] == 1
+    assert done.results.results[0] == ragchecker_labels(model, [A], joint=None, **QUIET).results.results[0]
+
+
+def test_a_response_that_equals_its_reference_is_taken_apart_once(fake):
+    ragchecker_labels(model_at(fake), [replace(A, response=A.reference)], **QUIET)
+    assert sum("take a text apart" in call.prompt for call in fake.calls) == 1
+
+
+def test_a_plan_with_a_number_per_prompt_and_unknown_claims_asks_for_an_estimate():
+    with pytest.raises(ConfigError, match="claims_per_text=10"):
+        steps_for_ragchecker([A])
+
+
+def test_an_empty_response_and_no_chunks_have_labels_and_metrics(fake):
+    empty, bare = replace(A, id="e", response=""), replace(A, id="n", chunks=())
+    done = ragchecker_labels(model_at(fake), [empty, bare], joint=None, **QUIET)
+    assert plan(steps_for_ragchecker([empty, bare], joint=None)).total.calls == len(fake.calls) == 2 + 3 + 2
+    first, second = done.results.results
+    assert first.response_claims == first.response_in_reference == first.response_in_chunks == ()
+    assert first.reference_in_response == ("Neutral", "Neutral")
+    assert second.response_in_chunks == ((), (), ())
+    table = claim_metrics_table(done.scored.results)
+    assert table["recall"].tolist() == [0, 1]
+    assert table["precision"].isna().tolist() == [True, False]
+
+
+def test_claims_and_labels_that_are_there_are_kept_and_old_metrics_are_not(fake):
+    model = model_at(fake)
+    whole = ragchecker_labels(model, [A], **QUIET).results
+    count = len(fake.calls)
+    row = replace(whole.results[0], metrics={"precision": 1.0})
+    assert ragchecker_labels(model, RagResults((row,), {"overall": {}}), **QUIET).results.metrics == {"overall": {}}
+    assert len(fake.calls) == count
+    again = ragchecker_labels(model, RagResults((replace(row, reference_in_chunks=None),), {"overall": {}}), **QUIET)
+    assert len(fake.calls) == count + 3
+    assert again.results.results == whole.results
+    assert again.results.metrics is None
+
+
+def test_an_unread_label_keeps_its_check_out_of_the_metrics_and_is_told():
+    def shy(body):
+        prompt = body["messages"][0]["content"]
+        chunk = "Reference text:\ntoday" in prompt and "cats" in prompt.rsplit("to check:", 1)[1]
+        return "Hm." if chunk else reply(body)
+
+    with FakeOllama(reply=shy) as server:
+        done = ragchecker_labels(model_at(server), [A, B], **QUIET)
+    assert done.unscored == ("a",)
+    assert done.results.results[0].missing() == ("response_in_chunks",)
+    e, n, c = "Entailment", "Neutral", "Contradiction"
+    assert done.partial == {("a", "response_in_chunks"): ((e, n, n), (n, c, n), (None, e, n))}
+    assert [row.id for row in done.scored.results] == ["b"]
+    assert [f.id for f in done.reports["claim check"].failures] == ["a response_in_chunks[0] claim 3"]
+    assert from_ragchecker(json.loads(json.dumps(to_ragchecker(done.results)))).results == done.results.results
+
+
+def test_a_text_that_cannot_be_taken_apart_leaves_its_side_undone():
+    def no_cats(body):
+        prompt = body["messages"][0]["content"]
+        return "Hm." if "take a text apart" in prompt and "cats" in prompt else reply(body)
+
+    with FakeOllama(reply=no_cats) as server:
+        done = ragchecker_labels(model_at(server), [A], **QUIET)
+    (row,) = done.results.results
+    assert row.response_claims is None
+    assert row.missing() == ("response_in_reference", "response_in_chunks")
+    assert row.reference_in_response == ("Entailment", "Entailment")
+    assert (done.unscored, done.partial) == (("a",), {})
+    assert done.reports["claims"].failures[0].id == "a response_claims"
+
+
+def test_two_results_with_one_id_are_refused():
+    for call in (lambda: ragchecker_labels("ollama:x", [A, A]), lambda: steps_for_ragchecker([A, A])):
+        with pytest.raises(DataError, match="'a' belongs to several results"):
+            call()
+
+
+def test_a_recorded_run_replays_without_a_server_mismatches_included(tmp_path, monkeypatch):
+    def miscounts(body):
+        made = judge(body["messages"][0]["content"])
+        if len(made.get("labels", [])) == 3:
+            made["labels"].pop()
+        return json.dumps(made)
+
+    path = tmp_path / "c.sqlite"
+    with FakeOllama(reply=miscounts) as server:
+        model = model_at(server)
+        first = ragchecker_labels(model, [A, B], cassette=path, **QUIET)
+        count = len(server.calls)
+        again = ragchecker_labels(model, [A, B], cassette=path, **QUIET)
+        assert len(server.calls) == count
+    monkeypatch.setattr(socket.socket, "connect", lambda *a: pytest.fail("a socket was opened"))
+    replayed = ragchecker_labels(model, [A, B], cassette=Cassette(path, "replay"), **QUIET)
+    assert replayed.results == again.results == first.results
+    one, two = first.reports["claim check"], replayed.reports["claim check"]
+    assert one.mismatches == two.mismatches == 4
+    assert one.rechecked == two.rechecked == 12
+    assert (one.cached, two.calls, two.cached) == (0, 0, one.prompts)
+    planned = plan(steps_for_ragchecker([A, B], joint=None), model, Cassette(path))
+    assert (planned["claims"].cached, planned["claims"].remaining) == (3, 0)
+    with pytest.raises(ModelError, match="1 of"):
+        extract_claims(model, ["never asked"], cassette=Cassette(path, "replay"), **QUIET)
+
+
+# --- keypoints --------------------------------------------------------------------------------------------------
+
+
+def test_keypoint_verdicts_go_straight_into_the_metrics(fake):
+    points = [["sky is blue", "not sea is deep", "cats do purr"], ["sky is blue"], []]
+    responses = ["sky is blue; sea is deep", "", "x"]
+    judged = keypoint_verdicts(model_at(fake), ["Q1?", "Q2?", "Q3?"], responses, points, **QUIET)
+    assert judged.labels == (("covered", "contradicted", "neither"), ("neither",), ())
+    table = keypoint_table(judged.labels)
+    assert table["completeness"].tolist()[:2] == pytest.approx([1 / 3, 0])
+    assert len(fake.calls) == 1
+    assert "Question: Q1?\n" in fake.calls[0].prompt
+    (step,) = steps_for_keypoints(["Q1?", "Q2?", "Q3?"], responses, points)
+    assert step.prompts == [fake.calls[0].prompt]
+    assert plan(steps_for_keypoints(["Q1?"], responses[:1], points[:1], 1)).total.calls == 3
+
+
+def test_a_keypoint_judge_that_miscounts_is_asked_for_each_point(fake):
+    def miscounts(body):
+        made = judge(body["messages"][0]["content"])["labels"]
+        return json.dumps({"labels": made if len(made) == 1 else [*made, "covered"]})
+
+    fake.reply = miscounts
+    judged = keypoint_verdicts(model_at(fake), ["Q?"], ["天空是蓝色的。"], [["天空是蓝色", "海很深"]], **QUIET)
+    assert judged.labels == (("covered", "neither"),)
+    assert (judged.report.mismatches, judged.report.rechecked, len(fake.calls)) == (1, 2, 3)
+
+
+def test_reports_add_up(fake):
+    one = check_claims(model_at(fake), [CLAIMS], [TEXT], 3, **QUIET).report
+    both = one + one
+    assert (both.calls, both.items, both.joint) == (6, 14, 4)
+    assert both.usage.calls == 2 * one.usage.calls == 6
+    assert re.fullmatch("claim check", both.step)

@@ -1,0 +1,335 @@
+"""RAGAS's model steps and its baselines through a loopback server."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+
+import pytest
+from fake_ollama import FakeOllama
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragbench.errors import ConfigError
+from ragbench.llm import Cassette, chat_model, plan
+from ragbench.metrics.steps import (
+    INSUFFICIENT,
+    Ranking,
+    StepReport,
+    extract_claims,
+    extract_sentences,
+    extract_statements,
+    generate_questions,
+    gpt_ranking,
+    gpt_score,
+    pick,
+    statement_verdicts,
+    steps_for_baselines,
+    steps_for_ragas,
+)
+
+QUIET = {"progress": False, "retries": 0}
+
+
+class Scripted:
+    """A server's reply by a function from the prompt to JSON (or text)."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __call__(self, body):
+        made = self.answer(body["messages"][0]["content"])
+        return made if isinstance(made, str) else json.dumps(made)
+
+
+def serve(answer):
+    return FakeOllama(reply=Scripted(answer))
+
+
+def model_at(server):
+    return chat_model("ollama:llama3:8b", host=server.url)
+
+
+def verdicts(prompt):
+    context = prompt.split("Context:\n")[1].split("\n\nFor each")[0]
+    lines = prompt.split("statements:\n")[1].split("\n\n")[0].splitlines()
+    found = ["Yes" if line.split(". ", 1)[1] in context else "No" for line in lines]
+    return {"labels": [{"why": "I looked.", "verdict": word} for word in found]}
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------
+
+
+def test_all_statements_of_one_answer_are_judged_in_one_call_against_their_own_context():
+    statements = [("a is b", "c is d"), None, (), ("a is b",)]
+    contexts = [["a is b.", "e is f."], "x", "x", " "]
+    with serve(verdicts) as server:
+        judged = statement_verdicts(model_at(server), statements, contexts, **QUIET)
+        (call,) = server.calls
+    assert judged.labels == (("Yes", "No"), None, (), ("No",))
+    assert "a is b.\n\ne is f.\n" in call.prompt
+    assert (judged.report.calls, judged.report.items, judged.report.settled) == (1, 3, 1)
+
+
+def test_too_few_verdicts_are_asked_again_one_by_one():
+    def short(prompt):
+        made = verdicts(prompt)["labels"]
+        return {"labels": made[:1] if len(made) > 1 else made}
+
+    with serve(short) as server:
+        judged = statement_verdicts(model_at(server), [("c is d", "a is b", "e is f")], ["a is b, e is f"], **QUIET)
+        assert len(server.calls) == 4
+    assert judged.labels == (("No", "Yes", "Yes"),)
+    assert (judged.report.mismatches, judged.report.rechecked) == (1, 3)
+
+
+def test_a_single_statement_with_two_verdicts_is_unscored():
+    with serve(lambda prompt: {"labels": verdicts(prompt)["labels"] * 2}) as server:
+        judged = statement_verdicts(model_at(server), [("a is b",)], ["a is b"], **QUIET)
+    assert judged.labels == ((None,),)
+    assert judged.report.failures[0].kind == "invalid"
+    assert "I looked." in judged.report.failures[0].raw
+
+
+def test_claims_of_ragchecker_serve_as_statements_without_another_extraction():
+    def answer(prompt):
+        return {"claims": ["a is b"]} if "take a text apart" in prompt else verdicts(prompt)
+
+    shared = {}
+    with serve(answer) as server:
+        model = model_at(server)
+        extract_claims(model, ["The a, it is b."], shared=shared, **QUIET)
+        again = extract_claims(model, ["The a, it is b."], shared=shared, **QUIET)
+        judged = statement_verdicts(model, again.claims, ["a is b"], **QUIET)
+        assert len(server.calls) == 2
+    assert judged.labels == (("Yes",),)
+
+
+# --- generated questions ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_n_questions_come_from_one_call_per_different_answer(n):
+    with serve(lambda prompt: {"questions": [f"Q{i}?" for i in range(n)]}) as server:
+        made = generate_questions(model_at(server), ["a", "b", "a", ""], n, **QUIET)
+        assert len(server.calls) == 2
+        assert f"Write {n} questions" in server.calls[0].prompt
+    assert made.questions == (tuple(f"Q{i}?" for i in range(n)),) * 3 + ((),)
+    assert (made.report.items, made.report.settled) == (4, 1)
+
+
+@pytest.mark.parametrize("questions", [["Q?"], ["Q?"] * 4, ["Q?", "", "R?"], ["Q?", " ", "R?"]])
+def test_too_few_too_many_or_blank_questions_are_unscored(questions):
+    with serve(lambda prompt: {"questions": questions}) as server:
+        made = generate_questions(model_at(server), ["a"], 3, ids=["e7"], **QUIET)
+    assert made.questions == (None,)
+    assert [(f.id, json.loads(f.raw)["questions"]) for f in made.report.failures] == [("e7", questions)]
+
+
+def test_numbers_of_questions_below_one_are_refused():
+    for n in (0, True, 1.5):
+        with pytest.raises(ConfigError, match="n="):
+            generate_questions("ollama:x", ["a"], n)
+
+
+# --- extracted sentences ----------------------------------------------------------------------------------------
+
+SENTENCES = ("The sky is blue.", "Yes.", "Dr. Vance  measured it.", "Yes.", "It was late.")
+
+
+@pytest.mark.parametrize(
+    ("items", "sentences", "altered"),
+    [
+        (["It was late.", "The sky is blue."], (0, 4), ()),
+        (["Dr. Vance measured\nit."], (2,), ()),  # white space is not looked at
+        (["The sky is blue. Yes."], (0, 1), ()),
+        (["The sky is blue.", "The sky is blue."], (0,), ()),
+        (["Yes.", "Yes."], (1, 3), ()),  # a sentence that stands there twice may be copied twice
+        (["Yes.", "Yes.", "Yes."], (1, 3), ()),
+        (["The sky is blue"], (), ("The sky is blue",)),  # no whole sentence
+        (["the sky is blue."], (), ("the sky is blue.",)),
+        (["The sky is grey.", "It was late."], (4,), ("The sky is grey.",)),
+        (["is blue. Yes. Dr."], (1,), ()),
+        (["It was late.", INSUFFICIENT], (4,), (INSUFFICIENT,)),
+    ],
+)
+def test_only_whole_sentences_of_the_context_count(items, sentences, altered):
+    got = pick(items, SENTENCES)
+    assert got.sentences == tuple(SENTENCES[i] for i in sentences)
+    assert got.altered == altered
+    assert (got.total, got.insufficient) == (5, False)
+
+
+@pytest.mark.parametrize("items", [[], [INSUFFICIENT], ["insufficient information."], [f'"{INSUFFICIENT}"']])
+def test_nothing_copied_is_insufficient(items):
+    got = pick(items, SENTENCES)
+    assert (got.sentences, got.altered, got.total, got.insufficient) == ((), (), 5, True)
+
+
+@given(st.lists(st.sampled_from(SENTENCES), min_size=1), st.data())
+def test_any_copied_sentences_are_found_and_never_more_than_there_are(context, data):
+    copied = data.draw(st.lists(st.sampled_from(sorted(set(context))), min_size=1, unique=True))
+    got = pick(copied, context)
+    assert sorted(got.sentences) == sorted(copied)
+    assert got.altered == ()
+    everything = pick([" ".join(context)], context)
+    assert everything.sentences == tuple(context)
+    assert pick(context * 2, context).sentences == tuple(context)
+
+
+def test_sentences_are_asked_for_once_per_question_and_context_and_checked():
+    def answer(prompt):
+        return {"sentences": ["One is one.", "Three is 3."] if "Question: Q1" in prompt else [INSUFFICIENT]}
+
+    contexts = ["One is one. Two is two.", ["One is one.", "Two is two."], "One is one. Two is two.", ""]
+    with serve(answer) as server:
+        got = extract_sentences(model_at(server), ["Q1", "Q2", "Q1", "Q1"], contexts, **QUIET)
+        assert len(server.calls) == 2
+    assert [p.sentences for p in got.picked] == [("One is one.",), (), ("One is one.",), ()]
+    assert [p.altered for p in got.picked] == [("Three is 3.",), (), ("Three is 3.",), ()]
+    assert [p.insufficient for p in got.picked] == [False, True, False, True]
+    assert [p.total for p in got.picked] == [2, 2, 2, 0]
+
+
+def test_unreadable_sentences_are_unscored():
+    with serve(lambda prompt: "The first one.") as server:
+        got = extract_sentences(model_at(server), ["Q"], ["One is one."], **QUIET)
+    assert got.picked == (None,)
+    assert (got.report.unscored, got.report.failures[0].raw) == (1, "The first one.")
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------
+
+
+def test_four_calls_per_example_are_planned_and_made():
+    def answer(prompt):
+        if "simple statements" in prompt:
+            return {"claims": ["s"]}
+        if "lost" in prompt:
+            return {"questions": ["Q?"] * 3}
+        return {"sentences": []} if "letter for letter" in prompt else verdicts(prompt)
+
+    questions, answers, contexts = ["Q1", "Q2", "Q1"], ["a", "b", "a"], ["s. t.", ["s."], "s. t."]
+    planned = plan(steps_for_ragas(questions, answers, contexts))
+    with serve(answer) as server:
+        model = model_at(server)
+        taken = extract_statements(model, questions, answers, **QUIET)
+        statement_verdicts(model, taken.claims, contexts, **QUIET)
+        generate_questions(model, answers, **QUIET)
+        extract_sentences(model, questions, contexts, **QUIET)
+        assert planned.total.calls == len(server.calls) == 4 * 2  # the third example equals the first
+        prompts = {call.prompt for call in server.calls}
+    steps = {step.name: step for step in steps_for_ragas(questions, answers, contexts)}
+    assert {p for step in steps.values() for p in step.prompts} < prompts
+    assert list(steps) == ["statements", "verdicts, at most", "questions", "sentences"]
+    assert plan(steps_for_ragas(["Q"], [""], ["s."])).total.calls == 1
+    assert plan(steps_for_ragas(["Q"], ["a"], [[" "]])).total.calls == 2
+
+
+def test_inputs_that_do_not_fit_are_named():
+    with pytest.raises(ConfigError, match="1 questions, 2 answers"):
+        steps_for_ragas(["Q"], ["a", "b"], ["c"])
+    with pytest.raises(ConfigError, match="the context of x1 holds something else"):
+        extract_sentences("ollama:x", ["Q"], [["a", 3]], ids=["x1"])
+    with pytest.raises(ConfigError, match="answers is one string"):
+        generate_questions("ollama:x", "a")
+
+
+# --- GPT Score and GPT Ranking ----------------------------------------------------------------------------------
+
+
+def test_scores_are_whole_numbers_from_0_to_10_and_others_are_unscored():
+    replies = {"a": 0, "b": 10, "c": 11, "d": -1, "e": 7.5, "f": True, "g": "8"}
+    with serve(lambda p: {"score": replies[p.split("Answer:\n")[1][0]]}) as server:
+        got = gpt_score(model_at(server), "answer_relevance", ["Q"] * 7, list(replies), ids=list(replies), **QUIET)
+    assert got.scores == (0, 10, None, None, None, None, None)
+    assert [f.id for f in got.report.failures] == list("cdefg")
+    assert got.report.unscored == 5
+
+
+@pytest.mark.parametrize("dimension", ["faithfulness", "answer_relevance", "context_relevance"])
+def test_every_dimension_shows_what_it_needs_and_nothing_else(dimension):
+    contexts = ["THE CONTEXT"] if dimension == "faithfulness" else None
+    with serve(lambda p: {"score": 5} if "score" in p else {"better": 1}) as server:
+        model = model_at(server)
+        assert gpt_score(model, dimension, ["QU"], ["CAND"], contexts, **QUIET).scores == (5,)
+        gpt_ranking(model, dimension, ["QU"], ["CAND"], ["OTHER"], contexts, **QUIET)
+        score, *rankings = [call.prompt for call in server.calls]
+    assert "QU" in score
+    assert "CAND" in score
+    for prompt in (score, *rankings):
+        assert ("THE CONTEXT" in prompt) == (dimension == "faithfulness")
+    word = "Context" if dimension == "context_relevance" else "Answer"
+    for shown in (("CAND", "OTHER"), ("OTHER", "CAND")):
+        assert sum(f"{word} 1:\n{shown[0]}\n\n{word} 2:\n{shown[1]}\n" in prompt for prompt in rankings) == 1
+
+
+def longer(prompt):
+    one, two = (prompt.split(f"Answer {n}:\n")[1].split("\n\n")[0] for n in (1, 2))
+    return {"better": 1 if len(one) >= len(two) else 2}
+
+
+def test_a_fair_ranking_asks_both_orders_and_agrees_with_itself():
+    with serve(longer) as server:
+        got = gpt_ranking(model_at(server), "answer_relevance", ["Q", "Q"], ["aaa", "b"], ["a", "bbb"], **QUIET)
+        assert len(server.calls) == 4
+    assert got.choices == ((1, 2), (2, 1))
+    assert got.preferences == (1.0, 0.0)
+    assert (got.position_bias, got.undecided) == (0.0, 0.0)
+
+
+def test_a_model_that_takes_the_first_place_decides_nothing_and_shows_its_bias():
+    with serve(lambda prompt: {"better": 1}) as server:
+        got = gpt_ranking(model_at(server), "answer_relevance", ["Q", "R"], ["a", "b"], ["c", "d"], **QUIET)
+    assert got.preferences == (0.5, 0.5)
+    assert (got.position_bias, got.undecided) == (0.5, 1.0)
+    with serve(lambda prompt: {"better": 2}) as server:
+        got = gpt_ranking(model_at(server), "answer_relevance", ["Q", "R"], ["a", "b"], ["c", "d"], **QUIET)
+    assert (got.position_bias, got.preferences) == (-0.5, (0.5, 0.5))
+
+
+def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():
+    def one_way(prompt):
+        return "Neither." if "Answer 1:\nc\n" in prompt else longer(prompt)
+
+    with serve(one_way) as server:
+        got = gpt_ranking(model_at(server), "answer_relevance", ["Q", "R"], ["aa", "b"], ["c", "ddd"], **QUIET)
+    assert got.choices == ((1, None), (2, 1))
+    assert got.preferences == (None, 0.0)
+    assert (got.position_bias, got.report.items, got.report.unscored) == (0.0, 2, 1)
+    assert [(f.id, f.raw) for f in got.report.failures] == [("0 order 2", "Neither.")]
+    nothing = Ranking(((None, 1),), StepReport("x"))
+    assert math.isnan(nothing.position_bias)
+    assert math.isnan(nothing.undecided)
+    assert math.isnan(StepReport("x").mismatch_rate)
+
+
+def test_baseline_calls_are_known_and_replay_without_a_server(tmp_path, monkeypatch):
+    questions, first, second = ["Q", "R"], ["aa", "b"], ["c", ""]
+    planned = plan(steps_for_baselines("answer_relevance", questions, first, second))
+    path = tmp_path / "c.sqlite"
+    with serve(lambda p: {"score": 5} if "score" in p else longer(p)) as server:
+        model = model_at(server)
+
+        def run(cassette):
+            scores = gpt_score(model, "answer_relevance", questions * 2, first + second, cassette=cassette, **QUIET)
+            return scores.scores, gpt_ranking(
+                model, "answer_relevance", questions, first, second, cassette=cassette, **QUIET
+            ).choices
+
+        made = run(path)
+        assert [step.calls for step in planned] == [4, 4]
+        assert planned.total.calls == len(server.calls) == 8
+        assert any("Answer:\n(empty)\n" in call.prompt for call in server.calls)
+    monkeypatch.setattr(socket.socket, "connect", lambda *a: pytest.fail("a socket was opened"))
+    assert run(Cassette(path, "replay")) == made
+
+
+def test_contexts_are_for_faithfulness_alone_and_dimensions_are_three():
+    with pytest.raises(ConfigError, match="no contexts for faithfulness"):
+        gpt_score("ollama:x", "faithfulness", ["Q"], ["a"])
+    with pytest.raises(ConfigError, match="leave contexts out"):
+        gpt_ranking("ollama:x", "answer_relevance", ["Q"], ["a"], ["b"], ["c"])
+    with pytest.raises(ConfigError, match="did you mean 'faithfulness'"):
+        gpt_score("ollama:x", "faithfullness", ["Q"], ["a"])
