@@ -205,7 +205,9 @@ def threshold_panels(scores: Mapping[str, Sequence[float]], h: float, k: float) 
         parts = {(k + 1) / 2: np.mean(ordered > k), (h + k) / 2: np.mean((ordered >= h) & (ordered <= k))}
         parts[h / 2] = np.mean(ordered < h)
         for height, share in parts.items():
-            axis.text(0.03, height, f"{share:.1%}", transform=axis.get_yaxis_transform(), fontsize=9, va="center")
+            # The curve climbs from lower left to upper right: the top share stands left of it, the others right.
+            x, side = (0.03, "left") if height > k else (0.97, "right")
+            axis.text(x, height, f"{share:.1%}", transform=axis.get_yaxis_transform(), fontsize=9, va="center", ha=side)
         axis.set(title=name, xlabel="question, sorted", ylim=(0, 1))
     axes[0, 0].set_ylabel("IR score")
     return figure

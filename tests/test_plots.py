@@ -82,3 +82,38 @@ def test_saving_writes_picture_print_numbers_and_words(tmp_path, monkeypatch, cu
     assert first == {k: p.read_bytes() for k, p in paths.items()}  # the same numbers give the same bytes
     with pytest.raises(ConfigError, match="empty alt text"):
         plots.save_figure(figure, "99_x", curves, " ")
+
+
+def test_stacked_shares_fill_the_bar_and_write_the_larger_ones():
+    table = pd.DataFrame({"system": ["A", "B"], "grade 1": [0.25, 0.02], "grade 2": [0.75, 0.98]})
+    axis = plots.stacked_shares(table, "system", ["grade 1", "grade 2"], "t").axes[0]
+    ends = [round(p.get_x() + p.get_width(), 6) for p in axis.patches]
+    assert ends == [0.25, 0.02, 1.0, 1.0]
+    assert [t.get_text() for t in axis.texts] == ["0.25", "0.75", "0.98"]
+
+
+def test_score_panels_sort_each_group_and_draw_both_thresholds():
+    figure = plots.scores_by_grade_group({"five": [0.9, 0.1, 0.5], "one": [0.2]}, h=0.1, k=0.7)
+    first, second = figure.axes
+    np.testing.assert_allclose(first.lines[0].get_ydata(), [0.1, 0.5, 0.9])
+    assert {float(line.get_ydata()[0]) for line in first.lines[1:]} == {0.1, 0.7}
+    assert second.get_title() == "one (n = 1)"
+
+
+def test_threshold_panels_write_the_three_shares():
+    axis = plots.threshold_panels({"BM25": [0.05, 0.3, 0.4, 0.9]}, h=0.1, k=0.7).axes[0]
+    shares = {round(t.get_position()[1], 2): t.get_text() for t in axis.texts}
+    assert shares == {0.85: "25.0%", 0.4: "50.0%", 0.05: "25.0%"}
+
+
+def test_reliability_draws_observed_over_predicted_with_intervals():
+    curve = pd.DataFrame({"predicted": [0.1, 0.9], "observed": [0.2, 0.8], "low": [0.1, 0.7], "high": [0.3, 0.9]})
+    axis = plots.reliability({"grade 5": curve}).axes[0]
+    np.testing.assert_allclose(axis.lines[1].get_xydata(), [[0.1, 0.2], [0.9, 0.8]])
+    np.testing.assert_allclose(axis.collections[0].get_segments()[0], [[0.1, 0.1], [0.1, 0.3]])
+
+
+def test_confusion_writes_every_count():
+    axis = plots.confusion(np.array([[3, 1], [0, 2]]), ["a", "b"], "t", "judge", "by hand").axes[0]
+    assert [t.get_text() for t in axis.texts] == ["3", "1", "0", "2"]
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("judge", "by hand")
