@@ -8,12 +8,14 @@ from ragbench.judge.checker import EmbeddedChecker, split_claims
 from ragbench.judge.fit import FitReport, fit_judge
 from ragbench.judge.model import EmbeddedJudge, load_coefficients
 from ragbench.judge.pairs import LabelledPair, load_ragchecker_pairs, read_pairs
+from ragbench.judge.validation import checker_quality
 
 __all__ = [
     "EmbeddedChecker",
     "EmbeddedJudge",
     "FitReport",
     "LabelledPair",
+    "checker_quality",
     "fit_judge",
     "load_coefficients",
     "load_ragchecker_pairs",
