@@ -38,19 +38,15 @@ def test_estimate_never_shrinks_when_text_is_added(a, b):
     )
 
 
-@pytest.mark.data
-def test_estimate_is_within_a_third_of_a_real_tokenizer_on_running_english(data_mirror):
-    import json
-
+def test_estimate_is_within_a_quarter_of_a_real_tokenizer_on_running_english():
+    from ragbench.data import load_minihop
     from ragbench.embedding import default_tokenizer
 
     tokenizer = default_tokenizer()
-    with open(data_mirror / "hotpotqa" / "hotpot_dev_distractor_v1.json", encoding="utf-8") as file:
-        text = file.read(4_000_000)
-    passages = [json.loads(piece + '"') for piece in ('"' + p for p in text.split('"')) if len(piece) > 300][:200]
-    real = sum(len(tokenizer.encode(passage)) for passage in passages)
-    assert len(passages) == 200
-    assert real * 2 / 3 < sum(map(estimate_tokens, passages)) < real * 4 / 3
+    texts = [document.text for document in load_minihop().documents]
+    real = sum(len(tokenizer.encode(text).ids) for text in texts)
+    assert real > 5000
+    assert real * 3 / 4 < sum(map(estimate_tokens, texts)) < real * 5 / 4
 
 
 def test_a_prompt_that_cannot_fit_is_not_sent_and_the_error_says_with_what_it_was_estimated():

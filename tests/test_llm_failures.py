@@ -214,22 +214,23 @@ def test_every_kind_has_an_expectation_and_a_remedy_and_survives_a_process_borde
 # -- secrets -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_key_is_sent_and_appears_nowhere(tmp_path, caplog, capsys):
+@pytest.mark.parametrize("key", [KEY, "0123-house-key-without-a-pattern"])
+def test_the_key_is_sent_and_appears_nowhere(key, tmp_path, caplog, capsys):
     caplog.set_level(logging.DEBUG)
     seen = []
 
     def reply(body):
-        return f"your key is {KEY}, is it not?"
+        return f"your key is {key}, is it not?"
 
-    with FakeOllama(api_key=KEY, reply=reply) as fake:
-        model = chat_model("ollama:llama3:8b", host=fake.url, api_key=KEY)
+    with FakeOllama(api_key=key, reply=reply) as fake:
+        model = chat_model("ollama:llama3:8b", host=fake.url, api_key=key)
         cassette = Cassette(tmp_path / "c.sqlite")
         good = ask(model, ["p"], cassette=cassette, progress=False)[0]
         fake.api_key = "another"  # its error answer repeats the header it got
         bad = ask(model, ["q"], cassette=cassette, backoff_s=0.01, progress=False)[0]
         with pytest.raises(CallError) as caught:
             model.invoke("r")
-        assert fake.calls[0].headers["authorization"] == f"Bearer {KEY}"
+        assert fake.calls[0].headers["authorization"] == f"Bearer {key}"
         cassette.export(tmp_path / "c.jsonl")
         cassette.close()
     assert good.ok
@@ -241,8 +242,8 @@ def test_the_key_is_sent_and_appears_nowhere(tmp_path, caplog, capsys):
     seen += [repr(caught.value), str(model._identifying_params), caplog.text, *capsys.readouterr()]
     seen += [path.read_bytes().decode("latin-1") for path in tmp_path.iterdir()]
     for text in seen:
-        assert KEY not in text
-        assert KEY[3:] not in text
+        assert key not in text
+        assert key[3:] not in text
 
 
 def test_a_password_in_the_address_is_sent_as_header_and_appears_nowhere(tmp_path):
