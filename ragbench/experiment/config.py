@@ -1,0 +1,270 @@
+"""An experiment from a YAML file: the same axes, with names for what ships and for the user's own files.
+
+    name: first-look
+    data: minihop                       # or hotpotqa, or {mine: {questions: q.jsonl, documents: docs/}}
+    chunker: {small: {use: token_chunks, size: 100, overlap: 0.2}}
+    retriever: [BM25, SIM, Hybrid]
+    k: 10                               # or [5, 10], or thesis
+    N: [0, 100, 500, 1000]
+    generator: extractive               # or {llama: {use: "ollama:llama3:8b", host: gpu1, num_ctx: 8192}}
+    judge: embedded
+
+An axis is a name, a list of names, or a mapping label -> name or label -> {use: NAME, option: value, ...}. Paths are
+relative to the file. API keys come from the environment only (OLLAMA_API_KEY, OPENAI_API_KEY).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ragbench.errors import ConfigError, RagbenchError, unknown
+
+_AXES = ("data", "chunker", "retriever", "generator", "judge")
+_PLAIN: Mapping[str, tuple[type, ...]] = {
+    "per_prompt": (str, int), "order": (int,), "max_chars": (int,), "begin_token": (bool,), "match": (str,),
+    "concurrency": (int,), "options": (dict,), "cassette": (str, bool), "tokenizer": (str,), "folder": (str,),
+}  # fmt: skip
+_REQUIRED = ("name", "data", "chunker", "retriever")
+RETRIEVERS = ("BM25", "SIM", "MMR", "MLQ", "REO", "Hybrid")
+_MODEL_OPTIONS = ("host", "hosts", "temperature", "seed", "num_ctx", "num_predict", "deadline_s", "price", "digest")
+
+
+def read_experiment(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the arguments of ``Experiment`` that a YAML file stands for.
+
+    Raises
+    ------
+    ConfigError naming file and key; DataError for a file that is missing or no UTF-8.
+    """
+    path = Path(path).expanduser()
+    told = _load(path)
+    known = (*_REQUIRED, "k", "N", "generator", "judge", *_PLAIN)
+    for key in told:
+        if key not in known:
+            raise _at(path, str(key), unknown("key", key, known))
+    for key in _REQUIRED:
+        if key not in told:
+            raise ConfigError(f"{path}: there is no key {key!r}", "the keys " + ", ".join(_REQUIRED), f"add {key}: ...")
+    made: dict[str, Any] = {"name": str(told["name"])}
+    for key in _AXES:
+        if told.get(key) not in (None, "none"):
+            made[key] = _axis(path, key, told[key])
+    made["k"] = _depths(told.get("k", 10), made["retriever"])
+    if "N" in told:
+        made["N"] = told["N"]
+    for key, kinds in _PLAIN.items():
+        if key in told:
+            value = told[key]
+            if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+                wanted = " or ".join(kind.__name__ for kind in kinds)
+                raise ConfigError(f"{path}: {key} is {value!r}", wanted, f"mend {key}")
+            made[key] = str(path.parent / value) if key in ("tokenizer", "folder") else value
+    if isinstance(made.get("cassette"), str):
+        made["cassette"] = str(path.parent / made["cassette"])
+    return made
+
+
+def _load(path: Path) -> dict[str, Any]:
+    import yaml
+
+    from ragbench.data.files import read_text
+
+    class Loader(yaml.SafeLoader):
+        """PyYAML keeps the last of two equal keys in silence."""
+
+    def mapping(loader: Any, node: Any) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = loader.construct_object(key_node, deep=True)
+            if not isinstance(key, str | int | float | bool):
+                raise yaml.constructor.ConstructorError(None, None, "a key that is no text", key_node.start_mark)
+            if key in found:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} twice", key_node.start_mark)
+            found[key] = loader.construct_object(value_node, deep=True)
+        return found
+
+    Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+    try:
+        told = yaml.load(read_text(path), Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(
+            f"{path}{line}: {getattr(error, 'problem', None) or error}", "YAML of plain values", "mend that line"
+        ) from None
+    if not isinstance(told, dict):
+        raise ConfigError(f"{path} holds {type(told).__name__}", "keys and values: name, data ...", "see the README")
+    return told
+
+
+def _at(path: Path, key: str, error: RagbenchError) -> ConfigError:
+    return ConfigError(f"{path}: {key}: {error.got}", error.expected, error.do)
+
+
+def _axis(path: Path, axis: str, told: Any) -> dict[str, Any]:
+    """Return one axis as label -> object or function."""
+    if isinstance(told, str):
+        told = [told]
+    if isinstance(told, list):
+        for name in told:
+            if not isinstance(name, str):
+                raise ConfigError(f"{path}: {axis} lists {name!r}", "names", f"write {axis}: {{a label: ...}}")
+        told = {name: name for name in told}
+    if not isinstance(told, dict) or not told:
+        raise ConfigError(f"{path}: {axis} is {told!r}", "a name, a list of names, or label: name", f"mend {axis}")
+    made = {}
+    for label, value in told.items():
+        where = f"{axis}.{label}"
+        options = dict(value) if isinstance(value, dict) else {"use": value}
+        if axis == "data" and "questions" in options:
+            options.setdefault("use", "own files")
+        use = options.pop("use", None)
+        if not isinstance(use, str):
+            raise ConfigError(f"{path}: {where} has no use", "use: NAME", f"write {{use: NAME}} under {where}")
+        for option in options:
+            if "key" in str(option).lower() or "password" in str(option).lower():
+                raise ConfigError(
+                    f"{path}: {where}.{option}", "no secret in this file", "set OLLAMA_API_KEY or OPENAI_API_KEY"
+                )
+        try:
+            made[str(label)] = _MAKERS[axis](path, use, options)
+        except RagbenchError as error:
+            raise _at(path, where, error) from None
+    return made
+
+
+def _checked(use: str, function: Callable, options: Mapping[str, Any], leave_out: tuple[str, ...]) -> None:
+    known = [n for n in inspect.signature(function).parameters if n not in leave_out]
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of {use}", option, known)
+
+
+def _data(path: Path, use: str, options: dict[str, Any]) -> Callable:
+    from ragbench import data
+
+    loaders = {"minihop": data.load_minihop, "hotpotqa": data.load_hotpotqa}
+    if use in loaders:
+        _checked(use, loaders[use], options, ())
+        return functools.partial(loaders[use], **options)
+    if use != "own files":
+        raise unknown("data set", use, (*loaders, "own files"))
+    if "questions" not in options:
+        raise ConfigError("own files without questions", "questions: FILE", "add it, and documents: FILE or FOLDER")
+    for name in ("questions", "documents"):
+        if name in options:
+            options[name] = path.parent / str(options[name])
+    load = data.load_csv if options["questions"].suffix.lower() == ".csv" else data.load_jsonl
+    _checked(use, load, options, ())
+    return functools.partial(load, **options)
+
+
+def _chunker(path: Path, use: str, options: dict[str, Any]) -> Callable:
+    from ragbench import chunking
+
+    known = {"token_chunks": chunking.token_chunks, "semantic": chunking.semantic_chunks}
+    if use not in known:
+        raise unknown("chunker", use, known)
+    _checked(use, known[use], options, ("documents", "tokenizer", "embedder"))
+    known[use]([], **options)  # settings that cannot work are told now, and with their key
+    return functools.partial(known[use], **options)
+
+
+@functools.lru_cache(maxsize=1)
+def _dense_of(chunks: _Same) -> Any:
+    from ragbench.embedding import default_embedder
+    from ragbench.retrieval import Dense
+
+    return Dense(chunks.items, default_embedder())
+
+
+class _Same:
+    """A list of chunks as a key: the very same list, so that the dense retrievers over it share one index."""
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+    def __hash__(self) -> int:
+        return id(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.items is self.items
+
+
+def _retriever(path: Path, use: str, options: dict[str, Any]) -> Callable:
+    from ragbench import retrieval
+
+    classes = {
+        "BM25": retrieval.BM25, "SIM": retrieval.Dense, "MMR": retrieval.MMR, "MLQ": retrieval.MultiQuery,
+        "REO": retrieval.LongContextReorder, "Hybrid": retrieval.Hybrid,
+    }  # fmt: skip
+    if use not in classes:
+        raise unknown("retriever", use, classes)
+    given = ("self", "chunks", "embedder", "vectors", "dense", "retriever", "retrievers", "tokenizer")
+    _checked(use, classes[use].__init__, options, (*given, "decompose", "k"))
+
+    def make(chunks: Any) -> Any:
+        if use == "BM25":
+            return retrieval.BM25(chunks, **{"variant": "terrier", **options})
+        if use == "SIM" and options:
+            from ragbench.embedding import default_embedder
+
+            return retrieval.Dense(chunks, default_embedder(), **options)
+        dense = _dense_of(_Same(chunks))
+        if use == "MLQ":
+            return retrieval.MultiQuery(dense, retrieval.rule_decomposer, **options)
+        if use == "Hybrid":
+            return retrieval.Hybrid([retrieval.BM25(chunks, variant="terrier"), dense], **options)
+        return dense if use == "SIM" else classes[use](dense, **options)
+
+    return make
+
+
+def _person(embedded: str, make: Callable[[], Any], path: Path, use: str, options: dict[str, Any]) -> Any:
+    if use == embedded:
+        if options:
+            raise unknown(f"option of {use}", next(iter(options)), ["none"])
+        return make()
+    if ":" not in use:
+        raise unknown("generator" if embedded == "extractive" else "judge", use, (embedded, "ollama:NAME"))
+    from ragbench.llm import chat_model
+
+    for option in options:
+        if option not in _MODEL_OPTIONS:
+            raise unknown(f"option of {use}", option, _MODEL_OPTIONS)
+    hosts = options.pop("hosts", None)
+    if hosts is None:
+        return chat_model(use, **options)
+    if not isinstance(hosts, list) or not hosts:
+        raise ConfigError(f"hosts is {hosts!r}", "a list of addresses", "write hosts: [gpu1, gpu2]")
+    return [chat_model(use, host=str(host), **options) for host in hosts]
+
+
+def _generator(path: Path, use: str, options: dict[str, Any]) -> Any:
+    from ragbench.generation import ExtractiveReader
+
+    return _person("extractive", ExtractiveReader, path, use, options)
+
+
+def _judge(path: Path, use: str, options: dict[str, Any]) -> Any:
+    from ragbench.grading import EmbeddedGrader
+
+    return _person("embedded", EmbeddedGrader, path, use, options)
+
+
+_MAKERS: Mapping[str, Callable] = {
+    "data": _data, "chunker": _chunker, "retriever": _retriever, "generator": _generator, "judge": _judge,
+}  # fmt: skip
+
+
+def _depths(told: Any, retrievers: Mapping[str, Any]) -> Any:
+    from ragbench.thesis import TOP_K
+
+    if told == "thesis":
+        return {"thesis": {name: TOP_K[name] for name in retrievers if name in TOP_K}}
+    return told

@@ -1,0 +1,250 @@
+"""``Experiment``: the grid as plain Python, with its plan and its run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragbench.errors import ConfigError, unknown
+from ragbench.experiment.grid import Grid, depths, named, numbers
+from ragbench.experiment.identity import is_model, tokenizer_identity
+from ragbench.experiment.rows import ROWS
+from ragbench.experiment.work import Cutting
+from ragbench.paths import results_dir
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    import pandas as pd
+
+    from ragbench.llm import Plan
+
+
+class Experiment:
+    """A grid of data x chunker x retriever x k x N x generator x judge; one row per question and cell.
+
+    Parameters
+    ----------
+    name : of the run; its files lie in ``data/results/<name>/``.
+    data : name -> Dataset, or a function that loads one.
+    chunker : name -> function documents -> chunks.
+    retriever : name -> function chunks -> retriever (anything with ``search(queries, k)``).
+    k : chunks asked for: an int, several, or a dict name -> int; in the dict a value may itself be a dict
+        retriever -> int.
+    N : token budgets. N = 0 asks the generator without documents, once per question, as retriever "LLM only".
+    generator : name -> reader, function (question, context) -> answer, chat model, ``"ollama:NAME"``, or a list of
+        one model on several hosts. Empty: retrieval only.
+    judge : name -> ``EmbeddedGrader()``, chat model, ``"ollama:NAME"``, or a list of one model on several hosts.
+        Empty: answers without grades.
+    per_prompt, order, max_chars : answers a judge model sees at once, as in ``ragbench.grading.grade``.
+    tokenizer, begin_token, match : how contexts are cut and scored, as in ``ir_score_table``.
+    cassette : where replies of models are recorded; default a file next to the rows. False: nowhere.
+    concurrency : questions under way at once per host. Keep 1 to measure seconds as the thesis did.
+    options : for ``ragbench.llm.ask``: ``retries``, ``deadline_s``, ``patience_s`` ...
+    folder : instead of ``data/results/<name>``.
+
+    Raises
+    ------
+    ConfigError for an axis that cannot work.
+
+    Examples
+    --------
+    >>> Experiment(
+    ...     "first look",
+    ...     data={"minihop": load_minihop},
+    ...     chunker={"100 tokens": lambda documents: token_chunks(documents, size=100)},
+    ...     retriever={"BM25": BM25},
+    ...     N=(0, 100, 1000),
+    ...     generator={"extractive": ExtractiveReader()},
+    ...     judge={"embedded": EmbeddedGrader()},
+    ... ).run()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        data: Mapping[str, Any],
+        chunker: Mapping[str, Callable],
+        retriever: Mapping[str, Callable],
+        k: Any = 10,
+        N: Any = (100, 200, 300, 400, 500, 600, 700, 800, 900, 1000),
+        generator: Mapping[str, Any] | None = None,
+        judge: Mapping[str, Any] | None = None,
+        per_prompt: str | int = "one",
+        order: int | None = None,
+        max_chars: int = 4000,
+        tokenizer: Any = None,
+        begin_token: bool = False,
+        match: str = "substring",
+        cassette: Any = None,
+        concurrency: int = 4,
+        options: Mapping[str, Any] | None = None,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not name.strip() or Path(name).name != name or name.startswith("."):
+            raise ConfigError(f"the name {name!r}", "a text that can name a folder", "use letters, digits and dashes")
+        self.name = name
+        retrievers = named("retriever", retriever)
+        self.grid = Grid(
+            named("data", data),
+            named("chunker", chunker),
+            retrievers,
+            depths(k, list(retrievers)),
+            numbers("N", N, 0),
+            named("generator", generator) if generator else {},
+            named("judge", judge) if judge else {},
+        )
+        for axis in ("chunker", "retriever"):
+            for label, value in getattr(self.grid, axis).items():
+                if not callable(value):
+                    takes = "documents" if axis == "chunker" else "chunks"
+                    raise ConfigError(
+                        f"{axis} {label!r} is {type(value).__name__}", f"a function of the {takes}",
+                        f"pass lambda {takes}: ...",
+                    )  # fmt: skip
+        if judge and not generator:
+            raise ConfigError("a judge without a generator", "answers to be graded", "add a generator, or drop judge")
+        if self.grid.N == (0,) and not generator:
+            raise ConfigError("N=0 without a generator", "a budget above 0, or a generator", "add one of the two")
+        if match not in ("substring", "subsequence"):
+            raise unknown("match", match, ("substring", "subsequence"))
+        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
+            raise ConfigError(f"concurrency={concurrency!r}", "a whole number of at least 1", "use 1 to 8")
+        if per_prompt not in ("one", "ten", "systems") and (type(per_prompt) is not int or per_prompt < 1):
+            raise ConfigError(
+                f"per_prompt={per_prompt!r}", "'one', 'ten', 'systems' or a number", "choose one of these"
+            )
+        self.per_prompt, self.order, self.max_chars = per_prompt, order, max_chars
+        self.cutting = Cutting(tokenizer, begin_token, match)
+        self.concurrency, self.options = concurrency, dict(options or {})
+        self._cassette = cassette
+        self._folder = Path(folder).expanduser() if folder is not None else None
+
+    def __repr__(self) -> str:
+        g = self.grid
+        sizes = {"data": g.data, "chunker": g.chunker, "retriever": g.retriever, "N": g.N}
+        sizes |= {"generator": g.generator, "judge": g.judge}
+        told = " x ".join(f"{len(values)} {axis}" for axis, values in sizes.items() if values)
+        return f"Experiment({self.name!r}: {told})"
+
+    @property
+    def folder(self) -> Path:
+        """Where rows, manifest and cassette lie."""
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        return self._folder or results_dir(self.name)
+
+    @property
+    def path(self) -> Path:
+        """The file of rows."""
+        return self.folder / ROWS
+
+    @classmethod
+    def from_yaml(cls, path: str | os.PathLike[str]) -> Experiment:
+        """Build an experiment from a file, for ``ragbench run experiment.yaml``.
+
+        Raises
+        ------
+        ConfigError that names file and key for anything that cannot work; DataError for a file that cannot be read.
+
+        See ``ragbench.experiment.config`` for the names there are.
+        """
+        from ragbench.experiment.config import read_experiment
+
+        return cls(**read_experiment(path))
+
+    def plan(self, **speeds: Any) -> Plan:
+        """Say what ``run`` will take, by step, without asking a model.
+
+        Parameters
+        ----------
+        speeds : for ``ragbench.llm.plan``: ``tokens_per_second``, ``prompt_tokens_per_second``, ``price``,
+            ``count_tokens``.
+
+        Returns
+        -------
+        Plan with the steps "retrieve", "generate", "grade": calls, cached (rows that are there, and replies on the
+        cassette), remaining, prompt tokens, seconds and cost of what remains; ``basis`` says what they rest on.
+        """
+        from ragbench.experiment.planning import plan_experiment
+
+        return plan_experiment(self, speeds)
+
+    def run(
+        self,
+        executor: Executor | None = None,
+        progress: bool | Callable[[Any], None] = True,
+        *,
+        retry_failed: bool = False,
+        stop: Any = None,
+    ) -> pd.DataFrame:
+        """Make the rows that are not there yet, and return all rows of the grid.
+
+        Parameters
+        ----------
+        executor : any ``concurrent.futures`` executor for what computes: threads (default), a process pool, dask's
+            ``client.get_executor()``. Calls to model servers are made from this process, whatever the executor.
+        progress : True shows a bar; a function is called with a ``Progress`` after every row.
+        retry_failed : make failed rows again.
+        stop : a ``threading.Event``; when it is set, the run ends early and keeps what is done.
+
+        Returns
+        -------
+        DataFrame of rows in the order of the grid, as from ``load_rows``. Rows are on disk as soon as they are made:
+        after Ctrl-C, a kill or a full disk, run again to go on; nothing that is there is made again.
+
+        Raises
+        ------
+        ConfigError, DataError, ModelError for what stops the whole run (a model's server that is away at the start,
+        two processes on one run, a full disk); a failure of one question is a row with ``status`` "failed".
+        """
+        from ragbench.experiment.running import run_experiment
+
+        return run_experiment(self, executor, progress, retry_failed, stop)
+
+    def cutting_identity(self) -> dict[str, Any]:
+        """Return what contexts and IR scores depend on."""
+        cut = self.cutting
+        return {"tokenizer": tokenizer_identity(cut.tokenizer), "begin_token": cut.begin_token, "match": cut.match}
+
+    def grading_identity(self) -> dict[str, Any]:
+        """Return what the prompts of a judge model depend on."""
+        return {"per_prompt": self.per_prompt, "order": self.order, "max_chars": self.max_chars}
+
+    @property
+    def live(self) -> bool:
+        """Whether a generator or judge is a model on a server."""
+        return any(is_model(value) for value in (*self.grid.generator.values(), *self.grid.judge.values()))
+
+    @contextlib.contextmanager
+    def open_cassette(self, *, make: bool = True) -> Iterator[Any]:
+        """Open the run's cassette; None without models, without one, or where it is not there and not to be made."""
+        from ragbench.llm import Cassette
+
+        given = self._cassette
+        if not self.live or given is False:
+            yield None
+        elif isinstance(given, Cassette):
+            yield given
+        else:
+            path = self.folder / "cassette.sqlite" if given is None else Path(given).expanduser()
+            if not make and not path.exists():
+                yield None
+                return
+            with Cassette(path) as cassette:
+                yield cassette
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the plain parameters, for the manifest."""
+        g = self.grid
+        options: Sequence[tuple[str, Any]] = [
+            (n, v) for n, v in self.options.items() if isinstance(v, bool | int | float | str)
+        ]
+        return {
+            **self.cutting_identity(), **self.grading_identity(), "concurrency": self.concurrency,
+            "k": {name: list(values) for name, values in g.k.items()}, "N": list(g.N), "options": dict(options),
+        }  # fmt: skip

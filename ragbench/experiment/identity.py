@@ -1,0 +1,220 @@
+"""Who made a result: everything that can change it, as plain JSON, and the hashes that go into row keys.
+
+Content before names: data and chunks are hashed by what they hold, retrievers and readers say their settings, models
+are their provider, name, digest and options. An object that cannot say its settings is known by its code.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ragbench.errors import ConfigError, ModelError
+from ragbench.llm.keys import canonical
+from ragbench.records import Chunk, Dataset, Document, Question
+
+_KEY_CHARS = 32
+_AWAY = ("server_down", "dns")
+
+
+def digest_of(value: Any) -> str:
+    """Return the sha256 (hex) of a plain JSON value, written in one way only."""
+    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def row_key(*parts: Any) -> str:
+    """Return the key of a row (or of an answer): 32 hex digits of the hash of everything that made it."""
+    return digest_of(parts)[:_KEY_CHARS]
+
+
+def question_hash(question: Question) -> str:
+    """Return the hash of what a question asks and of what its answer is judged by."""
+    marks = [list(mark) for mark in question.meta.get("supporting_facts", ())]
+    return digest_of([question.id, question.text, question.answer, list(question.references), marks])
+
+
+def _hash_all(rows: Iterable[Sequence[str]]) -> str:
+    # One running hash: a corpus as one JSON text would be in memory twice.
+    total = hashlib.sha256()
+    for row in rows:
+        total.update(canonical(list(row)).encode("utf-8", "surrogatepass") + b"\n")
+    return total.hexdigest()
+
+
+def data_identity(data: Dataset) -> dict[str, Any]:
+    """Return name, counts and hashes of a data set."""
+    documents: Sequence[Document] = data.documents
+    return {
+        "name": data.name,
+        "questions": len(data.questions),
+        "documents": len(documents),
+        "excluded": len(data.excluded),
+        "questions_sha256": _hash_all([question_hash(q)] for q in data.questions),
+        "documents_sha256": _hash_all([d.id, d.title, d.text] for d in documents),
+    }
+
+
+def chunks_identity(chunks: Sequence[Chunk]) -> dict[str, Any]:
+    """Return number and hash of the chunks, in an order of their own: an index does not depend on theirs."""
+    rows = sorted((c.id, c.doc_id, c.title, c.text) for c in chunks)
+    return {"chunks": len(chunks), "sha256": _hash_all(rows)}
+
+
+def tokenizer_identity(tokenizer: Any) -> str:
+    """Name the tokenizer that counts N."""
+    if tokenizer is None:
+        return "all-MiniLM-L6-v2 WordPiece"
+    if hasattr(tokenizer, "to_str"):
+        return "tokenizer.json " + hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
+    if isinstance(tokenizer, str) or hasattr(tokenizer, "__fspath__"):
+        with open(tokenizer, "rb") as file:
+            return "tokenizer.json " + hashlib.file_digest(file, "sha256").hexdigest()
+    return "function " + digest_of(object_identity(tokenizer))
+
+
+def object_identity(thing: Any) -> dict[str, Any]:
+    """Return what is known of a retriever, reader, judge or function, ready for JSON.
+
+    ``settings()`` where there is one; a function's code with a hash of the plain values it refers to; else the class
+    and a hash of its plain attributes. Never an address in memory, never a value whose name sounds secret.
+    """
+    if callable(getattr(thing, "settings", None)):
+        return {"class": _name(type(thing)), **_plain(thing.settings())}
+    if isinstance(thing, functools.partial):
+        return {
+            "partial": object_identity(thing.func),
+            "args": _plain([*thing.args]),
+            "keywords": _plain(thing.keywords),
+        }
+    if inspect.isroutine(thing):
+        return _function_identity(thing)
+    known = {"class": _name(type(thing))}
+    for name in ("name", "card"):
+        if (value := getattr(thing, name, None)) is not None:
+            known[name] = _plain(value)
+    return known | {"state": digest_of(_plain(getattr(thing, "__dict__", {})))}
+
+
+def _name(cls: Any) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _function_identity(function: Any) -> dict[str, Any]:
+    known: dict[str, Any] = {"function": _name(function) if hasattr(function, "__module__") else repr(function)}
+    inner = getattr(function, "__func__", function)
+    code = getattr(inner, "__code__", None)
+    if code is None:
+        return known
+    if known["function"].startswith("ragbench."):
+        # The package's own version and revision are in the manifest; its results must survive a new comment.
+        known["code"] = "ragbench"
+    else:
+        try:
+            known["code"] = hashlib.sha256(inspect.getsource(inner).encode()).hexdigest()
+        except (OSError, TypeError):
+            known["code"] = hashlib.sha256(code.co_code).hexdigest()
+    cells = getattr(inner, "__closure__", None) or ()
+    refers = {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True)}
+    refers |= {name: inner.__globals__[name] for name in code.co_names if name in inner.__globals__}
+    refers |= {f"default {i}": value for i, value in enumerate(inner.__defaults__ or ())}
+    refers |= inner.__kwdefaults__ or {}
+    # Values of a user's own variables: their hash, since one of them may be nobody's business.
+    return known | {"refers": digest_of(_plain(refers))}
+
+
+def _plain(value: Any) -> Any:
+    """Keep numbers, texts and lists and dicts of them; anything else is left out, and so is what sounds secret."""
+    from ragbench.llm.secrets import _SECRET_NAME as secret
+
+    if isinstance(value, Mapping):
+        pairs = ((str(k), _plain(v)) for k, v in value.items() if not secret.search(str(k)))
+        return {k: v for k, v in pairs if v is not _NOTHING}
+    if isinstance(value, list | tuple):
+        return [v for v in map(_plain, value) if v is not _NOTHING]
+    return value if value is None or isinstance(value, bool | int | float | str) else _NOTHING
+
+
+_NOTHING = object()
+
+
+def is_model(thing: Any) -> bool:
+    """Say whether an axis value is a chat model (or a name of one, or one model on several hosts)."""
+    if isinstance(thing, str):
+        return True
+    if isinstance(thing, Sequence):
+        return bool(thing) and all(is_model(one) for one in thing)
+    return hasattr(thing, "ainvoke")
+
+
+def hosts_of(model: Any) -> list[Any]:
+    """Return the chat models behind an axis value, one per host."""
+    from ragbench.llm import chat_model
+
+    models = [model] if isinstance(model, str) or not isinstance(model, Sequence) else list(model)
+    return [chat_model(one) if isinstance(one, str) else one for one in models]
+
+
+def model_identity(hosts: Sequence[Any], cassette: Any, recorded: str | None, *, ask_server: bool) -> dict[str, Any]:
+    """Return provider, name, digest and options of a chat model; never its address or key.
+
+    Parameters
+    ----------
+    hosts : the model, once per host.
+    cassette : a Cassette or None; in replay mode no server is asked.
+    recorded : the digest in an earlier manifest of this run, used when no server answers.
+    ask_server : False asks no server at all (for a plan).
+
+    Raises
+    ------
+    ModelError when no server answers and nothing tells which weights are meant, or the hosts have different ones.
+    """
+    from ragbench.llm.drivers import driver_for
+
+    drivers = [driver_for(model) for model in hosts]
+    first = drivers[0]
+    alike = {canonical([d.provider, d.name, d.options()]) for d in drivers}
+    if len(alike) > 1:
+        raise ConfigError(
+            f"several hosts with different models or options: {', '.join(d.model for d in drivers)}",
+            "one model with the same options on every host",
+            "give the other model a name of its own on the axis",
+        )
+    replay = cassette is not None and cassette.mode == "replay"
+    digest = _from_servers(drivers) if ask_server and not replay else None
+    away = digest if isinstance(digest, Exception) else None
+    if digest is None or away is not None:
+        digest = first.pinned_digest or recorded
+        if digest is None and cassette is not None and cassette.mode != "off":
+            digest = cassette.choose_digest(first.provider, first.name, None)
+    if digest is None and away is not None:
+        raise away
+    return {
+        "provider": first.provider,
+        "model": first.name,
+        "digest": digest,
+        "options": _plain(first.options()),
+        "num_ctx": first.num_ctx,
+        "hosts": len(drivers),
+    }
+
+
+def _from_servers(drivers: Sequence[Any]) -> Any:
+    """Return the digest the servers agree on, or the error of a server that is away when all are."""
+    from ragbench.llm import loop
+
+    found: dict[str, Any] = {}
+    away: Exception | None = None
+    for driver in drivers:
+        try:
+            found[loop.run(driver.digest())] = driver
+        except ModelError as error:
+            if getattr(error, "kind", "") not in _AWAY:
+                raise
+            away = error
+    if len(found) > 1:
+        told = ", ".join(digest[:12] for digest in found)
+        raise drivers[0].fail("digest", f"two digests under one name: {told}", do="pull the same model on every host")
+    return next(iter(found), away)

@@ -1,0 +1,208 @@
+"""The manifest of a run: what made its rows, in one JSON file next to them; and what differs between two runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragbench.errors import DataError
+from ragbench.experiment.rows import AXIS_COLUMNS, MANIFEST, load_rows, run_folder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = "ragbench-run-1"
+_CELL = [name for name in AXIS_COLUMNS if name != "question_id"]
+
+
+def now() -> str:
+    """Return the time, UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def environment() -> dict[str, Any]:
+    """Return package versions, git revision and machine (no names of hosts, users or folders)."""
+    from ragbench import __version__
+
+    try:
+        named = [
+            re.split(r"[^\w.-]", line)[0] for line in metadata.requires("ragbench") or () if "extra ==" not in line
+        ]
+    except metadata.PackageNotFoundError:
+        named = ["numpy", "pandas", "langchain-core"]
+    packages = {"ragbench": __version__}
+    for name in sorted(named):
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            packages[name] = "not installed"
+    machine = {
+        "system": platform.system(), "release": platform.release(), "processor": platform.machine(),
+        "cores": os.cpu_count(),
+    }  # fmt: skip
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        machine["memory_gib"] = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
+    return {"python": platform.python_version(), "packages": packages, "git": _git(), "machine": machine}
+
+
+def _git() -> dict[str, Any] | None:
+    from ragbench.paths import project_root
+
+    def ask(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=project_root(), capture_output=True, text=True, timeout=10)
+        done.check_returncode()
+        return done.stdout.strip()
+
+    try:
+        return {"revision": ask("rev-parse", "HEAD"), "changed": bool(ask("status", "--porcelain", "-uno"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def without_secrets(value: Any, secrets: tuple[str, ...]) -> Any:
+    """Return a JSON value with every secret, and everything that looks like a key, replaced."""
+    from ragbench.llm.failures import redact
+
+    if isinstance(value, Mapping):
+        return {k: without_secrets(v, secrets) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(v, secrets) for v in value]
+    return redact(value, secrets) if isinstance(value, str) and not _HASH.fullmatch(value) else value
+
+
+_HASH = re.compile(r"[0-9a-f]{32,64}")
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any], secrets: tuple[str, ...] = ()) -> None:
+    """Write the manifest whole or not at all."""
+    text = json.dumps(without_secrets(manifest, secrets), indent=1, ensure_ascii=False, sort_keys=True)
+    part = folder / f"{MANIFEST}.{os.getpid()}.part"
+    part.write_text(text + "\n", encoding="utf-8")
+    os.replace(part, folder / MANIFEST)
+
+
+def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the manifest of a run, given its name or folder.
+
+    Raises
+    ------
+    DataError when it is missing or damaged.
+    """
+    path = run_folder(run) / MANIFEST
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{path} cannot be read: {error}", "the manifest that a run writes", "run the experiment again: rows stay"
+        ) from None
+
+
+def recorded_digests(folder: Path) -> dict[str, str]:
+    """Return the digests of an earlier manifest by "axis/name/model"; empty when there is none."""
+    try:
+        told = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        models = [(axis, n, v) for axis in ("generator", "judge") for n, v in told["axes"][axis].items()]
+        return {f"{axis}/{n}/{v['model']}": v["digest"] for axis, n, v in models if v.get("digest") is not None}
+    except (OSError, ValueError, KeyError, AttributeError):
+        return {}
+
+
+def this_run(executor: str, total: int, there: int) -> dict[str, Any]:
+    """Begin the entry of one run in the manifest."""
+    command = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else ""
+    return {"began": now(), "ended": None, "executor": executor, "rows": total, "rows_there": there, "by": command}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs between two runs.
+
+    Attributes
+    ----------
+    manifest : columns ``what, a, b``; one row per entry that differs (times and counts of runs left out).
+    cells : one row per cell: the axes, ``n`` (questions in both), ``only_a``, ``only_b``, ``answers`` and ``grades``
+        (of the n, how many differ), ``ir_score_a``, ``ir_score_b`` (means over the n), ``moved``.
+    """
+
+    manifest: pd.DataFrame
+    cells: pd.DataFrame
+
+    @property
+    def moved(self) -> pd.DataFrame:
+        """The cells in which anything differs."""
+        return self.cells[self.cells["moved"]]
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.manifest)} entries of the manifest differ"]
+        lines += [f"  {row.what}: {row.a} -> {row.b}" for row in self.manifest.itertuples()]
+        lines.append(f"{len(self.moved)} of {len(self.cells)} cells moved")
+        if len(self.moved):
+            lines.append(self.moved.drop(columns="moved").to_string(index=False))
+        return "\n".join(lines)
+
+
+def diff(run_a: str | os.PathLike[str], run_b: str | os.PathLike[str]) -> Difference:
+    """Say what differs between two runs: entries of their manifests, and cells whose rows moved.
+
+    Parameters
+    ----------
+    run_a, run_b : names or folders of runs.
+
+    Returns
+    -------
+    Difference. Cells are matched by the names of their axis values, rows by question.
+
+    Raises
+    ------
+    DataError for a run that does not exist or is damaged.
+    """
+    import pandas as pd
+
+    flat_a, flat_b = (_flat(load_manifest(run)) for run in (run_a, run_b))
+    names = [n for n in dict.fromkeys([*flat_a, *flat_b]) if flat_a.get(n) != flat_b.get(n)]
+    entries = [{"what": n, "a": flat_a.get(n, "(none)"), "b": flat_b.get(n, "(none)")} for n in sorted(names)]
+    frames = [load_rows(run).drop_duplicates([*AXIS_COLUMNS], keep="last") for run in (run_a, run_b)]
+    both = frames[0].merge(frames[1], on=list(AXIS_COLUMNS), how="outer", suffixes=("_a", "_b"), indicator=True)
+    for name in ("answer", "grade", "ir_score", "status"):
+        a, b = both[f"{name}_a"], both[f"{name}_b"]
+        both[f"{name}_moved"] = ~((a == b).fillna(False).astype(bool) | (a.isna() & b.isna()))
+    cells = [_cell(key, group) for key, group in both.groupby(_CELL, sort=False, dropna=False)]
+    columns = [*_CELL, "n", "only_a", "only_b", "answers", "grades", "status", "ir_score_a", "ir_score_b", "moved"]
+    return Difference(pd.DataFrame(entries, columns=["what", "a", "b"]), pd.DataFrame(cells, columns=columns))
+
+
+def _cell(key: tuple, group: pd.DataFrame) -> dict[str, Any]:
+    pairs = group[group["_merge"] == "both"]
+    counts = {"n": len(pairs)}
+    counts |= {f"only_{side}": int((group["_merge"] == f"{where}_only").sum()) for side, where in
+               (("a", "left"), ("b", "right"))}  # fmt: skip
+    counts |= {f"{name}s": int(pairs[f"{name}_moved"].sum()) for name in ("answer", "grade")}
+    counts["status"] = int(pairs["status_moved"].sum())
+    means = {f"ir_score_{side}": pairs[f"ir_score_{side}"].mean() for side in "ab"}
+    other = counts["only_a"] + counts["only_b"] + counts["answers"] + counts["grades"] + counts["status"]
+    return dict(zip(_CELL, key, strict=True)) | counts | means | {
+        "moved": bool(other or pairs["ir_score_moved"].any())
+    }  # fmt: skip
+
+
+_VOLATILE = ("runs", "name")
+
+
+def _flat(value: Any, path: str = "") -> dict[str, Any]:
+    if isinstance(value, Mapping) and value:
+        found: dict[str, Any] = {}
+        for name, item in value.items():
+            if path or name not in _VOLATILE:
+                found |= _flat(item, f"{path}.{name}" if path else str(name))
+        return found
+    return {path: value if isinstance(value, str | int | float | bool | type(None)) else json.dumps(value)}

@@ -1,0 +1,180 @@
+"""The journal: one JSON line per question and cell, written as it comes, read again whatever happened."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragbench.errors import DataError
+from ragbench.paths import results_dir
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS, MANIFEST = "rows.jsonl", "manifest.json"
+AXIS_COLUMNS = ("data", "question_id", "chunker", "retriever", "k", "N", "generator", "judge")
+# Clocks and where a reply came from differ from run to run; everything else is the same for the same experiment.
+TIMING = ("seconds", "judge_seconds", "cached")
+COLUMNS = (
+    *AXIS_COLUMNS, "status", "kind", "level", "ir_score", "context_tokens", "hits", "answer", "abstained", "seconds",
+    "grade", "judge_seconds", "error_step", "error_kind", "error", "model", "digest", "temperature", "seed", "num_ctx",
+    "prompt_sha256", "finish", "prompt_tokens", "output_tokens", "cached", "judge_model", "judge_digest",
+    "judge_temperature", "judge_seed", "judge_num_ctx", "judge_prompt_sha256", "judge_shown", "judge_position",
+    "judge_answer_cut", "judge_repairs", "judge_raw",
+    "answer_key", "key",
+)  # fmt: skip
+
+
+def run_folder(run: str | os.PathLike[str]) -> Path:
+    """Return the folder of a run, given its name, its folder or its file of rows.
+
+    Raises
+    ------
+    DataError when there is no such run, naming those there are.
+    """
+    path = Path(run).expanduser()
+    if path.is_file():
+        return path.parent
+    for folder in (path, results_dir() / path):
+        if (folder / ROWS).is_file():
+            return folder
+    known = ", ".join(sorted(p.parent.name for p in results_dir().glob(f"*/{ROWS}"))) or "none"
+    raise DataError(f"no run {str(run)!r}", f"a folder with {ROWS}, or the name of a run", f"known runs: {known}")
+
+
+class Journal:
+    """The file of rows, open for appending. One line is one write, so no reader and no kill sees two halves mixed.
+
+    Parameters
+    ----------
+    path : the file; made when it is not there. A last line that a kill left half-written is cut off first.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.repaired = _repair(path)
+        self._file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o644)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Append one row; it is with the operating system when this returns."""
+        line = (json.dumps(_finite(row), ensure_ascii=True, allow_nan=False) + "\n").encode()
+        try:
+            written = os.write(self._file, line)
+        except OSError as error:
+            raise self._full(error.strerror or type(error).__name__) from None
+        if written != len(line):
+            raise self._full("only a part of the line could be written")
+
+    def _full(self, reason: str) -> DataError:
+        return DataError(
+            f"{self.path} cannot be written: {reason}",
+            "room on the disk",
+            "make room, then run again: the rows that are there are not made again",
+        )
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _repair(path: Path) -> bool:
+    """Cut off what follows the last line end; True when there was something."""
+    if not path.exists():
+        return False
+    with open(path, "r+b") as file:
+        size = end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - 65536)
+            file.seek(start)
+            found = file.read(end - start).rfind(b"\n")
+            if found >= 0:
+                end = start + found + 1
+                break
+            end = start
+        if end < size:
+            file.truncate(end)
+        return end < size
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the whole rows of a file; a last line without its end (a run under way, or killed) is passed over.
+
+    Raises
+    ------
+    DataError naming file and line for a line that is no row.
+    """
+    if not path.exists():
+        return
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                row = json.loads(line)
+                row["key"], row["status"]
+            except (ValueError, KeyError, TypeError):
+                raise DataError(
+                    f"{path}, line {number} is no row: {line[:60].decode('utf-8', 'replace')!r}",
+                    "one JSON object with key and status per line",
+                    "delete that line; the next run makes the row again",
+                ) from None
+            yield row
+
+
+def latest(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the rows by key; of a row that was tried again the last try counts, but never a failure over a success."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in read_rows(path):
+        if row["status"] == "ok" or found.get(row["key"], row)["status"] != "ok":
+            found[row["key"]] = row
+    return found
+
+
+def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
+    """Load the rows of a run, whole or under way.
+
+    Parameters
+    ----------
+    run : its name, its folder, or its file of rows.
+
+    Returns
+    -------
+    DataFrame, one row per question and cell in the order of the file; of a row that was tried again, the last try.
+    ``status`` is "ok" or "failed" (then ``error_step``, ``error_kind``, ``error`` say why); ``grade`` is missing where
+    there is none; ``ir_score`` is NaN without documents or references.
+
+    Raises
+    ------
+    DataError for a run that does not exist or a damaged line.
+    """
+    return to_frame(list(latest(run_folder(run) / ROWS).values()))
+
+
+def to_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return rows as a data frame with all columns, numbers as numbers."""
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    for name in ("ir_score", "seconds", "judge_seconds", "temperature", "judge_temperature"):
+        frame[name] = pd.to_numeric(frame[name]).astype(float)
+    whole = ("k", "N", "context_tokens", "grade", "seed", "num_ctx", "prompt_tokens", "output_tokens", "judge_seed")
+    whole += ("judge_num_ctx", "judge_shown", "judge_position", "judge_repairs")
+    for name in whole:
+        frame[name] = pd.array(frame[name].astype(object).where(frame[name].notna(), None).tolist(), dtype="Int64")
+    for name in ("error_step", "error_kind", "error"):
+        frame[name] = frame[name].fillna("")
+    return frame

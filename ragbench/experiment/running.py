@@ -1,0 +1,254 @@
+"""One run: what is missing is retrieved, answered and graded, and every row is written as it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ragbench.errors import ConfigError, RagbenchError
+from ragbench.experiment import manifest as manifests
+from ragbench.experiment.live import Lanes, Live
+from ragbench.experiment.rows import Journal, latest, to_frame
+from ragbench.experiment.stage import Stage, items, prepare, retrieve
+from ragbench.experiment.work import Draft, Item, block
+from ragbench.retrieval.base import cores
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ragbench.experiment.core import Experiment
+
+AT_ONCE = 500  # questions retrieved together: bounds memory
+# Questions per task: in threads one, so that a kill loses little; elsewhere enough to be worth the sending.
+IN_THREADS, ELSEWHERE = 1, 50
+_POLL_S = 0.2
+
+
+@dataclass
+class Progress:
+    """How far a run is. ``failures`` counts failed rows of this run by kind; ``eta_s`` is NaN before the first row."""
+
+    total: int
+    there: int
+    done: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Time since the run began."""
+        return time.monotonic() - self.began
+
+    @property
+    def eta_s(self) -> float:
+        """Expected seconds until the end."""
+        return self.seconds / self.done * (self.total - self.there - self.done) if self.done else float("nan")
+
+    def count(self, row: dict[str, Any]) -> None:
+        """Take a new row into account."""
+        self.done += 1
+        if row["status"] == "failed":
+            self.failures[row["error_kind"]] += 1
+        for name in ("prompt_tokens", "output_tokens"):
+            if not row.get("cached"):
+                setattr(self, name, getattr(self, name) + (row.get(name) or 0))
+
+
+def run_experiment(
+    experiment: Experiment, executor: Executor | None, progress: Any, retry: bool, stop: Any
+) -> pd.DataFrame:
+    """Do what ``Experiment.run`` says."""
+    with _alone(experiment), experiment.open_cassette() as cassette:
+        digests = manifests.recorded_digests(experiment.folder)
+        stage = prepare(experiment, cassette, digests, ask_server=True)
+        with Journal(experiment.path) as journal:
+            rows = latest(experiment.path)
+            plans = {name: items(stage, experiment, name, rows, retry) for name in stage.data}
+            every = [key for _, keys, _ in plans.values() for key in keys]
+            state = Progress(len(every), sum(there for _, _, there in plans.values()))
+            entry = manifests.this_run(_name(executor), state.total, state.there)
+            told = _manifest(experiment, stage, entry)
+            manifests.write_manifest(experiment.folder, told, stage.secrets)
+            with _shown(progress, state) as tick:
+                run = _Run(experiment, stage, cassette, journal, rows, state, tick, stop)
+                try:
+                    run.all({name: todo for name, (todo, _, _) in plans.items()}, executor)
+                finally:
+                    entry |= {"ended": manifests.now(), "rows_made": state.done, "failed": dict(state.failures)}
+                    manifests.write_manifest(experiment.folder, told, stage.secrets)
+    return to_frame([rows[key] for key in dict.fromkeys(every) if key in rows])
+
+
+class _Run:
+    def __init__(
+        self, experiment: Experiment, stage: Stage, cassette: Any, journal: Journal, rows: dict[str, Any],
+        state: Progress, tick: Callable[[], None], stop: Any,
+    ) -> None:  # fmt: skip
+        self.experiment, self.stage, self.journal, self.rows = experiment, stage, journal, rows
+        self.state, self.tick, self.stop = state, tick, stop
+        self.ended = False
+        self.live = Live(
+            stage.generators, stage.judges,
+            {name: stage.model_facts("generator", name) for name in stage.generators},
+            {name: _judge_facts(stage, name) for name in stage.judges},
+            stage.graders, experiment.per_prompt, experiment.order, experiment.max_chars, cassette,
+            experiment.concurrency, experiment.options,
+        )  # fmt: skip
+        self._lock = threading.Lock()
+
+    def emit(self, row: dict[str, Any]) -> None:
+        with self._lock:
+            if self.ended:
+                return
+            self.journal.write(row)
+            self.rows[row["key"]] = row
+            self.state.count(row)
+            self.tick()
+
+    def stopped(self) -> bool:
+        return self.ended or (self.stop is not None and self.stop.is_set())
+
+    def all(self, todo: dict[str, list[Item]], executor: Executor | None) -> None:
+        if not any(todo.values()):
+            return
+        own = ThreadPoolExecutor(cores(), thread_name_prefix="ragbench") if executor is None else None
+        here = own or executor
+        lanes = Lanes(self.live.lanes if self.experiment.live else 0, self._finish)
+        try:
+            for name, left in todo.items():
+                for start in range(0, len(left), AT_ONCE):
+                    if self.stopped():
+                        return
+                    some = left[start : start + AT_ONCE]
+                    retrieve(self.stage, name, some)
+                    self._window(some, here, lanes)
+        finally:
+            with self._lock:
+                self.ended = True
+            lanes.close(grace_s=2.0)
+            if own is not None:
+                own.shutdown(wait=False, cancel_futures=True)
+
+    def _window(self, some: Sequence[Item], executor: Any, lanes: Lanes) -> None:
+        size = IN_THREADS if isinstance(executor, ThreadPoolExecutor) else ELSEWHERE
+        blocks = [list(some[i : i + size]) for i in range(0, len(some), size)]
+        work = (self.experiment.cutting, self.stage.readers, self.stage.graders)
+        waiting: dict[Future[Any], list[Item]] = {}
+        done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+        try:
+            for one in blocks:
+                future = executor.submit(block, one, *work)
+                waiting[future] = one
+                future.add_done_callback(done.put)
+            while (waiting or lanes.open) and not self.stopped() and lanes.error is None:
+                with contextlib.suppress(queue.Empty):
+                    future = done.get(timeout=_POLL_S if waiting else _POLL_S / 20)
+                    self._take(waiting.pop(future), future.result(), lanes)
+            if lanes.error is not None:
+                raise lanes.error
+        except BrokenExecutor as error:
+            raise RagbenchError(
+                f"a worker of the executor died: {error or type(error).__name__}",
+                "workers that live until the end",
+                "run again (rows are kept); with too little memory use fewer workers",
+            ) from None
+        except (TypeError, AttributeError, ImportError) as error:
+            if "pickle" not in str(error).lower() and not isinstance(error, ImportError):
+                raise
+            raise ConfigError(
+                f"a generator or judge cannot be sent to another process: {error}",
+                "classes and functions from an importable module",
+                "move it from the notebook into a module, or run with threads (executor=None)",
+            ) from None
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def _take(self, asked: Sequence[Item], made: Sequence[Sequence[Draft]], lanes: Lanes) -> None:
+        for item, drafts in zip(asked, made, strict=True):
+            if self.experiment.live:
+                lanes.put((item, drafts))
+            else:
+                for draft in drafts:
+                    self.emit(draft.row)
+
+    def _finish(self, job: tuple[Item, Sequence[Draft]], lane: int) -> None:
+        if not self.stopped():
+            self.live.finish(*job, lane, self.emit, self.stopped)
+
+
+def _judge_facts(stage: Stage, name: str) -> dict[str, Any]:
+    told = {f"judge_{key}": value for key, value in stage.model_facts("judge", name).items()}
+    return told | {"judge_prompt_sha256": next(iter(stage.prompts["judge"].values()))}
+
+
+def _name(executor: Executor | None) -> str:
+    return "threads" if executor is None else type(executor).__name__
+
+
+def _manifest(experiment: Experiment, stage: Stage, entry: dict[str, Any]) -> dict[str, Any]:
+    """Put together the manifest; the entries of earlier runs stay."""
+    try:
+        runs = manifests.load_manifest(experiment.folder)["runs"]
+    except (RagbenchError, KeyError):
+        runs = []
+    seeds = {
+        f"{axis}/{name}": stage.model_facts(axis, name)["seed"]
+        for axis, names in (("generator", stage.generators), ("judge", stage.judges))
+        for name in names
+    }
+    return {
+        "format": manifests.FORMAT,
+        "name": experiment.name,
+        "axes": stage.identity,
+        "parameters": experiment.parameters(),
+        "prompts": {prompt: sha for found in stage.prompts.values() for prompt, sha in found.items()},
+        "seeds": seeds | {"order": experiment.order},
+        **manifests.environment(),
+        "runs": [*runs, entry],
+    }
+
+
+@contextlib.contextmanager
+def _alone(experiment: Experiment) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(experiment.folder / "rows.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ConfigError(
+            f"another process is running {experiment.name!r}", "one process per run", "wait for it, or rename this one"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def _shown(progress: Any, state: Progress) -> Iterator[Callable[[], None]]:
+    if callable(progress):
+        yield lambda: progress(state)
+        return
+    if not progress or state.there == state.total:
+        yield lambda: None
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(total=state.total, initial=state.there, unit="row") as bar:
+
+        def tick() -> None:
+            bar.set_postfix(failed=state.failures.total(), refresh=False)
+            bar.update(state.there + state.done - bar.n)
+
+        yield tick

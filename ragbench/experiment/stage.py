@@ -1,0 +1,225 @@
+"""Getting ready: data, chunks, retrievers and models are built once, and every row of the grid gets its key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ragbench.errors import ConfigError
+from ragbench.experiment import identity
+from ragbench.experiment.grid import Cell
+from ragbench.experiment.work import ANSWER_FIELDS, Failure, FunctionReader, Item
+from ragbench.records import Dataset, Question
+from ragbench.retrieval.base import check_retriever
+
+if TYPE_CHECKING:
+    from ragbench.experiment.core import Experiment
+
+
+@dataclass
+class Stage:
+    """Everything a run needs, built once: what is retrieved from, who answers, who grades, and who they are.
+
+    Attributes
+    ----------
+    data : data sets by name. retrievers : by (data, chunker, retriever).
+    readers, generators : who answers: in this or another process, or on a server (one model per host).
+    graders, judges : who grades, likewise.
+    identity : what goes into the manifest and, hashed, into row keys. prompts : their hashes, by axis.
+    """
+
+    data: dict[str, Dataset] = field(default_factory=dict)
+    retrievers: dict[tuple[str, str, str], Any] = field(default_factory=dict)
+    readers: dict[str, Any] = field(default_factory=dict)
+    generators: dict[str, list[Any]] = field(default_factory=dict)
+    graders: dict[str, Any] = field(default_factory=dict)
+    judges: dict[str, list[Any]] = field(default_factory=dict)
+    identity: dict[str, dict[str, Any]] = field(default_factory=dict)
+    prompts: dict[str, dict[str, str]] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    hashes: dict[tuple, str] = field(default_factory=dict)
+
+    def model_facts(self, axis: str, name: str) -> dict[str, Any]:
+        """Return what a row says of the model that made it."""
+        told = self.identity[axis][name]
+        options = {**told["options"], **told["options"].get("options", {})}
+        found = {"model": f"{told['provider']}:{told['model']}", "digest": told["digest"], "num_ctx": told["num_ctx"]}
+        return found | {"temperature": options.get("temperature"), "seed": options.get("seed")}
+
+
+def prepare(experiment: Experiment, cassette: Any, digests: Mapping[str, str], *, ask_server: bool) -> Stage:
+    """Build a Stage.
+
+    Parameters
+    ----------
+    experiment : the grid.
+    cassette : a Cassette or None.
+    digests : of an earlier manifest of the run.
+    ask_server : False asks no model server for its digest.
+    """
+    stage = Stage()
+    _people(stage, experiment, cassette, digests, ask_server)
+    grid = experiment.grid
+    known: dict[str, dict[str, Any]] = {"data": {}, "chunker": {}, "retriever": {}}
+    chunks: dict[tuple[str, str], Any] = {}
+    for name, value in grid.data.items():
+        data = value if isinstance(value, Dataset) else value()
+        if not isinstance(data, Dataset) or not data.questions:
+            what = "no questions" if isinstance(data, Dataset) else type(data).__name__
+            raise ConfigError(f"data {name!r} gives {what}", "a Dataset with questions", "check its loader")
+        repeated = len(data.questions) - len({q.id for q in data.questions})
+        if repeated:
+            raise ConfigError(f"data {name!r} has {repeated} repeated ids", "each question once", "rename them")
+        stage.data[name] = data
+        known["data"][name] = identity.data_identity(data)
+        for chunker, retriever, _ in grid.searches():
+            if (name, chunker) not in chunks:
+                made = list(grid.chunker[chunker](data.documents))
+                chunks[name, chunker] = made
+                known["chunker"][f"{name}/{chunker}"] = identity.chunks_identity(made)
+            place = (name, chunker, retriever)
+            if place not in stage.retrievers:
+                built = check_retriever(grid.retriever[retriever](chunks[name, chunker]))
+                stage.retrievers[place] = built
+                told = identity.object_identity(built)
+                if "state" in told:
+                    told["factory"] = identity.object_identity(grid.retriever[retriever])
+                known["retriever"]["/".join(place)] = told
+    stage.identity = known | stage.identity
+    stage.hashes = {(axis, name): identity.digest_of(told) for axis in stage.identity
+                    for name, told in stage.identity[axis].items()}  # fmt: skip
+    stage.hashes["cutting",] = identity.digest_of(experiment.cutting_identity())
+    stage.hashes["grading",] = identity.digest_of([experiment.grading_identity(), stage.prompts.get("judge")])
+    stage.hashes["prompts",] = identity.digest_of(stage.prompts.get("generator"))
+    return stage
+
+
+def _people(stage: Stage, experiment: Experiment, cassette: Any, digests: Mapping[str, str], ask: bool) -> None:
+    from ragbench.generation import PROMPTS
+    from ragbench.grading.model import PROMPT
+    from ragbench.llm.drivers import driver_for
+    from ragbench.prompts import prompt_hash
+
+    secrets: list[str] = []
+    for axis, values, here, there in (
+        ("generator", experiment.grid.generator, stage.readers, stage.generators),
+        ("judge", experiment.grid.judge, stage.graders, stage.judges),
+    ):
+        told: dict[str, Any] = {}
+        for name, value in values.items():
+            if identity.is_model(value):
+                there[name] = hosts = identity.hosts_of(value)
+                drivers = [driver_for(model) for model in hosts]
+                secrets += [secret for driver in drivers for secret in driver.secrets]
+                recorded = digests.get(f"{axis}/{name}/{drivers[0].name}")
+                told[name] = identity.model_identity(hosts, cassette, recorded, ask_server=ask)
+                ids = PROMPTS.values() if axis == "generator" else (PROMPT,)
+                stage.prompts[axis] = {prompt: prompt_hash(prompt) for prompt in ids}
+            else:
+                here[name] = _one_here(axis, name, value)
+                told[name] = identity.object_identity(here[name])
+        stage.identity[axis] = told
+    stage.secrets = tuple(sorted(set(secrets), key=len, reverse=True))
+
+
+def _one_here(axis: str, name: str, value: Any) -> Any:
+    if axis == "generator" and callable(getattr(value, "answer", None)):
+        return value
+    if axis == "judge" and callable(getattr(value, "grade_all", None)):
+        return value
+    if axis == "generator" and callable(value):
+        return FunctionReader(value, name)
+    wanted = "answer(question, context)" if axis == "generator" else "grade_all(questions, answers)"
+    raise ConfigError(
+        f"{axis} {name!r} is {type(value).__name__}",
+        f"a chat model, a name such as 'ollama:llama3:8b', or an object with {wanted}",
+        f"pass for instance {'ExtractiveReader()' if axis == 'generator' else 'EmbeddedGrader()'}",
+    )
+
+
+def keys(stage: Stage, cell: Cell, question_sha: str) -> tuple[str, str]:
+    """Return (key of the row, key of its answer) for one cell and question."""
+    h = stage.hashes
+    made = [question_sha, cell.data, *cell.answer]
+    if cell.N:
+        place = (cell.data, cell.chunker, cell.retriever)
+        made += [h["chunker", "/".join(place[:2])], h["retriever", "/".join(place)], h["cutting",]]
+    if cell.generator in stage.identity["generator"]:
+        made.append(h["generator", cell.generator])
+        if cell.generator in stage.generators:
+            made.append(h["prompts",])
+    answer = identity.row_key("answer", *made)
+    if cell.judge not in stage.identity["judge"]:
+        return identity.row_key("row", *made, cell.judge), answer
+    made.append(h["judge", cell.judge])
+    if cell.judge in stage.judges:
+        made.append(h["grading",])
+    return identity.row_key("row", *made, cell.judge), answer
+
+
+def items(
+    stage: Stage, experiment: Experiment, name: str, rows: Mapping[str, dict[str, Any]], retry: bool
+) -> tuple[list[Item], list[str], int]:
+    """Say what is left to do of one data set.
+
+    Parameters
+    ----------
+    stage, experiment : the run.
+    name : of the data set.
+    rows : those that are there, by key.
+    retry : whether failed rows count as missing.
+
+    Returns
+    -------
+    (questions with something to do, keys of all rows in grid order, how many of them are there)
+    """
+    cells = experiment.grid.cells(name)
+    together = bool(stage.judges) and experiment.per_prompt != "one"
+    todo, every, there = [], [], 0
+    answers: dict[str, dict[str, Any]] = {}
+    for row in rows.values():
+        if row.get("answer") is not None:
+            answers[row["answer_key"]] = {n: row[n] for n in ANSWER_FIELDS if n in row}
+    for question in stage.data[name].questions:
+        sha = identity.question_hash(question)
+        made = [(cell, *keys(stage, cell, sha)) for cell in cells]
+        every += [key for _, key, _ in made]
+        missing = [m for m in made if m[1] not in rows or (retry and rows[m[1]]["status"] == "failed")]
+        there += len(made) - len(missing)
+        if missing:
+            item = Item(question, missing)
+            item.known = {a: answers[a] for _, _, a in missing if a in answers}
+            if together:
+                gone = {key for _, key, _ in missing}
+                item.done = [rows[key] for _, key, _ in made if key not in gone]
+                item.places = {key: i for i, (_, key, _) in enumerate(made)}
+            todo.append(item)
+    return todo, every, there
+
+
+def retrieve(stage: Stage, name: str, some: Sequence[Item], count: Callable[[int], None] = lambda n: None) -> None:
+    """Search for a few hundred questions at once, each (chunker, retriever, k) once; put the hits into the items.
+
+    A search that fails is tried question by question, so that a failure is a row and not the end of the run.
+    """
+    wanted: dict[tuple[str, str, int], list[Item]] = {}
+    for item in some:
+        for search in dict.fromkeys(cell.search for cell, _, _ in item.wanted if cell.N):
+            wanted.setdefault(search, []).append(item)
+    for search, asking in wanted.items():
+        chunker, retriever, k = search
+        engine = stage.retrievers[name, chunker, retriever]
+        questions = [item.question for item in asking]
+        for item, hits in zip(asking, _search(engine, questions, k), strict=True):
+            item.found[search] = hits
+        count(len(asking))
+
+
+def _search(engine: Any, questions: Sequence[Question], k: int) -> list[Any]:
+    try:
+        return list(engine.search([q.text for q in questions], k))
+    except Exception as error:
+        if len(questions) == 1:
+            return [Failure.of("retrieve", error)]
+        return [_search(engine, [q], k)[0] for q in questions]
