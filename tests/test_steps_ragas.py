@@ -265,6 +265,15 @@ def test_every_dimension_shows_what_it_needs_and_nothing_else(dimension):
         assert sum(f"{word} 1:\n{shown[0]}\n\n{word} 2:\n{shown[1]}\n" in prompt for prompt in rankings) == 1
 
 
+def test_servers_are_given_the_allowed_numbers_one_by_one_since_some_grammars_pass_over_bounds():
+    with serve(lambda p: {"score": 5} if "score" in p else {"better": 1}) as server:
+        gpt_score(model_at(server), "answer_relevance", ["Q"], ["a"], **QUIET)
+        gpt_ranking(model_at(server), "answer_relevance", ["Q"], ["a"], ["b"], **QUIET)
+        forms = [call.body["format"]["properties"] for call in server.calls]
+    assert forms[0]["score"]["enum"] == list(range(11))
+    assert forms[1]["better"]["enum"] == [1, 2]
+
+
 def longer(prompt):
     one, two = (prompt.split(f"Answer {n}:\n")[1].split("\n\n")[0] for n in (1, 2))
     return {"better": 1 if len(one) >= len(two) else 2}

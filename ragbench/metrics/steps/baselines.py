@@ -228,15 +228,19 @@ def _template(kind: str, dimension: str, prompt: Prompt | None, contexts: Sequen
     return load_prompt(prompt or f"{kind}_{dimension}"), extra
 
 
-@cache
 def _score() -> type[BaseModel]:
-    from pydantic import ConfigDict, Field, create_model
+    return _number_schema("score", 0, 10)
 
-    return create_model("Score", __config__=ConfigDict(extra="forbid"), score=(int, Field(ge=0, le=10)))
+
+def _better() -> type[BaseModel]:
+    return _number_schema("better", 1, 2)
 
 
 @cache
-def _better() -> type[BaseModel]:
+def _number_schema(field: str, least: int, most: int) -> type[BaseModel]:
     from pydantic import ConfigDict, Field, create_model
 
-    return create_model("Better", __config__=ConfigDict(extra="forbid"), better=(int, Field(ge=1, le=2)))
+    # Some servers' grammars pass over bounds of whole numbers but keep to an enumeration. The type stays int, since
+    # pydantic's Literal would take JSON's true for 1.
+    bounded = Field(ge=least, le=most, json_schema_extra={"enum": list(range(least, most + 1))})
+    return create_model(field.title(), __config__=ConfigDict(extra="forbid"), **{field: (int, bounded)})

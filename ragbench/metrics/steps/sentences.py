@@ -126,6 +126,7 @@ def _places(item: str, text: str, starts: Sequence[int]) -> list[set[int]]:
 def sentence_requests(
     questions: Sequence[str], contexts: Sequence[Context], prompt: Prompt, ids: Sequence[Any] | None
 ) -> list[Request | None]:
+    """Make the prompt of each question and context; None for an empty context."""
     names, template = names_of(ids, same_length(questions=questions, contexts=contexts)), load_prompt(prompt)
     requests: list[Request | None] = []
     for name, question, context in zip(names, questions, contexts, strict=True):
