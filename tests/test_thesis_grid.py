@@ -87,7 +87,7 @@ def test_a_model_server_answers_and_grades_and_a_recording_replays_without_it(tm
         if request.get("format"):
             (name, spec), *_ = request["format"]["properties"].items()
             return json.dumps({name: [5] * spec["minItems"]})
-        return "Ely." if "Ann" in request["messages"][-1]["content"] else "I cannot say."
+        return f"Ely, {len(request['messages'][-1]['content'])}."  # every prompt has an answer of its own
 
     def run(server):
         model = thesis_grid.generator("ollama:llama3:8b", host=server.url)
@@ -101,7 +101,8 @@ def test_a_model_server_answers_and_grades_and_a_recording_replays_without_it(tm
         made = len(server.calls)
         again = run(server)
         assert len(server.calls) == made == 4 + 2  # two answers to each question, one prompt for both of them
-    assert first["answer"].tolist() == again["answer"].tolist() == ["Ely.", "Ely.", "I cannot say.", "I cannot say."]
+    assert first["answer"].tolist() == again["answer"].tolist()
+    assert first["answer"].str.startswith("Ely, ").all()
     assert first["grade"].tolist() == again["grade"].tolist() == [5] * 4
     assert first["error"].eq("").all()
 
