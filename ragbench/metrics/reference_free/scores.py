@@ -1,0 +1,215 @@
+"""One answer or context at a time: faithfulness, answer relevance, context relevance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from ragbench.errors import ConfigError, DataError, unknown
+
+Unread = Literal["undefined", "dropped", "unsupported"]
+Noncommittal = Literal["ignore", "zero"]
+UNREAD = ("undefined", "dropped", "unsupported")
+NONCOMMITTAL = ("ignore", "zero")
+_NAN = float("nan")
+_WORDS = {"Yes": True, "No": False}
+
+
+def faithfulness(verdicts: Sequence[Any], *, unread: Unread = "undefined", empty: float = _NAN) -> float:
+    """Share of an answer's statements that its context supports: F = |V| / |S|.
+
+    Parameters
+    ----------
+    verdicts : one per statement, shape (n_statements,): True or False, 1 or 0, "Yes" or "No"; None (or NaN) where the
+        judge's reply could not be read.
+    unread : what an unread verdict does: "undefined" makes the score NaN, since it would decide; "dropped" leaves it
+        out, which flatters a judge that fails on hard statements; "unsupported" counts it as a No.
+    empty : value without (read) statements.
+
+    Returns
+    -------
+    float in [0, 1].
+
+    Raises
+    ------
+    DataError for another verdict, ConfigError for another ``unread``.
+
+    Source: RAGAS, section 3 (faithfulness). Paper value: 0.95 agreement with people on WikiEval (Table 1).
+
+    >>> faithfulness([1, 1, 0, 1])
+    0.75
+    """
+    if unread not in UNREAD:
+        raise unknown("treatment of unread verdicts", unread, UNREAD)
+    read = read_verdicts(verdicts)
+    known = [v for v in read if v is not None]
+    if unread == "undefined" and len(known) < len(read):
+        return _NAN
+    total = len(read) if unread == "unsupported" else len(known)
+    return sum(known) / total if total else empty
+
+
+def answer_relevance(
+    question_vec: Any,
+    generated_vecs: Any,
+    *,
+    noncommittal: Noncommittal = "ignore",
+    flags: Sequence[Any] | None = None,
+    empty: float = _NAN,
+) -> float:
+    """Mean cosine between a question and the questions that its answer would answer: AR = 1/n sum_i sim(q, q_i).
+
+    Parameters
+    ----------
+    question_vec : shape (d,); need not be of unit length.
+    generated_vecs : shape (n, d), one row per generated question.
+    noncommittal : "ignore" is Eq 1. "zero" is what later releases of RAGAS add: 0 when one of the generated questions
+        came with the remark that the answer is evasive.
+    flags : those remarks, shape (n,), needed for "zero": True or 1 where the answer was called evasive.
+    empty : value without generated questions, or where a vector is zero and so has no direction.
+
+    Returns
+    -------
+    float in [-1, 1].
+
+    Raises
+    ------
+    DataError for shapes that do not fit or numbers that are not finite; ConfigError for "zero" without flags.
+
+    Source: RAGAS, Eq 1. Paper value: 0.78 agreement with people on WikiEval (Table 1).
+
+    >>> round(answer_relevance([1.0, 0.0], [[1.0, 0.0], [1.0, 1.0]]), 4)
+    0.8536
+    """
+    if noncommittal not in NONCOMMITTAL:
+        raise unknown("treatment of evasive answers", noncommittal, NONCOMMITTAL)
+    question, generated = read_vectors(question_vec, generated_vecs)
+    if noncommittal == "zero" and _evasive(flags, len(generated)):
+        return 0.0
+    lengths = np.linalg.norm(generated, axis=1) * np.linalg.norm(question)
+    if not len(generated) or not lengths.all():
+        return empty
+    return float(np.clip((generated @ question) / lengths, -1.0, 1.0).mean())
+
+
+def context_relevance(
+    extracted: Sequence[str] | int | None, sentences: Sequence[str] | int, *, empty: float = _NAN
+) -> float:
+    """Share of a context's sentences that a question needs: CR = extracted / all sentences.
+
+    Parameters
+    ----------
+    extracted : what the model copied, or only how many; None where its reply could not be read. An empty list, or
+        nothing but "Insufficient Information", is 0.
+    sentences : the context's sentences, or only how many. With the sentences, an extracted text counts for each of them
+        that it holds whole, each once; what is no copy counts for nothing (`context_relevance_table` reports it). With
+        a number there is nothing to compare with, and every item counts as it was written.
+    empty : value for a context without sentences.
+
+    Returns
+    -------
+    float in [0, 1]; NaN for ``extracted=None``.
+
+    Raises
+    ------
+    DataError when more is extracted than there is, or for anything that is neither texts nor a number.
+
+    Source: RAGAS, Eq 2. Paper value: 0.70 agreement with people on WikiEval (Table 1).
+
+    >>> context_relevance(["B."], ["A.", "B.", "C.", "D."])
+    0.25
+    """
+    if extracted is None:
+        return _NAN
+    count, total, _, _ = read_extraction(extracted, sentences)
+    return count / total if total else empty
+
+
+def read_verdicts(verdicts: Sequence[Any]) -> list[bool | None]:
+    """Return verdicts as True, False or None (unread)."""
+    if isinstance(verdicts, str):
+        raise DataError(f"the text {verdicts!r}", "a list of verdicts, one per statement", "put it in a list")
+    return [_verdict(v, i) for i, v in enumerate(verdicts)]
+
+
+def _verdict(value: Any, place: int) -> bool | None:
+    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
+        return None
+    if isinstance(value, str):
+        found = _WORDS.get(value)
+    else:
+        found = bool(value) if isinstance(value, bool | int | float | np.generic) and value in (0, 1) else None
+    if found is None:
+        raise DataError(
+            f"verdict {place} is {value!r}", "1 or 0, True or False, Yes or No", "pass None for an unread one"
+        )
+    return found
+
+
+def read_vectors(question_vec: Any, generated_vecs: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return one vector (d,) and a matrix (n, d), checked."""
+    question, generated = np.asarray(question_vec, float), np.asarray(generated_vecs, float)
+    if generated.size == 0:
+        generated = generated.reshape(0, question.size)
+    if question.ndim != 1 or generated.ndim != 2 or generated.shape[1] != question.size:
+        raise DataError(
+            f"a question of shape {question.shape} and generated questions of shape {generated.shape}",
+            "shapes (d,) and (n, d)",
+            "embed both with the same model, and pass the question as one vector",
+        )
+    if not (np.isfinite(question).all() and np.isfinite(generated).all()):
+        raise DataError(
+            "a vector with NaN or infinity", "finite numbers", "check the embedder and the texts it was given"
+        )
+    return question, generated
+
+
+def _evasive(flags: Sequence[Any] | None, n: int) -> bool:
+    if flags is None:
+        raise ConfigError(
+            'noncommittal="zero" without flags', "one remark per generated question", "pass flags=, or use 'ignore'"
+        )
+    if len(flags) != n:
+        raise DataError(
+            f"{len(flags)} flags for {n} generated questions", "as many of each", "check how they were read"
+        )
+    return any(flags)
+
+
+def read_extraction(extracted: Sequence[str] | int, sentences: Sequence[str] | int) -> tuple[int, int, int, bool]:
+    """Return how many sentences count, of how many; how many texts are no copies; whether nothing was found."""
+    listed, known = _texts(extracted, "extracted"), _texts(sentences, "sentences")
+    total = len(known) if known is not None else int(sentences)  # type: ignore[call-overload]
+    count, altered = len(listed) if listed is not None else int(extracted), 0  # type: ignore[call-overload]
+    if listed is not None:
+        from ragbench.metrics.steps.sentences import pick
+
+        found = pick(listed, known or ())
+        if found.insufficient:
+            count = 0
+        elif known is not None:
+            count, altered = len(found.sentences), len(found.altered)
+    if count > total:
+        raise DataError(
+            f"{count} extracted of {total} sentences",
+            "at most as many as the context has",
+            "pass the sentences themselves, so that repeated and altered ones are told apart",
+        )
+    return count, total, altered, count == 0
+
+
+def _texts(value: Any, name: str) -> list[str] | None:
+    """Return texts as a list, None for a count."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0:
+        return None
+    if (
+        isinstance(value, str)
+        or not isinstance(value, Sequence | np.ndarray)
+        or not all(isinstance(v, str) for v in value)
+    ):
+        raise DataError(
+            f"{name} is {value!r:.60}", "a list of sentences, or their number", "split the text into sentences"
+        )
+    return list(value)
