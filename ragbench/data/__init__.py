@@ -4,6 +4,7 @@ from ragbench.data.dragonball import dragonball_statistics, load_dragonball, loa
 from ragbench.data.fetch import fetch_hotpotqa
 from ragbench.data.hotpotqa import load_hotpotqa
 from ragbench.data.minihop import load_minihop
+from ragbench.data.ragas_io import RagasSample, ragas_from_pandas, ragas_to_pandas, read_ragas, write_ragas
 from ragbench.data.ragchecker import (
     load_ragchecker_counts,
     load_ragchecker_meta,
@@ -14,9 +15,12 @@ from ragbench.data.ragchecker import (
 from ragbench.data.user import load_csv, load_documents, load_jsonl
 from ragbench.data.validate import Problem, validate, validate_files
 from ragbench.data.wiki import build_wiki_corpus
+from ragbench.data.wikieval import load_wikieval
+from ragbench.data.wikieval_runs import load_wikieval_runs
 
 __all__ = [
     "Problem",
+    "RagasSample",
     "build_wiki_corpus",
     "dragonball_statistics",
     "fetch_hotpotqa",
@@ -30,8 +34,14 @@ __all__ = [
     "load_ragchecker_counts",
     "load_ragchecker_meta",
     "load_refchecker",
+    "load_wikieval",
+    "load_wikieval_runs",
+    "ragas_from_pandas",
+    "ragas_to_pandas",
+    "read_ragas",
     "read_ragchecker",
     "validate",
     "validate_files",
+    "write_ragas",
     "write_ragchecker",
 ]

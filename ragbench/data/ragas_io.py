@@ -1,0 +1,155 @@
+"""The record format of RAGAS's users: user_input, retrieved_contexts, response, reference; as JSON lines and pandas.
+
+Single-turn samples only. Fields beside the four (``reference_contexts``, ids, scores ...) are kept and written again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragbench.data.files import raise_all, read_jsonl, require_text
+from ragbench.errors import DataError, unknown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIELDS = ("user_input", "retrieved_contexts", "response", "reference")
+_OLD = {"question": "user_input", "contexts": "retrieved_contexts", "answer": "response", "ground_truth": "reference"}
+
+
+@dataclass(frozen=True, slots=True)
+class RagasSample:
+    """One question with what was retrieved, the response, and the reference; None where the record has none.
+
+    ``extra`` keeps every other field as it is.
+    """
+
+    user_input: str
+    retrieved_contexts: tuple[str, ...] | None = None
+    response: str | None = None
+    reference: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def record(self) -> dict[str, Any]:
+        """Return the record as RAGAS writes it: fields without a value are left out."""
+        contexts = None if self.retrieved_contexts is None else list(self.retrieved_contexts)
+        values = dict(zip(FIELDS, (self.user_input, contexts, self.response, self.reference), strict=True))
+        return {**{name: value for name, value in values.items() if value is not None}, **self.extra}
+
+
+def read_ragas(path: str | Path, fields: Mapping[str, str] | None = None) -> list[RagasSample]:
+    """Read samples from JSON lines.
+
+    Parameters
+    ----------
+    path : JSON lines, plain or gzip, as ``EvaluationDataset.to_jsonl`` writes them.
+    fields : own names of the four fields, e.g. ``{"user_input": "question"}``.
+
+    Returns
+    -------
+    list of RagasSample, in the file's order.
+
+    Raises
+    ------
+    DataError with file and line for a missing or malformed field, and for conversations (a list as user_input).
+    """
+    names = _names(fields)
+    samples: list[RagasSample] = []
+    errors: list[DataError] = []
+    rows = list(read_jsonl(path))
+    for number, row in rows:
+        try:
+            samples.append(_sample(row, f"{path}, line {number}", names))
+        except DataError as error:
+            errors.append(error)
+    raise_all(errors, path, len(rows))
+    return samples
+
+
+def write_ragas(samples: Iterable[RagasSample], path: str | Path) -> Path:
+    """Write samples as JSON lines, which `read_ragas` and ``EvaluationDataset.from_jsonl`` read; return the path."""
+    path = Path(path).expanduser()
+    lines = [json.dumps(sample.record(), ensure_ascii=False) for sample in samples]
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def ragas_from_pandas(frame: pd.DataFrame, fields: Mapping[str, str] | None = None) -> list[RagasSample]:
+    """Take samples from a table, such as ``EvaluationDataset.to_pandas()``.
+
+    Parameters
+    ----------
+    frame : one row per sample; ``retrieved_contexts`` holds lists of texts. NaN and None are no value.
+    fields : as for `read_ragas`.
+
+    Raises
+    ------
+    DataError naming the row (by its index label) for a missing or malformed field.
+    """
+    import pandas as pd
+
+    names = _names(fields)
+    samples: list[RagasSample] = []
+    errors: list[DataError] = []
+    for label, row in zip(frame.index, frame.to_dict("records"), strict=True):
+        present = {str(k): v for k, v in row.items() if not (pd.api.types.is_scalar(v) and pd.isna(v))}
+        try:
+            samples.append(_sample(present, f"row {label!r}", names))
+        except DataError as error:
+            errors.append(error)
+    raise_all(errors, "the table", len(frame))
+    return samples
+
+
+def ragas_to_pandas(samples: Iterable[RagasSample]) -> pd.DataFrame:
+    """Return samples as a table for ``EvaluationDataset.from_pandas``: one column per field that some sample has."""
+    import pandas as pd
+
+    records = [sample.record() for sample in samples]
+    extra = dict.fromkeys(name for record in records for name in record if name not in FIELDS)
+    used = [name for name in FIELDS if any(name in record for record in records)]
+    columns = [*(used or FIELDS[:1]), *extra]
+    # Built by column: pandas would spread equally long lists over columns of their own.
+    return pd.DataFrame({c: pd.Series([r.get(c) for r in records], dtype=object) for c in columns})
+
+
+def _names(fields: Mapping[str, str] | None) -> dict[str, str]:
+    wrong = [name for name in fields or {} if name not in FIELDS]
+    if wrong:
+        raise unknown("field", wrong[0], FIELDS)
+    return {name: name for name in FIELDS} | dict(fields or {})
+
+
+def _sample(row: dict[str, Any], where: str, names: Mapping[str, str]) -> RagasSample:
+    asked = names["user_input"]
+    if isinstance(row.get(asked), Sequence) and not isinstance(row[asked], str):
+        raise DataError(f"{where}: {asked!r} is a conversation", "one question as a text", "export single-turn samples")
+    if asked not in row and (old := [name for name in _OLD if name in row]):
+        renamed = ", ".join(f"{_OLD[name]!r}: {name!r}" for name in old)
+        raise DataError(
+            f"{where}: no field {asked!r}, but {', '.join(map(repr, old))}",
+            "the names that RAGAS uses since 0.2",
+            f"pass fields={{{renamed}}}",
+        )
+    question = require_text(row, asked, where)
+    texts = {
+        name: require_text(row, names[name], where, empty=True) if row.get(names[name]) is not None else None
+        for name in ("response", "reference")
+    }
+    contexts = row.get(names["retrieved_contexts"])
+    extra = {name: value for name, value in row.items() if name not in names.values()}
+    return RagasSample(question, _contexts(contexts, names["retrieved_contexts"], where), **texts, extra=extra)
+
+
+def _contexts(value: Any, name: str, where: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    # Tables read from Parquet hold arrays.
+    listed = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(listed, list | tuple) or not all(isinstance(text, str) for text in listed):
+        raise DataError(f"{where}: {name!r} is {value!r:.40}", "a list of texts", "put each passage into the list")
+    return tuple(listed)
