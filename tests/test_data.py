@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -357,6 +358,21 @@ def test_validate_files_reads_all_three_forms(tmp_path):
 @pytest.fixture(scope="module")
 def minihop():
     return load_minihop()
+
+
+def test_minihop_has_the_size_and_the_mix_it_promises(minihop):
+    assert len(minihop.documents) >= 240
+    assert len(minihop.questions) >= 160
+    topics = [d.meta["topic"] for d in minihop.documents]
+    assert min(topics.count(t) for t in topics) >= 10
+    kinds = [q.kind for q in minihop.questions]
+    assert min(kinds.count("bridge"), kinds.count("comparison")) >= 50
+    levels = [q.level for q in minihop.questions]
+    assert min(levels.count(level) for level in ("easy", "medium", "hard")) >= 40
+    assert all(len(q.meta["doc_ids"]) >= 2 for q in minihop.questions)
+    long = [q.meta["long_answer"] for q in minihop.questions if "long_answer" in q.meta]
+    assert len(long) >= 60
+    assert all(3 <= len(re.findall(r"[.!?](?:\s|$)", text)) <= 8 for text in long)
 
 
 def test_minihop_passes_its_own_validator(minihop):
