@@ -190,24 +190,31 @@ def test_duplicate_texts_tie_and_ids_decide():
     assert BM25(chunks, variant="okapi").settings()["ties"] == "corpus"
 
 
-def test_many_blocks_of_chunks_equal_a_dense_computation():
+@pytest.mark.parametrize("variant", ["lucene", "terrier"])
+def test_many_blocks_of_chunks_equal_a_dense_computation(variant):
     rng = np.random.default_rng(0)
     n, v = 2 * BLOCK + 777, 40
-    tf = rng.poisson(0.12, (n, v))
+    # The first terms are frequent, as stop words are; two of them weigh less than nothing in Terrier's formula.
+    frequent = [2.0] * 6 if variant == "lucene" else [0.5] * 4 + [0.75] * 2
+    tf = rng.poisson(frequent + [0.12] * (v - 6), (n, v))
     texts = [" ".join(f"t{j}" for j in np.repeat(np.arange(v), row)) for row in tf]
-    bm25 = BM25(chunks_of(*texts, docs=[f"d{i % 3}" for i in range(n)]), variant="lucene")
+    docs = [f"d{i % 3}" for i in range(n)]
+    bm25 = BM25(chunks_of(*texts, docs=docs), variant=variant, tokenizer="split")
     length, df = tf.sum(1), (tf > 0).sum(0)
-    idf = np.log(1 + (n - df + 0.5) / (df + 0.5))
+    odds = (n - df + 0.5) / (df + 0.5)
+    idf = np.log(1 + odds) if variant == "lucene" else 2.2 * np.log2(odds)
     weights = tf / (tf + (1.2 * (0.25 + 0.75 * length / length.mean()))[:, None]) * idf
-    queries = [rng.choice(v, 5, replace=False) for _ in range(300)]  # more than one part of the work
-    hits = bm25.search([" ".join(f"t{j}" for j in q) for q in queries], 20)
-    scoped = bm25.search([" ".join(f"t{j}" for j in q) for q in queries[:5]], 20, scope={"d1"})
+    queries = [[*rng.choice(6, 3, replace=False), *rng.choice(range(6, v), 3, replace=False)] for _ in range(100)]
+    words = [" ".join(f"t{j}" for j in query) for query in queries]
+    hits = bm25.search(words, 20)
+    scoped = bm25.search(words, 20, scope={"d1"})
     for q, query in enumerate(queries):
         score = weights[:, query].sum(1)
         assert [h.score for h in hits[q]] == pytest.approx(np.sort(score)[::-1][:20])
         assert [score[int(h.chunk.id[1:])] for h in hits[q]] == pytest.approx([h.score for h in hits[q]])
-        if q < 5:
-            assert [h.score for h in scoped[q]] == pytest.approx(np.sort(score[1::3])[::-1][:20])
+        assert [h.score for h in scoped[q]] == pytest.approx(np.sort(score[1::3])[::-1][:20])
+    alone = bm25.search(words[:3], n)
+    assert [one[:20] for one in alone] == hits[:3]  # to the last bit, whatever was left unread
 
 
 def test_a_term_more_than_65535_times_in_one_chunk_is_counted():

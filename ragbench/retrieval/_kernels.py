@@ -12,6 +12,7 @@ from numba import njit
 
 BLOCK = 1 << 14  # chunks scored at a time by BM25: their sums stay in the second-level cache
 TILE = 4096  # chunks per matrix product of dense retrieval
+SKIP = 0.2  # share of the worst hit that unread terms may add
 GROUP = 64  # constant bounds, so that the compiler compares a whole group of scores at once
 
 
@@ -121,45 +122,91 @@ def search(start, chunks, tf, norm, gain, bounds, terms, weights, scope, scope_e
 
     ``bounds[q]:bounds[q + 1]`` are the query's ``terms`` and ``weights``. ``scope_of[q]`` is the row of allowed chunks
     in ``scope`` (ending at ``scope_ends``), or -1. Results go to ``scores``, ``items`` (queries, k) and ``found``.
+
+    Once k hits are known, the terms of least weight, such as stop words, are left unread while all of them together
+    could add no more than a small share of the worst hit; the few chunks that come close are then scored in full. The
+    hits stay exact (the idea of MaxScore: Turtle and Flood 1995).
     """
     k = scores.shape[1]
     block = np.zeros(BLOCK)
-    at = np.empty(max(1, np.max(np.diff(bounds))), np.int64)
+    longest = max(1, np.max(np.diff(bounds)))
+    at, end = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    skipped = np.empty(longest, np.bool_)
     for q in range(len(found)):
-        first, stop, n = bounds[q], bounds[q + 1], 0
-        for j in range(first, stop):
-            at[j - first] = start[terms[j]]
+        first, m, n = bounds[q], bounds[q + 1] - bounds[q], 0
+        for j in range(m):
+            at[j] = start[terms[first + j]]
+        lightest = np.argsort(weights[first : first + m])
+        may_skip = m > 1 and weights[first + lightest[0]] > 0.0
         row = scope_of[q]
         s, s_end = (scope_ends[row], scope_ends[row + 1]) if row >= 0 else (0, 0)
         worst = -np.inf
         for low in range(0, len(norm), BLOCK):
-            for j in range(first, stop):
-                w = weights[j]
-                end = _first_not_below(chunks, at[j - first], start[terms[j] + 1], low + BLOCK)
-                for p in range(at[j - first], end):
+            skipped[:m] = False
+            unread = 0.0
+            if may_skip and n == k:
+                for j in lightest:
+                    if unread + weights[first + j] * gain > SKIP * worst:
+                        break
+                    unread += weights[first + j] * gain
+                    skipped[j] = True
+            for j in range(m):
+                end[j] = start[terms[first + j] + 1]
+                if skipped[j]:
+                    continue
+                w = weights[first + j]
+                at[j] = _first_not_below(chunks, at[j], end[j], low)
+                end[j] = _first_not_below(chunks, at[j], end[j], low + BLOCK)
+                for p in range(at[j], end[j]):
                     c = np.uint32(chunks[p])
                     block[c - np.uint32(low)] += w * (tf[p] * gain / (tf[p] + norm[c]))
-                at[j - first] = end
-            if row >= 0:
-                while s < s_end and scope[s] < low + BLOCK:
-                    if block[scope[s] - low] != 0.0:
-                        n = push(scores[q], items[q], n, block[scope[s] - low], scope[s])
+            floor = worst - unread * (1.0 + 1e-9)
+            group = 0
+            while group < BLOCK:
+                if row >= 0:
+                    if s == s_end or scope[s] >= low + BLOCK:
+                        break
+                    group, stop = scope[s] - low, scope[s] - low + 1
                     s += 1
-            else:
-                for group in range(0, BLOCK, GROUP):
-                    better = 0
-                    for c in range(group, group + GROUP):
-                        better += block[c] > worst
-                    if better == 0:
+                else:
+                    group = _next_group(block, group, floor)
+                    stop = group + GROUP
+                for c in range(group, min(stop, BLOCK)):
+                    if block[c] <= floor or block[c] == 0.0:
                         continue
-                    for c in range(group, group + GROUP):
-                        if block[c] > worst and block[c] != 0.0:
-                            n = push(scores[q], items[q], n, block[c], low + c)
-                            if n == k:
-                                worst = scores[q, 0]
+                    score = block[c]
+                    if unread > 0.0:
+                        score = 0.0
+                        for j in range(m):
+                            p = _first_not_below(chunks, at[j], end[j], low + c)
+                            at[j] = p  # chunks come in ascending order, so the next one lies behind
+                            if p < end[j] and chunks[p] == low + c:
+                                score += weights[first + j] * (tf[p] * gain / (tf[p] + norm[low + c]))
+                    n = push(scores[q], items[q], n, score, low + c)
+                    if n == k:
+                        worst = scores[q, 0]
+                        floor = worst - unread * (1.0 + 1e-9)
+                group = stop
+            for j in range(m):
+                if not skipped[j]:
+                    at[j] = end[j]
             block[:] = 0.0
         sort_best_first(scores[q], items[q], n)
         found[q] = n
+
+
+@njit(nogil=True, cache=True)
+def _next_group(block, group, floor):
+    """Return the first group from ``group`` on that holds a larger number than ``floor``, or BLOCK."""
+    for g in range(0, BLOCK, GROUP):
+        if g < group:
+            continue
+        better = 0
+        for c in range(g, g + GROUP):
+            better += block[c] > floor
+        if better:
+            return g
+    return BLOCK
 
 
 @njit(nogil=True, cache=True)
