@@ -1,4 +1,4 @@
-"""The command line: ``ragbench doctor | data | judge | reproduce | lab``. Thin: every command calls the package."""
+"""The command line ``ragbench``: doctor, data, judge, plan, run, diff, reproduce, lab. Thin: it calls the package."""
 
 from __future__ import annotations
 
@@ -88,6 +88,19 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--in-place", action="store_true", help="overwrite the notebooks with their executed form")
     reproduce.add_argument("--limit", type=int, help="first so many questions only, for a quick look")
     reproduce.set_defaults(run=_reproduce)
+
+    plan = commands.add_parser("plan", help="say what an experiment file will take, without asking a model")
+    plan.add_argument("experiment", help="YAML file, see ragbench.experiment.config")
+    plan.add_argument("--tokens-per-second", type=float, default=float("nan"), help="of the model, for the hours")
+    plan.set_defaults(run=_plan)
+    run = commands.add_parser("run", help="run an experiment file; run it again to go on where it stopped")
+    run.add_argument("experiment", help="YAML file, see ragbench.experiment.config")
+    run.add_argument("--retry-failed", action="store_true", help="make failed rows again")
+    run.set_defaults(run=_run)
+    diff = commands.add_parser("diff", help="say what differs between two runs, and which cells moved")
+    diff.add_argument("run_a", help="name or folder of a run")
+    diff.add_argument("run_b", help="name or folder of another")
+    diff.set_defaults(run=_diff)
 
     lab = commands.add_parser("lab", help="open JupyterLab on the notebooks")
     lab.set_defaults(run=_lab)
@@ -183,6 +196,30 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     for name, s in seconds.items():
         print(f"{s:7.1f} s  {name}")
     print(f"ledger: {os.path.relpath(path)}")
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from ragbench.experiment import Experiment
+
+    print(Experiment.from_yaml(arguments.experiment).plan(tokens_per_second=arguments.tokens_per_second))
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from ragbench.experiment import Experiment
+
+    experiment = Experiment.from_yaml(arguments.experiment)
+    rows = experiment.run(retry_failed=arguments.retry_failed)
+    failed = int((rows["status"] == "failed").sum())
+    print(f"{len(rows)} rows, {failed} failed, in {os.path.relpath(experiment.folder)}")
+    return 1 if failed else 0
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    from ragbench.experiment import diff
+
+    print(diff(arguments.run_a, arguments.run_b))
     return 0
 
 

@@ -115,6 +115,35 @@ def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(capsys
     assert "did you mean 'finance'" in run(capsys, *options[:2], "--domain", "finanse", "--out", str(tmp_path / "x"))[2]
 
 
+def test_an_experiment_file_is_planned_run_and_compared(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
+    rows = [
+        {"id": f"q{i}", "question": f"Who is number {i}?", "answer": f"Ann{i}", "references": [f"Ann{i} is it."]}
+        for i in (1, 2)
+    ]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    texts = [{"title": f"d{i}", "text": f"Number {i}: Ann{i} is it."} for i in (1, 2, 3)]
+    (tmp_path / "d.jsonl").write_text("\n".join(map(json.dumps, texts)))
+    for name, size in (("one", 50), ("two", 4)):
+        (tmp_path / f"{name}.yaml").write_text(
+            f"name: {name}\ndata: {{mine: {{questions: q.jsonl, documents: d.jsonl}}}}\n"
+            f"chunker: {{small: {{use: token_chunks, size: {size}, overlap: 0.0}}}}\nretriever: BM25\nk: 2\nN: [100]\n"
+        )
+    status, out, _ = run(capsys, "plan", str(tmp_path / "one.yaml"))
+    assert status == 0
+    assert "retrieve" in out
+    for name in ("one", "two", "one"):
+        status, out, _ = run(capsys, "run", str(tmp_path / f"{name}.yaml"))
+        assert status == 0
+        assert out.startswith("2 rows, 0 failed")
+    status, out, _ = run(capsys, "diff", "one", "two")
+    assert status == 0
+    assert "chunks: 3 -> 6" in out
+    status, _, err = run(capsys, "run", str(tmp_path / "none.yaml"))
+    assert status == 2
+    assert "there is no file" in err
+
+
 def test_data_list_counts_what_is_shipped(capsys):
     status, out, _ = run(capsys, "data", "list")
     assert status == 0
