@@ -1,0 +1,338 @@
+"""RAGEval's retrieval experiment: a case by hand, a slow oracle, chunks, terms, bad input."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragbench import rageval
+from ragbench.datagen import load_schema, make_set
+from ragbench.embedding import default_tokenizer
+from ragbench.errors import ConfigError, DataError, RagbenchError
+from ragbench.metrics._sentences import split_sentences
+from ragbench.records import Chunk, Dataset, Document, Question
+
+EN = {"language": "en"}
+
+
+def small_dataset() -> Dataset:
+    """Two reports with the same first sentence; only the title tells them apart."""
+    documents = (
+        Document("a", "Marn Ltd", "Profit rose to 7 crowns in the third quarter. Staff stayed as it was.", (), EN),
+        Document("b", "Voss Ltd", "Profit fell to 3 crowns in the third quarter. A mill was sold in May.", (), EN),
+    )
+    questions = (
+        Question(
+            "q1", "What was the profit of Voss?", "3", ("Profit fell to 3 crowns in the third quarter.",), "f", meta=EN
+        ),
+        Question("q2", "Was a mill sold?", "yes", ("A mill was sold in May.", "Staff stayed as it was."), "f", meta=EN),
+        Question("q3", "Who painted the mill?", "not said", (), "u", meta=EN),
+    )
+    return Dataset("small", questions, documents)
+
+
+def scores(rows, question: str, **where) -> tuple[float, float]:
+    for column, value in where.items():
+        rows = rows[rows[column] == value]
+    one = rows[rows["question_id"] == question]
+    assert len(one) == 1
+    return one["recall"].item(), one["eir"].item()
+
+
+def test_recall_and_eir_by_hand_with_and_without_the_metadata_prefix():
+    rows = rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25("en")}, {"1": (50, 1), "2": (50, 2)})
+    # Sentences of 45, 24, 45 and 23 characters: each is a chunk of its own. Without the title "profit" stands in a#0
+    # and b#0 alike and the tie falls to a#0; with it, only Voss's chunks have "voss", and b#0 has both terms.
+    assert scores(rows, "q1", k=1, prefix=False) == (0.0, 0.0)
+    assert scores(rows, "q1", k=1, prefix=True) == (1.0, 1.0)
+    assert scores(rows, "q1", k=2, prefix=False) == (1.0, pytest.approx(9 / 18))
+    # Half of the references, 6 of 6 words of the one passage.
+    assert scores(rows, "q2", k=1, prefix=False) == (0.5, 1.0)
+    assert all(math.isnan(v) for v in scores(rows, "q3", k=1, prefix=True))
+
+
+def test_questions_without_references_are_counted_as_unscored_or_scored_zero_on_request():
+    make = {"BM25": rageval.bm25("en")}
+    table = rageval.means(rageval.retrieval_rows(small_dataset(), make, {"1": (50, 1)}, prefix=[True]))
+    recall = table[table["measure"] == "recall"].iloc[0]
+    assert (recall["mean"], recall["n"], recall["unscored"]) == (0.75, 2, 1)
+    zeros = rageval.retrieval_rows(small_dataset(), make, {"1": (50, 1)}, prefix=[True], empty=0.0)
+    assert rageval.means(zeros)["mean"].tolist() == [pytest.approx(1.5 / 3), pytest.approx(2 / 3)]
+
+
+def test_intervals_hold_the_mean_and_are_per_cell():
+    rows = rageval.retrieval_rows(rageval.dataset("generated", documents=6), {"BM25": rageval.bm25("en")})
+    table = rageval.means(rows)
+    assert len(table) == 7 * 2 * 2
+    assert ((table["low"] <= table["mean"]) & (table["mean"] <= table["high"]) & (table["low"] < table["high"])).all()
+    one = rows[(rows["setting"] == "TopK 4") & rows["prefix"]]
+    cell = table[(table["setting"] == "TopK 4") & table["prefix"] & (table["measure"] == "eir")]
+    assert cell["mean"].item() == pytest.approx(np.nanmean(one["eir"]))
+
+
+# --- a slow oracle: its own chunks, BM25 and matching, in plain loops ------------------------------------------------
+
+
+def slow_rows(data: Dataset, size: int, k: int, prefix: bool, terms) -> list[tuple[float, float]]:
+    language = data.questions[0].meta["language"]
+    chunks = []
+    for document in data.documents:
+        text, start = document.text, None
+        made, position = [], 0
+        for sentence in split_sentences(text, language):
+            at = text.find(sentence, position)
+            position = at + len(sentence)
+            if start is None or position - start > size:
+                start = at
+                made.append("")
+            made[-1] = text[start:position]
+        chunks += [(f"{document.id}#{i}", piece, document.title) for i, piece in enumerate(made)]
+    bags = [terms(f"({title}) {piece}" if prefix else piece) for _, piece, title in chunks]
+    average = sum(map(len, bags)) / len(bags)
+    result = []
+    for question in data.questions:
+        ranking = []
+        for (name, piece, _), bag in zip(chunks, bags, strict=True):
+            score = 0.0
+            for term in terms(question.text):
+                df, tf = sum(term in b for b in bags), bag.count(term)
+                idf = math.log(1 + (len(bags) - df + 0.5) / (df + 0.5))
+                score += idf * tf / (tf + 1.2 * (0.25 + 0.75 * len(bag) / average)) if tf else 0.0
+            if score > 0:
+                ranking.append((-score, name, piece))
+        passages = [piece for _, _, piece in sorted(ranking)[:k]]
+        if not question.references:
+            result.append((float("nan"), float("nan")))
+            continue
+        whole, words = 0, 0
+        count = len if language == "zh" else lambda s: len(s.split())
+        for reference in question.references:
+            sentences = split_sentences(reference, language)
+            if all(any(s in p for p in passages) for s in sentences):
+                whole, words = whole + 1, words + sum(map(count, sentences))
+        total = sum(map(count, passages))
+        result.append((whole / len(question.references), words / total if total else float("nan")))
+    return result
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("prefix", [False, True])
+def test_rows_agree_with_a_slow_oracle(language, prefix):
+    data = rageval.dataset("generated", language, "law", documents=3, seed=3)
+
+    def words(text: str) -> list[str]:
+        return re.findall(r"[a-z0-9]+", text.lower())
+
+    terms = rageval.character_bigrams if language == "zh" else words
+    make = {"BM25": rageval.bm25(language, terms)}
+    rows = rageval.retrieval_rows(data, make, {"s": (90, 1), "l": (300, 3)}, prefix=[prefix])
+    assert 0 < rows["recall"].mean() < 1
+    for name, size, k in (("s", 90, 1), ("l", 300, 3)):
+        got = rows.loc[rows["setting"] == name, ["recall", "eir"]].to_numpy()
+        np.testing.assert_allclose(got, slow_rows(data, size, k, prefix, terms), rtol=1e-12)
+
+
+def test_a_smaller_k_is_the_beginning_of_a_larger_one():
+    data, make = rageval.dataset("generated", documents=5), {"BM25": rageval.bm25("en")}
+    both = rageval.retrieval_rows(data, make, {"2": (256, 2), "6": (256, 6)}, prefix=[True])
+    alone = rageval.retrieval_rows(data, make, {"2": (256, 2)}, prefix=[True])
+    assert both[both["k"] == 2].reset_index(drop=True).equals(alone)
+    recall = both.pivot(index="question_id", columns="k", values="recall").dropna()
+    assert (recall[6] >= recall[2]).all()
+    assert (recall[6] > recall[2]).any()
+
+
+def test_the_prefix_is_indexed_but_never_counted_or_matched():
+    document = Document("a", "Marn was sold", "The mill burnt.", (), EN)
+    question = Question("q", "Which mill of Marn was sold?", "none", ("Marn was sold",), meta=EN)
+    data = Dataset("one", (question,), (document,))
+    rows = rageval.retrieval_rows(data, {"BM25": rageval.bm25("en")}, {"1": (99, 1)}, variant="released")
+    assert rows["recall"].tolist() == [0.0, 0.0]
+    assert rows["words"].tolist() == [3, 3]
+
+
+# --- cutting ---------------------------------------------------------------------------------------------------------
+
+
+def test_sentence_chunks_pack_whole_sentences_up_to_the_size():
+    document = Document("d", "T", "One is here. Two is here.\nThree is a much longer sentence. Four.", (), EN)
+    got = [c.text for c in rageval.sentence_chunks([document], 25)]
+    assert got == ["One is here. Two is here.", "Three is a much longer sentence.", "Four."]
+    assert [c.text for c in rageval.sentence_chunks([document], 24)][:2] == ["One is here.", "Two is here."]
+    assert [c.id for c in rageval.sentence_chunks([document], 25)] == ["d#0", "d#1", "d#2"]
+
+
+@given(st.integers(1, 700), st.sampled_from(["characters", "tokens"]), st.sampled_from(["en", "zh"]))
+def test_sentence_chunks_keep_every_sentence_once_and_the_size(size, unit, language):
+    document = SETS[language].documents[0]
+    plain = Document(document.id, document.title, document.text)
+    chunks = rageval.sentence_chunks([plain], size, unit, language)
+    sentences = split_sentences(document.text, language)
+    assert [s for c in chunks for s in split_sentences(c.text, language)] == list(sentences)
+    assert all(c.text in document.text for c in chunks)
+    for before, after in zip([None, *chunks], chunks, strict=False):
+        own = split_sentences(after.text, language)
+        assert len(own) == 1 or length(after.text, unit) <= size
+        if before is not None:
+            joined = document.text[document.text.index(before.text) : document.text.index(own[0]) + len(own[0])]
+            assert length(joined, unit) > size, "the first sentence would have fitted into the chunk before"
+
+
+SETS = {language: make_set(load_schema("finance", language), 1, 5) for language in ("en", "zh")}
+
+
+def length(text: str, unit: str) -> int:
+    return len(text) if unit == "characters" else len(default_tokenizer().encode(text, add_special_tokens=False).ids)
+
+
+def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
+    documents = rageval.dataset("generated", documents=2).documents
+    whole = {s for d in documents for s in split_sentences(d.text)}
+    chunks = {how: rageval.cut(documents, 64, how) for how in rageval.CUTS}
+    torn = {how: sum(split_sentences(c.text)[-1] not in whole for c in made) for how, made in chunks.items()}
+    assert torn["characters"] == torn["tokens"] == 0
+    assert torn["windows"] > len(chunks["windows"]) / 2
+    assert len(chunks["characters"]) > 2 * len(chunks["tokens"])
+
+
+def test_metadata_goes_before_the_text_and_an_empty_title_adds_nothing():
+    chunks = [Chunk("a#0", "Text.", "a", "Marn Ltd"), Chunk("b#0", "Text.", "b", "")]
+    assert [c.text for c in rageval.with_metadata(chunks)] == ["(Marn Ltd) Text.", "Text."]
+    assert chunks[0].text == "Text."
+
+
+# --- terms and queries -----------------------------------------------------------------------------------------------
+
+
+def test_character_bigrams_by_hand():
+    assert rageval.character_bigrams("公司于2012年，上市A股。") == ["公司", "司于", "2012", "年", "上市", "a", "股"]
+    assert rageval.character_bigrams("，。 ") == []
+
+
+def test_jieba_words_have_no_punctuation():
+    pytest.importorskip("jieba")
+    words = rageval.jieba_words("公司于2012年召开股东大会，出席者众。")
+    assert "".join(words) == "公司于2012年召开股东大会出席者众"
+    assert "股东大会" in words
+
+
+def test_auto_takes_jieba_only_where_it_is_installed(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert rageval.chinese_tokenizer() is rageval.character_bigrams
+    with pytest.raises(ConfigError, match=r"jieba.*\n.*\n.*bigrams"):
+        rageval.chinese_tokenizer("jieba")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert rageval.chinese_tokenizer() is rageval.jieba_words
+    assert rageval.chinese_tokenizer("bigrams") is rageval.character_bigrams
+
+
+def test_the_tokenizer_is_named_in_the_retrievers_settings():
+    chunks = rageval.cut(rageval.dataset("generated", "zh", documents=1).documents, 128, language="zh")
+    got = rageval.bm25("zh", "bigrams")(chunks).settings()
+    assert (got["tokenizer"], got["variant"]) == ("character_bigrams", "lucene")
+    assert rageval.bm25("en")(chunks).settings()["tokenizer"] == "terrier"
+
+
+def test_queries_are_cut_after_128_tokens():
+    long = "word " * 200
+    short, cut = rageval.cut_queries(["a few words", long])
+    assert short == "a few words"
+    assert cut.split() == ["word"] * 128
+    assert rageval.cut_queries(["word " * 128], 128) == ["word " * 128]
+    data = small_dataset()
+    rows = rageval.retrieval_rows(data, {"BM25": rageval.bm25("en")}, {"1": (50, 1)}, prefix=[True], query_tokens=1)
+    recall, eir = scores(rows, "q1")  # "What" is a stop word: no passage, so no word to take a share of
+    assert recall == 0.0
+    assert math.isnan(eir)
+
+
+def test_dense_uses_the_embedder_it_is_given():
+    class Letters:
+        def embed_documents(self, texts):
+            return [[t.lower().count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for t in texts]
+
+        def embed_query(self, text):
+            return self.embed_documents([text])[0]
+
+    rows = rageval.retrieval_rows(
+        small_dataset(), {"letters": rageval.dense(Letters())}, {"4": (50, 4)}, prefix=[False]
+    )
+    assert rows["recall"].tolist()[:2] == [1.0, 1.0]
+    assert rows["words"].tolist() == [9 + 5 + 9 + 6] * 3
+
+
+# --- data ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_generated_set_has_the_type_references_and_documents_of_each_question():
+    data = rageval.dataset("generated", "zh", "medicine", documents=3, seed=2)
+    texts = {d.id: d.text for d in data.documents}
+    assert data.meta["setting"] == "templates, seed 2"
+    assert len(texts) == 3
+    for q in data.questions:
+        assert bool(q.references) == (q.kind != "unanswerable")
+        assert all(any(r in texts[i] for i in q.meta["doc_ids"]) for r in q.references)
+
+
+def test_per_type_keeps_the_first_questions_of_each_type():
+    whole, few = rageval.dataset("generated", documents=8), rageval.dataset("generated", documents=8, per_type=3)
+    for kind in {q.kind for q in whole.questions}:
+        expected = [q.id for q in whole.questions if q.kind == kind][:3]
+        assert [q.id for q in few.questions if q.kind == kind] == expected
+    assert few.documents == whole.documents
+
+
+def test_auto_takes_dragonball_only_where_it_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    assert rageval.dataset(documents=1).name == "generated"
+    with pytest.raises(DataError, match="not on this machine"):
+        rageval.dataset("dragonball")
+
+
+def test_dragonball_at_512_characters_is_near_the_papers_bm25_row(dragonball):
+    rows = rageval.retrieval_rows(dragonball, {"BM25": rageval.bm25("en")}, {"512-5": (512, 5)}, prefix=[True])
+    # Table 4: Recall 0.6717, EIR 0.1162. The same in tokens gives an EIR of 0.03.
+    assert rows["recall"].mean() == pytest.approx(0.67, abs=0.06)
+    assert rows["eir"].mean() == pytest.approx(0.125, abs=0.02)
+
+
+@pytest.fixture
+def dragonball() -> Dataset:
+    try:
+        return rageval.dataset("dragonball", per_type=50)
+    except DataError:
+        pytest.skip("DRAGONBall is not in RAGBENCH_DATA/rageval")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rageval.dataset("squad"), "squad.*\n.*generated"),
+        (lambda: rageval.dataset("generated", per_type=0), "per_type=0"),
+        (lambda: rageval.sentence_chunks([], 0), "size=0"),
+        (lambda: rageval.sentence_chunks([], 9, "words"), "words.*\n.*characters"),
+        (lambda: rageval.cut([], 9, "pages"), "pages.*\n.*windows"),
+        (lambda: rageval.chinese_tokenizer("thulac"), "thulac.*\n.*bigrams"),
+        (lambda: rageval.cut_queries(["a"], 0), "tokens=0"),
+        (lambda: rageval.retrieval_rows(mixed(), {"BM25": rageval.bm25()}), "en, zh.*\n.*one language"),
+        (lambda: rageval.retrieval_rows(Dataset("none", (), ()), {"BM25": rageval.bm25()}), "no questions"),
+        (lambda: rageval.retrieval_rows(small_dataset(), {}), "no retriever"),
+        (lambda: rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25()}, {}), "no setting"),
+        (lambda: rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25()}, {"x": (5, 0)}), "'x'"),
+    ],
+)
+def test_bad_input_says_what_to_do(call, message):
+    with pytest.raises(RagbenchError, match=message):
+        call()
+
+
+def mixed() -> Dataset:
+    one = small_dataset().questions[0]
+    other = Question("z", "几何？", "无", (), meta={"language": "zh"})
+    return Dataset("mixed", (one, other), small_dataset().documents)
