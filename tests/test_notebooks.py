@@ -17,6 +17,8 @@ SMALL = {
     "13_thesis_grades": {"LIMIT": 40},
     "14_thesis_thresholds": {"LIMIT": 120},
     "15_thesis_related_protocols": {"QUESTIONS": 20},
+    "20_ragchecker_metrics": {"CLAIMS": 60},
+    "21_ragchecker_meta_evaluation": {"RESAMPLES": 50},
 }
 FIGURES = {
     "10_thesis_corpus_and_chunks": ["10_chunk_lengths", "10_figure_2.6_as_run", "10_figure_2.6_paper"],
@@ -24,12 +26,20 @@ FIGURES = {
     "12_thesis_context_budget": ["12_table_3.2"],
     "13_thesis_grades": ["13_judge_confusion", "13_table_3.3", "13_table_3.3_published"],
     "14_thesis_thresholds": ["14_figure_3.1", "14_figure_3.2", "14_reliability"],
+    "20_ragchecker_metrics": [
+        "20_table_3",
+        "20_tables_6_15",
+        "20_correlation_with_f1",
+        "20_checker_confusion",
+    ],
+    "21_ragchecker_meta_evaluation": ["21_table_5_published"],
 }
 LEDGER = {
     "11_thesis_ir_score": {"Table 3.1": 50},
     "12_thesis_context_budget": {"Table 3.2": 66, "Section 3.2.1": 2},
     "13_thesis_grades": {"Table 3.3": 30},
     "14_thesis_thresholds": {"Figure 3.2": 15},
+    "20_ragchecker_metrics": {"Checker validation": 4},
 }
 
 
