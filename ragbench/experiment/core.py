@@ -155,7 +155,11 @@ class Experiment:
         """
         from ragbench.experiment.config import read_experiment
 
-        return cls(**read_experiment(path))
+        settings = read_experiment(path)
+        try:
+            return cls(**settings)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error.got}", error.expected, error.do) from None
 
     def plan(self, **speeds: Any) -> Plan:
         """Say what ``run`` will take, by step, without asking a model.

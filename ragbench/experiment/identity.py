@@ -98,12 +98,14 @@ def object_identity(thing: Any) -> dict[str, Any]:
     return known | {"state": digest_of(_plain(getattr(thing, "__dict__", {})))}
 
 
-def _name(cls: Any) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+def _name(thing: Any) -> str:
+    # A user's class is "__main__" in a notebook and something else when imported; it is the same class.
+    module, name = str(getattr(thing, "__module__", "")), getattr(thing, "__qualname__", type(thing).__qualname__)
+    return f"{module}.{name}" if module.partition(".")[0] == "ragbench" else name
 
 
 def _function_identity(function: Any) -> dict[str, Any]:
-    known: dict[str, Any] = {"function": _name(function) if hasattr(function, "__module__") else repr(function)}
+    known: dict[str, Any] = {"function": _name(function)}
     inner = getattr(function, "__func__", function)
     code = getattr(inner, "__code__", None)
     if code is None:

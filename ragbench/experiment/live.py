@@ -124,8 +124,8 @@ class Live:
                 continue
             told = one.meta
             draft.row |= dict(self.judge_facts[name]) | {
-                "grade": one.value, "judge_seconds": seconds, "judge_shown": told["shown"], "judge_position": told["position"],
-                "judge_answer_cut": told["cut"], "judge_repairs": told["repairs"],
+                "grade": one.value, "judge_seconds": seconds, "judge_shown": told["shown"],
+                "judge_position": told["position"], "judge_answer_cut": told["cut"], "judge_repairs": told["repairs"],
             }  # fmt: skip
             if one.value is None:
                 draft.row["judge_raw"] = one.raw
@@ -202,8 +202,9 @@ class Lanes:
         """Let the threads end, and wait a moment for them."""
         for _ in self._threads:
             self._jobs.put(None)
+        end = time.monotonic() + grace_s
         for thread in self._threads:
-            thread.join(grace_s)
+            thread.join(max(0.0, end - time.monotonic()))
 
     def _run(self, lane: int) -> None:
         while (job := self._jobs.get()) is not None:

@@ -128,31 +128,29 @@ class _Planner:
                     for item, group in groups
                 ]
                 self._ask("generate", name, prompts, None, self.stage.generators[name])
-                self._from_cassette(groups, name)
+                self._from_cassette(groups, prompts, name)
             for _, group in groups:
                 for draft in group:
                     draft.row.setdefault("answer", _UNWRITTEN)
         return calls
 
-    def _from_cassette(self, groups: Sequence[tuple[Item, list[Draft]]], name: str) -> None:
+    def _from_cassette(self, groups: Sequence[tuple[Item, list[Draft]]], prompts: list[str], name: str) -> None:
         """Fill in the answers that are recorded already, so that their gradings can be found too."""
-        from ragbench.generation import generate
-        from ragbench.llm import Cassette
+        from ragbench.llm.drivers import driver_for
+        from ragbench.llm.invoke import as_messages
+        from ragbench.llm.keys import Keys
 
-        if self.cassette is None or not groups or not self.stage.judges:
+        digest = self.stage.identity["generator"][name]["digest"]
+        if self.cassette is None or self.cassette.mode == "off" or digest is None:
             return
-        replay = Cassette(self.cassette.path, "replay", digest=self.cassette.digest)
-        if replay.mode != "replay":  # the environment says otherwise, and a plan must not ask a model
-            return
-        with replay:
-            answers = generate(
-                self.stage.generators[name][0], [item.question for item, _ in groups],
-                [group[0].context for _, group in groups], cassette=replay, on_miss="reply", progress=False,
-            )  # fmt: skip
-        for (_, group), answer in zip(groups, answers, strict=True):
-            if "error" not in answer.meta:
+        driver = driver_for(self.stage.generators[name][0])
+        keys = Keys(driver.provider, driver.name, digest, driver.options())
+        wanted = [keys.key(as_messages(prompt)) for prompt in prompts]
+        found = self.cassette.get(wanted)
+        for key, (_, group) in zip(wanted, groups, strict=True):
+            if key in found and found[key]["ok"]:
                 for draft in group:
-                    draft.row["answer"] = answer.text
+                    draft.row["answer"] = found[key]["text"]
 
     def _grade(self, made: Made, scale: float) -> int:
         from ragbench.grading import grading_prompts

@@ -176,5 +176,5 @@ def to_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     for name in whole:
         frame[name] = pd.array(frame[name].astype(object).where(frame[name].notna(), None).tolist(), dtype="Int64")
     for name in ("error_step", "error_kind", "error"):
-        frame[name] = frame[name].fillna("")
+        frame[name] = frame[name].astype(object).where(frame[name].notna(), "")
     return frame

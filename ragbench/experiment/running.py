@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError, RagbenchError
@@ -161,8 +162,9 @@ class _Run:
                 "workers that live until the end",
                 "run again (rows are kept); with too little memory use fewer workers",
             ) from None
-        except (TypeError, AttributeError, ImportError) as error:
-            if "pickle" not in str(error).lower() and not isinstance(error, ImportError):
+        except (TypeError, AttributeError, ImportError, PicklingError) as error:
+            # How an executor says that something cannot go to its workers differs from one to the next.
+            if not any(word in str(error).lower() for word in ("pickle", "can't get", "serialize", "no module")):
                 raise
             raise ConfigError(
                 f"a generator or judge cannot be sent to another process: {error}",

@@ -1,0 +1,101 @@
+"""A tiny made world for the tests of experiments: importable, so that other processes can have it too."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+from ragbench.chunking import Chunk
+from ragbench.experiment import Experiment
+from ragbench.grading import EmbeddedGrader
+from ragbench.records import Dataset, Document, Hit, Question
+
+TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells", "Leeds", "Derby"]
+
+
+def words(text: str) -> list[int]:
+    """A tokenizer: end offsets of words."""
+    return [m.end() for m in re.finditer(r"\S+", text)]
+
+
+def people(count: int = 6) -> Dataset:
+    """One document and one question per person."""
+    documents, questions = [], []
+    for i in range(count):
+        fact = f"Person{i} Lee was born in {TOWNS[i % len(TOWNS)]}."
+        documents.append(Document(f"d{i}", f"Person{i} Lee", f"{fact} She sang well for {i} years.", (fact,)))
+        asked = f"In which town was Person{i} Lee born?"
+        questions.append(Question(f"q{i}", asked, TOWNS[i % len(TOWNS)], (fact,), "bridge", "easy"))
+    return Dataset("people", tuple(questions), tuple(documents))
+
+
+def whole(documents):
+    return [Chunk(f"{d.id}#0", d.text, d.id, d.title) for d in documents]
+
+
+class Named:
+    """Finds the chunks of the named person first; counts its searches."""
+
+    def __init__(self, chunks, broken: str = "") -> None:
+        self.chunks, self.broken, self.searched = chunks, broken, []
+
+    def settings(self):
+        return {"retriever": "Named", "broken": self.broken}
+
+    def search(self, queries, k, scope=None):
+        if any(self.broken and self.broken in q for q in queries):
+            raise ValueError("no index for this one")
+        self.searched += queries
+        found = []
+        for query in queries:
+            name = re.search(r"Person\d+", query)[0]
+            best = sorted(self.chunks, key=lambda c: (not c.title.startswith(name + " "), c.id))[:k]
+            found.append([Hit(c, 1.0 / (i + 1), i + 1) for i, c in enumerate(best)])
+        return found
+
+
+class Copier:
+    """Answers with its context; notes every call in a file, and may be slow or broken."""
+
+    name = "copier"
+
+    def __init__(self, log: str = "", seconds: float = 0.0, broken: str = "") -> None:
+        self.log, self.seconds, self.broken = log, seconds, broken
+
+    def settings(self):
+        return {"generator": "copier"}
+
+    def answer(self, question, context):
+        if self.broken and self.broken in question:
+            raise ValueError("cannot answer this")
+        time.sleep(self.seconds)
+        if self.log:
+            file = os.open(self.log, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+            os.write(file, f"{question}|{len(context)}\n".encode())
+            os.close(file)
+        return context or "There is not enough information."
+
+
+def experiment(folder, count: int = 6, name: str = "made", **changes) -> Experiment:
+    """A small grid over ``people``."""
+    settings = {
+        "data": {"people": people(count)},
+        "chunker": {"whole": whole},
+        "retriever": {"named": Named},
+        "k": 2,
+        "N": (0, 4, 20),
+        "generator": {"copier": Copier()},
+        "judge": {"embedded": EmbeddedGrader()},
+        "tokenizer": words,
+        "folder": folder,
+    }
+    return Experiment(name, **(settings | changes))
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1])
+    slow = Copier(str(where / "calls.log"), seconds=0.02)
+    experiment(where / "run", 60, N=(0, 20), generator={"copier": slow}).run(progress=False)

@@ -1,0 +1,438 @@
+"""The grid runner: which rows there are, what they hold, and that nothing is made twice."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from experiment_parts import Copier, Named, experiment, people, whole, words
+
+from ragbench.errors import ConfigError, DataError, RagbenchError
+from ragbench.experiment import TIMING, Experiment, diff, load_manifest, load_rows
+from ragbench.grading import EmbeddedGrader
+from ragbench.metrics.ir_score import ir_score
+from ragbench.records import Dataset
+
+
+def same(a: pd.DataFrame, b: pd.DataFrame) -> None:
+    drop = list(TIMING)
+    pd.testing.assert_frame_equal(a.drop(columns=drop), b.drop(columns=drop))
+
+
+@pytest.fixture
+def rows(tmp_path):
+    return experiment(tmp_path).run(progress=False)
+
+
+def test_one_row_per_question_and_cell_and_one_without_documents(rows, tmp_path):
+    assert len(rows) == 6 * 3
+    assert rows["key"].is_unique
+    assert set(rows["status"]) == {"ok"}
+    alone = rows[rows["N"] == 0]
+    assert set(alone["retriever"]) == {"LLM only"}
+    assert alone["ir_score"].isna().all()
+    assert set(alone["hits"].map(len)) == {0}
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(rows)
+
+
+def test_two_retrievers_and_depths_share_the_rows_without_documents(tmp_path):
+    grid = experiment(tmp_path, 2, retriever={"a": Named, "b": Named}, k={"few": 1, "own": {"a": 1, "b": 3}}, N=(0, 9))
+    rows = grid.run(progress=False)
+    # a has depth 1 in both; b has 1 and 3.
+    assert Counter(rows["retriever"] + " " + rows["k"].astype(str)) == {"LLM only 0": 2, "a 1": 2, "b 1": 2, "b 3": 2}
+
+
+def test_a_row_holds_the_score_of_the_text_the_answer_came_from(rows):
+    cut = rows[(rows["N"] == 4) & (rows["question_id"] == "q1")].iloc[0]
+    fact = "Person1 Lee was born in York."
+    assert cut["answer"] == "Person1 Lee was born"
+    assert cut["ir_score"] == pytest.approx(ir_score([fact], cut["answer"]))
+    assert cut["ir_score"] == pytest.approx(len("Person1 Lee was born") / len(fact))
+    assert cut["context_tokens"] == 4
+    assert cut["hits"] == ["d1#0", "d0#0"]
+    long = rows[(rows["N"] == 20) & (rows["question_id"] == "q1")].iloc[0]
+    assert long["ir_score"] == 1.0
+    assert long["grade"] == EmbeddedGrader().grade(
+        "In which town was Person1 Lee born?", long["answer"], "York", [fact]
+    )
+    assert rows[rows["N"] == 0]["grade"].eq(1).all()
+
+
+def test_context_tokens_stop_at_the_end_of_the_text_and_leave_the_begin_token_out(tmp_path):
+    one = experiment(tmp_path / "a", 1, k=1, N=(4, 100)).run(progress=False).set_index("N")["context_tokens"]
+    assert one.to_dict() == {4: 4, 100: 12}
+    begun = experiment(tmp_path / "b", 1, k=1, N=(4, 100), begin_token=True).run(progress=False).set_index("N")
+    assert begun["context_tokens"].to_dict() == {4: 3, 100: 12}
+    assert begun.loc[4, "answer"] == "Person0 Lee was"
+
+
+def test_retrieval_is_done_once_for_all_budgets_generators_and_judges(tmp_path):
+    made = []
+
+    def build(chunks):
+        made.append(Named(chunks))
+        return made[-1]
+
+    people_twice = {"x": Copier(), "y": Copier()}
+    grid = experiment(tmp_path, 4, retriever={"named": build}, generator=people_twice, N=(2, 5, 9))
+    assert len(grid.run(progress=False)) == 4 * 3 * 2
+    assert [len(engine.searched) for engine in made] == [4]
+    grid.run(progress=False)
+    assert [len(engine.searched) for engine in made] == [4, 0]
+
+
+def test_a_second_run_makes_nothing_and_gives_the_same_rows(tmp_path):
+    log = tmp_path / "calls"
+    grid = experiment(tmp_path, generator={"copier": Copier(str(log))})
+    first = grid.run(progress=False)
+    before = (tmp_path / "rows.jsonl").read_bytes(), log.read_bytes()
+    pd.testing.assert_frame_equal(first, grid.run(progress=False))
+    assert (tmp_path / "rows.jsonl").read_bytes() == before[0]
+    assert log.read_bytes() == before[1]
+    pd.testing.assert_frame_equal(
+        first, load_rows(tmp_path).set_index("key").loc[first["key"]].reset_index()[first.columns]
+    )
+
+
+def test_a_larger_grid_goes_on_from_the_smaller_one(tmp_path):
+    log = tmp_path / "calls"
+    reader = {"copier": Copier(str(log))}
+    few = Dataset("people", people(6).questions[:2], people(6).documents)
+    experiment(tmp_path, generator=reader, data={"people": few}, N=(4,)).run(progress=False)
+    rows = experiment(tmp_path, generator=reader, N=(4, 20)).run(progress=False)
+    assert len(rows) == 12
+    assert len(log.read_text().splitlines()) == 12
+
+
+def test_another_judge_takes_the_answers_that_are_there(tmp_path):
+    log = tmp_path / "calls"
+    reader = {"copier": Copier(str(log))}
+    experiment(tmp_path, generator=reader).run(progress=False)
+    rows = experiment(tmp_path, generator=reader, judge={"other": EmbeddedGrader()}).run(progress=False)
+    assert len(log.read_text().splitlines()) == 18
+    assert rows["answer"].notna().all()
+    assert rows["grade"].notna().all()
+    assert len(load_rows(tmp_path)) == 36
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"begin_token": True},
+        {"match": "subsequence"},
+        {"chunker": {"whole": lambda documents: whole(documents)[::-1][1:]}},
+        {"retriever": {"named": lambda chunks: Named(chunks, broken="nobody")}},
+        {"data": {"people": replace(people(), questions=tuple(replace(q, answer="Rome") for q in people().questions))}},
+        {"tokenizer": lambda text: words(text)[:3]},
+    ],
+)
+def test_whatever_can_change_a_row_changes_its_key(tmp_path, rows, change):
+    other = experiment(tmp_path, **change).run(progress=False)
+    with_documents = other[other["N"] > 0]
+    assert not set(with_documents["key"]) & set(rows["key"])
+
+
+def test_a_variable_behind_a_function_is_part_of_the_key(tmp_path):
+    def run(suffix):
+        return experiment(tmp_path, 1, generator={"f": lambda q, c: c + suffix}, judge=None).run(progress=False)
+
+    a, b = run(" a"), run(" b")
+    assert not set(a["key"]) & set(b["key"])
+    assert b["answer"].str.endswith(" b").all()
+
+
+def test_order_of_chunks_changes_no_key(tmp_path, rows):
+    same(rows, experiment(tmp_path, chunker={"whole": lambda d: whole(d)[::-1]}).run(progress=False))
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(rows)
+
+
+def test_retrieval_alone_needs_no_generator(tmp_path):
+    rows = experiment(tmp_path, generator=None, judge=None).run(progress=False)
+    assert len(rows) == 12
+    assert rows["answer"].isna().all()
+    assert rows["ir_score"].notna().all()
+
+
+def test_failures_are_rows_and_are_made_again_only_when_asked(tmp_path):
+    def grid(broken, lost):
+        return experiment(
+            tmp_path, 4, retriever={"named": lambda c: _Settled(c, lost)}, generator={"copier": Copier(broken=broken)}
+        )
+
+    rows = grid("Person1", "Person2").run(progress=False).set_index(["question_id", "N"])
+    assert rows.loc["q1", "error_step"].tolist() == ["generate"] * 3
+    assert rows.loc[("q1", 4), ["error_kind", "error"]].tolist() == ["ValueError", "cannot answer this"]
+    assert rows.loc["q2", "error_step"].tolist() == ["", "retrieve", "retrieve"]
+    assert rows.loc[("q2", 4), "error"] == "no index for this one"
+    assert (rows["status"] == "failed").sum() == 5
+    lines = len((tmp_path / "rows.jsonl").read_text().splitlines())
+    assert (grid("", "").run(progress=False)["status"] == "failed").sum() == 5
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == lines
+    again = grid("", "").run(progress=False, retry_failed=True)
+    assert set(again["status"]) == {"ok"}
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == lines + 5
+    assert set(load_rows(tmp_path)["status"]) == {"ok"}
+
+
+class _Settled(Named):
+    def settings(self):
+        return {"retriever": "settled"}
+
+
+def test_a_judge_that_fails_leaves_the_answer_and_the_reason(tmp_path):
+    class Broken(EmbeddedGrader):
+        def grade_all(self, questions, answers, facts=None):
+            raise OverflowError("too much")
+
+    rows = experiment(tmp_path, 1, judge={"b": Broken()}).run(progress=False)
+    assert set(rows["status"]) == {"failed"}
+    assert rows["answer"].notna().all()
+    assert set(rows["error_step"] + rows["error_kind"]) == {"gradeOverflowError"}
+
+
+def test_kill_minus_nine_and_resume_repeats_no_row(tmp_path):
+    script = Path(__file__).with_name("experiment_parts.py")
+    log, path = tmp_path / "calls.log", tmp_path / "run" / "rows.jsonl"
+    environment = os.environ | {"PYTHONPATH": str(script.parent)}
+    process = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=environment)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not (path.exists() and path.read_bytes().count(b"\n") >= 20):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait(10)
+    with open(path, "ab") as file:
+        file.write(b'{"key": "half a li')  # what a kill between two writes of a slow disk may leave
+    kept = load_rows(path)
+    assert 20 <= len(kept) < 120
+    before = Counter(log.read_text().splitlines())
+    done = experiment(tmp_path / "run", 60, N=(0, 20), generator={"copier": Copier(str(log))}).run(progress=False)
+    after = Counter(log.read_text().splitlines())
+    assert len(done) == 120
+    assert set(done["status"]) == {"ok"}
+    assert after.total() - before.total() == 120 - len(kept)
+    # Answers in flight at the kill, at most one question per thread, are all that was asked twice.
+    assert after.total() - 120 <= 2 * (os.cpu_count() or 1)
+    lines = path.read_text().splitlines()
+    assert len(lines) == 120
+    assert len({json.loads(line)["key"] for line in lines}) == 120
+
+
+@pytest.mark.slow
+def test_threads_processes_and_dask_give_identical_rows(tmp_path):
+    from distributed import Client, LocalCluster
+
+    grid = {"count": 120, "N": (0, 4, 20)}
+    first = experiment(tmp_path / "threads", **grid).run(progress=False)
+    with ThreadPoolExecutor(3) as pool:
+        same(first, experiment(tmp_path / "pool", **grid).run(pool, progress=False))
+    with ProcessPoolExecutor(2, mp_context=get_context("forkserver")) as pool:
+        same(first, experiment(tmp_path / "processes", **grid).run(pool, progress=False))
+    slow = {**grid, "generator": {"copier": Copier(seconds=0.005)}}
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with cluster, Client(cluster) as client:
+        workers = list(client.run(os.getpid).values())
+        # A worker dies while it has a block; dask gives the block to another one.
+        death = threading.Timer(0.3, os.kill, (workers[0], signal.SIGKILL))
+        death.start()
+        same(first, experiment(tmp_path / "dask", **slow).run(client.get_executor(), progress=False))
+        death.join()
+        assert set(client.run(os.getpid).values()) != set(workers)
+
+
+def test_tasks_for_other_processes_hold_at_least_fifty_questions(tmp_path):
+    from concurrent.futures import Executor, Future
+
+    sizes = []
+
+    class Elsewhere(Executor):
+        def submit(self, work, items, *rest):
+            sizes.append(len(items))
+            future = Future()
+            future.set_result(work(items, *rest))
+            return future
+
+    experiment(tmp_path, 110, N=(4,), judge=None).run(Elsewhere(), progress=False)
+    assert sizes == [50, 50, 10]
+
+
+def test_what_cannot_be_sent_to_a_process_is_named(tmp_path):
+    with ProcessPoolExecutor(1) as pool, pytest.raises(ConfigError, match="cannot be sent to another process"):
+        experiment(tmp_path, 2, generator={"f": lambda q, c: c}, judge=None).run(pool, progress=False)
+
+
+def test_ctrl_c_and_the_stop_button_keep_what_is_done(tmp_path):
+    def interrupt(state):
+        if state.done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        experiment(tmp_path).run(progress=interrupt)
+    assert len(load_rows(tmp_path)) == 5
+    stop = threading.Event()
+    rows = experiment(tmp_path).run(progress=lambda state: state.done == 4 and stop.set(), stop=stop)
+    assert 9 <= len(rows) < 18
+    assert len(experiment(tmp_path).run(progress=False)) == 18
+    assert load_manifest(tmp_path)["runs"][0]["rows_made"] == 5
+
+
+def test_progress_tells_counts_failures_and_time_to_go(tmp_path):
+    seen = []
+    grid = experiment(tmp_path, 3, generator={"copier": Copier(broken="Person0")})
+    grid.run(progress=lambda s: seen.append((s.done, s.total, s.there, s.failures.total(), s.eta_s)))
+    assert [s[0] for s in seen] == list(range(1, 10))
+    assert seen[-1][1:] == (9, 0, 3, 0.0)
+    assert seen[0][4] > 0
+
+
+def test_two_processes_cannot_run_one_experiment(tmp_path):
+    seen = []
+
+    def inside(state):
+        with pytest.raises(ConfigError, match="another process is running 'made'"):
+            experiment(tmp_path).run(progress=False)
+        seen.append(1)
+
+    experiment(tmp_path, 1, N=(4,)).run(progress=inside)
+    assert seen
+
+
+def test_a_damaged_line_is_named(tmp_path, rows):
+    path = tmp_path / "rows.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:3], "{no row}\n", *lines[3:]]))
+    with pytest.raises(DataError, match=r"rows\.jsonl, line 4 is no row"):
+        load_rows(tmp_path)
+    with pytest.raises(DataError, match="no run 'nowhere'"):
+        load_rows("nowhere")
+
+
+def test_a_full_disk_says_so(tmp_path, monkeypatch):
+    def full(file, line):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ragbench.experiment.rows.os.write", full)
+    with pytest.raises(DataError, match="No space left"):
+        experiment(tmp_path, 1).run(progress=False)
+
+
+def test_the_manifest_tells_what_made_the_rows(tmp_path, rows):
+    told = load_manifest(tmp_path)
+    assert told["axes"]["data"]["people"]["questions"] == 6
+    assert len(told["axes"]["data"]["people"]["documents_sha256"]) == 64
+    assert told["axes"]["chunker"]["people/whole"]["chunks"] == 6
+    assert told["parameters"]["N"] == [0, 4, 20]
+    assert told["packages"]["numpy"]
+    assert told["machine"]["cores"] == os.cpu_count()
+    assert told["runs"][0]["rows_made"] == 18
+    assert told["runs"][0]["ended"]
+    assert str(tmp_path) not in json.dumps(told)
+
+
+def test_diff_says_what_differs_and_which_cells_moved(tmp_path):
+    experiment(tmp_path / "a").run(progress=False)
+    experiment(tmp_path / "b").run(progress=False)
+    alike = diff(tmp_path / "a", tmp_path / "b")
+    assert len(alike.manifest) == len(alike.moved) == 0
+    assert "0 of 3 cells moved" in str(alike)
+    experiment(tmp_path / "c", generator={"copier": _Shouter()}).run(progress=False)
+    other = diff(tmp_path / "a", tmp_path / "c")
+    assert "axes.generator.copier.generator" in set(other.manifest["what"])
+    moved = other.moved.set_index("N")
+    assert moved["answers"].to_dict() == {0: 6, 4: 6, 20: 6}
+    assert (moved["n"] == 6).all()
+    experiment(tmp_path / "d", 4, N=(0, 4), begin_token=True).run(progress=False)
+    fewer = diff(tmp_path / "a", tmp_path / "d").cells.set_index("N")
+    assert fewer["only_a"].to_dict() == {0: 2, 4: 2, 20: 6}
+    assert fewer.loc[4, "ir_score_b"] < fewer.loc[4, "ir_score_a"]
+    assert math.isnan(fewer.loc[20, "ir_score_b"])
+    assert fewer["moved"].all()
+
+
+class _Shouter(Copier):
+    def settings(self):
+        return {"generator": "shouter"}
+
+    def answer(self, question, context):
+        return super().answer(question, context).upper()
+
+
+def test_plan_counts_what_is_there_and_what_remains(tmp_path):
+    grid = experiment(tmp_path, 4, retriever={"a": Named, "b": Named})
+    plan = grid.plan()
+    assert {s.name: (s.calls, s.cached, s.remaining) for s in plan} == {
+        "retrieve": (8, 0, 8),
+        "generate": (20, 0, 20),
+        "grade": (20, 0, 20),
+    }
+    assert not (tmp_path / "rows.jsonl").exists()
+    experiment(tmp_path, 4, retriever={"a": Named}).run(progress=False)
+    assert {s.name: (s.calls, s.cached, s.remaining) for s in grid.plan()} == {
+        "retrieve": (8, 4, 4),
+        "generate": (20, 12, 8),
+        "grade": (20, 12, 8),
+    }
+    assert plan.total.seconds >= 0
+    assert plan["generate"].prompt_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"retriever": {}}, "retriever is empty"),
+        ({"chunker": whole}, "chunker is function"),
+        ({"chunker": {"whole": 3}}, "chunker 'whole' is int"),
+        ({"k": 0}, "k has 0"),
+        ({"k": {"x": {"nobody": 3}}}, "k names the retriever 'nobody'"),
+        ({"N": (100, -1)}, "N has -1"),
+        ({"N": ()}, "N is empty"),
+        ({"generator": None}, "a judge without a generator"),
+        ({"generator": None, "judge": None, "N": 0}, "N=0 without a generator"),
+        ({"match": "best"}, "unknown match 'best'"),
+        ({"concurrency": 0}, "concurrency=0"),
+        ({"per_prompt": "all"}, "per_prompt='all'"),
+        ({"name": "../up"}, "the name '../up'"),
+        ({"data": {"none": people}}, "data has the name 'none'"),
+    ],
+)
+def test_axes_that_cannot_work_are_told_at_once(tmp_path, change, message):
+    with pytest.raises(ConfigError, match=message):
+        experiment(tmp_path, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"generator": {"copier": 3}}, "generator 'copier' is int"),
+        ({"judge": {"e": Copier()}}, "judge 'e' is Copier"),
+        ({"data": {"people": lambda: 3}}, "data 'people' gives int"),
+        ({"data": {"people": Dataset("empty", (), ())}}, "gives no questions"),
+        ({"retriever": {"named": lambda chunks: 3}}, "retriever is int"),
+    ],
+)
+def test_values_that_cannot_work_stop_the_run_before_the_first_row(tmp_path, change, message):
+    with pytest.raises(RagbenchError, match=message):
+        experiment(tmp_path, **change).run(progress=False)
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_experiment_shows_its_size_and_its_folder(tmp_path, monkeypatch):
+    assert repr(experiment(tmp_path)) == (
+        "Experiment('made': 1 data x 1 chunker x 1 retriever x 3 N x 1 generator x 1 judge)"
+    )
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    grid = experiment(None, name="here")
+    assert isinstance(grid, Experiment)
+    assert grid.path == tmp_path / "here" / "rows.jsonl"

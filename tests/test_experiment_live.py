@@ -1,0 +1,228 @@
+"""Experiments whose generator and judge are models on a (made) Ollama server."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from experiment_parts import Copier, Named, experiment
+from fake_ollama import DIGEST, FakeOllama, Fault
+
+from ragbench.errors import ModelError
+from ragbench.experiment import load_manifest, load_rows
+from ragbench.generation import PROMPTS
+from ragbench.llm import chat_model
+from ragbench.prompts import prompt_hash
+
+QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
+
+
+def reply(request):
+    if request.get("format"):
+        (name, spec), *_ = request["format"]["properties"].items()
+        return json.dumps({name: [5] * spec["minItems"]})
+    prompt = request["messages"][-1]["content"]
+    # Every prompt has an answer of its own, or equal gradings would be asked once.
+    town = "Ely" if "Person0 Lee born?" in prompt else "Rome"
+    return f"{town}, after {len(prompt)} characters."
+
+
+@pytest.fixture
+def server():
+    with FakeOllama(reply=reply) as fake:
+        yield fake
+
+
+def live(folder, server, count=2, **changes):
+    model = chat_model("ollama:llama3:8b", host=server.url, seed=3, num_ctx=4096)
+    settings = {"generator": {"llama": model}, "judge": {"llama": model}, "options": QUICK}
+    return experiment(folder, count, **(settings | changes))
+
+
+def test_models_answer_and_grade_and_rows_say_who_they_were(tmp_path, server):
+    rows = live(tmp_path, server).run(progress=False)
+    assert len(rows) == 6
+    assert len(server.calls) == 12
+    assert rows["answer"].str.split(",").str[0].tolist() == ["Ely"] * 3 + ["Rome"] * 3
+    assert rows["grade"].eq(5).all()
+    for side in ("", "judge_"):
+        assert set(rows[f"{side}model"]) == {"ollama:llama3:8b"}
+        assert set(rows[f"{side}digest"]) == {DIGEST}
+        assert set(rows[f"{side}seed"]) == {3}
+        assert set(rows[f"{side}temperature"]) == {0.0}
+        assert set(rows[f"{side}num_ctx"]) == {4096}
+    assert set(rows["prompt_sha256"]) == {prompt_hash(prompt) for prompt in PROMPTS.values()}
+    assert set(rows["judge_prompt_sha256"]) == {prompt_hash("thesis_grade")}
+    assert rows["prompt_tokens"].gt(0).all()
+    assert rows["finish"].eq("stop").all()
+    assert load_manifest(tmp_path)["seeds"] == {"generator/llama": 3, "judge/llama": 3, "order": None}
+
+
+def test_rerunning_asks_nothing_even_with_the_server_gone(tmp_path, server):
+    first = live(tmp_path, server).run(progress=False)
+    server.stop()
+    again = live(tmp_path, server).run(progress=False)
+    assert again.equals(first)
+    assert len(server.calls) == 12
+
+
+def test_a_server_that_is_away_at_the_start_stops_the_run_before_the_first_row(tmp_path, server):
+    server.stop()
+    with pytest.raises(ModelError, match="ollama serve"):
+        live(tmp_path, server).run(progress=False)
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_other_weights_under_the_same_name_are_other_rows(tmp_path, server):
+    first = live(tmp_path, server, cassette=False).run(progress=False)
+    server.models["llama3:8b"] = "f" * 64
+    second = live(tmp_path, server, cassette=False).run(progress=False)
+    assert not set(first["key"]) & set(second["key"])
+    assert set(second["digest"]) == {"f" * 64}
+    assert len(load_rows(tmp_path)) == 12
+
+
+def test_rows_lost_after_the_calls_come_from_the_cassette(tmp_path, server):
+    first = live(tmp_path, server).run(progress=False)
+    (tmp_path / "rows.jsonl").unlink()
+    again = live(tmp_path, server).run(progress=False)
+    assert len(server.calls) == 12
+    assert again["cached"].all()
+    assert again["answer"].equals(first["answer"])
+
+
+def test_the_prompts_of_a_question_follow_each_other_shortest_context_first(tmp_path, server):
+    live(tmp_path, server, 3, judge=None, N=(20, 0, 4), concurrency=1).run(progress=False)
+    asked = [call.prompt for call in server.calls]
+    for person in range(3):
+        mine = [i for i, prompt in enumerate(asked) if f"Person{person} Lee born?" in prompt]
+        assert mine == list(range(mine[0], mine[0] + 3))
+        # The query alone, then each context before the one that continues it.
+        assert [len(asked[i]) for i in mine] == sorted(len(asked[i]) for i in mine)
+    assert server.most_at_once == 1
+
+
+def test_several_questions_are_under_way_at_once_up_to_the_limit(tmp_path):
+    with FakeOllama(reply=reply, latency_s=0.03) as server:
+        live(tmp_path, server, 9, judge=None, concurrency=3).run(progress=False)
+    assert server.most_at_once == 3
+
+
+def test_several_hosts_share_the_questions_and_a_dead_one_loses_none(tmp_path):
+    with FakeOllama(reply=reply, latency_s=0.01) as one, FakeOllama(reply=reply, latency_s=0.01) as two:
+        hosts = [chat_model("ollama:llama3:8b", host=fake.url) for fake in (one, two)]
+        settings = {"generator": {"llama": hosts}, "judge": None, "options": QUICK}
+        experiment(tmp_path / "a", 8, **settings).run(progress=False)
+        assert min(len(one.calls), len(two.calls)) >= 3
+        assert len(one.calls) + len(two.calls) == 24
+        two.stop()
+        rows = experiment(tmp_path / "b", 8, **settings).run(progress=False)
+    assert set(rows["status"]) == {"ok"}
+
+
+def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_path, server):
+    def fault(prompt, before):
+        grading = "characters." in prompt
+        if "Person1" in prompt and not grading:
+            return Fault("400")
+        return Fault("answer", "no JSON") if "Person2" in prompt and grading else None
+
+    server.fault = fault
+    rows = live(tmp_path, server, 3, N=(4,)).run(progress=False).set_index("question_id")
+    assert rows["status"].to_dict() == {"q0": "ok", "q1": "failed", "q2": "failed"}
+    assert rows.loc["q1", ["error_step", "error_kind"]].tolist() == ["generate", "bad_request"]
+    assert "mirostat" in rows.loc["q1", "error"]
+    assert rows.loc["q2", ["error_step", "error_kind"]].tolist() == ["grade", "invalid"]
+    assert rows.loc["q2", "answer"].startswith("Rome, after")
+    assert rows.loc["q2", "judge_raw"] == "no JSON"
+    assert rows.loc["q2", "judge_repairs"] == 1
+    server.fault = None
+    before = Counter(call.prompt for call in server.calls)
+    again = live(tmp_path, server, 3, N=(4,)).run(progress=False, retry_failed=True)
+    assert set(again["status"]) == {"ok"}
+    asked = Counter(call.prompt for call in server.calls) - before
+    assert asked.total() == 3  # q1: answer and grade; q2: its grade alone
+    assert not any("Person0" in prompt for prompt in asked)
+
+
+def test_one_prompt_can_grade_the_answers_of_all_systems(tmp_path, server):
+    grid = {"retriever": {"a": Named, "b": lambda c: Named(c, broken="x")}, "N": (0, 4), "per_prompt": "systems"}
+    rows = live(tmp_path, server, 1, **grid).run(progress=False)
+    assert rows["judge_shown"].tolist() == [3, 3, 3]
+    assert rows["judge_position"].tolist() == [1, 2, 3]
+    gradings = [call for call in server.calls if call.body.get("format")]
+    assert len(gradings) == 1
+
+
+def test_a_broken_off_run_shows_the_judge_the_same_prompt_again(tmp_path, server):
+    grid = {"per_prompt": "ten", "N": (4, 6, 20)}
+    live(tmp_path, server, 1, **grid).run(progress=False)
+    asked = {call.prompt for call in server.calls}
+    path = tmp_path / "rows.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text(lines[0] + lines[2])
+    (tmp_path / "cassette.sqlite").unlink()
+    rows = live(tmp_path, server, 1, **grid).run(progress=False)
+    assert {call.prompt for call in server.calls} == asked
+    assert rows["judge_position"].tolist() == [1, 2, 3]
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_an_embedded_judge_grades_a_models_answers_and_the_other_way_round(tmp_path, server):
+    from ragbench.grading import EmbeddedGrader
+
+    rows = live(tmp_path / "a", server, 1, judge={"e": EmbeddedGrader()}).run(progress=False)
+    assert rows["grade"].notna().all()
+    assert len(server.calls) == 3
+    rows = live(tmp_path / "b", server, 1, generator={"c": Copier()}).run(progress=False)
+    assert len(server.calls) == 6
+    assert rows["judge_model"].eq("ollama:llama3:8b").all()
+    assert rows["model"].eq("copier").all()
+
+
+def test_plan_counts_calls_tokens_and_what_is_recorded_without_asking(tmp_path, server):
+    grid = live(tmp_path, server, 3)
+    plan = grid.plan(tokens_per_second=10, price=(1.0, 2.0))
+    assert server.calls == server.other == []
+    assert not (tmp_path / "cassette.sqlite").exists()
+    assert (plan["generate"].calls, plan["grade"].calls) == (9, 9)
+    assert plan["generate"].prompt_tokens > 9 * 50
+    rows = grid.run(progress=False)
+    assert plan["generate"].prompt_tokens == pytest.approx(rows["prompt_tokens"].sum(), rel=0.5)
+    done = grid.plan()
+    assert [(s.cached, s.remaining) for s in done] == [(3, 0), (9, 0), (9, 0)]
+    (tmp_path / "rows.jsonl").unlink()
+    taped = grid.plan()
+    assert [(s.cached, s.remaining) for s in taped] == [(0, 3), (9, 0), (9, 0)]
+    more = live(tmp_path, server, 4).plan()
+    assert (more["generate"].cached, more["generate"].remaining) == (9, 3)
+    assert more["generate"].seconds > 0
+    assert len(server.calls) == 18
+
+
+def test_secrets_stand_in_no_file_of_the_run(tmp_path, monkeypatch):
+    secret = "sk-very-secret-0123456789"
+    with FakeOllama(reply=reply, api_key=secret) as server:
+        good = chat_model("ollama:llama3:8b", host=server.url, api_key=secret)
+        experiment(
+            tmp_path, 2, generator={"llama": good}, judge={"llama": good},
+            retriever={"named": lambda chunks: _Leaky(chunks, secret)}, options=QUICK,
+        ).run(progress=False)  # fmt: skip
+        assert len(server.calls) == 12
+    with sqlite3.connect(tmp_path / "cassette.sqlite") as db:
+        assert secret not in str(db.execute("SELECT * FROM replies").fetchall())
+    for path in Path(tmp_path).iterdir():
+        assert secret.encode() not in path.read_bytes(), path.name
+    assert "[secret]" in (tmp_path / "manifest.json").read_text()
+
+
+class _Leaky(Named):
+    def __init__(self, chunks, secret):
+        super().__init__(chunks)
+        self.secret = secret
+
+    def settings(self):
+        return {"retriever": "leaky", "api_key": self.secret, "address": f"http://user:{self.secret}@host"}

@@ -1,0 +1,114 @@
+"""Experiments from a YAML file: the names there are, and messages that name file and key."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from experiment_parts import people
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.experiment import Experiment
+
+HEAD = "name: mine\ndata: minihop\nchunker: token_chunks\nretriever: BM25\n"
+
+
+def write(tmp_path, text):
+    path = tmp_path / "experiment.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_names_stand_for_the_embedded_defaults(tmp_path):
+    text = """
+name: all
+folder: out
+data: {few: {questions: q.jsonl, documents: d.jsonl, limit: 3}}
+chunker: {small: {use: token_chunks, size: 60, overlap: 0}}
+retriever: [BM25, SIM, MMR, MLQ, REO, Hybrid]
+k: thesis
+N: [0, 100]
+generator: extractive
+judge: embedded
+"""
+    made = people(12)
+    asked = [{"id": q.id, "question": q.text, "answer": q.answer, "references": q.references} for q in made.questions]
+    told = [{"id": d.id, "title": d.title, "text": d.text} for d in made.documents]
+    for name, records in (("q", asked), ("d", told)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    grid = Experiment.from_yaml(write(tmp_path, text))
+    assert grid.grid.k == {"BM25": (5,), "SIM": (10,), "MMR": (10,), "MLQ": (5,), "REO": (10,), "Hybrid": (10,)}
+    rows = grid.run(progress=False)
+    assert len(rows) == 3 * (1 + 6)
+    assert set(rows["status"]) == {"ok"}
+    assert (tmp_path / "out" / "rows.jsonl").exists()
+    told = json.loads((tmp_path / "out" / "manifest.json").read_text())["axes"]
+    assert told["retriever"]["few/small/REO"]["order"] == "published"
+    assert told["retriever"]["few/small/MLQ"]["decompose"] == {"decomposer": "rules (stand-in, no LLM)"}
+    assert told["retriever"]["few/small/BM25"]["variant"] == "terrier"
+    assert grid.run(progress=False).equals(rows)
+
+
+def test_own_files_are_found_beside_the_file(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "one.txt").write_text("Ann Lee was born in Ely.")
+    (tmp_path / "q.csv").write_text(
+        "question,answer,references\nWhere was Ann Lee born?,Ely,Ann Lee was born in Ely.\n"
+    )
+    text = HEAD.replace("minihop", "{own: {questions: q.csv, documents: docs}}") + "folder: out\nN: 50\nk: [1, 2]\n"
+    rows = Experiment.from_yaml(write(tmp_path, text)).run(progress=False)
+    assert rows["ir_score"].tolist() == [1.0, 1.0]
+    assert rows["k"].tolist() == [1, 2]
+
+
+def test_a_model_takes_its_options_and_hosts(tmp_path):
+    text = HEAD + 'generator: {l: {use: "ollama:llama3:8b", hosts: [gpu1, gpu2], num_ctx: 2048, seed: 7}}\n'
+    models = Experiment.from_yaml(write(tmp_path, text)).grid.generator["l"]
+    assert [model.base_url for model in models] == ["http://gpu1:11434", "http://gpu2:11434"]
+    assert {(model.num_ctx, model.seed) for model in models} == {(2048, 7)}
+    one = Experiment.from_yaml(write(tmp_path, HEAD + "generator: ollama:llama3:8b\njudge: ollama:llama3:70b\n"))
+    assert one.grid.judge["ollama:llama3:70b"].model == "llama3:70b"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (HEAD.replace("name: mine\n", ""), r"experiment\.yaml: there is no key 'name'"),
+        (HEAD + "retreiver: BM25\n", r"experiment\.yaml: retreiver: unknown key.*\n.*\n.*did you mean 'retriever'"),
+        (HEAD.replace("BM25", "BM26"), r"retriever\.BM26: unknown retriever 'BM26'\n.*\n.*mean 'BM25'"),
+        (HEAD.replace("BM25", "{a: {use: BM25, k2: 3}}"), r"retriever\.a: unknown option of BM25 'k2'"),
+        (HEAD.replace("BM25", "{a: {k1: 3}}"), r"retriever\.a has no use"),
+        (HEAD.replace("BM25", "[[BM25]]"), r"retriever lists \['BM25'\]"),
+        (HEAD.replace("BM25", "7"), r"retriever is 7"),
+        (HEAD.replace("token_chunks", "{a: {use: token_chunks, size: 0}}"), r"chunker\.a: size=0"),
+        (HEAD.replace("token_chunks", "sentences"), r"chunker\.sentences: unknown chunker"),
+        (HEAD.replace("minihop", "squad"), r"data\.squad: unknown data set 'squad'"),
+        (HEAD.replace("minihop", "{a: {use: minihop, limits: 3}}"), r"data\.a: unknown option of minihop 'limits'"),
+        (HEAD + "generator: extractiv\n", r"generator\.extractiv: unknown generator"),
+        (HEAD + "generator: extractive\njudge: {e: {use: embedded, size: 3}}\n", r"judge\.e: unknown option of embed"),
+        (
+            HEAD + "generator: {l: {use: 'ollama:x', api_key: abc}}\n",
+            r"generator\.l\.api_key\n.*no secret",
+        ),
+        (HEAD + "generator: {l: {use: 'ollama:x', heat: 1}}\n", r"generator\.l: unknown option of ollama:x 'heat'"),
+        (HEAD + "generator: {l: {use: 'ollama:x', hosts: gpu1}}\n", r"generator\.l: hosts is 'gpu1'"),
+        (HEAD + "generator: {l: {use: 'olama:x'}}\n", r"generator\.l: unknown model provider 'olama'"),
+        (HEAD + "concurrency: many\n", r"concurrency is 'many'"),
+        (HEAD + "concurrency: true\n", r"concurrency is True"),
+        (HEAD + "N: [100, lots]\n", r"experiment\.yaml: N has 'lots'"),
+        (HEAD + "k: 0\n", r"experiment\.yaml: k has 0"),
+        (HEAD + "name: again\n", r"experiment\.yaml, line 5: the key 'name' twice"),
+        (HEAD + "N: [100\n", r"experiment\.yaml, line 6: "),
+        (HEAD + "judge: !!python/object/apply:os.system [ls]\n", r"experiment\.yaml, line 5: could not determine"),
+        ("- a\n- b\n", r"experiment\.yaml holds list"),
+    ],
+)
+def test_a_file_that_cannot_work_is_told_with_its_key(tmp_path, text, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        Experiment.from_yaml(write(tmp_path, text))
+    assert "abc" not in str(caught.value)
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(DataError, match="there is no file"):
+        Experiment.from_yaml(tmp_path / "no.yaml")
