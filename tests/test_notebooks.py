@@ -19,6 +19,7 @@ SMALL = {
     "15_thesis_related_protocols": {"QUESTIONS": 20},
     "20_ragchecker_metrics": {"CLAIMS": 60},
     "21_ragchecker_meta_evaluation": {"RESAMPLES": 50},
+    "40_rageval_generate": {"DOCUMENTS": 6},
 }
 FIGURES = {
     "10_thesis_corpus_and_chunks": ["10_chunk_lengths", "10_figure_2.6_as_run", "10_figure_2.6_paper"],
@@ -40,6 +41,7 @@ LEDGER = {
     "13_thesis_grades": {"Table 3.3": 30},
     "14_thesis_thresholds": {"Figure 3.2": 15},
     "20_ragchecker_metrics": {"Checker validation": 4},
+    "40_rageval_generate": {"Section 3.4": 4},
 }
 
 
