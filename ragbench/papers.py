@@ -205,7 +205,9 @@ def _wide(cells: pd.DataFrame, kind: str) -> Iterator[str]:
 def _shown(value: object) -> str:
     if value is None or value is pd.NA or value != value:
         return ""
-    return f"{value:.3g}" if isinstance(value, float) else str(value).replace("|", "/")
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return str(value).replace("|", "/")
 
 
 def _measured() -> pd.DataFrame:

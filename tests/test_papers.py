@@ -113,8 +113,11 @@ def test_markdown_shows_paper_and_measured_in_the_table_s_own_shape(own_figures)
     assert "| 100 | 0.4 -> 0.41 | 0.34 -> 0.3 |" in text
     assert "| 200 | 0.46 -> 0.5 |  |" in text
     assert "n = 9 to 10, up to 1 unscored." in text
+    calls = pd.DataFrame({"row": ["generations"], "column": ["count"], "value": [377604]})
+    papers.record("thesis", "Section 3.2.1", calls, by="x")
+    assert "| generations | 377604 -> 377604 |" in papers.write_markdown().read_text()
     assert "Table 3.1 (47)" in text  # what was not measured is counted
-    assert papers.summary("thesis") in text
+    assert papers.summary("thesis") in papers.write_markdown().read_text()
 
 
 @pytest.mark.parametrize(
