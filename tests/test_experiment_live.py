@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -201,6 +204,37 @@ def test_plan_counts_calls_tokens_and_what_is_recorded_without_asking(tmp_path, 
     assert (more["generate"].cached, more["generate"].remaining) == (9, 3)
     assert more["generate"].seconds > 0
     assert len(server.calls) == 18
+
+
+def test_a_stopped_run_keeps_the_calls_under_way(tmp_path):
+    stop = threading.Event()
+    with FakeOllama(reply=reply, latency_s=0.2) as server:
+        grid = live(tmp_path, server, 8, judge=None, N=(4,), concurrency=4)
+        rows = grid.run(progress=lambda state: stop.set(), stop=stop)
+    assert len(rows) == len(load_rows(tmp_path)) == len(server.calls) == 4
+
+
+def test_a_call_that_outlives_a_stopped_run_writes_into_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragbench.experiment.running.GRACE_S", 0.0)
+    stop = threading.Event()
+    with FakeOllama(reply=reply, latency_s=0.4) as server:
+        grid = live(tmp_path, server, 4, judge=None, N=(4,), concurrency=4)
+
+        def stop_when_asked():
+            while len(server.calls) < 4:
+                time.sleep(0.01)
+            stop.set()
+
+        threading.Thread(target=stop_when_asked, daemon=True).start()
+        grid.run(progress=False, stop=stop)
+        # The number of the closed file is given to the next one that is opened.
+        others = [os.open(tmp_path / f"other{i}", os.O_CREAT | os.O_WRONLY) for i in range(20)]
+        kept = (tmp_path / "rows.jsonl").stat().st_size
+        time.sleep(0.8)
+    assert (tmp_path / "rows.jsonl").stat().st_size == kept
+    assert all(os.fstat(other).st_size == 0 for other in others)
+    for other in others:
+        os.close(other)
 
 
 def test_secrets_stand_in_no_file_of_the_run(tmp_path, monkeypatch):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 AT_ONCE = 500  # questions retrieved together: bounds memory
 # Questions per task: in threads one, so that a kill loses little; elsewhere enough to be worth the sending.
 IN_THREADS, ELSEWHERE = 1, 50
+GRACE_S = 2.0  # for calls under way when a run is stopped
 _POLL_S = 0.2
 
 
@@ -96,7 +97,7 @@ class _Run:
     ) -> None:  # fmt: skip
         self.experiment, self.stage, self.journal, self.rows = experiment, stage, journal, rows
         self.state, self.tick, self.stop = state, tick, stop
-        self.ended = False
+        self.halting = self.ended = False
         self.live = Live(
             stage.generators, stage.judges,
             {name: stage.model_facts("generator", name) for name in stage.generators},
@@ -108,7 +109,7 @@ class _Run:
 
     def emit(self, row: dict[str, Any]) -> None:
         with self._lock:
-            if self.ended:
+            if self.ended:  # a call that outlived the run: the file is closed, the reply is on the cassette
                 return
             self.journal.write(row)
             self.rows[row["key"]] = row
@@ -116,7 +117,7 @@ class _Run:
             self.tick()
 
     def stopped(self) -> bool:
-        return self.ended or (self.stop is not None and self.stop.is_set())
+        return self.halting or (self.stop is not None and self.stop.is_set())
 
     def all(self, todo: dict[str, list[Item]], executor: Executor | None) -> None:
         if not any(todo.values()):
@@ -133,9 +134,10 @@ class _Run:
                     retrieve(self.stage, name, some)
                     self._window(some, here, lanes)
         finally:
+            self.halting = True
+            lanes.close(GRACE_S)
             with self._lock:
                 self.ended = True
-            lanes.close(grace_s=2.0)
             if own is not None:
                 own.shutdown(wait=False, cancel_futures=True)
 
