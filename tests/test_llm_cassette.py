@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import CallError, Cassette, ask, chat_model
-from ragbench.llm.keys import Keys, canonical, key_of
+from ragbench.llm.keys import Keys, canonical, canonical_messages, key_of
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +128,7 @@ def test_keys_are_equal_exactly_when_the_requests_are(a, b, s, t):
     one, two = Keys("o", "m", "d", {"temperature": s}), Keys("o", "m", "d", {"temperature": t})
     assert (one.key(a) == two.key(b)) == ((a, s) == (b, t))
     assert key_of(json.loads(one.request(a))) == one.key(a)
+    assert canonical_messages(a) == canonical(a)
 
 
 def test_numbers_that_are_equal_are_written_alike():

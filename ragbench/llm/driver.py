@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ragbench.llm.failures import CallError, failure, from_exception, from_status
@@ -12,6 +15,8 @@ from ragbench.llm.reply import Usage
 from ragbench.llm.secrets import secret_strings
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 FINISHED = frozenset({"stop", "end_turn", "stop_sequence", "eos", "eos_token", "STOP"})
@@ -47,6 +52,7 @@ class Progress:
 
     bytes: int = 0
     parts: list[str] = field(default_factory=list)
+    end: dict[str, Any] | None = None
 
 
 class Driver:
@@ -95,44 +101,57 @@ class Driver:
 
 
 class HttpDriver(Driver):
-    """Shared by the two providers that are called directly."""
+    """Shared by the two providers that are called directly.
+
+    Each call under way has a client of its own, with one connection that is kept alive. One client for all would look
+    at every connection of its pool for every request: 3.8 ms a call at 32 at once, instead of 0.8.
+    """
 
     def __init__(self, base_url: str, headers: Mapping[str, str], client_options: Mapping[str, Any]) -> None:
         self.host = base_url.rstrip("/")
         self._headers = dict(headers)
         self._client_options = dict(client_options)
-        self._client: httpx.AsyncClient | None = None
+        self._clients: list[httpx.AsyncClient] = []
+        self._idle: list[httpx.AsyncClient] = []
         self._loop: object = None
 
-    def client(self) -> httpx.AsyncClient:
-        """Return the keep-alive client of the running loop. The total deadline is set by the caller, per call."""
-        import asyncio
+    @contextmanager
+    def client(self) -> Iterator[httpx.AsyncClient]:
+        """Lend a keep-alive client of the running loop. The total deadline is set by the caller, per call."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._clients, self._idle, self._loop = [], [], loop
+        client = self._idle.pop() if self._idle else self._new_client()
+        try:
+            yield client
+        finally:
+            if self._loop is loop:
+                self._idle.append(client)
 
+    def _new_client(self) -> httpx.AsyncClient:
         import httpx
 
-        loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
-            options = {
-                "limits": httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60.0),
-                **self._client_options,
-                "timeout": httpx.Timeout(None, connect=_CONNECT_S),
-                "headers": self._headers,
-            }
-            self._client, self._loop = httpx.AsyncClient(**options), loop
-        return self._client
+        options = {
+            "verify": _tls(),
+            "limits": httpx.Limits(max_connections=None, max_keepalive_connections=1, keepalive_expiry=60.0),
+            **self._client_options,
+            "timeout": httpx.Timeout(None, connect=_CONNECT_S),
+            "headers": self._headers,
+        }
+        self._clients.append(httpx.AsyncClient(**options))
+        return self._clients[-1]
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        for client in self._clients:
+            await client.aclose()
+        self._clients, self._idle = [], []
 
     async def get_json(self, path: str, timeout_s: float = 10.0) -> Any:
         """GET a small JSON document. Raises CallError."""
-        import asyncio
-
         try:
             async with asyncio.timeout(timeout_s):
-                response = await self.client().get(self.host + path)
+                with self.client() as client:
+                    response = await client.get(self.host + path)
             self.has_spoken = True
             if response.status_code != 200:
                 raise self.fail(*from_status(response.status_code, response.text), status=response.status_code)
@@ -149,6 +168,14 @@ class HttpDriver(Driver):
         wait = retry_after(response.headers.get("retry-after"))
         kind, detail = from_status(response.status_code, body, wait)
         return self.fail(kind, detail, status=response.status_code, retry_after=wait)
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Load the certificates once, not for every client."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 def retry_after(value: str | None) -> float | None:

@@ -51,7 +51,8 @@ class OllamaDriver(HttpDriver):
         import httpx
 
         try:
-            response = await self.client().post(f"{self.host}/api/show", json={"model": self.name}, timeout=10.0)
+            with self.client() as client:
+                response = await client.post(f"{self.host}/api/show", json={"model": self.name}, timeout=10.0)
             info = response.json().get("model_info") or {}
         except (httpx.HTTPError, ValueError):
             return None
@@ -63,24 +64,15 @@ class OllamaDriver(HttpDriver):
             body["format"] = schema
         text = progress.parts
         thinking: list[str] = []
-        final: dict[str, Any] | None = None
-        request = self.client().stream("POST", f"{self.host}/api/chat", content=json.dumps(body).encode())
         try:
-            async with request as response:
-                if response.status_code != 200:
-                    raise await self.refuse(response, progress)
-                rest = b""
-                async for piece in response.aiter_bytes():
-                    progress.bytes += len(piece)
-                    *lines, rest = (rest + piece).split(b"\n")
-                    for line in lines:
-                        final = self._take(line, text, thinking) or final
-                final = self._take(rest, text, thinking) or final
+            with self.client() as client:
+                await self._stream(client, json.dumps(body).encode(), progress, thinking)
         except CallError:
             raise
         except Exception as error:
-            if final is None:
+            if progress.end is None:
                 raise self.fail(*from_exception(error), raw="".join(text)) from None
+        final = progress.end
         if final is None:
             seen = f"after {sum(map(len, text))} characters" if text else "with nothing in it"
             raise self.fail("unfinished", f"the stream ended {seen}, without its end mark (done)", raw="".join(text))
@@ -94,6 +86,18 @@ class OllamaDriver(HttpDriver):
             (final.get("eval_duration") or 0) / 1e9,
         )
 
+    async def _stream(self, client: Any, body: bytes, progress: Progress, thinking: list[str]) -> None:
+        async with client.stream("POST", f"{self.host}/api/chat", content=body) as response:
+            if response.status_code != 200:
+                raise await self.refuse(response, progress)
+            rest = b""
+            async for piece in response.aiter_bytes():
+                progress.bytes += len(piece)
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    self._take(line, progress, thinking)
+            self._take(rest, progress, thinking)
+
     def _wire_messages(self, messages: Sequence[dict]) -> Sequence[Any]:
         if all(isinstance(message["content"], str) and len(message) == 2 for message in messages):
             return messages
@@ -101,17 +105,18 @@ class OllamaDriver(HttpDriver):
 
         return self._convert(convert_to_messages(messages))
 
-    def _take(self, line: bytes, text: list[str], thinking: list[str]) -> dict[str, Any] | None:
-        """Read one line of the stream; return it if it is the last one."""
+    def _take(self, line: bytes, progress: Progress, thinking: list[str]) -> None:
+        """Read one line of the stream."""
         if not line.strip():
-            return None
-        part = self._part(line, text)
+            return
+        part = self._part(line, progress.parts)
         message = part.get("message") or {}
         if piece := message.get("content"):
-            text.append(piece)
+            progress.parts.append(piece)
         if piece := message.get("thinking"):
             thinking.append(piece)
-        return part if part.get("done") else None
+        if part.get("done"):
+            progress.end = part
 
     def _part(self, line: bytes, text: Sequence[str]) -> dict[str, Any]:
         shown = line.decode("utf-8", "replace")

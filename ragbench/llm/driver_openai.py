@@ -56,17 +56,16 @@ class OpenAIDriver(HttpDriver):
 
     async def _post(self, body: dict, progress: Progress) -> Wire:
         extra = body.pop("extra_body", None) or {}
-        request = self.client().stream(
-            "POST", f"{self.host}/chat/completions", content=json.dumps({**body, **extra}).encode()
-        )
+        sent = json.dumps({**body, **extra}).encode()
         parts: list[bytes] = []
         try:
-            async with request as response:
-                if response.status_code != 200:
-                    raise await self.refuse(response, progress)
-                async for piece in response.aiter_bytes():
-                    parts.append(piece)
-                    progress.bytes += len(piece)
+            with self.client() as client:
+                async with client.stream("POST", f"{self.host}/chat/completions", content=sent) as response:
+                    if response.status_code != 200:
+                        raise await self.refuse(response, progress)
+                    async for piece in response.aiter_bytes():
+                        parts.append(piece)
+                        progress.bytes += len(piece)
         except CallError:
             raise
         except Exception as error:
