@@ -1,0 +1,194 @@
+"""Faithfulness, answer relevance and context relevance by lexical and embedding rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ragbench.embedded_ragas.answer import SHORT, answer_parts
+from ragbench.errors import ConfigError
+from ragbench.judge.checker import EmbeddedChecker, split_claims
+from ragbench.judge.features import embed
+from ragbench.judge.text import prepare, split_sentences
+from ragbench.metrics.reference_free import context_relevance
+from ragbench.metrics.steps.inputs import Context, joined, same_length
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from langchain_core.embeddings import Embeddings
+
+_NAN = float("nan")
+_COLUMNS = ["score", "n", "status"]
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The sentences of a context, and those of them that a question needs, in order."""
+
+    sentences: tuple[str, ...]
+    needed: tuple[str, ...]
+
+
+class EmbeddedRagas:
+    """RAGAS's metrics without a language model.
+
+    *Faithfulness*: the answer's sentences are its statements. The degree to which the context backs one is its support
+    (`EmbeddedChecker.support`: words and vectors against the best window of sentences) times the share of its names and
+    numbers that the context has. F is the mean degree.
+
+    *Answer relevance*: committed x affinity x (met + told) / 2, see `answer_parts`. Affinity is the cosine between
+    question and answer over ``gate``, at most 1, so that it only tells answers to something else; a bare name
+    or number has 1.
+
+    *Context relevance*: a sentence's worth to the question is ``mix`` x coverage of the question's words + (1 -
+    ``mix``) x cosine. Needed are the sentences worth at least ``keep`` times the best; none is when the best is worth
+    less than ``floor``. The score is Eq 2's, needed / all.
+
+    Parameters
+    ----------
+    embedder : a LangChain ``Embeddings`` with unit vectors; default the embedded MiniLM.
+    mix, keep, floor, gate : in (0, 1]; the defaults were set on MiniHop (see LOG.md) and on nothing else.
+
+    Source: RAGAS, section 3, whose model steps these rules stand in for.
+    """
+
+    def __init__(
+        self,
+        embedder: Embeddings | None = None,
+        *,
+        mix: float = 0.7,
+        keep: float = 0.7,
+        floor: float = 0.15,
+        gate: float = 0.4,
+    ) -> None:
+        for name, value in (("mix", mix), ("keep", keep), ("floor", floor), ("gate", gate)):
+            if not 0 < value <= 1:
+                raise ConfigError(f"{name}={value}", "a number above 0 and up to 1", "leave it out for the default")
+        self.mix, self.keep, self.floor, self.gate = mix, keep, floor, gate
+        self._checker = EmbeddedChecker(embedder)
+
+    def __repr__(self) -> str:
+        return f"EmbeddedRagas(mix={self.mix}, keep={self.keep}, floor={self.floor}, gate={self.gate})"
+
+    @property
+    def embedder(self) -> Embeddings:
+        """The embedding model, loaded at first use."""
+        return self._checker.embedder
+
+    def faithfulness(self, answers: Sequence[str], contexts: Sequence[Context]) -> pd.DataFrame:
+        """Score how far contexts back answers.
+
+        Parameters
+        ----------
+        answers : shape (n,). contexts : one text, or a list of passages, per answer; equal ones are read once.
+
+        Returns
+        -------
+        DataFrame, one row per answer: score in [0, 1], n (statements), status. An answer without statements has NaN,
+        an empty context backs nothing: 0.
+        """
+        same_length(answers=answers, contexts=contexts)
+        texts = [joined(context, str(i)) for i, context in enumerate(contexts)]
+        statements = [split_claims(answer) for answer in answers]
+        together: dict[str, dict[str, None]] = {}
+        for text, own in zip(texts, statements, strict=True):
+            together.setdefault(text, {}).update(dict.fromkeys(own))
+        degrees = {text: self.backing(list(own), text) for text, own in together.items()}
+        rows = []
+        for text, own in zip(texts, statements, strict=True):
+            found = [degrees[text][statement] for statement in own]
+            rows.append((float(np.mean(found)), len(own), "scored") if found else (_NAN, 0, "no statements"))
+        return _table(rows)
+
+    def backing(self, statements: Sequence[str], context: str) -> dict[str, float]:
+        """Return for each statement the degree, in [0, 1], to which a context backs it."""
+        if not statements:
+            return {}
+        source = prepare(context)
+        words = frozenset(source.words)
+        support = self._checker.support(statements, [context])[:, 0].clip(0, 1)
+        degrees = {}
+        for statement, value in zip(statements, support, strict=True):
+            own = prepare(statement)
+            facts = own.numbers | own.names
+            found = sum(fact in source.numbers or fact in words for fact in facts)
+            degrees[statement] = float(value) * (found / len(facts) if facts else 1.0)
+        return degrees
+
+    def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
+        """Score how far answers answer their questions; neither context nor truth has a part in it.
+
+        Parameters
+        ----------
+        questions, answers : shape (n,) each.
+
+        Returns
+        -------
+        DataFrame, one row per answer: score in [0, 1], n (things asked for), status. An empty question or answer has
+        NaN; an answer that only evades has 0.
+        """
+        same_length(questions=questions, answers=answers)
+        vectors = embed(self.embedder, [*questions, *answers])
+        rows = []
+        for question, answer in zip(questions, answers, strict=True):
+            if not (split_sentences(question) and split_sentences(answer)):
+                rows.append((_NAN, 0, "empty question" if not split_sentences(question) else "empty answer"))
+                continue
+            parts = answer_parts(question, answer)
+            near = max(float(vectors[question] @ vectors[answer]), 0.0) / self.gate
+            # A word or two has no direction to speak of.
+            affinity = 1.0 if len(prepare(parts.text).words) <= SHORT else min(near, 1.0)
+            score = parts.committed * affinity * (parts.met + parts.told) / 2
+            rows.append((score, len(parts.needs), "scored"))
+        return _table(rows)
+
+    def context_relevance(self, questions: Sequence[str], contexts: Sequence[Context]) -> pd.DataFrame:
+        """Score how much of contexts their questions need.
+
+        Parameters
+        ----------
+        questions : shape (n,). contexts : one text, or a list of passages, per question.
+
+        Returns
+        -------
+        DataFrame, one row per context: score in [0, 1], n (sentences), status. An empty context or question has NaN.
+        """
+        rows = []
+        for question, found in zip(questions, self.needed(questions, contexts), strict=True):
+            if not split_sentences(question) or not found.sentences:
+                reason = "empty context" if split_sentences(question) else "empty question"
+                rows.append((_NAN, len(found.sentences), reason))
+                continue
+            score = context_relevance(len(found.needed), len(found.sentences))
+            rows.append((score, len(found.sentences), "scored"))
+        return _table(rows)
+
+    def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Needed]:
+        """Return the sentences of each context, and those of them that its question needs."""
+        same_length(questions=questions, contexts=contexts)
+        split = [tuple(split_sentences(joined(context, str(i)))) for i, context in enumerate(contexts)]
+        vectors = embed(self.embedder, [*questions, *(s for own in split for s in own)])
+        found = []
+        for question, sentences in zip(questions, split, strict=True):
+            worth = self._worth(question, sentences, vectors)
+            best = worth.max(initial=0.0)
+            chosen = worth >= self.keep * best if best >= self.floor else np.zeros(len(sentences), bool)
+            found.append(Needed(sentences, tuple(s for s, c in zip(sentences, chosen, strict=True) if c)))
+        return found
+
+    def _worth(self, question: str, sentences: Sequence[str], vectors: dict[str, np.ndarray]) -> np.ndarray:
+        weights = prepare(question).weight
+        total = sum(weights.values()) or 1.0
+        stems = [frozenset(prepare(s).stems) for s in sentences]
+        covered = np.array([sum(w for stem, w in weights.items() if stem in own) for own in stems]) / total
+        near = np.array([float(vectors[s] @ vectors[question]) for s in sentences])
+        return self.mix * covered + (1 - self.mix) * near
+
+
+def _table(rows: Sequence[tuple[float, int, str]]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=_COLUMNS)

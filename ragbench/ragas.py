@@ -1,0 +1,217 @@
+"""The pairwise protocol of RAGAS's Table 1: does a metric score the text higher that was made better?
+
+`score_pairs` takes any scorer with the three metrics (`EmbeddedRagas`, or a model as `LiveRagas`); `baseline_scores` is
+the two baselines by a model; `agreement_row` turns either into a cell of the table, with its interval and counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair
+from ragbench.errors import ConfigError, unknown
+from ragbench.metrics.reference_free import answer_relevance_table, context_relevance_table, faithfulness_table
+from ragbench.stats import pairwise_agreement
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from langchain_core.embeddings import Embeddings
+
+    from ragbench.llm import Step
+    from ragbench.metrics.steps import StepReport
+
+TIE = 6  # decimals: vectors differ in the seventh between machines, which is no preference
+
+
+class Scorer(Protocol):
+    """Anything with RAGAS's three metrics over lists; each returns a table with the columns score and status."""
+
+    def faithfulness(self, answers: Sequence[str], contexts: Sequence[Any]) -> pd.DataFrame:
+        """Score answers against contexts."""
+
+    def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
+        """Score answers against questions."""
+
+    def context_relevance(self, questions: Sequence[str], contexts: Sequence[Any]) -> pd.DataFrame:
+        """Score contexts against questions."""
+
+
+class LiveRagas:
+    """RAGAS's three metrics by a chat model, through `ragbench.metrics.steps`.
+
+    Parameters
+    ----------
+    model, options : as for `ragbench.llm.ask` (``cassette``, ``concurrency`` ...).
+    embedder : for answer relevance; default the embedded MiniLM (the paper: text-embedding-ada-002).
+    n : generated questions per answer, in one call.
+
+    Attributes
+    ----------
+    reports : what each step took, in order.
+    """
+
+    def __init__(self, model: Any, embedder: Embeddings | None = None, n: int = 3, **options: Any) -> None:
+        self.model, self.n, self.options = model, n, options
+        self._embedder = embedder
+        self.reports: list[StepReport] = []
+
+    def faithfulness(
+        self, answers: Sequence[str], contexts: Sequence[Any], questions: Sequence[str] | None = None
+    ) -> pd.DataFrame:
+        """Score answers: statements, then verdicts; at most two calls each. ``questions`` help to read the answers."""
+        from ragbench.metrics.steps import extract_statements, statement_verdicts
+
+        asked = list(questions) if questions is not None else [""] * len(answers)
+        taken = extract_statements(self.model, asked, answers, **self.options)
+        judged = statement_verdicts(self.model, taken.claims, contexts, **self.options)
+        self.reports += [taken.report, judged.report]
+        return faithfulness_table(judged.labels).rename(columns={"faithfulness": "score"})
+
+    def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
+        """Score answers by the questions they would answer; one call each."""
+        from ragbench.embedding import default_embedder
+        from ragbench.judge.features import embed
+        from ragbench.metrics.steps import generate_questions
+
+        made = generate_questions(self.model, answers, self.n, **self.options)
+        self.reports.append(made.report)
+        written = [text for own in made.questions if own for text in own]
+        vectors = embed(self._embedder or default_embedder(), [*questions, *written])
+        generated = [None if own is None else np.array([vectors[text] for text in own]) for own in made.questions]
+        table = answer_relevance_table([vectors[q] for q in questions], generated)
+        return table.rename(columns={"answer_relevance": "score"})
+
+    def context_relevance(self, questions: Sequence[str], contexts: Sequence[Any]) -> pd.DataFrame:
+        """Score contexts by the sentences copied from them; one call each."""
+        from ragbench.metrics.steps import extract_sentences
+
+        copied = extract_sentences(self.model, questions, contexts, **self.options)
+        self.reports.append(copied.report)
+        known = [(None, 0) if p is None else (len(p.sentences), p.total) for p in copied.picked]
+        table = context_relevance_table([count for count, _ in known], [total for _, total in known])
+        return table.rename(columns={"context_relevance": "score"})
+
+
+def score_pairs(scorer: Scorer, pairs: Sequence[Pair], dimension: Dimension) -> pd.DataFrame:
+    """Score both texts of every pair, all in one call, so that what they share is processed once.
+
+    Returns
+    -------
+    DataFrame, one row per pair: id, better, worse (scores of the text made better and of the other, NaN where
+    unscored), status ("scored", or why not).
+    """
+    texts = [*(p.better for p in pairs), *(p.worse for p in pairs)]
+    questions = [p.question for p in pairs] * 2
+    if _dimension(dimension) == "faithfulness":
+        more: dict[str, Any] = {"questions": questions} if isinstance(scorer, LiveRagas) else {}
+        table = scorer.faithfulness(texts, [p.context for p in pairs] * 2, **more)
+    elif dimension == "answer_relevance":
+        table = scorer.answer_relevance(questions, texts)
+    else:
+        table = scorer.context_relevance(questions, texts)
+    return _paired([p.id for p in pairs], list(table["score"]), list(table["status"]))
+
+
+def baseline_scores(
+    model: Any, pairs: Sequence[Pair], dimension: Dimension, **options: Any
+) -> tuple[dict[str, pd.DataFrame], float]:
+    """Score pairs by the paper's baselines with a model: four calls per pair.
+
+    Returns
+    -------
+    {"GPT Score": table, "GPT Ranking": table} as `score_pairs` makes them (a ranking that depends on the order shown is
+    a tie), and the ranking's position bias (-0.5 .. 0.5, see `Ranking.position_bias`).
+
+    Source: RAGAS, section 5; both orders are ours.
+    """
+    from ragbench.metrics.steps import gpt_ranking, gpt_score
+
+    first, second, questions = [p.better for p in pairs], [p.worse for p in pairs], [p.question for p in pairs]
+    contexts = [p.context for p in pairs] if _dimension(dimension) == "faithfulness" else None
+    twice = contexts * 2 if contexts is not None else None
+    scored = gpt_score(model, dimension, questions * 2, first + second, twice, **options).scores
+    ranked = gpt_ranking(model, dimension, questions, first, second, contexts, **options)
+    preferred = [np.nan if p is None else p for p in ranked.preferences]
+    ids = [p.id for p in pairs]
+    tables = {
+        "GPT Score": _paired(ids, [np.nan if s is None else float(s) for s in scored]),
+        "GPT Ranking": _paired(ids, [*preferred, *(1 - p for p in preferred)]),
+    }
+    return tables, ranked.position_bias
+
+
+def agreement_row(scores: pd.DataFrame, *, level: float = 0.95, seed: int = 0) -> dict[str, float]:
+    """Return the agreement of a metric with the construction of the pairs.
+
+    Parameters
+    ----------
+    scores : columns better and worse, as `score_pairs` makes them. Scores that agree to `TIE` decimals are ties.
+    level : of the exact binomial interval. seed : of the random tie-break.
+
+    Returns
+    -------
+    dict: agreement (ties count half: the expectation over random tie-breaks), low, high, at_random (one tie-break, as
+    published), wins, ties, losses, n (pairs used), unscored (pairs left out since a side has no score).
+
+    Source: RAGAS, section 5, Table 1.
+    """
+    found = pairwise_agreement(scores["better"].round(TIE), scores["worse"].round(TIE), level=level, seed=seed)
+    e = found.expected
+    counts = {"wins": found.wins, "ties": found.ties, "losses": found.losses, "n": e.n, "unscored": e.n_missing}
+    return {"agreement": e.estimate, "low": e.low, "high": e.high, "at_random": found.random, **counts}
+
+
+def steps_for_pairs(pairs: Mapping[Dimension, Sequence[Pair]], n: int = 3, baselines: bool = True) -> list[Step]:
+    """Make the steps of a live run of Table 1 for `ragbench.llm.plan`, which counts the calls before any is made.
+
+    Parameters
+    ----------
+    pairs : by dimension. n : generated questions per answer. baselines : whether GPT Score and GPT Ranking are run too.
+
+    Returns
+    -------
+    Steps. RAGAS takes at most four calls per pair for faithfulness and two each for the others: 8, where the paper's
+    own way (a call per generated question) takes 6 + 2n; each baseline takes two calls per pair and dimension.
+    """
+    from ragbench.metrics.steps import steps_for_baselines, steps_for_ragas
+
+    if not pairs:
+        raise ConfigError("no pairs", "pairs by dimension", "pass {dimension: data.pairs(dimension)}")
+    own = {"faithfulness": (0, 1), "answer_relevance": (2,), "context_relevance": (3,)}
+    steps = []
+    for dimension, listed in pairs.items():
+        texts = [*(p.better for p in listed), *(p.worse for p in listed)]
+        questions, blank = [p.question for p in listed] * 2, [""] * len(texts)
+        grounded = _dimension(dimension) == "faithfulness"
+        contexts = [p.context for p in listed] * 2 if grounded else blank
+        made = steps_for_ragas(
+            questions,
+            blank if dimension == "context_relevance" else texts,
+            texts if dimension == "context_relevance" else contexts,
+            n,
+        )
+        steps += [made[place] for place in own[dimension]]
+        if baselines:
+            half = len(listed)
+            sides = (questions[:half], texts[:half], texts[half:], contexts[:half] if grounded else None)
+            steps += steps_for_baselines(dimension, *sides)
+    return steps
+
+
+def _dimension(name: str) -> str:
+    if name not in DIMENSIONS:
+        raise unknown("dimension", name, DIMENSIONS)
+    return name
+
+
+def _paired(ids: Sequence[str], scores: Sequence[float], status: Sequence[str] | None = None) -> pd.DataFrame:
+    import pandas as pd
+
+    half = len(ids)
+    frame = pd.DataFrame({"id": ids, "better": scores[:half], "worse": scores[half:]})
+    said = list(status) if status is not None else ["scored" if s == s else "unread" for s in scores]
+    frame["status"] = [a if a != "scored" else b for a, b in zip(said[:half], said[half:], strict=True)]
+    return frame
