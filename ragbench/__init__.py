@@ -44,6 +44,17 @@ _HOME = {
     ],
     "metrics.lexical": ["bleu", "exact_match", "idf_overlap", "idf_weights", "rouge_l", "token_f1"],
     "metrics.ranking": ["ndcg_at_k", "precision_at_k", "ranking_table", "recall_at_k", "reciprocal_rank"],
+    "metrics.reference_free": [
+        "answer_relevance",
+        "answer_relevance_table",
+        "context_relevance",
+        "context_relevance_table",
+        "faithfulness",
+        "faithfulness_table",
+    ],
+    "embedded_ragas": ["EmbeddedRagas"],
+    "ragas": ["LiveRagas", "agreement_row", "baseline_scores", "score_pairs", "steps_for_pairs"],
+    "ragas_data": ["make_ragas_set", "minihop_ragas_set", "steps_for_ragas_set"],
     "metrics.protocols": ["crag_score", "erag_scores", "rgb_accuracy", "rgb_error_rates", "rgb_rejection_rate"],
     "metrics.steps": [
         "check_claims",
