@@ -266,6 +266,8 @@ def test_progress_shows_time_to_go_failures_and_cached(fake, tmp_path, capsys):
 
 
 def test_no_progress_bar_when_nobody_looks_or_few_prompts(fake, capsys):
+    import ipykernel  # noqa: F401 - as libraries do; only a running kernel counts
+
     ask(model_at(fake), ["a"] * 30)
     assert capsys.readouterr().err == ""
 

@@ -200,7 +200,9 @@ def _interrupted(job: Job) -> Interrupted:
 
 
 def _somebody_looks() -> bool:
-    return "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    in_kernel = shell is not None and hasattr(shell, "kernel")  # that ipykernel is imported alone says nothing
+    return in_kernel or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def _tell(replies: Sequence[Reply], step: str) -> None:
