@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from ragbench.errors import ConfigError, DataError, unknown
@@ -53,15 +54,15 @@ __all__ = [
     "with_metadata",
 ]
 
-# Table 4 uses the main setting (section 5.1); Table 5 its own names. Values: chunk size, passages.
+# Chunk size and passages: of Table 4 (section 5.1: 512 and 5), then the rows of Table 5 by their names.
 SETTINGS: Mapping[str, tuple[int, int]] = {
-    "512-5": (512, 5),
+    "TopK 5": (512, 5),
     "TopK 2": (512, 2),
     "TopK 4": (512, 4),
     "TopK 6": (512, 6),
-    "128-8": (128, 8),
-    "256-4": (256, 4),
-    "512-2": (512, 2),
+    "Chunk-TopK 128-8": (128, 8),
+    "Chunk-TopK 256-4": (256, 4),
+    "Chunk-TopK 512-2": (512, 2),
 }
 MEASURES = ("recall", "eir")
 
@@ -163,8 +164,9 @@ def retrieval_rows(
 
     Returns
     -------
-    DataFrame, one row per question, retriever, setting and prefix: question_id, kind, retriever, setting, size, k,
-    cut, prefix, recall, eir (NaN without references, unless ``empty`` says otherwise), references, words.
+    DataFrame, one row per setting, prefix, retriever and question, in this order. Columns question_id, kind, retriever,
+    setting, size, k, cut, prefix, recall, eir (NaN without references, unless ``empty`` says otherwise), references
+    and words.
 
     Raises
     ------
@@ -190,7 +192,7 @@ def retrieval_rows(
     queries = cut_queries([q.text for q in data.questions], query_tokens)
     about = {"question_id": [q.id for q in data.questions], "kind": [q.kind for q in data.questions]}
     references = [q.references for q in data.questions]
-    frames = []
+    frames = {}
     for size in dict.fromkeys(size for size, _ in settings.values()):
         wanted = {name: k for name, (own, k) in settings.items() if own == size}
         plain = cut(data.documents, size, how, language)
@@ -211,8 +213,9 @@ def retrieval_rows(
                         "cut": how,
                         "prefix": marked,
                     }
-                    frames.append(pd.DataFrame({**about, **place}).join(scores))
-    return pd.concat(frames, ignore_index=True)
+                    frames[name, marked, retriever] = pd.DataFrame({**about, **place}).join(scores)
+    in_order = (frames[key] for key in product(settings, prefix, retrievers))
+    return pd.concat(in_order, ignore_index=True)
 
 
 def means(

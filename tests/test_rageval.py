@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import math
 import re
 
@@ -146,6 +147,16 @@ def test_a_smaller_k_is_the_beginning_of_a_larger_one():
     recall = both.pivot(index="question_id", columns="k", values="recall").dropna()
     assert (recall[6] >= recall[2]).all()
     assert (recall[6] > recall[2]).any()
+
+
+def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
+    makes = {"b": rageval.bm25("en"), "a": rageval.bm25("en", "plain")}
+    rows = rageval.retrieval_rows(
+        small_dataset(), makes, {"x": (50, 2), "w": (90, 1), "v": (50, 1)}, prefix=[True, False]
+    )
+    keys = [tuple(r) for r in rows[["setting", "prefix", "retriever", "question_id"]].itertuples(index=False)]
+    assert keys == list(itertools.product("xwv", [True, False], "ba", ["q1", "q2", "q3"]))
+    assert rows.groupby("setting")[["size", "k"]].first().to_dict("index")["w"] == {"size": 90, "k": 1}
 
 
 def test_the_prefix_is_indexed_but_never_counted_or_matched():
