@@ -20,6 +20,8 @@ SMALL = {
     "20_ragchecker_metrics": {"CLAIMS": 60},
     "21_ragchecker_meta_evaluation": {"RESAMPLES": 50},
     "40_rageval_generate": {"DOCUMENTS": 6},
+    "41_rageval_dragonball": {"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}},
+    "42_rageval_experiments": {"DOCUMENTS": 4, "RESAMPLES": 50},
 }
 FIGURES = {
     "10_thesis_corpus_and_chunks": ["10_chunk_lengths", "10_figure_2.6_as_run", "10_figure_2.6_paper"],
@@ -34,6 +36,8 @@ FIGURES = {
         "20_checker_confusion",
     ],
     "21_ragchecker_meta_evaluation": ["21_table_5_published"],
+    "41_rageval_dragonball": ["41_table_1", "41_table_3"],
+    "42_rageval_experiments": ["42_table_5", "42_prefix", "42_by_type"],
 }
 LEDGER = {
     "11_thesis_ir_score": {"Table 3.1": 50},
@@ -42,6 +46,7 @@ LEDGER = {
     "14_thesis_thresholds": {"Figure 3.2": 15},
     "20_ragchecker_metrics": {"Checker validation": 4},
     "40_rageval_generate": {"Section 3.4": 4},
+    "42_rageval_experiments": {"Table 4": 6, "Table 5": 36},
 }
 
 
