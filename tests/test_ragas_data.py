@@ -1,0 +1,233 @@
+"""WikiEval, the recorded runs on it, and the records of RAGAS's users."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragbench import data, papers
+from ragbench.data.ragas_io import RagasSample
+from ragbench.data.wikieval_runs import RecordedRow, RecordedRun, read_verdict
+from ragbench.errors import ConfigError, DataError
+from ragbench.metrics.reference_free import answer_relevance, context_relevance, faithfulness
+
+ROW = {
+    "question": "Question: Who built it?",
+    "source": "Tower",
+    "context_v1": ["Ann built it."],
+    "context_v2": ["Ann built it.", "It is tall."],
+    "answer": "Answer: Ann did.",
+    "ungrounded_answer": "Bob did.",
+    "poor_answer": "",
+}
+
+
+def write(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_rows_keep_the_fields_names_and_make_the_papers_three_comparisons(tmp_path):
+    (row,) = loaded = data.load_wikieval(write(tmp_path / "w.jsonl", {**ROW, "provenance": "here"}))
+    assert (row.question, row.answer, row.poor_answer, row.source) == ("Who built it?", "Ann did.", "", "Tower")
+    assert row.context_v2 == ("Ann built it.", "It is tall.")
+    assert row.meta == {"provenance": "here"}
+    f, a, c = (loaded.pairs(d)[0] for d in ("faithfulness", "answer_relevance", "context_relevance"))
+    assert (f.better, f.worse, f.context) == ("Ann did.", "Bob did.", "Ann built it.")
+    assert (a.better, a.worse, a.context) == ("Ann did.", "", "")
+    assert (c.better, c.worse) == ("Ann built it.", "Ann built it.\n\nIt is tall.")
+    assert {f.id, a.id, c.id} == {"wikieval-01"}
+    with pytest.raises(ConfigError, match="did you mean 'faithfulness'"):
+        loaded.pairs("faithfulnes")
+
+
+def test_bad_rows_are_named_by_file_and_line(tmp_path):
+    lacking = {k: v for k, v in ROW.items() if k != "poor_answer"}
+    with pytest.raises(DataError, match=r"w.jsonl, line 2: no field 'poor_answer'"):
+        data.load_wikieval(write(tmp_path / "w.jsonl", ROW, lacking))
+    with pytest.raises(DataError, match=r"line 1: 'context_v1' is list"):
+        data.load_wikieval(write(tmp_path / "w.jsonl", {**ROW, "context_v1": [1]}))
+    with pytest.raises(DataError, match=r"line 1: 'question' is empty"):
+        data.load_wikieval(write(tmp_path / "w.jsonl", {**ROW, "question": " "}))
+
+
+def test_without_the_mirror_the_message_says_how_to_get_the_data(monkeypatch):
+    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
+    with pytest.raises(DataError, match="set RAGBENCH_DATA"):
+        data.load_wikieval()
+    with pytest.raises(DataError, match="set RAGBENCH_DATA"):
+        data.load_wikieval_runs()
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdict"),
+    [
+        ("Verdict: 1", 1),
+        (" Verdict: 0\n\nThe statement", 0),
+        ("Answer: 1 (The", 1),
+        ("Verdict: 1 or 0?", None),
+        ("Verdict: ____", None),
+        ("Context: 1 thing. Verdict: 1", None),
+        ("Verdict: 10", None),
+        ("", None),
+    ],
+)
+def test_a_verdict_is_read_only_where_the_reply_opens_with_one(reply, verdict):
+    assert read_verdict(reply) == verdict
+
+
+def test_an_empty_extraction_is_unread_unless_the_reply_says_insufficient():
+    def row(raw, labels=()):
+        return RecordedRow("w", "q", True, 0.0, labels, (raw,))
+
+    assert row('["Insufficient Information"]\n Because').extraction() == ()
+    assert row(" [] ").extraction() == ()
+    assert row('["A sentence."').extraction() is None
+    assert row("").extraction() is None
+    assert row('["A."]', ("A.",)).extraction() == ("A.",)
+
+
+def test_pairs_of_a_run_put_the_better_text_first_and_miss_nothing():
+    rows = tuple(RecordedRow(i, "q", better, score) for i, better, score in
+                 [("b", False, 0.1), ("a", True, 0.5), ("b", True, 0.2), ("a", False, 0.4)])  # fmt: skip
+    run = RecordedRun("x", "faithfulness", rows)
+    assert run.pairs() == [("a", 0.5, 0.4), ("b", 0.2, 0.1)]
+    assert run.pairs([1, 2, 3, 4]) == [("a", 2, 4), ("b", 3, 1)]
+    with pytest.raises(DataError, match="1 scores for 4 rows"):
+        run.pairs([1])
+    with pytest.raises(DataError, match="3 rows for 2 questions, as b"):
+        RecordedRun("x", "faithfulness", rows[1:]).pairs()
+
+
+# --- with the mirror --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.data
+def test_wikieval_has_fifty_rows_and_its_unmodified_rows_agree_with_the_original_copy(data_mirror):
+    rows = data.load_wikieval()
+    assert len(rows) == 50
+    original = {r.question: r for r in data.load_wikieval(data_mirror / "wikieval" / "wikieval_first10_original.jsonl")}
+    same = [r for r in rows if r.question in original]
+    assert len(same) == 10
+    for row in same:
+        other = original[row.question]
+        assert (row.answer, row.ungrounded_answer, row.poor_answer) == (
+            other.answer, other.ungrounded_answer, other.poor_answer,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(data_mirror):
+    return data.load_wikieval_runs()
+
+
+@pytest.mark.data
+def test_every_recorded_score_of_faithfulness_and_context_relevance_comes_out_exactly(runs):
+    for name in ("ff", "ff_base"):
+        assert [faithfulness(r.labels) for r in runs[name].rows] == [r.score for r in runs[name].rows]
+    for name in ("cr", "cr_base"):
+        assert [context_relevance(r.labels, r.total) for r in runs[name].rows] == [r.score for r in runs[name].rows]
+    assert {name: len(run.rows) for name, run in runs.items()} == dict.fromkeys(runs, 50)
+
+
+@pytest.mark.data
+def test_recorded_answer_relevance_comes_out_with_minilm_and_zero_for_evasive_answers(runs, minilm):
+    rows = runs["ar"].rows
+    texts = list(dict.fromkeys(t for r in rows for t in (r.question, *r.texts)))
+    vectors = dict(zip(texts, minilm.embed_array(texts), strict=True))
+    ours, plain = (
+        np.array(
+            [
+                answer_relevance(vectors[r.question], [vectors[t] for t in r.texts], noncommittal=n, flags=r.flags)
+                for r in rows
+            ]
+        )
+        for n in ("zero", "ignore")
+    )
+    recorded = np.array([r.score for r in rows])
+    assert np.abs(ours - recorded).max() < 2e-6
+    assert (np.abs(plain - recorded) > 0.01).sum() == 8  # the answers with a remark
+
+
+@pytest.mark.data
+def test_the_chat_run_has_no_unread_verdict_and_the_base_run_270(runs):
+    read = {name: [v for r in runs[name].rows for v in r.verdicts()] for name in ("ff", "ff_base")}
+    assert (len(read["ff"]), read["ff"].count(None)) == (460, 0)
+    assert read["ff"] == [v for r in runs["ff"].rows for v in r.labels]
+    assert (len(read["ff_base"]), read["ff_base"].count(None)) == (429, 270)
+    assert sum(r.extraction() is None for r in runs["cr"].rows) == 0
+    assert sum(r.extraction() is None for r in runs["cr_base"].rows) == 6
+
+
+@pytest.mark.data
+def test_a_run_of_another_data_set_is_refused(data_mirror, tmp_path):
+    other = data.load_wikieval(write(tmp_path / "w.jsonl", ROW))
+    with pytest.raises(DataError, match="50 of 50 records are bad"):
+        data.load_wikieval_runs(rows=other)
+
+
+def test_table_1_is_as_printed():
+    table = papers.published("ragas", "Table 1").pivot(index="row", columns="column", values="value")
+    assert table.loc["RAGAS"].to_dict() == {
+        "faithfulness": 0.95, "answer relevance": 0.78, "context relevance": 0.70,
+    }  # fmt: skip
+    assert table.to_numpy().sum() == pytest.approx(5.76)
+    section = papers.published("ragas", "Section 4")
+    assert section[section["row"] == "two annotators"]["value"].tolist() == [95, 90, 95]
+
+
+# --- records of RAGAS's users -----------------------------------------------------------------------------------
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(str.strip)
+samples = st.builds(
+    RagasSample,
+    texts,
+    st.none() | st.lists(texts, max_size=3).map(tuple),
+    st.none() | texts,
+    st.none() | texts,
+    st.dictionaries(st.sampled_from(["reference_contexts", "score"]), st.lists(texts, max_size=2), max_size=2),
+)
+
+
+@given(st.lists(samples, min_size=1, max_size=4))
+def test_samples_survive_json_lines_and_pandas(tmp_path_factory, made):
+    path = data.write_ragas(made, tmp_path_factory.mktemp("r") / "s.jsonl")
+    assert data.read_ragas(path) == made
+    assert data.ragas_from_pandas(data.ragas_to_pandas(made)) == made
+
+
+def test_the_record_has_ragas_names_and_leaves_out_what_is_missing():
+    assert RagasSample("q", ("c",), "r").record() == {"user_input": "q", "retrieved_contexts": ["c"], "response": "r"}
+    frame = data.ragas_to_pandas([RagasSample("q", ("a", "b")), RagasSample("p", ("c", "d"), reference="x")])
+    assert frame.columns.tolist() == ["user_input", "retrieved_contexts", "reference"]
+    assert frame["retrieved_contexts"].tolist() == [["a", "b"], ["c", "d"]]
+
+
+def test_own_names_older_names_and_arrays_are_understood_or_explained(tmp_path):
+    old = {"question": "q", "contexts": ["c"], "answer": "a"}
+    path = write(tmp_path / "old.jsonl", old)
+    with pytest.raises(DataError, match=r"line 1: no field 'user_input', but 'question', 'contexts', 'answer'"):
+        data.read_ragas(path)
+    named = {"user_input": "question", "retrieved_contexts": "contexts", "response": "answer"}
+    assert data.read_ragas(path, named) == [RagasSample("q", ("c",), "a")]
+    frame = pd.DataFrame({"user_input": ["q"], "retrieved_contexts": [np.array(["c"])], "response": [math.nan]})
+    assert data.ragas_from_pandas(frame) == [RagasSample("q", ("c",))]
+    with pytest.raises(ConfigError, match="unknown field 'question'"):
+        data.read_ragas(path, {"question": "user_input"})
+
+
+def test_conversations_and_malformed_contexts_are_refused_with_their_line(tmp_path):
+    talk = {"user_input": [{"content": "hi", "type": "human"}]}
+    good = {"user_input": "q"}
+    with pytest.raises(DataError, match="line 2: 'user_input' is a conversation"):
+        data.read_ragas(write(tmp_path / "t.jsonl", good, talk))
+    with pytest.raises(DataError, match="line 1: 'retrieved_contexts' is 'one text'"):
+        data.read_ragas(write(tmp_path / "c.jsonl", {**good, "retrieved_contexts": "one text"}))
+    with pytest.raises(DataError, match="row 'x': 'response' is int"):
+        data.ragas_from_pandas(pd.DataFrame({"user_input": ["q"], "response": [3]}, index=["x"]))

@@ -1,0 +1,187 @@
+"""RAGAS's dimensions without a language model: what counts, what is undefined, and how well it does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ragbench import data, ragas, ragas_data
+from ragbench.embedded_ragas import EmbeddedRagas, answer_parts, asked_for, evades
+from ragbench.errors import ConfigError
+
+
+class Words:
+    """Unit vectors from the words of a text: equal words, equal direction; no model to load."""
+
+    calls = 0
+
+    def embed_documents(self, texts):
+        self.calls += 1
+        vectors = np.zeros((len(texts), 64))
+        for row, text in zip(vectors, texts, strict=True):
+            for word in text.lower().replace(".", "").replace("?", "").split():
+                row[sum(map(ord, word)) % 64] += 1
+        return (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)).tolist()
+
+
+@pytest.fixture
+def scorer():
+    return EmbeddedRagas(Words())
+
+
+CONTEXT = ["The tower was built by Ann Carter in 1896.", "Trams stopped beside it. It has four clocks."]
+
+
+def test_what_a_question_asks_for_is_read_from_its_question_words():
+    assert asked_for("Who built the tower, and when?") == ("when", "who")
+    assert asked_for("In which small town was it built, and how many clocks has it?") == ("number", "where")
+    assert asked_for("Why was it built?") == ("what",)
+    assert asked_for("Was it built of stone?") == ("what",)
+    assert asked_for("In which year did it open?") == ("when",)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "I could not find where she lived.",
+        "Its price isn't specified.",
+        "The date has not been announced.",
+        "Nothing is said about the other one.",
+        "Sorry, the year is unknown.",
+        "There is no further information on it.",
+        "None of the passages lets me compare them.",
+    ],
+)
+def test_evasions_are_told(sentence):
+    assert evades(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["Ann Carter built it.", "It could not float, so it sank.", "She was not a queen.", "He did not stay in Bath."],
+)
+def test_negated_facts_are_no_evasions(sentence):
+    assert not evades(sentence)
+
+
+def test_needs_are_met_by_new_names_numbers_and_dates_not_by_the_questions_own():
+    question = "When was the tower in Vadodara built, and by whom?"
+    told = answer_parts(question, "It was built in 1896 by Ann Carter.")
+    vague = answer_parts(question, "The tower in Vadodara was built long ago by somebody.")
+    assert (told.needs, told.met) == (("when", "who"), 1.0)
+    assert vague.met == 0.0
+    assert told.told > vague.told > 0
+    assert answer_parts("How many clocks has it?", "It has four of them.").met == 1.0
+    assert answer_parts("How many clocks has it?", "It has some of them.").met == 0.0
+    assert answer_parts("When did it open?", "It opened in the spring.").met == 1.0
+    assert answer_parts("Where is it?", "Vadodara").met == 1.0
+
+
+def test_evasive_sentences_count_for_nothing():
+    parts = answer_parts("Who built it?", "Ann Carter built it. The year is not known.")
+    assert parts.committed == 0.5
+    assert parts.text == "Ann Carter built it."
+    nothing = answer_parts("Who built it?", "That is not known.")
+    assert (nothing.committed, nothing.met, nothing.told) == (0.0, 0.0, 0.0)
+
+
+def test_a_bare_name_is_an_answer_and_an_evasion_is_zero(scorer):
+    table = scorer.answer_relevance(["Who built it?"] * 2, ["Ann", "Sorry, I do not know."])
+    assert table["score"].iloc[0] > 0.5
+    assert table["score"].iloc[1] == 0.0
+    assert table["status"].tolist() == ["scored", "scored"]
+
+
+def test_an_answer_to_something_else_scores_below_the_same_facts_on_the_subject(scorer):
+    question = "Who built the old tower beside the river?"
+    on, off = (
+        "The old tower beside the river was the work of Ann Carter.",
+        "Ferns and mosses thrive under Cornish oaks, says Ann Carter.",
+    )
+    table = scorer.answer_relevance([question] * 2, [on, off])
+    assert table["score"].iloc[0] > 1.5 * table["score"].iloc[1]
+
+
+def test_made_up_names_and_numbers_lower_faithfulness(scorer):
+    answers = [
+        "The tower was built by Ann Carter in 1896.",
+        "The tower was built by Ann Carter in 1901.",
+        "The tower was built by Rob Miller in 1901.",
+    ]
+    scores = scorer.faithfulness(answers, [CONTEXT] * 3)["score"].tolist()
+    assert scores[0] > 0.9
+    assert scores[0] > 1.2 * scores[1] > 1.2 * 1.2 * scores[2]
+
+
+def test_faithfulness_is_the_mean_over_statements(scorer):
+    one, other = "The tower was built by Ann Carter in 1896.", "Whales sing in winter near Norway."
+    scores = scorer.faithfulness([one, other, f"{one} {other}"], [CONTEXT] * 3)
+    assert scores["score"].iloc[2] == pytest.approx(scores["score"].iloc[:2].mean())
+    assert scores["n"].tolist() == [1, 1, 2]
+
+
+def test_equal_contexts_are_read_once():
+    words = Words()
+    EmbeddedRagas(words).faithfulness(["It has four clocks.", "Trams stopped."], [CONTEXT, CONTEXT])
+    assert words.calls == 1
+
+
+def test_needed_sentences_are_those_near_the_best_and_score_is_their_share(scorer):
+    question = "Who built the tower?"
+    (found,) = scorer.needed([question], [CONTEXT])
+    assert found.needed == (CONTEXT[0],)
+    assert len(found.sentences) == 3
+    assert scorer.context_relevance([question], [CONTEXT])["score"].tolist() == [pytest.approx(1 / 3)]
+    assert scorer.context_relevance([question], [CONTEXT[:1]])["score"].tolist() == [1.0]
+
+
+def test_a_context_on_something_else_has_insufficient_information(scorer):
+    assert scorer.context_relevance(["Who painted Guernica?"], ["Ferns grow. Moss thrives."])["score"].tolist() == [0.0]
+
+
+def test_empty_texts_have_defined_values_and_a_reason(scorer):
+    f = scorer.faithfulness(["", "It has four clocks."], [CONTEXT, ""])
+    assert f["status"].tolist() == ["no statements", "scored"]
+    assert np.isnan(f["score"].iloc[0])
+    assert f["score"].iloc[1] == 0.0
+    a = scorer.answer_relevance(["Who?", " "], ["...", "Ann"])
+    assert a["status"].tolist() == ["empty answer", "empty question"]
+    assert a["score"].isna().all()
+    c = scorer.context_relevance(["Who?", "..."], [[], CONTEXT])
+    assert c["status"].tolist() == ["empty context", "empty question"]
+    assert c["score"].isna().all()
+
+
+def test_bad_parameters_and_lists_are_refused():
+    with pytest.raises(ConfigError, match="keep=0"):
+        EmbeddedRagas(keep=0)
+    with pytest.raises(ConfigError, match="2 answers, 1 contexts"):
+        EmbeddedRagas(Words()).faithfulness(["a", "b"], ["c"])
+    with pytest.raises(ConfigError, match="questions is one string"):
+        EmbeddedRagas(Words()).answer_relevance("a", ["b"])
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    return EmbeddedRagas()
+
+
+@pytest.mark.parametrize(
+    ("dimension", "least"), [("faithfulness", 29), ("answer_relevance", 28), ("context_relevance", 24)]
+)
+def test_pairs_built_from_minihop_are_mostly_ordered_rightly(embedded, dimension, least):
+    pairs = ragas_data.minihop_ragas_set(limit=30).pairs(dimension)
+    row = ragas.agreement_row(ragas.score_pairs(embedded, pairs, dimension))
+    assert row["n"] == 30
+    assert row["wins"] >= least
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_wikieval_agreement_is_at_or_above_the_papers_in_all_three_dimensions(embedded):
+    rows = data.load_wikieval()
+    found = {d: ragas.agreement_row(ragas.score_pairs(embedded, rows.pairs(d), d)) for d in ragas.DIMENSIONS}
+    assert {d: row["wins"] for d, row in found.items()} == {
+        "faithfulness": 50, "answer_relevance": 47, "context_relevance": 49,
+    }  # fmt: skip
+    assert all(row["n"] == 50 and row["unscored"] == 0 for row in found.values())

@@ -1,0 +1,217 @@
+"""RAGAS's metrics from labels and vectors: worked by hand, against slow versions, and where they are undefined."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.metrics.reference_free import (
+    answer_relevance,
+    answer_relevance_table,
+    context_relevance,
+    context_relevance_table,
+    faithfulness,
+    faithfulness_table,
+)
+
+# --- faithfulness -----------------------------------------------------------------------------------------------
+
+
+def test_faithfulness_is_the_share_of_supported_statements():
+    assert faithfulness([1, 1, 0, 1, 0]) == 0.6
+    assert faithfulness(["Yes", "No"]) == faithfulness([True, False]) == faithfulness(np.array([1, 0])) == 0.5
+
+
+def test_an_answer_without_statements_is_undefined_unless_a_value_is_named():
+    assert math.isnan(faithfulness([]))
+    assert faithfulness([], empty=0.0) == 0.0
+
+
+def test_an_unread_verdict_makes_the_score_undefined_or_does_what_is_asked_by_name():
+    verdicts = [1, 1, 0, None]
+    assert math.isnan(faithfulness(verdicts))
+    assert faithfulness(verdicts, unread="dropped") == pytest.approx(2 / 3)
+    assert faithfulness(verdicts, unread="unsupported") == 0.5
+    assert math.isnan(faithfulness([None, float("nan")], unread="dropped"))
+    assert faithfulness([None], unread="unsupported") == 0.0
+
+
+def test_other_verdicts_are_refused_by_place():
+    with pytest.raises(DataError, match="verdict 1 is 'maybe'"):
+        faithfulness([1, "maybe"])
+    for wrong in (2, 0.5, "yes", [1]):
+        with pytest.raises(DataError, match="verdict 0"):
+            faithfulness([wrong])
+    with pytest.raises(DataError, match="a list of verdicts"):
+        faithfulness("Yes")
+    with pytest.raises(ConfigError, match="unknown treatment of unread verdicts 'drop'"):
+        faithfulness([1], unread="drop")
+
+
+@given(st.lists(st.sampled_from([0, 1, None]), max_size=12))
+def test_treatments_of_unread_verdicts_are_ordered_and_agree_without_any(verdicts):
+    dropped, unsupported = (faithfulness(verdicts, unread=u) for u in ("dropped", "unsupported"))
+    known = [v for v in verdicts if v is not None]
+    if not known:
+        assert math.isnan(dropped)
+    else:
+        assert dropped == sum(known) / len(known) >= unsupported == sum(known) / len(verdicts)
+        assert (faithfulness(verdicts) == dropped) == (len(known) == len(verdicts))
+
+
+def test_the_table_of_answers_says_why_a_score_is_missing():
+    table = faithfulness_table([["Yes", "No"], [], ["Yes", None], None])
+    assert table["status"].tolist() == ["scored", "no statements", "unread verdicts", "statements unread"]
+    assert table["n"].tolist() == [2, 0, 2, 0]
+    assert table["supported"].tolist() == [1, 0, 1, 0]
+    assert table["unread"].tolist() == [0, 0, 1, 0]
+    assert table["faithfulness"].isna().tolist() == [False, True, True, True]
+    assert faithfulness_table([["Yes", None]], unread="dropped").loc[0, ["faithfulness", "status"]].tolist() == [
+        1.0,
+        "scored",
+    ]
+
+
+# --- answer relevance -------------------------------------------------------------------------------------------
+
+
+def test_answer_relevance_is_the_mean_cosine_and_lengths_do_not_matter():
+    question, generated = [3.0, 4.0], [[6.0, 8.0], [4.0, -3.0], [5.0, 0.0]]
+    assert answer_relevance(question, generated) == pytest.approx((1 + 0 + 0.6) / 3)
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda d: st.tuples(
+            st.lists(st.floats(-5, 5), min_size=d, max_size=d),
+            st.lists(st.lists(st.floats(-5, 5), min_size=d, max_size=d), max_size=4),
+        )
+    )
+)
+def test_answer_relevance_equals_a_loop_over_questions(vectors):
+    question, generated = vectors
+
+    def size(v):
+        return math.sqrt(sum(x * x for x in v))
+
+    got = answer_relevance(question, generated, empty=-9.0)
+    lengths = [size(question) * size(g) for g in generated]
+    if not generated or not all(lengths):
+        assert got == -9.0 or min(lengths, default=0) < 1e-150
+    elif min(lengths) > 1e-12:
+        cosines = [
+            sum(a * b for a, b in zip(question, g, strict=True)) / n for g, n in zip(generated, lengths, strict=True)
+        ]
+        assert got == pytest.approx(sum(cosines) / len(cosines), abs=1e-9)
+        assert -1 <= got <= 1
+
+
+def test_an_evasive_answer_is_zero_only_when_asked_for_by_name():
+    question, same = [1.0, 0.0], [[1.0, 0.0]] * 3
+    assert answer_relevance(question, same, flags=[0, 1, 0]) == 1.0
+    assert answer_relevance(question, same, noncommittal="zero", flags=[0, 1, 0]) == 0.0
+    assert answer_relevance(question, same, noncommittal="zero", flags=[0, 0, 0]) == 1.0
+    with pytest.raises(ConfigError, match="without flags"):
+        answer_relevance(question, same, noncommittal="zero")
+    with pytest.raises(DataError, match="2 flags for 3"):
+        answer_relevance(question, same, noncommittal="zero", flags=[0, 0])
+    with pytest.raises(ConfigError, match="did you mean 'zero'"):
+        answer_relevance(question, same, noncommittal="zeros")
+
+
+def test_zero_vectors_and_no_questions_are_undefined():
+    assert math.isnan(answer_relevance([1.0, 0.0], []))
+    assert math.isnan(answer_relevance([1.0, 0.0], [[1.0, 0.0], [0.0, 0.0]]))
+    assert answer_relevance([0.0, 0.0], [[1.0, 0.0]], empty=0.0) == 0.0
+
+
+def test_shapes_and_numbers_that_cannot_be_are_refused():
+    with pytest.raises(DataError, match=r"shape \(2,\) and generated questions of shape \(1, 3\)"):
+        answer_relevance([1.0, 0.0], [[1.0, 0.0, 0.0]])
+    with pytest.raises(DataError, match="pass the question as one vector"):
+        answer_relevance([[1.0, 0.0]], [[1.0, 0.0]])
+    with pytest.raises(DataError, match="NaN or infinity"):
+        answer_relevance([1.0, float("nan")], [[1.0, 0.0]])
+
+
+def test_the_table_of_relevance_counts_flags_and_zero_vectors():
+    one, nothing = [1.0, 0.0], [0.0, 0.0]
+    table = answer_relevance_table(
+        [one, one, one, nothing, one],
+        [[one, one], [one, nothing], None, [one], []],
+        noncommittal="zero",
+        flags=[[0, 1], [0, 0], None, [0], []],
+    )
+    assert table["status"].tolist() == ["scored", "zero vector", "questions unread", "zero vector", "no questions"]
+    assert table["answer_relevance"].iloc[0] == 0.0
+    assert table["answer_relevance"].isna().tolist() == [False, True, True, True, True]
+    assert table["noncommittal"].tolist() == [1, 0, 0, 0, 0]
+    assert table["zero_vectors"].tolist() == [0, 1, 0, 1, 0]
+    with pytest.raises(DataError, match="1 question vectors and 2"):
+        answer_relevance_table([one], [[one], [one]])
+
+
+# --- context relevance ------------------------------------------------------------------------------------------
+
+SENTENCES = ["The tower is tall.", "It was built in 1896.", "Trams stopped there.", "It cost 25,000."]
+
+
+def test_context_relevance_is_extracted_over_all_sentences():
+    assert context_relevance([SENTENCES[1]], SENTENCES) == 0.25
+    assert context_relevance(SENTENCES, SENTENCES) == 1.0
+    assert context_relevance(3, 8) == context_relevance(["a", "b", "c"], 8) == 0.375
+
+
+def test_only_whole_copies_count_each_once_whatever_their_white_space():
+    copied = ["It was built\n in 1896.", SENTENCES[1], "It was built in 1897.", "Trams stopped"]
+    assert context_relevance(copied, SENTENCES) == 0.25
+    assert context_relevance([" ".join(SENTENCES[:2])], SENTENCES) == 0.5
+
+
+def test_insufficient_information_and_nothing_extracted_are_zero():
+    for extracted in ([], ["Insufficient Information"], [' "insufficient information." ']):
+        assert context_relevance(extracted, SENTENCES) == 0.0
+        assert context_relevance(extracted, 4) == 0.0
+
+
+def test_a_one_sentence_context_is_zero_or_one_and_an_empty_one_undefined():
+    assert context_relevance(SENTENCES[:1], SENTENCES[:1]) == 1.0
+    assert context_relevance([], SENTENCES[:1]) == 0.0
+    assert math.isnan(context_relevance([], []))
+    assert context_relevance(0, 0, empty=0.0) == 0.0
+    assert math.isnan(context_relevance(None, SENTENCES))
+
+
+def test_more_extracted_than_there_is_and_other_types_are_refused():
+    with pytest.raises(DataError, match="3 extracted of 2 sentences"):
+        context_relevance(["a", "a", "b"], 2)
+    for wrong in ("text", [1], -1, True, 0.5):
+        with pytest.raises(DataError, match="sentences is"):
+            context_relevance([], wrong)
+
+
+@given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n + 2), max_size=12))))
+def test_context_relevance_counts_distinct_known_sentences(drawn):
+    total, chosen = drawn
+    sentences = [f"Sentence {chr(97 + i)} ends." for i in range(total)]
+    extracted = [f"Sentence {chr(97 + i)} ends." for i in chosen]
+    assert context_relevance(extracted, sentences) == len({i for i in chosen if i < total}) / total
+    assert context_relevance(extracted[::-1], sentences) == context_relevance(extracted, sentences)
+
+
+def test_the_table_of_contexts_reports_altered_sentences():
+    table = context_relevance_table(
+        [[SENTENCES[0], "It was built in 1900."], None, [], ["Insufficient Information"], 1],
+        [SENTENCES, SENTENCES, [], SENTENCES, 2],
+    )
+    assert table["status"].tolist() == ["scored", "extraction unread", "empty context", "scored", "scored"]
+    assert table["altered"].tolist() == [1, 0, 0, 0, 0]
+    assert table["extracted"].tolist() == [1, 0, 0, 0, 1]
+    assert table["insufficient"].tolist() == [False, False, True, True, False]
+    assert table["context_relevance"].tolist()[3:] == [0.0, 0.5]
+    assert table["n"].tolist() == [4, 4, 0, 4, 2]

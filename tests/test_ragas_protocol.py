@@ -1,0 +1,171 @@
+"""The pairwise protocol of Table 1, with a made scorer and with a model on the loopback."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pandas as pd
+import pytest
+from fake_ollama import FakeOllama
+from scipy.stats import binom
+
+from ragbench import ragas
+from ragbench.data.wikieval import Pair
+from ragbench.errors import ConfigError
+from ragbench.llm import chat_model, plan
+from ragbench.ragas import DIMENSIONS, LiveRagas, agreement_row, baseline_scores, score_pairs, steps_for_pairs
+
+QUIET = {"progress": False, "retries": 0}
+NAN = math.nan
+
+
+def frame(better, worse):
+    return pd.DataFrame({"better": better, "worse": worse})
+
+
+def test_ties_count_half_in_expectation_and_unscored_pairs_are_counted():
+    row = agreement_row(frame([0.9, 0.5, 0.1, NAN, 0.7], [0.1, 0.5, 0.2, 0.3, 0.2]))
+    assert row["agreement"] == (2 + 0.5) / 4
+    assert (row["wins"], row["ties"], row["losses"], row["n"], row["unscored"]) == (2, 1, 1, 4, 1)
+    assert row["at_random"] in (0.5, 0.75)
+
+
+def test_float_noise_is_a_tie():
+    assert agreement_row(frame([1.0, 0.5], [0.9999999, 0.50001]))["ties"] == 1
+
+
+def test_random_tie_breaks_average_to_the_expectation():
+    ties = frame([1.0] * 9 + [2.0], [1.0] * 10)
+    draws = [agreement_row(ties, seed=seed)["at_random"] for seed in range(400)]
+    assert sum(draws) / 400 == pytest.approx(agreement_row(ties)["agreement"], abs=0.03)
+    assert len(set(draws)) > 5
+    assert agreement_row(ties, seed=3) == agreement_row(ties, seed=3)
+
+
+def test_the_interval_is_the_exact_binomial_one():
+    row = agreement_row(frame([1.0] * 22 + [0.0] * 3, [0.5] * 25))
+    assert binom.sf(21, 25, row["low"]) == pytest.approx(0.025)
+    assert binom.cdf(22, 25, row["high"]) == pytest.approx(0.025)
+
+
+class Lengths:
+    """Scores by number of characters, and remembers what it was given."""
+
+    def faithfulness(self, answers, contexts):
+        self.seen = ("faithfulness", answers, contexts)
+        return pd.DataFrame({"score": [float(len(a)) for a in answers], "status": "scored"})
+
+    def answer_relevance(self, questions, answers):
+        self.seen = ("answer_relevance", questions, answers)
+        scores = [float(len(a)) if a else NAN for a in answers]
+        return pd.DataFrame({"score": scores, "status": ["scored" if a else "empty answer" for a in answers]})
+
+    def context_relevance(self, questions, contexts):
+        self.seen = ("context_relevance", questions, contexts)
+        return pd.DataFrame({"score": [float(len(c)) for c in contexts], "status": "scored"})
+
+
+PAIRS = [Pair("a", "q1?", "long answer", "short", "c1"), Pair("b", "q2?", "x", "", "c2")]
+
+
+def test_both_texts_of_every_pair_go_to_the_scorer_in_one_call():
+    scorer = Lengths()
+    for dimension in DIMENSIONS:
+        table = score_pairs(scorer, PAIRS, dimension)
+        assert table["id"].tolist() == ["a", "b"]
+        assert table["better"].tolist() == [11.0, 1.0]
+        assert table["worse"].iloc[0] == 5.0
+        texts = ["long answer", "x", "short", ""]
+        other = ["c1", "c2"] * 2 if dimension == "faithfulness" else ["q1?", "q2?"] * 2
+        assert scorer.seen == (dimension, *((texts, other) if dimension == "faithfulness" else (other, texts)))
+    table = score_pairs(scorer, PAIRS, "answer_relevance")
+    assert table["status"].tolist() == ["scored", "empty answer"]
+    with pytest.raises(ConfigError, match="did you mean 'faithfulness'"):
+        score_pairs(scorer, PAIRS, "faithfulnes")
+
+
+# --- with a model -----------------------------------------------------------------------------------------------
+
+
+class Model:
+    """Statements are sentences, supported when the context has them; questions repeat the answer's first word."""
+
+    def __call__(self, body):
+        prompt = body["messages"][0]["content"]
+        fields = body["format"]["properties"]
+        if "claims" in fields:
+            answer = prompt.split("Answer:\n")[1].split("\n\nReply")[0]
+            made = {"claims": [s.strip() + "." for s in answer.split(".") if s.strip()]}
+        elif "labels" in fields:
+            context = prompt.split("Context:\n")[1].split("\n\nFor each")[0]
+            lines = prompt.split("statements:\n")[1].split("\n\n")[0].splitlines()
+            words = ["Yes" if line.split(". ", 1)[1] in context else "No" for line in lines]
+            made = {"labels": [{"why": "Seen.", "verdict": w} for w in words]}
+        elif "questions" in fields:
+            answer = prompt.split("Answer:\n")[1].split("\n\nReply")[0]
+            made = {"questions": ["Who built the tower?" if "Ann" in answer else "What is a fern?"] * 3}
+        elif "sentences" in fields:
+            made = {"sentences": ["Ann built it."]}
+        elif "score" in fields:
+            made = {"score": 9 if "Ann" in prompt.split("Rob")[0] and "Rob" not in prompt else 2}
+        else:
+            made = {"better": 1}
+        return json.dumps(made)
+
+
+F = [Pair("w", "Who built the tower?", "Ann built it.", "Rob built it. Ann built it.", "Ann built it. It is tall.")]
+C = [
+    Pair("w", "Who built the tower?", "Ann built it. It is tall.", "Ann built it. It is tall. Moss grows. Rain falls.")
+]
+
+
+def test_the_three_metrics_by_a_model_and_the_calls_they_take(minilm):
+    with FakeOllama(reply=Model()) as server:
+        scorer = LiveRagas(chat_model("ollama:llama3:8b", host=server.url), minilm, **QUIET)
+        f = score_pairs(scorer, F, "faithfulness")
+        a = score_pairs(scorer, [Pair("w", F[0].question, "Ann did.", "Ferns grow.")], "answer_relevance")
+        c = score_pairs(scorer, C, "context_relevance")
+        calls = len(server.calls)
+    assert (f["better"].item(), f["worse"].item()) == (1.0, 0.5)
+    assert a["better"].item() == pytest.approx(1.0, abs=1e-5)
+    assert a["worse"].item() < 0.5
+    assert (c["better"].item(), c["worse"].item()) == (0.5, 0.25)
+    assert calls == 8
+    assert [r.step for r in scorer.reports] == ["statements", "verdicts", "questions", "sentences"]
+    assert sum(r.calls for r in scorer.reports) == 8
+
+
+def test_the_plan_counts_the_calls_of_a_run_before_it():
+    pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
+    assert sum(s.calls for s in plan(steps_for_pairs(pairs, baselines=False)).steps) == 8
+    assert sum(s.calls for s in plan(steps_for_pairs(pairs)).steps) == 8 + 3 * 4
+    with pytest.raises(ConfigError, match="no pairs"):
+        steps_for_pairs({})
+
+
+def test_unread_replies_leave_a_pair_unscored_with_the_reason():
+    with FakeOllama(reply=lambda body: "no JSON") as server:
+        scorer = LiveRagas(chat_model("ollama:llama3:8b", host=server.url), **QUIET)
+        f = score_pairs(scorer, F, "faithfulness")
+        c = score_pairs(scorer, C, "context_relevance")
+    assert f["status"].tolist() == ["statements unread"]
+    assert c["status"].tolist() == ["extraction unread"]
+    assert agreement_row(f)["unscored"] == 1
+    assert math.isnan(agreement_row(f)["agreement"])
+
+
+def test_a_ranking_that_always_takes_the_first_place_is_a_tie_with_full_position_bias():
+    with FakeOllama(reply=Model()) as server:
+        model = chat_model("ollama:llama3:8b", host=server.url)
+        tables, bias = baseline_scores(model, F, "faithfulness", **QUIET)
+        calls = len(server.calls)
+    assert calls == 4
+    assert bias == 0.5
+    assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[0.5, 0.5]]
+    assert tables["GPT Score"][["better", "worse"]].to_numpy().tolist() == [[9.0, 2.0]]
+    assert agreement_row(tables["GPT Ranking"])["ties"] == 1
+
+
+def test_dimensions_are_the_data_sets():
+    assert ragas.DIMENSIONS == ("faithfulness", "answer_relevance", "context_relevance")

@@ -1,0 +1,169 @@
+"""Sets of WikiEval's shape: from MiniHop by rule, from pages with a model on the loopback."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from fake_ollama import FakeOllama
+
+from ragbench import ragas_data
+from ragbench.data import load_minihop
+from ragbench.errors import ConfigError, DataError
+from ragbench.llm import chat_model, plan
+from ragbench.metrics._sentences import split_sentences
+from ragbench.ragas_data import INCOMPLETE, back_linked, exchanged
+from ragbench.records import Document
+
+QUIET = {"progress": False, "retries": 0}
+
+
+@pytest.fixture(scope="module")
+def made():
+    return ragas_data.minihop_ragas_set()
+
+
+def test_there_is_a_row_per_long_answer_and_all_texts_differ(made):
+    assert len(made) == 65
+    for row in made:
+        assert len({row.answer, row.ungrounded_answer, row.poor_answer}) == 3
+        assert row.question
+        assert row.poor_answer
+
+
+def test_the_padded_context_is_the_focused_one_and_sentences_of_other_documents(made):
+    documents = {d.title: d for d in load_minihop().documents}
+    for row in made:
+        assert row.context_v2[:-1] == row.context_v1
+        gold = row.source.split(", ")
+        own = [s.strip() for t, d in documents.items() if t in gold for s in d.sentences]
+        known = {s.strip() for t, d in documents.items() if t not in gold for s in d.sentences}
+        added = row.context_v2[-1]
+        assert not any(s in added for s in own)
+        assert sum(s in added for s in known) >= round(0.5 * len(own))
+
+
+def test_the_ungrounded_answer_has_names_or_numbers_that_the_context_lacks(made):
+    for row in made:
+        context = " ".join(row.context_v1)
+        numbers = set(re.findall(r"\d+", row.ungrounded_answer)) - set(re.findall(r"\d+", context + row.question))
+        names = set(re.findall(r"(?<=[a-z] )[A-Z]\w+", row.ungrounded_answer)) - set(re.findall(r"\w+", context))
+        assert numbers or names, row.id
+
+
+def test_incomplete_answers_come_in_three_kinds_in_turn(made):
+    questions = {q.id: q for q in load_minihop().questions}
+    assert [r.meta["incomplete"] for r in made.rows[:4]] == [*INCOMPLETE, INCOMPLETE[0]]
+    for row in made:
+        if row.meta["incomplete"] == "without the answer" and questions[row.id].answer in row.answer:
+            assert questions[row.id].answer not in row.poor_answer
+            assert set(split_sentences(row.poor_answer)) < set(split_sentences(row.answer)) or len(row.poor_answer) < 45
+        if row.meta["incomplete"] == "vague":
+            assert not re.search(r"\d", row.poor_answer)
+
+
+def test_the_set_is_the_same_twice_and_another_with_another_seed(made):
+    assert ragas_data.minihop_ragas_set(limit=5).rows == made.rows[:5]
+    assert ragas_data.minihop_ragas_set(limit=5, seed=1).rows != made.rows[:5]
+    more = ragas_data.minihop_ragas_set(limit=5, padding=1.0)
+    assert all(len(a.context_v2[-1]) > len(b.context_v2[-1]) for a, b in zip(more, made, strict=False))
+    with pytest.raises(ConfigError, match="padding=0"):
+        ragas_data.minihop_ragas_set(padding=0)
+
+
+def test_graded_pairs_hold_a_right_answer_and_a_worse_one_of_the_split_asked_for():
+    for dimension in ("faithfulness", "answer_relevance"):
+        sizes = [len(ragas_data.minihop_graded_pairs(dimension, split)) for split in ("dev", "test", None)]
+        assert sizes[0] + sizes[1] == sizes[2] > 30
+    pair = ragas_data.minihop_graded_pairs("answer_relevance")[0]
+    assert pair.better == "Burton passed away at Trieste, where he was serving as consul."
+    assert "could not find" in pair.worse
+    with pytest.raises(ConfigError, match="unknown dimension of graded pairs"):
+        ragas_data.minihop_graded_pairs("context_relevance")
+
+
+def test_exchanged_names_are_new_and_the_same_throughout():
+    others = ["He met Rosa Lee in Bergen and in Oslo."]
+    text = exchanged(
+        "It was made by Ann in 1896. Later Ann sold it, and by Bob it was kept.", "Ann 1896", others, random.Random(0)
+    )
+    assert "1896" not in text
+    first, second = re.findall(r"by (.+?) (?:in|it)", text)
+    assert {first, second} <= {"Rosa Lee", "Bergen", "Oslo"}
+    assert first != second
+    assert exchanged("Nothing to change here.", "", others, random.Random(0)) == "Nothing to change here."
+
+
+PAGES = [
+    Document("1", "Clock Tower", "The Clock Tower stands in Vadodara. It was finished in 1896."),
+    Document("2", "Raopura", "Raopura is a market. The Clock Tower rises beside it. Trams ran there."),
+    Document("3", "Moss", "Moss is green. It grows on stone."),
+]
+
+
+def test_padding_comes_first_from_sentences_that_mention_the_page_then_from_their_pages():
+    assert back_linked(PAGES[:1], PAGES, 1) == ["The Clock Tower rises beside it."]
+    assert back_linked(PAGES[:1], PAGES, 3)[1:] == ["Raopura is a market.", "Trams ran there."]
+    assert back_linked(PAGES[2:], PAGES, 3) == []
+    assert back_linked(PAGES[2:], PAGES, 1, reserve=PAGES[:1]) == ["The Clock Tower stands in Vadodara."]
+    similar = Document("4", "Tow", "Towers are tall.")
+    assert back_linked([similar], [*PAGES, similar], 2) == []
+
+
+def reply(body):
+    prompt = body["messages"][0]["content"]
+    for opening, answer in {
+        "Below is the introduction": "When was it finished?",
+        "Answer the question from the text": "In 1896.",
+        "Answer the question from what you know": "In 1900, I think.",
+        "Write a reply to the question that stays": "Towers take time.",
+        "Below is a text": "More moss. Still more.",
+    }.items():
+        if prompt.startswith(opening):
+            return answer
+    raise AssertionError(prompt[:60])
+
+
+def test_four_calls_per_page_make_a_row_and_a_fifth_pads_a_page_that_nobody_mentions():
+    with FakeOllama(reply=reply) as server:
+        made = ragas_data.make_ragas_set(chat_model("ollama:llama3:8b", host=server.url), PAGES, **QUIET)
+        prompts = [call.prompt for call in server.calls]
+    assert len(made) == 3
+    assert not made.failed
+    tower, raopura, moss = made
+    assert (tower.question, tower.answer, tower.poor_answer) == (
+        "When was it finished?",
+        "In 1896.",
+        "Towers take time.",
+    )
+    assert tower.ungrounded_answer == "In 1900, I think."
+    assert tower.context_v2 == (PAGES[0].text, "The Clock Tower rises beside it.")
+    assert (tower.meta["padding"], moss.meta["padding"]) == ("back-links", "model")
+    assert moss.context_v2 == (PAGES[2].text, "More moss. Still more.")
+    # The ungrounded and the incomplete answer are written without the page.
+    blind = [p for p in prompts if p.startswith(("Answer the question from what", "Write a reply"))]
+    assert blind
+    assert not any("Vadodara" in p for p in blind)
+    assert any(p.startswith("Answer the question from the text") and "Vadodara" in p for p in prompts)
+    planned = plan(ragas_data.steps_for_ragas_set(PAGES))
+    # Nobody mentions pages 2 and 3.
+    assert sum(step.calls for step in planned.steps) == 4 * 3 + 2
+    assert raopura.meta["padding"] == "model"
+
+
+def test_a_page_whose_call_fails_is_left_out_and_listed():
+    def sometimes(body):
+        return "" if "Moss is green" in body["messages"][0]["content"] else reply(body)
+
+    with FakeOllama(reply=sometimes) as server:
+        made = ragas_data.make_ragas_set(chat_model("ollama:llama3:8b", host=server.url), PAGES, **QUIET)
+    assert [row.id for row in made] == ["1", "2"]
+    ((page, why),) = made.failed
+    assert page == "3"
+    assert why.startswith("question: ")
+
+
+def test_an_empty_page_is_refused_before_any_call():
+    with pytest.raises(DataError, match="page '9' has no text"):
+        ragas_data.make_ragas_set(None, [Document("9", "Empty", " ")])
