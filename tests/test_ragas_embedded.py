@@ -8,6 +8,7 @@ import pytest
 from ragbench import data, ragas, ragas_data
 from ragbench.embedded_ragas import EmbeddedRagas, answer_parts, asked_for, evades
 from ragbench.errors import ConfigError
+from ragbench.judge import EmbeddedChecker
 
 
 class Words:
@@ -111,6 +112,15 @@ def test_made_up_names_and_numbers_lower_faithfulness(scorer):
     scores = scorer.faithfulness(answers, [CONTEXT] * 3)["score"].tolist()
     assert scores[0] > 0.9
     assert scores[0] > 1.2 * scores[1] > 1.2 * 1.2 * scores[2]
+
+
+def test_backing_is_support_times_the_share_of_names_and_numbers_that_the_context_has(scorer):
+    statement = "In 1896 it was built by Rob Carter, they say."
+    support = EmbeddedChecker(Words()).support([statement], [CONTEXT[0]]).item()
+    assert 0 < support < 1
+    # 1896 and Carter are there, Rob is not.
+    assert scorer.backing([statement], CONTEXT[0])[statement] == pytest.approx(support * 2 / 3)
+    assert scorer.backing([], CONTEXT[0]) == {}
 
 
 def test_faithfulness_is_the_mean_over_statements(scorer):

@@ -167,5 +167,22 @@ def test_a_ranking_that_always_takes_the_first_place_is_a_tie_with_full_position
     assert agreement_row(tables["GPT Ranking"])["ties"] == 1
 
 
+def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
+    def choose(body):
+        if "score" in body["format"]["properties"]:
+            return json.dumps({"score": 5})
+        prompt = body["messages"][0]["content"]
+        return json.dumps({"better": 1 if prompt.index("Ann did.") < prompt.index("Ferns grow.") else 2})
+
+    pairs = [Pair("w", "Who built it?", "Ann did.", "Ferns grow.")]
+    with FakeOllama(reply=choose) as server:
+        model = chat_model("ollama:llama3:8b", host=server.url)
+        tables, bias = baseline_scores(model, pairs, "answer_relevance", **QUIET)
+    assert bias == 0.0
+    assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[1.0, 0.0]]
+    assert agreement_row(tables["GPT Ranking"])["wins"] == 1
+    assert agreement_row(tables["GPT Score"])["ties"] == 1
+
+
 def test_dimensions_are_the_data_sets():
     assert ragas.DIMENSIONS == ("faithfulness", "answer_relevance", "context_relevance")

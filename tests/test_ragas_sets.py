@@ -92,6 +92,9 @@ def test_exchanged_names_are_new_and_the_same_throughout():
     first, second = re.findall(r"by (.+?) (?:in|it)", text)
     assert {first, second} <= {"Rosa Lee", "Bergen", "Oslo"}
     assert first != second
+    known = ["He met Ann Lee in Oslo."]
+    made = {exchanged("It was made by Bob.", "Ann Lee was there", known, random.Random(seed)) for seed in range(8)}
+    assert made == {"It was made by Oslo."}
     assert exchanged("Nothing to change here.", "", others, random.Random(0)) == "Nothing to change here."
 
 
@@ -107,6 +110,8 @@ def test_padding_comes_first_from_sentences_that_mention_the_page_then_from_thei
     assert back_linked(PAGES[:1], PAGES, 3)[1:] == ["Raopura is a market.", "Trams ran there."]
     assert back_linked(PAGES[2:], PAGES, 3) == []
     assert back_linked(PAGES[2:], PAGES, 1, reserve=PAGES[:1]) == ["The Clock Tower stands in Vadodara."]
+    copy = Document("5", "Copy", "The Clock Tower is copied here. It was finished in 1896.")
+    assert "It was finished in 1896." not in back_linked(PAGES[:1], [*PAGES, copy], 9)
     similar = Document("4", "Tow", "Towers are tall.")
     assert back_linked([similar], [*PAGES, similar], 2) == []
 
