@@ -210,6 +210,7 @@ def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
     assert torn["characters"] == torn["tokens"] == 0
     assert torn["windows"] > len(chunks["windows"]) / 2
     assert len(chunks["characters"]) > 2 * len(chunks["tokens"])
+    assert sum(length(c.text, "tokens") for c in chunks["windows"]) == sum(length(d.text, "tokens") for d in documents)
 
 
 def test_metadata_goes_before_the_text_and_an_empty_title_adds_nothing():
