@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,11 @@ def minilm():
     from ragbench.embedding import MiniLM
 
     return MiniLM()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ctrl_c_works():
+    """A test run started in the background inherits that Ctrl-C is ignored; some tests press it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
