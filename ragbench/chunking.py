@@ -52,18 +52,14 @@ def token_chunks(
 
     Parameters
     ----------
-    documents : the texts to cut.
     size : tokens in a chunk, at least 1.
     overlap : share of a chunk repeated at the start of the next, in [0, 1).
     tokenizer : a ``tokenizers.Tokenizer``; default the embedded model's WordPiece.
 
     Returns
     -------
-    Chunks in document order, ids ``<document id>#0, #1, ...``. A document without tokens gives none.
-
-    Raises
-    ------
-    ConfigError for a size or overlap outside its range.
+    Chunks in document order, ids ``<document id>#0, #1, ...``. A document without tokens gives none; a size or overlap
+    outside its range is a ConfigError.
 
     Source: RAGChecker, App. D (300 tokens, overlap 0.2); RAGEval, §5.4.
     """
@@ -101,7 +97,7 @@ def split_sentences(text: str, min_chars: int = 0) -> list[Span]:
 
     Returns
     -------
-    (start, end) character positions, without the white space between sentences.
+    (start, end) character positions, without the white space between.
     """
     spans, start = [], 0
     for match in _SENTENCE_END.finditer(text):
