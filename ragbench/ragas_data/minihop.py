@@ -1,4 +1,4 @@
-"""Pairs from MiniHop: a set of WikiEval's shape by rules, and pairs of answers that people wrote."""
+"""Pairs from MiniHop: a set of WikiEval's shape by rules, and pairs of its graded answers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def minihop_ragas_set(limit: int | None = None, seed: int = 0, padding: float = 
 
 
 def minihop_graded_pairs(dimension: Dimension, split: str | None = None) -> list[Pair]:
-    """Take pairs from MiniHop's graded answers, which people wrote: a right and complete answer and a worse one.
+    """Take pairs from MiniHop's graded answers: a right and complete answer and a worse one, neither made by rule.
 
     Parameters
     ----------

@@ -1,0 +1,101 @@
+"""The parts of Table 1: recorded runs scored again, length alone, readability, cells and figures."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+
+from ragbench import data, papers, plots, plots_ragas, ragas_table
+from ragbench.data.wikieval import Pair
+from ragbench.data.wikieval_runs import RecordedRow, RecordedRun
+from ragbench.ragas import score_pairs
+
+RUN = RecordedRun(
+    "ff",
+    "faithfulness",
+    (
+        RecordedRow("a", "q?", True, 1.0, (1, 1), ("Verdict: 1", "Verdict: 1"), status="ok"),
+        RecordedRow("a", "q?", False, 0.25, (0, 1), ("Hm.", "Verdict: 1"), status="failed", truncated=True),
+    ),
+)
+
+
+def test_rescoring_shows_rows_that_do_not_come_out():
+    table = ragas_table.exactness({"ff": RUN})
+    assert ragas_table.rescore(RUN) == [1.0, 0.5]
+    assert table.loc["ff", ["rows", "equal", "largest_difference"]].tolist() == [2, 1, 0.25]
+    assert ragas_table.recorded_pairs(RUN).to_numpy().tolist() == [["a", 1.0, 0.25]]
+    assert ragas_table.recorded_pairs(RUN, [0.5, 0.5]).to_numpy().tolist() == [["a", 0.5, 0.5]]
+
+
+def test_readability_counts_labels_rows_flags_and_cut_replies():
+    context = RecordedRun(
+        "cr",
+        "context_relevance",
+        (
+            RecordedRow("a", "q?", True, 0.0, (), ('["A sentence.",',), total=3),
+            RecordedRow("a", "q?", False, 0.0, (), ('["Insufficient Information"]',), total=3),
+        ),
+    )
+    table = ragas_table.readability({"ff": RUN, "cr": context})
+    assert table.loc["ff"].tolist() == ["faithfulness", 4, 1, 2, 1, 1, 1]
+    assert table.loc["cr"].tolist() == ["context_relevance", 2, 1, 2, 1, 0, 0]
+
+
+def test_length_alone_prefers_longer_answers_and_shorter_contexts():
+    pairs = [Pair("a", "q?", "one two three", "one two", "c")]
+    for dimension, better in {"faithfulness": 3.0, "answer_relevance": 3.0, "context_relevance": -3.0}.items():
+        table = score_pairs(ragas_table.Length(), pairs, dimension)
+        assert table["better"].item() == better
+        assert table["worse"].item() == better * 2 / 3
+
+
+def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
+    pairs = pd.DataFrame({"better": [1.0, 0.5, math.nan], "worse": [0.0, 0.5, 1.0]})
+    table = ragas_table.agreement_table({("made", "answer_relevance"): pairs})
+    assert table[["source", "dimension", "agreement", "n", "unscored"]].to_numpy().tolist() == [
+        ["made", "answer relevance", 0.75, 2, 1]
+    ]
+    papers.record("ragas", "Table 1", ragas_table.ledger_cells(table), by="a test")
+    row = papers.ledger("ragas", "Table 1").query("ours_by == 'a test'").iloc[0]
+    assert (row["published"], row["ours"], row["n"], row["unscored"]) == (0.78, 0.75, 2, 1)
+    assert "not with people" in row["note"]
+    assert ragas_table.agreement_table({}).empty
+
+
+@pytest.mark.data
+def test_the_recorded_column_of_table_1():
+    runs = data.load_wikieval_runs()
+    names = {"ff": "faithfulness", "ar": "answer_relevance", "cr": "context_relevance"}
+    table = ragas_table.agreement_table({("r", d): ragas_table.recorded_pairs(runs[n]) for n, d in names.items()})
+    assert table["agreement"].tolist() == [0.94, 0.58, 0.82]
+    assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [[23, 1, 1], [14, 1, 10], [20, 1, 4]]
+    assert table["n"].tolist() == [25, 25, 25]
+
+
+def test_figures_show_every_scored_pair_and_say_how_many_are_not(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
+    points = pd.DataFrame(
+        {
+            "source": ["recorded"] * 3 + ["embedded"] * 2,
+            "dimension": ["faithfulness"] * 3 + ["answer relevance"] * 2,
+            "better": [1.0, 0.5, math.nan, 0.2, 0.3],
+            "worse": [0.0, 0.5, 0.1, 0.1, 0.4],
+        }
+    )
+    figure = plots_ragas.pair_scatter(points)
+    axes = figure.get_axes()
+    assert len(axes) == 4
+    assert axes[0].get_title() == "faithfulness\nrecorded, n = 2 (1 unscored)"
+    drawn = [sum(len(c.get_offsets()) for c in axis.collections) for axis in axes]
+    assert drawn == [2, 0, 0, 2]
+    assert [t.get_text() for t in axes[0].get_legend().get_texts()] == ["made better wins (1)", "tie or loss (1)"]
+    table = pd.DataFrame({"source": ["paper", "ours"], "dimension": "faithfulness", "agreement": [0.95, 0.9]})
+    table["low"], table["high"] = [math.nan, 0.8], [math.nan, 1.0]
+    dots = plots_ragas.agreement_dots(table)
+    (axis,) = dots.get_axes()
+    assert [t.get_text() for t in axis.get_yticklabels()] == ["paper", "ours"]
+    assert plots.save_figure(dots, "x", table, "dots")["png"].stat().st_size > 0
