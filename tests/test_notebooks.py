@@ -19,6 +19,7 @@ SMALL = {
     "15_thesis_related_protocols": {"QUESTIONS": 20},
     "20_ragchecker_metrics": {"CLAIMS": 60},
     "21_ragchecker_meta_evaluation": {"RESAMPLES": 50},
+    "30_ragas_wikieval": {"LIMIT": 12},
     "40_rageval_generate": {"DOCUMENTS": 6},
     "41_rageval_dragonball": {"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}},
     "42_rageval_experiments": {"DOCUMENTS": 4, "RESAMPLES": 50},
@@ -36,6 +37,7 @@ FIGURES = {
         "20_checker_confusion",
     ],
     "21_ragchecker_meta_evaluation": ["21_table_5_published"],
+    "30_ragas_wikieval": ["30_table_1", "30_pairs"],
     "41_rageval_dragonball": ["41_table_1", "41_table_3"],
     "42_rageval_experiments": ["42_table_5", "42_prefix", "42_by_type"],
 }
@@ -45,6 +47,7 @@ LEDGER = {
     "13_thesis_grades": {"Table 3.3": 30},
     "14_thesis_thresholds": {"Figure 3.2": 15},
     "20_ragchecker_metrics": {"Checker validation": 4},
+    "30_ragas_wikieval": {"Table 1": 3, "Table 2": 1, "Table 3": 1, "Table 4": 1},
     "40_rageval_generate": {"Section 3.4": 4},
     "42_rageval_experiments": {"Table 4": 6, "Table 5": 36},
 }
