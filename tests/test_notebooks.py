@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from ragbench.notebooks import execute, find
+from ragbench.paths import mirror
 
 SMALL = {
     "00_start_here": {"LIMIT": 20},
@@ -77,5 +78,9 @@ def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, tmp_path, mo
     if path.stem in LEDGER:
         ledger = pd.read_csv(tmp_path / "ledger.csv")
         measured = ledger[ledger["ours_by"].notna() & ledger["ours"].notna()]
-        assert measured.groupby("item").size().to_dict() == LEDGER[path.stem]
+        counts = measured.groupby("item").size().to_dict()
+        if mirror("hotpotqa") is None:
+            assert counts == LEDGER[path.stem]
+        else:  # recorded data sets add cells
+            assert all(counts.get(item, 0) >= n for item, n in LEDGER[path.stem].items())
         assert measured["n"].dropna().gt(0).all()

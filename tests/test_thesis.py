@@ -109,5 +109,6 @@ def test_order_of_retrievers_on_hotpotqa_is_the_published_one_for_bm25_and_reo(d
     )
     means = rows.groupby(["N", "retriever"])["ir_score"].mean().unstack()
     assert isinstance(means, pd.DataFrame)
-    assert (means.idxmin(axis=1) == "REO").all()
+    # beyond N = 700 ten short paragraphs begin to fit, the best one at their end included
+    assert (means.loc[:500].idxmin(axis=1) == "REO").all()
     assert means.loc[1000, "SIM"] > means.loc[1000, "MMR"] > means.loc[1000, "REO"]
