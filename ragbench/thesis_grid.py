@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError
@@ -91,10 +92,9 @@ def graded_answers(
     grades = grade(grader, data.questions, answers, per_prompt=per_prompt, **live)
     references = [list(q.references) for q in questions]
     # The context is already cut, so its score is that of all of it.
-    whole = [[len(t.context or "")] for t in tasks]
-    scores = ir_score_table(references, [t.context or "" for t in tasks], [max(1, *budgets)], positions=_array(whole))[
-        :, 0
-    ]
+    texts = [t.context or "" for t in tasks]
+    ends = np.array([[len(text)] for text in texts], dtype=np.int64)
+    scores = ir_score_table(references, texts, [max(1, *budgets)], positions=ends)[:, 0]
     rows = pd.DataFrame(
         {
             "question_id": [q.id for q in questions],
@@ -112,12 +112,6 @@ def graded_answers(
     )
     rows.loc[rows["N"] == 0, "ir_score"] = float("nan")
     return rows
-
-
-def _array(values: list[list[int]]) -> Any:
-    import numpy as np
-
-    return np.asarray(values, dtype=np.int64)
 
 
 def grade_shares(rows: pd.DataFrame, by: str = "system", *, counts: bool = False) -> pd.DataFrame:
