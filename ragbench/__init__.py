@@ -93,6 +93,7 @@ _HOME = {
         "paired_bootstrap_difference",
         "paired_permutation_test",
         "pairwise_agreement",
+        "power_analysis",
         "ppi_mean",
         "preference_correlation",
         "questions_needed",

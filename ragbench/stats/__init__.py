@@ -15,23 +15,28 @@ from ragbench.stats.agreement import (
 from ragbench.stats.association import correlation, preference_correlation, preference_difference
 from ragbench.stats.intervals import Interval, binomial_ci, bootstrap_ci, paired_bootstrap_difference, ppi_mean
 from ragbench.stats.paired import PermutationTest, holm, paired_permutation_test, paired_power, questions_needed
+from ragbench.stats.power import PowerAnalysis, detectable_difference, power_analysis, power_curve
 
 __all__ = [
     "ConfusionMatrix",
     "Interval",
     "PairwiseAgreement",
     "PermutationTest",
+    "PowerAnalysis",
     "annotator_agreement",
     "binomial_ci",
     "bootstrap_ci",
     "confusion_matrix",
     "correlation",
+    "detectable_difference",
     "holm",
     "kappa",
     "paired_bootstrap_difference",
     "paired_permutation_test",
     "paired_power",
     "pairwise_agreement",
+    "power_analysis",
+    "power_curve",
     "ppi_mean",
     "preference_correlation",
     "preference_difference",
