@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_HOME: dict[str, list[str]] = {}
+_HOME: dict[str, list[str]] = {
+    "base": ["Message", "Panel", "escape", "figure", "mark", "tag"],
+}
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = sorted(_WHERE)
 

@@ -1,0 +1,150 @@
+"""What all widgets share: colours, styles, escaped text, pictures with words, and the line where errors appear.
+
+Colours are Okabe and Ito's (told apart by colour-blind readers) laid thinly over JupyterLab's own ``--jp-*`` colours,
+so the text keeps its contrast in the light and the dark theme. Nothing is told by colour alone: there is always a
+number, a word or a line style besides.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import ipywidgets
+
+from ragbench.errors import ConfigError, RagbenchError
+from ragbench.plots import PALETTE
+
+# Line styles under the texts that are told apart, one per colour of the palette.
+LINES = ["solid", "dashed", "dotted", "wavy", "double", "solid", "dashed", "dotted"]
+
+_COLOURS = "".join(f"--rb-{i}: {c}; --rb-{i}-soft: {c}40; " for i, c in enumerate(PALETTE, 1))
+_MARKS = "\n".join(
+    f".rb-mark-{i} {{ background: var(--rb-{i}-soft); text-decoration: underline {line} var(--rb-{i}) 2px; }}\n"
+    f".rb-tag-{i} {{ background: var(--rb-{i}); color: {'#fff' if i in (1, 5, 7) else '#000'}; }}"
+    for i, line in enumerate(LINES, 1)
+)
+# --rb-good and --rb-bad: blue and vermilion, told apart by every kind of colour blindness.
+STYLE = f"""<style>
+.rb-widget {{
+  {_COLOURS}
+  --rb-good: {PALETTE[0]}; --rb-good-soft: {PALETTE[0]}40; --rb-bad: {PALETTE[4]}; --rb-bad-soft: {PALETTE[4]}40;
+  --rb-text: var(--jp-ui-font-color1, #111); --rb-quiet: var(--jp-ui-font-color2, #555);
+  --rb-paper: var(--jp-layout-color1, #fff); --rb-shade: var(--jp-layout-color2, #eee);
+  --rb-rule: var(--jp-border-color1, #bbb);
+  color: var(--rb-text); font-family: var(--jp-ui-font-family, sans-serif); font-size: 13px;
+}}
+.rb-widget .widget-html-content, .rb-widget .jupyter-widget-html-content {{
+  line-height: 1.45; font-size: 13px; color: var(--rb-text); align-self: stretch;
+}}
+.rb-widget h4 {{ margin: 0; font-size: 14px; font-weight: 600; }}
+.rb-widget mark {{ color: inherit; padding: 0 1px; border-radius: 2px; text-underline-offset: 3px; }}
+.rb-widget table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+.rb-widget th, .rb-widget td {{ padding: 2px 8px; text-align: left; border-bottom: 1px solid var(--rb-rule); }}
+.rb-widget td.rb-number, .rb-widget th.rb-number {{ text-align: right; }}
+.rb-widget svg text {{ fill: var(--rb-text); font-family: inherit; }}
+.rb-widget :focus-visible {{ outline: 2px solid var(--jp-brand-color1, {PALETTE[5]}); outline-offset: 1px; }}
+.rb-tag {{ font-size: 11px; font-weight: 600; padding: 0 4px; border-radius: 7px; }}
+.rb-quiet {{ color: var(--rb-quiet); }}
+.rb-message:empty {{ display: none; }}
+.rb-message {{ padding: 4px 8px; border-left: 4px solid var(--rb-1); background: var(--rb-1-soft);
+  white-space: pre-wrap; }}
+.rb-message.rb-error {{ border-left-color: var(--rb-bad); background: var(--rb-bad-soft); }}
+{_MARKS}
+</style>"""
+
+
+def escape(text: object) -> str:
+    """Text as HTML that shows it as it is, inside an element or a quoted attribute.
+
+    >>> escape('<b title="x">')
+    '&lt;b title=&quot;x&quot;&gt;'
+    """
+    return html.escape(str(text), quote=True)
+
+
+def tag(number: int, label: object | None = None) -> str:
+    """A small coloured badge: HTML of the number (or another label) in the palette's colour ``number``, from 1."""
+    return f'<span class="rb-tag rb-tag-{_cycle(number)}">{escape(number if label is None else label)}</span>'
+
+
+def mark(number: int, content: str) -> str:
+    """HTML ``content`` (escaped already) on a tint with an underline of its own for each ``number``, from 1."""
+    return f'<mark class="rb-mark-{_cycle(number)}">{content}</mark>'
+
+
+def _cycle(number: int) -> int:
+    return (number - 1) % len(PALETTE) + 1
+
+
+def figure(content: str, alt: str) -> str:
+    """A picture that says in words what it shows.
+
+    Parameters
+    ----------
+    content : HTML or SVG of the picture.
+    alt : the picture in words, for readers who cannot see it.
+
+    Returns
+    -------
+    HTML of one element with the role of an image.
+
+    Raises
+    ------
+    ConfigError for an empty ``alt``.
+    """
+    if not alt.strip():
+        raise ConfigError(
+            "an empty alt text", "the picture in words", "say what a reader who cannot see it should know"
+        )
+    return f'<div role="img" aria-label="{escape(alt)}">{content}</div>'
+
+
+class Message(ipywidgets.HTML):
+    """One line under a widget, empty until there is something to say; screen readers announce it."""
+
+    def say(self, text: object) -> None:
+        """Show a remark."""
+        self.value = f'<div class="rb-message" role="status">{escape(text)}</div>'
+
+    def error(self, error: BaseException | str) -> None:
+        """Show what went wrong: a ragbench error in its own words, any other with its type."""
+        words = error if isinstance(error, str | RagbenchError) else f"{type(error).__name__}: {error}"
+        self.value = f'<div class="rb-message rb-error" role="alert">{escape(words)}</div>'
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self.value = ""
+
+
+class Panel(ipywidgets.VBox):
+    """A box with the shared styles at its top and a :class:`Message` line, ``self.message``, at its bottom.
+
+    Parameters
+    ----------
+    children : the widgets between.
+    label : what the whole is called, shown as a tooltip and read by screen readers.
+    """
+
+    def __init__(self, children: Sequence[ipywidgets.Widget], label: str) -> None:
+        self.message = Message()
+        styles = ipywidgets.HTML(STYLE, layout=ipywidgets.Layout(display="none"))
+        super().__init__([styles, *children, self.message], tooltip=label)
+        self.add_class("rb-widget")
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Run the body of an event handler; an error is shown in the message line.
+
+        JupyterLab hides what an event handler raises in its log. A RagbenchError ends here; any other is raised again
+        after it is shown, so that the log has its traceback.
+        """
+        self.message.clear()
+        try:
+            yield
+        except RagbenchError as error:
+            self.message.error(error)
+        except Exception as error:
+            self.message.error(error)
+            raise
