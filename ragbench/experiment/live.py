@@ -100,7 +100,7 @@ class Live:
         extra = dict(self.facts[name]) | {
             "prompt_sha256": answer.meta["prompt_sha256"], "finish": answer.meta["finish"],
             "cached": answer.meta["cached"], "prompt_tokens": used["prompt_tokens"],
-            "output_tokens": used["output_tokens"],
+            "output_tokens": used["output_tokens"], "prompt_estimate": answer.meta["prompt_estimate"],
         }  # fmt: skip
         put_answer(group, answer, extra)
 
@@ -109,12 +109,14 @@ class Live:
         models: Sequence[Any], lane: int,
     ) -> None:  # fmt: skip
         from ragbench.grading import grade
+        from ragbench.grading.model import grading_prompts
+        from ragbench.llm.context import prompt_tokens
+
+        shown = {"per_prompt": len(answers), "order": self.order, "max_chars": self.max_chars}
+        estimate = prompt_tokens([{"content": grading_prompts([question], answers, **shown)[0].text}])
 
         def ask(model: Any) -> list[Any]:
-            return grade(
-                model, [question], answers, per_prompt=len(answers), order=self.order, max_chars=self.max_chars,
-                **self._ask_options("grade"),
-            )  # fmt: skip
+            return grade(model, [question], answers, **shown, **self._ask_options("grade"))
 
         begin = time.perf_counter()
         grades = _on_a_host(ask, models, lane, lambda found: found[0].meta.get("error", ""))
@@ -126,6 +128,8 @@ class Live:
             draft.row |= dict(self.judge_facts[name]) | {
                 "grade": one.value, "judge_seconds": seconds, "judge_shown": told["shown"],
                 "judge_position": told["position"], "judge_answer_cut": told["cut"], "judge_repairs": told["repairs"],
+                "judge_grades_got": told["grades_got"], "judge_prompt_tokens": told["usage"]["prompt_tokens"],
+                "judge_prompt_estimate": estimate,
             }  # fmt: skip
             if one.value is None:
                 draft.row["judge_raw"] = one.raw

@@ -20,12 +20,12 @@ AXIS_COLUMNS = ("data", "question_id", "chunker", "retriever", "k", "N", "genera
 # Clocks and where a reply came from differ from run to run; everything else is the same for the same experiment.
 TIMING = ("seconds", "judge_seconds", "cached")
 COLUMNS = (
-    *AXIS_COLUMNS, "status", "kind", "level", "ir_score", "context_tokens", "hits", "answer", "abstained", "seconds",
-    "grade", "judge_seconds", "error_step", "error_kind", "error", "model", "digest", "temperature", "seed", "num_ctx",
-    "prompt_sha256", "finish", "prompt_tokens", "output_tokens", "cached", "judge_model", "judge_digest",
-    "judge_temperature", "judge_seed", "judge_num_ctx", "judge_prompt_sha256", "judge_shown", "judge_position",
-    "judge_answer_cut", "judge_repairs", "judge_raw",
-    "answer_key", "key",
+    *AXIS_COLUMNS, "status", "kind", "level", "ir_score", "context_tokens", "hits", "zero_hits", "answer", "abstained",
+    "seconds", "grade", "judge_seconds", "error_step", "error_kind", "error", "model", "digest", "temperature", "seed",
+    "num_ctx", "prompt_sha256", "finish", "prompt_tokens", "prompt_estimate", "output_tokens", "cached", "judge_model",
+    "judge_digest", "judge_temperature", "judge_seed", "judge_num_ctx", "judge_prompt_sha256", "judge_shown",
+    "judge_position", "judge_answer_cut", "judge_repairs", "judge_grades_got", "judge_prompt_tokens",
+    "judge_prompt_estimate", "judge_raw", "answer_key", "key",
 )  # fmt: skip
 
 
@@ -172,7 +172,8 @@ def to_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     for name in ("ir_score", "seconds", "judge_seconds", "temperature", "judge_temperature"):
         frame[name] = pd.to_numeric(frame[name]).astype(float)
     whole = ("k", "N", "context_tokens", "grade", "seed", "num_ctx", "prompt_tokens", "output_tokens", "judge_seed")
-    whole += ("judge_num_ctx", "judge_shown", "judge_position", "judge_repairs")
+    whole += ("judge_num_ctx", "judge_shown", "judge_position", "judge_repairs", "judge_grades_got", "zero_hits")
+    whole += ("prompt_estimate", "judge_prompt_tokens", "judge_prompt_estimate")
     for name in whole:
         frame[name] = pd.array(frame[name].astype(object).where(frame[name].notna(), None).tolist(), dtype="Int64")
     for name in ("error_step", "error_kind", "error"):

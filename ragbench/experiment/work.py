@@ -73,7 +73,7 @@ class Cutting:
 
 
 ANSWER_FIELDS = ("answer", "abstained", "seconds", "model", "digest", "temperature", "seed", "num_ctx", "prompt_sha256")
-ANSWER_FIELDS += ("finish", "prompt_tokens", "output_tokens", "cached")
+ANSWER_FIELDS += ("finish", "prompt_tokens", "prompt_estimate", "output_tokens", "cached")
 
 
 class FunctionReader:
@@ -178,11 +178,11 @@ def _cut(
         )[0]
     except Exception as error:
         return Failure.of("retrieve", error)
-    ids = [hit.chunk.id for hit in hits]
+    found = {"hits": [hit.chunk.id for hit in hits], "zero_hits": sum(hit.score == 0 for hit in hits)}
     made = {}
     for n, end, score in zip(budgets, ends.tolist(), scores.tolist(), strict=True):
         tokens = min(max(n - 1, 0) if cutting.begin_token else n, counted)
-        made[n] = ({"ir_score": score, "context_tokens": int(tokens), "hits": ids}, joined[:end])
+        made[n] = ({"ir_score": score, "context_tokens": int(tokens), **found}, joined[:end])
     return made
 
 

@@ -64,6 +64,7 @@ def generate(
         return [_read(model, *job) for job in zip(questions, contexts, extra, strict=True)]
     prompts, used = _prompts(questions, contexts, with_documents, query_only)
     from ragbench.llm import ask
+    from ragbench.llm.context import prompt_tokens
 
     order = order_for_prefix_cache(questions, contexts)
     options = {"step": "generation", "ids": [_call_id(questions[i], contexts[i], extra[i]) for i in order]} | options
@@ -71,7 +72,8 @@ def generate(
     answers: list[Answer | None] = [None] * len(questions)
     for i, reply in zip(order, replies, strict=True):
         found = extra[i] | used[i] | {"cached": reply.cached, "digest": reply.digest, "finish": reply.finish}
-        found |= {"usage": reply.usage.to_dict(), "concurrency": concurrency}
+        estimate = prompt_tokens([{"content": prompts[i]}])  # to be held against the server's own count
+        found |= {"usage": reply.usage.to_dict(), "prompt_estimate": estimate, "concurrency": concurrency}
         if not reply.ok:
             found |= {"error": f"{getattr(reply.error, 'kind', 'failed')}: {reply.error}", "raw": reply.raw}
         answers[i] = Answer(questions[i].id, reply.text if reply.ok else "", reply.model, reply.seconds, found)

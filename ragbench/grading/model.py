@@ -168,7 +168,7 @@ def grade(
     number of grades: no grade of such a prompt is used, ``raw`` keeps the whole reply, ``meta["error"]`` the kind and
     ``meta["detail"]`` the message. ``meta`` also has what the answer's had, its ``generator``, ``position`` in the
     prompt (from 1), ``shown`` (answers in the prompt), ``order``, ``repairs`` (second tries, made when the first
-    reply did not fit) and ``grades_got`` (how many grades the reply held, None when it held no list).
+    reply did not fit), ``grades_got`` (how many grades the reply held, None when it held no list) and ``usage``.
 
     Raises
     ------
@@ -278,6 +278,7 @@ def _verdicts(
             "cut": place in one.cut,
             "repairs": reply.repairs,
             "grades_got": got,
+            "usage": reply.usage.to_dict(),
         }
         if not reply.ok:
             meta["error"] = reply.error.kind if reply.error is not None else "unknown"
