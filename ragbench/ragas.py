@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.metrics.reference_free import answer_relevance_table, context_relevance_table, faithfulness_table
 from ragbench.stats import pairwise_agreement
+from ragbench.stats._inputs import as_floats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,13 +86,14 @@ class LiveRagas:
         return table.rename(columns={"answer_relevance": "score"})
 
     def context_relevance(self, questions: Sequence[str], contexts: Sequence[Any]) -> pd.DataFrame:
-        """Score contexts by the sentences copied from them; one call each."""
+        """Score contexts by the sentences copied from them; one call each. Column altered: texts that are no copies."""
         from ragbench.metrics.steps import extract_sentences
 
         copied = extract_sentences(self.model, questions, contexts, **self.options)
         self.reports.append(copied.report)
         known = [(None, 0) if p is None else (len(p.sentences), p.total) for p in copied.picked]
         table = context_relevance_table([count for count, _ in known], [total for _, total in known])
+        table["altered"] = [0 if p is None else len(p.altered) for p in copied.picked]
         return table.rename(columns={"context_relevance": "score"})
 
 
@@ -156,9 +158,21 @@ def agreement_row(scores: pd.DataFrame, *, level: float = 0.95, seed: int = 0) -
     dict: agreement (ties count half: the expectation over random tie-breaks), low, high, at_random (one tie-break, as
     published), wins, ties, losses, n (pairs used), unscored (pairs left out since a side has no score).
 
+    Raises
+    ------
+    DataError without these columns, or with something else than numbers in them.
+
     Source: RAGAS, section 5, Table 1.
     """
-    found = pairwise_agreement(scores["better"].round(TIE), scores["worse"].round(TIE), level=level, seed=seed)
+    lacking = [name for name in ("better", "worse") if name not in scores]
+    if lacking:
+        raise DataError(
+            f"a table without {' and '.join(lacking)} (it has {', '.join(map(str, scores)) or 'no columns'})",
+            "the columns better and worse",
+            "make it with score_pairs, or rename your columns",
+        )
+    better, worse = (as_floats(scores[name], name).round(TIE) for name in ("better", "worse"))
+    found = pairwise_agreement(better, worse, level=level, seed=seed)
     e = found.expected
     counts = {"wins": found.wins, "ties": found.ties, "losses": found.losses, "n": e.n, "unscored": e.n_missing}
     return {"agreement": e.estimate, "low": e.low, "high": e.high, "at_random": found.random, **counts}
@@ -174,7 +188,8 @@ def steps_for_pairs(pairs: Mapping[Dimension, Sequence[Pair]], n: int = 3, basel
     Returns
     -------
     Steps. RAGAS takes at most four calls per pair for faithfulness and two each for the others: 8, where the paper's
-    own way (a call per generated question) takes 6 + 2n; each baseline takes two calls per pair and dimension.
+    own way (a call per generated question) takes 6 + 2n; each baseline takes two calls per pair and dimension. A joint
+    reply with a wrong number of verdicts costs one more call per statement, which the step's report counts.
     """
     from ragbench.metrics.steps import steps_for_baselines, steps_for_ragas
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from langchain_core.embeddings import Embeddings
 
+_TROUBLE = ("fail", "error", "partial")
 NOTE = "agreement with the construction of the pairs, not with people"
 
 
@@ -90,8 +91,8 @@ def readability(runs: Mapping[str, RecordedRun]) -> pd.DataFrame:
     Returns
     -------
     DataFrame by run: dimension, labels (verdicts, or replies with sentences), unread, rows, rows_unread (rows with an
-    unread label), flagged (rows whose parse status, as recorded, says that parsing failed), truncated (rows with a
-    reply that was cut off).
+    unread label), flagged (rows whose parse status, as recorded, says that parsing failed or was partial), truncated
+    (rows with a reply that was cut off).
     """
     import pandas as pd
 
@@ -101,7 +102,7 @@ def readability(runs: Mapping[str, RecordedRun]) -> pd.DataFrame:
             continue
         by_row = [r.verdicts() if run.dimension == "faithfulness" else (r.extraction(),) for r in run.rows]
         labels, unread = sum(map(len, by_row)), sum(own.count(None) for own in by_row)
-        flagged = sum("fail" in r.status.lower() or "error" in r.status.lower() for r in run.rows)
+        flagged = sum(any(word in r.status.lower() for word in _TROUBLE) for r in run.rows)
         cut = sum(r.truncated for r in run.rows)
         rows.append(
             (name, run.dimension, labels, unread, len(by_row), sum(None in own for own in by_row), flagged, cut)

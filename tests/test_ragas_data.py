@@ -222,6 +222,19 @@ def test_own_names_older_names_and_arrays_are_understood_or_explained(tmp_path):
         data.read_ragas(path, {"question": "user_input"})
 
 
+def test_a_misspelt_field_is_told_and_ragas_own_other_fields_are_kept(tmp_path):
+    with pytest.raises(DataError, match="line 2: no field 'retrieved_contexts', but 'retrieved_context'"):
+        data.read_ragas(write(tmp_path / "t.jsonl", {"user_input": "q"}, {"user_input": "q", "retrieved_context": []}))
+    with pytest.raises(DataError, match=r"no field 'response', but 'respons'"):
+        data.ragas_from_pandas(pd.DataFrame({"user_input": ["q"], "respons": ["r"]}))
+    more = {"retrieved_context_ids": [1], "reference_contexts": ["c"], "multi_responses": ["r"], "faithfulness": 0.5}
+    path = write(tmp_path / "m.jsonl", {"user_input": "q", **more})
+    assert data.read_ragas(path) == [RagasSample("q", extra=more)]
+    assert data.write_ragas(data.read_ragas(path), tmp_path / "new" / "m.jsonl").read_text() == path.read_text()
+    with pytest.raises(DataError, match="'response' among the extra fields"):
+        RagasSample("q", extra={"response": "r"})
+
+
 def test_conversations_and_malformed_contexts_are_refused_with_their_line(tmp_path):
     talk = {"user_input": [{"content": "hi", "type": "human"}]}
     good = {"user_input": "q"}

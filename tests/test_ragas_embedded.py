@@ -167,6 +167,12 @@ def test_bad_parameters_and_lists_are_refused():
         EmbeddedRagas(keep=0)
     with pytest.raises(ConfigError, match="2 answers, 1 contexts"):
         EmbeddedRagas(Words()).faithfulness(["a", "b"], ["c"])
+    with pytest.raises(ConfigError, match="answer 1 is nan"):
+        EmbeddedRagas(Words()).faithfulness(["a", float("nan")], ["c", "d"])
+    with pytest.raises(ConfigError, match="question 0 is None"):
+        EmbeddedRagas(Words()).answer_relevance([None], ["b"])
+    with pytest.raises(ConfigError, match="the context of 0 holds something else than texts"):
+        EmbeddedRagas(Words()).context_relevance(["Who?"], [None])
     with pytest.raises(ConfigError, match="questions is one string"):
         EmbeddedRagas(Words()).answer_relevance("a", ["b"])
 

@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from ragbench import ragas
 from ragbench.data.wikieval import Pair
-from ragbench.errors import ConfigError
+from ragbench.errors import ConfigError, DataError
 from ragbench.llm import chat_model, plan
 from ragbench.ragas import DIMENSIONS, LiveRagas, agreement_row, baseline_scores, score_pairs, steps_for_pairs
 
@@ -47,6 +47,15 @@ def test_the_interval_is_the_exact_binomial_one():
     row = agreement_row(frame([1.0] * 22 + [0.0] * 3, [0.5] * 25))
     assert binom.sf(21, 25, row["low"]) == pytest.approx(0.025)
     assert binom.cdf(22, 25, row["high"]) == pytest.approx(0.025)
+
+
+def test_a_table_without_the_two_columns_or_without_numbers_is_refused():
+    with pytest.raises(DataError, match=r"without better \(it has bettr, worse\)"):
+        agreement_row(pd.DataFrame({"bettr": [1.0], "worse": [0.0]}))
+    with pytest.raises(DataError, match="worse that are not numbers"):
+        agreement_row(frame([1.0], ["much"]))
+    row = agreement_row(pd.DataFrame({"better": [1, None], "worse": [0, 2]}, dtype=object))
+    assert (row["wins"], row["n"], row["unscored"]) == (1, 1, 1)
 
 
 class Lengths:
@@ -134,6 +143,16 @@ def test_the_three_metrics_by_a_model_and_the_calls_they_take(minilm):
     assert calls == 8
     assert [r.step for r in scorer.reports] == ["statements", "verdicts", "questions", "sentences"]
     assert sum(r.calls for r in scorer.reports) == 8
+
+
+def test_the_live_table_counts_sentences_that_are_no_copies():
+    answer = json.dumps({"sentences": ["Ann built it.", "Ann built it in 1896.", "Rob paid."]})
+    with FakeOllama(reply=lambda body: answer) as server:
+        scorer = LiveRagas(chat_model("ollama:llama3:8b", host=server.url), **QUIET)
+        table = scorer.context_relevance(["Who built it?", "Who?"], ["Ann built it. It is tall.", ""])
+    assert table["score"].iloc[0] == 0.5
+    assert table["altered"].tolist() == [2, 0]
+    assert table["status"].tolist() == ["scored", "empty context"]
 
 
 def test_the_plan_counts_the_calls_of_a_run_before_it():

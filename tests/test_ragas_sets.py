@@ -70,6 +70,8 @@ def test_the_set_is_the_same_twice_and_another_with_another_seed(made):
     assert all(len(a.context_v2[-1]) > len(b.context_v2[-1]) for a, b in zip(more, made, strict=False))
     with pytest.raises(ConfigError, match="padding=0"):
         ragas_data.minihop_ragas_set(padding=0)
+    with pytest.raises(ConfigError, match="limit=-3"):
+        ragas_data.minihop_ragas_set(limit=-3)
 
 
 def test_graded_pairs_hold_a_right_answer_and_a_worse_one_of_the_split_asked_for():
@@ -172,3 +174,8 @@ def test_a_page_whose_call_fails_is_left_out_and_listed():
 def test_an_empty_page_is_refused_before_any_call():
     with pytest.raises(DataError, match="page '9' has no text"):
         ragas_data.make_ragas_set(None, [Document("9", "Empty", " ")])
+    for make in (lambda pages: ragas_data.make_ragas_set(None, pages), ragas_data.steps_for_ragas_set):
+        with pytest.raises(DataError, match="no pages"):
+            make([])
+    with pytest.raises(ConfigError, match="intro_sentences=0"):
+        ragas_data.steps_for_ragas_set(PAGES, 0)

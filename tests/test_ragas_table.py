@@ -35,13 +35,13 @@ def test_readability_counts_labels_rows_flags_and_cut_replies():
         "cr",
         "context_relevance",
         (
-            RecordedRow("a", "q?", True, 0.0, (), ('["A sentence.",',), total=3),
+            RecordedRow("a", "q?", True, 0.0, (), ('["A sentence.",',), total=3, status="partial_fix_list"),
             RecordedRow("a", "q?", False, 0.0, (), ('["Insufficient Information"]',), total=3),
         ),
     )
     table = ragas_table.readability({"ff": RUN, "cr": context})
     assert table.loc["ff"].tolist() == ["faithfulness", 4, 1, 2, 1, 1, 1]
-    assert table.loc["cr"].tolist() == ["context_relevance", 2, 1, 2, 1, 0, 0]
+    assert table.loc["cr"].tolist() == ["context_relevance", 2, 1, 2, 1, 1, 0]
 
 
 def test_length_alone_prefers_longer_answers_and_shorter_contexts():

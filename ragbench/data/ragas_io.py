@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FIELDS = ("user_input", "retrieved_contexts", "response", "reference")
+# Fields that RAGAS's samples may have beside the four, some named much like them.
+_OTHERS = ("reference_contexts", "retrieved_context_ids", "reference_context_ids", "multi_responses")
 _OLD = {"question": "user_input", "contexts": "retrieved_contexts", "answer": "response", "ground_truth": "reference"}
 
 
@@ -26,6 +29,10 @@ class RagasSample:
     """One question with what was retrieved, the response, and the reference; None where the record has none.
 
     ``extra`` keeps every other field as it is.
+
+    Raises
+    ------
+    DataError when ``extra`` holds one of the four.
     """
 
     user_input: str
@@ -33,6 +40,10 @@ class RagasSample:
     response: str | None = None
     reference: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if twice := [name for name in FIELDS if name in self.extra]:
+            raise DataError(f"{twice[0]!r} among the extra fields", "other names there", f"pass {twice[0]}=... itself")
 
     def record(self) -> dict[str, Any]:
         """Return the record as RAGAS writes it: fields without a value are left out."""
@@ -55,7 +66,8 @@ def read_ragas(path: str | Path, fields: Mapping[str, str] | None = None) -> lis
 
     Raises
     ------
-    DataError with file and line for a missing or malformed field, and for conversations (a list as user_input).
+    DataError with file and line for a missing, misspelt or malformed field, and for conversations (a list as
+    user_input).
     """
     names = _names(fields)
     samples: list[RagasSample] = []
@@ -73,6 +85,7 @@ def read_ragas(path: str | Path, fields: Mapping[str, str] | None = None) -> lis
 def write_ragas(samples: Iterable[RagasSample], path: str | Path) -> Path:
     """Write samples as JSON lines, which `read_ragas` and ``EvaluationDataset.from_jsonl`` read; return the path."""
     path = Path(path).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(sample.record(), ensure_ascii=False) for sample in samples]
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return path
@@ -136,6 +149,7 @@ def _sample(row: dict[str, Any], where: str, names: Mapping[str, str]) -> RagasS
             f"pass fields={{{renamed}}}",
         )
     question = require_text(row, asked, where)
+    _no_misspelling(row, where, names)
     texts = {
         name: require_text(row, names[name], where, empty=True) if row.get(names[name]) is not None else None
         for name in ("response", "reference")
@@ -143,6 +157,19 @@ def _sample(row: dict[str, Any], where: str, names: Mapping[str, str]) -> RagasS
     contexts = row.get(names["retrieved_contexts"])
     extra = {name: value for name, value in row.items() if name not in names.values()}
     return RagasSample(question, _contexts(contexts, names["retrieved_contexts"], where), **texts, extra=extra)
+
+
+def _no_misspelling(row: Mapping[str, Any], where: str, names: Mapping[str, str]) -> None:
+    """Raise for a field that is nearly one of the four where that one is missing: it would be passed over."""
+    others = [name for name in row if name not in names.values() and name not in _OTHERS]
+    for meant, name in names.items():
+        near = get_close_matches(name, others, 1, 0.85) if row.get(name) is None else []
+        if near:
+            raise DataError(
+                f"{where}: no field {name!r}, but {near[0]!r}",
+                f"{name!r}, or a name that is not nearly the same",
+                f"rename it, or pass fields={{{meant!r}: {near[0]!r}}}",
+            )
 
 
 def _contexts(value: Any, name: str, where: str) -> tuple[str, ...] | None:

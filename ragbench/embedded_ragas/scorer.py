@@ -90,7 +90,7 @@ class EmbeddedRagas:
         DataFrame, one row per answer: score in [0, 1], n (statements), status. An answer without statements has NaN,
         an empty context backs nothing: 0.
         """
-        same_length(answers=answers, contexts=contexts)
+        same_length(answers=_texts(answers, "answer"), contexts=contexts)
         texts = [joined(context, str(i)) for i, context in enumerate(contexts)]
         statements = [split_claims(answer) for answer in answers]
         together: dict[str, dict[str, None]] = {}
@@ -130,7 +130,7 @@ class EmbeddedRagas:
         DataFrame, one row per answer: score in [0, 1], n (things asked for), status. An empty question or answer has
         NaN; an answer that only evades has 0.
         """
-        same_length(questions=questions, answers=answers)
+        same_length(questions=_texts(questions, "question"), answers=_texts(answers, "answer"))
         vectors = embed(self.embedder, [*questions, *answers])
         rows = []
         for question, answer in zip(questions, answers, strict=True):
@@ -168,7 +168,7 @@ class EmbeddedRagas:
 
     def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Needed]:
         """Return the sentences of each context, and those of them that its question needs."""
-        same_length(questions=questions, contexts=contexts)
+        same_length(questions=_texts(questions, "question"), contexts=contexts)
         split = [tuple(split_sentences(joined(context, str(i)))) for i, context in enumerate(contexts)]
         vectors = embed(self.embedder, [*questions, *(s for own in split for s in own)])
         found = []
@@ -186,6 +186,13 @@ class EmbeddedRagas:
         covered = np.array([sum(w for stem, w in weights.items() if stem in own) for own in stems]) / total
         near = np.array([float(vectors[s] @ vectors[question]) for s in sentences])
         return self.mix * covered + (1 - self.mix) * near
+
+
+def _texts(values: Sequence[str], what: str) -> Sequence[str]:
+    for place, value in enumerate(values):
+        if not isinstance(value, str):
+            raise ConfigError(f"{what} {place} is {value!r:.40}", "a text", "leave that row out, or write '' for none")
+    return values
 
 
 def _table(rows: Sequence[tuple[float, int, str]]) -> pd.DataFrame:

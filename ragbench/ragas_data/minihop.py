@@ -46,6 +46,8 @@ def minihop_ragas_set(limit: int | None = None, seed: int = 0, padding: float = 
 
     if not 0 < padding <= 5:
         raise ConfigError(f"padding={padding}", "a share above 0 and up to 5", "0.5 adds half as many sentences")
+    if limit is not None and limit < 1:
+        raise ConfigError(f"limit={limit}", "at least 1, or None for all", "leave it out to make every row")
     dataset = load_minihop()
     titles = {d.title: d for d in dataset.documents}
     rows = []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ragbench.data.wikieval import WikiEval, WikiEvalRow
-from ragbench.errors import DataError
+from ragbench.errors import ConfigError, DataError
 from ragbench.metrics._sentences import split_sentences
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.ragas_data.padding import back_linked, sentences_of
@@ -59,7 +59,7 @@ def make_ragas_set(
     from ragbench.llm import ask
 
     used = {**PROMPTS, **(prompts or {})}
-    introductions = [_introduction(page, intro_sentences) for page in pages]
+    introductions = _introductions(pages, intro_sentences)
     failed: dict[int, str] = {}
 
     def step(kind: str, **fields: dict[int, str]) -> dict[int, str]:
@@ -109,14 +109,19 @@ def steps_for_ragas_set(pages: Sequence[Document], intro_sentences: int = 12) ->
     from ragbench.llm import Step
 
     template = load_prompt(PROMPTS["question"])
-    first = [fill_prompt(template, context=_introduction(page, intro_sentences)) for page in pages]
+    first = [fill_prompt(template, context=text) for text in _introductions(pages, intro_sentences)]
     alone = sum(not back_linked([page], pages, 1) for page in pages)
     calls = {"answer": len(pages), "ungrounded": len(pages), "incomplete": len(pages), "padding": alone}
     return [Step("ragas question", prompts=first), *(Step(f"ragas {kind}", calls=n) for kind, n in calls.items())]
 
 
-def _introduction(page: Document, count: int) -> str:
-    sentences = sentences_of(page)[:count]
-    if not sentences:
-        raise DataError(f"page {page.id!r} has no text", "a page with an introduction", "leave it out")
-    return " ".join(sentences)
+def _introductions(pages: Sequence[Document], count: int) -> list[str]:
+    if not pages:
+        raise DataError("no pages", "at least one document", "load them with ragbench.data.load_documents")
+    if count < 1:
+        raise ConfigError(f"intro_sentences={count}", "at least 1", "leave it out for the default")
+    texts = [" ".join(sentences_of(page)[:count]) for page in pages]
+    for page, text in zip(pages, texts, strict=True):
+        if not text:
+            raise DataError(f"page {page.id!r} has no text", "a page with an introduction", "leave it out")
+    return texts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -88,10 +88,10 @@ def answer_relevance(
     question, generated = read_vectors(question_vec, generated_vecs)
     if noncommittal == "zero" and _evasive(flags, len(generated)):
         return 0.0
-    lengths = np.linalg.norm(generated, axis=1) * np.linalg.norm(question)
-    if not len(generated) or not lengths.all():
+    if not len(generated) or not question.any() or not generated.any(axis=1).all():
         return empty
-    return float(np.clip((generated @ question) / lengths, -1.0, 1.0).mean())
+    cosines = _directions(generated) @ _directions(question[None])[0]
+    return float(np.clip(cosines, -1.0, 1.0).mean())
 
 
 def context_relevance(
@@ -129,13 +129,14 @@ def context_relevance(
 
 def read_verdicts(verdicts: Sequence[Any]) -> list[bool | None]:
     """Return verdicts as True, False or None (unread)."""
-    if isinstance(verdicts, str):
-        raise DataError(f"the text {verdicts!r}", "a list of verdicts, one per statement", "put it in a list")
+    if isinstance(verdicts, str) or not isinstance(verdicts, Iterable):
+        raise DataError(f"{verdicts!r:.60} as verdicts", "a list of verdicts, one per statement", "put it in a list")
     return [_verdict(v, i) for i, v in enumerate(verdicts)]
 
 
-def _verdict(value: Any, place: int) -> bool | None:
-    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
+def _verdict(value: Any, place: int, what: str = "verdict") -> bool | None:
+    # pandas' NA is none of its own type's equals, and importing pandas to ask would be slow.
+    if value is None or type(value).__name__ == "NAType" or (isinstance(value, float | np.floating) and value != value):
         return None
     if isinstance(value, str):
         found = _WORDS.get(value)
@@ -143,14 +144,21 @@ def _verdict(value: Any, place: int) -> bool | None:
         found = bool(value) if isinstance(value, bool | int | float | np.generic) and value in (0, 1) else None
     if found is None:
         raise DataError(
-            f"verdict {place} is {value!r}", "1 or 0, True or False, Yes or No", "pass None for an unread one"
+            f"{what} {place} is {value!r}", "1 or 0, True or False, Yes or No", "pass None for an unread one"
         )
     return found
 
 
 def read_vectors(question_vec: Any, generated_vecs: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return one vector (d,) and a matrix (n, d), checked."""
-    question, generated = np.asarray(question_vec, float), np.asarray(generated_vecs, float)
+    try:
+        question, generated = np.asarray(question_vec, float), np.asarray(generated_vecs, float)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"vectors that are no table of numbers: {error}",
+            "a vector of numbers, and rows of equal length",
+            "embed the texts first, all with one model",
+        ) from None
     if generated.size == 0:
         generated = generated.reshape(0, question.size)
     if question.ndim != 1 or generated.ndim != 2 or generated.shape[1] != question.size:
@@ -166,6 +174,12 @@ def read_vectors(question_vec: Any, generated_vecs: Any) -> tuple[np.ndarray, np
     return question, generated
 
 
+def _directions(vectors: np.ndarray) -> np.ndarray:
+    # Divided by the largest entry first: the square of a very large or small number is no number.
+    scaled = vectors / np.abs(vectors).max(axis=1, keepdims=True)
+    return scaled / np.linalg.norm(scaled, axis=1, keepdims=True)
+
+
 def _evasive(flags: Sequence[Any] | None, n: int) -> bool:
     if flags is None:
         raise ConfigError(
@@ -175,7 +189,10 @@ def _evasive(flags: Sequence[Any] | None, n: int) -> bool:
         raise DataError(
             f"{len(flags)} flags for {n} generated questions", "as many of each", "check how they were read"
         )
-    return any(flags)
+    read = [_verdict(flag, place, "flag") for place, flag in enumerate(flags)]
+    if None in read:
+        raise DataError(f"flag {read.index(None)} is unread", "1 or 0 per question", "leave that question out")
+    return any(read)
 
 
 def read_extraction(extracted: Sequence[str] | int, sentences: Sequence[str] | int) -> tuple[int, int, int, bool]:
@@ -204,12 +221,9 @@ def _texts(value: Any, name: str) -> list[str] | None:
     """Return texts as a list, None for a count."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0:
         return None
-    if (
-        isinstance(value, str)
-        or not isinstance(value, Sequence | np.ndarray)
-        or not all(isinstance(v, str) for v in value)
-    ):
+    listed = [None] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    if not all(isinstance(v, str) for v in listed):
         raise DataError(
             f"{name} is {value!r:.60}", "a list of sentences, or their number", "split the text into sentences"
         )
-    return list(value)
+    return listed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ragbench.errors import ConfigError
@@ -46,7 +46,7 @@ def joined(context: Context, name: str) -> str:
     """Return a context as one text, passages a blank line apart."""
     if isinstance(context, str):
         return context.strip()
-    if not all(isinstance(passage, str) for passage in context):
+    if not isinstance(context, Iterable) or not all(isinstance(passage, str) for passage in context):
         raise ConfigError(f"the context of {name} holds something else than texts", "a text or a list of texts",
                           "pass chunk.text, not the chunk")  # fmt: skip
     return "\n\n".join(passage.strip() for passage in context if passage.strip())

@@ -124,7 +124,8 @@ def steps_for_ragas(
     Returns
     -------
     [statements, verdicts, questions, sentences]. All but the verdicts have their prompts, each different one once. Of
-    verdicts there is at most one call per example (``joint=None``): none for an answer without statements.
+    verdicts there is at most one call per example (``joint=None``): none for an answer without statements. Verdicts
+    that come back in a wrong number are asked again one by one, which comes on top.
     """
     same_length(questions=questions, answers=answers, contexts=contexts)
     texts = [joined(context, str(i)) for i, context in enumerate(contexts)]
