@@ -1,0 +1,520 @@
+"""Labels that people give: the file, the session, agreement and calibration."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+import multiprocessing
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragbench import labelling as lab
+from ragbench.errors import ConfigError, DataError, RagbenchError
+from ragbench.stats import ppi_mean
+
+AT = "2026-11-21T10:00:00+00:00"
+
+
+def row(item, label, annotator="ana", kind="grade", aspect="grade", note=""):
+    return lab.Label(kind, item, aspect, label, annotator, AT, note)
+
+
+def grade_items(n):
+    return [lab.LabelItem(f"q{i}", {"Question": f"Question {i}?", "Answer": f"Answer {i}."}) for i in range(n)]
+
+
+def clock():
+    ticks = itertools.count()
+    return lambda: datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=next(ticks))
+
+
+# the file
+
+
+def test_rows_come_back_as_they_were_written(tmp_path):
+    path = tmp_path / "deep" / "labels.csv"
+    rows = [row("q1", "4", note='says "five", not six'), row("q2", "1", note="a, b"), row("问题", "5", "李")]
+    lab.append_labels(path, rows[:1])
+    lab.append_labels(path, rows[1:])
+    assert lab.load_labels(path) == rows
+    assert path.read_text(encoding="utf-8").splitlines()[0] == "kind,item,aspect,label,annotator,at,note"
+    assert path.read_text(encoding="utf-8").count("kind,item") == 1
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")), max_size=30))
+def test_any_note_survives_the_file(tmp_path_factory, note):
+    path = tmp_path_factory.mktemp("notes") / "labels.csv"
+    lab.append_labels(path, [row("q1", "4", note=note), row("q2", "3")])
+    assert [one.note for one in lab.load_labels(path)] == [note, ""]
+
+
+def test_a_note_over_several_lines_stays_one_row(tmp_path):
+    path = tmp_path / "labels.csv"
+    lab.append_labels(path, [row("q1", "4", note="one\ntwo\r\nthree")])
+    assert lab.load_labels(path)[0].note == "one two three"
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_the_last_row_of_an_item_wins_and_an_empty_label_takes_back():
+    rows = [row("q1", "4"), row("q2", "3"), row("q1", "5"), row("q2", ""), row("q1", "2", "bo")]
+    assert [(x.item, x.label, x.annotator) for x in lab.current(rows)] == [("q1", "5", "ana"), ("q1", "2", "bo")]
+    other = row("q1", "1", kind="rubric", aspect="quality")
+    assert lab.current([*rows, other], "rubric") == [other]
+
+
+def test_aspects_of_an_item_are_kept_apart():
+    rows = [row("p", "1", kind="preference", aspect=a) for a in ("correctness", "overall")]
+    assert lab.current(rows) == rows
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("grade,q2,grade,6,ana," + AT + ",", "label '6' of grade"),
+        ("grade,q2,quality,5,ana," + AT + ",", "aspect 'quality' of grade"),
+        ("grades,q2,grade,5,ana," + AT + ",", "kind 'grades'"),
+        ("grade,,grade,5,ana," + AT + ",", "empty item"),
+        ("grade,q2,grade,5, ," + AT + ",", "empty item or annotator"),
+        ("grade,q2,grade,5,ana,21/11/2026 10:00,", "the time '21/11/2026 10:00'"),
+        ("grade,q2,grade,5,ana,2026-11-21T10:00:00,", "the time"),
+        ("grade,q2,grade,5,ana", "5 columns instead of 7"),
+        ("ranks,q2,safety,a=1,ana," + AT + ",", "not of the form"),
+        ("ranks,q2,safety,a=1;b=0,ana," + AT + ",", "rank below 1"),
+        ("ranks,q2,safety,a=1;a=2,ana," + AT + ",", "a candidate twice"),
+        ('grade,q2,grade,5,ana,"' + AT, "cannot be read"),
+    ],
+)
+def test_a_bad_row_is_named_by_file_and_line_and_nothing_is_loaded(tmp_path, line, says):
+    path = tmp_path / "labels.csv"
+    lab.append_labels(path, [row("q1", "4")])
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(DataError) as caught:
+        lab.load_labels(path)
+    assert f"{path}, line 3: " in str(caught.value)
+    assert says in str(caught.value)
+
+
+def test_all_bad_rows_are_reported_together(tmp_path):
+    path = tmp_path / "labels.csv"
+    lab.append_labels(path, [row("q1", "4")])
+    path.write_text(path.read_text() + "x\n" + f"grade,q3,grade,4,ana,{AT},\n" + "y\n")
+    with pytest.raises(DataError, match=r"2 of 4 records are bad(.|\n)*line 3(.|\n)*line 5"):
+        lab.load_labels(path)
+
+
+def test_a_row_that_could_not_be_read_again_is_not_written(tmp_path):
+    path = tmp_path / "labels.csv"
+    for bad in (row("q1", "7"), row("q1", "4", annotator=" "), row("q1", "4", aspect="overall")):
+        with pytest.raises(DataError, match="a label with"):
+            lab.append_labels(path, [row("q0", "4"), bad])
+    assert not path.exists()
+
+
+def test_a_file_of_something_else_is_left_alone(tmp_path):
+    path = tmp_path / "thesis.csv"
+    path.write_text("a;b\n1;2\n")
+    with pytest.raises(DataError, match="is no label file"):
+        lab.append_labels(path, [row("q1", "4")])
+    with pytest.raises(DataError, match="line 1: 'a;b'"):
+        lab.load_labels(path)
+    assert path.read_text() == "a;b\n1;2\n"
+
+
+def test_a_line_cut_off_by_a_crash_does_not_run_into_the_next_one(tmp_path):
+    path = tmp_path / "labels.csv"
+    lab.append_labels(path, [row("q1", "4")])
+    path.write_text(path.read_text() + "grade,q2,gra")
+    lab.append_labels(path, [row("q3", "5")])
+    with pytest.raises(DataError, match="line 3: 3 columns"):
+        lab.load_labels(path)
+    assert path.read_text().splitlines()[3].startswith("grade,q3,grade,5")
+
+
+def _write_many(path, annotator, n):
+    for i in range(n):
+        lab.append_labels(path, [row(f"q{i}", "4", annotator), row(f"q{i}", "5", annotator)])
+
+
+def test_two_people_write_to_one_file_at_once_and_no_row_is_lost(tmp_path):
+    path = tmp_path / "labels.csv"
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_write_many, args=(path, name, 20)) for name in ("ana", "bo")]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    rows = lab.load_labels(path)
+    assert len(rows) == 80
+    assert {name: len(own) for name, own in lab.by_annotator(lab.current(rows)).items()} == {"ana": 20, "bo": 20}
+
+
+def test_a_file_saved_by_a_spreadsheet_with_a_byte_order_mark_is_read(tmp_path):
+    path = tmp_path / "labels.csv"
+    lab.append_labels(path, [row("q1", "4")])
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert lab.load_labels(path) == [row("q1", "4")]
+
+
+# ranks
+
+
+def test_ranks_keep_the_order_alone():
+    assert lab.rank_label({"b": 3, "a": 1, "c": 3}) == "a=1;b=3;c=3"
+    assert lab.ranks_of("a=1;b=3;c=3") == {"a": 1, "b": 2, "c": 2}
+    assert lab.ranks_of("a=2;b=2") == {"a": 1, "b": 1}
+    with pytest.raises(DataError, match="not of the form"):
+        lab.rank_label({"a;b": 1, "c": 2})
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 6), min_size=2))
+def test_ranks_read_again_order_the_same_way(ranks):
+    read = lab.ranks_of(lab.rank_label(ranks))
+    for a, b in itertools.combinations(ranks, 2):
+        assert np.sign(ranks[a] - ranks[b]) == np.sign(read[a] - read[b])
+    assert sorted(set(read.values())) == list(range(1, len(set(ranks.values())) + 1))
+
+
+# the session
+
+
+def test_each_label_is_on_the_disk_before_the_next_item(tmp_path):
+    session = lab.Session(grade_items(3), "grade", "ana", tmp_path / "l.csv", clock=clock())
+    order = [item.id for item in session.items]
+    for n, key in enumerate("451", 1):
+        assert session.item.id == order[n - 1]
+        assert session.press(key, note=f"note {n}")
+        rows = lab.load_labels(tmp_path / "l.csv")
+        assert [(r.item, r.label, r.note) for r in rows][-1] == (order[n - 1], key, f"note {n}")
+        assert len(rows) == n == session.done
+
+
+def test_a_key_without_meaning_changes_nothing(tmp_path):
+    session = lab.Session(grade_items(2), "grade", "ana", tmp_path / "l.csv")
+    before = session.item.id
+    assert not any(session.press(key) for key in ("0", "6", "", "x", "11"))
+    assert session.item.id == before
+    assert not (tmp_path / "l.csv").exists()
+
+
+def test_a_session_resumes_where_this_annotator_stopped(tmp_path):
+    path = tmp_path / "l.csv"
+    first = lab.Session(grade_items(6), "grade", "ana", path)
+    order = [i.id for i in first.items]
+    for _ in range(2):
+        first.press("5")
+    again = lab.Session(grade_items(6), "grade", "ana", path)
+    assert [i.id for i in again.items] == order
+    assert (again.done, again.item.id) == (2, order[2])
+    other = lab.Session(grade_items(6), "grade", "bo", path)
+    assert (other.done, other.position) == (0, 0)
+
+
+def test_the_order_is_set_by_the_seed_and_survives_new_items(tmp_path):
+    orders = {
+        seed: [i.id for i in lab.Session(grade_items(30), "grade", "a", tmp_path / "l", seed).items]
+        for seed in (0, 1, None)
+    }
+    assert orders[None] == [i.id for i in grade_items(30)]
+    assert len({tuple(o) for o in orders.values()}) == 3
+    more = [i.id for i in lab.Session(grade_items(40), "grade", "a", tmp_path / "l", 0).items]
+    assert [i for i in more if int(i[1:]) < 30] == orders[0]
+
+
+def test_undo_writes_what_held_before_and_goes_back(tmp_path):
+    path = tmp_path / "l.csv"
+    session = lab.Session(grade_items(2), "grade", "ana", path, clock=clock())
+    first = session.item.id
+    session.press("4")
+    session.go(0)
+    session.press("2")
+    assert session.undo()
+    assert (session.item.id, session.label_of("grade")) == (first, "4")
+    assert session.undo()
+    assert (session.label_of("grade"), session.done) == ("", 0)
+    assert not session.undo()
+    assert [r.label for r in lab.load_labels(path)] == ["4", "2", "4", ""]
+    assert lab.current(lab.load_labels(path)) == []
+
+
+def preference_items(n):
+    return [lab.LabelItem(f"p{i}", {"Question": "Q"}, {"one": f"first {i}", "two": f"second {i}"}) for i in range(n)]
+
+
+def test_a_preference_is_stored_for_the_second_candidate_on_whichever_side_it_is_shown(tmp_path):
+    session = lab.Session(preference_items(20), "preference", "ana", tmp_path / "l.csv")
+    sides = {}
+    for _ in range(20):
+        sides[session.item.id] = session.candidates()["B"]
+        for _ in range(3):
+            session.press("5")  # whatever stands on the right is much better
+    assert set(sides.values()) == {"one", "two"}
+    stored = {(r.item, r.aspect): r.label for r in lab.load_labels(tmp_path / "l.csv")}
+    assert len(stored) == 60
+    assert all(stored[item, a] == ("2" if right == "two" else "-2") for item, right in sides.items() for a in
+               ("correctness", "completeness", "overall"))  # fmt: skip
+    session.go(3)
+    assert session.shown_label("overall") == "5"
+
+
+def test_a_preference_asks_three_things_before_the_next_item(tmp_path):
+    session = lab.Session(preference_items(2), "preference", "ana", tmp_path / "l.csv")
+    first, asked = session.item.id, []
+    for _ in range(3):
+        asked.append(session.aspect)
+        assert session.item.id == first
+        session.press("3")
+    assert asked == ["correctness", "completeness", "overall"]
+    assert session.item.id != first
+    session.go(0)
+    session.press("1")
+    assert (session.item.id, session.aspect) == (first, "completeness")
+    session.step_aspect(-1)
+    assert session.aspect == "correctness"
+
+
+def test_a_half_answered_item_is_resumed_at_the_open_question(tmp_path):
+    session = lab.Session(preference_items(1), "preference", "ana", tmp_path / "l.csv")
+    session.press("3")
+    again = lab.Session(preference_items(1), "preference", "ana", tmp_path / "l.csv")
+    assert (again.done, again.aspect) == (0, "completeness")
+
+
+def test_ranks_take_a_key_for_each_document_shown_and_allow_ties(tmp_path):
+    writers = {"ours": "text o", "zero-shot": "text z", "one-shot": "text n"}
+    items = [lab.LabelItem(f"d{i}", {}, writers) for i in range(8)]
+    session = lab.Session(items, "ranks", "ana", tmp_path / "l.csv")
+    orders = set()
+    for i in range(8):
+        session.go(i)
+        orders.add(tuple(session.candidates().values()))
+    assert len(orders) > 1
+    session.go(0)
+    shown = list(session.candidates().values())
+    assert not session.press("1")
+    assert session.choices() == {"1": "rank 1 for B", "2": "rank 2 for B", "3": "rank 3 for B"}
+    assert not session.press("4")
+    assert not session.press("2")
+    assert session.undo()  # drops what was typed
+    assert session.choices()["1"] == "rank 1 for A"
+    session.press("2")
+    session.press("1")
+    assert session.press("2")
+    stored = lab.ranks_of(lab.load_labels(tmp_path / "l.csv")[0].label)
+    assert stored == {shown[0]: 2, shown[1]: 1, shown[2]: 2}
+    assert session.aspect == "clarity"
+    assert session.shown_label("safety") == "212"
+
+
+def test_keypoints_are_asked_one_by_one(tmp_path):
+    item = lab.LabelItem("q1", {"Answer": "A"}, {}, {"1": "point one", "2": "point two"})
+    session = lab.Session([item], "keypoints", "ana", tmp_path / "l.csv")
+    session.press("1")
+    session.press("2")
+    rows = lab.load_labels(tmp_path / "l.csv")
+    assert [(r.aspect, r.label) for r in rows] == [("1", "covered"), ("2", "contradicted")]
+    assert session.done == 1
+
+
+def test_a_label_that_could_not_be_written_does_not_count(tmp_path, monkeypatch):
+    session = lab.Session(grade_items(2), "grade", "ana", tmp_path / "l.csv")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ragbench.labelling.session.append_labels", full)
+    with pytest.raises(OSError, match="No space"):
+        session.press("4")
+    assert (session.done, session.position) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("items", "kind", "annotator", "says"),
+    [
+        ([], "grade", "ana", "0 items"),
+        (grade_items(1) * 2, "grade", "ana", "2 items with 1 ids"),
+        (grade_items(1), "grades", "ana", "did you mean 'grade'"),
+        (grade_items(1), "grade", " ", "empty annotator"),
+        (grade_items(1), "preference", "ana", "exactly 2 candidates"),
+        (grade_items(1), "ranks", "ana", "2 to 9 candidates"),
+        (preference_items(1), "grade", "ana", "with 2 candidates"),
+        (grade_items(1), "keypoints", "ana", "with 0 aspects"),
+        ([lab.LabelItem("x", {}, {"a=b": "", "c": ""})], "ranks", "ana", "named with ="),
+    ],
+)
+def test_a_session_that_cannot_work_says_why(tmp_path, items, kind, annotator, says):
+    with pytest.raises(ConfigError, match=says):
+        lab.Session(items, kind, annotator, tmp_path / "l.csv")
+
+
+# agreement
+
+
+def ratings(labels, annotator, kind="grade", aspect="grade"):
+    return [row(f"q{i}", label, annotator, kind, aspect) for i, label in enumerate(labels)]
+
+
+def test_agreement_by_hand():
+    # Ten items, 7 equal. Margins: a 4x1 6x5, b 5x1 5x5; by chance .4 * .5 + .6 * .5 = .5; kappa (.7 - .5) / .5.
+    a = ratings(list("1111555555"), "ana")
+    b = ratings(list("1115551155"), "bo")
+    table = lab.agreement(a, b, resamples=200).iloc[0]
+    assert (table["n"], table["only_a"], table["only_b"]) == (10, 0, 0)
+    assert table["agreement"] == pytest.approx(0.7)
+    assert table["kappa"] == pytest.approx(0.4)
+    assert table["kappa_low"] < 0.4 < table["kappa_high"]
+    assert math.isnan(table["weighted_kappa"])  # grades are categories
+    assert math.isnan(table["tau_b"])
+
+
+def test_labels_of_one_side_only_are_counted():
+    a, b = ratings("1234", "ana"), [*ratings("12", "bo"), row("q9", "5", "bo")]
+    table = lab.agreement(a, b, resamples=0).iloc[0]
+    assert (table["n"], table["only_a"], table["only_b"], table["agreement"]) == (2, 2, 1, 1.0)
+
+
+def test_preferences_are_compared_by_aspect_with_distance():
+    from sklearn.metrics import cohen_kappa_score
+
+    rng = np.random.default_rng(3)
+    one, two = (rng.integers(-2, 3, 60) for _ in range(2))
+    a, b = (
+        [row(f"q{i}", str(x), who, "preference", "overall") for i, x in enumerate(values)]
+        for who, values in (("ana", one), ("bo", two))
+    )
+    table = lab.agreement(a, b, resamples=0).set_index("aspect")
+    assert list(table.index) == ["correctness", "completeness", "overall"]
+    mine = table.loc["overall"]
+    assert mine["kappa"] == pytest.approx(cohen_kappa_score(one, two))
+    assert mine["weighted_kappa"] == pytest.approx(cohen_kappa_score(one, two, weights="quadratic"))
+    assert mine["within_one"] == pytest.approx(np.mean(np.abs(one - two) <= 1))
+    assert table.loc["correctness", "n"] == 0
+    assert math.isnan(table.loc["correctness", "agreement"])
+
+
+def test_distances_go_by_the_scale_and_not_by_the_alphabet():
+    # As texts, "-1" sorts before "-2": a weighted kappa over sorted texts would take them for the two ends.
+    a = ratings(["-2", "-2", "2", "0"], "ana", "preference", "overall")
+    near = ratings(["-1", "-2", "2", "0"], "bo", "preference", "overall")
+    far = ratings(["2", "-2", "2", "0"], "bo", "preference", "overall")
+    value = [lab.agreement(a, b, resamples=0).set_index("aspect").loc["overall", "weighted_kappa"] for b in (near, far)]
+    assert value[0] > 0.9 > value[1]
+
+
+def test_ranks_are_compared_by_order():
+    orders = {"ana": ["a=1;b=2;c=3", "a=1;b=1;c=2", "a=1;b=1;c=1"], "bo": ["a=1;b=3;c=2", "a=1;b=1;c=3", "a=1;b=2;c=3"]}
+    a, b = (ratings(labels, who, "ranks", "safety") for who, labels in orders.items())
+    table = lab.agreement(a, b).set_index("aspect").loc["safety"]
+    # Item 0: two of three pairs in one order, tau 1/3. Item 1: the same order, tau 1. Item 2: undefined.
+    assert table["tau_b"] == pytest.approx((1 / 3 + 1) / 2)
+    assert (table["n"], table["undefined"]) == (3, 1)
+    assert table["agreement"] == pytest.approx(1 / 3)
+    assert math.isnan(table["kappa"])
+
+
+def test_verdicts_on_keypoints_are_pooled():
+    a = [row("q", v, "ana", "keypoints", str(i)) for i, v in enumerate(["covered", "neither", "covered"])]
+    b = [row("q", v, "bo", "keypoints", str(i)) for i, v in enumerate(["covered", "covered", "covered"])]
+    table = lab.agreement(a, b, resamples=0)
+    assert (len(table), table["n"].iloc[0]) == (1, 3)
+    assert table["agreement"].iloc[0] == pytest.approx(2 / 3)
+
+
+@given(st.lists(st.tuples(st.sampled_from("12345"), st.sampled_from("12345")), min_size=1, max_size=25))
+def test_agreement_is_the_same_from_either_side(pairs):
+    a, b = ratings([p[0] for p in pairs], "ana"), ratings([p[1] for p in pairs], "bo")
+    one, two = (lab.agreement(*sides, resamples=0).iloc[0] for sides in ((a, b), (b, a)))
+    assert one["agreement"] == two["agreement"]
+    assert one["kappa"] == pytest.approx(two["kappa"], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (ratings("12", "ana"), ratings("12", "ana")),
+        (ratings("12", "ana") + ratings("12", "cy"), ratings("12", "bo")),
+        (ratings("12", "ana"), ratings(["1", "2"], "bo", "rubric", "quality")),
+        ([], []),
+    ],
+)
+def test_agreement_wants_two_people_and_one_kind(a, b):
+    with pytest.raises(DataError, match="one kind, two people"):
+        lab.agreement(a, b)
+
+
+def test_ranks_of_different_documents_are_not_compared():
+    a, b = ratings(["a=1;b=2"], "ana", "ranks", "safety"), ratings(["a=1;c=2"], "bo", "ranks", "safety")
+    with pytest.raises(DataError, match="the same candidates"):
+        lab.agreement(a, b)
+
+
+# calibration
+
+
+def test_a_judge_that_is_always_too_kind_is_corrected_by_the_labels():
+    human = ratings(list("5555533333"), "ana")
+    judge = {f"q{i}": "5" for i in range(10)} | {f"q{i}": ("5" if i % 4 else 4) for i in range(10, 110)}
+    found = lab.calibrate_judge(human, judge, resamples=200)
+    assert (found.n_both, found.n_judge_only, found.n_human_only, found.unscored) == (10, 100, 0, 0)
+    assert found.agreement.estimate == pytest.approx(0.5)
+    assert found.judge_only == pytest.approx(85 / 110)
+    # 0.75 among the unlabelled, minus the judge's excess of 0.5 where both are known.
+    assert found.mean.estimate == pytest.approx(0.25)
+    direct = ppi_mean([1.0] * 5 + [0.0] * 5, [1.0] * 10, [float(i % 4 > 0) for i in range(10, 110)])
+    assert (found.mean.low, found.mean.high) == (direct.low, direct.high)
+    assert found.human_only.estimate == 0.5
+    assert found.confusion.counts.sum() == 10
+    assert "corrected 0.250" in str(found)
+
+
+def test_the_rubric_takes_its_own_numbers():
+    human = ratings(["5", "3"], "ana", "rubric", "quality")
+    found = lab.calibrate_judge(human, {"q0": 4, "q1": 4, "q2": 2, "q3": 4}, resamples=0)
+    assert found.mean.estimate == pytest.approx(3.0)  # 3 + (4 - 4)
+    assert found.human_only.estimate == 4.0
+
+
+def test_what_the_judge_did_not_score_is_counted_and_left_out():
+    human = ratings(list("545"), "ana")
+    found = lab.calibrate_judge(human, {"q0": 5, "q1": None, "q7": 5, "q8": float("nan")}, resamples=0)
+    assert (found.n_both, found.n_human_only, found.n_judge_only, found.unscored) == (1, 2, 1, 2)
+
+
+def test_without_further_items_the_corrected_mean_is_undefined():
+    found = lab.calibrate_judge(ratings("55", "ana"), {"q0": 5, "q1": 4}, resamples=0)
+    assert math.isnan(found.mean.estimate)
+    assert found.agreement.estimate == 0.5
+
+
+def test_a_kind_with_several_aspects_asks_which():
+    human = ratings(["2", "-1"], "ana", "preference", "overall")
+    with pytest.raises(ConfigError, match="correctness, completeness, overall"):
+        lab.calibrate_judge(human, {"q0": 2})
+    assert lab.calibrate_judge(human, {"q0": 2, "q5": 1}, aspect="overall", resamples=0).n_both == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "judge", "says"),
+    [
+        (ratings("5", "ana") + ratings("5", "bo"), {"q0": 5}, "one kind, one person"),
+        (ratings("5", "ana"), {"q0": 9}, "the judge's label '9' of item 'q0'"),
+        (ratings(["a=1;b=2"], "ana", "ranks", "safety"), {}, "labels of kind 'ranks'"),
+    ],
+)
+def test_a_calibration_that_cannot_be_made_says_why(labels, judge, says):
+    with pytest.raises(RagbenchError, match=says):
+        lab.calibrate_judge(labels, judge)
+
+
+def test_a_session_leads_to_a_calibration(tmp_path):
+    session = lab.Session(grade_items(4), "grade", "ana", tmp_path / "l.csv")
+    for key in "5544":
+        session.press(key)
+    judge = {item.id: 5 for item in session.items} | {"more": 5}
+    assert lab.calibrate_judge(lab.load_labels(tmp_path / "l.csv"), judge, resamples=0).agreement.estimate == 0.5
+    with (tmp_path / "l.csv").open(newline="") as file:
+        assert [r["at"] for r in csv.DictReader(file)] == sorted(r.at for r in lab.load_labels(tmp_path / "l.csv"))
