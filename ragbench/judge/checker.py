@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +25,8 @@ LABELS = (ENTAILMENT, NEUTRAL, CONTRADICTION)
 _MARKER = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
 _CITATION = re.compile(r"\s*\[\d+(?:,\s*\d+)*\]")
 _EMPHASIS = re.compile(r"\*\*|__|`")
+
+_CELLS = 4_000_000  # numbers in a table of claims and their stems by windows
 
 Claim = str | Sequence[str]
 
@@ -91,6 +93,8 @@ class EmbeddedChecker:
             raise ConfigError(f"window={window}", "at least 1 sentence", "leave it out for the default, 3")
         self.entail, self.related, self.mix, self.window = entail, related, mix, window
         self._embedder = embedder
+        self._vectors: dict[str, np.ndarray] = {}
+        self._texts: dict[str, _Text] = {}
 
     def __repr__(self) -> str:
         return f"EmbeddedChecker(entail={self.entail}, related={self.related}, mix={self.mix}, window={self.window})"
@@ -103,6 +107,17 @@ class EmbeddedChecker:
         from ragbench.embedding import default_embedder
 
         return default_embedder()
+
+    def warm(self, claims: Sequence[Claim], texts: Sequence[str]) -> EmbeddedChecker:
+        """Return a checker with the same settings that has embedded all of these, in one call, and keeps them.
+
+        For many checks over texts that come back (a chunk retrieved for several questions): its labels are the same.
+        """
+        ready, sources = self._prepared(claims, texts)
+        kept = EmbeddedChecker(self.embedder, self.entail, self.related, self.mix, self.window)
+        kept._vectors = self._embedded(ready, sources)
+        kept._texts = {t.text: _Text(t, kept._vectors, self.window) for t in sources}
+        return kept
 
     def check(self, claims: Sequence[Claim], text: str) -> list[str]:
         """Label claims against one text.
@@ -131,73 +146,130 @@ class EmbeddedChecker:
         Labels, shape (n_claims, n_texts): RAGChecker's ``retrieved2response`` for the claims of a response and the
         chunks retrieved for it.
         """
-        ready, vectors, windows = self._ready(claims, texts)
-        return [[self._label(claim, vectors[claim.text], w) for w in windows] for claim in ready]
+        ready, sources, vectors = self._ready(claims, texts)
+        rows = [[NEUTRAL] * len(sources) for _ in ready]
+        least = min(self.related, self.entail)
+        for place, some in self._slices(ready, sources):
+            support, starts, ends = _supports(ready, some, vectors, self.mix)
+            best = np.maximum.reduceat(support, starts, axis=1)
+            # Few pairs come this far, so what needs a look at words is done one pair at a time.
+            for i, j in np.argwhere(best >= least):
+                window = int(support[i, starts[j] : ends[j]].argmax())
+                rows[i][place[j]] = self._label(ready[i], vectors[ready[i].text], some[j], float(best[i, j]), window)
+        return rows
 
     def support(self, claims: Sequence[Claim], texts: Sequence[str]) -> np.ndarray:
         """Return the support of each claim in each text's best window: shape (n_claims, n_texts), about 0..1."""
-        ready, vectors, windows = self._ready(claims, texts)
-        values = [w.best(claim, vectors[claim.text], self.mix)[0] for claim in ready for w in windows]
-        return np.array(values, float).reshape(len(ready), len(windows))
+        ready, sources, vectors = self._ready(claims, texts)
+        values = np.zeros((len(ready), len(sources)))
+        for place, some in self._slices(ready, sources):
+            support, starts, _ = _supports(ready, some, vectors, self.mix)
+            values[:, place] = np.maximum.reduceat(support, starts, axis=1)
+        return values
 
-    def _ready(
-        self, claims: Sequence[Claim], texts: Sequence[str]
-    ) -> tuple[list[Prepared], dict[str, np.ndarray], list[_Windows]]:
+    def _prepared(self, claims: Sequence[Claim], texts: Sequence[str]) -> tuple[list[Prepared], list[Prepared]]:
         if isinstance(claims, str) or isinstance(texts, str):
             raise ConfigError("one string", "a list of claims and a list of texts", "use check(claims, text)")
         for i, text in enumerate(texts):
             if not isinstance(text, str):
                 raise ConfigError(f"text {i} is {type(text).__name__}", "a text", "pass chunk.text, not the chunk")
-        ready = [prepare(claim_text(c, f"claim {i}")) for i, c in enumerate(claims)]
-        sources = [prepare(t) for t in texts]
-        vectors = embed(self.embedder, [c.text for c in ready] + [s for t in sources for s in t.sentences])
-        return ready, vectors, [_Windows(t, vectors, self.window) for t in sources]
+        return [prepare(claim_text(c, f"claim {i}")) for i, c in enumerate(claims)], [prepare(t) for t in texts]
 
-    def _label(self, claim: Prepared, vector: np.ndarray, windows: _Windows) -> str:
-        support, best = windows.best(claim, vector, self.mix)
-        if support < min(self.related, self.entail):
-            return NEUTRAL
-        missing = claim.numbers - windows.text.numbers
+    def _embedded(self, claims: Sequence[Prepared], sources: Sequence[Prepared]) -> dict[str, np.ndarray]:
+        needed = [c.text for c in claims] + [s for t in sources for s in t.sentences]
+        if all(text in self._vectors for text in needed):
+            return self._vectors
+        return embed(self.embedder, needed)
+
+    def _ready(
+        self, claims: Sequence[Claim], texts: Sequence[str]
+    ) -> tuple[list[Prepared], list[_Text], dict[str, np.ndarray]]:
+        ready, sources = self._prepared(claims, texts)
+        vectors = self._embedded(ready, sources)
+        return ready, [self._texts.get(t.text) or _Text(t, vectors, self.window) for t in sources], vectors
+
+    def _slices(self, ready: Sequence[Prepared], sources: Sequence[_Text]) -> Iterator[tuple[list[int], list[_Text]]]:
+        """Texts with their places, in groups whose tables fit into memory; a text without a sentence is in none."""
+        height = 1 + len(ready) + len({s for c in ready for s in c.weight})
+        place: list[int] = []
+        width = 0
+        for j, source in enumerate(sources if ready else ()):
+            if place and (width + len(source.spans)) * height > _CELLS:
+                yield place, [sources[p] for p in place]
+                place, width = [], 0
+            if source.spans:
+                place.append(j)
+                width += len(source.spans)
+        if place:
+            yield place, [sources[p] for p in place]
+
+    def _label(self, claim: Prepared, vector: np.ndarray, text: _Text, support: float, best: int) -> str:
+        missing = claim.numbers - text.prepared.numbers
         if missing:
-            others = windows.numbers(best) - claim.numbers
+            others = text.numbers(best) - claim.numbers
             return CONTRADICTION if others and support >= self.related else NEUTRAL
         if support < self.entail:
             return NEUTRAL
         negated = bool(NEGATION.search(claim.text))
-        return ENTAILMENT if negated == windows.negated(best, vector) else CONTRADICTION
+        return ENTAILMENT if negated == text.negated(best, vector) else CONTRADICTION
 
 
-class _Windows:
-    """Runs of 1..size sentences of a text, with their stems and directions."""
+class _Text:
+    """A text's windows: runs of 1..size sentences, and how long their sentences' sums of vectors are."""
 
-    def __init__(self, text: Prepared, vectors: dict[str, np.ndarray], size: int) -> None:
-        self.text = text
-        n = len(text.sentences)
+    def __init__(self, prepared: Prepared, vectors: dict[str, np.ndarray], size: int) -> None:
+        self.prepared = prepared
+        n = len(prepared.sentences)
         self.spans = [(i, i + k) for k in range(1, size + 1) for i in range(n - k + 1)]
-        if n and not self.spans:
-            self.spans = [(0, n)]
-        self.stems = [frozenset().union(*text.sentence_stems[a:b]) for a, b in self.spans]
-        self.sentence_vectors = np.array([vectors[s] for s in text.sentences])
-        sums = [self.sentence_vectors[a:b].sum(0) for a, b in self.spans]
-        self.directions = np.array([s / max(float(np.linalg.norm(s)), 1e-9) for s in sums])
-
-    def best(self, claim: Prepared, vector: np.ndarray, mix: float) -> tuple[float, int]:
-        """Return the greatest support and its window; (0, -1) where there is nothing to compare."""
-        total = sum(claim.weight.values())
-        if not self.spans or total == 0:
-            return 0.0, -1
-        covered = np.array([sum(w for s, w in claim.weight.items() if s in have) for have in self.stems]) / total
-        support = mix * covered + (1 - mix) * (self.directions @ vector)
-        i = int(support.argmax())
-        return float(support[i]), i
+        self.sentence_vectors = np.array([vectors[s] for s in prepared.sentences])
+        sums = [self.sentence_vectors[a:b].sum(0, float) for a, b in self.spans]
+        self.lengths = np.maximum(np.sqrt([s @ s for s in sums]), 1e-9)
 
     def numbers(self, i: int) -> frozenset[str]:
         """Return the numbers in window ``i``."""
         a, b = self.spans[i]
-        return frozenset().union(*(prepare(s).numbers for s in self.text.sentences[a:b]))
+        return frozenset().union(*(prepare(s).numbers for s in self.prepared.sentences[a:b]))
 
     def negated(self, i: int, vector: np.ndarray) -> bool:
         """Whether the sentence of window ``i`` that is nearest to the claim has a negation."""
         a, b = self.spans[i]
         nearest = a + int((self.sentence_vectors[a:b] @ vector).argmax())
-        return bool(NEGATION.search(self.text.sentences[nearest]))
+        return bool(NEGATION.search(self.prepared.sentences[nearest]))
+
+
+def _supports(
+    claims: Sequence[Prepared], texts: Sequence[_Text], vectors: dict[str, np.ndarray], mix: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Support of every claim in every window, shape (n_claims, n_windows), and where each text's windows lie."""
+    rows: dict[str, int] = {}
+    for claim in claims:
+        for stem in claim.weight:
+            rows.setdefault(stem, len(rows))
+    stems = [have for text in texts for have in text.prepared.sentence_stems]
+    present = np.zeros((len(rows), len(stems)), bool)
+    for column, have in enumerate(stems):
+        present[[rows[stem] for stem in have if stem in rows], column] = True
+    sizes = [len(text.prepared.sentences) for text in texts]
+    offsets = np.cumsum([0, *sizes[:-1]])
+    spans = np.concatenate([np.array(text.spans) + at for text, at in zip(texts, offsets, strict=True)])
+    first, length = spans[:, 0], spans[:, 1] - spans[:, 0]
+    heads = np.array([vectors[claim.text] for claim in claims], float)
+    sentences = np.concatenate([text.sentence_vectors for text in texts]).astype(float)
+    # Not a matrix product: einsum's sums are the same whatever else is in the block, and start no threads.
+    products = np.einsum("id,jd->ij", heads, sentences)
+    inside, cosine = present[:, first], products[:, first]
+    for step in range(1, int(length.max())):
+        longer = np.flatnonzero(length > step)
+        inside[:, longer] |= present[:, first[longer] + step]
+        cosine[:, longer] += products[:, first[longer] + step]
+    cosine /= np.concatenate([text.lengths for text in texts])
+    support = np.zeros((len(claims), len(spans)))
+    for i, claim in enumerate(claims):
+        total = sum(claim.weight.values())
+        if total > 0:  # without a word there is nothing to compare
+            for stem, weight in claim.weight.items():
+                support[i] += weight * inside[rows[stem]]
+            support[i] = mix * (support[i] / total) + (1 - mix) * cosine[i]
+    counts = [len(text.spans) for text in texts]
+    ends = np.cumsum(counts)
+    return support, ends - counts, ends
