@@ -1,5 +1,6 @@
 """Data sets in, `Dataset` out. Malformed input is one error with file and line; nothing is loaded by halves."""
 
+from ragbench.data.clapnq import load_clapnq
 from ragbench.data.dragonball import dragonball_statistics, load_dragonball, load_dragonball_answers
 from ragbench.data.fetch import fetch_hotpotqa
 from ragbench.data.hotpotqa import load_hotpotqa
@@ -24,6 +25,7 @@ __all__ = [
     "build_wiki_corpus",
     "dragonball_statistics",
     "fetch_hotpotqa",
+    "load_clapnq",
     "load_csv",
     "load_documents",
     "load_dragonball",

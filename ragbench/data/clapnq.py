@@ -1,0 +1,152 @@
+"""ClapNQ: Natural Questions with long answers, over their gold passages (Rosenthal et al. 2024).
+
+RAGChecker's benchmark has the same 300 answerable development questions (Table 1, row ClapNQ) over a corpus of 4,293
+documents. That corpus is not in this file: the documents here are the questions' own gold passages, 297 of them. To
+find one among 297 is easier than among 4,293, so retrieval scores are higher here and not the paper's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ragbench.data.files import raise_all, read_jsonl, require_text
+from ragbench.errors import DataError
+from ragbench.paths import mirror
+from ragbench.records import Dataset, Document, Question
+
+FILE = "clapnq_dev_answerable.jsonl"
+PAPER_DOCUMENTS = 4293  # RAGChecker, Table 1
+
+
+def load_clapnq(path: str | Path | None = None) -> Dataset:
+    """Load ClapNQ's answerable questions with their long answers and gold passages.
+
+    Parameters
+    ----------
+    path : JSON lines such as ``annotated_data/dev/clapnq_dev_answerable.jsonl`` of ClapNQ's repository.
+        Default: ``RAGBENCH_DATA/clapnq``.
+
+    Returns
+    -------
+    Dataset. ``answer`` is the long answer of the first annotator who wrote one, ``references`` are the passage's
+    sentences that this annotator selected (empty where none were), ``meta["answers"]`` all long answers in the file's
+    order, ``meta["doc_ids"]`` the gold passages and ``meta["non_consecutive"]`` whether the selected sentences have
+    others between them. A passage that several questions share is one document; passages with one title are told
+    apart by number. Questions without a written answer are listed in ``excluded``.
+
+    Raises
+    ------
+    DataError with file and line for a missing or malformed field; bad lines are reported together.
+
+    Source: RAGChecker, section 4.1 and Table 1 (ClapNQ).
+    """
+    given = Path(path).expanduser() if path is not None else mirror("clapnq", FILE)
+    if given is None:
+        raise DataError(
+            "ClapNQ is not on this machine",
+            f"RAGBENCH_DATA/clapnq/{FILE}",
+            "copy annotated_data/dev from ClapNQ's repository there, or pass the file as path",
+        )
+    questions, excluded, errors = [], [], []
+    lines: dict[str, int] = {}
+    passages = _Passages()
+    total = 0
+    for number, row in read_jsonl(given):
+        total += 1
+        where = f"{given}, line {number}"
+        try:
+            name = require_text(row, "id", where)
+            if name in lines:
+                raise DataError(
+                    f"{where}: the id {name!r} is that of line {lines[name]} too", "an id used once", "mend one of them"
+                )
+            lines[name] = number
+            question = _question(row, name, where, passages)
+            if question is None:
+                excluded.append((name, "no annotator wrote an answer"))
+            else:
+                questions.append(question)
+        except DataError as error:
+            errors.append(error)
+    raise_all(errors, given, total)
+    meta = {"file": given.name, "setting": "gold passages only"}
+    return Dataset("clapnq", tuple(questions), tuple(passages.documents.values()), tuple(excluded), meta)
+
+
+class _Passages:
+    """The distinct passages, by id."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, Document] = {}
+        self._ids: dict[tuple[str, str], str] = {}
+
+    def add(self, title: str, text: str, sentences: tuple[str, ...]) -> str:
+        """Return the id of a passage: its title, with a number from the second passage of that title on."""
+        if (title, text) not in self._ids:
+            name, number = title, 1
+            while name in self.documents:
+                number += 1
+                name = f"{title} #{number}"
+            self._ids[title, text] = name
+            self.documents[name] = Document(name, title, text, sentences)
+        return self._ids[title, text]
+
+
+def _question(row: dict, name: str, where: str, passages: _Passages) -> Question | None:
+    text = require_text(row, "input", where).strip()
+    found = [_passage(p, f"{where}, passages[{i}]") for i, p in enumerate(_objects(row, "passages", where))]
+    outputs = []
+    for i, output in enumerate(_objects(row, "output", where)):
+        at = f"{where}, output[{i}]"
+        answer = require_text(output, "answer", at, empty=True).strip()
+        outputs.append((answer, _texts(output, "selected_sentences", at), output.get("meta") or {}))
+    doc_ids = tuple(passages.add(*passage) for passage in found)
+    written = [output for output in outputs if output[0]]
+    if not written:
+        return None
+    answer, selected, about = written[0]
+    meta: Mapping[str, Any] = {
+        "doc_ids": doc_ids,
+        "answers": tuple(w[0] for w in written),
+        "non_consecutive": bool(about.get("non_consecutive")),
+    }
+    return Question(name, text, answer, selected, meta=meta)
+
+
+def _passage(passage: dict, where: str) -> tuple[str, str, tuple[str, ...]]:
+    title, text = (require_text(passage, field, where).strip() for field in ("title", "text"))
+    cut, start = [], 0
+    for sentence in _texts(passage, "sentences", where):
+        found = text.find(sentence.strip(), start)
+        if found < 0:
+            raise DataError(
+                f"{where}: its text lacks the sentence {sentence[:40]!r}",
+                "the sentences of that text in their order",
+                "copy the file again",
+            )
+        end = found + len(sentence.strip())
+        cut.append(text[start:end])
+        start = end
+    if cut:
+        cut[-1] += text[start:]
+    return title, text, tuple(cut)
+
+
+def _objects(row: dict, field: str, where: str) -> list[dict]:
+    value = row.get(field)
+    if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+        said = f"is {type(value).__name__} {str(value)[:40]!r}" if field in row else "is missing"
+        raise DataError(
+            f"{where}: {field!r} {said}", "a list of one or more objects", "check that this is a ClapNQ file"
+        )
+    return value
+
+
+def _texts(row: dict, field: str, where: str) -> tuple[str, ...]:
+    value = row.get(field)
+    if not isinstance(value, list) or not all(isinstance(t, str) and t.strip() for t in value):
+        said = f"is {str(value)[:40]!r}" if field in row else "is missing"
+        raise DataError(f"{where}: {field!r} {said}", "a list of texts", "mend that record")
+    return tuple(t.strip() for t in value)

@@ -1,0 +1,133 @@
+"""ClapNQ: the loader on small files made here, and the counts of the real one."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from ragbench.data import load_clapnq
+from ragbench.errors import DataError
+from ragbench.records import Document
+
+TARN = {
+    "title": "Tarn",
+    "text": "A tarn is small . It lies high up .  Ice made it . ",
+    "sentences": ["A tarn is small .", "It lies high up .", "Ice made it ."],
+}
+
+
+def row(name, *outputs, passages=(TARN,), text="what is a tarn"):
+    made = [{"answer": a, "selected_sentences": list(s), "meta": {"non_consecutive": n}} for a, s, n in outputs]
+    return {"id": name, "input": text, "passages": list(passages), "output": made}
+
+
+ROWS = [
+    row("7", ("", (), False), ("A small lake .", ("A tarn is small .", "Ice made it ."), True), ("Ice .", (), False)),
+    row("8", ("High up .", ("It lies high up .",), False)),
+    row("9", ("", (), False)),
+]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def made(rows):
+        path = tmp_path / "clapnq.jsonl"
+        path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+        return path
+
+    return made
+
+
+def test_the_answer_is_the_first_written_one_with_that_annotators_sentences(write):
+    first, second = load_clapnq(write(ROWS)).questions
+    assert (first.id, first.text, first.answer) == ("7", "what is a tarn", "A small lake .")
+    assert first.references == ("A tarn is small .", "Ice made it .")
+    assert first.meta == {"doc_ids": ("Tarn",), "answers": ("A small lake .", "Ice ."), "non_consecutive": True}
+    assert (second.answer, second.references, second.meta["non_consecutive"]) == (
+        "High up .",
+        ("It lies high up .",),
+        False,
+    )
+
+
+def test_a_question_without_a_written_answer_is_listed_not_lost(write):
+    data = load_clapnq(write(ROWS))
+    assert data.excluded == (("9", "no annotator wrote an answer"),)
+    assert data.meta == {"file": "clapnq.jsonl", "setting": "gold passages only"}
+
+
+def test_a_shared_passage_is_one_document_and_its_sentences_join_to_its_text(write):
+    (document,) = load_clapnq(write(ROWS)).documents
+    assert document == Document(
+        "Tarn",
+        "Tarn",
+        "A tarn is small . It lies high up .  Ice made it .",
+        ("A tarn is small .", " It lies high up .", "  Ice made it ."),
+    )
+
+
+def test_passages_of_one_title_are_told_apart_by_number(write):
+    other = TARN | {"text": "A tarn is deep .", "sentences": ["A tarn is deep ."]}
+    taken = other | {"title": "Tarn #2"}
+    rows = [row(str(i), ("Deep .", (), False), passages=[p]) for i, p in enumerate((TARN, taken, other, TARN))]
+    data = load_clapnq(write(rows))
+    assert [d.id for d in data.documents] == ["Tarn", "Tarn #2", "Tarn #3"]
+    assert [d.title for d in data.documents] == ["Tarn", "Tarn #2", "Tarn"]
+    assert [q.meta["doc_ids"] for q in data.questions] == [("Tarn",), ("Tarn #2",), ("Tarn #3",), ("Tarn",)]
+
+
+def test_a_question_may_have_several_passages(write):
+    other = TARN | {"title": "Lake", "text": "A lake is deep .", "sentences": []}
+    data = load_clapnq(write([row("7", ("Deep .", (), False), passages=[other, TARN])]))
+    assert data.questions[0].meta["doc_ids"] == ("Lake", "Tarn")
+    assert data.documents[0].sentences == ()
+
+
+def changed(**fields):
+    rows = copy.deepcopy(ROWS)
+    rows[1].update(fields)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (changed(id="7"), "line 2: the id '7' is that of line 1 too"),
+        (changed(input=" "), "line 2: 'input' is empty"),
+        (changed(passages=[]), r"line 2: 'passages' is list '\[\]'"),
+        (changed(output="A lake"), "line 2: 'output' is str 'A lake'"),
+        (changed(output=[{"answer": "x"}]), r"line 2, output\[0\]: 'selected_sentences' is missing"),
+        (changed(output=[{"answer": 3, "selected_sentences": []}]), r"line 2, output\[0\]: 'answer' is int '3'"),
+        (changed(output=[{"answer": "x", "selected_sentences": [1]}]), r"'selected_sentences' is '\[1\]'"),
+        (changed(passages=[TARN | {"title": ""}]), r"line 2, passages\[0\]: 'title' is empty"),
+        (changed(passages=[TARN | {"sentences": ["It snows ."]}]), "its text lacks the sentence 'It snows .'"),
+        (changed(passages=[TARN | {"sentences": TARN["sentences"][::-1]}]), "lacks the sentence 'It lies high up"),
+        ([{k: v for k, v in r.items() if k != "output"} for r in ROWS], "3 of 3 records are bad"),
+    ],
+)
+def test_bad_input_names_file_line_and_field(write, rows, message):
+    with pytest.raises(DataError, match=message) as error:
+        load_clapnq(write(rows))
+    assert "clapnq.jsonl" in str(error.value)
+
+
+def test_without_the_file_the_message_says_where_it_belongs(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"RAGBENCH_DATA/clapnq/clapnq_dev_answerable\.jsonl"):
+        load_clapnq()
+
+
+@pytest.mark.data
+def test_the_real_file_has_the_papers_300_questions(data_mirror):
+    data = load_clapnq()
+    assert (len(data.questions), len(data.documents), data.excluded) == (300, 297, ())
+    assert {q.id for q in data.questions} == set(
+        json.loads((data_mirror / "ragchecker/benchmark/clapnq_ids.json").read_text())
+    )
+    assert all("".join(d.sentences) == d.text for d in data.documents)
+    sentences = {s.strip() for d in data.documents for s in d.sentences}
+    assert all(set(q.references) <= sentences for q in data.questions)
+    assert sum(not q.references for q in data.questions) == 1
+    assert sum(len(q.meta["answers"]) for q in data.questions) == 485
