@@ -38,7 +38,7 @@ STYLE = f"""<style>
 .rb-widget .widget-html-content, .rb-widget .jupyter-widget-html-content {{
   line-height: 1.45; font-size: 13px; color: var(--rb-text); align-self: stretch;
 }}
-.rb-widget h4 {{ margin: 0; font-size: 14px; font-weight: 600; }}
+.rb-widget h3, .rb-widget h4 {{ margin: 0; font-size: 14px; font-weight: 600; }}
 .rb-widget mark {{ color: inherit; padding: 0 1px; border-radius: 2px; text-underline-offset: 3px; }}
 .rb-widget table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
 .rb-widget th, .rb-widget td {{ padding: 2px 8px; text-align: left; border-bottom: 1px solid var(--rb-rule); }}
@@ -124,13 +124,14 @@ class Panel(ipywidgets.VBox):
     Parameters
     ----------
     children : the widgets between.
-    label : what the whole is called, shown as a tooltip and read by screen readers.
+    label : what the whole is called, its heading.
     """
 
     def __init__(self, children: Sequence[ipywidgets.Widget], label: str) -> None:
         self.message = Message()
-        styles = ipywidgets.HTML(STYLE, layout=ipywidgets.Layout(display="none"))
-        super().__init__([styles, *children, self.message], tooltip=label)
+        # A heading, not the box's tooltip: JupyterLab cannot draw a box that has one (ipywidgets 8.1).
+        heading = ipywidgets.HTML(f"{STYLE}<h3>{escape(label)}</h3>")
+        super().__init__([heading, *children, self.message])
         self.add_class("rb-widget")
 
     @contextmanager
