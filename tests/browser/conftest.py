@@ -211,7 +211,7 @@ def open_notebook(lab, browser):
         context = browser.new_context(viewport={"width": width, "height": height})
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(30_000)
         opened = Book(page)
         page.on("console", lambda m: opened.errors.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: opened.errors.append(str(error)))
@@ -237,3 +237,9 @@ def open_notebook(lab, browser):
         context.close()
     for session in json.loads(lab.request("/api/sessions")):
         lab.request(f"/api/sessions/{session['id']}", "DELETE")
+
+
+@pytest.fixture
+def shots(tmp_path) -> Path:
+    """Folder for screenshots: RAGBENCH_SCREENSHOTS where it is set (``figures``, to make the committed ones anew)."""
+    return Path(os.environ.get("RAGBENCH_SCREENSHOTS") or tmp_path).resolve()
