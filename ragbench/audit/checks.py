@@ -1,0 +1,207 @@
+"""One check after the other: which rows of a data frame show a fault, and of how many that can be said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ragbench.llm.context import SHORTENED
+from ragbench.llm.driver import CUT_SHORT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# What models often say and the judge's own pattern, fitted on other texts, does not know.
+_TOO_LITTLE = re.compile(r"\b(?:not|n['’]t) (?:have )?enough (?:information|context|details?|evidence)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A fault that rows can show.
+
+    Attributes
+    ----------
+    name : as it stands in the audit.
+    columns : those it reads; without one of them it cannot be made.
+    flagged : frame -> bool Series: the fault is there.
+    looked_at : frame -> bool Series: the row can show it.
+    detail : what a flagged row means.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    flagged: Callable[[pd.DataFrame], pd.Series]
+    looked_at: Callable[[pd.DataFrame], pd.Series]
+    detail: str
+
+
+def failed(rows: pd.DataFrame) -> pd.Series:
+    """Mark the rows that failed: ``status`` says so, or without that column there is an ``error``."""
+    if "status" in rows:
+        return rows["status"].eq("failed")
+    if "error" in rows:
+        return rows["error"].fillna("").astype(str).str.strip().ne("")
+    return _none(rows)
+
+
+def reasons(rows: pd.DataFrame) -> pd.Series:
+    """Say of each row why it failed or is unscored, in a few words; "" where no column says it."""
+    told = _text(rows, "error_kind")
+    if "error_step" in rows:
+        told = (_text(rows, "error_step") + ": " + told).str.strip(": ")
+    for name in ("reason", "error", "note"):
+        # Of a long message its kind, which stands before the colon, is what can be counted.
+        told = told.where(told.ne(""), _text(rows, name).str.split(":").str[0].str.slice(0, 60))
+    return told
+
+
+def _none(rows: pd.DataFrame) -> pd.Series:
+    import pandas as pd
+
+    return pd.Series(False, index=rows.index)
+
+
+def _text(rows: pd.DataFrame, name: str) -> pd.Series:
+    import pandas as pd
+
+    empty = pd.Series("", index=rows.index, dtype=object)
+    return rows[name].astype(object).where(rows[name].notna(), "").astype(str).str.strip() if name in rows else empty
+
+
+def _number(rows: pd.DataFrame, name: str) -> pd.Series:
+    import pandas as pd
+
+    return pd.to_numeric(rows[name], errors="coerce").astype(float)
+
+
+def _true(rows: pd.DataFrame, name: str) -> pd.Series:
+    return rows[name].map(lambda value: value is True or value == 1).fillna(False).astype(bool)
+
+
+def _answered(rows: pd.DataFrame) -> pd.Series:
+    return rows["answer"].notna() & ~failed(rows) if "answer" in rows else _none(rows)
+
+
+def _abstained(rows: pd.DataFrame) -> pd.Series:
+    from ragbench.judge.text import abstains
+
+    if "abstained" in rows:
+        known, said = rows["abstained"].notna(), _true(rows, "abstained")
+    else:
+        known = said = _none(rows)
+    if "answer" not in rows:
+        return said
+    own = rows["answer"].map(lambda text: isinstance(text, str) and (abstains(text) or bool(_TOO_LITTLE.search(text))))
+    return said.where(known, own.astype(bool))
+
+
+def _count_is_short(prefix: str) -> Callable[[pd.DataFrame], pd.Series]:
+    def flagged(rows: pd.DataFrame) -> pd.Series:
+        counted, ours = _number(rows, f"{prefix}prompt_tokens"), _number(rows, f"{prefix}prompt_estimate")
+        if f"{prefix}repairs" in rows:  # the count is a sum over the calls
+            counted = counted / (1 + _number(rows, f"{prefix}repairs").fillna(0))
+        short = (counted > 0) & (counted < SHORTENED * ours)
+        return short | (_text(rows, "error_kind").eq("context") & _by_step(rows, prefix))
+
+    return flagged
+
+
+def _truncated(rows: pd.DataFrame) -> pd.Series:
+    return _text(rows, "error_kind").eq("truncated") & _by_step(rows, "")
+
+
+def _by_step(rows: pd.DataFrame, prefix: str) -> pd.Series:
+    return _text(rows, "error_step").isin(["grade"] if prefix else ["generate", ""])
+
+
+def _asked(prefix: str) -> Callable[[pd.DataFrame], pd.Series]:
+    return lambda rows: _number(rows, f"{prefix}prompt_estimate").notna()
+
+
+def _uncounted(prefix: str) -> Callable[[pd.DataFrame], pd.Series]:
+    def flagged(rows: pd.DataFrame) -> pd.Series:
+        return _asked(prefix)(rows) & ~failed(rows) & ~(_number(rows, f"{prefix}prompt_tokens") > 0)
+
+    return flagged
+
+
+def _prompt_checks(prefix: str, whose: str) -> tuple[Check, Check]:
+    columns = (f"{prefix}prompt_tokens", f"{prefix}prompt_estimate")
+    cut = f"refused as too long, or the server counted less than {SHORTENED:.0%} of our estimate"
+    return (
+        Check(f"{whose}prompts cut", columns, _count_is_short(prefix), _asked(prefix), cut),
+        Check(f"{whose}prompts not counted", columns, _uncounted(prefix), _asked(prefix), "a cut would not show"),
+    )
+
+
+def _retrieved(rows: pd.DataFrame) -> pd.Series:
+    return (_number(rows, "N") > 0) & ~(failed(rows) & _text(rows, "error_step").eq("retrieve"))
+
+
+def _has_list(rows: pd.DataFrame) -> pd.Series:
+    return rows["hits"].map(lambda value: isinstance(value, list | tuple)).astype(bool) & _retrieved(rows)
+
+
+RETRIEVAL = (
+    Check(
+        "empty contexts", ("N", "context_tokens"), lambda r: _retrieved(r) & _number(r, "context_tokens").eq(0),
+        _retrieved, "a budget above 0, and no token of context",
+    ),
+    Check(
+        "zero-score hits", ("zero_hits",), lambda r: _number(r, "zero_hits") > 0,
+        lambda r: _number(r, "zero_hits").notna(), "chunks that share nothing with the question count as found",
+    ),
+    Check(
+        "fewer hits than k", ("N", "hits", "k"),
+        lambda r: _has_list(r) & (r["hits"].map(lambda v: len(v) if isinstance(v, list | tuple) else 0)
+                                  < _number(r, "k")),
+        _has_list, "the retriever had no more, or keeps fewer",
+    ),
+)  # fmt: skip
+ANSWERS = (
+    *_prompt_checks("", ""),
+    Check(
+        "replies cut", ("finish",), lambda r: _text(r, "finish").isin(CUT_SHORT) | _truncated(r),
+        lambda r: _text(r, "finish").ne("") | _truncated(r), "the model ran into its limit of tokens",
+    ),
+    Check(
+        "empty answers", ("answer",), lambda r: _answered(r) & _text(r, "answer").eq(""), _answered,
+        "no text, and no failure either",
+    ),
+    Check(
+        "abstentions", ("answer",), lambda r: _answered(r) & _abstained(r), _answered,
+        "the answer says that it cannot answer",
+    ),
+)  # fmt: skip
+GRADES = (
+    *_prompt_checks("judge_", "judge's "),
+    Check(
+        "JSON repaired", ("judge_repairs",), lambda r: _number(r, "judge_repairs") > 0,
+        lambda r: _number(r, "judge_repairs").notna(), "the judge's first reply did not fit; it was asked once more",
+    ),
+    Check(
+        "label counts wrong", ("judge_grades_got", "judge_shown"),
+        lambda r: _number(r, "judge_grades_got").notna()
+        & _number(r, "judge_grades_got").ne(_number(r, "judge_shown")),
+        lambda r: _number(r, "judge_grades_got").notna(), "the reply held another number of grades than answers",
+    ),
+    Check(
+        "answers cut for the judge", ("judge_answer_cut",), lambda r: _true(r, "judge_answer_cut"),
+        lambda r: r["judge_answer_cut"].notna(), "longer than max_chars: graded by their beginning",
+    ),
+)  # fmt: skip
+
+
+def counted(values: pd.Series, most: int = 5) -> str:
+    """Write the values of a Series with how often each occurs: ``"context 2, no references 1"``."""
+    found = values.where(values.ne(""), "no reason given").value_counts(sort=True)
+    told = [f"{name} {count}" for name, count in list(found.items())[:most]]
+    return ", ".join([*told, *([f"and {len(found) - most} more"] if len(found) > most else [])])
+
+
+def names(checks: Sequence[Check]) -> str:
+    """List the names of checks."""
+    return ", ".join(check.name for check in checks)

@@ -1,0 +1,464 @@
+"""The audit: every fault is planted, in a real run where a run can have it, and the audit counts exactly that."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import fake_ollama
+import numpy as np
+import pandas as pd
+import pytest
+from experiment_parts import Copier, Named, experiment
+from fake_ollama import FakeOllama, Fault
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragbench.audit import COLUMNS, audit, audit_ledger, audit_rows, current_rows, ranges, render
+from ragbench.errors import ConfigError, DataError
+from ragbench.experiment import load_rows
+from ragbench.llm import chat_model
+from ragbench.papers import record
+from ragbench.records import Hit
+
+QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
+RIGHT = "share of grade 5"
+
+
+def found(frame: pd.DataFrame, table: str, check: str) -> pd.Series:
+    """The one row of an audit."""
+    rows = frame[(frame["table"] == table) & (frame["check"] == check)]
+    assert len(rows) == 1, frame[["table", "check"]].to_string()
+    return rows.iloc[0]
+
+
+def counts(frame: pd.DataFrame, table: str, check: str) -> tuple[int, int]:
+    row = found(frame, table, check)
+    return int(row["rows"]), int(row["of"])
+
+
+def reply(request):
+    if request.get("format"):
+        (name, spec), *_ = request["format"]["properties"].items()
+        return json.dumps({name: [5] * spec["minItems"]})
+    prompt = request["messages"][-1]["content"]
+    return f"{'Ely' if 'Person0 Lee born?' in prompt else 'Rome'}, after {len(prompt)} characters."
+
+
+def live(folder, server, count=2, **changes):
+    model = chat_model("ollama:llama3:8b", host=server.url, num_ctx=changes.pop("num_ctx", 4096))
+    settings = {"generator": {"llama": model}, "judge": {"llama": model}, "options": QUICK}
+    return experiment(folder, count, **(settings | changes))
+
+
+def grading(prompt: str) -> bool:
+    return "characters." in prompt
+
+
+# -- a clean run -------------------------------------------------------------------------------------------------------
+
+
+def test_a_clean_run_shows_nothing_but_what_every_table_was_checked_for(tmp_path):
+    with FakeOllama(reply=reply) as server:
+        live(tmp_path, server).run(progress=False)
+    frame = audit(tmp_path)
+    assert tuple(frame.columns) == COLUMNS
+    assert frame["rows"].sum() == 0
+    assert frame[["mean", "if_worst", "if_best"]].isna().all().all()
+    checked = frame.groupby("table")["check"].agg(list).to_dict()
+    assert checked["IR score"] == [
+        "unscored", "out of bounds", "cells with unequal n", "empty contexts", "zero-score hits", "fewer hits than k"
+    ]  # fmt: skip
+    assert checked["answers"] == ["prompts cut", "prompts not counted", "replies cut", "empty answers", "abstentions"]
+    assert {"JSON repaired", "label counts wrong", "judge's prompts cut"} < set(checked[RIGHT])
+    # Two questions at N = 0, 4, 20: every row could have shown every fault of its table.
+    assert set(frame[frame["table"] == "IR score"]["of"]) == {4, 2}
+    assert set(frame[frame["table"] == "answers"]["of"]) == {6}
+    assert "none" in render(frame)
+
+
+# -- rows and retrieval ------------------------------------------------------------------------------------------------
+
+
+def test_failed_rows_are_counted_by_step_and_kind(tmp_path):
+    experiment(
+        tmp_path, 4, retriever={"named": lambda c: Named(c, "Person2")}, generator={"copier": Copier(broken="Person1")}
+    ).run(progress=False)
+    frame = audit(tmp_path)
+    assert counts(frame, "rows", "failed") == (5, 12)
+    assert found(frame, "rows", "failed")["detail"] == "generate: ValueError 3, retrieve: ValueError 2"
+    unscored = found(frame, "IR score", "unscored")
+    assert (unscored["rows"], unscored["of"], unscored["detail"]) == (2, 8, "retrieve: ValueError 2")
+
+
+def test_the_mean_is_given_with_the_range_that_the_unscored_rows_allow(tmp_path):
+    experiment(tmp_path, 4, N=(20,), retriever={"named": lambda c: Named(c, "Person2")}).run(progress=False)
+    row = found(audit(tmp_path), "IR score", "unscored")
+    # Three questions have the whole fact in their context; the fourth could have 0 or 1.
+    assert (row["mean"], row["if_worst"], row["if_best"]) == (1.0, 0.75, 1.0)
+    grades = found(audit(tmp_path), RIGHT, "unscored")
+    right = load_rows(tmp_path)["grade"].eq(5).sum()
+    assert grades["if_worst"] == pytest.approx(right / 4)
+    assert grades["if_best"] == pytest.approx((right + 1) / 4)
+
+
+def test_questions_without_references_are_unscored_and_named(tmp_path):
+    from dataclasses import replace
+
+    from experiment_parts import people
+
+    data = people(3)
+    bare = replace(data, questions=(replace(data.questions[0], references=()), *data.questions[1:]))
+    experiment(tmp_path, data={"people": bare}).run(progress=False)
+    row = found(audit(tmp_path), "IR score", "unscored")
+    assert (row["rows"], row["of"], row["detail"]) == (2, 6, "no references 2")
+
+
+class Weightless(Named):
+    """Gives every chunk but the best the score 0."""
+
+    def search(self, queries, k, scope=None):
+        return [
+            [Hit(h.chunk, 1.0 if h.rank == 1 else 0.0, h.rank) for h in hits] for hits in super().search(queries, k)
+        ]
+
+
+class Empty(Named):
+    """Finds nothing for one person."""
+
+    def search(self, queries, k, scope=None):
+        return [[] if "Person0" in q else hits for q, hits in zip(queries, super().search(queries, k), strict=True)]
+
+
+def test_hits_without_a_score_and_missing_hits_are_counted(tmp_path):
+    experiment(tmp_path, 3, N=(20,), k={"few": 1, "many": 9}, retriever={"w": Weightless, "e": Empty}).run(
+        progress=False
+    )
+    frame = audit(tmp_path)
+    # k = 9 of three chunks: two hits of score 0 for each question; k = 1: none.
+    row = found(frame, "IR score", "zero-score hits")
+    assert (row["rows"], row["of"], row["most_in"]) == (3, 12, "w, 9: 3")
+    assert counts(frame, "IR score", "fewer hits than k") == (3 + 1 + 3, 12)
+    row = found(frame, "IR score", "empty contexts")
+    assert (row["rows"], row["of"]) == (2, 12)
+    assert row["most_in"].startswith("e, ")
+
+
+def test_older_settings_in_the_same_file_are_duplicates_and_the_last_ones_count(tmp_path):
+    experiment(tmp_path, 2, N=(4,), judge=None).run(progress=False)
+    experiment(tmp_path, 2, N=(4,), judge=None, match="subsequence").run(progress=False)
+    frame = audit(tmp_path)
+    assert counts(frame, "rows", "duplicates") == (2, 4)
+    assert counts(frame, "IR score", "unscored") == (0, 2)
+    kept = current_rows(load_rows(tmp_path))
+    assert kept["key"].tolist() == load_rows(tmp_path)["key"].tolist()[2:]
+
+
+def test_rows_that_a_stopped_run_has_not_made_are_counted(tmp_path):
+    stop = threading.Event()
+    experiment(tmp_path, 6, judge=None).run(progress=lambda s: s.done == 7 and stop.set(), stop=stop)
+    there = len(load_rows(tmp_path))
+    assert there < 18
+    row = found(audit(tmp_path), "rows", "not made yet")
+    assert (row["rows"], row["of"]) == (18 - there, 18)
+    assert "run it again" in row["detail"]
+    # Without the manifest, the questions that are there are all that is known.
+    assert counts(audit(load_rows(tmp_path)), "rows", "not made yet")[1] <= 18
+
+
+def test_a_context_is_counted_once_however_many_generators_and_judges_saw_it(tmp_path):
+    from ragbench.grading import EmbeddedGrader
+
+    two = {"a": EmbeddedGrader(), "b": EmbeddedGrader()}
+    experiment(tmp_path, 3, generator={"x": Copier(), "y": Copier(broken="Person0")}, judge=two).run(progress=False)
+    frame = audit(tmp_path)
+    assert counts(frame, "IR score", "unscored") == (0, 6)
+    assert counts(frame, "answers", "empty answers") == (0, 18 - 3)
+    assert counts(frame, RIGHT, "unscored") == (6, 36)
+    assert counts(frame, RIGHT, "cells with unequal n") == (6, 12)
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def test_empty_answers_and_abstentions_are_told_apart(tmp_path):
+    def silent(question, context):
+        return "" if "Person1" in question else context or "There is not enough information."
+
+    experiment(tmp_path, 3, generator={"f": silent}).run(progress=False)
+    frame = audit(tmp_path)
+    assert counts(frame, "answers", "empty answers") == (3, 9)
+    assert counts(frame, "answers", "abstentions") == (2, 9)
+    assert found(frame, "answers", "abstentions")["most_in"] == "none, LLM only, 0, 0: 2"
+
+
+def test_a_prompt_that_the_server_counts_far_shorter_than_we_do_is_suspected(tmp_path, monkeypatch):
+    plain = fake_ollama.count_tokens
+    monkeypatch.setattr(fake_ollama, "count_tokens", lambda text: 6 if "Person1 Lee born?" in text else plain(text))
+    with FakeOllama(reply=reply) as server:
+        rows = live(tmp_path, server, judge=None).run(progress=False)
+    assert set(rows["status"]) == {"ok"}
+    assert counts(audit(tmp_path), "answers", "prompts cut") == (3, 6)
+
+
+def test_prompts_that_do_not_fit_are_prompts_cut(tmp_path):
+    with FakeOllama(reply=reply) as server:
+        live(tmp_path, server, judge=None, N=(0, 20), num_ctx=90).run(progress=False)
+    frame = audit(tmp_path)
+    assert found(frame, "rows", "failed")["detail"] == "generate: context 2"
+    assert counts(frame, "answers", "prompts cut") == (2, 4)
+
+
+def test_the_judges_prompts_are_checked_like_the_generators(tmp_path, monkeypatch):
+    plain = fake_ollama.count_tokens
+    monkeypatch.setattr(fake_ollama, "count_tokens", lambda text: 6 if grading(text) else plain(text))
+    with FakeOllama(reply=reply) as server:
+        live(tmp_path, server).run(progress=False)
+    frame = audit(tmp_path)
+    assert counts(frame, "answers", "prompts cut") == (0, 6)
+    assert counts(frame, RIGHT, "judge's prompts cut") == (6, 6)
+
+
+def test_a_server_that_counts_nothing_is_told(tmp_path):
+    with FakeOllama(reply=reply, no_counts=True) as server:
+        live(tmp_path, server).run(progress=False)
+    frame = audit(tmp_path)
+    assert counts(frame, "answers", "prompts not counted") == (6, 6)
+    assert counts(frame, RIGHT, "judge's prompts not counted") == (6, 6)
+    assert counts(frame, "answers", "prompts cut") == (0, 6)
+
+
+def test_replies_that_were_cut_off_are_counted(tmp_path):
+    def fault(prompt, before):
+        return Fault("truncated") if "Person1 Lee born?" in prompt and not grading(prompt) else None
+
+    with FakeOllama(reply=reply, fault=fault) as server:
+        live(tmp_path, server, judge=None).run(progress=False)
+    frame = audit(tmp_path)
+    assert counts(frame, "answers", "replies cut") == (3, 6)
+    assert found(frame, "rows", "failed")["detail"] == "generate: truncated 3"
+
+
+# -- grades ------------------------------------------------------------------------------------------------------------
+
+
+def test_repaired_json_is_counted_though_the_grade_is_there(tmp_path):
+    def fault(prompt, before):
+        return Fault("answer", "five, I think") if grading(prompt) and "Person0 Lee born?" in prompt and not before else None
+
+    with FakeOllama(reply=reply, fault=fault) as server:
+        rows = live(tmp_path, server).run(progress=False)
+    assert rows["grade"].notna().all()
+    frame = audit(tmp_path)
+    assert counts(frame, RIGHT, "JSON repaired") == (3, 6)
+    assert counts(frame, RIGHT, "unscored") == (0, 6)
+    assert counts(frame, RIGHT, "judge's prompts cut") == (0, 6)
+
+
+def test_a_reply_with_too_few_or_too_many_grades_is_unscored_and_counted(tmp_path):
+    def fault(prompt, before):
+        return Fault("answer", '{"grades": [5, 5]}') if grading(prompt) and "Person0 Lee born?" in prompt else None
+
+    with FakeOllama(reply=reply, fault=fault) as server:
+        live(tmp_path, server).run(progress=False)
+    frame = audit(tmp_path)
+    assert counts(frame, RIGHT, "label counts wrong") == (3, 6)
+    row = found(frame, RIGHT, "unscored")
+    assert (row["rows"], row["detail"]) == (3, "grade: invalid 3")
+    assert (row["mean"], row["if_worst"], row["if_best"]) == (1.0, 0.5, 1.0)
+
+
+def test_answers_shown_to_the_judge_in_part_are_counted(tmp_path):
+    with FakeOllama(reply=reply) as server:
+        live(tmp_path, server, max_chars=26, N=(0,)).run(progress=False)
+    lengths = load_rows(tmp_path)["answer"].str.len()
+    assert counts(audit(tmp_path), RIGHT, "answers cut for the judge") == (int((lengths > 26).sum()), 2)
+    assert lengths.gt(26).sum() == 1
+
+
+# -- frames of one's own -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def frame():
+    return pd.DataFrame(
+        {
+            "question_id": ["q1", "q2", "q3"] * 2,
+            "system": ["a"] * 3 + ["b"] * 3,
+            "score": [1.0, 0.5, None, 1.0, None, None],
+            "error": ["", "", "no_bytes: timed out", "", "no_bytes: timed out", "invalid: no list"],
+        }
+    )
+
+
+def test_any_frame_is_audited_by_its_own_columns(frame):
+    told = audit_rows(frame, "score", "system")
+    row = found(told, "score", "unscored")
+    assert (row["rows"], row["of"], row["detail"]) == (3, 6, "no_bytes 2, invalid 1")
+    # b: one of three is scored, with 1; a: two, with 0.75. b is the less certain.
+    assert row["most_in"] == "b: 2"
+    assert (row["mean"], row["if_worst"], row["if_best"]) == (1.0, pytest.approx(1 / 3), 1.0)
+    assert counts(told, "rows", "failed") == (3, 6)
+    unequal = found(told, "score", "cells with unequal n")
+    assert (unequal["rows"], unequal["of"], unequal["detail"]) == (1, 2, "n from 1 to 2 of 2")
+    assert "abstentions" in found(told, "rows", "not checked")["detail"]
+
+
+def test_equal_numbers_of_different_questions_are_unequal_cells():
+    rows = pd.DataFrame({"question_id": ["q1", "q2"], "system": ["a", "b"], "score": [1.0, 0.0]})
+    assert counts(audit_rows(rows, "score", "system"), "score", "cells with unequal n") == (2, 2)
+    same = rows.assign(question_id="q1")
+    assert counts(audit_rows(same, "score", "system"), "score", "cells with unequal n") == (0, 2)
+
+
+def test_cells_are_compared_within_a_language_when_questions_belong_to_one():
+    rows = pd.DataFrame(
+        {
+            "question_id": ["z1", "z2", "e1", "z1", "z2", "e1"],
+            "language": ["zh", "zh", "en"] * 2,
+            "system": ["a"] * 3 + ["b"] * 3,
+            "score": [1.0] * 6,
+        }
+    )
+    apart = audit_rows(rows, "score", ["language", "system"], within=["language"])
+    assert counts(apart, "score", "cells with unequal n") == (0, 4)
+    assert counts(audit_rows(rows, "score", ["language", "system"]), "score", "cells with unequal n") == (4, 4)
+    gone = audit_rows(rows.drop(index=4), "score", ["language", "system"], within=["language"])
+    assert found(gone, "score", "cells with unequal n")["detail"] == "n from 1 to 2 of 2"
+    with pytest.raises(ConfigError, match="within"):
+        audit_rows(rows, "score", "system", within=["language"])
+
+
+def test_a_cell_with_no_scored_row_counts_as_unequal(frame):
+    frame.loc[frame["system"] == "b", "score"] = None
+    told = audit_rows(frame, "score", "system")
+    assert found(told, "score", "cells with unequal n")["detail"] == "n from 0 to 2 of 2"
+    row = found(told, "score", "unscored")
+    assert np.isnan(row["mean"])
+    assert (row["if_worst"], row["if_best"]) == (0.0, 1.0)
+
+
+def test_duplicates_and_values_out_of_bounds_are_counted(frame):
+    twice = pd.concat([frame, frame[:1].assign(score=3.0)], ignore_index=True)
+    told = audit_rows(twice, {"score": (0, 2)}, "system")
+    assert counts(told, "rows", "duplicates") == (1, 7)
+    assert counts(told, "score", "out of bounds") == (1, 4)
+    assert found(told, "score", "out of bounds")["detail"] == "outside [0, 2]"
+    assert counts(audit_rows(frame, "score", "system"), "rows", "duplicates") == (0, 6)
+
+
+def test_a_frame_without_cells_or_scores_is_audited_as_a_whole(frame):
+    told = audit_rows(frame, "score")
+    assert (found(told, "score", "unscored")["most_in"], counts(told, "score", "unscored")) == ("", (3, 6))
+    assert "unscored" not in set(audit_rows(frame)["check"])
+    assert set(audit_rows(frame, table="mine")["table"]) == {"mine"}
+
+
+def test_a_word_in_a_text_is_no_abstention_when_the_row_says_so_itself():
+    rows = pd.DataFrame(
+        {"question_id": ["q1", "q2"], "answer": ["I cannot answer this question.", "Ely"], "abstained": [False, True]}
+    )
+    assert counts(audit_rows(rows), "rows", "abstentions") == (1, 2)
+    assert counts(audit_rows(rows.drop(columns="abstained")), "rows", "abstentions") == (1, 2)
+    assert audit_rows(rows[:1]).query("check == 'abstentions'")["rows"].item() == 0
+
+
+def test_bad_input_is_named(frame):
+    with pytest.raises(ConfigError, match="unknown column 'scor'"):
+        audit_rows(frame, "scor")
+    with pytest.raises(ConfigError, match="unknown column 'systems'"):
+        audit_rows(frame, "score", "systems")
+    with pytest.raises(ConfigError, match="bounds"):
+        ranges(frame, "score", bounds=(1, 1))
+    with pytest.raises(DataError, match="without rows"):
+        audit(frame[:0])
+    with pytest.raises(DataError, match="no run 'nowhere'"):
+        audit("nowhere")
+
+
+def test_rendering_shows_findings_first_and_clean_checks_on_one_line(frame):
+    lines = render(audit_rows(frame, "score", "system")).splitlines()
+    assert lines[0] == "score"
+    assert "3 of 6  mean 1.000, could be 0.333 to 1.000  most in b: 2  (no_bytes 2, invalid 1)" in lines[1]
+    assert [line.split()[0] for line in lines if "out of bounds" in line] == ["none"]
+
+
+# -- ranges ------------------------------------------------------------------------------------------------------------
+
+
+def test_ranges_by_hand():
+    rows = pd.DataFrame({"s": [1.0, 0.5, None, None, 0.25], "c": list("aaabb"), "d": [1, 1, 1, 2, 2]})
+    told = ranges(rows, "s", ["c", "d"])
+    assert told.to_dict("list") == {
+        "c": ["a", "b"],
+        "d": [1, 2],
+        "n": [2, 1],
+        "unscored": [1, 1],
+        "mean": [0.75, 0.25],
+        "if_worst": [0.5, 0.125],
+        "if_best": [pytest.approx(2.5 / 3), 0.625],
+    }
+    fewer_is_better = ranges(rows, "s", bounds=(1, 0))
+    assert fewer_is_better[["if_worst", "if_best"]].to_numpy().tolist() == [[0.75, 0.35]]
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=12), st.lists(st.floats(0, 1), min_size=12))
+def test_whatever_the_unscored_rows_were_the_mean_lies_in_the_range(values, truth):
+    told = ranges(pd.DataFrame({"s": pd.array(values, dtype="Float64")}), "s").iloc[0]
+    whole = np.mean([t if v is None else v for v, t in zip(values, truth, strict=False)])
+    assert told["if_worst"] - 1e-9 <= whole <= told["if_best"] + 1e-9
+    scored = [v for v in values if v is not None]
+    assert told["n"] == len(scored)
+    if scored:
+        assert told["mean"] == pytest.approx(np.mean(scored))
+    assert told["if_best"] - told["if_worst"] == pytest.approx(told["unscored"] / len(values))
+
+
+# -- the ledger --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ledger(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
+    cells = pd.DataFrame(
+        {
+            "row": ["100", "200", "300"],
+            "column": "BM25",
+            "value": [0.5, 0.6, None],
+            "n": [90, 100, None],
+            "unscored": [10, 0, None],
+            "note": ["", "", "needs a model"],
+        }
+    )
+    record("thesis", "Table 3.1", cells, by="made here")
+    record("thesis", "Table 3.1", cells[1:2].drop(columns=["n", "unscored"]), by="made elsewhere")
+
+
+def test_ledger_cells_are_audited_by_who_measured_them(ledger):
+    told = audit_ledger("thesis", "Table 3.1")
+    table = "Table 3.1: made here"
+    assert set(told["table"]) == {table, "Table 3.1: made elsewhere"}
+    row = found(told, table, "unscored")
+    assert (row["rows"], row["of"], row["most_in"]) == (10, 200, "100, BM25: 10")
+    assert (row["mean"], row["if_worst"], row["if_best"]) == (0.5, pytest.approx(0.45), pytest.approx(0.55))
+    row = found(told, table, "cells without a number")
+    assert (row["rows"], row["of"], row["detail"]) == (1, 3, "needs a model 1")
+    row = found(told, table, "cells with unequal n")
+    assert (row["rows"], row["detail"]) == (1, "n from 90 to 100")
+    assert counts(told, table, "cells without n") == (0, 3)
+    assert counts(told, "Table 3.1: made elsewhere", "cells without n") == (1, 1)
+    assert set(audit_ledger("thesis", "Table 3.1", by="made here")["table"]) == {table}
+
+
+def test_the_range_of_a_ledger_cell_is_in_the_papers_unit(ledger):
+    cells = pd.DataFrame({"row": ["BM25_GPT-4"], "column": ["f1"], "value": [50.0], "n": [3], "unscored": [1]})
+    record("ragchecker", "Table 3", cells, by="x")
+    row = found(audit_ledger("ragchecker", "Table 3"), "Table 3: x", "unscored")
+    assert (row["if_worst"], row["if_best"]) == (37.5, 62.5)
+    assert audit_ledger("ragchecker", "Table 3", bounds=(0, 200))["if_best"].max() == 87.5
+
+
+def test_an_item_that_nobody_measured_has_an_empty_audit_and_an_unknown_one_is_an_error(ledger):
+    assert audit_ledger("thesis", "Table 3.3").empty
+    with pytest.raises(ConfigError, match="unknown item of thesis"):
+        audit_ledger("thesis", "Table 9.9")
