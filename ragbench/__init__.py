@@ -27,6 +27,7 @@ _HOME = {
         "rule_decomposer",
     ],
     "experiment": ["Experiment", "diff", "load_rows"],
+    "audit": ["audit_ledger", "audit_rows"],
     "llm": ["Cassette", "Reply", "Usage", "ask", "chat_model"],
     "judge": ["EmbeddedChecker", "EmbeddedJudge", "fit_judge", "split_claims"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
