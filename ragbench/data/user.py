@@ -10,7 +10,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ragbench.records import Dataset, Document, Question
 
 Reader = Callable[[str | Path], Iterator[tuple[int, dict]]]
 _SEPARATOR = "||"
+_ENDINGS = (".jsonl", ".csv")
 
 
 def load_jsonl(
@@ -34,9 +36,10 @@ def load_jsonl(
     Parameters
     ----------
     questions : file with ``question`` and ``answer``, and optionally ``id``, ``references`` or ``supporting_facts``,
-        ``type``, ``level``.
+        ``type``, ``level``. A folder stands for the ``questions.jsonl`` in it, and for its documents where
+        ``documents`` is left out (as ``ragbench data generate`` writes them).
     documents : JSON-lines or CSV file with ``text`` or ``sentences``, and optionally ``id`` and ``title``; or a folder
-        of ``.txt`` and ``.md`` files.
+        with ``documents.jsonl`` or ``documents.csv``, or else of ``.txt`` and ``.md`` files.
     fields : your own column names, e.g. ``{"question": "query", "answer": "gold"}``.
     limit : keep the first so many questions.
 
@@ -48,7 +51,7 @@ def load_jsonl(
     ------
     DataError that names file and line; several bad records are listed together and nothing is loaded.
     """
-    return _load(questions, documents, read_jsonl, fields, limit)
+    return _load(questions, documents, ".jsonl", fields, limit)
 
 
 def load_csv(
@@ -63,22 +66,33 @@ def load_csv(
     As `load_jsonl`; several references in one cell are separated by ``||`` or written as a JSON list, and
     ``supporting_facts`` are a JSON list.
     """
-    return _load(questions, documents, read_csv, fields, limit)
+    return _load(questions, documents, ".csv", fields, limit)
 
 
 def load_documents(path: str | Path, *, fields: Mapping[str, str] | None = None) -> tuple[Document, ...]:
-    """Load documents from a JSON-lines or CSV file, or from a folder of ``.txt`` and ``.md`` files (title: file name).
+    """Load documents from a JSON-lines or CSV file, or from a folder.
+
+    Parameters
+    ----------
+    path : the file; or a folder with ``documents.jsonl`` or ``documents.csv``; or a folder of ``.txt`` and ``.md``
+        files, in subfolders too (title: file name). Hidden files and folders are passed over.
+    fields : your own column names.
 
     Raises
     ------
-    DataError when a file is malformed, or a folder holds no such file.
+    DataError when a file is malformed, or a folder holds no such file (saying what it holds).
     """
     path = Path(path).expanduser()
     if path.is_dir():
-        files = sorted(p for p in path.rglob("*") if p.suffix.lower() in (".txt", ".md") and p.is_file())
+        if tables := _tables(path, "documents"):
+            return load_documents(tables[0], fields=fields)
+        visible = [p for p in path.rglob("*") if not any(part.startswith(".") for part in p.relative_to(path).parts)]
+        files = sorted(p for p in visible if p.suffix.lower() in (".txt", ".md") and p.is_file())
         if not files:
             raise DataError(
-                f"the folder {path} holds no .txt or .md file", "one text file per document", "check the path"
+                f"the folder {path} holds no .txt or .md file{_endings(visible)}",
+                "one text file per document, or documents.jsonl",
+                "check the path; turn other formats into text first, for instance with pdftotext or pandoc",
             )
         return tuple(Document(str(p.relative_to(path)), p.stem, _limited(read_text(p), p)) for p in files)
     reader = read_csv if path.suffix.lower() == ".csv" else read_jsonl
@@ -112,15 +126,32 @@ def _limited(text: str, path: Path) -> str:
     return text
 
 
+def _tables(folder: Path, stem: str) -> list[Path]:
+    return [folder / f"{stem}{ending}" for ending in _ENDINGS if (folder / f"{stem}{ending}").is_file()]
+
+
+def _endings(files: Iterable[Path]) -> str:
+    """Say what a folder holds, by ending: ``" (it holds 3 .pdf)"``."""
+    found = Counter(p.suffix.lower() or "without an ending" for p in files if p.is_file())
+    told = ", ".join(f"{count} {ending}" for ending, count in found.most_common(4))
+    return f" (it holds {told})" if told else " (it is empty)"
+
+
 def _load(
     questions: str | Path,
     documents: str | Path | None,
-    reader: Reader,
+    ending: str,
     fields: Mapping[str, str] | None,
     limit: int | None,
 ) -> Dataset:
     if limit is not None and limit < 1:
         raise ConfigError(f"limit={limit}", "at least 1, or None for all", "leave it out to load every question")
+    folder = Path(questions).expanduser()
+    if folder.is_dir():
+        questions = folder / f"questions{ending}"
+        if documents is None and _tables(folder, "documents"):
+            documents = folder
+    reader: Reader = read_csv if ending == ".csv" else read_jsonl
     loaded = load_documents(documents, fields=fields) if documents is not None else ()
     by_title: dict[str, Document] = {}
     for document in loaded:

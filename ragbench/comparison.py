@@ -1,0 +1,259 @@
+"""Which of two systems is better, and how sure: an experiment's rows, compared in pairs over the same questions.
+
+Every comparison has a paired permutation test, corrected by Holm for all that were made, an interval, and the number of
+questions that would show the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragbench.errors import ConfigError, DataError, unknown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ragbench.stats import PowerAnalysis
+
+Key = tuple[str, str, str]
+IR_SCORE, RIGHT = "IR score", "fully right"
+
+
+def system_scores(rows: pd.DataFrame) -> pd.DataFrame:
+    """Put the rows of an experiment into one table: a score per question, system and measure.
+
+    Parameters
+    ----------
+    rows : from ``Experiment.run`` or ``load_rows``, of one data set.
+
+    Returns
+    -------
+    DataFrame in long form: question_id, system, N, measure, value. A system is its retriever, with the other axes that
+    take several values ("BM25, k=5"). Measures are "IR score" (NaN without documents or references) and, where there
+    are grades, "fully right" (grade 5: 1, else 0; NaN when ungraded).
+
+    Raises
+    ------
+    DataError for rows of several data sets.
+    """
+    import pandas as pd
+
+    if rows["data"].nunique() > 1:
+        names = ", ".join(sorted(rows["data"].unique()))
+        raise DataError(
+            f"rows of the data sets {names}", "one data set", "compare within one: rows.query('data == ...')"
+        )
+    names = system_names(rows)
+    parts = {IR_SCORE: rows["ir_score"].astype(float)}
+    if rows["grade"].notna().any():
+        parts[RIGHT] = rows["grade"].eq(5).astype(float).where(rows["grade"].notna()).astype(float)
+    base = {"question_id": rows["question_id"], "system": names, "N": rows["N"].astype(int)}
+    return pd.concat([pd.DataFrame({**base, "measure": m, "value": v}) for m, v in parts.items()], ignore_index=True)
+
+
+def compare(
+    rows: pd.DataFrame,
+    pairs: Sequence[Any] | None = None,
+    *,
+    power: float = 0.8,
+    alpha: float = 0.05,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Compare systems over the same questions, in pairs, on every measure.
+
+    Parameters
+    ----------
+    rows : from ``Experiment.run`` or ``load_rows``.
+    pairs : ("BM25", "SIM"), or several such pairs; None: every pair. A system alone is compared at every N, "BM25@300"
+        at this one; a system that has one N only ("LLM only") is compared with every N of the other.
+    power, alpha : of the questions needed.
+    resamples, seed : of the permutation test and the interval.
+
+    Returns
+    -------
+    DataFrame, one row per pair and measure: a, b, measure, mean a, mean b, difference (a - b), low, high (95%,
+    bootstrap over questions), p (paired permutation test), p_holm (for all rows of the table together), n, missing
+    (questions without a score of either), power (chance that as many questions show this difference again), needed
+    (questions for it at ``power`` and ``alpha``), needed_all (the same with alpha divided by the number of tests).
+
+    Raises
+    ------
+    ConfigError for a system that is not there, naming those that are, or a system compared with itself.
+    """
+    import pandas as pd
+
+    from ragbench.stats import holm, paired_permutation_test
+    from ragbench.stats.power import questions_for
+
+    found = analyses(rows, pairs, power=power, alpha=alpha, seed=seed)
+    scores = paired_scores(rows, pairs)
+    made = []
+    for (one, other, measure), analysis in found.items():
+        a, b = scores[one, other, measure]
+        both = ~np.isnan(a - b)
+        test = paired_permutation_test(a, b, resamples=resamples, seed=seed)
+        made.append(
+            {"a": one, "b": other, "measure": measure, "mean a": a[both].mean(), "mean b": b[both].mean(),
+             "difference": test.difference, "low": analysis.low, "high": analysis.high, "p": test.p_value,
+             "n": test.n, "missing": test.n_missing, "power": analysis.power, "needed": analysis.needed,
+             "needed_all": questions_for(test.difference, analysis.sd, power, alpha / len(found))}
+        )  # fmt: skip
+    frame = pd.DataFrame(made)
+    frame.insert(9, "p_holm", holm(frame["p"].to_numpy()))
+    return frame
+
+
+def analyses(
+    rows: pd.DataFrame, pairs: Sequence[Any] | None = None, *, power: float = 0.8, alpha: float = 0.05, seed: int = 0
+) -> dict[Key, PowerAnalysis]:
+    """Analyse the power of every comparison by itself: what `compare` has in its columns, and more.
+
+    Returns
+    -------
+    PowerAnalysis by (a, b, measure), in the order of `compare`; comparisons without a question scored for both are
+    left out.
+
+    Raises
+    ------
+    As `compare`; DataError when no comparison is left.
+    """
+    from ragbench.stats import power_analysis
+
+    found = {}
+    for key, (a, b) in paired_scores(rows, pairs).items():
+        if not np.isnan(a - b).all():
+            found[key] = power_analysis(a, b, power=power, alpha=alpha, seed=seed)
+    if not found:
+        raise DataError("no pair of systems has a question scored for both", "scores of both", "see rows['error']")
+    return found
+
+
+def paired_scores(rows: pd.DataFrame, pairs: Sequence[Any] | None = None) -> dict[Key, tuple[np.ndarray, np.ndarray]]:
+    """Return the scores that are compared, by (a, b, measure): two arrays over the same questions, NaN where missing.
+
+    Parameters
+    ----------
+    rows, pairs : as for `compare`.
+    """
+    table = system_scores(rows)
+    questions = {q: i for i, q in enumerate(dict.fromkeys(table["question_id"]))}
+    place = table["question_id"].map(questions).to_numpy()
+    scores = {}
+    for key, part in table.groupby(["measure", "system", "N"], sort=False).indices.items():
+        if len(np.unique(place[part])) < len(part):
+            raise DataError(
+                f"{key[1]} answered a question twice", "one row per question and system", "drop one of them"
+            )
+        values = np.full(len(questions), np.nan)
+        values[place[part]] = table["value"].to_numpy(float)[part]
+        scores[key[0], f"{key[1]}@{key[2]}"] = values
+    cells = list(dict.fromkeys(zip(table["system"], table["N"].tolist(), strict=True)))
+    measures = list(dict.fromkeys(table["measure"]))
+    return {(a, b, m): (scores[m, a], scores[m, b]) for a, b in _matches(pairs, cells) for m in measures}
+
+
+def power_table(found: Mapping[Key, PowerAnalysis]) -> pd.DataFrame:
+    """Lay out what `analyses` returned, one row per comparison; from, to: questions at the ends of its interval."""
+    import pandas as pd
+
+    columns = {"n": "asked", "difference": "difference", "sd": "sd", "power": "power", "needed": "needed",
+               "needed_low": "from", "needed_high": "to", "detectable": "detectable"}  # fmt: skip
+    rows = [
+        dict(zip(("a", "b", "measure"), key, strict=True))
+        | {new: getattr(analysis, old) for old, new in columns.items()}
+        for key, analysis in found.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def most_different(rows: pd.DataFrame, key: Key, top: int = 6) -> pd.DataFrame:
+    """Return the questions on which two systems differ most.
+
+    Parameters
+    ----------
+    rows : from ``Experiment.run``.
+    key : (a, b, measure), as `analyses` names its comparisons: ("BM25@300", "SIM@300", "IR score").
+    top : how many.
+
+    Returns
+    -------
+    DataFrame indexed by question_id: the scores of a and b, and their difference, largest first; ties in the order of
+    the questions. Questions without both scores are left out.
+    """
+    import pandas as pd
+
+    a, b = paired_scores(rows, key[:2])[key]
+    frame = pd.DataFrame({key[0]: a, key[1]: b}, index=pd.Index(rows["question_id"].unique(), name="question_id"))
+    frame["difference"] = frame[key[0]] - frame[key[1]]
+    frame = frame.dropna()
+    return frame.loc[frame["difference"].abs().sort_values(ascending=False, kind="stable").index].head(top)
+
+
+def verdicts(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
+    """Say each comparison of `compare` in a sentence, by its corrected p-value."""
+    said = []
+    for row in table.to_dict("records"):
+        better, worse = (row["a"], row["b"]) if row["difference"] >= 0 else (row["b"], row["a"])
+        gap = f"{row['difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}], p = {row['p_holm']:.2g} after Holm"
+        if row["p_holm"] < alpha:
+            found = f"{better} is better than {worse}: {gap}."
+        else:
+            needed = row["needed_all"]
+            enough = f"about {needed:,.0f}" if np.isfinite(needed) else "no number"
+            shown = f"no difference shown between {row['a']} and {row['b']}"
+            found = f"{shown}: {gap}; {row['n']} questions were asked, {enough} would show it."
+        said.append(f"{row['measure']}: {found}")
+    return said
+
+
+def system_names(rows: pd.DataFrame) -> list[str]:
+    """Name the system of each row: its retriever, and the other axes that take several values ("BM25, k=5")."""
+    told = [a for a in ("chunker", "k") if rows.loc[rows["N"] > 0, a].nunique() > 1]
+    always = [a for a in ("generator", "judge") if rows[a].nunique() > 1]
+    names = []
+    for row in rows[["retriever", "N", *told, *always]].to_dict("records"):
+        axes = [*(told if row["N"] else ()), *always]  # without documents there is no chunker and no k
+        parts = [f"k={row[a]}" if a == "k" else str(row[a]) for a in axes]
+        names.append(", ".join([str(row["retriever"]), *parts]))
+    return names
+
+
+def _matches(pairs: Sequence[Any] | None, cells: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
+    """Resolve the systems asked for into pairs of ``system@N``."""
+    depths: dict[str, list[int]] = {}
+    for system, n in cells:
+        depths.setdefault(system, []).append(n)
+    if pairs is None:
+        pairs = list(combinations(depths, 2))
+    elif len(pairs) == 2 and all(isinstance(p, str) for p in pairs):
+        pairs = [pairs]
+    found: list[tuple[str, str]] = []
+    for pair in pairs:
+        if isinstance(pair, str) or len(pair) != 2:
+            raise ConfigError(f"COMPARE has {pair!r}", "two systems", 'write ("BM25", "SIM"), or a list of such pairs')
+        (a, at_a), (b, at_b) = (_resolve(str(name), depths) for name in pair)
+        if len(at_a) == 1 or len(at_b) == 1:
+            matched = [(f"{a}@{n}", f"{b}@{m}") for n in at_a for m in at_b]
+        else:
+            matched = [(f"{a}@{n}", f"{b}@{n}") for n in at_a if n in at_b]
+        if any(one == other for one, other in matched):
+            raise ConfigError(f"COMPARE pairs {pair[0]} with itself", "two different systems", "change one of the two")
+        found += matched
+    if not found:
+        raise ConfigError("nothing to compare", "at least two systems, or two budgets", "add a retriever, or an N")
+    return list(dict.fromkeys(found))
+
+
+def _resolve(name: str, depths: Mapping[str, list[int]]) -> tuple[str, list[int]]:
+    system, _, n = name.rpartition("@")
+    if system in depths and n.isdigit() and int(n) in depths[system]:
+        return system, [int(n)]
+    if name not in depths:
+        known = [*depths, *(f"{s}@{n}" for s, ns in depths.items() for n in ns)]
+        raise unknown("system", name, known)
+    return name, depths[name]

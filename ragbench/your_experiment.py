@@ -1,0 +1,222 @@
+"""From a parameter cell to an experiment file: a user's own documents and questions, checked and named.
+
+`write_experiment` turns plain values into ``experiment.yaml`` next to the run's results, so that the notebook and
+``ragbench run experiment.yaml`` do the same. What comes of it is compared by `ragbench.comparison`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.experiment.config import RETRIEVERS
+from ragbench.paths import project_root, results_dir
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ragbench.records import Dataset
+
+FILE = "experiment.yaml"
+QUESTION_ENDINGS = (".jsonl", ".csv")
+_HEAD = """# Written by notebook 91_your_experiment. The same, headless and resumable:
+#   ragbench plan {path}
+#   ragbench run {path}
+"""
+
+
+def write_experiment(
+    name: str,
+    *,
+    questions: str | Path | None = None,
+    documents: str | Path | None = None,
+    fields: Mapping[str, str] | None = None,
+    limit: int | None = None,
+    chunk_tokens: int = 200,
+    overlap: float = 0.2,
+    retrievers: Sequence[str] = ("BM25", "SIM"),
+    k: int = 10,
+    N: Sequence[int] | int = (500,),
+    generator: str | None = "extractive",
+    judge: str | None = "embedded",
+    host: str | Sequence[str] | None = None,
+    cassette: str | Path | None = None,
+) -> Path:
+    """Write the file of an experiment into its results folder.
+
+    Parameters
+    ----------
+    name : of the run; the file is ``data/results/<name>/experiment.yaml``, and rows lie beside it.
+    questions, documents, fields, limit : as for `ragbench.data.load_jsonl` or ``load_csv`` (by the ending of
+        ``questions``); without both, MiniHop. A relative path is looked for here, then in the checkout.
+    chunk_tokens, overlap : of `ragbench.chunking.token_chunks`.
+    retrievers : names among `ragbench.experiment.config.RETRIEVERS`.
+    k, N : chunks asked for, and token budgets of the context; N = 0 asks without documents.
+    generator, judge : "extractive" and "embedded" (no model), or models such as "ollama:llama3:8b"; None: none.
+    host : of the models' server, or several that share the work.
+    cassette : file that records the models' replies; default one beside the rows.
+
+    Returns
+    -------
+    Path of the file, for ``Experiment.from_yaml``.
+
+    Raises
+    ------
+    ConfigError or DataError for a value that cannot work, naming it.
+    """
+    import yaml
+
+    told: dict[str, Any] = {"name": name, "folder": "."}
+    folder = _folder(name)
+    told["data"] = _data(questions, documents, fields, limit, folder)
+    told["chunker"] = {f"{chunk_tokens} tokens": {"use": "token_chunks", "size": chunk_tokens, "overlap": overlap}}
+    listed = [retrievers] if isinstance(retrievers, str) else list(retrievers)
+    for retriever in listed:
+        if retriever not in RETRIEVERS:
+            raise unknown("retriever", retriever, RETRIEVERS)
+    told |= {"retriever": listed, "k": k, "N": [N] if isinstance(N, int) else list(N)}
+    for axis, value, embedded in (("generator", generator, "extractive"), ("judge", judge, "embedded")):
+        if value is not None:
+            told[axis] = value if value == embedded else _model(value, host)
+    if cassette is not None:
+        told["cassette"] = _beside(_resolved(cassette), folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    text = yaml.safe_dump(told, sort_keys=False, allow_unicode=True)
+    path.write_text(_HEAD.format(path=_beside(path, Path.cwd())) + text, encoding="utf-8")
+    return path
+
+
+def load(
+    questions: str | Path | None = None,
+    documents: str | Path | None = None,
+    fields: Mapping[str, str] | None = None,
+    limit: int | None = None,
+) -> Dataset:
+    """Load what `write_experiment` names: the user's own files, or MiniHop without any.
+
+    Raises
+    ------
+    ConfigError for documents without questions or another kind of file; DataError that names file and line.
+    """
+    from ragbench import data
+
+    if questions is None and documents is None:
+        return data.load_minihop(limit=limit)
+    asked, told = _paths(questions, documents)
+    reader = data.load_csv if asked.suffix.lower() == ".csv" else data.load_jsonl
+    loaded = reader(asked, told, fields=fields, limit=limit)
+    if not loaded.documents:
+        raise DataError(f"{asked.name} alone: no documents", "documents to retrieve from", "set DOCUMENTS to a folder")
+    return loaded
+
+
+def overview(dataset: Dataset) -> pd.DataFrame:
+    """Count questions by kind: how many, without references, mean references, mean words of the true answer."""
+    import pandas as pd
+
+    told = [(q.kind or "-", not q.references, len(q.references), len(q.answer.split())) for q in dataset.questions]
+    frame = pd.DataFrame(told, columns=["kind", "without references", "references", "words in the answer"])
+    counts = {"questions": ("kind", "size"), "without references": ("without references", "sum")}
+    means = {name: (name, "mean") for name in ("references", "words in the answer")}
+    return frame.groupby("kind").agg(**counts, **means).reset_index()
+
+
+def problems(dataset: Dataset) -> pd.DataFrame:
+    """Check a data set, and count what was found.
+
+    Returns
+    -------
+    DataFrame, one row per kind of problem, most frequent first: questions (how many), what, do, first (ids of the
+    first three). Empty when nothing was found.
+    """
+    import pandas as pd
+
+    from ragbench.data import validate
+
+    found: dict[tuple[str, str], list[str]] = {}
+    for problem in validate(dataset, min_documents=1):
+        # What stands after the colon, and in quotes, is the text of one question.
+        kind = problem.what.split(": ")[0]
+        kind = "the answer is not in its evidence" if kind.startswith("the answer") else kind
+        found.setdefault((kind, problem.do), []).append(problem.question_id)
+    rows = [(len(dict.fromkeys(ids)), *key, ", ".join(ids[:3])) for key, ids in found.items()]
+    frame = pd.DataFrame(rows, columns=["questions", "what", "do", "first"])
+    return frame.sort_values("questions", ascending=False, kind="stable", ignore_index=True)
+
+
+def _folder(name: str) -> Path:
+    if not isinstance(name, str) or not name.strip() or Path(name).name != name or name.startswith("."):
+        raise ConfigError(f"NAME is {name!r}", "a text that can name a folder", "use letters, digits and dashes")
+    return results_dir() / name
+
+
+def _model(value: Any, host: str | Sequence[str] | None) -> dict[str, Any]:
+    if not isinstance(value, str):
+        raise ConfigError(f"the model {value!r}", "a name such as 'ollama:llama3:8b'", "write it in quotes")
+    at: dict[str, Any] = {} if host is None else {"host": host} if isinstance(host, str) else {"hosts": list(host)}
+    return {value: {"use": value, **at}}
+
+
+def _data(questions: Any, documents: Any, fields: Any, limit: int | None, folder: Path) -> dict[str, Any]:
+    more: dict[str, Any] = {} if limit is None else {"limit": limit}
+    if questions is None and documents is None:
+        return {"minihop": {"use": "minihop", **more}}
+    asked, told = _paths(questions, documents)
+    files = {"questions": _beside(asked, folder)}
+    if told is not None:
+        files["documents"] = _beside(told, folder)
+    if fields:
+        more["fields"] = dict(fields)
+    return {asked.stem if asked.is_file() else asked.name: {**files, **more}}
+
+
+def _paths(questions: Any, documents: Any) -> tuple[Path, Path | None]:
+    if questions is None:
+        raise ConfigError(
+            "DOCUMENTS without QUESTIONS", "a file of questions with answers", 'set QUESTIONS = "my_questions.jsonl"'
+        )
+    asked = _existing("QUESTIONS", questions)
+    if asked.is_file() and asked.suffix.lower() not in QUESTION_ENDINGS:
+        raise ConfigError(
+            f"QUESTIONS is a {asked.suffix or 'file without an ending'} file: {asked.name}",
+            "JSON lines (.jsonl) or CSV (.csv)",
+            "export it as CSV in UTF-8, with the columns question, answer and references",
+        )
+    if asked.is_dir() and not (asked / "questions.jsonl").is_file():
+        held = ", ".join(sorted(p.name for p in asked.iterdir())[:5]) or "nothing"
+        raise ConfigError(f"QUESTIONS is a folder with {held}", "a file", "name the file of questions in it")
+    return asked, None if documents is None else _existing("DOCUMENTS", documents)
+
+
+def _existing(parameter: str, value: Any) -> Path:
+    if not isinstance(value, str | os.PathLike) or not str(value).strip():
+        raise ConfigError(f"{parameter} is {value!r}", "a path", f'set {parameter} = "path/to/them"')
+    path = _resolved(value)
+    if not path.exists():
+        parent = next(p for p in path.parents if p.is_dir())
+        near = ", ".join(sorted(p.name for p in parent.iterdir() if not p.name.startswith("."))[:6]) or "nothing"
+        raise DataError(
+            f"{parameter}: there is no {path}; {parent} holds {near}",
+            "an existing file or folder",
+            "check the spelling; a relative path starts at the notebook's folder, or at the checkout",
+        )
+    return path
+
+
+def _resolved(value: str | os.PathLike[str]) -> Path:
+    """Return an absolute path: from here, or from the checkout where only that one exists."""
+    path = Path(value).expanduser()
+    if not path.is_absolute() and not path.exists() and (project_root() / path).exists():
+        path = project_root() / path
+    return path.resolve()
+
+
+def _beside(path: Path, folder: Path) -> str:
+    """Write a path relative to a folder where both lie in the checkout (which may be moved), else absolute."""
+    path, folder, root = path.resolve(), folder.resolve(), project_root().resolve()
+    inside = path.is_relative_to(root) and folder.is_relative_to(root)
+    return Path(os.path.relpath(path, folder)).as_posix() if inside else str(path)

@@ -1,0 +1,387 @@
+"""The template's parts: own files to experiment.yaml, the same run headless, systems compared in pairs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from fake_ollama import FakeOllama
+
+from ragbench import comparison, plots_comparison, your_experiment
+from ragbench.cli import main
+from ragbench.data import load_csv, load_documents, load_jsonl
+from ragbench.datagen import generate
+from ragbench.errors import ConfigError, DataError
+from ragbench.experiment import TIMING, Experiment, load_rows
+from ragbench.stats import holm, paired_bootstrap_difference, paired_permutation_test
+
+TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells"]
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    folder = tmp_path / "results"
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(folder))
+    return folder
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A foreign folder: text files in a subfolder, a CSV of questions with its own column names."""
+    texts = tmp_path / "texts" / "people"
+    texts.mkdir(parents=True)
+    lines = ["query,gold,passages"]
+    for i, town in enumerate(TOWNS):
+        (texts / f"person {i}.txt").write_text(f"Person{i} Lee was born in {town}. Her house still stands.")
+        lines.append(f"In which town was Person{i} Lee born?,{town},Person{i} Lee was born in {town}.")
+    (tmp_path / "asked.csv").write_text("\n".join(lines) + "\n")
+    return {
+        "questions": str(tmp_path / "asked.csv"),
+        "documents": str(tmp_path / "texts"),
+        "fields": {"question": "query", "answer": "gold", "references": "passages"},
+    }
+
+
+def written(name="mine", **settings):
+    return your_experiment.write_experiment(name, **({"retrievers": ["BM25"], "N": [50]} | settings))
+
+
+# --- own files --------------------------------------------------------------------------------------------------------
+
+
+def test_a_generated_folder_loads_by_its_name_alone(tmp_path):
+    folder = generate("finance", "en", 2, 7, tmp_path / "finance")
+    whole = load_jsonl(folder / "questions.jsonl", folder / "documents.jsonl")
+    for loaded in (load_jsonl(folder), load_jsonl(folder / "questions.jsonl", folder)):
+        assert loaded.questions == whole.questions
+        assert loaded.documents == whole.documents
+    assert your_experiment.load(str(folder)).questions == whole.questions
+    assert not len(your_experiment.problems(whole))
+
+
+def test_a_table_of_documents_wins_over_the_readme_beside_it(tmp_path):
+    (tmp_path / "README.md").write_text("About these documents.")
+    (tmp_path / "documents.csv").write_text("id,title,text\nd1,One,Ann Lee was born in Ely.\n")
+    assert [d.id for d in load_documents(tmp_path)] == ["d1"]
+    (tmp_path / "documents.jsonl").write_text('{"id": "d2", "text": "The mill burned."}\n')
+    assert [d.id for d in load_documents(tmp_path)] == ["d2"]
+
+
+def test_a_folder_of_csv_files_loads_by_its_name(tmp_path):
+    (tmp_path / "questions.csv").write_text("question,answer\nWhere?,Ely\n")
+    (tmp_path / "documents.csv").write_text("id,text\nd1,Ann Lee was born in Ely.\n")
+    loaded = load_csv(tmp_path)
+    assert (len(loaded.questions), len(loaded.documents)) == (1, 1)
+
+
+def test_hidden_files_are_no_documents_and_other_formats_are_named(tmp_path):
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    (tmp_path / ".ipynb_checkpoints" / "old.md").write_text("An old copy.")
+    (tmp_path / "report.pdf").write_bytes(b"%PDF")
+    with pytest.raises(DataError, match=r"no \.txt or \.md file \(it holds 1 \.pdf\)(.|\n)*pdftotext"):
+        load_documents(tmp_path)
+    (tmp_path / "a.txt").write_text("Ann Lee was born in Ely.")
+    assert [d.id for d in load_documents(tmp_path)] == ["a.txt"]
+
+
+def test_own_columns_and_a_folder_of_texts_are_read(own):
+    dataset = your_experiment.load(**own)
+    assert [q.answer for q in dataset.questions] == TOWNS
+    assert len(dataset.documents) == 6
+    assert not len(your_experiment.problems(dataset))
+    assert your_experiment.overview(dataset).to_dict("records") == [
+        {"kind": "-", "questions": 6, "without references": 0, "references": 1.0, "words in the answer": 1.0}
+    ]
+    assert len(your_experiment.load(**own, limit=2).questions) == 2
+
+
+def test_without_own_files_it_is_minihop():
+    assert your_experiment.load(limit=3).name == "minihop"
+
+
+def test_problems_are_counted_by_kind_with_the_questions_to_look_at(tmp_path):
+    rows = [
+        {"id": "a", "question": "Where?", "answer": "Ely", "references": ["Nobody wrote this of Ely."]},
+        {"id": "b", "question": "Where?", "answer": "York", "references": ["Ann Lee was born in Ely."]},
+        {"id": "c", "question": "Where?", "answer": "Bath", "references": ["Ann Lee was born in Ely."]},
+        {"id": "d", "question": "Where?", "answer": "Ely"},
+    ]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    (tmp_path / "d.txt").write_text("Ann Lee was born in Ely.")
+    found = your_experiment.problems(your_experiment.load(tmp_path / "q.jsonl", tmp_path))
+    assert found[["questions", "first"]].values.tolist() == [[2, "b, c"], [1, "a"], [1, "d"]]
+    assert found["what"].tolist() == [
+        "the answer is not in its evidence",
+        "supporting text not found in any document",
+        "no supporting text",
+    ]
+    assert found["do"].str.len().gt(0).all()
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_file_beside_the_rows_does_the_same_headless(own, results, capsys, tmp_path):
+    path = written(**own, retrievers=["BM25", "SIM"], N=[0, 50], k=3, chunk_tokens=60, overlap=0.0)
+    assert path == results / "mine" / "experiment.yaml"
+    rows = Experiment.from_yaml(path).run(progress=False)
+    assert len(rows) == 6 * 3
+    assert set(rows["status"]) == {"ok"}
+    before = (results / "mine" / "rows.jsonl").read_bytes()
+    assert main(["run", str(path)]) == 0
+    assert "18 rows, 0 failed" in capsys.readouterr().out
+    assert (results / "mine" / "rows.jsonl").read_bytes() == before  # nothing was made a second time
+    # The same file elsewhere, from nothing: the same rows, but for the clocks.
+    (tmp_path / "elsewhere").mkdir()
+    copy = tmp_path / "elsewhere" / "experiment.yaml"
+    copy.write_text(path.read_text())
+    assert main(["run", str(copy)]) == 0
+    # Blocks of questions end in any order, so the order of the lines is no part of the sameness.
+    one, other = (load_rows(p.parent).drop(columns=list(TIMING)).sort_values("key") for p in (path, copy))
+    pd.testing.assert_frame_equal(one.reset_index(drop=True), other.reset_index(drop=True))
+
+
+def test_every_parameter_reaches_the_experiment(own):
+    path = written(
+        **own, limit=4, chunk_tokens=33, overlap=0.1, retrievers=["MMR", "REO"], k=7, N=[0, 90],
+        generator="ollama:llama3:8b", judge="ollama:llama3:70b", host=["gpu1:1", "gpu2:1"], cassette="calls.sqlite",
+    )  # fmt: skip
+    told = yaml.safe_load(path.read_text())
+    assert told["name"] == "mine"
+    assert told["chunker"] == {"33 tokens": {"use": "token_chunks", "size": 33, "overlap": 0.1}}
+    assert told["generator"] == {"ollama:llama3:8b": {"use": "ollama:llama3:8b", "hosts": ["gpu1:1", "gpu2:1"]}}
+    assert told["judge"]["ollama:llama3:70b"]["hosts"] == ["gpu1:1", "gpu2:1"]
+    assert told["cassette"] == str(Path("calls.sqlite").resolve())
+    made = Experiment.from_yaml(path)
+    assert made.grid.k == {"MMR": (7,), "REO": (7,)}
+    assert made.grid.N == (0, 90)
+    (load,) = made.grid.data.values()
+    assert len(load().questions) == 4
+    assert "run " + str(path) in path.read_text()
+
+
+def test_without_models_or_grades_only_retrieval_runs(own):
+    path = written(**own, generator=None, judge=None)
+    rows = Experiment.from_yaml(path).run(progress=False)
+    assert rows["answer"].isna().all()
+    assert set(comparison.system_scores(rows)["measure"]) == {"IR score"}
+
+
+def test_a_model_on_another_host_is_asked_there(own):
+    def reply(request):
+        if request.get("format"):
+            (name, spec), *_ = request["format"]["properties"].items()
+            return json.dumps({name: [5] * spec["minItems"]})
+        return f"Ely, after {len(request['messages'][-1]['content'])} characters."
+
+    with FakeOllama(reply=reply) as server:
+        path = written(**own, generator="ollama:llama3:8b", judge="ollama:llama3:8b", host=server.url)
+        plan = Experiment.from_yaml(path).plan()
+        assert not server.calls
+        assert plan["generate"].remaining == 6
+        rows = Experiment.from_yaml(path).run(progress=False)
+        assert len(server.calls) == 12
+    assert rows["grade"].eq(5).all()
+    assert (path.parent / "cassette.sqlite").exists()
+
+
+def test_paths_inside_the_checkout_are_relative_and_from_either_folder(own, monkeypatch, tmp_path):
+    monkeypatch.setattr(your_experiment, "project_root", lambda: tmp_path)
+    path = written(**{**own, "questions": "asked.csv"})  # not here: found in the checkout
+    told = yaml.safe_load(path.read_text())["data"]["asked"]
+    assert (told["questions"], told["documents"]) == ("../../asked.csv", "../../texts")
+    assert len(Experiment.from_yaml(path).run(progress=False)) == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        ({"questions": "nowhere.csv"}, DataError, r"QUESTIONS: there is no .*nowhere\.csv; .* holds(.|\n)*spelling"),
+        ({"documents": "no/texts"}, DataError, r"DOCUMENTS: there is no .*texts"),
+        ({"questions": None}, ConfigError, r"DOCUMENTS without QUESTIONS(.|\n)*set QUESTIONS"),
+        ({"questions": 3}, ConfigError, "QUESTIONS is 3"),
+        ({"retrievers": ["BM26"]}, ConfigError, r"unknown retriever 'BM26'(.|\n)*did you mean 'BM25'"),
+        ({"generator": 8}, ConfigError, "the model 8"),
+    ],
+)
+def test_a_parameter_that_cannot_work_is_named_with_what_to_do(own, changes, kind, message):
+    with pytest.raises(kind, match=message):
+        written(**{**own, **changes})
+
+
+def test_bad_names_and_kinds_of_file_are_refused(own, tmp_path):
+    for name in ("", "a/b", ".hidden", 3):
+        with pytest.raises(ConfigError, match="NAME is"):
+            written(name, **own)
+    (tmp_path / "asked.xlsx").write_bytes(b"PK")
+    with pytest.raises(ConfigError, match=r"a \.xlsx file: asked\.xlsx(.|\n)*export it as CSV"):
+        written(**{**own, "questions": tmp_path / "asked.xlsx"})
+    with pytest.raises(ConfigError, match=r"QUESTIONS is a folder with people"):
+        written(**{**own, "questions": tmp_path / "texts"})
+    with pytest.raises(DataError, match=r"asked\.csv alone: no documents(.|\n)*set DOCUMENTS"):
+        your_experiment.load(own["questions"], None, own["fields"])
+
+
+def test_missing_columns_name_the_line_and_the_parameter(own):
+    with pytest.raises(
+        DataError, match=r"(?s)asked\.csv: 6 of 6 records are bad.*line 2: no field 'question'.*fields="
+    ):
+        your_experiment.load(own["questions"], own["documents"])
+
+
+# --- the comparison ---------------------------------------------------------------------------------------------------
+
+
+def made_rows(n=24, seed=0, **axes):
+    """Rows of three retrievers at two budgets: B beats A by 0.3, C equals A; grades only from N = 100."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for i, (system, N) in itertools.product(range(n), [("A", 50), ("A", 100), ("B", 50), ("B", 100), ("C", 100)]):
+        score = rng.uniform(0, 0.6) + 0.3 * (system == "B")
+        grade = 5 if system == "B" or i % 3 == 0 else 1
+        row = {"data": "d", "question_id": f"q{i}", "chunker": "c", "retriever": system, "k": 5, "N": N,
+               "generator": "g", "judge": "j", "ir_score": score, "grade": grade}  # fmt: skip
+        rows.append(row | axes)
+    frame = pd.DataFrame(rows)
+    frame["grade"] = frame["grade"].astype("Int64")
+    return frame
+
+
+def column(rows, system, n, name):
+    return rows[(rows["retriever"] == system) & (rows["N"] == n)][name].to_numpy(float)
+
+
+def test_a_comparison_is_the_paired_test_on_the_same_questions_corrected_over_the_table():
+    rows = made_rows().sample(frac=1, random_state=1)  # the order of the rows does not matter
+    table = comparison.compare(rows, ("A", "B"))
+    assert sorted(table["a"] + table["b"]) == ["A@100B@100"] * 2 + ["A@50B@50"] * 2
+    rows = made_rows()
+    for row in table[table["measure"] == "IR score"].to_dict("records"):
+        n = int(row["a"].split("@")[1])
+        a, b = column(rows, "A", n, "ir_score"), column(rows, "B", n, "ir_score")
+        assert row["difference"] == pytest.approx(a.mean() - b.mean())
+        assert (row["mean a"], row["mean b"]) == (pytest.approx(a.mean()), pytest.approx(b.mean()))
+        assert row["p"] == pytest.approx(paired_permutation_test(a, b).p_value, abs=0.01)
+        interval = paired_bootstrap_difference(a, b)
+        assert (row["low"], row["high"]) == (
+            pytest.approx(interval.low, abs=0.02),
+            pytest.approx(interval.high, abs=0.02),
+        )
+    right = table[(table["measure"] == "fully right") & (table["a"] == "A@50")].iloc[0]
+    assert right["difference"] == pytest.approx(8 / 24 - 1)
+    assert table["p_holm"].tolist() == holm(table["p"]).tolist()
+    assert (table["needed_all"] >= table["needed"]).all()
+    assert (table["n"] == 24).all()
+
+
+def test_systems_are_compared_at_every_budget_both_have_or_where_told():
+    rows = made_rows()
+    pairs = comparison.paired_scores(rows, None)
+    assert list(dict.fromkeys((a, b) for a, b, _ in pairs)) == [
+        ("A@50", "B@50"), ("A@100", "B@100"), ("A@50", "C@100"), ("A@100", "C@100"), ("B@50", "C@100"),
+        ("B@100", "C@100"),
+    ]  # fmt: skip
+    assert {key[:2] for key in comparison.paired_scores(rows, ("A@50", "A@100"))} == {("A@50", "A@100")}
+    both = comparison.paired_scores(rows, [("A", "B@50"), ("C", "B@50")])
+    assert {key[:2] for key in both} == {("A@50", "B@50"), ("A@100", "B@50"), ("C@100", "B@50")}
+
+
+def test_a_question_that_one_system_lacks_is_missing_and_counted():
+    rows = made_rows()
+    rows.loc[rows["question_id"] == "q0", "grade"] = pd.NA
+    gone = (rows["question_id"] == "q1") & (rows["retriever"] == "A")
+    table = comparison.compare(rows[~gone], ("A@50", "B@50")).set_index("measure")
+    assert table["n"].to_dict() == {"IR score": 23, "fully right": 22}
+    assert table["missing"].to_dict() == {"IR score": 1, "fully right": 2}
+    a = column(rows, "A", 50, "ir_score")
+    assert table.loc["IR score", "mean a"] == pytest.approx(np.delete(a, 1).mean())
+
+
+def test_systems_are_named_by_the_axes_that_differ():
+    rows = pd.concat([made_rows(4), made_rows(4, k=9)], ignore_index=True)
+    alone = made_rows(4).query("retriever == 'C'").assign(N=0, k=0, chunker="none", retriever="LLM only")
+    names = set(comparison.system_scores(pd.concat([rows, alone]))["system"])
+    assert names == {"A, k=5", "A, k=9", "B, k=5", "B, k=9", "C, k=5", "C, k=9", "LLM only"}
+    judged = pd.concat([made_rows(4), made_rows(4, judge="other")], ignore_index=True)
+    assert "A, other" in set(comparison.system_scores(judged)["system"])
+
+
+def test_a_verdict_says_who_is_better_or_how_many_questions_would_show_it():
+    table = comparison.compare(made_rows(), [("A@100", "B@100"), ("A@100", "C@100")])
+    said = dict(zip(zip(table["b"], table["measure"], strict=True), comparison.verdicts(table), strict=True))
+    assert said["B@100", "IR score"].startswith("IR score: B@100 is better than A@100: -0.")
+    assert "no difference shown between A@100 and C@100" in said["C@100", "IR score"]
+    assert "24 questions were asked, about" in said["C@100", "IR score"]
+    assert "24 questions were asked, no number would" in said["C@100", "fully right"]  # the very same grades
+
+
+def test_the_questions_that_differ_most_come_first():
+    rows = made_rows()
+    rows.loc[(rows["question_id"] == "q7") & (rows["retriever"] == "A") & (rows["N"] == 50), "ir_score"] = -3
+    found = comparison.most_different(rows, ("A@50", "B@50", "IR score"), top=3)
+    assert found.index[0] == "q7"
+    assert list(found.columns) == ["A@50", "B@50", "difference"]
+    assert found["difference"].abs().is_monotonic_decreasing
+    assert len(found) == 3
+    assert (found["A@50"] - found["B@50"]).tolist() == found["difference"].tolist()
+
+
+def test_the_power_table_has_every_comparison_with_its_questions():
+    found = comparison.analyses(made_rows(), ("A", "B"))
+    table = comparison.power_table(found)
+    assert table[["a", "b", "measure"]].apply(tuple, axis=1).tolist() == list(found)
+    assert table["asked"].tolist() == [24] * 4
+    assert table["needed"].tolist() == [a.needed for a in found.values()]
+    assert (table["from"] <= table["to"]).all()
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (("A", "Z"), r"unknown system 'Z'(.|\n)*A@50"),
+        (("A@70", "B"), "unknown system 'A@70'"),
+        (("A", "A"), "A with itself"),
+        ([("A", "B", "C")], "two systems"),
+        (["A", "B", "C"], "COMPARE has 'A'"),
+    ],
+)
+def test_a_system_that_is_not_there_is_named_with_those_that_are(pairs, message):
+    with pytest.raises(ConfigError, match=message):
+        comparison.compare(made_rows(), pairs)
+
+
+def test_what_cannot_be_compared_is_said():
+    rows = made_rows()
+    with pytest.raises(DataError, match="data sets d, e"):
+        comparison.compare(pd.concat([rows, rows.assign(data="e")]))
+    with pytest.raises(DataError, match="answered a question twice"):
+        comparison.compare(pd.concat([rows, rows]))
+    with pytest.raises(ConfigError, match="nothing to compare"):
+        comparison.compare(rows[rows["retriever"] == "C"])
+    none = rows.assign(ir_score=math.nan, grade=pd.NA)
+    with pytest.raises(DataError, match="no pair of systems"):
+        comparison.compare(none, ("A", "B"))
+
+
+def test_figures_show_every_comparison():
+    rows = made_rows()
+    table, found = comparison.compare(rows), comparison.analyses(rows)
+    figure = plots_comparison.differences(table)
+    assert [axis.get_title() for axis in figure.axes] == ["IR score", "fully right"]
+    assert len(figure.axes[0].get_yticklabels()) == 6
+    filled = [line.get_markerfacecolor() != "white" for line in figure.axes[0].lines if line.get_marker() == "o"]
+    held = (table[table["measure"] == "IR score"]["p_holm"] < 0.05).tolist()
+    assert filled == held
+    curves = plots_comparison.power_curves(found)
+    legend = [text.get_text() for text in curves.legends[0].get_texts()]
+    assert len(legend) == len(found)
+    assert legend[0].startswith("A@50 - B@50, IR score: ")
+    few = comparison.analyses(rows[rows["question_id"] == "q0"], ("A@50", "B@50"))
+    labels = [text.get_text() for text in plots_comparison.power_curves(few).legends[0].get_texts()]
+    assert labels == ["A@50 - B@50, IR score: too few pairs", "A@50 - B@50, fully right: too few pairs"]
