@@ -5,7 +5,7 @@ Reading order: ``kinds`` (what is asked and which answers there are) -> ``store`
 with people). The form in JupyterLab is `ragbench.widgets.LabellingTool`.
 """
 
-from ragbench.labelling.agreement import agreement
+from ragbench.labelling.agreement import agreement, partners
 from ragbench.labelling.calibration import Calibration, calibrate_judge
 from ragbench.labelling.kinds import KINDS, Kind, LabelItem, kind_of, rank_label, ranks_of
 from ragbench.labelling.session import Session
@@ -27,6 +27,7 @@ __all__ = [
     "is_label_file",
     "kind_of",
     "load_labels",
+    "partners",
     "rank_label",
     "ranks_of",
 ]

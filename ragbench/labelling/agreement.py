@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ragbench.errors import DataError
 from ragbench.labelling.kinds import KINDS, Kind, ranks_of
-from ragbench.labelling.store import Label, current
+from ragbench.labelling.store import Label, by_annotator, current, is_label_file, load_labels
 from ragbench.stats import Interval, annotator_agreement, binomial_ci, kappa
 
 if TYPE_CHECKING:
@@ -61,6 +62,23 @@ def agreement(a: Iterable[Label], b: Iterable[Label], *, resamples: int = 2000, 
         pairs = [(own[k], other[k]) for k in both]
         rows.append(row | (_labels(pairs, kind, resamples, seed) if kind.labels else _ranks(pairs)))
     return pd.DataFrame(rows)
+
+
+def partners(path: str | Path, kind: str, annotator: str) -> dict[str, list[Label]]:
+    """Find other people's labels of one kind: in the same file, and in the label files beside it (``*.csv``).
+
+    Returns
+    -------
+    Rows that hold, by annotator; empty when nobody else has labelled.
+
+    Raises
+    ------
+    DataError for bad rows in any of the files.
+    """
+    path = Path(path).expanduser()
+    files = [file for file in sorted(path.parent.glob("*.csv")) if is_label_file(file)]
+    people = by_annotator(current(load_labels(*files), kind))
+    return {name: labels for name, labels in people.items() if name != annotator}
 
 
 def _sides(a: Iterable[Label], b: Iterable[Label]) -> tuple[dict, dict, Kind]:

@@ -1,0 +1,264 @@
+"""The labelling tool: grades, preferences, rubric scores, ranks and keypoint verdicts, by keyboard or mouse."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets
+
+from ragbench.errors import ConfigError, RagbenchError
+from ragbench.labelling import Label, LabelItem, Session, agreement, kind_of, partners
+from ragbench.widgets.base import Panel, escape, tag
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# ipywidgets has no key events. A style element runs its onload when it enters the page: it makes the tool take keys and
+# press the button of that key, and keeps JupyterLab from taking them for commands (a digit would turn the cell into a
+# heading). Where scripts are not allowed, the buttons still work, by mouse or by Tab and Enter.
+_KEYS = """<style onload="
+  const root = this.closest('.rb-labelling');
+  if (root && !root.dataset.rbKeys) {
+    root.dataset.rbKeys = root.dataset.lmSuppressShortcuts = 'true';
+    root.tabIndex = 0;
+    root.addEventListener('mousedown', (e) => {
+      if (!e.target.closest('button, input, textarea')) { e.stopPropagation(); root.focus({preventScroll: true}); }
+    });
+    const names = {ArrowLeft: 'back', ArrowRight: 'forward', ArrowUp: 'up', ArrowDown: 'down', Enter: 'open',
+                   Backspace: 'undo'};
+    root.addEventListener('keydown', (e) => {
+      if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches('input, textarea')) return;
+      if (e.key === 'Enter' && e.target.matches('button')) return;
+      const name = /^[0-9]$/.test(e.key) ? e.key : names[e.key];
+      const button = name && root.querySelector('.rb-press-' + name);
+      if (button && button.offsetParent) { e.preventDefault(); button.click(); }
+    });
+  }
+">
+.rb-labelling { padding: 6px; }
+.rb-labelling:focus { outline: 2px solid var(--jp-brand-color1, #56B4E9); }
+.rb-item { display: grid; gap: 6px; grid-template-columns: repeat(auto-fit, minmax(280px, 1fr)); }
+.rb-item section { border: 1px solid var(--rb-rule); border-radius: 3px; padding: 4px 8px; max-height: 320px;
+  overflow: auto; white-space: pre-wrap; overflow-wrap: anywhere; }
+.rb-item section.rb-wide { grid-column: 1 / -1; }
+.rb-item h4 { margin: 0 0 2px; font-size: 12px; color: var(--rb-quiet); }
+.rb-asked { margin: 2px 0; padding: 2px 8px; border-left: 4px solid transparent; }
+.rb-asked.rb-now { border-left-color: var(--rb-1); background: var(--rb-1-soft); }
+</style>"""
+_NAVIGATION = {
+    "back": ("← Back", "The item before"),
+    "forward": ("Next →", "The item after"),
+    "open": ("Next open (Enter)", "The next item without a label"),
+    "undo": ("Undo (Backspace)", "Take back the last label"),
+    "up": ("↑", "The question before"),
+    "down": ("↓", "The question after"),
+}
+
+
+class LabellingTool(Panel):
+    """Label items one by one; each label is in the CSV before the next item is shown.
+
+    Keys, once the tool has been clicked or reached by Tab: digits give labels, left and right move between items, up
+    and down between questions about one item, Enter goes to the next open item, Backspace takes back. Who wrote what
+    is labelled is never shown. With a second person's labels in the same file, or in a label file beside it, the
+    agreement of the two is shown.
+
+    Parameters
+    ----------
+    items : :class:`ragbench.labelling.LabelItem` records, or mappings with their fields (id, texts, candidates,
+        aspects).
+    kind : "grade", "preference", "rubric", "ranks" or "keypoints".
+    annotator : name or initials of who labels.
+    path : the label file; default ``data/results/labels/<kind>_<annotator>.csv``. Labels in it are resumed.
+    seed : of the order of items and candidates; None keeps the order given.
+    pause_s : a label that comes within this time after a new item appeared is a key pressed twice, and not counted.
+
+    Attributes
+    ----------
+    session : the :class:`ragbench.labelling.Session` behind the form.
+    labels : what this annotator says now, as :class:`ragbench.labelling.Label` records.
+
+    Raises
+    ------
+    ConfigError for items that do not fit the kind, or no annotator; DataError for bad rows in the label file.
+
+    Source: the thesis's grades (§2.4), RAGChecker's preferences (section 4.2), RAGEval's Figures 3, 4 and 6.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[LabelItem | Mapping[str, Any]],
+        kind: str = "grade",
+        annotator: str = "",
+        path: str | Path | None = None,
+        seed: int | None = 0,
+        *,
+        pause_s: float = 0.2,
+    ) -> None:
+        if not annotator.strip():
+            raise ConfigError("no annotator", "a name or initials", "pass annotator='...'")
+        if path is None:
+            from ragbench.paths import results_dir
+
+            path = results_dir("labels") / f"{kind_of(kind).name}_{annotator.strip()}.csv"
+        self.session = Session([_item(item) for item in items], kind, annotator, path, seed)
+        self._pause, self._shown_at, self._shown = pause_s, 0.0, -1
+        self._head, self._item, self._asked = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
+        self._bar = ipywidgets.IntProgress(0, 0, len(self.session.items))
+        self._agreement = ipywidgets.HTML()
+        self._note = ipywidgets.Text(description="Note", placeholder="saved with the next label")
+        self._buttons = {key: self._button(key, self._label) for key in "0123456789"}
+        ways = {name: self._button(name, self._move) for name in _NAVIGATION}
+        for name, (text, hint) in _NAVIGATION.items():
+            ways[name].description, ways[name].tooltip = text, hint
+        if max(len(item.asked(self.session.kind)) for item in self.session.items) == 1:
+            ways["up"].layout.display = ways["down"].layout.display = "none"
+        wrap = ipywidgets.Layout(flex_flow="row wrap")
+        children = [
+            ipywidgets.HTML(_KEYS),
+            self._head,
+            self._bar,
+            self._item,
+            self._asked,
+            ipywidgets.HBox(list(self._buttons.values()), layout=wrap),
+            ipywidgets.HBox([*ways.values(), self._note], layout=wrap),
+            self._agreement,
+        ]
+        super().__init__(children, self.session.kind.title)
+        self.add_class("rb-labelling")
+        self._bar.layout.width = "100%"
+        self._draw()
+        self._draw_agreement()
+
+    @property
+    def labels(self) -> list[Label]:
+        """What this annotator says now about the items."""
+        return self.session.labels
+
+    def agreement(self) -> dict[str, pd.DataFrame]:
+        """Compare with everybody else who has labelled: a table of `ragbench.labelling.agreement` by their name."""
+        session = self.session
+        others = partners(session.path, session.kind.name, session.annotator)
+        return {name: agreement(session.labels, rows, resamples=500) for name, rows in others.items() if session.labels}
+
+    def _button(self, name: str, action: Any) -> ipywidgets.Button:
+        button = ipywidgets.Button(layout=ipywidgets.Layout(width="auto"))
+        button.add_class(f"rb-press-{name}")
+        button.on_click(lambda _: action(name))
+        return button
+
+    def _label(self, key: str) -> None:
+        with self.guarded():
+            waited = time.monotonic() - self._shown_at
+            if waited < self._pause:
+                self.message.say(
+                    f"{key} came {waited:.2f} s after this item appeared and was not counted: press it again"
+                )
+                return
+            before = self.session.done
+            if self.session.press(key, self._note.value.strip()):
+                self._note.value = ""
+            if self.session.done != before:
+                self._draw_agreement()
+        self._draw()
+
+    def _move(self, way: str) -> None:
+        with self.guarded():
+            session = self.session
+            if way == "undo":
+                if not session.undo():
+                    self.message.say("Nothing to take back in this session; go back and label again to correct.")
+                self._draw_agreement()
+            elif way == "open":
+                session.next_open()
+            elif way in ("up", "down"):
+                session.step_aspect(1 if way == "down" else -1)
+            else:
+                session.go(session.position + (1 if way == "forward" else -1))
+        self._draw()
+
+    def _draw(self) -> None:
+        session = self.session
+        total, done = len(session.items), session.done
+        end = " - all done, thank you" if done == total else ""
+        self._head.value = (
+            f"<span class='rb-quiet'>item {session.position + 1} of {total} · {done} done{end} · "
+            f"{escape(session.annotator)} · {escape(session.path.name)}</span>"
+        )
+        self._bar.value = done
+        self._bar.tooltip = f"{done} of {total} items done"
+        choices = session.choices()
+        for key, button in self._buttons.items():
+            button.layout.display = None if key in choices else "none"
+            if key in choices:
+                button.description = f"{key}  {choices[key]}"
+                chosen = session.shown_label(session.aspect) == key
+                button.button_style = "primary" if chosen else ""
+        self._draw_asked()
+        if self._shown != session.position:
+            self._item.value = _shown(session)
+            self._shown, self._shown_at = session.position, time.monotonic()
+
+    def _draw_asked(self) -> None:
+        session = self.session
+        rows = []
+        for aspect, text in session.item.asked(session.kind).items():
+            now = aspect == session.aspect
+            given = session.shown_label(aspect)
+            if now and session.typed:
+                given = (
+                    "".join(str(session.typed[n]) for n in session.candidates().values() if n in session.typed) + "…"
+                )
+            name = f"<b>{escape(aspect)}</b> " if len(session.item.asked(session.kind)) > 1 else ""
+            badge = f" {tag(1, given)}" if given else ""
+            current = " rb-now' aria-current='step" if now else ""
+            rows.append(f"<div class='rb-asked{current}'>{name}{escape(text)}{badge}</div>")
+        self._asked.value = "".join(rows)
+
+    def _draw_agreement(self) -> None:
+        try:
+            tables = self.agreement()
+        except RagbenchError as error:
+            self._agreement.value = f"<span class='rb-quiet'>No agreement shown: {escape(error)}</span>"
+            return
+        lines = []
+        for name, table in tables.items():
+            for row in table[table["n"] > 0].itertuples():
+                measure = "tau-b" if not self.session.kind.labels else "kappa"
+                value = row.tau_b if measure == "tau-b" else row.kappa
+                reach = f" [{row.kappa_low:.2f}, {row.kappa_high:.2f}]" if row.kappa_low == row.kappa_low else ""
+                number = f"{value:.2f}{reach}" if value == value else "undefined (no variety)"
+                cells = (name, row.aspect, f"{row.n}", f"{row.agreement:.0%}", f"{measure} {number}")
+                lines.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+        head = "<tr><th>with</th><th>about</th><th>both</th><th>the same</th><th>agreement</th></tr>"
+        self._agreement.value = f"<table class='rb-agreement'>{head}{''.join(lines)}</table>" if lines else ""
+
+
+def _item(item: LabelItem | Mapping[str, Any]) -> LabelItem:
+    if isinstance(item, LabelItem):
+        return item
+    try:
+        return LabelItem(**item)
+    except TypeError:
+        raise ConfigError(
+            f"an item {str(item)[:60]!r}",
+            "a LabelItem, or a mapping with id, texts, candidates, aspects",
+            "rename its fields",
+        ) from None
+
+
+def _shown(session: Session) -> str:
+    """The item as HTML: texts over the whole width, candidates side by side under their letters."""
+    item = session.item
+    parts = [
+        f"<section class='rb-wide'><h4>{escape(heading)}</h4>{escape(text)}</section>"
+        for heading, text in item.texts.items()
+    ]
+    word = "Response" if session.kind.name == "preference" else "Document"
+    for place, (letter, name) in enumerate(session.candidates().items(), 1):
+        title = f"{word} {place if session.kind.name == 'preference' else letter}"
+        parts.append(f"<section><h4>{escape(title)}</h4>{escape(item.candidates[name])}</section>")
+    return f"<div class='rb-item'>{''.join(parts)}</div>"
