@@ -166,6 +166,13 @@ def test_the_chat_run_has_no_unread_verdict_and_the_base_run_270(runs):
 
 
 @pytest.mark.data
+def test_recorded_contexts_have_line_ends_in_place_of_a_backslash_and_an_n(runs):
+    contexts = [r.context for run in runs.values() for r in run.rows if r.context]
+    assert sum("\n" in c for c in contexts) > 50
+    assert not any("\\n" in c for c in contexts)
+
+
+@pytest.mark.data
 def test_a_run_of_another_data_set_is_refused(data_mirror, tmp_path):
     other = data.load_wikieval(write(tmp_path / "w.jsonl", ROW))
     with pytest.raises(DataError, match="50 of 50 records are bad"):

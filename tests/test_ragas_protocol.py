@@ -178,8 +178,9 @@ def test_a_ranking_that_always_takes_the_first_place_is_a_tie_with_full_position
     with FakeOllama(reply=Model()) as server:
         model = chat_model("ollama:llama3:8b", host=server.url)
         tables, bias = baseline_scores(model, F, "faithfulness", **QUIET)
-        calls = len(server.calls)
-    assert calls == 4
+        prompts = [call.prompt for call in server.calls]
+    assert len(prompts) == 4
+    assert all(F[0].context in prompt and F[0].question in prompt for prompt in prompts)
     assert bias == 0.5
     assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[0.5, 0.5]]
     assert tables["GPT Score"][["better", "worse"]].to_numpy().tolist() == [[9.0, 2.0]]
