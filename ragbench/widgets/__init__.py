@@ -9,7 +9,10 @@ import importlib
 from typing import Any
 
 _HOME: dict[str, list[str]] = {
+    "claims": ["ClaimInspector"],
     "base": ["Message", "Panel", "escape", "figure", "mark", "tag"],
+    "explorer": ["RetrievalExplorer"],
+    "labelling": ["LabellingTool"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = sorted(_WHERE)

@@ -1,0 +1,239 @@
+"""The retrieval explorer: what retrievers find for a question, how much of its support, and what a cut loses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ipywidgets
+import numpy as np
+
+from ragbench.errors import ConfigError, RagbenchError
+from ragbench.metrics.cutoffs import as_offsets
+from ragbench.records import Question
+from ragbench.widgets._retrieved import Ranking, column, rankings, score_words
+from ragbench.widgets.base import Panel, escape, mark, tag
+
+# A browser's list of more entries is slow to open, and nobody reads it: the filter narrows it.
+_LISTED = 300
+
+_STYLE = """<style>
+.rb-columns { overflow-x: auto; }
+.rb-column { border: 1px solid var(--rb-rule); border-radius: 3px; }
+.rb-column header { position: sticky; top: 0; background: var(--rb-shade); padding: 4px 8px; display: flex;
+  justify-content: space-between; align-items: baseline; border-bottom: 1px solid var(--rb-rule); }
+.rb-column article { padding: 4px 8px; border-bottom: 1px solid var(--rb-rule); overflow-wrap: anywhere; }
+.rb-column p { margin: 2px 0; }
+.rb-column .rb-tag { margin-right: 2px; }
+.rb-beyond { color: var(--rb-quiet); }
+.rb-cut { display: block; margin: 3px 0; border-top: 3px solid var(--rb-bad); font-size: 11px; line-height: 1.3;
+  text-align: right; font-weight: 600; }
+.rb-cut.rb-all { margin: 4px 8px; border-top-style: dotted; }
+</style>"""
+
+
+class RetrievalExplorer(Panel):
+    """Retrievers side by side for one question: chunks with rank and score, support marked, and a cut at N tokens.
+
+    Choose a question by list, filter, or the buttons, or type one of your own. The slider moves the cut; the IR score
+    of every retriever follows. In each text the longest match of each supporting fact before the cut is marked with
+    the fact's number, colour and underline: the very match that the IR score counts.
+
+    Parameters
+    ----------
+    questions : :class:`ragbench.Question` records, or plain strings (which have no supporting facts).
+    retrievers : retriever by name, each with ``search(queries, k)``.
+    tokenizer : what tokens are, see :class:`ragbench.TokenOffsets`; default the embedded model's WordPiece.
+    k : chunks per retriever, one number or one by name.
+    cutoff : the slider's first position, in tokens.
+    max_tokens, step : the slider's reach and step, in tokens.
+
+    Attributes
+    ----------
+    question : the Question shown.
+    rankings : :class:`Ranking` by retriever.
+    scores : IR score by retriever at the slider's cut-off; NaN where undefined.
+
+    Raises
+    ------
+    ConfigError without questions or retrievers, or for numbers that cannot work.
+
+    Source: the IR score is Eq 2.2 of the thesis, §2.3; the cut is its C_N.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[Question | str],
+        retrievers: Mapping[str, Any],
+        tokenizer: Any = None,
+        k: int | Mapping[str, int] = 10,
+        *,
+        cutoff: int = 500,
+        max_tokens: int = 2000,
+        step: int = 10,
+    ) -> None:
+        self._questions = [
+            q if isinstance(q, Question) else Question(str(i), q, "") for i, q in enumerate(questions, 1)
+        ]
+        if not self._questions:
+            raise ConfigError("no questions", "at least one Question", "pass dataset.questions")
+        if not isinstance(retrievers, Mapping) or not retrievers:
+            raise ConfigError(
+                f"retrievers is {type(retrievers).__name__} of length {len(retrievers)}",
+                "a dict of name -> retriever, at least one",
+                'pass for instance {"BM25": BM25(chunks)}',
+            )
+        if not 1 <= step <= max_tokens or not 0 <= cutoff <= max_tokens:
+            raise ConfigError(
+                f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}",
+                "1 <= step and 0 <= cutoff, both <= max_tokens",
+            )
+        self._retrievers, self._k = dict(retrievers), k
+        self._offsets = as_offsets(tokenizer)
+        self._cutoffs = np.arange(0, max_tokens + 1, step)
+        self._hits: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
+        self.rankings: dict[str, Ranking] = {}
+        self._failed: dict[str, str] = {}
+
+        wide = ipywidgets.Layout(width="100%")
+        self.filter = ipywidgets.Text(
+            description="Filter",
+            placeholder="words of a question, its answer or id",
+            layout=ipywidgets.Layout(width="420px"),
+        )
+        self.chooser = ipywidgets.Dropdown(description="Question", layout=wide)
+        self.count = ipywidgets.Label()
+        self.previous = ipywidgets.Button(description="Previous", icon="arrow-left", tooltip="the question before")
+        self.next = ipywidgets.Button(description="Next", icon="arrow-right", tooltip="the question after")
+        self.own = ipywidgets.Text(
+            description="Your own", placeholder="type a question and press Enter", continuous_update=False, layout=wide
+        )
+        self.slider = ipywidgets.IntSlider(
+            value=cutoff // step * step,
+            min=0,
+            max=int(self._cutoffs[-1]),
+            step=step,
+            description="Cut at N",
+            tooltip="tokens of retrieved text that the reader would see",
+            layout=wide,
+        )
+        self.summary = ipywidgets.HTML()
+        flow = ipywidgets.Layout(flex="1 1 0", min_width="230px", max_height="460px", overflow="auto")
+        self.columns = {name: ipywidgets.HTML(layout=flow) for name in self._retrievers}
+        for one in self.columns.values():
+            one.add_class("rb-column")
+        side_by_side = ipywidgets.HBox([*self.columns.values()], layout=ipywidgets.Layout(width="100%", grid_gap="6px"))
+        side_by_side.add_class("rb-columns")
+        narrowing = ipywidgets.HBox([self.filter, self.previous, self.next, self.count])
+        styles = ipywidgets.HTML(_STYLE, layout=ipywidgets.Layout(display="none"))
+        super().__init__(
+            [styles, narrowing, self.chooser, self.own, self.slider, self.summary, side_by_side], "Retrieval explorer"
+        )
+
+        self._list("")
+        self.chooser.index = 0
+        self._ask(self._questions[0])
+        self.filter.observe(lambda change: self._list(change["new"]), "value")
+        self.chooser.observe(self._chosen, "value")
+        self.previous.on_click(lambda _: self._move(-1))
+        self.next.on_click(lambda _: self._move(1))
+        self.own.observe(self._typed, "value")
+        self.slider.observe(lambda _: self._draw(), "value")
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """IR score of every retriever at the slider's cut-off."""
+        return {name: float(r.scores[self._at]) for name, r in self.rankings.items()}
+
+    @property
+    def _at(self) -> int:
+        return int(np.searchsorted(self._cutoffs, self.slider.value, side="right")) - 1
+
+    def _list(self, words: str) -> None:
+        """Offer the questions that hold every word of the filter; the chosen one stays chosen if it is among them."""
+        wanted = words.casefold().split()
+        matching = [
+            i
+            for i, q in enumerate(self._questions)
+            if all(w in f"{q.id} {q.text} {q.answer}".casefold() for w in wanted)
+        ]
+        chosen = self.chooser.value
+        listed = matching[:_LISTED]
+        options = [(f"{i + 1}. {self._questions[i].text}", i) for i in listed]
+        self._listing = True  # new options select the first one by themselves; that is nobody's choice
+        self.chooser.options = options
+        self.chooser.value = chosen if chosen in listed else None
+        self._listing = False
+        more = f", the first {_LISTED} listed" if len(matching) > _LISTED else ""
+        self.count.value = f"{len(matching)} of {len(self._questions)} questions{more}"
+
+    def _move(self, by: int) -> None:
+        with self.guarded():
+            listed = [value for _, value in self.chooser.options]
+            if not listed:
+                raise ConfigError(f"no question holds {self.filter.value!r}", "a filter that matches", "shorten it")
+            at = -1 if self.chooser.value is None and by > 0 else self.chooser.index or 0
+            self.chooser.value = listed[(at + by) % len(listed)]
+
+    def _chosen(self, change: Mapping[str, Any]) -> None:
+        if change["new"] is not None and not self._listing:
+            self.own.value = ""
+            with self.guarded():
+                self._ask(self._questions[change["new"]])
+
+    def _typed(self, change: Mapping[str, Any]) -> None:
+        if change["new"].strip():
+            self.chooser.value = None
+            with self.guarded():
+                self._ask(Question("typed", change["new"].strip(), ""))
+
+    def _ask(self, question: Question) -> None:
+        """Search with every retriever (once per question) and score all cut-offs."""
+        self.question = question
+        if question.text not in self._hits:
+            self._hits[question.text] = self._search(question.text)
+        found, self._failed = self._hits[question.text]
+        self.rankings = rankings(found, question.references, self._cutoffs, self._offsets)
+        self._draw()
+
+    def _search(self, text: str) -> tuple[dict[str, Any], dict[str, str]]:
+        found, failed = {}, {}
+        for name, retriever in self._retrievers.items():
+            k = self._k if isinstance(self._k, int) else self._k.get(name, 10)
+            try:
+                (found[name],) = retriever.search([text], k)
+            except RagbenchError as error:  # one retriever without its server should not take the others along
+                failed[name] = str(error)
+        return found, failed
+
+    def _draw(self) -> None:
+        at, tokens = self._at, self.slider.value
+        self.summary.value = self._summary(at, tokens)
+        for name, where in self.columns.items():
+            if name in self._failed:
+                where.value = (
+                    f'<h4>{escape(name)}</h4><div class="rb-message rb-error">{escape(self._failed[name])}</div>'
+                )
+            else:
+                where.value = column(name, self.rankings[name], at, tokens)
+
+    def _summary(self, at: int, tokens: int) -> str:
+        question = self.question
+        answer = f'<div><span class="rb-quiet">answer</span> {escape(question.answer)}</div>' if question.answer else ""
+        names = "".join(f'<th scope="col" class="rb-number">{escape(name)}</th>' for name in self.rankings)
+        rows = [_row(f"<b>IR score at {tokens} tokens</b>", [score_words(s) for s in self.scores.values()])]
+        for i, fact in enumerate(question.references):
+            shares = [r.shares[i, at] for r in self.rankings.values()]
+            cells = ["-" if np.isnan(s) else f"{s:.0%}" for s in shares]
+            rows.append(_row(f"{tag(i + 1)} {mark(i + 1, escape(fact))}", cells))
+        note = "" if question.references else "<div>Without supporting facts the IR score is undefined.</div>"
+        return (
+            f"<div><b>{escape(question.text)}</b></div>{answer}{note}"
+            f'<table><thead><tr><th scope="col">of each fact, the longest match before the cut</th>{names}</tr></thead>'
+            f"<tbody>{''.join(rows)}</tbody></table>"
+        )
+
+
+def _row(head: str, cells: Sequence[str]) -> str:
+    tds = "".join(f'<td class="rb-number">{cell}</td>' for cell in cells)
+    return f'<tr><th scope="row" style="font-weight: normal">{head}</th>{tds}</tr>'

@@ -1,0 +1,324 @@
+"""The retrieval explorer driven from Python: what its HTML shows after each change of a control."""
+
+from __future__ import annotations
+
+import html
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragbench.errors import ConfigError, ModelError
+from ragbench.metrics.cutoffs import TokenOffsets
+from ragbench.metrics.ir_score import ir_score
+from ragbench.records import Chunk, Hit, Question
+from ragbench.widgets import Message, Panel, RetrievalExplorer, escape, figure, mark, tag
+from ragbench.widgets._retrieved import column, rankings
+
+FACTS = ("Ann was born in Rome.", "Rome lies on the river Tiber.")
+TEXTS = ("Ann was born in Rome.", "Rome lies on the Tiber.", "Bob sells tea.")
+QUESTIONS = [
+    Question("q1", "On which river lies Ann's town?", "the Tiber", FACTS),
+    Question("q2", "What does Bob sell?", "tea", ("Bob sells tea.",)),
+    Question("q3", "Who sells Roman tea?", "Bob", ()),
+]
+ATTACK = "<script>alert('x')</script>&amp;\""
+
+
+def words(text: str) -> list[int]:
+    """A tokenizer by hand: one token per word."""
+    return [m.end() for m in re.finditer(r"\S+", text)]
+
+
+class Fixed:
+    """A retriever that returns the same texts for every question, best first, and counts how often it is asked."""
+
+    def __init__(self, texts=TEXTS, title="Town"):
+        self.texts, self.title, self.asked = texts, title, []
+
+    def search(self, queries, k, scope=None):
+        self.asked += [(query, k) for query in queries]
+        hits = [Hit(Chunk(f"c{i}", t, "d", self.title), 4.0 - i, i) for i, t in enumerate(self.texts, 1)]
+        return [hits[:k] for _ in queries]
+
+
+class Broken:
+    def search(self, queries, k, scope=None):
+        raise ModelError("no server at <nowhere>", "a running one", "start it")
+
+
+def explorer(retrievers=None, **options) -> RetrievalExplorer:
+    options = {"tokenizer": words, "cutoff": 7, "max_tokens": 20, "step": 1} | options
+    return RetrievalExplorer(QUESTIONS, retrievers or {"fixed": Fixed()}, **options)
+
+
+def shown(text: str) -> str:
+    """What a reader sees of HTML, badges left out."""
+    return html.unescape(re.sub(r'<span class="rb-tag[^>]*>[^<]*</span>|<[^>]*>', "", text))
+
+
+def test_cut_stands_after_the_seventh_token_and_what_follows_is_beyond():
+    drawn = explorer().columns["fixed"].value
+    assert '<span class="rb-cut" role="separator">7 tokens</span><span class="rb-beyond"> on the Tiber.</span>' in drawn
+    assert drawn.count("rb-cut") == 1
+    assert '<span class="rb-beyond">Bob sells tea.</span>' in drawn
+    assert drawn.index("Rome lies") < drawn.index("rb-cut") < drawn.index("on the Tiber")
+
+
+def test_longest_match_of_each_fact_is_marked_with_its_number():
+    drawn = explorer().columns["fixed"].value
+    assert f"{tag(1)}{mark(1, 'Ann was born in Rome.')}" in drawn
+    assert f"{tag(2)}{mark(2, 'Rome lies')}" in drawn
+
+
+def test_score_follows_the_slider_and_equals_the_metric():
+    one = explorer()
+    assert one.scores["fixed"] == pytest.approx((1 + 9 / 29) / 2)
+    assert 'IR score <b class="rb-score">0.655</b>' in one.columns["fixed"].value
+    assert "IR score at 7 tokens" in one.summary.value
+    assert "31%" in one.summary.value
+    joined = " ".join(TEXTS)
+    for n in range(21):
+        one.slider.value = n
+        end = words(joined)[n - 1] if 0 < n <= 13 else len(joined) * (n > 0)
+        assert one.scores["fixed"] == pytest.approx(ir_score(FACTS, joined[:end])), n
+    assert "0.793" in one.columns["fixed"].value
+
+
+def test_cut_at_a_chunks_end_comes_before_the_next_chunk():
+    one = explorer()
+    one.slider.value = 5
+    first, second = one.columns["fixed"].value.split("</article>")[:2]
+    assert first.endswith('<span class="rb-cut" role="separator">5 tokens</span></p>')
+    assert "rb-cut" not in second
+    assert '<p><span class="rb-beyond">Rome lies on the Tiber.</span></p>' in second
+
+
+def test_cut_at_zero_stands_before_everything_and_marks_nothing():
+    one = explorer()
+    one.slider.value = 0
+    drawn = one.columns["fixed"].value
+    assert '<p><span class="rb-cut" role="separator">0 tokens</span><span class="rb-beyond">Ann was' in drawn
+    assert "<mark" not in drawn
+    assert one.scores["fixed"] == 0
+
+
+def test_budget_larger_than_the_text_says_how_many_tokens_there_are():
+    one = explorer()
+    one.slider.value = 13
+    assert '<div class="rb-cut rb-all">all 13 tokens are within 13</div>' in one.columns["fixed"].value
+    assert "rb-beyond" not in one.columns["fixed"].value
+
+
+def test_hits_show_rank_title_and_score():
+    drawn = shown(explorer().columns["fixed"].value)
+    assert re.search(r"1\. Town score 3Ann was.*2\. Town score 2Rome.*3\. Town score 1Bob", drawn)
+
+
+def test_moving_the_slider_searches_no_more_and_coming_back_neither():
+    fixed = Fixed()
+    one = explorer({"fixed": fixed}, k=2)
+    one.slider.value = 3
+    one.next.click()
+    one.previous.click()
+    assert fixed.asked == [(QUESTIONS[0].text, 2), (QUESTIONS[1].text, 2)]
+
+
+def test_number_of_chunks_may_differ_by_retriever():
+    one = explorer({"few": Fixed(), "many": Fixed()}, k={"few": 1})
+    assert len(one.rankings["few"].hits) == 1
+    assert len(one.rankings["many"].hits) == 3
+
+
+def test_buttons_walk_through_the_questions_in_a_circle():
+    one = explorer()
+    seen = []
+    for _ in range(4):
+        seen.append(one.question.id)
+        one.next.click()
+    assert seen == ["q1", "q2", "q3", "q1"]
+    one.previous.click()
+    assert one.question.id == "q1"
+    assert one.chooser.value == 0
+
+
+def test_list_offers_what_matches_every_word_of_the_filter():
+    one = explorer()
+    one.filter.value = "SELL tea"
+    assert [value for _, value in one.chooser.options] == [1, 2]
+    assert one.count.value == "2 of 3 questions"
+    assert one.question.id == "q1"  # filtering alone asks nothing
+    one.next.click()
+    assert one.question.id == "q2"
+    one.filter.value = "bob"
+    assert one.chooser.value == 1
+    one.filter.value = ""
+    assert len(one.chooser.options) == 3
+
+
+def test_filter_without_a_match_says_so_and_leaves_the_question():
+    one = explorer()
+    one.filter.value = "zebra"
+    one.next.click()
+    assert "no question holds &#x27;zebra&#x27;" in one.message.value
+    assert one.question.id == "q1"
+    one.filter.value = ""
+    one.next.click()
+    assert one.message.value == ""
+
+
+def test_typed_question_is_searched_and_its_score_is_undefined():
+    fixed = Fixed()
+    one = explorer({"fixed": fixed})
+    one.own.value = "  Where is Ann from? "
+    assert fixed.asked[-1] == ("Where is Ann from?", 10)
+    assert np.isnan(one.scores["fixed"])
+    assert "undefined" in one.columns["fixed"].value
+    assert "Without supporting facts the IR score is undefined" in one.summary.value
+    assert "<mark" not in one.columns["fixed"].value
+    assert one.chooser.value is None
+    one.chooser.value = 1
+    assert (one.own.value, one.question.id) == ("", "q2")
+
+
+def test_plain_strings_serve_as_questions():
+    one = RetrievalExplorer(["Who is Ann?"], {"fixed": Fixed()}, tokenizer=words)
+    assert one.question.text == "Who is Ann?"
+    assert np.isnan(one.scores["fixed"])
+
+
+def test_retriever_that_fails_shows_why_and_the_others_answer():
+    one = explorer({"broken": Broken(), "fixed": Fixed()})
+    assert "no server at &lt;nowhere&gt;" in one.columns["broken"].value
+    assert list(one.scores) == ["fixed"]
+    assert "Ann was born" in one.columns["fixed"].value
+
+
+def test_retriever_that_finds_nothing_says_so():
+    drawn = explorer({"empty": Fixed(texts=())}).columns["empty"].value
+    assert "nothing was found" in drawn
+    assert "0.000" in drawn
+
+
+def test_hostile_text_is_shown_and_never_runs():
+    question = Question("q", f"Who? {ATTACK}", ATTACK, (f"Ann {ATTACK}",))
+    hostile = Fixed(texts=(f"Ann {ATTACK} wrote.",), title=ATTACK)
+    one = RetrievalExplorer([question], {ATTACK: hostile}, tokenizer=words)
+    for drawn in (one.summary.value, one.columns[ATTACK].value):
+        assert "<script" not in drawn
+        assert ATTACK in shown(drawn)
+    assert one.scores[ATTACK] == 1.0
+
+
+def test_facts_that_overlap_are_both_marked():
+    (ranking,) = rankings(
+        {"x": Fixed(texts=("abcdefgh",)).search(["q"], 1)[0]}, ["abcdef", "cdefgh"], [5], TokenOffsets(words)
+    ).values()
+    drawn = column("x", ranking, 0, 5)
+    both = mark(1, mark(2, "cdef"))
+    assert f"{tag(1)}{mark(1, 'ab')}{tag(2)}{both}{mark(2, 'gh')}" in drawn
+
+
+letters = st.text("ab <&", min_size=1, max_size=12)
+
+
+@given(chunks=st.lists(letters, min_size=1, max_size=4), facts=st.lists(letters, min_size=1, max_size=3))
+def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks, facts):
+    def characters(text):
+        return range(1, len(text) + 1)
+
+    (ranking,) = rankings(
+        {"x": Fixed(texts=tuple(chunks), title="").search(["q"], 9)[0]}, facts, range(60), TokenOffsets(characters)
+    ).values()
+    for n in (0, 1, 3, 8, 20, 59):
+        drawn = column("x", ranking, n, n)
+        found = re.findall(r"<p>(.*?)</p>", drawn, flags=re.DOTALL)
+        assert [shown(re.sub(r'<span class="rb-cut[^>]*>[^<]*</span>', "", p)) for p in found] == chunks
+        prefix = " ".join(chunks)[:n]
+        for i, fact in enumerate(facts):
+            start, stop = ranking.span(i, n)
+            pieces = {fact[a:b] for a in range(len(fact)) for b in range(a + 1, len(fact) + 1)}
+            longest = max((len(p) for p in pieces if p in prefix), default=0)
+            assert stop - start == longest
+            assert stop <= len(prefix)
+            assert prefix[start:stop] in {*pieces, ""}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([], {"a": Fixed()}), "no questions"),
+        ((QUESTIONS, {}), "dict of length 0"),
+        ((QUESTIONS, [Fixed()]), "list of length 1"),
+    ],
+)
+def test_missing_arguments_are_refused(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        RetrievalExplorer(*arguments)
+
+
+@pytest.mark.parametrize("options", [{"step": 0}, {"cutoff": 21}, {"cutoff": -1}, {"step": 30}])
+def test_slider_that_cannot_work_is_refused(options):
+    with pytest.raises(ConfigError, match="1 <= step"):
+        explorer(**options)
+
+
+def test_long_lists_are_cut_and_say_so():
+    many = RetrievalExplorer([f"question no{i}" for i in range(400)], {"fixed": Fixed()}, tokenizer=words)
+    assert len(many.chooser.options) == 300
+    assert many.count.value == "400 of 400 questions, the first 300 listed"
+    many.filter.value = "question no399"
+    many.next.click()
+    assert many.question.text == "question no399"
+
+
+def test_guard_shows_a_ragbench_error_and_raises_any_other():
+    panel = Panel([], "a <label>")
+    assert "<h3>a &lt;label&gt;</h3>" in panel.children[0].value
+    with panel.guarded():
+        raise ConfigError("got <this>", "that", "change it")
+    assert 'role="alert"' in panel.message.value
+    assert "got &lt;this&gt;\n  expected: that\n  do: change it" in panel.message.value
+    with panel.guarded():
+        pass
+    assert panel.message.value == ""
+    with pytest.raises(ValueError, match="odd"), panel.guarded():
+        raise ValueError("odd")
+    assert "ValueError: odd" in panel.message.value
+
+
+def test_message_is_escaped_and_cleared():
+    message = Message()
+    message.say("<i>done</i>")
+    assert 'role="status">&lt;i&gt;done&lt;/i&gt;<' in message.value
+    message.error("no & never")
+    assert "no &amp; never" in message.value
+    message.clear()
+    assert message.value == ""
+
+
+def test_figure_needs_words_and_keeps_them_apart_from_markup():
+    assert figure("<svg></svg>", 'a "picture"') == (
+        '<div role="img" aria-label="a &quot;picture&quot;"><svg></svg></div>'
+    )
+    with pytest.raises(ConfigError, match="empty alt text"):
+        figure("<svg></svg>", "  ")
+    assert escape("<'\">") == "&lt;&#x27;&quot;&gt;"
+
+
+def test_ninth_fact_takes_the_first_colour_and_keeps_its_number():
+    assert tag(9) == '<span class="rb-tag rb-tag-1">9</span>'
+    assert 'class="rb-mark-8"' in mark(8, "x")
+
+
+def test_ipywidgets_is_loaded_only_when_a_widget_is_used():
+    code = (
+        "import sys, ragbench.widgets as w; dir(w); print('ipywidgets' in sys.modules);"
+        "w.RetrievalExplorer; print('ipywidgets' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["False", "True"]
