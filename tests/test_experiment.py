@@ -55,6 +55,28 @@ def test_two_retrievers_and_depths_share_the_rows_without_documents(tmp_path):
     assert Counter(rows["retriever"] + " " + rows["k"].astype(str)) == {"LLM only 0": 2, "a 1": 2, "b 1": 2, "b 3": 2}
 
 
+def test_a_grid_may_keep_some_cells_of_its_product_and_builds_nothing_for_the_others(tmp_path):
+    built = []
+
+    def noted(chunks):
+        built.append(len(chunks))
+        return Named(chunks)
+
+    axes = {"chunker": {"whole": whole, "half": lambda documents: whole(documents)[:1]}, "k": [1, 2, 3], "N": 9}
+    around = experiment(
+        tmp_path, 2, **axes, retriever={"n": noted}, keep=lambda c: c.chunker == "whole" and (c.k == 2 or c.N == 0)
+    )
+    rows = around.run(progress=False)
+    assert set(zip(rows["chunker"], rows["k"], strict=True)) == {("whole", 2)}
+    assert len(rows) == 2
+    assert built == [2]
+    assert around.plan()["retrieve"].calls == 2
+    everything = experiment(tmp_path, 2, **axes, retriever={"n": noted}).run(progress=False)
+    assert set(rows["key"]) < set(everything["key"])
+    with pytest.raises(ConfigError, match="keep drops every cell"):
+        experiment(tmp_path, 2, keep=lambda cell: False)
+
+
 def test_a_row_holds_the_score_of_the_text_the_answer_came_from(rows):
     cut = rows[(rows["N"] == 4) & (rows["question_id"] == "q1")].iloc[0]
     fact = "Person1 Lee was born in York."

@@ -14,7 +14,7 @@ import pytest
 from experiment_parts import Copier, Named, experiment
 from fake_ollama import DIGEST, FakeOllama, Fault
 
-from ragbench.errors import ModelError
+from ragbench.errors import ConfigError, ModelError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.generation import PROMPTS
 from ragbench.llm import chat_model
@@ -260,3 +260,54 @@ class _Leaky(Named):
 
     def settings(self):
         return {"retriever": "leaky", "api_key": self.secret, "address": f"http://user:{self.secret}@host"}
+
+
+def prompt_file(tmp_path, text):
+    path = tmp_path / "mine.txt"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def two_prompts(folder, server, prompt, **changes):
+    model = chat_model("ollama:llama3:8b", host=server.url, seed=3, num_ctx=4096)
+    generators = {"plain": model, "mine": model}
+    return live(folder, server, 1, generator=generators, judge=None, prompts={"mine": prompt}, **changes)
+
+
+def test_one_model_under_two_names_compares_two_prompts(tmp_path, server):
+    mine = prompt_file(tmp_path, "From {documents} tell: {query}")
+    grid = two_prompts(tmp_path / "run", server, mine)
+    assert {s.name: s.calls for s in grid.plan().steps}["generate"] == 6
+    rows = grid.run(progress=False)
+    asked = [call.prompt for call in server.calls]
+    assert sum(prompt.startswith("From Person") for prompt in asked) == 2
+    documents = rows[rows["N"] > 0].groupby("generator")["prompt_sha256"].unique()
+    assert documents["mine"].tolist() == [prompt_hash(mine)]
+    assert documents["plain"].tolist() == [prompt_hash(PROMPTS["with_documents"])]
+    assert load_manifest(tmp_path / "run")["prompts"]["mine.txt"] == prompt_hash(mine)
+    assert grid.plan().total.remaining == 0
+
+
+def test_another_wording_makes_new_rows_of_its_own_generator_only(tmp_path, server):
+    first = two_prompts(tmp_path / "run", server, prompt_file(tmp_path, "From {documents} tell: {query}"))
+    first = first.run(progress=False)
+    second = two_prompts(tmp_path / "run", server, prompt_file(tmp_path, "By {documents} say: {query}"))
+    second = second.run(progress=False)
+    same = {name: set(a["key"]) == set(second[second["generator"] == name]["key"])
+            for name, a in first.groupby("generator")}  # fmt: skip
+    assert same == {"plain": True, "mine": False}
+
+
+def test_the_thesis_prompt_by_name_makes_the_same_rows_as_no_name(tmp_path, server):
+    bare = live(tmp_path, server, 1, judge=None).run(progress=False)
+    named = live(tmp_path, server, 1, judge=None, prompts={"llama": PROMPTS["with_documents"]}).run(progress=False)
+    assert named["key"].tolist() == bare["key"].tolist()
+
+
+def test_prompts_that_cannot_work_are_named(tmp_path, server):
+    with pytest.raises(ConfigError, match="generator in prompts 'lama'"):
+        live(tmp_path, server, prompts={"lama": PROMPTS["with_documents"]})
+    with pytest.raises(ConfigError, match=r"no field \{documents\}"):
+        live(tmp_path, server, prompts={"llama": prompt_file(tmp_path, "Say: {query}")})
+    with pytest.raises(ConfigError, match="a prompt for 'copier', a reader"):
+        live(tmp_path, server, generator={"copier": Copier()}, prompts={"copier": PROMPTS["with_documents"]})

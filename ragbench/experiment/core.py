@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError, unknown
-from ragbench.experiment.grid import Grid, depths, named, numbers
-from ragbench.experiment.identity import is_model, tokenizer_identity
+from ragbench.experiment.grid import Cell, Grid, depths, named, numbers
+from ragbench.experiment.identity import as_prompts, is_model, tokenizer_identity
 from ragbench.experiment.rows import ROWS
 from ragbench.experiment.work import Cutting
 from ragbench.paths import results_dir
@@ -39,6 +39,9 @@ class Experiment:
         one model on several hosts. Empty: retrieval only.
     judge : name -> ``EmbeddedGrader()``, chat model, ``"ollama:NAME"``, or a list of one model on several hosts.
         Empty: answers without grades.
+    prompts : generator -> id or file of its prompt with documents (fields ``{query}``, ``{documents}``), for chat
+        models; one that is not named takes the thesis's. One model under two names is two prompts compared.
+    keep : function of a ``ragbench.experiment.grid.Cell``: which cells of the product there are. None: all.
     per_prompt, order, max_chars : answers a judge model sees at once, as in ``ragbench.grading.grade``.
     tokenizer, begin_token, match : how contexts are cut and scored, as in ``ir_score_table``.
     cassette : where replies of models are recorded; default a file next to the rows. False: nowhere.
@@ -74,6 +77,8 @@ class Experiment:
         N: Any = (100, 200, 300, 400, 500, 600, 700, 800, 900, 1000),
         generator: Mapping[str, Any] | None = None,
         judge: Mapping[str, Any] | None = None,
+        prompts: Mapping[str, str | os.PathLike[str]] | None = None,
+        keep: Callable[[Cell], bool] | None = None,
         per_prompt: str | int = "one",
         order: int | None = None,
         max_chars: int = 4000,
@@ -97,7 +102,9 @@ class Experiment:
             numbers("N", N, 0),
             named("generator", generator) if generator else {},
             named("judge", judge) if judge else {},
+            keep,
         )
+        self.prompts = as_prompts(prompts, self.grid.generator)
         for axis in ("chunker", "retriever"):
             for label, value in getattr(self.grid, axis).items():
                 if not callable(value):
@@ -110,6 +117,8 @@ class Experiment:
             raise ConfigError("a judge without a generator", "answers to be graded", "add a generator, or drop judge")
         if self.grid.N == (0,) and not generator:
             raise ConfigError("N=0 without a generator", "a budget above 0, or a generator", "add one of the two")
+        if keep is not None and not any(self.grid.cells(name) for name in self.grid.data):
+            raise ConfigError("keep drops every cell of the grid", "at least one cell", "try it on one Cell")
         if match not in ("substring", "subsequence"):
             raise unknown("match", match, ("substring", "subsequence"))
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:

@@ -97,7 +97,7 @@ def depths(k: Any, retrievers: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Grid:
-    """The axes by name; values that are numbers are themselves."""
+    """The axes by name; values that are numbers are themselves. ``keep`` says which cells there are; None: all."""
 
     data: Mapping[str, Any]
     chunker: Mapping[str, Callable]
@@ -106,6 +106,7 @@ class Grid:
     N: tuple[int, ...]
     generator: Mapping[str, Any]
     judge: Mapping[str, Any]
+    keep: Callable[[Cell], bool] | None = None
 
     def cells(self, data: str) -> list[Cell]:
         """List the cells of one data set in the order of the grid; without a generator there is no cell at N = 0."""
@@ -113,12 +114,16 @@ class Grid:
         made = []
         if 0 in self.N and self.generator:
             made += [Cell(data, NONE, QUERY_ONLY, 0, 0, *pair) for pair in answered]
-        for chunker, retriever, k in self.searches():
+        for chunker, retriever, k in self._product():
             made += [Cell(data, chunker, retriever, k, n, *pair) for n in self.N if n for pair in answered]
-        return made
+        return made if self.keep is None else [cell for cell in made if self.keep(cell)]
 
     def searches(self) -> Iterator[tuple[str, str, int]]:
-        """Yield every (chunker, retriever, k)."""
+        """Yield every (chunker, retriever, k) that a cell of some data set needs."""
+        needed = {cell.search for data in self.data for cell in self.cells(data)}
+        return (search for search in self._product() if search in needed)
+
+    def _product(self) -> Iterator[tuple[str, str, int]]:
         if any(self.N):
             for chunker in self.chunker:
                 for retriever in self.retriever:

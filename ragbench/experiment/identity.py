@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ragbench.errors import ConfigError, ModelError
+from ragbench.errors import ConfigError, ModelError, unknown
 from ragbench.llm.keys import canonical
 from ragbench.records import Chunk, Dataset, Document, Question
 
@@ -149,6 +150,34 @@ def is_model(thing: Any) -> bool:
     if isinstance(thing, Sequence):
         return bool(thing) and all(is_model(one) for one in thing)
     return hasattr(thing, "ainvoke")
+
+
+def as_prompts(prompts: Any, generators: Mapping[str, Any]) -> dict[str, str | os.PathLike[str]]:
+    """Return the prompts by generator that were asked for, checked.
+
+    Raises
+    ------
+    ConfigError for a name that is no generator, a generator that takes no prompt, or a prompt without its fields.
+    """
+    from ragbench.prompts import fill_prompt, load_prompt
+
+    made = dict(prompts or {})
+    for name, prompt in made.items():
+        if name not in generators:
+            raise unknown("generator in prompts", name, generators)
+        if not is_model(generators[name]):
+            raise ConfigError(f"a prompt for {name!r}, a reader", "prompts for chat models only", "leave it out")
+        fill_prompt(load_prompt(prompt), query="", documents="")
+    return made
+
+
+def prompt_hashes(with_documents: str | os.PathLike[str] | None) -> dict[str, str]:
+    """Return the hashes of a generator's prompts by name; None: the thesis's prompt with documents."""
+    from ragbench.generation import PROMPTS
+    from ragbench.prompts import prompt_hash
+
+    used = (with_documents or PROMPTS["with_documents"], PROMPTS["query_only"])
+    return {os.path.basename(prompt): prompt_hash(prompt) for prompt in used}
 
 
 def hosts_of(model: Any) -> list[Any]:

@@ -30,6 +30,7 @@ class Live:
     graders : embedded judges, for the answers of models.
     per_prompt, order, max_chars : for judges, as in ``ragbench.grading.grade``.
     cassette, options : for ``ragbench.llm.ask``.
+    prompts : with documents, by generator; one that is not named takes the thesis's.
     """
 
     generators: Mapping[str, Sequence[Any]]
@@ -43,6 +44,7 @@ class Live:
     cassette: Any = None
     concurrency: int = 4
     options: Mapping[str, Any] = field(default_factory=dict)
+    prompts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def lanes(self) -> int:
@@ -93,7 +95,10 @@ class Live:
         meta = [{"system": f"{cell.chunker}/{cell.retriever}/{cell.k}", "n_tokens": cell.N}]
 
         def ask(model: Any) -> Answer:
-            return generate(model, [question], [group[0].context], meta=meta, **self._ask_options("generate"))[0]
+            options = self._ask_options("generate")
+            if name in self.prompts:
+                options["with_documents"] = self.prompts[name]
+            return generate(model, [question], [group[0].context], meta=meta, **options)[0]
 
         answer = _on_a_host(ask, models, lane, lambda a: a.meta.get("error", "").partition(":")[0])
         used = answer.meta["usage"]

@@ -119,12 +119,11 @@ class _Planner:
                 )
                 self._put("generate", round(len(groups) * scale), seconds=each * len(groups) * scale, basis="timed")
             else:
+                own = self.experiment.prompts.get(name, PROMPTS["with_documents"])
                 prompts = [
                     fill_prompt(load_prompt(PROMPTS["query_only"]), query=item.question.text)
                     if group[0].context is None
-                    else fill_prompt(
-                        load_prompt(PROMPTS["with_documents"]), query=item.question.text, documents=group[0].context
-                    )
+                    else fill_prompt(load_prompt(own), query=item.question.text, documents=group[0].context)
                     for item, group in groups
                 ]
                 self._ask("generate", name, prompts, None, self.stage.generators[name])

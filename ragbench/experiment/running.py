@@ -103,7 +103,7 @@ class _Run:
             {name: stage.model_facts("generator", name) for name in stage.generators},
             {name: _judge_facts(stage, name) for name in stage.judges},
             stage.graders, experiment.per_prompt, experiment.order, experiment.max_chars, cassette,
-            experiment.concurrency, experiment.options,
+            experiment.concurrency, experiment.options, experiment.prompts,
         )  # fmt: skip
         self._lock = threading.Lock()
 

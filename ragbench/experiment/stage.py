@@ -91,12 +91,12 @@ def prepare(experiment: Experiment, cassette: Any, digests: Mapping[str, str], *
                     for name, told in stage.identity[axis].items()}  # fmt: skip
     stage.hashes["cutting",] = identity.digest_of(experiment.cutting_identity())
     stage.hashes["grading",] = identity.digest_of([experiment.grading_identity(), stage.prompts.get("judge")])
-    stage.hashes["prompts",] = identity.digest_of(stage.prompts.get("generator"))
+    for name in stage.generators:
+        stage.hashes["prompts", name] = identity.digest_of(identity.prompt_hashes(experiment.prompts.get(name)))
     return stage
 
 
 def _people(stage: Stage, experiment: Experiment, cassette: Any, digests: Mapping[str, str], ask: bool) -> None:
-    from ragbench.generation import PROMPTS
     from ragbench.grading.model import PROMPT
     from ragbench.llm.drivers import driver_for
     from ragbench.prompts import prompt_hash
@@ -114,8 +114,8 @@ def _people(stage: Stage, experiment: Experiment, cassette: Any, digests: Mappin
                 secrets += [secret for driver in drivers for secret in driver.secrets]
                 recorded = digests.get(f"{axis}/{name}/{drivers[0].name}")
                 told[name] = identity.model_identity(hosts, cassette, recorded, ask_server=ask)
-                ids = PROMPTS.values() if axis == "generator" else (PROMPT,)
-                stage.prompts[axis] = {prompt: prompt_hash(prompt) for prompt in ids}
+                own = identity.prompt_hashes(experiment.prompts.get(name))
+                stage.prompts.setdefault(axis, {}).update(own if axis == "generator" else {PROMPT: prompt_hash(PROMPT)})
             else:
                 here[name] = _one_here(axis, name, value)
                 told[name] = identity.object_identity(here[name])
@@ -148,7 +148,7 @@ def keys(stage: Stage, cell: Cell, question_sha: str) -> tuple[str, str]:
     if cell.generator in stage.identity["generator"]:
         made.append(h["generator", cell.generator])
         if cell.generator in stage.generators:
-            made.append(h["prompts",])
+            made.append(h["prompts", cell.generator])
     answer = identity.row_key("answer", *made)
     if cell.judge not in stage.identity["judge"]:
         return identity.row_key("row", *made, cell.judge), answer
