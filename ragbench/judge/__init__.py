@@ -6,6 +6,7 @@ labelled *embedded*.
 
 from ragbench.judge.checker import EmbeddedChecker, split_claims
 from ragbench.judge.fit import FitReport, fit_judge
+from ragbench.judge.labels import embedded_labels
 from ragbench.judge.model import EmbeddedJudge, load_coefficients
 from ragbench.judge.pairs import LabelledPair, load_ragchecker_pairs, read_pairs
 from ragbench.judge.validation import checker_quality
@@ -16,6 +17,7 @@ __all__ = [
     "FitReport",
     "LabelledPair",
     "checker_quality",
+    "embedded_labels",
     "fit_judge",
     "load_coefficients",
     "load_ragchecker_pairs",

@@ -1,0 +1,290 @@
+"""Labels without a language model: the rule against a slow oracle, whole results by hand, nothing made twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, from_ragchecker, to_ragchecker
+from ragbench.errors import ConfigError, DataError
+from ragbench.judge import EmbeddedChecker, checker, embedded_labels, split_claims
+from ragbench.judge.text import NEGATION, prepare
+from ragbench.metrics.claims import claim_metrics_table
+
+E, N, C = "Entailment", "Neutral", "Contradiction"
+WORDS = ("river", "Nile", "dam", "not", "1902", "1910", "Egypt", "the", ".", ".\n")
+texts = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
+
+
+class Bags:
+    """Unit vectors of the counts of a few words; remembers what it was asked for."""
+
+    words = ("river", "nile", "dam", "egypt", "not")
+
+    def __init__(self):
+        self.asked = []
+
+    def embed_documents(self, many):
+        self.asked.append(list(many))
+        rows = []
+        for text in many:
+            v = np.array([text.lower().split().count(w) for w in self.words] + [1e-3])
+            rows.append((v / np.linalg.norm(v)).tolist())
+        return rows
+
+
+def slow_label(claim, text, rule):
+    """The rule as its docstring has it, window by window and word by word."""
+    claim, text = prepare(claim), prepare(text)
+    if not claim.stems:
+        return N, 0.0
+    embedder = Bags()
+
+    def vector(of):
+        if not of.strip():
+            return np.zeros(6, np.float32)
+        return np.array(embedder.embed_documents([of])[0], np.float32)
+
+    best, where = -1.0, None
+    for size in range(1, rule.window + 1):
+        for start in range(len(text.sentences) - size + 1):
+            have = {s for stems in text.sentence_stems[start : start + size] for s in stems}
+            coverage = sum(w for s, w in claim.weight.items() if s in have) / sum(claim.weight.values())
+            total = sum(vector(s).astype(float) for s in text.sentences[start : start + size])
+            cosine = float(total @ vector(claim.text)) / max(float(np.linalg.norm(total)), 1e-9)
+            support = rule.mix * coverage + (1 - rule.mix) * cosine
+            if support > best + 1e-9:
+                best, where = support, (start, start + size)
+    if where is None:
+        return N, 0.0
+    window = text.sentences[where[0] : where[1]]
+    if claim.numbers - text.numbers:
+        others = {n for s in window for n in prepare(s).numbers} - claim.numbers
+        return (C if others and best >= rule.related else N), best
+    if best < rule.entail:
+        return N, best
+    nearest = max(window, key=lambda s: float(vector(s) @ vector(claim.text)))
+    return (E if bool(NEGATION.search(claim.text)) == bool(NEGATION.search(nearest)) else C), best
+
+
+# --- the checker, a block at a time -----------------------------------------------------------------------------------
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(texts, max_size=4), st.lists(texts, max_size=4), st.sampled_from((1, 2, 3, 9)))
+def test_a_block_of_claims_and_texts_is_labelled_as_one_pair_at_a_time(claims, many, window):
+    rule = EmbeddedChecker(Bags(), entail=0.6, related=0.4, mix=0.55, window=window)
+    labels, support = rule.check_many(claims, many), rule.support(claims, many)
+    assert support.shape == (len(claims), len(many))
+    for i, claim in enumerate(claims):
+        for j, text in enumerate(many):
+            expected, value = slow_label(claim, text, rule)
+            assert support[i, j] == pytest.approx(value, abs=1e-6)
+            if min(abs(value - 0.6), abs(value - 0.4)) > 1e-6:
+                assert labels[i][j] == expected, (claim, text)
+    assert rule.warm(claims, many).check_many(claims, many) == labels
+
+
+@settings(deadline=None)
+@given(st.lists(texts, min_size=1, max_size=3), st.lists(texts, min_size=1, max_size=5))
+def test_texts_in_slices_are_labelled_as_at_once(claims, many):
+    rule = EmbeddedChecker(Bags())
+    whole = rule.check_many(claims, many), rule.support(claims, many).tolist()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checker, "_CELLS", 40)
+        assert (rule.check_many(claims, many), rule.support(claims, many).tolist()) == whole
+
+
+def test_a_warm_checker_embeds_everything_once_and_asks_again_only_for_what_is_new():
+    embedder = Bags()
+    warm = EmbeddedChecker(embedder, entail=0.7).warm(["the river Nile"], ["River Nile. Dam Egypt.", "Dam Egypt."])
+    assert [sorted(asked) for asked in embedder.asked] == [["Dam Egypt.", "River Nile.", "the river Nile"]]
+    assert (warm.entail, warm.window) == (0.7, 3)
+    assert warm.check_many(["the river Nile"], ["River Nile. Dam Egypt."]) == [[E]]
+    assert len(embedder.asked) == 1
+    assert warm.check_many(["the river Nile", "dam"], ["River Nile."]) == [[E], [N]]
+    assert len(embedder.asked) == 2
+
+
+def test_without_claims_or_texts_or_words_there_is_nothing_to_find():
+    rule = EmbeddedChecker(Bags(), entail=0, related=0)
+    assert rule.check_many([], ["river"]) == []
+    assert rule.check_many(["river"], []) == [[]]
+    assert EmbeddedChecker(Bags()).check_many(["river", "..."], ["", "...", "river"]) == [[N, N, E], [N, N, N]]
+    assert rule.check_many(["river"], [""]) == [[N]]
+    assert rule.support(["river"], [""]).tolist() == [[0.0]]
+
+
+# --- whole results ----------------------------------------------------------------------------------------------------
+
+NILE, DAM = "The river Nile is in Egypt.", "The dam of 1902 is in Egypt."
+RESULT = RagResult(
+    "q1|BM25",
+    "where is the river",
+    reference=f"{NILE} {DAM}",
+    response="The river Nile is in Egypt. The dam of 1910 is in Egypt.",
+    chunks=(RetrievedText(DAM, "d1"), RetrievedText("Nothing here.", "d2")),
+)
+
+
+def label(*results, **options):
+    return embedded_labels(results, options.pop("checker", None) or EmbeddedChecker(Bags(), **options))
+
+
+def test_a_result_by_hand():
+    found = label(RESULT)
+    (row,) = found.results.results
+    assert row.response_claims == (NILE, "The dam of 1910 is in Egypt.")
+    assert row.reference_claims == (NILE, DAM)
+    assert row.response_in_reference == (E, C)
+    assert row.reference_in_response == (E, C)
+    assert row.response_in_chunks == ((N, N), (C, N))
+    assert row.reference_in_chunks == ((N, N), (E, N))
+    assert (found.unscored, found.partial) == ((), {})
+    scores = claim_metrics_table(found.scored.results).loc["q1|BM25"]
+    assert scores[["precision", "recall", "claim_recall", "context_precision"]].tolist() == [0.5] * 4
+    assert scores[["hallucination", "self_knowledge", "faithfulness"]].tolist() == [0.5, 0.5, 0]
+
+
+def test_the_reports_count_texts_and_labels_and_no_calls():
+    other = replace(RESULT, id="q1|SIM", chunks=RESULT.chunks[:1])
+    reports = label(RESULT, other).reports
+    assert [(name, r.step, r.items, r.settled, r.calls, r.prompts) for name, r in reports.items()] == [
+        ("claims", "claims", 2, 2, 0, 0),
+        # 2 response claims against the reference and 2 chunks, 2 reference claims against the response and 2 chunks
+        ("claim check", "claim check", 12, 12, 0, 0),
+    ]
+
+
+class Counting:
+    """A checker that says what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def check_many(self, claims, many):
+        self.asked += [(tuple(claims), text) for text in many]
+        return [[E if c in t else N for t in many] for c in claims]
+
+
+def test_claims_are_checked_once_against_a_text_however_many_results_share_both():
+    systems = [replace(RESULT, id=str(i), chunks=RESULT.chunks[:k]) for i, k in enumerate((2, 1, 0, 2))]
+    counting = Counting()
+    found = label(*systems, checker=counting)
+    assert len(counting.asked) == len(set(counting.asked)) == 6
+    rows = found.results.results
+    assert [len(r.response_in_chunks[0]) for r in rows] == [2, 1, 0, 2]
+    assert rows[3] == replace(rows[0], id="3")
+
+
+def test_every_text_is_embedded_once_in_one_call():
+    embedder = Bags()
+    systems = [replace(RESULT, id=str(i), response=r) for i, r in enumerate((RESULT.response, "The dam. The Nile."))]
+    embedded_labels(systems, EmbeddedChecker(embedder))
+    (asked,) = embedder.asked
+    assert len(asked) == len(set(asked))
+    assert set(asked) == {NILE, DAM, "The dam of 1910 is in Egypt.", "Nothing here.", "The dam.", "The Nile."}
+
+
+def test_what_is_there_stays_and_only_the_missing_is_made():
+    given = replace(
+        RESULT,
+        reference_claims=(("dam", "of", "1902"),),
+        response_in_reference=(N, N),
+        response_claims=("Nile", "dam"),
+        metrics={"f1": 1.0},
+    )
+    counting = Counting()
+    found = embedded_labels(RagResults((given,), {"overall": {"f1": 99.0}}, {"tool": "x"}), EmbeddedChecker(Bags()))
+    (row,) = found.results.results
+    assert (row.reference_claims, row.response_claims) == ((("dam", "of", "1902"),), ("Nile", "dam"))
+    assert row.response_in_reference == (N, N)
+    assert row.reference_in_chunks == ((E, N),)
+    assert (row.metrics, found.results.metrics, found.results.extra) == (None, None, {"tool": "x"})
+    again = embedded_labels(replace(found.results, metrics={"overall": {"f1": 1.0}}), counting)
+    assert counting.asked == []
+    assert again.results == replace(found.results, metrics={"overall": {"f1": 1.0}})
+
+
+def test_claims_given_as_lists_do_as_well():
+    given = replace(RESULT, reference_claims=[["dam", "of", "1902"], NILE])
+    assert label(given).results.results[0].reference_in_chunks == ((E, N), (N, N))
+
+
+def test_an_empty_response_has_no_claims_and_entails_nothing():
+    row = label(replace(RESULT, response="", chunks=())).results.results[0]
+    assert (row.response_claims, row.response_in_reference, row.response_in_chunks) == ((), (), ())
+    assert (row.reference_in_response, row.reference_in_chunks) == ((N, N), ((), ()))
+    scores = claim_metrics_table([row]).iloc[0]
+    assert np.isnan(scores["precision"])
+    assert (scores["recall"], scores["claim_recall"]) == (0, 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(texts, texts, st.lists(texts, max_size=3)), min_size=1, max_size=4), st.data())
+def test_labels_do_not_depend_on_company_order_or_repeated_chunks(parts, data):
+    rows = [
+        RagResult(str(i), "q", reference, response, tuple(RetrievedText(c) for c in chunks))
+        for i, (reference, response, chunks) in enumerate(parts)
+    ]
+    together = {r.id: r for r in label(*rows).results.results}
+    assert together == {r.id: r for r in label(*data.draw(st.permutations(rows))).results.results}
+    for row in rows:
+        assert label(row).results.results == (together[row.id],)
+        claims, chunks = split_claims(row.response), [c.text for c in row.chunks]
+        one_by_one = tuple(tuple(EmbeddedChecker(Bags()).check([c], t)[0] for t in chunks) for c in claims)
+        assert together[row.id].response_in_chunks == one_by_one
+        twice = label(replace(row, chunks=row.chunks + row.chunks[:1])).results.results[0]
+        for name in ("response_in_chunks", "reference_in_chunks"):
+            before = getattr(together[row.id], name)
+            assert getattr(twice, name) == tuple(labels + labels[:1] for labels in before)
+        assert twice.response_in_reference == together[row.id].response_in_reference
+
+
+def test_results_survive_ragcheckers_json():
+    found = label(RESULT, replace(RESULT, id="q2", response="", chunks=())).results
+    assert from_ragchecker(to_ragchecker(found)).results == found.results
+
+
+def test_an_id_used_twice_is_named():
+    with pytest.raises(DataError, match=r"q1\|BM25"):
+        label(RESULT, RESULT)
+
+
+@pytest.mark.parametrize("wrong", [[[E, N, N]], [[E], [E]]])
+def test_a_checker_whose_labels_do_not_fit_is_refused(wrong):
+    class Padding:
+        def check_many(self, claims, many):
+            return wrong
+
+    with pytest.raises(ConfigError, match="2 rows, one per claim, of 3 labels"):
+        label(RESULT, checker=Padding())
+
+
+def test_the_same_labels_as_pair_by_pair_on_minihop(minilm):
+    from ragbench.data import load_minihop
+
+    data = load_minihop()
+    asked = [q for q in data.questions if q.meta.get("long_answer")][:4]
+    about = {d.id: d.text for d in data.documents}
+    rows = [
+        RagResult(
+            q.id,
+            q.text,
+            q.meta["long_answer"],
+            about[q.meta["doc_ids"][0]],
+            tuple(RetrievedText(about[d], d) for d in q.meta["doc_ids"]),
+            reference_claims=tuple(c["text"] for c in q.meta["claims"]),
+        )
+        for q in asked
+    ]
+    rule = EmbeddedChecker(minilm)
+    for row in embedded_labels(rows, rule).results.results:
+        for i, claim in enumerate(row.reference_claims):
+            assert [rule.check([claim], c.text)[0] for c in row.chunks] == list(row.reference_in_chunks[i])
+            assert rule.check([claim], row.response)[0] == row.reference_in_response[i]
+    assert sum(E in labels for labels in row.reference_in_chunks) > len(row.reference_claims) / 2
