@@ -83,11 +83,13 @@ def dataset(
     name : ``"dragonball"``, ``"generated"`` (by templates, offline), or ``"auto"``: DRAGONBall where it is there.
     language, domain : one of each; the paper's tables are finance.
     per_type : keep the first so many questions of each type (the paper's protocol: 50); None for all.
-    documents, seed : of the generated set.
+    documents : the first so many, and the questions about no others; DRAGONBall has 40 on finance in each language.
+    seed : of the generated set.
 
     Raises
     ------
-    ConfigError for an unknown name, language or domain; DataError when DRAGONBall is asked for and absent.
+    ConfigError for an unknown name, language or domain, or a number that keeps nothing; DataError when DRAGONBall is
+    asked for and absent.
 
     Source: RAGEval, section 5.2 (first 50 per type, domain and language).
     """
@@ -99,7 +101,7 @@ def dataset(
     if name == "auto":
         name = "dragonball" if mirror("rageval", DOCUMENTS_FILE) else "generated"
     if name == "dragonball":
-        data = load_dragonball(language=language, domain=domain)
+        data = _first(load_dragonball(language=language, domain=domain), documents)
     elif name == "generated":
         data = as_dataset(make_set(load_schema(domain, language), documents, seed), seed=seed)
     else:
@@ -115,6 +117,16 @@ def dataset(
         if seen[question.kind] <= per_type:
             kept.append(question)
     return replace(data, questions=tuple(kept))
+
+
+def _first(data: Dataset, documents: int) -> Dataset:
+    if documents < 1:
+        raise ConfigError(f"documents={documents}", "at least 1", "leave it out for 40")
+    kept = data.documents[:documents]
+    ids = {d.id for d in kept}
+    return replace(
+        data, documents=kept, questions=tuple(q for q in data.questions if ids.issuperset(q.meta["doc_ids"]))
+    )
 
 
 def as_dataset(generated: Generated, *, seed: int | None = None) -> Dataset:

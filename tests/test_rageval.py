@@ -17,6 +17,7 @@ from ragbench.datagen import load_schema, make_set
 from ragbench.embedding import default_tokenizer
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.metrics._sentences import split_sentences
+from ragbench.paths import mirror
 from ragbench.records import Chunk, Dataset, Document, Question
 
 EN = {"language": "en"}
@@ -348,3 +349,18 @@ def mixed() -> Dataset:
     one = small_dataset().questions[0]
     other = Question("z", "几何？", "无", (), meta={"language": "zh"})
     return Dataset("mixed", (one, other), small_dataset().documents)
+
+
+@pytest.mark.skipif(mirror("rageval", "dragonball_docs.jsonl") is None, reason="needs RAGBENCH_DATA/rageval")
+def test_first_documents_of_dragonball_keep_only_the_questions_about_them():
+    few, all_of_it = (rageval.dataset("dragonball", documents=n) for n in (4, 40))
+    assert len(few.documents) == 4 and few.documents == all_of_it.documents[:4]
+    ids = {d.id for d in few.documents}
+    assert few.questions == tuple(q for q in all_of_it.questions if set(q.meta["doc_ids"]) <= ids)
+    assert 20 < len(few.questions) < 0.3 * len(all_of_it.questions)
+    assert len(all_of_it.questions) == 1574
+
+
+def test_no_documents_is_no_data_set():
+    with pytest.raises(ConfigError, match="documents=0"):
+        rageval.dataset("generated", documents=0)
