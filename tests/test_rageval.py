@@ -354,7 +354,8 @@ def mixed() -> Dataset:
 @pytest.mark.skipif(mirror("rageval", "dragonball_docs.jsonl") is None, reason="needs RAGBENCH_DATA/rageval")
 def test_first_documents_of_dragonball_keep_only_the_questions_about_them():
     few, all_of_it = (rageval.dataset("dragonball", documents=n) for n in (4, 40))
-    assert len(few.documents) == 4 and few.documents == all_of_it.documents[:4]
+    assert len(few.documents) == 4
+    assert few.documents == all_of_it.documents[:4]
     ids = {d.id for d in few.documents}
     assert few.questions == tuple(q for q in all_of_it.questions if set(q.meta["doc_ids"]) <= ids)
     assert 20 < len(few.questions) < 0.3 * len(all_of_it.questions)
