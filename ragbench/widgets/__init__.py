@@ -12,6 +12,7 @@ _HOME: dict[str, list[str]] = {
     "claims": ["ClaimInspector"],
     "base": ["Message", "Panel", "escape", "figure", "mark", "tag"],
     "explorer": ["RetrievalExplorer"],
+    "thresholds": ["ThresholdExplorer"],
     "labelling": ["LabellingTool"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
