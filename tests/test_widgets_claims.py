@@ -1,0 +1,339 @@
+"""The claim inspector, driven from Python: what is shown of results worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+
+import pytest
+
+from ragbench.data.ragchecker import LABELS, RagResult, RagResults, RetrievedText, from_ragchecker, to_ragchecker
+from ragbench.errors import ConfigError, DataError
+from ragbench.metrics.claims import METRICS
+from ragbench.widgets import ClaimInspector
+from ragbench.widgets.claims_view import best_sentence, first_entailing
+
+E, N, C = LABELS
+LAKE = "Lake Geneva lies between two countries. It is 310 metres deep. The Rhône flows through it."
+SHELLEY = "Mary Shelley wrote a novel. She ran away at sixteen."
+# Two chunks, three claims on each side. Chunk 1 entails a reference claim, so it is the relevant one.
+EXAMPLE = {
+    "query_id": "geneva",
+    "query": "Which lake is deeper?",
+    "gt_answer": "Lake Geneva. Byron lived there. It is in Europe.",
+    "response": "Lake Geneva is 310 metres deep. Shelley ran away. It floats.",
+    "retrieved_context": [{"doc_id": "lake", "text": LAKE}, {"doc_id": "shelley", "text": SHELLEY}],
+    "response_claims": ["Lake Geneva is 310 metres deep.", "Mary Shelley ran away at sixteen.", "The lake floats."],
+    "gt_answer_claims": ["Lake Geneva is deeper.", ["Byron", "lived at", "the lake"], "The lake is in Europe."],
+    "answer2response": [E, N, C],
+    "response2answer": [E, N, N],
+    "retrieved2response": [[E, N], [N, E], [C, N]],
+    "retrieved2answer": [[E, N], [N, N], [E, N]],
+}
+# One of three claims right; two of three reference claims in chunk 1, one of which the response uses; the second
+# response claim comes from the other chunk, the third from none.
+BY_HAND = {
+    "precision": 1 / 3, "recall": 1 / 3, "f1": 1 / 3, "claim_recall": 2 / 3, "context_precision": 1 / 2,
+    "context_utilization": 1 / 2, "relevant_noise_sensitivity": 0.0, "irrelevant_noise_sensitivity": 1 / 3,
+    "hallucination": 1 / 3, "self_knowledge": 0.0, "faithfulness": 2 / 3,
+}  # fmt: skip
+
+
+def change(**changes):
+    return {**EXAMPLE, **changes}
+
+
+@pytest.fixture
+def inspector():
+    return ClaimInspector({"results": [EXAMPLE]})
+
+
+def buttons(inspector):
+    return [child for child in inspector.grid.children if hasattr(child, "click")]
+
+
+def button(inspector, tooltip):
+    found = [b for b in buttons(inspector) if b.tooltip.startswith(tooltip)]
+    assert len(found) == 1, [b.tooltip for b in buttons(inspector)]
+    return found[0]
+
+
+def test_the_metrics_are_those_worked_by_hand(inspector):
+    assert inspector.metrics == pytest.approx(BY_HAND)
+    rows = re.findall(r"<tr><td>([^<]+)</td><td [^>]+>([^<]+)</td></tr>", inspector.table.value)
+    assert [name.replace(" ", "_") for name, _ in rows] == list(METRICS)
+    assert {name.replace(" ", "_"): float(value) for name, value in rows} == pytest.approx(BY_HAND, abs=5e-4)
+    assert "3 response claims, 3 reference claims, 2 chunks, 1 relevant chunks, 2 recalled claims" in (
+        inspector.table.value
+    )
+
+
+def test_the_matrix_shows_every_label_by_symbol_colour_and_words(inspector):
+    shown = [
+        (b.description, b._dom_classes[1]) for b in buttons(inspector) if ": " in b.tooltip and "chunk" in b.tooltip
+    ]
+    look = {E: ("✓", "rb-entailed"), N: ("–", "rb-neutral"), C: ("✗", "rb-contradicted")}
+    expected = [
+        look[label] for side in ("retrieved2response", "retrieved2answer") for row in EXAMPLE[side] for label in row
+    ]
+    assert shown == expected
+    assert button(inspector, "response claim 3, reference: Contradiction").description == "✗"
+    assert button(inspector, "reference claim 1, response: Entailment").description == "✓"
+    assert button(inspector, "reference claim 2. Byron lived at the lake").description == "2. Byron lived at the lake"
+
+
+def test_a_chunk_that_entails_a_reference_claim_is_called_relevant(inspector):
+    heads = [b.description for b in buttons(inspector) if "rb-head" in b._dom_classes]
+    assert heads == ["ref", "1 R", "2", "res", "1 R", "2"]
+
+
+def test_question_response_and_reference_are_shown(inspector):
+    for text in (EXAMPLE["query"], EXAMPLE["response"], EXAMPLE["gt_answer"]):
+        assert text in inspector.texts.value
+
+
+def test_clicking_a_claim_leads_to_the_first_chunk_that_entails_it(inspector):
+    button(inspector, "response claim 2.").click()
+    assert (inspector.side, inspector.claim, inspector.column) == ("response", 1, 2)
+    assert "Entailed by chunk 2." in inspector.detail.value
+    assert '<mark class="rb-mark-1">She ran away at sixteen.</mark>' in inspector.detail.value
+    button(inspector, "response claim 1.").click()
+    assert "Entailed by reference, chunk 1." in inspector.detail.value
+    button(inspector, "response claim 3.").click()
+    assert "No text entails it." in inspector.detail.value
+
+
+def test_clicking_a_cell_shows_that_text_with_the_checkers_label(inspector):
+    button(inspector, "reference claim 3, chunk 1: Entailment").click()
+    assert "<b>✓ Entailment</b> by chunk 1 (lake)" in inspector.detail.value
+    button(inspector, "reference claim 3, chunk 2: Neutral").click()
+    assert "<b>– Neutral</b> by chunk 2 (shelley)" in inspector.detail.value
+    assert "<mark" not in inspector.detail.value
+    assert "No sentence shares a word with the claim." in inspector.detail.value
+    button(inspector, "reference claim 1, response: Entailment").click()
+    assert '<mark class="rb-mark-1">Lake Geneva is 310 metres deep.</mark>' in inspector.detail.value
+    assert "(64% by weight). A hint; the label is the checker" in inspector.detail.value
+
+
+def test_the_head_of_a_column_shows_the_chosen_claim_against_that_text(inspector):
+    inspector.select("response", 1)
+    button(inspector, "response claims chunk 1").click()
+    assert (inspector.side, inspector.claim, inspector.column) == ("response", 1, 1)
+    button(inspector, "reference claims chunk 2").click()
+    assert (inspector.side, inspector.claim, inspector.column) == ("reference", 0, 2)
+
+
+def test_the_lists_follow_the_matrix_and_lead_it(inspector):
+    button(inspector, "response claim 2, chunk 1: Neutral").click()
+    assert (inspector.claims.value, inspector.columns.value) == (("response", 1), 1)
+    inspector.columns.value = 2
+    assert "by chunk 2" in inspector.detail.value
+    inspector.claims.value = ("reference", 2)
+    assert (inspector.side, inspector.claim, inspector.column) == ("reference", 2, 1)
+    chosen = [b.tooltip for b in buttons(inspector) if "rb-chosen" in b._dom_classes]
+    assert chosen == ["reference claim 3. The lake is in Europe.", "reference claim 3, chunk 1: Entailment"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reasons"),
+    [
+        (
+            {"response": "", "response_claims": [], "answer2response": [], "retrieved2response": []},
+            dict.fromkeys(("precision", "f1", *METRICS[6:]), "the response has no claims"),
+        ),
+        (
+            {"gt_answer_claims": [], "response2answer": [], "retrieved2answer": []},
+            dict.fromkeys(METRICS[1:8], "the reference has no claims"),
+        ),
+        (
+            {"retrieved_context": [], "retrieved2response": [[], [], []], "retrieved2answer": [[], [], []]},
+            {"context_utilization": "no chunk entails a reference claim"}
+            | dict.fromkeys(("context_precision", *METRICS[6:]), "nothing was retrieved"),
+        ),
+        ({"retrieved2answer": [[N, N]] * 3}, {"context_utilization": "no chunk entails a reference claim"}),
+        ({"response2answer": None}, dict.fromkeys(METRICS, "reference in response not checked")),
+    ],
+)
+def test_an_undefined_metric_is_shown_with_its_reason(changes, reasons):
+    shown = ClaimInspector(change(**changes))
+    assert {name for name, value in shown.metrics.items() if math.isnan(value)} == set(reasons)
+    told = re.findall(r"<td>([^<]+)</td><td class='rb-quiet'>undefined: ([^<]+)</td>", shown.table.value)
+    assert {name.replace(" ", "_"): reason for name, reason in told} == reasons
+
+
+def test_results_without_claims_say_so():
+    bare = {k: EXAMPLE[k] for k in ("query_id", "query", "gt_answer", "response", "retrieved_context")}
+    shown = ClaimInspector([bare])
+    assert "no claims: extract and check them first" in shown.detail.value
+    assert set(shown.rows("response")) == set()
+
+
+def test_missing_labels_are_question_marks_and_never_a_number():
+    given = {("geneva", "retrieved2response"): 1}
+    with pytest.raises(DataError, match="labels for 'retrieved2response'"):
+        ClaimInspector(EXAMPLE, given)
+    shown = ClaimInspector(EXAMPLE, {("geneva", "response_in_chunks"): [[E, None], [N, E], [C, N]]})
+    assert button(shown, "response claim 1, chunk 2: no label").description == "?"
+    assert all(math.isnan(value) for value in shown.metrics.values())
+    assert "response in chunks has unread labels" in shown.table.value
+    assert "undefined" in ClaimInspector(EXAMPLE, {("geneva", "response_in_reference"): [E, None, C]}).table.value
+
+
+def test_labels_given_beside_the_results_fill_or_replace_their_own():
+    names = ("answer2response", "response2answer", "retrieved2response", "retrieved2answer")
+    bare = {k: v for k, v in EXAMPLE.items() if k not in names}
+    whole = from_ragchecker({"results": [EXAMPLE]}).results[0]
+    assert ClaimInspector(bare, {"geneva": whole}).metrics == pytest.approx(BY_HAND)
+    worse = {"geneva": {"response_in_reference": [N, N, N]}}
+    assert ClaimInspector(EXAMPLE, worse).metrics["precision"] == 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"nobody": {"response_in_reference": [E, E, E]}}, "result 'nobody'"),
+        ({"geneva": {"response_in_reference": [E, E]}}, "has 2 labels.*3, one per claim"),
+        ({"geneva": {"response_in_chunks": [[E], [E], [E]]}}, "a row of 1.*2, one per chunk"),
+        ({"geneva": {"response_in_reference": [E, "Maybe", E]}}, "label 'Maybe'.*one of Entailment"),
+        ({"geneva": {"response_in_reference": [E, True, E]}}, "label True"),
+    ],
+)
+def test_labels_that_do_not_fit_are_named(labels, message):
+    with pytest.raises(DataError, match=re.compile(message, re.DOTALL)):
+        ClaimInspector(EXAMPLE, labels)
+
+
+def test_results_come_as_records_dicts_a_list_or_one():
+    results = from_ragchecker({"results": [EXAMPLE, change(query_id="b")]})
+    forms = [results, list(results.results), to_ragchecker(results), [EXAMPLE, change(query_id="b")]]
+    forms.append(json.loads(json.dumps(to_ragchecker(results))))
+    for form in forms:
+        assert [r.id for r in ClaimInspector(form).results] == ["geneva", "b"]
+    assert ClaimInspector(results.results[0]).results == results.results[:1]
+    for nothing in (RagResults(()), [], {"results": []}):
+        with pytest.raises(DataError, match="no results"):
+            ClaimInspector(nothing)
+    with pytest.raises(ConfigError, match="read_ragchecker first"):
+        ClaimInspector("results.json")
+    with pytest.raises(DataError, match="no field 'query_id'"):
+        ClaimInspector([{"question": "?"}])
+
+
+@pytest.fixture
+def three():
+    """Precision 1/3, undefined, 1; hallucination 1/3, undefined, 0."""
+    empty = {"response_claims": [], "answer2response": [], "retrieved2response": []}
+    best = {"answer2response": [E, E, E], "query": "Best?", "retrieved2response": [[E, E]] * 3}
+    return ClaimInspector([change(query_id="best", **best), change(query_id="none", **empty), EXAMPLE])
+
+
+def test_next_and_previous_walk_through_the_results_and_come_round(three):
+    seen = [three.result.id]
+    for _ in range(3):
+        three.next.click()
+        seen.append(three.result.id)
+    assert seen == ["best", "none", "geneva", "best"]
+    three.previous.click()
+    assert three.result.id == "geneva"
+    assert "result 3 of 3" in three.texts.value
+    three.show("best")
+    assert "Best?" in three.texts.value
+    with pytest.raises(ConfigError, match="unknown result 'worst'"):
+        three.show("worst")
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [("precision", ["geneva", "best", "none"]), ("hallucination", ["geneva", "best", "none"]),
+     ("faithfulness", ["geneva", "best", "none"]), ("as given", ["best", "none", "geneva"])],
+)  # fmt: skip
+def test_sorting_puts_the_worst_first_and_the_undefined_last(three, metric, expected):
+    three.order.value = "f1"
+    three.order.value = metric
+    order = [three.results[i].id for _, i in three.choice.options]
+    assert order == expected
+    assert three.result.id == expected[0]
+    if metric == "precision":
+        assert [label.split(" ")[0] for label, _ in three.choice.options] == ["0.333", "1.000", "undefined"]
+        three.next.click()
+        assert three.result.id == "best"
+
+
+def test_another_result_reuses_the_buttons_and_leaves_none_of_the_old_ones(three):
+    first = buttons(three)
+    three.show("none")
+    assert len(buttons(three)) == 6 + 3 * 4
+    assert not any("response claim 1" in b.tooltip for b in buttons(three))
+    assert buttons(three) == first[: len(buttons(three))]
+    three.show("geneva")
+    assert buttons(three) == first
+    button(three, "response claim 3, chunk 1: Contradiction").click()
+    assert (three.side, three.claim, three.column) == ("response", 2, 1)
+
+
+def test_hostile_text_is_shown_and_not_run():
+    evil = '<img src=x onerror="alert(1)"></div><script>alert(2)</script>'
+    hostile = change(
+        query=evil, response=evil, gt_answer=evil, query_id=evil,
+        response_claims=[evil] * 3, gt_answer_claims=[evil] * 3,
+        retrieved_context=[{"doc_id": evil, "text": evil + " lake"}, {"doc_id": "x", "text": evil}],
+    )  # fmt: skip
+    shown = ClaimInspector(hostile)
+    for side in ("response", "reference"):
+        for column in range(3):
+            shown.select(side, 0, column)
+            for part in (shown.detail, shown.texts, shown.table):
+                assert "<img" not in part.value
+                assert "<script" not in part.value
+    assert "&lt;img" in shown.detail.value
+
+
+@pytest.mark.parametrize("bad", [("response", 3, 0), ("response", 0, 3), ("answer", 0, 0), ("reference", -1, 0)])
+def test_a_place_that_is_not_there_is_an_error(inspector, bad):
+    with pytest.raises(ConfigError):
+        inspector.select(*bad)
+
+
+def test_the_best_sentence_has_the_greatest_weight_of_shared_stems():
+    text = 'He said "no." The lake is deep!  The lakes of Geneva are the deepest.\nGeneva.'
+    a, b, share = best_sentence("Lake Geneva is deepest", text)
+    assert text[a:b] == "The lakes of Geneva are the deepest."
+    assert 0.5 < share < 1  # "is" is missing
+    assert best_sentence("Zebra", text) is None
+    assert best_sentence("Zebra", "") is None
+    twice = "Geneva is here. Geneva is here."
+    assert best_sentence("Geneva", twice) == (0, 15, 1.0)
+    # A rare word outweighs several common ones.
+    a, b, share = best_sentence("It was in the Rhône", "It was in the end. Rhône.")
+    assert "It was in the end. Rhône."[a:b] == "Rhône."
+
+
+def test_the_marked_sentence_is_a_slice_of_the_text_whatever_the_text():
+    rng = random.Random(1)
+    parts = ["Lake. ", "Mr. ", "\n\n", "Geneva", " ", '"deep!" ', "2.5 ", "St. Paul. ", "…", "\t", "<b>", ") "]
+    for _ in range(300):
+        text = "".join(rng.choices(parts, k=12))
+        found = best_sentence("Geneva lake", text)
+        if found:
+            assert re.search("geneva|lake", text[found[0] : found[1]], re.IGNORECASE)
+        else:
+            assert not re.search(r"\b(geneva|lake)\b", text.lower())
+
+
+def test_where_nothing_entails_a_claim_the_first_chunk_is_shown():
+    assert first_entailing([N, C, N]) == 1
+    assert first_entailing([E, C, N]) == 0
+    assert first_entailing([E, N, E]) == 2
+    assert first_entailing([N]) == 0
+
+
+def test_chunks_without_ids_and_triples_are_shown():
+    result = RagResult(
+        1, "q", "a", "b c", (RetrievedText("A lake."),), (("a", "is", "lake"),), ("lake",), (E,), (N,), ((C,),), ((E,),)
+    )
+    shown = ClaimInspector(result)
+    shown.select("response", 0, 1)
+    assert "<b>✗ Contradiction</b> by chunk 1</p>" in shown.detail.value
+    assert "a is lake" in shown.detail.value
