@@ -1,0 +1,281 @@
+"""Curation as in RAGChecker's appendix A: long answers behind a claim check, and a corpus cut down."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from fake_ollama import FakeOllama
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragbench.curation import (
+    BIOMEDICAL,
+    SCIENCE,
+    STATUSES,
+    ShortAnswered,
+    downsample,
+    long_answers,
+    short_answered,
+    steps_for_long_answers,
+)
+from ragbench.data import load_minihop
+from ragbench.errors import ConfigError, DataError
+from ragbench.llm import Cassette, chat_model, plan
+from ragbench.records import Chunk, Dataset, Document, Hit, Question
+from ragbench.retrieval import BM25
+
+QUIET = {"progress": False, "retries": 0}
+PASSAGES = {"p1": "Ann built the tower.", "p2": "It was finished in 1896.", "p3": "Rob paid for it."}
+
+
+def item(name="q1", answers=("Ann",), passages=None):
+    return ShortAnswered(name, f"Who built it ({name})?", answers, PASSAGES if passages is None else passages)
+
+
+class Model:
+    """Writes what it is told to by question; claims are sentences, entailed when the text has them."""
+
+    def __init__(self, **written):
+        self.written = written
+
+    def __call__(self, body):
+        prompt = body["messages"][0]["content"]
+        fields = body["format"]["properties"]
+        if "passages" in fields:
+            found = next(w for name, w in self.written.items() if f"({name})" in prompt)
+            return found if isinstance(found, str) else json.dumps({"answer": found[0], "passages": found[1]})
+        if "claims" in fields:
+            text = prompt.split("Text:\n")[-1].split("\n\nReply")[0]
+            if "unreadable" in text:
+                return "no JSON"
+            return json.dumps({"claims": [s.strip() + "." for s in text.split(".") if s.strip()]})
+        reference = prompt.split("Reference text:\n")[1].split("\n\nEach claim")[0]
+        lines = [x.split(". ", 1)[1] for x in prompt.split("to check:\n")[1].split("\n\nReply")[0].splitlines()]
+        return json.dumps({"labels": [self.label(line, reference) for line in lines]})
+
+    @staticmethod
+    def label(claim, reference):
+        if "is: " in claim:  # a short answer
+            return "Entailment" if claim.split("is: ")[1].strip(".") in reference else "Neutral"
+        if "blurred" in claim:
+            return "Perhaps"
+        if claim in reference:
+            return "Entailment"
+        return "Contradiction" if "1901" in claim else "Neutral"
+
+
+def run(items, model, **options):
+    with FakeOllama(reply=model) as server:
+        made = long_answers(chat_model("ollama:llama3:8b", host=server.url), items, **QUIET, **options)
+        return made, [call.prompt for call in server.calls]
+
+
+def test_an_answer_passes_only_if_all_its_claims_follow_from_the_passages_it_cites():
+    model = Model(
+        q1=("Ann built the tower. It was finished in 1896.", ["p1", "p2"]),
+        q2=("Ann built the tower. It was finished in 1896.", ["p1"]),
+        q3=("Ann built the tower. It was finished in 1901. Moss grows there.", ["[p1]", "p2"]),
+    )
+    made, _ = run([item("q1"), item("q2"), item("q3")], model)
+    first, second, third = made.items
+    assert (first.status, first.reason, first.labels) == ("accepted", "all claims entailed", ("Entailment",) * 2)
+    assert first.claims == ("Ann built the tower.", "It was finished in 1896.")
+    # True, but not in the passage it cites.
+    assert (second.status, second.reason) == ("rejected", "of 2 claims 1 not entailed")
+    assert third.cited == ("p1", "p2")
+    assert third.reason == "of 3 claims 1 contradicted and 1 not entailed"
+    assert made.accepted == (first,)
+    assert made.counts == {"accepted": 1, "rejected": 2, "unscored": 0}
+    assert repr(made) == "LongAnswers(1 accepted, 2 rejected, 0 unscored)"
+    table = made.table()
+    assert table[["claims", "entailed", "neutral", "contradicted", "unread"]].to_numpy().tolist() == [
+        [2, 2, 0, 0, 0], [2, 1, 1, 0, 0], [3, 1, 1, 1, 0],
+    ]  # fmt: skip
+
+
+def test_the_writer_sees_question_answers_and_passages_and_the_checker_only_the_cited_ones():
+    made, prompts = run([item(answers=("Ann", "Ann\nSmith"))], Model(q1=("Ann built the tower.", ["p1"])))
+    assert made.items[0].status == "accepted"
+    write, _, check = prompts
+    assert "- Ann\n- Ann Smith\n" in write
+    assert all(f"[{name}]\n{text}" in write for name, text in PASSAGES.items())
+    assert PASSAGES["p1"] in check
+    assert PASSAGES["p2"] not in check
+
+
+def test_what_needs_no_claim_check_is_rejected_without_one():
+    model = Model(q1=("", ["p1"]), q2=("Ann built it.", []), q3=("Ann built it.", ["p9"]), q4=("...", ["p1"]))
+    made, prompts = run([item(f"q{i}") for i in (1, 2, 3, 4)], model)
+    assert [i.status for i in made.items] == ["rejected"] * 4
+    assert [i.reason for i in made.items] == [
+        "no answer", "no passage cited", "cites 'p9', which is no passage of the question", "no claims",
+    ]  # fmt: skip
+    assert len(prompts) == 4 + 1
+
+
+def test_unread_replies_leave_an_answer_unscored_unless_another_claim_decides():
+    model = Model(
+        q1="no JSON",
+        q2=("unreadable.", ["p1"]),
+        q3=("Ann built the tower. It is blurred.", ["p1"]),
+        q4=("It is blurred. It was finished in 1901.", ["p2"]),
+    )
+    made, _ = run([item(f"q{i}") for i in (1, 2, 3, 4)], model)
+    assert [(i.status, i.reason) for i in made.items] == [
+        ("unscored", "the long answer could not be read"),
+        ("unscored", "the claims could not be read"),
+        ("unscored", "1 labels could not be read"),
+        ("rejected", "of 2 claims 1 contradicted"),
+    ]
+    assert made.items[2].labels == ("Entailment", None)
+    assert {name: r.unscored for name, r in made.reports.items()} == {"long answers": 1, "claims": 1, "claim check": 2}
+
+
+def test_keeping_the_short_answer_is_asked_for_by_name():
+    model = Model(q1=("It was finished in 1896.", ["p2"]), q2=("Ann built the tower.", ["p1"]))
+    items = [item("q1"), item("q2", answers=("Rob", "Ann"))]
+    assert [i.status for i in run(items, model)[0].items] == ["accepted", "accepted"]
+    made, _ = run(items, model, keep_short=True)
+    assert [(i.status, i.reason) for i in made.items] == [
+        ("rejected", "does not give a short answer"), ("accepted", "all claims entailed"),
+    ]  # fmt: skip
+    assert made.reports["short answers"].calls == 2
+
+
+def test_the_plan_counts_at_least_the_calls_made_and_a_cassette_answers_them_again(tmp_path):
+    model = Model(q1=("Ann built the tower. It was finished in 1896.", ["p1", "p2"]), q2=("", []))
+    items = [item("q1"), item("q2")]
+    planned = {s.name: s.calls for s in plan(steps_for_long_answers(items, keep_short=True)).steps}
+    assert planned == {"long answers": 2, "claims, at most": 2, "claim check, at most": 2, "short answers, at most": 2}
+    with Cassette(tmp_path / "c.sqlite") as cassette:
+        first, prompts = run(items, model, cassette=cassette, keep_short=True)
+        again, none = run(items, model, cassette=cassette, keep_short=True)
+    assert len(prompts) == 5 <= sum(planned.values())
+    assert len(none) == 0
+    assert again.items == first.items
+    assert plan(steps_for_long_answers(items, joint=5, claims_per_answer=12)).steps[2].calls == 2 * 3
+    with pytest.raises(ConfigError, match="claims_per_answer=None with joint=5"):
+        steps_for_long_answers(items, joint=5)
+
+
+def test_another_model_may_check():
+    with (
+        FakeOllama(reply=Model(q1=("Ann built the tower.", ["p1"]))) as writer,
+        FakeOllama(reply=Model()) as judge,
+    ):
+        models = [chat_model("ollama:llama3:8b", host=s.url) for s in (writer, judge)]
+        made = long_answers(models[0], [item()], checker=models[1], **QUIET)
+        assert (len(writer.calls), len(judge.calls)) == (1, 2)
+    assert made.items[0].status == "accepted"
+
+
+def test_questions_that_cannot_be_asked_are_named_before_any_call():
+    for bad, message in (
+        ([item(answers=())], "'q1' without answers"),
+        ([item(passages={})], "'q1' without passages"),
+        ([item(), item()], "'q1' twice"),
+    ):
+        with pytest.raises(DataError, match=message):
+            long_answers(None, bad)
+        with pytest.raises(DataError, match=message):
+            steps_for_long_answers(bad)
+    with pytest.raises(ConfigError, match="joint=0"):
+        long_answers(None, [item()], joint=0)
+
+
+def test_no_questions_need_no_call():
+    made, prompts = run([], Model())
+    assert made.counts == dict.fromkeys(STATUSES, 0)
+    assert not prompts
+
+
+def test_questions_of_a_data_set_come_with_their_gold_documents_once():
+    minihop = load_minihop()
+    made = short_answered(minihop)
+    assert len(made) == len(minihop.questions)
+    texts = {d.title: d.text for d in minihop.documents}
+    question = minihop.questions[0]
+    assert made[0].answers == (question.answer,)
+    assert list(made[0].passages.values()) == [
+        texts[t] for t in ("Lake Victoria", "John Hanning Speke", "Richard Francis Burton")
+    ]
+    nothing = Dataset("x", (Question("q", "Who?", "Ann"),), ())
+    with pytest.raises(DataError, match="'q' has no supporting facts"):
+        short_answered(nothing)
+    strange = Dataset("x", (Question("q", "Who?", "Ann", meta={"supporting_facts": [("Moss", 0)]}),), ())
+    with pytest.raises(DataError, match="'q' rests on 'Moss'"):
+        short_answered(strange)
+
+
+# --- down-sampling ----------------------------------------------------------------------------------------------
+
+TEXTS = {"a": "red tower", "b": "green moss", "c": "blue ferry", "d": "red ferry", "e": "old book"}
+CORPUS = [Document(name, name, text) for name, text in TEXTS.items()]
+
+
+class Listed:
+    """Returns the same documents for every query, best first."""
+
+    def __init__(self, **by_query):
+        self.by_query = by_query
+
+    def search(self, queries, k):
+        return [[Hit(Chunk(f"{n}-{i}", "", n), 1.0, i) for i, n in enumerate(self.by_query[q][:k], 1)] for q in queries]
+
+
+def test_annotated_documents_and_the_top_k_of_each_query_are_kept_in_the_order_of_the_corpus():
+    bm25, dense = Listed(x="dab", y="d"), Listed(x="ca", y="ac")
+    made = downsample(CORPUS, ["x", "y"], [["b"], []], {"bm25": (bm25, 2), "dense": (dense, 1)})
+    assert made.kept == ("a", "b", "c", "d")
+    assert made.kept_by == {"a": ("bm25", "dense"), "b": ("annotated",), "c": ("dense",), "d": ("bm25",)}
+    assert repr(made) == "Downsampled(4 of 5 documents)"
+    table = made.table()
+    assert table.loc["annotated"].tolist() == [1, 1, 1.0]
+    assert table.loc["bm25"].tolist() == [2, 1, 0.0]
+    assert table.loc["dense"].tolist() == [2, 1, 0.0]
+    assert downsample(CORPUS, ["y", "x"], [[], ["b"]], {"bm25": (bm25, 2), "dense": (dense, 1)}).kept == made.kept
+
+
+def test_the_share_of_annotated_documents_that_a_retriever_finds_itself_is_reported():
+    made = downsample(CORPUS, ["x"], [["a", "e"]], {"bm25": (Listed(x="ab"), 2)})
+    assert made.table().loc["bm25"].tolist() == [2, 1, 0.5]
+    assert np.isnan(downsample(CORPUS, ["x"], [[]], {"bm25": (Listed(x="ab"), 2)}).table().loc["bm25", "annotated"])
+
+
+@given(st.lists(st.tuples(st.sets(st.sampled_from("abcde")), st.permutations("abcde")), min_size=1, max_size=4))
+def test_kept_documents_are_a_plain_union(drawn):
+    queries = [str(i) for i in range(len(drawn))]
+    annotated = [own for own, _ in drawn]
+    found = {q: "".join(order) for q, (_, order) in zip(queries, drawn, strict=True)}
+    made = downsample(CORPUS, queries, annotated, {"r": (Listed(**found), 2)})
+    assert set(made.kept) == set().union(*annotated, *(order[:2] for order in found.values()))
+    assert list(made.kept) == sorted(made.kept)
+
+
+def test_a_real_retriever_over_whole_documents_serves():
+    bm25 = BM25([Chunk(d.id, d.text, d.id) for d in CORPUS])
+    made = downsample(CORPUS, ["red ferry"], [["b"]], {"bm25": (bm25, 2)})
+    assert made.kept_by["d"] == ("bm25",)
+    assert len(made.kept) == 3
+
+
+def test_what_cannot_belong_together_is_refused():
+    bm25 = {"bm25": (Listed(x="a"), 1)}
+    with pytest.raises(DataError, match="annotated: 'z' for 'x'"):
+        downsample(CORPUS, ["x"], [["z"]], bm25)
+    with pytest.raises(DataError, match="bm25: 'z' for 'x'"):
+        downsample(CORPUS, ["x"], [[]], {"bm25": (Listed(x="z"), 1)})
+    with pytest.raises(DataError, match="1 queries and 0 annotations"):
+        downsample(CORPUS, ["x"], [], bm25)
+    with pytest.raises(DataError, match="one string"):
+        downsample(CORPUS, "x", [[]], bm25)
+    with pytest.raises(ConfigError, match="'bm25': k=0"):
+        downsample(CORPUS, ["x"], [[]], {"bm25": (Listed(x="a"), 0)})
+    with pytest.raises(ConfigError, match="several chunks of one document for 'x'"):
+        downsample(CORPUS, ["x"], [[]], {"bm25": (Listed(x="aa"), 2)})
+
+
+def test_the_papers_numbers_are_per_question():
+    assert (BIOMEDICAL, SCIENCE) == ({"bm25": 400}, {"bm25": 200, "dense": 200})
