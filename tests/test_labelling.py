@@ -518,3 +518,119 @@ def test_a_session_leads_to_a_calibration(tmp_path):
     assert lab.calibrate_judge(lab.load_labels(tmp_path / "l.csv"), judge, resamples=0).agreement.estimate == 0.5
     with (tmp_path / "l.csv").open(newline="") as file:
         assert [r["at"] for r in csv.DictReader(file)] == sorted(r.at for r in lab.load_labels(tmp_path / "l.csv"))
+
+
+# answers as items
+
+
+def test_answers_become_items_without_their_generator(tmp_path):
+    from ragbench.records import Answer, Question
+
+    question = Question("q1", "Which sea?", "The North Sea", ("It lies by the North Sea.",))
+    answers = [Answer("q1", "The Baltic", "model A"), Answer("q1", "", "model B", meta={"id": "a7"})]
+    items = lab.grade_items([question], answers)
+    assert [item.id for item in items] == ["q1/model A", "a7"]
+    assert [item.texts["Answer to be graded"] for item in items] == ["The Baltic", "(empty)"]
+    assert not any("model" in text for item in items for text in item.texts.values())
+    assert "Supporting facts" not in lab.grade_items([question], answers, facts=False)[0].texts
+    pair = lab.preference_items([question], [answers])[0]
+    session = lab.Session([pair], "preference", "ana", tmp_path / "l.csv")
+    right = session.candidates()["B"]
+    session.press("5")
+    assert lab.load_labels(tmp_path / "l.csv")[0].label == ("2" if right == "2 model B" else "-2")
+    with pytest.raises(DataError, match="q9"):
+        lab.grade_items([question], [Answer("q9", "x", "m")])
+
+
+def test_partners_are_found_in_the_same_file_and_beside_it(tmp_path):
+    lab.append_labels(tmp_path / "a.csv", [*ratings("12", "ana"), *ratings("13", "bo")])
+    lab.append_labels(tmp_path / "b.csv", [*ratings("45", "cy"), row("q", "3", "di", "rubric", "quality")])
+    (tmp_path / "other.csv").write_text("x,y\n")
+    found = lab.partners(tmp_path / "a.csv", "grade", "ana")
+    assert {name: [r.label for r in rows] for name, rows in found.items()} == {"bo": ["1", "3"], "cy": ["4", "5"]}
+    assert lab.partners(tmp_path / "new.csv", "grade", "di").keys() == {"ana", "bo", "cy"}
+
+
+# the form, without a browser
+
+
+def tool(tmp_path, n=3, kind="grade", items=None, **options):
+    from ragbench.widgets import LabellingTool
+
+    return LabellingTool(items or grade_items(n), kind, "ana", tmp_path / "l.csv", **{"pause_s": 0, **options})
+
+
+def button(form, name):
+    import ipywidgets
+
+    found = [w for box in form.children if isinstance(box, ipywidgets.HBox) for w in box.children]
+    return next(w for w in found if f"rb-press-{name}" in w._dom_classes)
+
+
+def test_the_form_writes_a_label_and_shows_the_next_item(tmp_path):
+    form = tool(tmp_path)
+    first = form.session.item
+    form._note.value = " unsure "
+    button(form, "4").click()
+    stored = lab.load_labels(tmp_path / "l.csv")
+    assert [(r.item, r.label, r.note) for r in stored] == [(first.id, "4", "unsure")]
+    assert form._note.value == ""
+    assert "item 2 of 3 · 1 done" in form._head.value
+    assert form.session.item.texts["Question"] in form._item.value
+    assert first.texts["Question"] not in form._item.value
+    button(form, "undo").click()
+    assert "0 done" in form._head.value
+    assert first.texts["Question"] in form._item.value
+    assert form.labels == []
+
+
+def test_a_key_pressed_twice_does_not_label_an_item_nobody_has_seen(tmp_path):
+    form = tool(tmp_path, pause_s=60)
+    button(form, "4").click()
+    assert "not counted" in form.message.value
+    assert form.session.done == 0
+
+
+def test_only_the_keys_of_the_kind_have_buttons(tmp_path):
+    for kind, items, keys in (
+        ("grade", grade_items(1), "12345"),
+        ("rubric", grade_items(1), "012345"),
+        ("ranks", [lab.LabelItem("d", {}, {"a": "x", "b": "y"})], "12"),
+    ):
+        form = tool(tmp_path / kind, kind=kind, items=items)
+        assert "".join(k for k in "0123456789" if button(form, k).layout.display != "none") == keys
+
+
+def test_texts_are_shown_as_they_are_and_names_of_candidates_are_not(tmp_path):
+    item = {"id": "d", "texts": {"Topic": "a < b & <script>"}, "candidates": {"secret writer": "T1", "ours": "T2"}}
+    form = tool(tmp_path, kind="ranks", items=[item])
+    shown = form._item.value + form._asked.value + form._head.value
+    assert "a &lt; b &amp; &lt;script&gt;" in shown
+    assert "secret" not in shown
+    assert "ours" not in shown
+    button(form, "2").click()
+    assert "2…" in form._asked.value
+
+
+def test_the_form_shows_agreement_when_a_second_person_has_labelled(tmp_path):
+    form = tool(tmp_path, 4)
+    assert form._agreement.value == ""
+    for key in "1155":
+        button(form, key).click()
+    rows = [row(label.item, "1" if i < 1 else "5", "bo") for i, label in enumerate(form.labels)]
+    lab.append_labels(tmp_path / "bo.csv", rows)
+    again = tool(tmp_path, 4)
+    assert "all done" in again._head.value
+    # Three of four the same; by chance .5 * .25 + .5 * .75 = .5, kappa (.75 - .5) / .5.
+    assert "<td>bo</td><td>grade</td><td>4</td><td>75%</td><td>kappa 0.50" in again._agreement.value
+    (tmp_path / "bo.csv").write_text((tmp_path / "bo.csv").read_text() + "broken\n")
+    assert "line 6" in tool(tmp_path, 4)._agreement.value
+
+
+def test_a_form_without_annotator_or_with_strange_items_says_so(tmp_path):
+    from ragbench.widgets import LabellingTool
+
+    with pytest.raises(ConfigError, match="no annotator"):
+        LabellingTool(grade_items(1))
+    with pytest.raises(ConfigError, match="an item"):
+        tool(tmp_path, items=[{"name": "x"}])

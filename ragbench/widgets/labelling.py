@@ -27,6 +27,10 @@ _KEYS = """<style onload="
     root.addEventListener('mousedown', (e) => {
       if (!e.target.closest('button, input, textarea')) { e.stopPropagation(); root.focus({preventScroll: true}); }
     });
+    // After a click by mouse the button would keep the focus, and Enter would give its label again.
+    root.addEventListener('click', (e) => {
+      if (e.detail && e.target.closest('button')) root.focus({preventScroll: true});
+    });
     const names = {ArrowLeft: 'back', ArrowRight: 'forward', ArrowUp: 'up', ArrowDown: 'down', Enter: 'open',
                    Backspace: 'undo'};
     root.addEventListener('keydown', (e) => {
@@ -117,8 +121,11 @@ class LabellingTool(Panel):
         if max(len(item.asked(self.session.kind)) for item in self.session.items) == 1:
             ways["up"].layout.display = ways["down"].layout.display = "none"
         wrap = ipywidgets.Layout(flex_flow="row wrap")
+        help_text = (
+            "Click the form, then: digits label, ← → move, ↑ ↓ change the question, Enter next open, Backspace undo."
+        )
         children = [
-            ipywidgets.HTML(_KEYS),
+            ipywidgets.HTML(f"{_KEYS}<span class='rb-quiet'>{help_text}</span>"),
             self._head,
             self._bar,
             self._item,

@@ -1,0 +1,144 @@
+"""The labelling tool in a real JupyterLab: keys and mouse, the CSV on the disk, resuming, a second person."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragbench import labelling
+
+IMPORTS = "from ragbench import data, grading, labelling, widgets\n"
+GRADES = f"""{IMPORTS}questions = data.load_minihop().questions
+answers = grading.as_answers(grading.load_graded_answers(split="test")[:5])
+items = labelling.grade_items(questions, answers)"""
+TWO = f"""{IMPORTS}pair = {{"one": "It is red.", "two": "It is green."}}
+items = [labelling.LabelItem(f"p{{i}}", {{"Question": f"What colour is {{i}}?"}}, pair) for i in range(2)]
+three = {{"ours": "A long text.", "zero-shot": "A text.", "one-shot": "Another text."}}
+documents = [labelling.LabelItem("d", {{}}, three)]"""
+
+
+class Form:
+    """The tool in one cell's output, and its file."""
+
+    def __init__(self, book, path, cell=1):
+        self.book, self.path, self.out = book, path, book.output(cell)
+        self.root = self.out.locator(".rb-labelling[data-rb-keys]")
+        self.root.wait_for()
+
+    def focus(self):
+        self.out.locator(".rb-item section").first.click()
+
+    def rows(self):
+        return labelling.load_labels(self.path) if self.path.exists() else []
+
+    def press(self, key, rows=None, sees=None):
+        """Press a key, and wait until the file has so many rows, or the form shows a text."""
+        self.book.page.wait_for_timeout(60)  # the tool refuses keys in the first moment of an item
+        self.book.page.keyboard.press(key)
+        self.wait(rows, sees)
+
+    def wait(self, rows=None, sees=None):
+        if sees:
+            self.out.get_by_text(sees).first.wait_for()
+        for _ in range(100):
+            if rows is None or len(self.rows()) == rows:
+                return
+            self.book.page.wait_for_timeout(50)
+        pytest.fail(f"{len(self.rows())} rows in the file, expected {rows}")
+
+
+def tool(kind, path, items="items"):
+    return f"tool = widgets.LabellingTool({items}, {kind!r}, 'ana', {str(path)!r}, pause_s=0.03)\ntool"
+
+
+def test_grades_by_keyboard_and_mouse_are_on_the_disk_and_resumed(open_notebook, tmp_path, shots):
+    path = tmp_path / "ana.csv"
+    form = Form(open_notebook([GRADES, tool("grade", path)]), path)
+    form.focus()
+    form.press("4", 1, "item 2 of 5")
+    form.press("5", 2, "item 3 of 5")
+    form.out.get_by_role("button", name="3 partly right, incomplete").click()  # the mouse
+    form.wait(3, "item 4 of 5 · 3 done")
+    form.press("1", 4, "item 5 of 5 · 4 done")  # the keys still work
+    order = [r.item for r in form.rows()]
+    assert [r.label for r in form.rows()] == ["4", "5", "3", "1"]
+    assert len(set(order)) == 4
+
+    form.press("Backspace", 5, "item 4 of 5 · 3 done")
+    assert [(r.item, r.label) for r in form.rows()][-1] == (order[3], "")
+    form.press("ArrowLeft", sees="item 3 of 5")
+    form.press("2", 6, "item 4 of 5")
+    assert (form.rows()[-1].item, form.rows()[-1].label) == (order[2], "2")
+    form.press("ArrowLeft", sees="item 3 of 5")
+    form.press("ArrowLeft", sees="item 2 of 5")
+    form.press("Enter", sees="item 4 of 5")
+    form.press("9")  # no grade
+    form.book.page.wait_for_timeout(200)
+    assert len(form.rows()) == 6
+    # JupyterLab took none of the keys: in its command mode a digit makes a heading of the cell.
+    assert form.book.page.locator(".jp-MarkdownCell").count() == 0
+    assert not form.book.errors
+
+    again = Form(open_notebook([GRADES, tool("grade", path)], theme="dark"), path)
+    again.out.get_by_text("item 4 of 5 · 3 done").wait_for()
+    again.focus()
+    again.press("4", 7)
+    again.press("3", 8, "all done")
+    assert not again.book.errors
+
+    # A second person, who sees one of the five otherwise.
+    ana = labelling.current(form.rows())
+    others = [labelling.Label(r.kind, r.item, r.aspect, r.label, "bo", r.at) for r in ana]
+    others[0] = labelling.Label("grade", others[0].item, "grade", "3", "bo", ana[0].at)
+    assert ana[0].label != "3"
+    labelling.append_labels(tmp_path / "bo.csv", others)
+    last = Form(open_notebook([GRADES, tool("grade", path)]), path)
+    last.out.get_by_role("cell", name="80%").wait_for()
+    last.out.get_by_role("cell", name="kappa 0.").wait_for()
+    last.focus()
+    last.press("ArrowRight", sees="item 2 of 5")
+    last.book.screenshot(1, shots / "widget_labelling.png")
+    assert not last.book.errors
+
+
+def test_a_note_is_typed_without_its_digits_becoming_labels(open_notebook, tmp_path):
+    path = tmp_path / "ana.csv"
+    form = Form(open_notebook([GRADES, tool("grade", path)]), path)
+    note = form.out.get_by_label("Note")
+    note.click()
+    note.press_sequentially("see page 45")
+    form.book.page.wait_for_timeout(200)
+    assert form.rows() == []
+    note.press("Tab")
+    form.focus()
+    form.press("2", 1, "item 2 of 5")
+    assert form.rows()[0].note == "see page 45"
+    assert note.input_value() == ""
+    assert not form.book.errors
+
+
+def test_preferences_and_ranks_by_keyboard_alone(open_notebook, tmp_path):
+    path = tmp_path / "ana.csv"
+    cells = [TWO, tool("preference", path), tool("ranks", path, "documents")]
+    book = open_notebook(cells, theme="dark")
+    form = Form(book, path)
+    form.root.focus()  # where Tab leads
+    form.press("1", 1, "item 1 of 2")
+    form.press("ArrowUp")
+    form.press("5", 2)
+    form.press("3", 3)
+    form.press("4", 4, "item 2 of 2 · 1 done")
+    held = {r.aspect: r.label for r in labelling.current(form.rows())}
+    sign = 1 if held["correctness"] == "2" else -1
+    assert held == {"correctness": f"{2 * sign}", "completeness": "0", "overall": f"{sign}"}
+
+    ranks = Form(book, path, cell=2)
+    ranks.root.focus()
+    for key in "212":
+        ranks.press(key)
+    ranks.wait(5)
+    given = labelling.ranks_of(ranks.rows()[-1].label)
+    assert sorted(given.values()) == [1, 2, 2]
+    assert given.keys() == {"ours", "zero-shot", "one-shot"}
+    ranks.out.get_by_text("212").wait_for()
+    assert "zero-shot" not in ranks.out.inner_text()
+    assert not book.errors
