@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.experiment import manifest as manifests
+from ragbench.experiment.identity import object_identity
 from ragbench.experiment.live import Lanes, Live
 from ragbench.experiment.rows import Journal, latest, to_frame
 from ragbench.experiment.stage import Stage, items, prepare, retrieve
@@ -214,6 +215,8 @@ def _manifest(experiment: Experiment, stage: Stage, entry: dict[str, Any]) -> di
         "format": manifests.FORMAT,
         "name": experiment.name,
         "axes": stage.identity,
+        # Chunks are known by what they hold; a reader also wants to know how they were cut.
+        "chunkers": {name: object_identity(made) for name, made in experiment.grid.chunker.items()},
         "parameters": experiment.parameters(),
         "prompts": {prompt: sha for found in stage.prompts.values() for prompt, sha in found.items()},
         "seeds": seeds | {"order": experiment.order},

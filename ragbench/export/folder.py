@@ -1,0 +1,165 @@
+"""The folder an export writes: only one that is empty or that an export made, never over somebody's changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ragbench.errors import ConfigError
+
+MARKER = ".ragbench-export.json"
+_USERINFO = re.compile(r"(\w://)[^/\s@\"']+@")
+# Narrower than what errors of servers are searched for: answers are prose, in which a bearer may bear anything.
+_KEY_LIKE = re.compile(r"\bsk-[\w\-]{16,}|\b[Bb]earer\s+(?=\S*\d)[\w.~+/\-]{16,}=*")
+
+
+@dataclass
+class Exported:
+    """What an export wrote.
+
+    Attributes
+    ----------
+    folder : where.
+    files : what, relative to the folder, in the order written.
+    notes : what a reader should know: what is missing and why, what was hidden.
+    """
+
+    folder: Path
+    files: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        kinds: dict[str, list[str]] = {}
+        for name in self.files:
+            kinds.setdefault(os.path.dirname(name), []).append(os.path.basename(name))
+        lines = [f"{len(self.files)} files in {os.path.relpath(self.folder)}"]
+        lines += [f"  {place + '/' if place else ''}: {_listed(names)}" for place, names in kinds.items()]
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+def _listed(names: list[str]) -> str:
+    endings: dict[str, list[str]] = {}
+    for name in names:
+        stem, _, ending = name.rpartition(".")
+        endings.setdefault(stem, []).append(ending)
+    return ", ".join(
+        f"{stem}.{ends[0] if len(ends) == 1 else '{' + ','.join(ends) + '}'}" for stem, ends in endings.items()
+    )
+
+
+class Folder:
+    """A folder being filled; every text that goes in is searched for secrets.
+
+    Parameters
+    ----------
+    to : the folder. Made when it is not there; cleared of what an earlier export wrote.
+    what : name of what is exported, for the marker.
+
+    Raises
+    ------
+    ConfigError for a folder with files of others, or whose exported files were changed since.
+    """
+
+    def __init__(self, to: str | os.PathLike[str], what: str) -> None:
+        self.path = Path(to).expanduser()
+        self.what, self.done = what, Exported(self.path)
+        self._secrets = environment_secrets()
+        self.hidden = 0
+        earlier = self._earlier()
+        for name in earlier:
+            (self.path / name).unlink(missing_ok=True)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._mark()
+
+    def _earlier(self) -> dict[str, str]:
+        """Return name and hash of the files that an earlier export left here."""
+        path = self.path
+        if path.exists() and not path.is_dir():
+            raise ConfigError(f"{path} is a file", "a folder", "choose another name")
+        if not path.exists() or not any(path.iterdir()):
+            return {}
+        try:
+            files = json.loads((path / MARKER).read_text(encoding="utf-8"))["files"]
+            known = {str(name): str(sha) for name, sha in files.items() if not Path(name).is_absolute()}
+        except (OSError, ValueError, KeyError, AttributeError):
+            first = sorted(p.name for p in path.iterdir())[0]
+            raise ConfigError(
+                f"{path} is not empty (there is {first}) and not made by ragbench export",
+                "an empty folder, or one that an export made", "choose another folder for --to",
+            ) from None  # fmt: skip
+        for name, sha in known.items():
+            if ".." in Path(name).parts or ((path / name).exists() and _sha(path / name) != sha):
+                raise ConfigError(
+                    f"{path / name} was changed since it was exported", "files as the export left them",
+                    "move it out of the folder, or choose another folder for --to",
+                )  # fmt: skip
+        return known
+
+    def text(self, name: str, text: str) -> None:
+        """Write a text file, without secrets."""
+        self.put(name, text.encode("utf-8"))
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file; in a text every secret is replaced."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix not in (".png", ".pdf"):
+            clean = self.redacted(data.decode("utf-8"))
+            self.hidden += clean.encode("utf-8") != data
+            data = clean.encode("utf-8")
+        path.write_bytes(data)
+        self.wrote(name)
+
+    def wrote(self, name: str) -> None:
+        """Take a file into the list."""
+        self.done.files.append(name)
+
+    def redacted(self, text: str) -> str:
+        """Return a text without the secrets of the environment, keys and passwords in addresses."""
+        for secret in self._secrets:
+            text = text.replace(secret, "[secret]")
+        return _USERINFO.sub(r"\1[secret]@", _KEY_LIKE.sub("[secret]", text))
+
+    def finish(self) -> Exported:
+        """Write the marker and return what was written."""
+        if self.hidden:
+            self.done.notes.append(f"in {self.hidden} files something that looked like a secret was replaced")
+        self._mark()
+        return self.done
+
+    def _mark(self) -> None:
+        files = {name: _sha(self.path / name) for name in self.done.files}
+        text = json.dumps({"what": self.what, "files": files}, indent=1, sort_keys=True)
+        (self.path / MARKER).write_text(text + "\n", encoding="utf-8")
+
+
+def _sha(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def environment_secrets() -> tuple[str, ...]:
+    """Return the values of environment variables that sound secret, and passwords in addresses, longest first."""
+    return tuple(sorted(set(_secrets(dict(os.environ))), key=len, reverse=True))
+
+
+def _secrets(environment: dict[str, Any]) -> Iterator[str]:
+    from urllib.parse import unquote, urlsplit
+
+    from ragbench.llm.secrets import _SECRET_NAME
+
+    for name, value in environment.items():
+        if _SECRET_NAME.search(name) and len(value.strip()) >= 8:
+            yield value.strip()
+        if "://" in value and "@" in value:
+            try:
+                password = urlsplit(value).password or ""
+            except ValueError:
+                continue
+            yield from {p for p in (password, unquote(password)) if len(p) >= 4}

@@ -1,0 +1,237 @@
+"""The methods paragraph of a run, from its manifest: what was asked, of whom, and with which settings."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ragbench.export.references import PAPERS, Entry, as_latex, as_markdown, bibtex, cite, model_entry, ragbench_entry
+from ragbench.export.references import used as cited
+
+_DATA = {"hotpotqa": "yang2018hotpotqa", "ragchecker": PAPERS["ragchecker"], "wikieval": PAPERS["ragas"],
+         "dragonball": PAPERS["rageval"], "generated": PAPERS["rageval"]}  # fmt: skip
+
+_NO_SETTING = ("retriever", "class", "state", "factory", "over")
+
+
+@dataclass(frozen=True)
+class Methods:
+    """The paragraphs, with marked citations, and the entries they cite."""
+
+    paragraphs: tuple[str, ...]
+    entries: Mapping[str, Entry]
+
+    @property
+    def markdown(self) -> str:
+        """As Markdown with Pandoc's citations."""
+        return "## Methods\n\n" + "\n\n".join(as_markdown(p) for p in self.paragraphs) + "\n"
+
+    @property
+    def latex(self) -> str:
+        """As LaTeX, for ``\\input``."""
+        from ragbench.export.latex import first_line
+
+        text = "\n\n".join(as_latex(p) for p in self.paragraphs)
+        return f"{first_line(text)}\n{text}\n"
+
+    @property
+    def bibliography(self) -> str:
+        """As BibTeX."""
+        return bibtex(self.entries)
+
+
+def methods(manifest: Mapping[str, Any], counts: Mapping[str, int], resamples: int = 2000) -> Methods:
+    """Write the methods of a run.
+
+    Parameters
+    ----------
+    manifest : of the run.
+    counts : "rows", "failed", "unscored" of the run.
+    resamples : of the bootstrap behind the tables.
+
+    Returns
+    -------
+    Methods. Every number stands in the manifest; nothing is guessed.
+    """
+    own: dict[str, Entry] = {}
+    paragraphs = [
+        " ".join([*_software(manifest, own), *_data(manifest)]),
+        " ".join([*_chunks(manifest), *_retrieval(manifest), *_contexts(manifest)]),
+        " ".join([*_people("generator", manifest, own), *_people("judge", manifest, own)]),
+        " ".join(_statistics(counts, resamples)),
+    ]
+    kept = tuple(p for p in paragraphs if p)
+    return Methods(kept, cited("\n".join(kept), own))
+
+
+def _axis(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return manifest.get("axes", {}).get(name, {})
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Join with commas and a last "and"."""
+    parts = list(parts)
+    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1] if parts else ""
+
+
+def _software(manifest: Mapping[str, Any], own: dict[str, Entry]) -> list[str]:
+    git, machine = manifest.get("git") or {}, manifest.get("machine", {})
+    version = manifest.get("packages", {}).get("ragbench", "")
+    own["ragbench"] = ragbench_entry(version, git.get("revision", ""))
+    where = f" (revision {git['revision'][:12]}" + (", with uncommitted changes)" if git.get("changed") else ")") \
+        if git.get("revision") else ""  # fmt: skip
+    began = [run["began"][:10] for run in manifest.get("runs", ()) if run.get("began")]
+    when = f" between {began[0]} and {began[-1]}" if len(set(began)) > 1 else f" on {began[0]}" if began else ""
+    on = f"{machine.get('system', '')} {machine.get('processor', '')}".strip()
+    size = f", {machine['cores']} cores" if machine.get("cores") else ""
+    size += f", {machine['memory_gib']} GiB of memory" if machine.get("memory_gib") else ""
+    python = manifest.get("python", "")
+    said = f'The experiment "{manifest.get("name", "")}" was run{when} with ragbench {version}{where}'
+    return [f"{said}{cite(['ragbench'])} under Python {python} ({on}{size})."]
+
+
+def _data(manifest: Mapping[str, Any]) -> list[str]:
+    made = []
+    for label, told in _axis(manifest, "data").items():
+        key = next((key for name, key in _DATA.items() if name in str(told.get("name", label)).lower()), None)
+        out = f", {told['excluded']} left out" if told.get("excluded") else ""
+        shas = [told[f"{part}_sha256"][:12] for part in ("questions", "documents")]
+        sha = f"; SHA-256 of the questions {shas[0]}, of the documents {shas[1]}"
+        named = label if label == told.get("name", label) else f"{label} ({told['name']})"
+        size = f"{told['questions']:,} questions{out} over {told['documents']:,} documents{sha}"
+        made.append(f"{named}{cite([key]) if key else ''} ({size})")
+    return [f"Data: {listed(made)}."] if made else []
+
+
+def _chunks(manifest: Mapping[str, Any]) -> list[str]:
+    functions = manifest.get("chunkers", {})
+    made = []
+    for place, told in _axis(manifest, "chunker").items():
+        how = _call(functions.get(place.rpartition("/")[2], {}))
+        made.append(f"{place} ({told['chunks']:,} chunks{', ' + how if how else ''})")
+    return [f"Documents were cut into chunks: {listed(made)}."] if made else []
+
+
+def _call(told: Mapping[str, Any]) -> str:
+    """Describe a function with the arguments it was given."""
+    if "partial" in told:
+        given = ", ".join(f"{name} = {value}" for name, value in told.get("keywords", {}).items())
+        return f"{_call(told['partial'])}{' with ' + given if given else ''}"
+    return str(told.get("function", told.get("class", ""))).removeprefix("ragbench.")
+
+
+def _retrieval(manifest: Mapping[str, Any]) -> list[str]:
+    depths = manifest.get("parameters", {}).get("k", {})
+    said: dict[str, None] = {}
+    found = {place.rpartition("/")[2]: told for place, told in _axis(manifest, "retriever").items()}
+    names = {_settings(told): name for name, told in found.items()}
+    for name, told in found.items():
+        k = listed([str(v) for v in depths.get(name, ())])
+        said[f"{name}: {_retriever(told, names)}" + (f", k = {k}" if k else "")] = None
+    return [f"Retrievers: {'; '.join(said)}."] if said else []
+
+
+def _settings(told: Mapping[str, Any]) -> str:
+    """Write settings in one way, without what depends on the chunks: to know a retriever again inside another one."""
+    return json.dumps({n: v for n, v in told.items() if n not in ("class", "chunks")}, sort_keys=True)
+
+
+def _within(told: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """Describe a retriever inside another one: by its name where it stands in the list itself."""
+    return names.get(_settings(told)) or _retriever(told, names)
+
+
+def _retriever(told: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    kind, over = str(told.get("retriever", told.get("class", ""))), told.get("over")
+    if kind == "BM25":
+        numbers = ", ".join(f"{n} = {told[n]:g}" for n in ("k1", "b", "k3") if n in told)
+        terms = f", terms of {told['tokenizer']!r}" if told.get("tokenizer") else ""
+        return f"BM25{cite(['robertson2009bm25'])} (variant {told.get('variant')!r}, {numbers}{terms})"
+    if kind == "Dense":
+        mini = "MiniLM" in str(told.get("embedder"))
+        keys = cite(["wang2020minilm", "reimers2019sbert"]) if mini else ""
+        return f"{told.get('similarity', '')} similarity of vectors by {told.get('embedder')}{keys}"
+    below = f" over {_within(over, names)}" if isinstance(over, Mapping) else ""
+    if kind == "MMR":
+        numbers = f"λ = {told.get('lambda_mult')}, {told.get('fetch_k')} candidates"
+        return f"maximal marginal relevance{cite(['carbonell1998mmr'])} ({numbers}){below}"
+    if kind == "LongContextReorder":
+        return f"best chunks at both ends{cite(['liu2024lost'])} (order {told.get('order')!r}){below}"
+    if kind == "Hybrid":
+        parts = listed([_within(one, names) for one in over or ()])
+        return f"reciprocal rank fusion{cite(['cormack2009rrf'])} (constant {told.get('constant')}) of {parts}"
+    if kind == "MultiQuery":
+        how = told.get("decompose", {})
+        by = f"{how.get('decomposer')}" + (f", {how['model']}" if how.get("model") else "")
+        numbers = f"sub-questions by {by}; {told.get('k_each')} chunks each, {told.get('keep')} kept"
+        return f"multiple queries ({numbers}){below}"
+    plain = {n: v for n, v in told.items() if n not in _NO_SETTING and isinstance(v, str | int | float) and v != ""}
+    given = ", ".join(f"{name} = {value}" for name, value in plain.items())
+    return kind + (f" ({given})" if given else "") + below
+
+
+def _contexts(manifest: Mapping[str, Any]) -> list[str]:
+    told = manifest.get("parameters", {})
+    budgets = [n for n in told.get("N", ()) if n]
+    if not budgets:
+        return []
+    name = re.sub(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b", r"\1", str(told.get("tokenizer", "")))
+    token = ", its begin token counted" if told.get("begin_token") else ""
+    tokens = listed([str(n) for n in budgets])
+    alone = " N = 0 asks without documents." if 0 in told.get("N", ()) else ""
+    return [
+        f"The chunks found were joined and cut to N = {tokens} tokens (tokenizer: {name}{token}).{alone} "
+        f"The IR score is the length of the longest common {told.get('match')} of each supporting sentence and the "
+        f"context, divided by the sentence's length, and averaged over the sentences{cite([PAPERS['thesis']])}."
+    ]
+
+
+def _people(axis: str, manifest: Mapping[str, Any], own: dict[str, Entry]) -> list[str]:
+    """Describe who answered, or who graded."""
+    made = []
+    for label, told in _axis(manifest, axis).items():
+        if "provider" in told:
+            key = "model:" + re.sub(r"[^\w.-]+", "-", told["model"])
+            own[key] = model_entry(told["provider"], told["model"], told.get("digest"))
+            keys = [key, *(["ollama"] if told["provider"] == "ollama" else [])]
+            made.append(f"{label}: {told['model']}{cite(keys)} ({', '.join(_model(told))})")
+        else:
+            name = told.get("generator") or told.get("name") or _call(told)
+            numbers = ", ".join(f"{n} = {told[n]}" for n in ("threshold",) if n in told)
+            made.append(f"{label}: {name}" + (f" ({numbers})" if numbers else ""))
+    if not made:
+        return []
+    used = manifest.get("prompts", {})
+    mine = {n: sha for n, sha in used.items() if (n == "thesis_grade") == (axis == "judge")}
+    live = any("provider" in told for told in _axis(manifest, axis).values())
+    prompts = ", ".join(f"{n} ({sha[:12]})" for n, sha in mine.items())
+    said = f" Prompts and their SHA-256: {prompts}." if live and prompts else ""
+    if axis == "generator":
+        return [f"Answers were given by {'; '.join(made)}.{said}"]
+    shown = manifest.get("parameters", {}).get("per_prompt")
+    how = f" Answers shown to the judge at once: {shown}." if live else ""
+    return [
+        f"Answers were graded in five categories, 1 (no information) to 5 (right){cite([PAPERS['thesis']])}, "
+        f"by {'; '.join(made)}.{how}{said}"
+    ]
+
+
+def _model(told: Mapping[str, Any]) -> list[str]:
+    options = dict(told.get("options", {}))
+    options |= options.pop("options", {}) if isinstance(options.get("options"), Mapping) else {}
+    said = [f"{told['provider']}"]
+    said += [f"digest {told['digest'][:12]}"] if told.get("digest") else ["digest not known"]
+    return said + [f"{n} = {v}" for n, v in sorted(options.items()) if isinstance(v, str | int | float)]
+
+
+def _statistics(counts: Mapping[str, int], resamples: int) -> list[str]:
+    left = f"{counts.get('failed', 0):,} of {counts.get('rows', 0):,} rows failed"
+    return [
+        f"Means have 95% percentile bootstrap intervals over questions ({resamples:,} resamples, seed 0)"
+        f"{cite(['efron1993bootstrap'])}; n counts the questions scored. {left}. Unscored rows are left out of the "
+        f"means and counted beside them; the audit gives the mean for all of them at their worst and best"
+        f"{cite(['manski1990bounds'])}."
+    ]
