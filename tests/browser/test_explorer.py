@@ -1,0 +1,133 @@
+"""The retrieval explorer in a real JupyterLab: mouse and keyboard, both themes, no console errors."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+CELLS = [
+    """import ragbench as rb
+from ragbench import data, widgets
+minihop = data.load_minihop()
+chunks = rb.token_chunks(minihop.documents, size=120)
+systems = {"BM25": rb.BM25(chunks), "BM25, short": rb.BM25(chunks, variant="lucene", b=0.9)}""",
+    "explorer = widgets.RetrievalExplorer(minihop.questions, systems, cutoff=200)\nexplorer",
+]
+
+
+def contrast(text: str, ground: str) -> float:
+    """WCAG's contrast ratio of two CSS colours without transparency."""
+
+    def luminance(colour):
+        channels = [int(c) / 255 for c in re.findall(r"\d+", colour)[:3]]
+        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(text), luminance(ground)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def scores(out) -> list[str]:
+    return out.locator(".rb-score").all_inner_texts()
+
+
+def wait_for_cut(out, tokens: int) -> None:
+    """Until both columns are drawn with their line there."""
+    from playwright.sync_api import expect
+
+    expect(out.locator(".rb-cut")).to_have_text([f"{tokens} tokens"] * 2)
+
+
+def test_slider_moves_the_line_and_the_scores_by_keyboard_and_mouse(open_notebook, shots):
+    book = open_notebook(CELLS)
+    out = book.output(1)
+    wait_for_cut(out, 200)
+    before = scores(out)
+    assert out.locator(".rb-cut").count() == 2
+    assert out.locator("mark.rb-mark-1").count() >= 3  # in the list of facts and in both columns
+
+    handle = out.locator(".noUi-handle")
+    handle.focus()
+    for _ in range(3):
+        book.page.keyboard.press("ArrowRight")
+    wait_for_cut(out, 230)
+    book.page.keyboard.press("Home")
+    wait_for_cut(out, 0)
+    assert scores(out) == ["0.000", "0.000"]
+
+    track = out.locator(".noUi-target").bounding_box()
+    book.page.mouse.click(track["x"] + track["width"] / 4, track["y"] + track["height"] / 2)
+    out.locator(".rb-cut", has_text=re.compile(r"^(4[5-9]|5[0-5])0 tokens")).nth(1).wait_for()
+    after = scores(out)
+    assert all(float(a) >= float(b) for a, b in zip(after, before, strict=True))
+    assert max(map(float, after)) > 0
+    assert book.run("print(*(f'{s:.3f}' for s in explorer.scores.values()))").split() == after
+    assert not book.errors
+
+
+def test_question_is_chosen_by_button_filter_list_and_typing(open_notebook, shots):
+    book = open_notebook(CELLS)
+    out = book.output(1)
+    title = out.locator("b").first
+    wait_for_cut(out, 200)
+    first = title.inner_text()
+
+    out.get_by_role("button", name="Next").click()
+    second = book.run("print(explorer._questions[1].text)").strip()
+    out.get_by_text(second, exact=True).first.wait_for()
+    assert first != second
+
+    out.get_by_label("Filter").click()
+    book.page.keyboard.type("composer")
+    out.get_by_text(re.compile(r"^\d\d? of 180 questions")).wait_for()
+    assert 0 < out.get_by_label("Question").locator("option").count() < 20
+    book.page.keyboard.press("Tab")  # Previous
+    book.page.keyboard.press("Tab")  # Next
+    book.page.keyboard.press("Enter")
+    found = book.run("print(explorer.question.text)").strip()
+    assert found not in (first, second)
+    assert title.inner_text() == found
+
+    out.get_by_label("Question").focus()
+    book.page.keyboard.press("ArrowDown")
+    out.get_by_label("Your own").click()
+    book.page.keyboard.type("Which <b>lake</b> is the deepest?")
+    book.page.keyboard.press("Enter")
+    out.get_by_text("Without supporting facts the IR score is undefined").wait_for()
+    assert scores(out) == ["undefined", "undefined"]
+    assert out.get_by_text("Which <b>lake</b> is the deepest?").count() == 1
+    assert not book.errors
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_is_readable_in_both_themes(open_notebook, theme, shots):
+    book = open_notebook(CELLS, theme=theme)
+    out = book.output(1)
+    wait_for_cut(out, 200)
+    colours = out.locator(".rb-column").first.evaluate(
+        """column => {
+            const paint = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+            const over = (element, colour) => {  // a colour as it is seen over everything behind the element
+                const layers = [];
+                for (let e = element; e; e = e.parentElement) layers.unshift(getComputedStyle(e).backgroundColor);
+                paint.fillStyle = "white"; paint.fillRect(0, 0, 1, 1);
+                for (const layer of [...layers, ...(colour ? [colour] : [])]) {
+                    paint.fillStyle = layer; paint.fillRect(0, 0, 1, 1);
+                }
+                return [...paint.getImageData(0, 0, 1, 1).data].slice(0, 3).join(",");
+            };
+            const seen = [];
+            for (const kind of ["article p", "mark", ".rb-tag", ".rb-beyond", ".rb-cut", "header b", ".rb-quiet"]) {
+                const element = column.querySelector(kind);
+                seen.push([kind, over(element, getComputedStyle(element).color), over(element)]);
+            }
+            return seen;
+        }"""
+    )
+    poor = {kind: (text, ground) for kind, text, ground in colours if contrast(text, ground) < 4.5}
+    assert not poor
+    ground = colours[0][2]
+    assert (contrast(ground, "0,0,0") > 10) == (theme == "light")
+    book.screenshot(1, shots / f"widget_explorer{'' if theme == 'light' else '_dark'}.png")
+    assert not book.errors
