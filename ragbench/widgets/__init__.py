@@ -14,6 +14,7 @@ _HOME: dict[str, list[str]] = {
     "explorer": ["RetrievalExplorer"],
     "thresholds": ["ThresholdExplorer"],
     "labelling": ["LabellingTool"],
+    "monitor": ["RunMonitor"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = sorted(_WHERE)
