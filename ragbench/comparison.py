@@ -171,6 +171,26 @@ def power_table(found: Mapping[Key, PowerAnalysis]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def printed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what a printed table shows of `compare`: the interval beside the difference, questions as whole numbers.
+
+    For `ragbench.export.table` as ``shown``.
+    """
+    import pandas as pd
+
+    from ragbench.export import with_interval
+
+    needed = [f"{n:,.0f}" if np.isfinite(n) else "unlimited" for n in table["needed_all"]]
+    p = [f"{value:.3f}" if value >= 0.001 else "< 0.001" for value in table["p_holm"]]
+    return pd.DataFrame(
+        {
+            "first": table["a"], "second": table["b"], "measure": table["measure"],
+            "difference [95%]": with_interval(table, "difference"), "p (Holm)": p, "n": table["n"],
+            "questions needed": needed,
+        }
+    )  # fmt: skip
+
+
 def most_different(rows: pd.DataFrame, key: Key, top: int = 6) -> pd.DataFrame:
     """Return the questions on which two systems differ most.
 

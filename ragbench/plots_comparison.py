@@ -72,7 +72,9 @@ def power_curves(analyses: Mapping[Any, PowerAnalysis], limit: int = 5000) -> Fi
     axis.axhline(next(iter(analyses.values())).target, color="#777777", lw=0.8, ls=":")
     axis.set(xscale="log", ylim=(0, 1.03), xlabel="questions", ylabel="chance of finding the difference")
     ticks = [t for t in (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000) if t <= end]
-    axis.set_xticks(ticks, [f"{t:,}" for t in ticks])
+    axis.set_xticks(ticks, [f"{t:,}" for t in ticks], fontsize=8)
     axis.minorticks_off()
-    figure.legend(fontsize=8, loc="outside right upper", title="comparison: questions needed", title_fontsize=8)
+    level = next(iter(analyses.values())).alpha
+    title = f"questions needed, each test at {level:g}"
+    figure.legend(fontsize=8, loc="outside right upper", title=title, title_fontsize=8)
     return figure

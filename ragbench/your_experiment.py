@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,7 @@ def load(
     loaded = reader(asked, told, fields=fields, limit=limit)
     if not loaded.documents:
         raise DataError(f"{asked.name} alone: no documents", "documents to retrieve from", "set DOCUMENTS to a folder")
-    return loaded
+    return replace(loaded, name=_label(asked))
 
 
 def overview(dataset: Dataset) -> pd.DataFrame:
@@ -171,7 +172,18 @@ def _data(questions: Any, documents: Any, fields: Any, limit: int | None, folder
         files["documents"] = _beside(told, folder)
     if fields:
         more["fields"] = dict(fields)
-    return {asked.stem if asked.is_file() else asked.name: {**files, **more}}
+    return {_label(asked): {**files, **more}}
+
+
+def _label(questions: Path) -> str:
+    """Name a data set by its file, or by the folder of a file that is named like any other."""
+    return (
+        questions.name
+        if questions.is_dir()
+        else questions.parent.name
+        if questions.stem == "questions"
+        else questions.stem
+    )
 
 
 def _paths(questions: Any, documents: Any) -> tuple[Path, Path | None]:

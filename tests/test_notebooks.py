@@ -24,6 +24,7 @@ SMALL = {
     "40_rageval_generate": {"DOCUMENTS": 6},
     "41_rageval_dragonball": {"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}},
     "42_rageval_experiments": {"DOCUMENTS": 4, "RESAMPLES": 50},
+    "91_your_experiment": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]},
 }
 FIGURES = {
     "10_thesis_corpus_and_chunks": ["10_chunk_lengths", "10_figure_2.6_as_run", "10_figure_2.6_paper"],
@@ -41,6 +42,7 @@ FIGURES = {
     "30_ragas_wikieval": ["30_table_1", "30_pairs"],
     "41_rageval_dragonball": ["41_table_1", "41_table_3"],
     "42_rageval_experiments": ["42_table_5", "42_prefix", "42_by_type"],
+    "91_your_experiment": ["91_differences", "91_power"],
 }
 LEDGER = {
     "11_thesis_ir_score": {"Table 3.1": 50},

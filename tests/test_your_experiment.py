@@ -61,7 +61,9 @@ def test_a_generated_folder_loads_by_its_name_alone(tmp_path):
     for loaded in (load_jsonl(folder), load_jsonl(folder / "questions.jsonl", folder)):
         assert loaded.questions == whole.questions
         assert loaded.documents == whole.documents
-    assert your_experiment.load(str(folder)).questions == whole.questions
+    own = your_experiment.load(str(folder))
+    assert (own.name, own.questions) == ("finance", whole.questions)
+    assert your_experiment.load(folder / "questions.jsonl", folder).name == "finance"
     assert not len(your_experiment.problems(whole))
 
 
@@ -330,6 +332,17 @@ def test_the_questions_that_differ_most_come_first():
     assert found["difference"].abs().is_monotonic_decreasing
     assert len(found) == 3
     assert (found["A@50"] - found["B@50"]).tolist() == found["difference"].tolist()
+
+
+def test_a_printed_table_has_the_interval_beside_the_difference_and_whole_questions():
+    table = comparison.compare(made_rows(), [("A@100", "B@100"), ("A@100", "C@100")])
+    shown = comparison.printed(table)
+    row, wide = table.iloc[0], shown.iloc[0]
+    assert wide["difference [95%]"] == f"{row['difference']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+    assert wide["p (Holm)"] == "< 0.001"
+    assert wide["questions needed"] == f"{row['needed_all']:.0f}"
+    assert shown["questions needed"].iloc[3] == "unlimited"
+    assert len(shown) == len(table)
 
 
 def test_the_power_table_has_every_comparison_with_its_questions():

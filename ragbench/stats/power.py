@@ -35,7 +35,7 @@ class PowerAnalysis:
     needed : questions at which that chance is ``target``; inf for a difference of 0, NaN without an sd.
     needed_low, needed_high : the same at the ends of the interval: the difference may be as large, or as small, as
         they say; inf when the interval holds 0. NaN when a difference was asked for, which has no interval.
-    detectable : smallest difference that n questions find with chance ``target``; NaN with fewer than two pairs.
+    detectable : smallest difference that n questions find with chance ``target``; NaN without an sd, or for sd 0.
     target, alpha : the power wanted and the level of the test.
     """
 
@@ -155,15 +155,16 @@ def detectable_difference(n: int, sd: float, power: float = 0.8, alpha: float = 
 
     Parameters
     ----------
-    n : number of questions. sd : standard deviation of the per-question differences, at least 0.
+    n : number of questions. sd : standard deviation of the per-question differences.
     power, alpha : of the two-sided paired test.
 
     Returns
     -------
-    float, in the unit of ``sd``; NaN with fewer than two questions or without an sd, 0 for sd 0.
+    float, in the unit of ``sd``; NaN with fewer than two questions, without an sd, or for sd 0: where all differences
+    are the same, the pairs say nothing of how they would spread.
     """
     if n < 2 or math.isnan(sd) or sd == 0:
-        return math.nan if n < 2 or math.isnan(sd) else 0.0
+        return math.nan
     from scipy.optimize import brentq
 
     high = 1.0
