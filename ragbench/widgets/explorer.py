@@ -95,7 +95,7 @@ class RetrievalExplorer(Panel):
         self.rankings: dict[str, Ranking] = {}
         self._failed: dict[str, str] = {}
 
-        wide = ipywidgets.Layout(width="100%")
+        wide = ipywidgets.Layout(width="auto")
         self.filter = ipywidgets.Text(
             description="Filter",
             placeholder="words of a question, its answer or id",
@@ -122,7 +122,7 @@ class RetrievalExplorer(Panel):
         self.columns = {name: ipywidgets.HTML(layout=flow) for name in self._retrievers}
         for one in self.columns.values():
             one.add_class("rb-column")
-        side_by_side = ipywidgets.HBox([*self.columns.values()], layout=ipywidgets.Layout(width="100%", grid_gap="6px"))
+        side_by_side = ipywidgets.HBox([*self.columns.values()], layout=ipywidgets.Layout(grid_gap="6px"))
         side_by_side.add_class("rb-columns")
         narrowing = ipywidgets.HBox([self.filter, self.previous, self.next, self.count])
         styles = ipywidgets.HTML(_STYLE, layout=ipywidgets.Layout(display="none"))

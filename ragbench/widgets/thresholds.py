@@ -40,6 +40,7 @@ _STYLE = """<style>
 .rb-svg .rb-dot-h { fill: var(--rb-3); } .rb-svg .rb-dot-k { fill: var(--rb-5); }
 .rb-svg .rb-band-0 { fill: var(--rb-7-soft); } .rb-svg .rb-band-1 { fill: var(--rb-2-soft); }
 .rb-svg .rb-band-2 { fill: var(--rb-1-soft); } .rb-svg .rb-strong { font-weight: 600; }
+.rb-svg text { paint-order: stroke; stroke: var(--rb-paper); stroke-width: 3px; stroke-opacity: 0.7; }
 .rb-side { display: flex; flex-wrap: wrap; gap: 12px 28px; align-items: flex-start; }
 </style>"""
 
