@@ -1,0 +1,132 @@
+"""From rows of a run to RAGChecker's metrics, with any way of labelling claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ragbench.diagnosis.grid import Setting
+from ragbench.errors import unknown
+from ragbench.records import Chunk, Question
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ragbench.data.ragchecker import RagResult
+    from ragbench.experiment import Experiment
+    from ragbench.metrics.steps import Labelled
+
+CLAIMS = ("references", "answers")
+RETRIEVER = ("claim_recall", "context_precision")
+NOISE = ("relevant_noise_sensitivity", "irrelevant_noise_sensitivity")
+
+
+class Contained:
+    """A checker that needs no judgement: a claim is entailed by a text it stands in, white space aside."""
+
+    def check_many(self, claims: Sequence[str], texts: Sequence[str]) -> list[list[str]]:
+        """Label every claim against every text: Entailment or Neutral, shape (n_claims, n_texts)."""
+        plain = [" ".join(text.split()) for text in texts]
+        found = [" ".join(claim.split()) for claim in claims]
+        return [["Entailment" if claim in text else "Neutral" for text in plain] for claim in found]
+
+
+def scores(
+    experiment: Experiment,
+    rows: pd.DataFrame,
+    label: Callable[[list[RagResult]], Labelled],
+    claims: str = "references",
+) -> pd.DataFrame:
+    """Score every row of a run with RAGChecker's metrics.
+
+    Parameters
+    ----------
+    experiment : what `grid` built. rows : what it gave.
+    label : extracts and checks claims: ``lambda r: embedded_labels(r, Contained())``, or with a model
+        ``lambda r: ragchecker_labels(model, r, cassette=...)``.
+    claims : ``"references"``: the retriever's half (claim recall, context precision): a question's references are the
+        claims, responses are left out;
+        ``"answers"``: claims of the true answer (MiniHop's own where there are any) and of the response.
+
+    Returns
+    -------
+    DataFrame, one row per row of the run: question_id, kind, domain, retriever, k, size, overlap, prompt,
+    context_tokens, the eleven metrics and noise_sensitivity (the sum of the two kinds), in [0, 1]; NaN where a metric
+    is undefined, the row failed or its labels could not be read.
+
+    Source: RAGChecker, section 3.3.
+    """
+    import pandas as pd
+
+    from ragbench.metrics.claims import METRICS, claim_metrics_table
+
+    if claims not in CLAIMS:
+        raise unknown("kind of claims", claims, CLAIMS)
+    questions = {q.id: q for data in experiment.grid.data.values() for q in data.questions}
+    documents = [d for data in experiment.grid.data.values() for d in data.documents]
+    made = {name: {c.id: c for c in cut(documents)} for name, cut in experiment.grid.chunker.items()}
+    good = rows[rows["status"] == "ok"]
+    results = [result(questions[row.question_id], row, made[row.chunker], claims) for row in good.itertuples()]
+    table = claim_metrics_table(label(results).scored.results)[list(METRICS)]
+    table = table.reindex(rows["key"]).reset_index(drop=True)
+    if claims == "references":
+        table.loc[:, ~table.columns.isin(RETRIEVER)] = float("nan")  # of responses that were left out
+    table["noise_sensitivity"] = table[list(NOISE)].sum(axis=1, skipna=False)
+    where = [Setting.of(*at) for at in zip(rows["chunker"], rows["k"], rows["generator"], strict=True)]
+    place = pd.DataFrame(
+        {
+            "question_id": rows["question_id"],
+            "kind": rows["kind"],
+            "domain": [questions[i].meta.get("domain", "") for i in rows["question_id"]],
+            "retriever": rows["retriever"],
+            "k": [s.k for s in where],
+            "size": [s.size for s in where],
+            "overlap": [s.overlap for s in where],
+            "prompt": rows["generator"].replace("none", "default"),
+            "context_tokens": rows["context_tokens"],
+        }
+    )
+    return place.reset_index(drop=True).join(table)
+
+
+def result(question: Question, row: Any, chunks: Mapping[str, Chunk], claims: str) -> RagResult:
+    """Turn one row of a run into a record whose claims can be checked; arguments as in `scores`."""
+    from ragbench.data.ragchecker import RagResult, RetrievedText
+
+    found = tuple(RetrievedText(chunks[name].text, chunks[name].doc_id) for name in row.hits)
+    if claims == "references":
+        own, reference, response = question.references, "\n".join(question.references), ""
+    else:
+        given = question.meta.get("claims")
+        own = tuple(claim["text"] for claim in given) if given else None
+        reference, response = question.meta.get("long_answer") or question.answer, row.answer
+    return RagResult(
+        row.key, question.text, reference, response, found,
+        response_claims=() if claims == "references" else None, reference_claims=own,
+    )  # fmt: skip
+
+
+def reachable(experiment: Experiment) -> pd.DataFrame:
+    """Say for every question and chunker which share of the references stands in one chunk, wherever it is.
+
+    An edge that cuts a reference in two puts it out of reach of `Contained`, whatever is retrieved: this is the most
+    that claim recall can be. Overlap mends such cuts.
+
+    Returns
+    -------
+    DataFrame: question_id, size, overlap, reachable (NaN without references).
+    """
+    import pandas as pd
+
+    made = []
+    for data in experiment.grid.data.values():
+        wanted = {q.id: [" ".join(r.split()) for r in q.references] for q in data.questions}
+        for name, cut in experiment.grid.chunker.items():
+            # One text with a separator that no reference has: one search per reference.
+            text = "\0".join(" ".join(c.text.split()) for c in cut(data.documents))
+            there = {r: r in text for r in {r for some in wanted.values() for r in some}}
+            at = Setting.of(name)
+            for question, some in wanted.items():
+                share = sum(there[r] for r in some) / len(some) if some else float("nan")
+                made.append((question, at.size, at.overlap, share))
+    return pd.DataFrame(made, columns=["question_id", "size", "overlap", "reachable"])

@@ -1,0 +1,463 @@
+"""RAGChecker's diagnosis: the grid of settings, its metrics by containment, tendencies and what the paper prints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from fake_ollama import FakeOllama
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragbench import diagnosis as dg
+from ragbench import papers
+from ragbench.data import load_minihop
+from ragbench.errors import ConfigError, DataError
+from ragbench.judge.labels import embedded_labels
+from ragbench.llm import chat_model
+from ragbench.paths import mirror
+from ragbench.plots_diagnosis import budget_lines, setting_lines
+from ragbench.prompts import prompt_hash
+from ragbench.records import Dataset, Document, Hit, Question
+
+
+class InOrder:
+    """Finds the chunks of the corpus in their order, whatever is asked."""
+
+    def __init__(self, chunks) -> None:
+        self.chunks = chunks
+
+    def settings(self):
+        return {"retriever": "in order"}
+
+    def search(self, queries, k, scope=None):
+        return [[Hit(c, 1.0, i + 1) for i, c in enumerate(self.chunks[:k])] for _ in queries]
+
+
+def words(*parts: tuple[int, str]) -> str:
+    """A text of numbered words, with facts in between: (so many words, then this text)."""
+    numbers = iter(range(10_000))
+    return " ".join(" ".join([*(f"w{next(numbers)}" for _ in range(n)), fact]) for n, fact in parts)
+
+
+@pytest.fixture
+def world() -> Dataset:
+    text = words((100, "red stones fall"), (500, "blue birds sing"), (900, "green doors open"), (3000, "the end"))
+    facts = ("red stones fall", "blue birds sing", "green doors open")
+    questions = (
+        Question("q1", "which?", "Red stones fall.", facts[:1], "factual", "", {"domain": "law"}),
+        Question("q2", "which two?", "Blue birds, and green doors.", facts[1:], "summary", "", {"domain": "law"}),
+        Question("q3", "none?", "Unknown.", (), "unanswerable", "", {"domain": "law"}),
+    )
+    return Dataset("world", questions, (Document("d", "d", text),))
+
+
+def contained(results):
+    return embedded_labels(results, dg.Contained())
+
+
+def run(world, folder, **more):
+    grid = dg.grid("made", world, {"in order": InOrder}, folder=folder, **more)
+    return grid, grid.run(progress=False)
+
+
+def test_settings_vary_one_factor_at_a_time_around_20_chunks_of_300_tokens_with_overlap_a_fifth():
+    found = dg.settings()
+    assert len(found) == len(set(found)) == 7
+    assert dg.Setting(20, 300, 0.2, "default") == dg.DEFAULT
+    assert {(s.k, s.size, s.overlap) for s in found} == {
+        (20, 300, 0.2), (5, 300, 0.2), (10, 300, 0.2), (20, 150, 0.2), (20, 600, 0.2), (20, 300, 0.0), (20, 300, 0.4),
+    }  # fmt: skip
+    assert len(dg.settings(full=True)) == 27
+    with pytest.raises(ConfigError, match="axes without the default"):
+        dg.settings(ks=(5, 10))
+
+
+def test_a_setting_is_found_again_by_the_name_of_its_chunker():
+    for setting in dg.settings(full=True):
+        assert dg.Setting.of(setting.chunker, setting.k) == setting
+
+
+def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_the_setting_says(world, tmp_path):
+    grid, rows = run(world, tmp_path)
+    assert Counter(zip(rows["chunker"], rows["k"], strict=True)) == {(s.chunker, s.k): 3 for s in dg.settings()}
+    scored = dg.scores(grid, rows, contained)
+    assert len(scored) == 21
+    first = scored.iloc[0]
+    made = grid.grid.chunker[dg.Setting(size=int(first["size"])).chunker](world.documents)
+    assert first["size"] == 150
+    # 4,512 words, some of two tokens: the first chunks overlap by 30 tokens of 150
+    assert made[0].text.split()[-1] in made[1].text
+
+
+def test_claim_recall_and_context_precision_are_those_counted_by_hand(world, tmp_path):
+    grid, rows = run(world, tmp_path, wanted=[dg.Setting(k=5), dg.DEFAULT])
+    scored = dg.scores(grid, rows, contained).set_index(["question_id", "k"])
+    chunks = [c.text for c in grid.grid.chunker[dg.DEFAULT.chunker](world.documents)]
+    for k in (5, 20):
+        for question in world.questions:
+            found = [[r in c for c in chunks[:k]] for r in question.references]
+            at = scored.loc[question.id, k]
+            if not found:
+                assert np.isnan(at["claim_recall"])
+                assert np.isnan(at["context_precision"])
+                continue
+            assert at["claim_recall"] == np.any(found, axis=1).mean()
+            assert at["context_precision"] == np.any(found, axis=0).mean()
+    # w0..w499 take two tokens each or more: 5 chunks reach the first fact, not the third
+    assert scored.loc[("q1", 5), "claim_recall"] == 1
+    assert scored.loc[("q2", 5), "claim_recall"] < scored.loc[("q2", 20), "claim_recall"]
+    # nothing is said of the response that was left out
+    assert (
+        scored.drop(columns=[*dg.RETRIEVER, "context_tokens", "size", "overlap"])
+        .select_dtypes("float")
+        .isna()
+        .all(axis=None)
+    )
+
+
+def test_white_space_aside_a_claim_is_contained_as_it_stands():
+    claims, texts = ["red  stones\nfall", "Red stones fall"], ["so red stones   fall down", "red stones", ""]
+    assert dg.Contained().check_many(claims, texts) == [
+        ["Entailment", "Neutral", "Neutral"],
+        ["Neutral"] * 3,
+    ]
+
+
+def test_overlap_brings_a_fact_cut_by_an_edge_within_reach(tmp_path):
+    text = " ".join(["a"] * 298 + ["red", "stones", "fall"] + ["a"] * 800)
+    question = Question("q", "which?", "x", ("red stones fall",), "f", "", {"domain": "law"})
+    data = Dataset("cut", (question, replace(question, id="none", references=())), (Document("d", "d", text),))
+    grid = dg.grid("made", data, {"in order": InOrder}, folder=tmp_path)
+    found = dg.reachable(grid).set_index(["question_id", "size", "overlap"])["reachable"]
+    assert found["q", 300, 0.0] == 0
+    assert found["q", 300, 0.2] == found["q", 300, 0.4] == 1
+    assert np.isnan(found["none", 300, 0.0])
+
+
+def test_failed_rows_and_unread_labels_are_counted_not_dropped(world, tmp_path):
+    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT])
+    rows.loc[rows["question_id"] == "q1", "status"] = "failed"
+    assert dg.scores(grid, rows, contained)["question_id"].tolist() == ["q1", "q2", "q3"]
+
+    def half_read(results):
+        labelled = contained(results)
+        return replace(labelled, unscored=(labelled.results.results[0].id,))
+
+    table = dg.means(dg.scores(grid, rows, half_read), ["claim_recall"], resamples=0)
+    assert table[["n", "unscored"]].to_numpy().tolist() == [[0, 3]]
+
+
+class Says:
+    """A reader that says its context's first words, or nothing of it."""
+
+    name = "says"
+
+    def settings(self):
+        return {"reader": "says"}
+
+    def answer(self, question, context):
+        return "Red stones fall. Pigs fly." if "two" not in question else "Blue birds sing."
+
+
+class Same:
+    """A checker for which a claim is entailed by a text that has its first word."""
+
+    def check_many(self, claims, texts):
+        return [["Entailment" if c.split()[0].lower() in t.lower() else "Neutral" for t in texts] for c in claims]
+
+
+def test_the_answers_half_takes_claims_of_the_true_answer_and_of_the_response(world, tmp_path):
+    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generator=Says())
+    scored = dg.scores(grid, rows, lambda r: embedded_labels(r, Same()), "answers").set_index("question_id")
+    assert scored.loc["q1", ["precision", "recall", "claim_recall", "hallucination"]].tolist() == [0.5, 1, 1, 0.5]
+    assert scored.loc["q1", "f1"] == pytest.approx(2 / 3)
+    assert scored.loc["q2", ["precision", "recall", "faithfulness"]].tolist() == [1, 1, 1]
+    sums = scored[list(dg.NOISE)].sum(axis=1, skipna=False)
+    pd.testing.assert_series_equal(scored["noise_sensitivity"], sums, check_names=False)
+    assert set(scored["prompt"]) == {"default"}
+
+
+def test_minihops_own_claims_are_taken_for_its_long_answers(tmp_path):
+    data = dg.answerable(dg.topic_pages(load_minihop(limit=1)))
+    seen = []
+    grid = dg.grid("made", data, {"in order": InOrder}, Says(), [dg.DEFAULT], folder=tmp_path)
+
+    def noted(results):
+        seen.extend(results)
+        return embedded_labels(results, Same())
+
+    dg.scores(grid, grid.run(progress=False), noted, "answers")
+    question = data.questions[0]
+    assert [r.reference for r in seen] == [question.meta["long_answer"]]
+    assert seen[0].reference_claims == tuple(c["text"] for c in question.meta["claims"])
+    assert seen[0].response == "Red stones fall. Pigs fly."
+    assert len(seen[0].chunks) == 20
+
+
+def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(world, tmp_path):
+    with FakeOllama(reply=lambda request: "Red stones fall.") as server:
+        model = chat_model("ollama:llama3:8b", host=server.url, num_ctx=32768)
+        grid, rows = run(world, tmp_path, wanted=[dg.Setting(k=5), dg.DEFAULT], generator=model)
+    assert Counter(zip(rows["generator"], rows["k"], strict=True)) == {
+        ("default", 5): 3, ("default", 20): 3, ("optimised", 20): 3,
+    }  # fmt: skip
+    used = rows.groupby("generator")["prompt_sha256"].unique()
+    assert {name: found.tolist() for name, found in used.items()} == {
+        name: [prompt_hash(prompt)] for name, prompt in dg.PROMPTS.items()
+    }
+    scored = dg.scores(grid, rows, lambda r: embedded_labels(r, Same()), "answers")
+    laid = dg.by_factor(scored)
+    assert laid[laid["factor"] == "prompt"]["value"].unique().tolist() == ["default", "optimised"]
+
+
+def test_the_context_is_every_chunk_uncut(world, tmp_path):
+    grid, rows = run(world, tmp_path, wanted=[dg.Setting(size=600), dg.DEFAULT])
+    whole = {name: cut(world.documents) for name, cut in grid.grid.chunker.items()}
+    counted = rows.groupby("chunker")["context_tokens"].first()
+    small, large = counted[dg.DEFAULT.chunker], counted[dg.Setting(size=600).chunker]
+    assert 300 * 20 - 20 <= small <= 300 * 20  # an edge may fall between the tokens of a word
+    assert large > 300 * 20
+    assert len(whole[dg.Setting(size=600).chunker]) < len(whole[dg.DEFAULT.chunker])
+
+
+def made_scores(**means: float) -> pd.DataFrame:
+    """Ten questions at every setting with the same score, plus a little of the question's own."""
+    rows = [
+        {"question_id": f"q{i}", "retriever": r, "k": s.k, "size": s.size, "overlap": s.overlap, "prompt": s.prompt,
+         "claim_recall": means.get(f"k{s.k}", 0.5) + (0.2 if s.size == 600 else 0) + i / 100 + (r == "B") / 10}
+        for s in dg.settings(full=True) for r in "AB" for i in range(10)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_tendencies_are_paired_differences_per_retriever_and_over_all_of_them():
+    scored = made_scores(k5=0.2)
+    scored.loc[(scored["retriever"] == "B") & (scored["k"] == 5), "claim_recall"] += 0.1
+    table = dg.trends(scored, resamples=200)
+    rises = table[(table["change"] == "k 5 to 20") & (table["metric"] == "claim_recall")].set_index("retriever")
+    assert rises["difference"].round(6).to_dict() == {"A": 0.3, "B": 0.2, "all": 0.25}
+    assert rises["paper_difference"].round(6).unique().tolist() == [0.161]
+    assert set(rises["verdict"]) == {"holds"}
+    assert rises["n"].tolist() == [10, 10, 10]
+    same = table[(table["change"] == "overlap 0 to 0.4") & (table["metric"] == "claim_recall")]
+    assert same["paper_difference"].round(6).unique().tolist() == [0.003]
+    assert set(same["verdict"]) == {"holds"}
+    assert (same["difference"].abs() < 1e-12).all()
+    missing = table[table["metric"] != "claim_recall"]
+    assert set(missing["verdict"]) == {"not measured"}
+    assert set(missing["n"]) == {0}
+    assert len(table) == 3 * len(dg.TRENDS)
+
+
+def test_a_question_without_a_score_at_one_end_is_left_out_of_the_difference_and_counted():
+    scored = made_scores(k5=0.2)
+    scored.loc[(scored["question_id"] == "q0") & (scored["k"] == 5) & (scored["retriever"] == "A"), "claim_recall"] = (
+        np.nan
+    )
+    table = dg.trends(scored, dg.TRENDS[:1], resamples=50).set_index("retriever")
+    assert table[["n", "unscored"]].to_numpy().tolist() == [[9, 1], [10, 0], [9, 1]]
+
+
+def test_two_runs_below_each_other_are_refused_where_both_have_scores():
+    scored = made_scores()
+    with pytest.raises(DataError, match="'q0' twice at Setting"):
+        dg.trends(pd.concat([scored, scored]), dg.TRENDS[:1])
+    other = scored.rename(columns={"claim_recall": "f1"})
+    both = dg.trends(pd.concat([scored, other], ignore_index=True), resamples=50)
+    assert set(both[both["verdict"] != "not measured"]["metric"]) == {"claim_recall", "f1"}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "direction", "said"),
+    [
+        (0.01, 0.2, "rises", "holds"), (0.01, 0.2, "falls", "reversed"), (-0.2, -0.01, "falls", "holds"),
+        (-0.2, -0.01, "rises", "reversed"), (-0.01, 0.2, "rises", "undecided"), (0.0, 0.0, "falls", "undecided"),
+        (-0.01, 0.02, "stays", "holds"), (-0.01, 0.021, "stays", "undecided"), (-0.021, 0.01, "stays", "undecided"),
+        (0.021, 0.03, "stays", "changes"), (-0.03, -0.021, "stays", "changes"),
+        (float("nan"), 0.1, "rises", "not measured"),
+    ],
+)  # fmt: skip
+def test_an_interval_bears_a_tendency_out_or_not(low, high, direction, said):
+    assert dg.verdict(low, high, direction) == said
+
+
+def test_verdicts_know_three_directions():
+    with pytest.raises(ConfigError, match="did you mean 'rises'"):
+        dg.verdict(0, 1, "rise")
+
+
+@given(st.floats(-1, 1), st.floats(0, 1))
+def test_what_rises_one_way_falls_the_other(low, width):
+    there, back = dg.verdict(low, low + width, "rises"), dg.verdict(-low - width, -low, "falls")
+    assert there == back
+    assert dg.verdict(low, low + width, "stays") == dg.verdict(-low - width, -low, "stays")
+
+
+def test_means_come_with_intervals_and_counts_over_questions():
+    scored = made_scores().assign(f1=np.nan)
+    table = dg.means(scored, ["claim_recall", "f1"], ["retriever", "k"], resamples=300)
+    cell = table[(table["retriever"] == "A") & (table["k"] == 5) & (table["metric"] == "claim_recall")].iloc[0]
+    assert cell["mean"] == pytest.approx(
+        scored[(scored["retriever"] == "A") & (scored["k"] == 5)]["claim_recall"].mean()
+    )
+    assert cell["low"] < cell["mean"] < cell["high"]
+    # ten questions at nine settings each; a question is drawn as a whole, so the interval is no narrower for them
+    alone = dg.means(scored[(scored["size"] == 300) & (scored["overlap"] == 0.2)], ["claim_recall"], ["retriever", "k"])
+    assert cell["high"] - cell["low"] == pytest.approx((alone["high"] - alone["low"]).iloc[0], rel=0.25)
+    assert table[table["metric"] == "f1"][["n", "unscored"]].to_numpy().tolist() == [[0, 90]] * 6
+
+
+def test_the_default_setting_stands_on_every_axis_and_other_combinations_on_none():
+    laid = dg.by_factor(dg.means(made_scores(), ["claim_recall"], resamples=0))
+    assert laid.groupby("factor")["value"].unique().map(list).to_dict() == {
+        "k": [5, 10, 20], "size": [150, 300, 600], "overlap": [0.0, 0.2, 0.4], "prompt": ["default"],
+    }  # fmt: skip
+    assert len(laid) == 2 * 10
+    default = laid[(laid["k"] == 20) & (laid["size"] == 300) & (laid["overlap"] == 0.2) & (laid["retriever"] == "A")]
+    assert default["factor"].tolist() == ["k", "size", "prompt", "overlap"]
+    assert default["mean"].nunique() == 1
+    assert dg.by_factor(laid.iloc[:0]).empty
+
+
+def test_equal_budgets_are_compared_with_their_smallest_chunks():
+    table = dg.equal_budgets(made_scores(k5=0.1, k10=0.4), ["claim_recall"], resamples=100)
+    pairs = {
+        (1500, 150, 10), (1500, 300, 5), (3000, 150, 20), (3000, 300, 10), (3000, 600, 5), (6000, 300, 20),
+        (6000, 600, 10),
+    }  # fmt: skip
+    assert set(table[["budget", "size", "k"]].itertuples(index=False, name=None)) == pairs
+    at = table[table["retriever"] == "A"].set_index(["budget", "size"])["difference"].round(6)
+    assert at[3000].to_dict() == {150: 0, 300: -0.1, 600: -0.2}
+    assert at[6000].to_dict() == {300: 0, 600: 0.1}
+    assert set(table["n"]) == {10}
+
+
+def test_published_numbers_are_laid_out_by_factor_with_the_default_on_each_axis():
+    table = dg.published().set_index(["factor", "value", "metric"])["mean"]
+    assert table["k", 5, "claim_recall"] == 0.615
+    assert table["size", 150, "f1"] == pytest.approx(0.526)
+    assert table["prompt", "optimised", "noise_sensitivity"] == pytest.approx(0.381)
+    assert table["overlap", 0.4, "context_precision"] == pytest.approx(0.711)
+    # the paper's middle overlap is its default setting, and lies below both ends
+    assert table["overlap", 0.2, "claim_recall"] == pytest.approx(0.776)
+    assert len(table) == len(papers.published("ragchecker", "Section 4.4")) + 1
+    assert table.index.is_unique
+
+
+def test_ledger_cells_are_named_as_the_paper_prints_them():
+    table = dg.means(made_scores(k5=0.2), ["claim_recall"], resamples=0)
+    with pytest.raises(ConfigError, match="several means for one cell"):
+        dg.ledger_cells(table, "Section 4.4")
+    mine = table[table["retriever"] == "A"]
+    cells = dg.ledger_cells(mine, "Section 4.4")
+    printed = papers.published("ragchecker", "Section 4.4")
+    wanted = printed[printed["column"] == "claim_recall"]["row"]
+    assert cells["row"].tolist() == wanted.tolist()
+    assert cells.set_index("row")["value"].round(6)[["k = 5", "k = 20"]].tolist() == [24.5, 54.5]
+    figure = dg.ledger_cells(mine, "Figure 7")
+    assert figure["row"].tolist() == ["chunk size = 150", "chunk size = 300", "chunk size = 600"]
+    assert set(figure["n"]) == {10}
+    with pytest.raises(ConfigError, match="Figure 9"):
+        dg.ledger_cells(mine, "Figure 9")
+
+
+def test_pages_join_the_documents_of_a_topic_and_keep_every_supporting_sentence():
+    minihop = load_minihop()
+    pages = dg.topic_pages(minihop)
+    assert len(pages.documents) == 20
+    assert sum(len(d.text.split()) for d in pages.documents) == sum(len(d.text.split()) for d in minihop.documents)
+    text = "\n".join(d.text for d in pages.documents)
+    assert all(r in text for q in pages.questions for r in q.references)
+    assert Counter(q.meta["domain"] for q in pages.questions).total() == 180
+    assert {q.meta["domain"] for q in pages.questions} == {d.id.partition("/")[0] for d in pages.documents}
+    bare = replace(minihop.documents[0], meta={})
+    with pytest.raises(DataError, match="has no topic"):
+        dg.topic_pages(replace(minihop, documents=(bare,)))
+
+
+def test_the_sample_is_the_first_of_every_domain_and_type_and_says_what_it_leaves_out():
+    data = dg.dataset("minihop", per_kind=2)
+    assert set(Counter((q.meta["domain"], q.kind) for q in data.questions).values()) == {2}
+    every = [q.id for q in dg.dataset("minihop").questions]
+    assert [q.id for q in data.questions] == [i for i in every if i in {q.id for q in data.questions}]
+    answers = dg.answerable(dg.dataset("minihop"))
+    assert len(answers.questions) == 65
+    assert Counter(why for _, why in answers.excluded) == {"no long answer": 115}
+    for name, per_kind, said in (("dragonbal", None, "did you mean 'dragonball'"), ("minihop", 0, "per_kind=0")):
+        with pytest.raises(ConfigError, match=said):
+            dg.dataset(name, per_kind)
+    with pytest.raises(ConfigError, match="no settings"):
+        dg.grid("made", data, {"in order": InOrder}, wanted=[])
+
+
+def test_kinds_of_claims_are_named(world, tmp_path):
+    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT])
+    with pytest.raises(ConfigError, match="did you mean 'references'"):
+        dg.scores(grid, rows, contained, "reference")
+
+
+def test_without_the_mirror_minihop_takes_dragonballs_place(monkeypatch):
+    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
+    assert dg.dataset(per_kind=1).name == "minihop pages"
+
+
+@pytest.mark.skipif(mirror("rageval", "dragonball_docs.jsonl") is None, reason="DRAGONBall is not in RAGBENCH_DATA")
+def test_dragonballs_documents_are_long_enough_and_hold_their_references():
+    data = dg.dataset(per_kind=20)
+    assert (data.name, len(data.questions), len(data.documents)) == ("dragonball", 420, 108)
+    assert np.median([len(d.text.split()) for d in data.documents]) > 1000
+    text = "\n".join(" ".join(d.text.split()) for d in data.documents)
+    wanted = [" ".join(r.split()) for q in data.questions for r in q.references]
+    assert np.mean([r in text for r in wanted]) > 0.98
+    assert {why for _, why in dg.answerable(data).excluded} == {"no references"}
+
+
+def numbers(line) -> np.ndarray:
+    return np.asarray(line.get_ydata(), float)
+
+
+def long_means() -> pd.DataFrame:
+    rows = [
+        (v, m, s, d, 0.1 * i + 0.05 * (d == "law"), 0.1 * i - 0.1, 0.1 * i + 0.2)
+        for m in ("claim_recall", "f1")
+        for s in ("A", "B")
+        for d in ("", "law")
+        for i, v in enumerate((5, 10, 20))
+    ]
+    return pd.DataFrame(rows, columns=["value", "metric", "system", "domain", "mean", "low", "high"])
+
+
+def test_lines_show_means_domains_and_the_papers_numbers():
+    paper = pd.DataFrame({"value": [5, 20, 5], "metric": ["f1", "f1", "faithfulness"], "mean": [0.517, 0.534, 0.881]})
+    figure = setting_lines(long_means(), paper, "k", [5, 10, 20])
+    shown = [a for a in figure.axes if a.get_visible()]
+    assert [a.get_title() for a in shown] == ["claim recall", "f1", "faithfulness"]
+    f1 = shown[1]
+    lines = {line.get_label(): line for line in f1.lines}
+    np.testing.assert_allclose(lines["paper"].get_xdata(), [0, 2])
+    np.testing.assert_allclose(lines["paper"].get_ydata(), [0.517, 0.534])
+    np.testing.assert_allclose(lines["A, law"].get_ydata(), [0.05, 0.15, 0.25])
+    thick = {c.get_label(): c for c in f1.containers}
+    np.testing.assert_allclose(numbers(thick["B"].lines[0]), [0, 0.1, 0.2])
+    ends = thick["B"].lines[2][0].get_segments()[1][:, 1]
+    np.testing.assert_allclose(ends, [0, 0.3])
+    assert [t.get_text() for t in f1.get_xticklabels()] == ["5", "10", "20"]
+    assert {t.get_text() for t in figure.legends[0].get_texts()} == {"A", "B", "A, law", "B, law", "paper"}
+    assert not [line for line in shown[2].lines if line.get_label() != "paper" and len(line.get_xdata())]
+
+
+def test_budgets_are_drawn_in_tokens_one_line_per_size():
+    table = dg.means(made_scores(k5=0.1), ["claim_recall"], resamples=0).query("overlap == 0.2 and prompt == 'default'")
+    figure = budget_lines(
+        table.rename(columns={"retriever": "system"}).assign(low=lambda t: t["mean"], high=lambda t: t["mean"])
+    )
+    assert [a.get_title() for a in figure.axes] == ["A: claim recall", "B: claim recall"]
+    labels = [t.get_text() for t in figure.axes[1].get_xticklabels()]
+    assert labels == ["750", "1,500", "3,000", "6,000", "12,000"]
+    lines = {c.get_label(): c.lines[0] for c in figure.axes[0].containers}
+    assert lines["300 tokens each"].get_xdata().tolist() == [1, 2, 3]
+    np.testing.assert_allclose(numbers(lines["600 tokens each"]), [0.345, 0.745, 0.745])
