@@ -1,0 +1,285 @@
+"""RAGChecker's experiment on our own systems: readers by hand, rows to metrics, nothing lost, a model in place."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from fake_ollama import FakeOllama
+
+from ragbench import ragchecker_systems as systems
+from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
+from ragbench.errors import ConfigError, DataError
+from ragbench.judge import embedded_labels
+from ragbench.metrics.claims import METRICS
+from ragbench.ragchecker_readers import LeadSentences, NearestSentences
+from ragbench.records import Dataset, Document, Question
+
+E, N = "Entailment", "Neutral"
+CONTEXT = "The dam is old. The Nile flows north. A river has a mouth. The Nile flows north. The river Nile is long."
+
+
+class Bags:
+    words = ("river", "nile", "dam", "north")
+
+    def __init__(self):
+        self.asked = []
+
+    def embed_documents(self, many):
+        self.asked.append(list(many))
+        rows = [[*(re.findall(r"\w+", t.lower()).count(w) for w in self.words), 1e-3] for t in many]
+        return (np.array(rows) / np.linalg.norm(rows, axis=1, keepdims=True)).tolist()
+
+
+# --- readers ----------------------------------------------------------------------------------------------------------
+
+
+def test_lead_is_how_the_context_begins():
+    assert LeadSentences(2).answer("?", CONTEXT) == "The dam is old. The Nile flows north."
+    assert LeadSentences(9).answer("?", CONTEXT) == CONTEXT
+    assert LeadSentences(2).answer("?", "") == ""
+
+
+def test_nearest_takes_different_sentences_in_the_order_of_the_context():
+    reader = NearestSentences(2, Bags())
+    # cosines: dam 0, Nile north 1/2, river 1/sqrt 2, river Nile 1
+    assert reader.answer("the river Nile", CONTEXT) == "A river has a mouth. The river Nile is long."
+    assert NearestSentences(1, Bags()).answer("the north", CONTEXT) == "The Nile flows north."
+    assert len(NearestSentences(9, Bags()).answer("dam", CONTEXT).split(". ")) == 4
+    assert reader.answer("dam", "") == ""
+
+
+def test_nearest_embeds_a_text_once_and_shares_it_with_other_budgets():
+    embedder = Bags()
+    reader = NearestSentences(1, embedder)
+    reader.warm(["the north"], [CONTEXT])
+    assert reader.with_n(2).answer("the north", CONTEXT).startswith("The dam is old. The Nile flows north.")
+    reader.answer("the north", CONTEXT)
+    assert [sorted(a) for a in embedder.asked] == [
+        ["A river has a mouth.", "The Nile flows north.", "The dam is old.", "The river Nile is long.", "the north"]
+    ]
+    reader.with_n(2).answer("the dam", CONTEXT)
+    assert embedder.asked[1:] == [["the dam"]]
+
+
+def test_readers_say_what_they_are_before_and_after_use():
+    reader = NearestSentences(3, Bags())
+    before = reader.settings()
+    reader.answer("river", CONTEXT)
+    assert reader.settings() == before
+    assert before["generator"] == "nearest 3 (no LLM)"
+    assert NearestSentences(3).settings() == NearestSentences(3).settings() | {"n": 3}
+    assert LeadSentences(3).settings() == {"generator": "lead 3 (no LLM)", "n": 3}
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, True])
+def test_a_budget_is_a_number_of_sentences(n):
+    for reader in (LeadSentences, NearestSentences):
+        with pytest.raises(ConfigError, match="at least 1"):
+            reader(n)
+
+
+# --- data, rows, results ----------------------------------------------------------------------------------------------
+
+
+def test_minihop_has_65_long_answers_with_their_claims():
+    data = systems.dataset("minihop")
+    assert (len(data.questions), len(data.documents)) == (65, 270)
+    assert sum(len(q.meta["claims"]) for q in data.questions) == 429
+    assert all(q.answer == q.meta["long_answer"] for q in data.questions)
+    assert systems.dataset("minihop", 3).questions == data.questions[:3]
+
+
+def test_other_data_sets_are_refused():
+    with pytest.raises(ConfigError, match="clapnq"):
+        systems.dataset("hotpotqa")
+
+
+@pytest.mark.data
+def test_clapnq_has_300_long_answers_without_claims(data_mirror):
+    data = systems.dataset("clapnq")
+    assert len(data.questions) == 300
+    assert {q.meta["claims"] for q in data.questions} == {None}
+
+
+TEXTS = ("The river Nile is long. It flows north.", "The dam is old. It was built in 1902.")
+QUESTIONS = (
+    Question("q1", "Which river is long?", "The river Nile is long.", meta={"claims": ("The Nile is long.",)}),
+    Question("q2", "When was the dam built?", "The dam was built in 1902. It is old.", meta={"claims": None}),
+)
+SMALL = Dataset("small", QUESTIONS, tuple(Document(f"d{i}", f"d{i}", t, ()) for i, t in enumerate(TEXTS)))
+
+
+def rows_of(*parts):
+    columns = ["question_id", "retriever", "generator", "hits", "answer", "status"]
+    return pd.DataFrame(parts, columns=columns)
+
+
+ROWS = rows_of(
+    ("q1", "BM25", "lead 3", ["d0#0", "d1#0"], "The river Nile is long.", "ok"),
+    ("q1", "SIM", "lead 3", ["d1#0"], "The dam is old.", "ok"),
+    ("q2", "BM25", "lead 3", [], None, "failed"),
+    ("q2", "SIM", "lead 3", ["d1#0"], "", "ok"),
+)
+
+
+def test_rows_become_results_with_their_texts_and_shipped_claims():
+    first, second, third = systems.as_results(ROWS, SMALL).results
+    assert (first.id, first.question, first.reference) == ("q1|BM25|lead 3", QUESTIONS[0].text, QUESTIONS[0].answer)
+    assert first.chunks == (RetrievedText(TEXTS[0], "d0"), RetrievedText(TEXTS[1], "d1"))
+    assert first.extra == {"question_id": "q1", "retriever": "BM25", "generator": "lead 3"}
+    assert (first.reference_claims, third.reference_claims) == (("The Nile is long.",), None)
+    assert (second.response, third.id) == ("The dam is old.", "q2|SIM|lead 3")
+
+
+def test_rows_of_other_data_are_refused():
+    for wrong in (("q9", "BM25", "lead 3", [], "x", "ok"), ("q1", "BM25", "lead 3", ["d9#0"], "x", "ok")):
+        with pytest.raises(DataError, match=r"q9|d9#0"):
+            systems.as_results(rows_of(wrong), SMALL)
+
+
+def result(question, retriever, generator, correct, found, chunks):
+    """A result with one response claim per letter of ``correct`` and the reference's two claims in ``chunks``."""
+    about = {"question_id": question, "retriever": retriever, "generator": generator}
+    n = len(correct)
+    return RagResult(
+        "|".join(about.values()), "?", "r", "a", tuple(RetrievedText(str(i)) for i in range(chunks)),
+        ("c",) * n, ("r1", "r2"), tuple(E if c == "1" else N for c in correct), (E, N),
+        tuple((N,) * chunks for _ in range(n)), tuple(tuple(E if c == "1" else N for c in row) for row in found),
+        extra=about,
+    )  # fmt: skip
+
+
+def labelled(*results):
+    return embedded_labels(RagResults(results), checker=object())  # all labels are there: nothing is asked
+
+
+def test_failed_rows_are_counted_with_every_metric_missing():
+    made = labelled(*(result(*k.split("|"), "1", ("01", "00"), 2) for k in ("q1|BM25|lead 3", "q1|SIM|lead 3")))
+    scores = systems.score_rows(made, ROWS)
+    assert scores["scored"].tolist() == [True, True, False, False]
+    assert scores[list(METRICS)].isna().all(axis=1).tolist() == [False, False, True, True]
+    assert scores.loc[0, ["question_id", "retriever", "precision", "claim_recall"]].tolist() == ["q1", "BM25", 1, 0.5]
+    table = systems.means(scores, resamples=10).set_index(["retriever", "metric"])
+    assert table.loc[("BM25", "precision"), ["mean", "n", "unscored"]].tolist() == [1, 1, 1]
+    assert len(table) == 2 * len(METRICS)
+
+
+def test_retrievers_are_compared_question_by_question_under_each_generator():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(0, 0.3, 40)
+    parts = [
+        {"question_id": str(i), "retriever": r, "generator": g, "f1": noise[i] + gain + rng.normal(0, 0.01)}
+        for i in range(40)
+        for g, gains in (("a", (0.0, 0.1)), ("b", (0.0, 0.0)))
+        for r, gain in zip(("BM25", "SIM"), gains, strict=True)
+    ]
+    table = systems.retriever_differences(pd.DataFrame(parts), resamples=200).set_index("generator")
+    assert table.loc["a", ["better", "worse", "n"]].tolist() == ["SIM", "BM25", 40]
+    assert table.loc["a", "difference"] == pytest.approx(0.1, abs=0.01)
+    assert table.loc["a", "low"] > 0.08
+    assert table.loc["a", "p_holm"] == pytest.approx(2 * table.loc["a", "p"])
+    assert table.loc["b", "p_holm"] > 0.05
+
+
+def test_a_pair_with_a_missing_side_is_left_out_and_n_says_so():
+    parts = [(q, r, "a", v) for q, r, v in (("1", "X", 0.5), ("1", "Y", 0.2), ("2", "X", 0.9), ("2", "Y", np.nan))]
+    frame = pd.DataFrame(parts, columns=["question_id", "retriever", "generator", "f1"])
+    table = systems.retriever_differences(frame, resamples=10)
+    assert table.loc[0, ["better", "difference", "n"]].tolist() == ["X", pytest.approx(0.3), 1]
+
+
+def test_recall_by_k_by_hand():
+    made = (
+        result("q1", "BM25", "a", "1", ("010", "000"), 3),
+        result("q1", "BM25", "b", "0", ("010", "000"), 3),  # the same retrieval under another generator counts once
+        result("q2", "BM25", "a", "1", ("100", "001"), 3),
+        result("q1", "SIM", "a", "1", ("000", "000"), 3),
+    )
+    table = systems.recall_by_k(made, ks=(1, 2, 3))
+    assert table.loc["BM25"].tolist() == [0.25, 0.5, 0.75]
+    assert table.loc["SIM"].tolist() == [0, 0, 0]
+
+
+# --- the whole way ----------------------------------------------------------------------------------------------------
+
+
+class Once:
+    """A reader that counts its answers."""
+
+    name = "once"
+
+    def __init__(self):
+        self.answers = 0
+
+    def settings(self):
+        return {}
+
+    def answer(self, question, context):
+        self.answers += 1
+        return context
+
+
+def test_a_run_is_resumed_from_its_rows_and_shows_all_20_chunks(tmp_path, minilm):
+    reader = Once()
+    documents = tuple(Document(f"d{i}", f"d{i}", f"River {i} is long.", ()) for i in range(25))
+    data = Dataset("small", QUESTIONS, documents)
+    first = systems.systems(data, {"once": reader}, folder=tmp_path).run(progress=False)
+    assert (len(first), reader.answers) == (6, 6)
+    assert list(dict.fromkeys(first["retriever"])) == ["BM25", "SIM", "hybrid"]
+    assert first[first["retriever"] == "SIM"]["hits"].map(len).tolist() == [20, 20]
+    assert first.loc[0, "answer"].count("River") == len(first.loc[0, "hits"])
+    again = systems.systems(data, {"once": reader}, folder=tmp_path).run(progress=False)
+    assert reader.answers == 6
+    assert again["answer"].tolist() == first["answer"].tolist()
+
+
+def test_the_generators_are_named_honestly_and_answer(minilm):
+    made = systems.generators(SMALL)
+    assert list(made) == ["lead 3", "reader", "nearest 3", "nearest 8"]
+    assert all("no LLM" in g.name for g in made.values())
+    answers = {name: g.answer(QUESTIONS[1].text, " ".join(TEXTS)) for name, g in made.items()}
+    assert "1902" in answers["reader"]
+    assert all(answers.values())
+    model = systems.generators(SMALL, "ollama:llama3:8b", host="http://127.0.0.1:9")["ollama:llama3:8b"]
+    assert (model.num_ctx, model.temperature, model.num_predict) == (16384, 0, 2048)
+
+
+def reply(body):
+    prompt = body["messages"][0]["content"]
+    if "Question:" in prompt:
+        return "The Nile is long."
+    if "claims to check" in prompt.lower():
+        count = len(re.findall(r"^\d+\. ", prompt.lower().split("claims to check:")[1], re.M))
+        return json.dumps({"labels": [E] * count})
+    return json.dumps({"claims": ["The Nile is long."]})
+
+
+def test_a_model_can_generate_and_judge_in_place_of_the_stand_ins_and_be_replayed(tmp_path, minilm, monkeypatch):
+    name = "ollama:llama3:8b"
+    tape = tmp_path / "calls.sqlite"
+
+    def scores(host, folder):
+        answerers = {name: systems.generators(SMALL, name, host=host)[name]}
+        rows = systems.systems(SMALL, answerers, cassette=tape, folder=folder).run(progress=False)
+        made = systems.label(systems.as_results(rows, SMALL), name, cassette=tape, host=host, num_ctx=4096)
+        return systems.score_rows(made, rows), made
+
+    with FakeOllama(reply=reply) as server:
+        live, made = scores(server.url, tmp_path / "a")
+        assert made.reports["claim check"].calls > 0
+    assert live["scored"].all()
+    assert live["precision"].tolist() == [1.0] * 6
+    monkeypatch.setenv("RAGBENCH_CASSETTE", "replay")
+    replayed, made = scores("http://127.0.0.1:9", tmp_path / "b")
+    assert made.reports["claim check"].calls == 0
+    pd.testing.assert_frame_equal(live, replayed)
+
+
+def test_the_embedded_judge_is_the_default(minilm):
+    made = systems.label(systems.as_results(ROWS, SMALL))
+    assert made.reports["claim check"].calls == 0
+    assert systems.score_rows(made, ROWS)["scored"].tolist() == [True, True, False, True]
