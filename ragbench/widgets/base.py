@@ -26,7 +26,17 @@ _MARKS = "\n".join(
     for i, line in enumerate(LINES, 1)
 )
 # --rb-good and --rb-bad: blue and vermilion, told apart by every kind of colour blindness.
-STYLE = f"""<style>
+# A style element runs its onload when it enters the page. JupyterLab takes the arrow keys (to move between cells) and
+# single letters (x cuts the cell) even from a list or slider in focus; this lets those keep their keys.
+STYLE = f"""<style onload="
+  const root = this.closest('.rb-widget');
+  if (root && !root.dataset.rbOwnKeys) {{
+    root.dataset.rbOwnKeys = 'true';
+    root.addEventListener('focusin', (e) => {{
+      if (e.target.matches('select, .noUi-handle')) e.target.dataset.lmSuppressShortcuts = 'true';
+    }});
+  }}
+">
 .rb-widget {{
   {_COLOURS}
   --rb-good: {PALETTE[0]}; --rb-good-soft: {PALETTE[0]}40; --rb-bad: {PALETTE[4]}; --rb-bad-soft: {PALETTE[4]}40;

@@ -49,9 +49,10 @@ def test_slider_moves_the_line_and_the_scores_by_keyboard_and_mouse(open_noteboo
 
     handle = out.locator(".noUi-handle")
     handle.focus()
-    for _ in range(3):
-        book.page.keyboard.press("ArrowRight")
+    for key in ("ArrowRight", "ArrowUp", "ArrowUp", "ArrowUp", "ArrowDown"):
+        book.page.keyboard.press(key)
     wait_for_cut(out, 230)
+    assert handle.evaluate("e => e === document.activeElement")  # JupyterLab left the arrow keys alone
     book.page.keyboard.press("Home")
     wait_for_cut(out, 0)
     assert scores(out) == ["0.000", "0.000"]
@@ -89,8 +90,13 @@ def test_question_is_chosen_by_button_filter_list_and_typing(open_notebook, shot
     assert found not in (first, second)
     assert title.inner_text() == found
 
-    out.get_by_label("Question").focus()
+    listed = out.get_by_label("Question")
+    listed.focus()
     book.page.keyboard.press("ArrowDown")
+    book.page.keyboard.press("ArrowDown")
+    third = book.run("print(explorer.chooser.options[2][0].split('. ', 1)[1])").strip()
+    out.get_by_text(third, exact=True).first.wait_for()
+    assert listed.evaluate("e => e === document.activeElement")
     out.get_by_label("Your own").click()
     book.page.keyboard.type("Which <b>lake</b> is the deepest?")
     book.page.keyboard.press("Enter")
