@@ -1,4 +1,4 @@
-"""The command line ``ragbench``: doctor, data, judge, plan, run, diff, reproduce, lab. Thin: it calls the package."""
+"""The command line ``ragbench``: doctor, data, judge, plan, run, diff, audit, export, reproduce, lab. Thin."""
 
 from __future__ import annotations
 
@@ -101,6 +101,14 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("run_a", help="name or folder of a run")
     diff.add_argument("run_b", help="name or folder of another")
     diff.set_defaults(run=_diff)
+    audit = commands.add_parser("audit", help="say what could have gone wrong in silence in a run, and how far")
+    audit.add_argument("name", metavar="run", help="name or folder of a run, or: ledger")
+    audit.set_defaults(run=_audit)
+    export = commands.add_parser("export", help="write a run, or the ledger, as tables, figures, methods and data")
+    export.add_argument("name", metavar="run", help="name or folder of a run, or: ledger")
+    export.add_argument("--to", required=True, help="folder to make; only one that an export made is written over")
+    export.add_argument("--cassette", help="the run's cassette, when it is not in the run's folder")
+    export.set_defaults(run=_export)
 
     lab = commands.add_parser("lab", help="open JupyterLab on the notebooks")
     lab.set_defaults(run=_lab)
@@ -220,6 +228,32 @@ def _diff(arguments: argparse.Namespace) -> int:
     from ragbench.experiment import diff
 
     print(diff(arguments.run_a, arguments.run_b))
+    return 0
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    from ragbench.audit import audit, audit_ledger, render
+
+    if arguments.name == "ledger":
+        from ragbench.papers import PAPERS, ledger
+
+        for paper in PAPERS:
+            measured = ledger(paper).dropna(subset=["ours_by", "recorded_by"], how="all")
+            print(f"## {PAPERS[paper]}")
+            for item in measured["item"].unique():
+                print(render(audit_ledger(paper, item)))
+    else:
+        print(render(audit(arguments.name)))
+    return 0
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from ragbench.export import export, export_ledger
+
+    if arguments.name == "ledger":
+        print(export_ledger(arguments.to))
+    else:
+        print(export(arguments.name, arguments.to, cassette=arguments.cassette))
     return 0
 
 

@@ -133,6 +133,11 @@ def side_by_side(paper: str, item: str) -> pd.DataFrame:
     frame = ledger(paper, item)
     if frame.empty:
         raise unknown(f"item of {paper}", item, items(paper))
+    return beside(frame)
+
+
+def beside(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of the `ledger` with the columns of `side_by_side`."""
     number = {c: pd.to_numeric(frame[c], errors="coerce") for c in ("published", "recorded", "ours")}
     mine = number["ours"].fillna(number["recorded"])
     by = frame["ours_by"].fillna(frame["recorded_by"]).fillna("")

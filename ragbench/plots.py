@@ -164,7 +164,8 @@ def grouped_bars(frame: pd.DataFrame, x: str, y: str, hue: str, ylabel: str, tit
             axis.errorbar(place, part[y], reach, fmt="none", ecolor="#333333", lw=0.9, capsize=2)
     axis.set_xticks(np.arange(len(groups)), [str(g) for g in groups])
     axis.set(xlabel=x, ylabel=ylabel, title=title)
-    axis.set_ylim(0, 1.2 * float(frame["high" if "high" in frame else y].max()))  # room for the legend
+    top = float(frame[[y, "high"] if "high" in frame else [y]].max().max())  # one question alone has no interval
+    axis.set_ylim(0, 1.2 * top if top > 0 else 1.0)  # room for the legend
     axis.grid(axis="x", visible=False)
     axis.legend(fontsize=8, ncols=min(4, len(names)))
     return figure

@@ -51,7 +51,7 @@ def audit(run: str | os.PathLike[str] | pd.DataFrame) -> pd.DataFrame:
         rows, manifest = run, {}
     if rows.empty:
         raise DataError("a run without rows", "at least one row", "run the experiment first")
-    current = current_rows(rows)
+    current = in_grid_order(current_rows(rows), manifest)
     made = _rows_table(rows, current, manifest)
     found = scored_contexts(current)
     if len(found):
@@ -76,6 +76,16 @@ def audit(run: str | os.PathLike[str] | pd.DataFrame) -> pd.DataFrame:
 def current_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that count: of several under the same names (older settings in one file) the last one."""
     return rows.drop_duplicates([*AXIS_COLUMNS], keep="last").reset_index(drop=True)
+
+
+def in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the rows by cell, in the order in which the grid names its values: a file has them as they came."""
+    places = {axis: {name: i for i, name in enumerate(names)} for axis, names in manifest.get("grid", {}).items()}
+    order = rows[list(CELL)].copy()
+    for axis, place in places.items():
+        order[axis] = rows[axis].map(place)
+    # What is named in no grid stands first: the rows without documents.
+    return rows.loc[order.fillna(-1).sort_values(list(CELL), kind="stable").index].reset_index(drop=True)
 
 
 def once(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:

@@ -215,6 +215,10 @@ def _manifest(experiment: Experiment, stage: Stage, entry: dict[str, Any]) -> di
         "format": manifests.FORMAT,
         "name": experiment.name,
         "axes": stage.identity,
+        "grid": {
+            axis: list(getattr(experiment.grid, axis))
+            for axis in ("data", "chunker", "retriever", "generator", "judge")
+        },
         # Chunks are known by what they hold; a reader also wants to know how they were cut.
         "chunkers": {name: object_identity(made) for name, made in experiment.grid.chunker.items()},
         "parameters": experiment.parameters(),

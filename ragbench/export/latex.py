@@ -12,6 +12,8 @@ from collections.abc import Sequence
 PREAMBLE = r"\usepackage[T1]{fontenc} \usepackage{booktabs} \usepackage{longtable} \usepackage{graphicx}"
 LONG = 45  # rows that still fit on one page
 _WIDE, _WIDER = 90, 125  # characters in a row from which the type gets smaller
+# Shrinks what is wider than the text, and nothing else.
+FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
 _WRAP = 45  # characters of a text column from which its lines are broken
 
 _COMMANDS = {
@@ -81,10 +83,11 @@ def latex_table(
             r"\par\endgroup",
         ]  # fmt: skip
     else:
+        fit = total > _WIDE
         made = [
             r"\begin{table}[htbp]", r"\centering", size, r"\setlength{\tabcolsep}{4pt}", top,
-            rf"\begin{{tabular}}{{{spec}}}", r"\toprule", titles, r"\midrule", *lines, r"\bottomrule",
-            r"\end{tabular}", *under, r"\end{table}",
+            *([rf"{FIT}{{%"] if fit else []), rf"\begin{{tabular}}{{{spec}}}", r"\toprule", titles, r"\midrule", *lines,
+            r"\bottomrule", r"\end{tabular}" + ("}" if fit else ""), *under, r"\end{table}",
         ]  # fmt: skip
     return "\n".join([first_line("\n".join(made)), *made]) + "\n"
 

@@ -34,7 +34,7 @@ def export_ledger(to: str | os.PathLike[str], paper: str | None = None) -> Expor
     """
     from ragbench import __version__
     from ragbench.errors import unknown
-    from ragbench.papers import PAPERS, ledger, side_by_side
+    from ragbench.papers import PAPERS, beside, ledger
 
     if paper is not None and paper not in PAPERS:
         raise unknown("paper", paper, PAPERS)
@@ -42,8 +42,8 @@ def export_ledger(to: str | os.PathLike[str], paper: str | None = None) -> Expor
     papers = [paper] if paper else list(PAPERS)
     stems = []
     for one in papers:
-        for item in dict.fromkeys(ledger(one)["item"]):
-            frame = side_by_side(one, item)
+        for item, cells in ledger(one).groupby("item", sort=False):
+            frame = beside(cells)
             shown, notes = _shown(frame)
             stem = re.sub(r"[^a-z0-9.]+", "_", f"{one}_{item}".lower()).strip("_")
             caption = f"{item} of {PAPERS[one]}: published, and measured here"

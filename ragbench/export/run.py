@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import DataError
 from ragbench.export.folder import Exported, Folder
-from ragbench.export.latex import PREAMBLE, escape, label_of
+from ragbench.export.latex import FIT, PREAMBLE, escape, label_of
 from ragbench.export.tables import render_table
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def export(
     DataError for a run that does not exist or has no rows; ConfigError for a folder that is not ours to fill.
     """
     from ragbench.audit import audit, current_rows
+    from ragbench.audit.runs import in_grid_order
     from ragbench.experiment import load_manifest, load_rows
     from ragbench.export.cells import RESAMPLES, run_tables
     from ragbench.export.methods import methods
@@ -45,7 +46,8 @@ def export(
     every = load_rows(run)
     if every.empty:
         raise DataError(f"the run {str(run)!r} has no rows", "at least one", "run the experiment first")
-    manifest, rows = load_manifest(run), current_rows(every)
+    manifest = load_manifest(run)
+    rows = in_grid_order(current_rows(every), manifest)
     name = str(manifest.get("name", Path(run).name))
     folder = Folder(to, f"run {name}")
     tables = {}
@@ -104,7 +106,7 @@ def document(title: str, tables: list[str], figures: list[tuple[str, str]], meth
         # The braces keep a dot in the name from being taken for its ending.
         lines += [
             r"\begin{figure}[htbp]", r"\centering",
-            rf"\includegraphics[width=\linewidth,height=0.8\textheight,keepaspectratio]{{{{figures/{stem}}}.pdf}}",
+            rf"{FIT}{{\includegraphics{{{{figures/{stem}}}.pdf}}}}",
             rf"\caption{{{escape(alt)}}}\label{{fig:{label_of(stem)}}}", r"\end{figure}",
         ]  # fmt: skip
     lines += [r"\bibliographystyle{plain}", r"\bibliography{references}", r"\end{document}"]

@@ -122,13 +122,17 @@ def _is_numeric(values: pd.Series) -> bool:
 
 
 def _cell(value: Any, digits: int) -> str:
-    if value is None or value != value or str(value) in ("<NA>", "NaT"):
+    if value is None or str(value) in ("<NA>", "NaT") or (_is_float(value) and math.isnan(value)):
         return MISSING
     if isinstance(value, bool) or type(value).__name__ == "bool":
         return "yes" if value else "no"
-    if isinstance(value, float) or (hasattr(value, "dtype") and value.dtype.kind == "f"):
+    if _is_float(value):
         return f"{value:.{digits}f}" if math.isfinite(value) else ("∞" if value > 0 else "-∞")
     return " ".join(str(value).split())
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float) or (hasattr(value, "dtype") and value.dtype.kind == "f")
 
 
 def _markdown(

@@ -1,0 +1,593 @@
+"""What leaves the workbench: the numbers are the run's, the LaTeX compiles, no secret leaves, no file of others."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from experiment_parts import Copier, Named, experiment, people
+from fake_ollama import DIGEST, FakeOllama
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragbench import plots
+from ragbench.errors import ConfigError, DataError
+from ragbench.experiment import load_manifest, load_rows
+from ragbench.export import export, export_ledger, table, with_interval
+from ragbench.export.folder import MARKER
+from ragbench.export.latex import escape, label_of, latex_table
+from ragbench.export.references import ENTRIES, as_latex, as_markdown, bibtex
+from ragbench.export.tables import render_table
+from ragbench.llm import Cassette, chat_model
+from ragbench.papers import record, side_by_side
+
+QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
+COMMANDS = {
+    r"\textbackslash{}": "\\", r"\textasciitilde{}": "~", r"\textasciicircum{}": "^", r"\textless{}": "<",
+    r"\textgreater{}": ">", r"\textbar{}": "|", r"\textasciigrave{}": "`", r"$\geq$": "≥", r"$\lambda$": "λ",
+    r"$\rightarrow$": "→", "$-$": "−", r"\&": "&", r"\%": "%", r"\$": "$", r"\#": "#", r"\_": "_", r"\{": "{",
+    r"\}": "}", "-{}-": "--",
+}  # fmt: skip
+
+
+def problems(text: str) -> list[str]:
+    """A plain reader of LaTeX: braces, environments, cells per row, characters that need a command."""
+    found = []
+    body = re.sub(r"(?<!\\)%.*", "", text)
+    depth = 0
+    for token in re.finditer(r"\\.|[{}]", body, re.DOTALL):
+        depth += {"{": 1, "}": -1}.get(token[0], 0)
+        if depth < 0:
+            found.append("a brace too many")
+            depth = 0
+    if depth:
+        found.append(f"{depth} braces open")
+    stack: list[str] = []
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", body):
+        if kind == "begin":
+            stack.append(name)
+        elif not stack or stack.pop() != name:
+            found.append(f"end of {name} without its beginning")
+    found += [f"{name} is not ended" for name in stack]
+    for _, spec, inner in re.findall(
+        r"\\begin\{(tabular|longtable)\}\{((?:[lcr]|p\{[\d.]+\\linewidth\})+)\}(.*?)\\end\{\1\}", body, re.DOTALL
+    ):
+        columns = len(re.sub(r"\{[^}]*\}", "", spec))
+        for row in re.split(r"\\\\", inner):
+            plain = re.sub(r"\\(caption|label)\{.*?\}|\\(top|mid|bottom)rule|\\end(first|last)?(head|foot)", "", row)
+            if r"\multicolumn" in plain or not plain.strip():
+                continue
+            cells = len(re.findall(r"(?<!\\)&", plain)) + 1
+            if cells != columns:
+                found.append(f"{cells} cells for {columns} columns: {plain.strip()[:60]}")
+            if re.match(r"\s*[\[*]", plain):
+                found.append(f"a row begins with a bracket or star: {plain.strip()[:30]}")
+    words = re.sub(
+        r"\\(input|includegraphics|label|ref|cite|url|bibliography|usepackage)(\[[^]]*\])?\{+[^}]*\}+", "", body
+    )
+    if odd := re.findall(r"(?<!\\)[#^_]", words):
+        found.append(f"bare {odd[0]}")
+    if len(re.findall(r"(?<!\\)\$", words)) % 2:
+        found.append("an odd dollar")
+    return found
+
+
+def compiles(folder: Path, name: str = "all") -> None:
+    """Read every .tex file; where pdflatex is installed, let it judge too."""
+    for path in folder.rglob("*.tex"):
+        assert problems(path.read_text(encoding="utf-8")) == [], path.name
+    if shutil.which("pdflatex"):
+        for command in (["pdflatex", "-interaction=nonstopmode", "-halt-on-error", name], ["bibtex", name]):
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120)
+            assert done.returncode == 0, done.stdout[-1500:]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        r"\begin{tabular}{lr}a & b \\ c \\\end{tabular}", r"{\textbf{x}", r"a}", r"\begin{table}", "50_x", "a $ b",
+        r"\begin{table}\end{tabular}", "\\begin{tabular}{lr}a & b \\\\\n[0.1] & c \\\\\\end{tabular}",
+    ],
+)  # fmt: skip
+def test_the_reader_of_latex_finds_what_does_not_compile(wrong):
+    assert problems(wrong)
+
+
+# -- text and tables ---------------------------------------------------------------------------------------------------
+
+
+@given(st.text(alphabet="ab1 \\&%$#_{}~^<>|`-≥λ→−[]*\"'", max_size=30))
+def test_escaped_text_reads_as_the_text_and_compiles(text):
+    made = escape(text)
+    assert problems(made) == []
+    back, rest = "", made
+    while rest:
+        command = next((c for c in COMMANDS if rest.startswith(c)), None)
+        step = command or rest[0]
+        # A run of hyphens: -{}-{}- overlaps itself.
+        if command == "-{}-":
+            back, rest = back + "-", rest[3:]
+            continue
+        back, rest = back + (COMMANDS[command] if command else rest[0]), rest[len(step) :]
+    assert back == text
+
+
+def test_line_breaks_and_control_characters_become_spaces():
+    assert escape("a\n\tb\x07c") == "a b c"
+    assert label_of("tab:my run_1/ä") == "tab:my-run-1"
+
+
+@pytest.fixture
+def frame():
+    return pd.DataFrame(
+        {
+            "name_1": ["[a] & b", "x|y*", "50% <i>"],
+            "mean": [0.12345678, -1.5, np.nan],
+            "n": pd.array([1200, None, 3], dtype="Int64"),
+            "ok": [True, False, True],
+        }
+    )
+
+
+def test_a_table_is_written_as_csv_markdown_and_latex(tmp_path, frame):
+    paths = table(frame, tmp_path / "new" / "table_3.1", "Means of 50% & more", notes=["n: answers"])
+    assert {kind: path.name for kind, path in paths.items()} == {
+        "csv": "table_3.1.csv", "md": "table_3.1.md", "tex": "table_3.1.tex"
+    }  # fmt: skip
+    assert paths["csv"].read_text().splitlines()[1] == "[a] & b,0.123457,1200,True"
+    assert paths["md"].read_text() == (
+        "Means of 50% & more\n\n"
+        "| name_1 | mean | n | ok |\n|---|---:|---:|---|\n"
+        "| [a] & b | 0.123 | 1200 | yes |\n"
+        "| x\\|y\\* | -1.500 | – | no |\n"
+        "| 50% \\<i> | – | 3 | yes |\n\nn: answers\n"
+    )
+    tex = paths["tex"].read_text()
+    assert tex.splitlines()[0].startswith("% needs \\usepackage[T1]{fontenc}")
+    assert r"\caption{Means of 50\% \& more}\label{tab:table-3.1}" in tex
+    assert r"\begin{tabular}{lrrl}" in tex
+    assert r"name\_1 & mean & n & ok \\" in tex
+    assert r"{[}a] \& b & 0.123 & 1200 & yes \\" in tex
+    assert r"x\textbar{}y* & $-$1.500 & – & no \\" in tex
+    assert [tex.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
+    assert problems(tex) == []
+
+
+def test_a_bare_name_lies_with_the_results(tmp_path, monkeypatch, frame):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    assert table(frame, "mine", "x")["tex"] == tmp_path / "tables" / "mine.tex"
+
+
+def test_an_index_with_a_name_and_columns_in_levels_are_kept():
+    wide = pd.DataFrame(
+        [[1, 2]], index=pd.Index(["a"], name="row"), columns=pd.MultiIndex.from_tuples([("x", "mean"), ("x", "")])
+    )
+    made = render_table(wide, "c", "l")
+    assert made["csv"] == 'row,"x, mean",x\na,1,2\n'
+    categories = pd.DataFrame({"k": ["a", "b"], "c": pd.Categorical(["u", "v"]), "v": [1.0, 2.0]})
+    pivoted = categories.pivot(index="k", columns="c", values="v")
+    assert render_table(pivoted, "c", "l")["csv"] == "k,u,v\na,1,\nb,,2\n"
+
+
+def test_what_readers_see_may_differ_from_the_numbers_in_the_csv(frame):
+    shown = pd.DataFrame({"mean": ["0.51 [0.48, 0.54]"]})
+    made = render_table(frame, "c", "l", shown=shown)
+    assert "0.51 [0.48, 0.54]" in made["md"]
+    assert "0.51 [0.48, 0.54]" not in made["csv"]
+    assert "0.123457" in made["csv"]
+
+
+def test_long_tables_repeat_their_head_and_wide_ones_shrink():
+    long = pd.DataFrame({"i": range(60), "text": ["word " * 20] * 60})
+    tex = render_table(long, "c", "l")["tex"]
+    assert r"\begin{longtable}{rp{" in tex
+    assert tex.count(r"i & text \\") == 2
+    assert problems(tex) == []
+    wide = pd.DataFrame([{f"column {i}": 0.5 for i in range(20)}])
+    assert r"\resizebox" in render_table(wide, "c", "l")["tex"]
+    assert r"\resizebox" not in render_table(wide.iloc[:, :5], "c", "l")["tex"]
+
+
+def test_characters_that_pdflatex_lacks_are_told_in_the_first_line():
+    assert latex_table(["a"], [["Zürich – “x” …"]], [False], "c", "l").startswith("% needs")
+    assert latex_table(["a"], [["上海"]], [False], "c", "l").startswith("% compile with lualatex")
+
+
+def test_intervals_stand_in_one_cell():
+    rows = pd.DataFrame({"mean": [0.5, 0.25, np.nan], "low": [0.4, np.nan, 0.1], "high": [0.6, np.nan, 0.2]})
+    assert with_interval(rows).tolist() == ["0.500 [0.400, 0.600]", "0.250", "–"]
+
+
+def test_a_table_without_caption_or_columns_is_refused(frame):
+    with pytest.raises(ConfigError, match="empty caption"):
+        render_table(frame, " ", "l")
+    with pytest.raises(ConfigError, match="without columns"):
+        render_table(pd.DataFrame(), "c", "l")
+
+
+# -- a run -------------------------------------------------------------------------------------------------------------
+
+
+def reply(request):
+    if request.get("format"):
+        (name, spec), *_ = request["format"]["properties"].items()
+        grade = 5 if "Person0 Lee born?" in request["messages"][0]["content"] else 1
+        return json.dumps({name: [grade] * spec["minItems"]})
+    return f"A reply of {len(request['messages'][-1]['content'])}."
+
+
+@pytest.fixture(scope="module")
+def live_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    with FakeOllama(reply=reply) as server:
+        model = chat_model("ollama:llama3:8b", host=server.url, seed=3, num_ctx=4096)
+        experiment(
+            folder, 4, name="my_run", generator={"llama": model}, judge={"llama": model}, options=QUICK,
+            retriever={"a": Named, "b": lambda c: Named(c, broken="Person1")},
+        ).run(progress=False)  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(live_run, tmp_path_factory):
+    return export(live_run, tmp_path_factory.mktemp("out") / "thesis")
+
+
+def test_an_export_has_every_part_and_says_what_it_wrote(exported):
+    tables = {"ir_score", "ir_score_by_n", "seconds", "grades", "thresholds", "ranges", "audit"}
+    wanted = {f"tables/{stem}.{kind}" for stem in tables for kind in ("csv", "md", "tex")}
+    wanted |= {f"figures/{s}.{k}" for s in ("ir_score", "grades", "seconds") for k in ("png", "pdf", "csv", "txt")}
+    wanted |= {"methods.md", "methods.tex", "references.bib", "all.tex", "rows.csv", "manifest.json", "README.md"}
+    assert set(exported.files) == wanted | {"cassette.jsonl"}
+    there = {str(p.relative_to(exported.folder)) for p in exported.folder.rglob("*") if p.is_file()}
+    assert there == set(exported.files) | {MARKER}
+    told = str(exported)
+    assert told.startswith(f"{len(exported.files)} files in ")
+    assert "grades.{csv,md,tex}" in told
+
+
+def test_the_means_are_those_of_the_rows_with_counts_beside_them(live_run, exported):
+    rows = load_rows(live_run)
+    scores = pd.read_csv(exported.folder / "tables" / "ir_score.csv").set_index(["retriever", "N"])
+    for cell, group in rows[rows["N"] > 0].groupby(["retriever", "N"]):
+        assert scores.loc[cell, "mean"] == pytest.approx(group["ir_score"].mean(), rel=1e-5)
+        assert scores.loc[cell, "low"] <= scores.loc[cell, "mean"] <= scores.loc[cell, "high"]
+        assert (scores.loc[cell, "n"], scores.loc[cell, "unscored"]) == (
+            group["ir_score"].count(),
+            4 - group["ir_score"].count(),
+        )
+    assert scores["unscored"].tolist() == [0, 0, 1, 1]
+    wide = pd.read_csv(exported.folder / "tables" / "ir_score_by_n.csv").set_index("N")
+    assert wide.loc[20, "b"] == pytest.approx(scores.loc[("b", 20), "mean"])
+    grades = pd.read_csv(exported.folder / "tables" / "grades.csv", keep_default_na=False).set_index(["retriever", "N"])
+    # Person0 is right, the others are not; Person1 has no grade with b.
+    assert grades.loc[("a", 4), ["grade 1", "grade 5", "n", "unscored"]].astype(float).tolist() == [0.75, 0.25, 4, 0]
+    assert grades.loc[("b", 4), ["grade 5", "n", "unscored"]].astype(float).tolist() == [
+        pytest.approx(1 / 3, rel=1e-5),
+        3,
+        1,
+    ]
+    seconds = pd.read_csv(exported.folder / "tables" / "seconds.csv")
+    ours = rows[(rows["N"] == 20) & (rows["retriever"] == "a")]
+    mine = seconds[(seconds["retriever"] == "a") & (seconds["N"] == 20)].iloc[0]
+    assert mine["mean"] == pytest.approx(ours["seconds"].mean(), rel=1e-4)
+    assert mine["mean prompt_tokens"] == pytest.approx(ours["prompt_tokens"].mean(), rel=1e-5)
+    ranges = pd.read_csv(exported.folder / "tables" / "ranges.csv")
+    b = ranges[(ranges["score"] == "share of grade 5") & (ranges["retriever"] == "b") & (ranges["N"] == 4)].iloc[0]
+    assert (b["if_worst"], b["if_best"]) == (0.25, 0.5)
+
+
+def test_thresholds_are_fitted_at_the_largest_budget_or_say_why_not(live_run, exported, tmp_path):
+    from ragbench.thresholds import fit_thresholds
+
+    rows = load_rows(live_run)
+    points = rows[(rows["N"] == 20) & rows["grade"].notna()]
+    fitted = fit_thresholds(points["ir_score"], points["grade"].astype(int))
+    told = pd.read_csv(exported.folder / "tables" / "thresholds.csv").set_index("threshold")
+    assert told.loc["k", "value"] == pytest.approx(fitted.k.value)
+    assert told.loc["h", "agreement"] == pytest.approx(fitted.h.agreement, rel=1e-5)
+    assert told["n"].tolist() == [7, 7]
+    experiment(tmp_path / "r", 2, generator={"f": lambda q, c: ""}).run(progress=False)
+    export(tmp_path / "r", tmp_path / "o")
+    told = pd.read_csv(tmp_path / "o" / "tables" / "thresholds.csv")
+    assert told["note"].str.contains("grade").all()
+    assert told["value"].isna().all()
+
+
+def test_methods_tell_data_settings_models_digests_seeds_and_prompts(live_run, exported):
+    told, manifest = (exported.folder / "methods.md").read_text(), load_manifest(live_run)
+    for text in (
+        '"my_run"', manifest["git"]["revision"][:12], "4 questions over 4 documents",
+        manifest["axes"]["data"]["people"]["questions_sha256"][:12], "people/whole (4 chunks, whole)", "k = 2",
+        "N = 4 and 20 tokens", "longest common substring", "llama3:8b", DIGEST[:12], "seed = 3", "temperature = 0.0",
+        "num_ctx = 4096", manifest["prompts"]["thesis_grade"][:12], manifest["prompts"]["thesis_with_documents"][:12],
+        "2,000 resamples, seed 0", "2 of 20 rows failed", f"Python {manifest['python']}",
+    ):  # fmt: skip
+        assert text in told, text
+    assert "thesis_grade" not in told.split("Answers were graded")[0]
+
+
+def test_every_citation_has_its_entry_and_every_entry_is_cited(exported):
+    bib = (exported.folder / "references.bib").read_text()
+    keys = set(re.findall(r"@\w+\{([^,]+),", bib))
+    in_tex = set(",".join(re.findall(r"\\cite\{([^}]+)\}", (exported.folder / "methods.tex").read_text())).split(","))
+    in_md = set(re.findall(r"@([\w:.-]+)[\];]", (exported.folder / "methods.md").read_text()))
+    assert keys == in_tex == in_md
+    assert keys == {
+        "ragbench", "elyagouby2024", "ollama", "model:llama3-8b", "efron1993bootstrap", "manski1990bounds"
+    }  # fmt: skip
+    assert f"revision {load_manifest_revision(exported)}" in bib
+    assert DIGEST[:12] in bib
+    assert problems(bib.replace("@", "")) == []
+
+
+def load_manifest_revision(exported) -> str:
+    return json.loads((exported.folder / "manifest.json").read_text())["git"]["revision"][:12]
+
+
+def test_rows_cassette_and_manifest_are_the_runs_own(live_run, exported, tmp_path):
+    out = pd.read_csv(exported.folder / "rows.csv", keep_default_na=False)
+    rows = load_rows(live_run).set_index("key").loc[out["key"]].reset_index()
+    assert len(out) == len(load_rows(live_run)) == out["key"].nunique()
+    # In the order of the grid, whatever the order in which the replies came.
+    assert list(dict.fromkeys(zip(out["retriever"], out["N"], strict=True))) == [
+        ("LLM only", 0), ("a", 4), ("a", 20), ("b", 4), ("b", 20)
+    ]  # fmt: skip
+    assert out["answer"].tolist() == rows["answer"].fillna("").tolist()
+    assert [json.loads(value) for value in out["hits"] if value] == [v for v in rows["hits"] if isinstance(v, list)]
+    assert json.loads((exported.folder / "manifest.json").read_text()) == load_manifest(live_run)
+    with Cassette(tmp_path / "c.sqlite") as tape:
+        tape.import_(exported.folder / "cassette.jsonl")
+        assert tape.stats()["replies"] == 24
+        assert tape.verify() == []
+
+
+def test_the_document_compiles(exported, tmp_path):
+    shutil.copytree(exported.folder, tmp_path / "o")
+    compiles(tmp_path / "o")
+
+
+def test_two_exports_of_a_run_differ_in_no_byte(live_run, exported, tmp_path):
+    again = export(live_run, tmp_path / "again")
+    assert again.files == exported.files
+    for name in [*again.files, MARKER]:
+        assert (again.folder / name).read_bytes() == (exported.folder / name).read_bytes(), name
+
+
+def test_fonts_are_embedded_as_truetype_and_pictures_fit_a_page(exported):
+    for path in (exported.folder / "figures").glob("*.pdf"):
+        data = path.read_bytes()
+        assert b"/FontFile2" in data, path.name
+        assert b"/Type3" not in data, path.name
+        width, height = map(float, re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+)", data).groups())
+        assert width <= plots.WIDEST * 72
+        assert height <= 20 * 72
+    assert "Mean IR score" in (exported.folder / "figures" / "ir_score.txt").read_text()
+
+
+def test_older_settings_are_left_out_and_that_is_said(tmp_path):
+    experiment(tmp_path / "r", 2, N=(4,), judge=None).run(progress=False)
+    experiment(tmp_path / "r", 2, N=(4,), judge=None, match="subsequence").run(progress=False)
+    made = export(tmp_path / "r", tmp_path / "o")
+    assert "2 rows of older settings under the same names are left out" in str(made)
+    out = pd.read_csv(tmp_path / "o" / "rows.csv")
+    assert out["key"].tolist() == load_rows(tmp_path / "r")["key"].tolist()[2:]
+    assert "longest common subsequence" in (tmp_path / "o" / "methods.md").read_text()
+
+
+def test_a_run_of_retrieval_alone_has_no_tables_of_answers(tmp_path):
+    experiment(tmp_path / "r", 3, generator=None, judge=None).run(progress=False)
+    made = export(tmp_path / "r", tmp_path / "o")
+    stems = {Path(name).stem for name in made.files if name.startswith("tables/")}
+    assert stems == {"ir_score", "ranges", "audit"}
+    assert "Answers" not in (tmp_path / "o" / "methods.md").read_text()
+    assert "ollama" not in (tmp_path / "o" / "references.bib").read_text()
+    compiles(tmp_path / "o")
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("HotpotQA", "yang2018hotpotqa"), ("dragonball", "zhu2024rageval"), ("wikieval", "es2024ragas"), ("people", "")],
+)
+def test_a_paper_is_cited_as_far_as_its_data_are_used(tmp_path, name, key):
+    from dataclasses import replace
+
+    experiment(tmp_path / "r", data={"d": replace(people(2), name=name)}, generator=None, judge=None).run(
+        progress=False
+    )
+    export(tmp_path / "r", tmp_path / "o")
+    keys = set(re.findall(r"@\w+\{([^,]+),", (tmp_path / "o" / "references.bib").read_text()))
+    assert keys & {"yang2018hotpotqa", "zhu2024rageval", "es2024ragas", "ru2024ragchecker"} == ({key} if key else set())
+
+
+def test_many_systems_are_split_into_figures_that_can_be_read(tmp_path):
+    chunkers = {name: (lambda documents: __import__("experiment_parts").whole(documents)) for name in ("one", "two")}
+    retrievers = {f"r{i}": Named for i in range(5)}
+    experiment(
+        tmp_path / "r", 2, chunker=chunkers, retriever=retrievers, generator=None, judge=None
+    ).run(progress=False)  # fmt: skip
+    made = export(tmp_path / "r", tmp_path / "o")
+    assert {Path(n).name for n in made.files if n.endswith(".pdf")} == {"ir_score_one.pdf", "ir_score_two.pdf"}
+
+
+# -- whose folder, whose secrets ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path):
+    experiment(tmp_path / "run", 2, N=(4,), generator={"copier": Copier()}, judge=None).run(progress=False)
+    return tmp_path / "run"
+
+
+def test_a_folder_with_files_of_others_is_refused_and_stays_as_it_was(run, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "chapter.tex").write_text("text")
+    with pytest.raises(ConfigError, match=r"not empty \(there is chapter\.tex\)"):
+        export(run, mine)
+    assert [p.name for p in mine.iterdir()] == ["chapter.tex"]
+    with pytest.raises(ConfigError, match="not empty"):
+        export(run, run)
+    with pytest.raises(ConfigError, match="is a file"):
+        export(run, mine / "chapter.tex")
+
+
+def test_an_own_folder_is_written_over_and_what_others_put_there_stays(run, tmp_path):
+    out = tmp_path / "out"
+    export(run, out)
+    (out / "chapter.tex").write_text("text")
+    shutil.copy(out / "tables" / "audit.csv", tmp_path)
+    experiment(run, 3, N=(4,), judge=None).run(progress=False)
+    export(run, out)
+    assert (out / "chapter.tex").read_text() == "text"
+    assert len(pd.read_csv(out / "rows.csv")) == 3
+    assert (out / "tables" / "audit.csv").read_text() != (tmp_path / "audit.csv").read_text()
+
+
+def test_parts_that_the_new_export_lacks_are_gone(run, tmp_path):
+    out = tmp_path / "out"
+    export(run, out)
+    assert (out / "tables" / "seconds.csv").exists()
+    experiment(tmp_path / "bare", 2, N=(4,), generator=None, judge=None).run(progress=False)
+    export(tmp_path / "bare", out)
+    assert not (out / "tables" / "seconds.csv").exists()
+
+
+def test_a_file_that_was_changed_by_hand_is_not_written_over(run, tmp_path):
+    out = tmp_path / "out"
+    export(run, out)
+    (out / "methods.tex").write_text("my words")
+    with pytest.raises(ConfigError, match=r"methods\.tex was changed since"):
+        export(run, out)
+    assert (out / "methods.tex").read_text() == "my words"
+    assert (out / "rows.csv").exists()
+
+
+def test_a_marker_that_points_outside_deletes_nothing(run, tmp_path):
+    out, victim = tmp_path / "out", tmp_path / "victim.txt"
+    victim.write_text("mine")
+    out.mkdir()
+    sha = hashlib.sha256(b"mine").hexdigest()
+    (out / MARKER).write_text(json.dumps({"files": {"../victim.txt": sha, str(victim): sha}}))
+    with pytest.raises(ConfigError):
+        export(run, out)
+    assert victim.read_text() == "mine"
+
+
+def test_secrets_of_the_environment_stand_in_no_exported_file(tmp_path, monkeypatch):
+    key, password = "kx-very-secret-0123456789", "pass-word-77"
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    monkeypatch.setenv("OLLAMA_HOST", f"http://me:{password}@gpu1:11434")
+
+    def leaky(question, context):
+        if "Person1" in question:
+            raise ValueError(f"401 from http://me:{password}@gpu1 and https://you:other-word@gpu2/v1")
+        return f"My key is {key} and Bearer abcdef0123456789abcdef, or sk-abcdefghijklmnop1234."
+
+    with FakeOllama(reply=lambda r: f"I heard {key}.", api_key=None) as server:
+        model = chat_model("ollama:llama3:8b", host=server.url)
+        experiment(
+            tmp_path / "r", 2, N=(4,), generator={"leaky": leaky, "llama": model}, judge=None, options=QUICK
+        ).run(progress=False)  # fmt: skip
+    assert key in (tmp_path / "r" / "rows.jsonl").read_text()
+    made = export(tmp_path / "r", tmp_path / "o")
+    for path in (tmp_path / "o").rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            for secret in (key, password, "other-word", "abcdef0123456789abcdef", "sk-abcdefghijklmnop1234"):
+                assert secret.encode() not in data, (path.name, secret)
+    assert "[secret]" in (tmp_path / "o" / "rows.csv").read_text()
+    assert "https://[secret]@gpu2/v1" in (tmp_path / "o" / "rows.csv").read_text()
+    assert "looked like a secret was replaced" in str(made)
+    assert "I heard [secret]." in (tmp_path / "o" / "cassette.jsonl").read_text()
+
+
+def test_ordinary_prose_is_no_secret(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("SHORT_TOKEN", "Leeds")
+    said = "The bearer instruments of sk-learn, Leeds."
+    experiment(tmp_path / "r", 1, N=(4,), judge=None, generator={"f": lambda q, c: said}).run(progress=False)
+    made = export(tmp_path / "r", tmp_path / "o")
+    assert said in (tmp_path / "o" / "rows.csv").read_text()
+    assert made.notes == []
+
+
+def test_a_missing_cassette_is_told_and_a_wrong_one_is_an_error(live_run, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(live_run, copy)
+    (copy / "cassette.sqlite").rename(tmp_path / "tape.sqlite")
+    made = export(copy, tmp_path / "o")
+    assert "cassette.jsonl" not in made.files
+    assert "--cassette" in str(made)
+    made = export(copy, tmp_path / "o", cassette=tmp_path / "tape.sqlite")
+    assert "24 replies" in str(made)
+    with pytest.raises(DataError, match="there is no cassette"):
+        export(copy, tmp_path / "p", cassette=tmp_path / "none.sqlite")
+
+
+def test_a_run_that_is_not_there_or_empty_is_named(tmp_path):
+    with pytest.raises(DataError, match="no run 'nowhere'"):
+        export("nowhere", tmp_path / "o")
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "rows.jsonl").write_text("")
+    with pytest.raises(DataError, match="has no rows"):
+        export(tmp_path / "r", tmp_path / "o")
+    assert not (tmp_path / "o").exists()
+
+
+# -- references and the ledger -----------------------------------------------------------------------------------------
+
+
+def test_references_are_whole_and_cited_in_both_ways():
+    for key, (kind, fields) in ENTRIES.items():
+        assert kind in ("mastersthesis", "inproceedings", "article", "book", "misc")
+        assert {"author", "title"} <= set(fields), key
+        assert key == "ollama" or re.fullmatch(r"(19|20)\d\d", fields["year"]), key
+        assert problems(" ".join(fields.values())) == [], key
+    assert bibtex({"a": ("misc", {"title": "T"})}) == "@misc{a,\n  title = {T}\n}\n"
+    text = "BM25 & more ⟦robertson2009bm25,liu2024lost⟧."
+    assert as_markdown(text) == "BM25 & more [@robertson2009bm25; @liu2024lost]."
+    assert as_latex(text) == r"BM25 \& more~\cite{robertson2009bm25,liu2024lost}."
+
+
+@pytest.fixture
+def ledger(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    cells = pd.DataFrame({"row": ["100"], "column": ["BM25"], "value": [0.5], "n": [90], "unscored": [10]})
+    record("thesis", "Table 3.1", cells, by="made_here & there")
+    record("thesis", "Table 3.1", cells.assign(value=0.75), by="elsewhere")
+    record("ragas", "Table 1", pd.DataFrame({"row": ["x"], "column": ["y"], "value": [1.5]}), by="z")
+
+
+def test_the_ledger_has_one_table_per_paper_and_item(ledger, tmp_path):
+    made = export_ledger(tmp_path / "o")
+    stems = {Path(name).stem for name in made.files if name.endswith(".csv")}
+    assert {"thesis_table_3.1", "ragchecker_table_3", "ragas_table_1", "rageval_table_5"} <= stems
+    out = pd.read_csv(tmp_path / "o" / "tables" / "thesis_table_3.1.csv")
+    ours = side_by_side("thesis", "Table 3.1")
+    assert list(out.columns) == ["row", "column", "paper", "recorded", "ours", "difference", "n", "unscored", "by"]
+    assert len(out) == len(ours)
+    np.testing.assert_allclose(out["difference"], pd.to_numeric(ours["difference"]), rtol=1e-5)
+    tex = (tmp_path / "o" / "tables" / "thesis_table_3.1.tex").read_text()
+    assert r"row & column & paper & recorded & ours & difference & n & unscored & by \\" in tex
+    assert re.search(r"100 & BM25 & 0\.\d+ &  & 0.75 & .* & 90 & 10 & a \\\\", tex)
+    assert r"b: made\_here \& there" in tex
+    assert problems(tex) == []
+    one = (tmp_path / "o" / "tables" / "ragas_table_1.tex").read_text()
+    assert "Measured: z" in one
+    assert r"unscored \\" in one
+
+
+def test_the_ledger_of_one_paper_cites_that_paper_and_compiles(ledger, tmp_path):
+    export_ledger(tmp_path / "o", "thesis")
+    keys = set(re.findall(r"@\w+\{([^,]+),", (tmp_path / "o" / "references.bib").read_text()))
+    assert keys == {"elyagouby2024", "ragbench"}
+    compiles(tmp_path / "o")
+    with pytest.raises(ConfigError, match="unknown paper"):
+        export_ledger(tmp_path / "p", "thesys")
