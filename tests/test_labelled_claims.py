@@ -1,0 +1,160 @@
+"""MiniHop's labelled claims: what the file promises, what the loader refuses, and what a checker reaches on them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from ragbench import stats
+from ragbench.errors import ConfigError, DataError
+from ragbench.judge import EmbeddedChecker, checker_intervals, checker_quality, load_labelled_claims
+from ragbench.judge.checker import LABELS
+from ragbench.judge.validation import MEASURES
+
+E, N, C = "Entailment", "Neutral", "Contradiction"
+ROW = {"id": "a", "document": "Moss", "claim": "Moss is green.", "label": E, "split": "dev"}
+TEXTS = {"Moss": "Moss is green.", "Fern": "Ferns are old."}
+
+
+def write(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_there_are_hundreds_of_claims_about_a_third_of_each_label_in_either_split():
+    claims = load_labelled_claims()
+    assert len(claims) == 425
+    assert len({c.document for c in claims}) == 123
+    for split in ("dev", "test"):
+        counts = Counter(c.label for c in load_labelled_claims(split=split))
+        total = sum(counts.values())
+        assert total > 200
+        assert set(counts) == set(LABELS)
+        assert all(0.3 < n / total < 0.36 for n in counts.values())
+
+
+def test_splits_share_no_document():
+    dev, test = ({c.document for c in load_labelled_claims(split=s)} for s in ("dev", "test"))
+    assert not dev & test
+
+
+def test_claims_are_sentences_of_their_own_and_not_copies():
+    for claim in load_labelled_claims():
+        assert claim.claim[0].isupper()
+        assert claim.claim.endswith(".")
+        assert claim.claim not in claim.text
+        assert 3 < len(claim.claim.split()) < 25, claim.id
+
+
+def test_two_labellings_agree_but_for_the_claim_whose_label_was_changed():
+    twice = [c for c in load_labelled_claims() if c.second_label is not None]
+    assert len(twice) == 422
+    assert [c.id for c in twice if c.first_label != c.second_label] == ["claim-238"]
+    assert [c.id for c in twice if c.label != c.first_label] == ["claim-238"]
+    assert stats.kappa([c.first_label for c in twice], [c.second_label for c in twice]).estimate > 0.98
+    reworded = [c for c in load_labelled_claims() if c.second_label is None]
+    assert all(c.first_label is None for c in reworded)
+
+
+def test_an_own_file_is_joined_with_its_texts(tmp_path):
+    path = write(tmp_path / "c.jsonl", ROW, {**ROW, "id": "b", "claim": "Moss is red.", "label": C, "second_label": N})
+    first, second = load_labelled_claims(path, texts=TEXTS)
+    assert (first.text, first.first_label, first.second_label) == ("Moss is green.", None, None)
+    assert (second.label, second.first_label, second.second_label) == (C, C, N)
+    assert load_labelled_claims(path, split="test", texts=TEXTS) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label": "entailed"}, "label is 'entailed'"),
+        ({"label": None}, "label is None"),
+        ({"second_label": "Perhaps"}, "second_label is 'Perhaps'"),
+        ({"first_label": "x"}, "first_label is 'x'"),
+        ({"split": "train"}, "split is 'train'"),
+        ({"document": "Mos"}, "no document 'Mos'"),
+        ({"claim": " "}, "'claim' is empty"),
+        ({"id": "a"}, "'a' was there before"),
+        ({"claim": "Moss is green."}, "was there before"),
+        ({"split": "test"}, "'Moss' is in both splits"),
+    ],
+)
+def test_bad_rows_are_named_by_file_and_line(tmp_path, change, message):
+    bad = {**ROW, "id": "b", "claim": "Moss is old.", **change}
+    with pytest.raises(DataError, match=rf"c.jsonl, line 2: .*{message}"):
+        load_labelled_claims(write(tmp_path / "c.jsonl", ROW, bad), texts=TEXTS)
+
+
+def test_all_bad_rows_are_listed_at_once_and_a_split_is_one_of_two(tmp_path):
+    path = write(tmp_path / "c.jsonl", {**ROW, "label": "x"}, ROW, {**ROW, "id": "c", "split": "x"})
+    with pytest.raises(DataError, match="2 of 3 records are bad"):
+        load_labelled_claims(path, texts=TEXTS)
+    with pytest.raises(ConfigError, match="did you mean 'test'"):
+        load_labelled_claims(split="tests")
+
+
+# --- intervals --------------------------------------------------------------------------------------------------
+
+
+def labels(n, seed=0):
+    rng = np.random.default_rng(seed)
+    human, said = rng.choice(LABELS, (2, n)).tolist()
+    return human, said, rng.integers(n // 4, size=n).tolist()
+
+
+def test_intervals_hold_the_estimates_of_checker_quality():
+    human, said, of = labels(80)
+    quality, intervals = checker_quality(human, said, of), checker_intervals(human, said, of, resamples=300)
+    assert tuple(intervals) == MEASURES
+    for name in MEASURES:
+        found = intervals[name]
+        assert found.estimate == pytest.approx(quality[name])
+        assert found.low < found.estimate < found.high
+    assert (intervals["accuracy"].n, intervals["pearson"].n) == (80, len(set(of)))
+
+
+def test_intervals_equal_a_plain_loop_over_resampled_responses():
+    human, said, of = labels(60, 3)
+    groups = [[i for i, r in enumerate(of) if r == response] for response in dict.fromkeys(of)]
+    rng = np.random.default_rng(1)
+    draws = []
+    for _ in range(1500):
+        rows = [i for g in rng.integers(len(groups), size=len(groups)) for i in groups[g]]
+        draws.append(checker_quality([human[i] for i in rows], [said[i] for i in rows]))
+    intervals = checker_intervals(human, said, of, resamples=1500)
+    for name in MEASURES[:4]:
+        low, high = np.quantile([d[name] for d in draws], [0.025, 0.975])
+        assert (intervals[name].low, intervals[name].high) == (
+            pytest.approx(low, abs=0.03), pytest.approx(high, abs=0.03),
+        )  # fmt: skip
+
+
+def test_claims_of_one_response_are_drawn_together():
+    # Ten responses, each all right or all wrong: as wide as for ten claims.
+    human = [E] * 100
+    said = [E if i // 10 < 5 else N for i in range(100)]
+    together = checker_intervals(human, said, [i // 10 for i in range(100)])["accuracy"]
+    apart = checker_intervals(human, said, range(100))["accuracy"]
+    assert together.high - together.low > 2.5 * (apart.high - apart.low)
+
+
+def test_nothing_and_unread_claims_have_no_interval():
+    nothing = checker_intervals([], [], [])
+    assert all(math.isnan(v.estimate) and math.isnan(v.low) for v in nothing.values())
+    unread = checker_intervals([E, N], [None, None], ["a", "b"])
+    assert math.isnan(unread["accuracy"].estimate)
+    assert unread["pearson"].n == 0
+
+
+def test_the_embedded_checker_tells_natural_claims_no_better_than_chance(minilm):
+    claims = load_labelled_claims(split="dev")
+    checker = EmbeddedChecker(minilm)
+    said = [checker.check([c.claim], c.text)[0] for c in claims]
+    quality = checker_quality([c.label for c in claims], said, [c.document for c in claims])
+    assert quality["accuracy"] == pytest.approx(0.502, abs=0.02)
+    always = checker_quality([c.label for c in claims], [N] * len(claims))
+    assert always["accuracy"] > quality["accuracy"]
