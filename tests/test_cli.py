@@ -144,6 +144,51 @@ def test_an_experiment_file_is_planned_run_and_compared(capsys, tmp_path, monkey
     assert "there is no file" in err
 
 
+def test_a_run_is_audited_and_exported(capsys, tmp_path, monkeypatch):
+    from experiment_parts import Named, experiment
+
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
+    experiment(
+        None, 3, name="first", retriever={"named": lambda chunks: Named(chunks, broken="Person1")}
+    ).run(progress=False)  # fmt: skip
+    status, out, _ = run(capsys, "audit", "first")
+    assert status == 0
+    assert "failed                      2 of 9" in out
+    assert "could be 0.667 to 1.000" in out
+    status, out, _ = run(capsys, "export", "first", "--to", str(tmp_path / "out"))
+    assert status == 0
+    assert "tables/: ir_score.{csv,md,tex}" in out
+    assert (tmp_path / "out" / "methods.tex").exists()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("x")
+    status, _, err = run(capsys, "export", "first", "--to", str(tmp_path / "full"))
+    assert status == 2
+    assert "there is mine.txt" in err
+    status, _, err = run(capsys, "audit", "none")
+    assert status == 2
+    assert "known runs: first" in err
+    status, _, err = run(capsys, "export", "first", "--to", str(tmp_path / "new"), "--cassette", str(tmp_path / "no"))
+    assert status == 2
+    assert "there is no cassette" in err
+
+
+def test_the_ledger_is_audited_and_exported(capsys, tmp_path, monkeypatch):
+    import pandas as pd
+
+    from ragbench.papers import record
+
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
+    cells = pd.DataFrame({"row": ["100"], "column": ["BM25"], "value": [0.5], "n": [90], "unscored": [10]})
+    record("thesis", "Table 3.1", cells, by="here")
+    status, out, _ = run(capsys, "audit", "ledger")
+    assert status == 0
+    assert "Table 3.1: here" in out
+    assert "10 of 100  mean 0.500, could be 0.450 to 0.550  most in 100, BM25: 10" in out
+    status, out, _ = run(capsys, "export", "ledger", "--to", str(tmp_path / "out"))
+    assert status == 0
+    assert "thesis_table_3.1.{csv,md,tex}" in out
+
+
 def test_data_list_counts_what_is_shipped(capsys):
     status, out, _ = run(capsys, "data", "list")
     assert status == 0

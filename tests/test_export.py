@@ -372,6 +372,18 @@ def test_fonts_are_embedded_as_truetype_and_pictures_fit_a_page(exported):
     assert "Mean IR score" in (exported.folder / "figures" / "ir_score.txt").read_text()
 
 
+def test_a_figure_is_saved_where_asked_and_refused_when_too_wide_for_a_page(tmp_path):
+    numbers = pd.DataFrame({"retriever": ["a"], "N": [1], "mean": [0.5]})
+    figure = plots.ir_score_curves(numbers)
+    paths = plots.save_figure(figure, "x", numbers, "One dot.", folder=tmp_path / "new", dpi=50)
+    assert {path.parent for path in paths.values()} == {tmp_path / "new"}
+    small = paths["png"].stat().st_size
+    assert plots.save_figure(figure, "x", numbers, "One dot.", folder=tmp_path)["png"].stat().st_size > small
+    figure.set_size_inches(17, 4)
+    with pytest.raises(ConfigError, match=r"17\.0 inches wide"):
+        plots.save_figure(figure, "y", numbers, "One dot.", folder=tmp_path)
+
+
 def test_older_settings_are_left_out_and_that_is_said(tmp_path):
     experiment(tmp_path / "r", 2, N=(4,), judge=None).run(progress=False)
     experiment(tmp_path / "r", 2, N=(4,), judge=None, match="subsequence").run(progress=False)
@@ -529,6 +541,7 @@ def test_a_missing_cassette_is_told_and_a_wrong_one_is_an_error(live_run, tmp_pa
     assert "24 replies" in str(made)
     with pytest.raises(DataError, match="there is no cassette"):
         export(copy, tmp_path / "p", cassette=tmp_path / "none.sqlite")
+    assert not (tmp_path / "p").exists()
 
 
 def test_a_run_that_is_not_there_or_empty_is_named(tmp_path):

@@ -49,6 +49,7 @@ def export(
     manifest = load_manifest(run)
     rows = in_grid_order(current_rows(every), manifest)
     name = str(manifest.get("name", Path(run).name))
+    tape = _tape(run, cassette)
     folder = Folder(to, f"run {name}")
     tables = {}
     for made in run_tables(rows, name, audit(run)):
@@ -66,7 +67,7 @@ def export(
     folder.text("manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
     if len(rows) < len(every):
         folder.done.notes.append(f"{len(every) - len(rows)} rows of older settings under the same names are left out")
-    _cassette(folder, run, rows, cassette)
+    _cassette(folder, rows, tape)
     folder.text("README.md", _readme(name, folder))
     return folder.finish()
 
@@ -122,21 +123,27 @@ def _plain(rows: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
-def _cassette(folder: Folder, run: Any, rows: pd.DataFrame, given: Any) -> None:
-    """Write the recorded replies, or say why there are none."""
+def _tape(run: Any, given: Any) -> Path | None:
+    """Return the path of the run's cassette, None where it has none."""
     from ragbench.experiment.rows import run_folder
-    from ragbench.llm import Cassette
 
     path = Path(given).expanduser() if given is not None else run_folder(run) / "cassette.sqlite"
-    if path.exists():
+    if given is not None and not path.is_file():
+        raise DataError(f"there is no cassette {path}", "the file that recorded the run", "check --cassette")
+    return path if path.is_file() else None
+
+
+def _cassette(folder: Folder, rows: pd.DataFrame, path: Path | None) -> None:
+    """Write the recorded replies, or say why there are none."""
+    from ragbench.llm import Cassette
+
+    if path is not None:
         part = folder.path / "cassette.jsonl.part"
         with Cassette(path, mode="replay") as cassette:
             count = cassette.export(part)
         folder.put("cassette.jsonl", part.read_bytes())
         part.unlink()
         folder.done.notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")
-    elif given is not None:
-        raise DataError(f"there is no cassette {path}", "the file that recorded the run", "check --cassette")
     elif rows["digest"].notna().any() or rows["judge_digest"].notna().any():
         folder.done.notes.append("no cassette in the run's folder: name the one that recorded it with --cassette")
 
