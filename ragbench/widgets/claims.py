@@ -93,6 +93,7 @@ class ClaimInspector(Panel):
                 w.HBox([self.previous, self.next, self.choice, self.order], layout=w.Layout(flex_flow="row wrap")),
                 self.texts,
                 w.HBox([self.grid, self.table], layout=w.Layout(align_items="flex-start", flex_flow="row wrap")),
+                w.HTML(view.LEGEND),
                 w.HBox([self.claims, self.columns], layout=w.Layout(flex_flow="row wrap")),
                 self.detail,
             ],

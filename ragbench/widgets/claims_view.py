@@ -13,6 +13,11 @@ from ragbench.widgets.base import escape, mark
 
 ENTAILED = LABELS[0]
 SYMBOLS = {LABELS[0]: "✓", LABELS[1]: "–", LABELS[2]: "✗", None: "?"}
+LEGEND = (
+    "<span class='rb-quiet'>"
+    + " &nbsp; ".join(f"{SYMBOLS[label]} {label or 'no label'}" for label in SYMBOLS)
+    + " &nbsp; R: relevant, the chunk entails a reference claim</span>"
+)
 OTHER = {"response": "reference", "reference": "response"}
 CHECKS_OF = {"response": (CHECKS[0], CHECKS[2]), "reference": (CHECKS[1], CHECKS[3])}
 HINT = "Marked: the sentence with most of the claim's words ({:.0%} by weight). A hint; the label is the checker's."
@@ -232,7 +237,7 @@ def detail(result: RagResult, side: str, claim: int, rows: Sequence[Row], column
         marked, hint = f"{escape(text[:a])}{mark(1, escape(text[a:b]))}{escape(text[b:])}", escape(HINT.format(share))
     return (
         f"<p style='margin:4px 0'><b>{side.capitalize()} claim {claim + 1}:</b> {escape(words)}<br>"
-        f"{escape(where)}.</p><p style='margin:4px 0'><b>{SYMBOLS[label]} {label or 'no label'}</b> by "
+        f"{escape(where)}.</p><p class='rb-said' style='margin:4px 0'><b>{SYMBOLS[label]} {label or 'no label'}</b> by "
         f"{place(side, column)}{name}</p><div class='rb-long' tabindex='0'>{marked}</div>"
         f"<p class='rb-quiet' style='margin:4px 0'>{hint}</p>"
     )
