@@ -115,6 +115,10 @@ def _tidy(book: Any) -> None:
         cell.metadata.pop("execution", None)
         # Progress bars are for whoever waits, not for the record.
         if cell.cell_type == "code":
+            # A widget lives in its kernel only: of a saved one the words are kept, not the place for a view that
+            # JupyterLab would fill with an error.
+            for output in cell.outputs:
+                output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
             cell.outputs = [o for o in cell.outputs if not (o.output_type == "stream" and o.name == "stderr")]
 
 

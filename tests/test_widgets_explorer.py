@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from ragbench.errors import ConfigError, ModelError
 from ragbench.metrics.cutoffs import TokenOffsets
 from ragbench.metrics.ir_score import ir_score
+from ragbench.paths import project_root
 from ragbench.records import Chunk, Hit, Question
 from ragbench.widgets import Message, Panel, RetrievalExplorer, escape, figure, mark, tag
 from ragbench.widgets._retrieved import column, rankings
@@ -322,3 +324,12 @@ def test_ipywidgets_is_loaded_only_when_a_widget_is_used():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.split() == ["False", "True"]
+
+
+def test_saved_workbench_shows_words_in_place_of_widgets_without_a_kernel():
+    book = json.loads((project_root() / "notebooks" / "92_workbench.ipynb").read_text(encoding="utf-8"))
+    shown = [o["data"] for c in book["cells"] for o in c.get("outputs", ()) if "data" in o]
+    assert not [d for d in shown if "application/vnd.jupyter.widget-view+json" in d]
+    words = "\n".join("".join(d["text/plain"]) for d in shown)
+    for name in ("RetrievalExplorer", "ClaimInspector", "ThresholdExplorer", "LabellingTool", "RunMonitor"):
+        assert name in words

@@ -144,6 +144,10 @@ class Panel(ipywidgets.VBox):
         super().__init__([heading, *children, self.message])
         self.add_class("rb-widget")
 
+    def __repr__(self) -> str:
+        # What a saved notebook shows, and a place that cannot draw widgets.
+        return f"{type(self).__name__}: a widget; run this cell in JupyterLab to use it"
+
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """Run the body of an event handler; an error is shown in the message line.
