@@ -211,8 +211,8 @@ def checker_intervals(
 class _Matched:
     """The claims that a checker labelled.
 
-    ``true`` and ``said``: entailed by people's label and by its own. ``same``: the label is the same of three. ``index``:
-    number of the response. ``shares``: not entailed, per response, by people and by it.
+    ``true`` and ``said``: entailed by people's label, and by its own. ``same``: the same of three labels.
+    ``index``: number of the response. ``shares``: not entailed, per response, by people and by it.
     """
 
     true: np.ndarray
