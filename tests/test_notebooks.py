@@ -49,7 +49,7 @@ LEDGER = {
     "12_thesis_context_budget": {"Table 3.2": 66, "Section 3.2.1": 2},
     "13_thesis_grades": {"Table 3.3": 30},
     "14_thesis_thresholds": {"Figure 3.2": 15},
-    "20_ragchecker_metrics": {"Checker validation": 4},
+    "20_ragchecker_metrics": {"Checker validation": 16},
     "30_ragas_wikieval": {"Table 1": 3, "Table 2": 1, "Table 3": 1, "Table 4": 1},
     "40_rageval_generate": {"Section 3.4": 4},
     "42_rageval_experiments": {"Table 4": 6, "Table 5": 36},
