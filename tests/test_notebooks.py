@@ -24,6 +24,7 @@ SMALL = {
     "40_rageval_generate": {"DOCUMENTS": 6},
     "41_rageval_dragonball": {"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}},
     "42_rageval_experiments": {"DOCUMENTS": 4, "RESAMPLES": 50},
+    "90_concordance": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "RESAMPLES": 20},
     "91_your_experiment": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]},
 }
 FIGURES = {
@@ -42,6 +43,7 @@ FIGURES = {
     "30_ragas_wikieval": ["30_table_1", "30_pairs"],
     "41_rageval_dragonball": ["41_table_1", "41_table_3"],
     "42_rageval_experiments": ["42_table_5", "42_prefix", "42_by_type"],
+    "90_concordance": ["90_grade_agreement", "90_correlations", "90_rankings", "90_ranking_correlations"],
     "91_your_experiment": ["91_differences", "91_power"],
 }
 LEDGER = {
