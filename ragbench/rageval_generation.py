@@ -6,11 +6,14 @@ per question -> Table 3's cells. The paper leaves unanswerable questions out of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError, DataError
+from ragbench.metrics._sentences import check_language
+from ragbench.metrics._sentences import split_sentences as split_by_language
 from ragbench.rageval_index import Make, bm25, cut, cut_queries, with_metadata
 from ragbench.records import Answer, Dataset, Question
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 MEASURES = ("completeness", "hallucination", "irrelevance", "rouge_l")
 VERDICT = {"Entailment": "covered", "Contradiction": "contradicted", "Neutral": "neither"}
+_CHINESE = re.compile(r"[A-Za-z0-9]+(?:[.,][0-9]+)*|[^\W_]")
 _ABSTENTION = {"zh": "现有文档不足以回答该问题。"}
 
 
@@ -92,7 +96,10 @@ def _language(questions: Sequence[Question]) -> str:
 
 
 def embedded_verdicts(
-    keypoints: Sequence[Sequence[str]], answers: Sequence[str], checker: Any = None
+    keypoints: Sequence[Sequence[str]],
+    answers: Sequence[str],
+    language: str | Sequence[str] = "en",
+    checker: Any = None,
 ) -> list[list[str]]:
     """Judge keypoints without a language model: the stand-in for RAGEval's judge, to be labelled as such.
 
@@ -100,28 +107,51 @@ def embedded_verdicts(
     ----------
     keypoints : for each answer its true answer's points.
     answers : texts, shape (n,).
+    language : "en" or "zh", one for all or one per answer. The checker knows words by the blanks between them, so
+        Chinese characters are set apart for it, and sentences on lines of their own; without that it finds 20% of the
+        keypoints in their own references, with it most (notebook 43). It knows no Chinese negation.
     checker : default `ragbench.EmbeddedChecker`, which goes by shared words, vectors, numbers and negations.
 
     Returns
     -------
     "covered", "contradicted" or "neither" for each keypoint. An empty answer covers nothing.
 
+    Raises
+    ------
+    ConfigError for arguments of different lengths or another language.
+
     Source: RAGEval, Eq 3-5 (the paper's judge is GPT-4o).
     """
     from ragbench.judge import EmbeddedChecker
     from ragbench.judge.text import split_sentences
 
-    if len(keypoints) != len(answers):
-        raise ConfigError(f"{len(keypoints)} lists of keypoints for {len(answers)} answers", "one list per answer")
+    languages = [language] * len(answers) if isinstance(language, str) else list(language)
+    if not len(keypoints) == len(answers) == len(languages):
+        found = f"{len(keypoints)} lists of keypoints for {len(answers)} answers in {len(languages)} languages"
+        raise ConfigError(found, "one of each per answer", "keep them in one order")
+    for code in languages:
+        check_language(code)
     checker = checker or EmbeddedChecker()
-    # All sentences in one call: the vectors are kept, so each check finds its own.
-    texts = {t for own, answer in zip(keypoints, answers, strict=True) for t in (*own, *split_sentences(answer))}
-    if texts:
-        checker.embedder.embed_documents(sorted(texts))
-    return [
-        [VERDICT[label] for label in checker.check(list(own), answer)] if answer.strip() else ["neither"] * len(own)
-        for own, answer in zip(keypoints, answers, strict=True)
+    claims = [
+        [" ".join(_readable(point, code).split("\n")) for point in own]
+        for own, code in zip(keypoints, languages, strict=True)
     ]
+    texts = [_readable(answer, code) for answer, code in zip(answers, languages, strict=True)]
+    # All sentences in one call: the vectors are kept, so each check finds its own.
+    sentences = {s for own, text in zip(claims, texts, strict=True) for s in (*own, *split_sentences(text))}
+    if sentences:
+        checker.embedder.embed_documents(sorted(sentences))
+    return [
+        [VERDICT[label] for label in checker.check(own, text)] if text.strip() else ["neither"] * len(own)
+        for own, text in zip(claims, texts, strict=True)
+    ]
+
+
+def _readable(text: str, language: str) -> str:
+    """Chinese as the checker can read it: a line per sentence, a blank around each character, numbers whole."""
+    if language != "zh":
+        return text
+    return "\n".join(" ".join(_CHINESE.findall(sentence)) for sentence in split_by_language(text, language))
 
 
 def generation_rows(
