@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError
-from ragbench.plots import MARKERS, PALETTE, _look, _style
+from ragbench.plots import MARKERS, PALETTE, _style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,12 +36,12 @@ def first_ranks(frame: pd.DataFrame, title: str = "") -> Figure:
     columns = min(3, len(panels))
     lines = -(-len(panels) // columns)
     figure, axes = _style(3.4 * columns, 0.9 + 2.5 * lines, ncols=columns, nrows=lines, sharex=True, sharey=True)
-    look, width = _look(writers), 0.8 / len(writers)
+    width = 0.8 / len(writers)
     for axis, ((language, domain), part) in zip(axes.ravel(), panels, strict=False):
         for i, writer in enumerate(writers):
             own = part[part["writer"] == writer].set_index("criterion").reindex(criteria)
             place = np.arange(len(criteria)) + (i - (len(writers) - 1) / 2) * width
-            axis.bar(place, own["first"], width * 0.92, color=look[writer][0], label=writer)
+            axis.bar(place, own["first"], width * 0.92, color=PALETTE[i % len(PALETTE)], label=writer)
             reach = np.vstack([own["first"] - own["low"], own["high"] - own["first"]]).clip(min=0)
             axis.errorbar(place, own["first"], reach, fmt="none", ecolor="#333333", lw=0.8, capsize=2)
         axis.set(title=f"{domain}, {language} (n = {part['n'].max():.0f})", ylim=(0, 1))

@@ -591,6 +591,12 @@ def test_a_key_pressed_twice_does_not_label_an_item_nobody_has_seen(tmp_path):
     assert form.session.done == 0
 
 
+def test_a_saved_notebook_gets_no_text_of_the_items(tmp_path):
+    form = tool(tmp_path)
+    assert repr(form) == "LabellingTool(grade: 0 of 3 items, l.csv)"
+    assert "Question" not in str(form._repr_mimebundle_())
+
+
 def test_only_the_keys_of_the_kind_have_buttons(tmp_path):
     for kind, items, keys in (
         ("grade", grade_items(1), "12345"),

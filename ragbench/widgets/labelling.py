@@ -140,6 +140,11 @@ class LabellingTool(Panel):
         self._draw()
         self._draw_agreement()
 
+    def __repr__(self) -> str:
+        # ipywidgets' own would write every text of the item into a saved notebook.
+        session = self.session
+        return f"LabellingTool({session.kind.name}: {session.done} of {len(session.items)} items, {session.path.name})"
+
     @property
     def labels(self) -> list[Label]:
         """What this annotator says now about the items."""
