@@ -246,9 +246,11 @@ def _supports(
         for stem in claim.weight:
             rows.setdefault(stem, len(rows))
     stems = [have for text in texts for have in text.prepared.sentence_stems]
+    wanted = frozenset(rows)
+    met = [(rows[stem], column) for column, have in enumerate(stems) for stem in wanted & have]
     present = np.zeros((len(rows), len(stems)), bool)
-    for column, have in enumerate(stems):
-        present[[rows[stem] for stem in have if stem in rows], column] = True
+    if met:
+        present[tuple(np.array(met).T)] = True
     sizes = [len(text.prepared.sentences) for text in texts]
     offsets = np.cumsum([0, *sizes[:-1]])
     spans = np.concatenate([np.array(text.spans) + at for text, at in zip(texts, offsets, strict=True)])
