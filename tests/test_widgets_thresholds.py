@@ -76,6 +76,7 @@ def test_button_returns_to_the_fitted_values_exactly():
     one.h.value, one.k.value = 0.5, 0.6
     assert one.agreement["k"] == 3 / 4
     one.back.click()
+    assert (one.h.value, one.k.value) == (fitted.h.value, fitted.k.value)
     # The browser rounds a slider to its step; within half of it the fitted value holds.
     one.h.value, one.k.value = 0.1, 0.7
     assert one.thresholds == {"h": fitted.h.value, "k": fitted.k.value}
@@ -127,6 +128,14 @@ def test_grades_that_allow_no_fit_say_why_and_the_sliders_work():
 def test_bad_points_are_refused(scores, grades, message):
     with pytest.raises(DataError, match=message):
         ThresholdExplorer(scores, grades)
+
+
+def test_scores_outside_0_to_1_widen_the_scale():
+    one = ThresholdExplorer([-1.0, 0.0, 2.0, 3.0], [1, 1, 5, 5])
+    one.h.value, one.k.value = -0.5, 2.0
+    assert line(one.picture.value, "k") == f"{286 - 262 * 0.75:.1f}"
+    assert line(one.picture.value, "h") == f"{286 - 262 * 0.125:.1f}"
+    assert "below 25.0%" in one.picture.value
 
 
 def test_curve_of_many_answers_stays_small():
