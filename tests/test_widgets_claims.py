@@ -305,6 +305,8 @@ def test_the_best_sentence_has_the_greatest_weight_of_shared_stems():
     assert best_sentence("Zebra", "") is None
     twice = "Geneva is here. Geneva is here."
     assert best_sentence("Geneva", twice) == (0, 15, 1.0)
+    # A sentence that also stands within an earlier one is marked where it is a sentence.
+    assert best_sentence("56", "It was 1956. 56. It ended.")[:2] == (13, 16)
     # A rare word outweighs several common ones.
     a, b, share = best_sentence("It was in the Rhône", "It was in the end. Rhône.")
     assert "It was in the end. Rhône."[a:b] == "Rhône."
@@ -326,6 +328,7 @@ def test_where_nothing_entails_a_claim_the_first_chunk_is_shown():
     assert first_entailing([N, C, N]) == 1
     assert first_entailing([E, C, N]) == 0
     assert first_entailing([E, N, E]) == 2
+    assert first_entailing([E, E, E]) == 1
     assert first_entailing([N]) == 0
 
 
