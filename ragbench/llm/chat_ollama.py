@@ -7,16 +7,13 @@ from typing import Any
 from urllib.parse import unquote
 
 import httpx
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.messages import BaseMessage
-from langchain_core.outputs import ChatResult
 from langchain_ollama import ChatOllama
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
-from ragbench.llm.invoke import complete_in_place, complete_later
+from ragbench.llm.chat_shared import AskedAlike
 
 
-class OllamaChat(ChatOllama):
+class OllamaChat(AskedAlike, ChatOllama):
     """``langchain_ollama.ChatOllama``; plain ``invoke`` and ``ainvoke`` go the way ``ask`` goes.
 
     Calls with tools, stop words or other call-time options, and ``stream``, go ChatOllama's own way.
@@ -40,25 +37,3 @@ class OllamaChat(ChatOllama):
                 pair = unquote(self.userinfo.get_secret_value()).encode()
                 client.headers["authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         return self
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        if stop or kwargs:
-            return super()._generate(messages, stop, run_manager, **kwargs)
-        return complete_in_place(self, messages)
-
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        if stop or kwargs:
-            return await super()._agenerate(messages, stop, run_manager, **kwargs)
-        return await complete_later(self, messages)

@@ -117,7 +117,7 @@ def _check(cls: Any, settings: dict) -> None:
     known = set(cls.model_fields) | {field.alias for field in cls.model_fields.values() if field.alias}
     for name in settings:
         if name not in known:
-            raise unknown(f"option of {cls.__mro__[1].__name__}", name, sorted(known))
+            raise unknown(f"option of {cls.__bases__[-1].__name__}", name, sorted(known))
 
 
 def address(host: str, port: int, path: str = "") -> tuple[str, str | None]:
