@@ -6,12 +6,11 @@ tables and RAGChecker's JSON do not care which of the two made it. Tables must: 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError
 from ragbench.judge.checker import EmbeddedChecker, split_claims
 
 if TYPE_CHECKING:
@@ -47,9 +46,9 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
     """
     from ragbench.data.ragchecker import RagResults
     from ragbench.metrics.steps import Labelled, StepReport
+    from ragbench.metrics.steps.ragchecker import records_of
 
-    given = tuple(results.results if isinstance(results, RagResults) else results)
-    _unique(given)
+    given = records_of(results)
     texts: dict[str, _Claims] = {}
     rows = [_with_claims(row, texts) for row in given]
     labels, made = _checked(rows, EmbeddedChecker() if checker is None else checker)
@@ -62,16 +61,6 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
         "claim check": StepReport("claim check", items=made, settled=made),
     }
     return Labelled(whole, (), {}, reports)
-
-
-def _unique(rows: Iterable[RagResult]) -> None:
-    twice = [name for name, count in Counter(str(row.id) for row in rows).items() if count > 1]
-    if twice:
-        raise DataError(
-            f"the id {twice[0]!r} belongs to several results",
-            "an id used once",
-            "put the system's name into the ids, or make one call per system",
-        )
 
 
 def _with_claims(row: RagResult, texts: dict[str, _Claims]) -> RagResult:

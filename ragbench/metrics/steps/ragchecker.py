@@ -101,7 +101,7 @@ def ragchecker_labels(
     Source: RAGChecker, section 3.2 and appendix B.
     """
     check_joint(joint)
-    given = _records(results)
+    given = records_of(results)
     sides = _unknown(given)
     found = extract_claims(
         model,
@@ -181,7 +181,7 @@ def steps_for_ragchecker(
     ConfigError when the number of claims is needed and not known.
     """
     check_joint(joint)
-    rows = list(_records(results))
+    rows = list(records_of(results))
     sides = _unknown(rows)
     requests = claim_requests([text for _, _, text in sides], form, claims_prompt)
     new = new_requests(requests, form, shared)
@@ -215,7 +215,8 @@ def steps_for_ragchecker(
     return [first, Step(name, calls=len(exact.prompts) + waiting * each)]
 
 
-def _records(results: RagResults | Sequence[RagResult]) -> tuple[RagResult, ...]:
+def records_of(results: RagResults | Sequence[RagResult]) -> tuple[RagResult, ...]:
+    """Return the records of results; DataError for an id used twice."""
     rows = tuple(results.results if isinstance(results, RagResults) else results)
     twice = [name for name, count in Counter(str(row.id) for row in rows).items() if count > 1]
     if twice:
