@@ -25,6 +25,7 @@ SMALL = {
     "40_rageval_generate": {"DOCUMENTS": 6},
     "41_rageval_dragonball": {"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}},
     "42_rageval_experiments": {"DOCUMENTS": 4, "RESAMPLES": 50},
+    "43_rageval_quality": {"SET": "generated", "DOCUMENTS": 4, "PER_CELL": 1},
     "90_concordance": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "RESAMPLES": 20},
     "91_your_experiment": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]},
 }
@@ -45,6 +46,7 @@ FIGURES = {
     "30_ragas_wikieval": ["30_table_1", "30_pairs"],
     "41_rageval_dragonball": ["41_table_1", "41_table_3"],
     "42_rageval_experiments": ["42_table_5", "42_prefix", "42_by_type"],
+    "43_rageval_quality": ["43_table_3"],
     "90_concordance": ["90_grade_agreement", "90_correlations", "90_rankings", "90_ranking_correlations"],
     "91_your_experiment": ["91_differences", "91_power"],
 }
@@ -58,6 +60,7 @@ LEDGER = {
     "30_ragas_wikieval": {"Table 1": 3, "Table 2": 1, "Table 3": 1, "Table 4": 1},
     "40_rageval_generate": {"Section 3.4": 4},
     "42_rageval_experiments": {"Table 4": 6, "Table 5": 36},
+    "43_rageval_quality": {"Table 3": 8},
 }
 
 
