@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from ragbench.errors import unknown
 from ragbench.prompts import fill_prompt, load_prompt
 
 if TYPE_CHECKING:
-    from ragbench.llm import Cassette
+    from ragbench.llm import Cassette, Reply
 
 # What the seven types ask for, in our words (Table 6).
 MEANING = {
@@ -161,20 +161,7 @@ def model_references(
         for q in asked
     ]
     replies = ask_all(model, prompts, ReferencesReply, cassette, [q.id for q in asked], "references")
-    got = {q.id: reply for q, reply in zip(asked, replies, strict=True)}
-    made, failed = [], []
-    for q in questions:
-        if q.id not in got:
-            made.append(q)
-            continue
-        sentences, reply = _sentences(q, documents), got[q.id]
-        if not reply.ok:
-            failed.append((q.id, str(reply.error)))
-        elif not all(1 <= n <= len(sentences) for n in reply.parsed.sentences):
-            failed.append((q.id, f"sentences {reply.parsed.sentences}, but there are {len(sentences)}"))
-        else:
-            made.append(replace(q, references=tuple(sentences[n - 1] for n in sorted(set(reply.parsed.sentences)))))
-    return Done(tuple(made), tuple(failed))
+    return _settled(questions, asked, replies, lambda q, report: _supported(q, report, documents))
 
 
 def model_refine(
@@ -204,6 +191,13 @@ def model_refine(
         for q in asked
     ]
     replies = ask_all(model, prompts, RefineReply, cassette, [q.id for q in asked], "refine")
+    return _settled(questions, asked, replies, lambda q, report: _mended(q, report, documents))
+
+
+def _settled(
+    questions: Sequence[QRA], asked: Sequence[QRA], replies: Sequence[Reply], settle: Callable[[QRA, Any], QRA | str]
+) -> Done[QRA]:
+    """Put what the replies say into the questions that were asked; a text in place of a question says why it failed."""
     got = {q.id: reply for q, reply in zip(asked, replies, strict=True)}
     made, failed = [], []
     for q in questions:
@@ -211,12 +205,19 @@ def model_refine(
             made.append(q)
             continue
         reply = got[q.id]
-        mended = _mended(q, reply.parsed, documents) if reply.ok else str(reply.error)
-        if isinstance(mended, str):
-            failed.append((q.id, mended))
+        done = settle(q, reply.parsed) if reply.ok else str(reply.error)
+        if isinstance(done, str):
+            failed.append((q.id, done))
         else:
-            made.append(mended)
+            made.append(done)
     return Done(tuple(made), tuple(failed))
+
+
+def _supported(question: QRA, report: ReferencesReply, documents: Mapping[str, GeneratedDocument]) -> QRA | str:
+    sentences = _sentences(question, documents)
+    if not all(1 <= n <= len(sentences) for n in report.sentences):
+        return f"sentences {report.sentences}, but there are {len(sentences)}"
+    return replace(question, references=tuple(sentences[n - 1] for n in sorted(set(report.sentences))))
 
 
 def _mended(question: QRA, report: RefineReply, documents: Mapping[str, GeneratedDocument]) -> QRA | str:
