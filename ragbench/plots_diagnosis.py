@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -15,9 +15,16 @@ if TYPE_CHECKING:
 
 DASHES = [":", "--", "-.", (0, (1, 3)), (0, (6, 2))]
 _PER_ROW = 4
+_LEAST_SPAN = 0.2  # a point or two of difference must not fill a panel
 
 
-def setting_lines(ours: pd.DataFrame, paper: pd.DataFrame, xlabel: str, values: Sequence[object]) -> Figure:
+def setting_lines(
+    ours: pd.DataFrame,
+    paper: pd.DataFrame,
+    xlabel: str,
+    values: Sequence[object],
+    titles: Mapping[str, str] | None = None,
+) -> Figure:
     """One panel per metric: its mean along a setting, by system, with the paper's numbers in black (Figures 6-8, 10).
 
     Parameters
@@ -26,6 +33,7 @@ def setting_lines(ours: pd.DataFrame, paper: pd.DataFrame, xlabel: str, values: 
         intervals; those of a domain thin.
     paper : columns value, metric, mean. A metric that only the paper has gets its panel too.
     xlabel : name of the setting. values : along the axis, in order.
+    titles : of panels, by metric, where the metric's own name is not enough.
     """
     metrics = list(dict.fromkeys([*ours["metric"], *paper["metric"]]))
     systems = list(dict.fromkeys(ours["system"]))
@@ -36,17 +44,23 @@ def setting_lines(ours: pd.DataFrame, paper: pd.DataFrame, xlabel: str, values: 
     for axis, metric in zip(axes.ravel(), metrics, strict=False):
         for i, system in enumerate(systems):
             mine = ours[(ours["metric"] == metric) & (ours["system"] == system)]
+            shift = 0.06 * (i - (len(systems) - 1) / 2)
             for domain, part in mine[mine["domain"] != ""].groupby("domain", sort=False):
                 dash = DASHES[domains.index(domain) % len(DASHES)]
                 x = [values.index(v) for v in part["value"]]
                 axis.plot(x, part["mean"], color=PALETTE[i], ls=dash, lw=0.9, alpha=0.6, label=f"{system}, {domain}")
-            _with_interval(axis, mine[mine["domain"] == ""], values, i, system)
+            _with_interval(axis, mine[mine["domain"] == ""], values, i, system, shift)
         printed = paper[paper["metric"] == metric]
         x = [values.index(v) for v in printed["value"]]
         axis.plot(x, printed["mean"], color="black", marker="X", ms=6, lw=1.4, label="paper")
-        axis.set(title=metric.replace("_", " "), xlabel=xlabel, xlim=(-0.4, len(values) - 0.6))
+        title = (titles or {}).get(metric, metric.replace("_", " "))
+        axis.set_title(title, fontsize=9)
+        axis.set(xlabel=xlabel, xlim=(-0.4, len(values) - 0.6))
         axis.set_xticks(range(len(values)), [str(v) for v in values])
         axis.grid(axis="x", visible=False)
+        low, high = axis.get_ylim()
+        room = max(0.0, _LEAST_SPAN - (high - low)) / 2
+        axis.set_ylim(low - room, high + room)
     _finish(figure, axes, len(metrics))
     return figure
 
@@ -77,10 +91,12 @@ def budget_lines(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _with_interval(axis: Axes, part: pd.DataFrame, values: Sequence[object], number: int, label: str) -> None:
+def _with_interval(
+    axis: Axes, part: pd.DataFrame, values: Sequence[object], number: int, label: str, shift: float = 0.0
+) -> None:
     reach = [part["mean"] - part["low"], part["high"] - part["mean"]]
     colour, marker = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
-    x = [values.index(v) for v in part["value"]]
+    x = [values.index(v) + shift for v in part["value"]]
     axis.errorbar(x, part["mean"], reach, color=colour, marker=marker, ms=5, lw=1.8, capsize=2, label=label)
 
 

@@ -120,9 +120,10 @@ def test_claim_recall_and_context_precision_are_those_counted_by_hand(world, tmp
 
 
 def test_white_space_aside_a_claim_is_contained_as_it_stands():
-    claims, texts = ["red  stones\nfall", "Red stones fall"], ["so red stones   fall down", "red stones", ""]
+    claims, texts = ["red  stones\nfall", "Red stones fall", " "], ["so red stones   fall down", "red stones", ""]
     assert dg.Contained().check_many(claims, texts) == [
         ["Entailment", "Neutral", "Neutral"],
+        ["Neutral"] * 3,
         ["Neutral"] * 3,
     ]
 
@@ -433,9 +434,9 @@ def long_means() -> pd.DataFrame:
 
 def test_lines_show_means_domains_and_the_papers_numbers():
     paper = pd.DataFrame({"value": [5, 20, 5], "metric": ["f1", "f1", "faithfulness"], "mean": [0.517, 0.534, 0.881]})
-    figure = setting_lines(long_means(), paper, "k", [5, 10, 20])
+    figure = setting_lines(long_means(), paper, "k", [5, 10, 20], {"f1": "F1 (reader)"})
     shown = [a for a in figure.axes if a.get_visible()]
-    assert [a.get_title() for a in shown] == ["claim recall", "f1", "faithfulness"]
+    assert [a.get_title() for a in shown] == ["claim recall", "F1 (reader)", "faithfulness"]
     f1 = shown[1]
     lines = {line.get_label(): line for line in f1.lines}
     np.testing.assert_allclose(lines["paper"].get_xdata(), [0, 2])
@@ -446,6 +447,9 @@ def test_lines_show_means_domains_and_the_papers_numbers():
     ends = thick["B"].lines[2][0].get_segments()[1][:, 1]
     np.testing.assert_allclose(ends, [0, 0.3])
     assert [t.get_text() for t in f1.get_xticklabels()] == ["5", "10", "20"]
+    apart = np.subtract(*(np.asarray(thick[s].lines[0].get_xdata(), float) for s in "BA"))
+    assert (apart > 0).all()  # intervals beside each other
+    assert np.ptp(shown[2].get_ylim()) == pytest.approx(0.2)
     assert {t.get_text() for t in figure.legends[0].get_texts()} == {"A", "B", "A, law", "B, law", "paper"}
     assert not [line for line in shown[2].lines if line.get_label() != "paper" and len(line.get_xdata())]
 

@@ -21,6 +21,7 @@ SMALL = {
     "20_ragchecker_metrics": {"CLAIMS": 60},
     "21_ragchecker_meta_evaluation": {"RESAMPLES": 50},
     "22_ragchecker_systems": {"LIMIT": 8, "RESAMPLES": 50},
+    "23_ragchecker_diagnosis": {"SOURCE": "minihop", "PER_KIND": 2, "CHECKED": 1, "FULL": False, "RESAMPLES": 50},
     "30_ragas_wikieval": {"LIMIT": 12},
     "40_rageval_generate": {"DOCUMENTS": 6},
     "41_rageval_dragonball": {"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}},
@@ -28,6 +29,7 @@ SMALL = {
     "43_rageval_quality": {"SET": "generated", "DOCUMENTS": 4, "PER_CELL": 1},
     "90_concordance": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "RESAMPLES": 20},
     "91_your_experiment": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]},
+    "92_workbench": {"GRADED": 12, "CHECKED": 1, "LABELLED": 8, "WATCHED": 10},
 }
 FIGURES = {
     "10_thesis_corpus_and_chunks": ["10_chunk_lengths", "10_figure_2.6_as_run", "10_figure_2.6_paper"],
@@ -43,6 +45,13 @@ FIGURES = {
     ],
     "21_ragchecker_meta_evaluation": ["21_table_5_published"],
     "22_ragchecker_systems": ["22_systems", "22_correlation_with_f1"],
+    "23_ragchecker_diagnosis": [
+        "23_figure_6",
+        "23_figure_7",
+        "23_figure_8",
+        "23_figure_10",
+        "23_equal_budget",
+    ],
     "30_ragas_wikieval": ["30_table_1", "30_pairs"],
     "41_rageval_dragonball": ["41_table_1", "41_table_3"],
     "42_rageval_experiments": ["42_table_5", "42_prefix", "42_by_type"],
@@ -57,6 +66,7 @@ LEDGER = {
     "14_thesis_thresholds": {"Figure 3.2": 15},
     "20_ragchecker_metrics": {"Checker validation": 16},
     "22_ragchecker_systems": {"Table 3": 144},
+    "23_ragchecker_diagnosis": {"Section 4.4": 36, "Figure 6": 36, "Figure 7": 36, "Figure 10": 36},
     "30_ragas_wikieval": {"Table 1": 3, "Table 2": 1, "Table 3": 1, "Table 4": 1},
     "40_rageval_generate": {"Section 3.4": 4},
     "42_rageval_experiments": {"Table 4": 6, "Table 5": 36},

@@ -23,6 +23,7 @@ from ragbench.diagnosis.grid import (
 )
 from ragbench.diagnosis.scoring import CLAIMS, NOISE, RETRIEVER, Contained, reachable, scores
 from ragbench.diagnosis.trends import (
+    PLACE,
     TRENDS,
     Trend,
     by_factor,
@@ -41,6 +42,7 @@ __all__ = [
     "KS",
     "NOISE",
     "OVERLAPS",
+    "PLACE",
     "PROMPTS",
     "RETRIEVER",
     "SIZES",

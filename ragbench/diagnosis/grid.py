@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -165,7 +166,9 @@ def grid(
         raise ConfigError("no settings", "at least one", "leave wanted out for one factor at a time")
 
     def chunker(size: int, overlap: float) -> Callable[[Iterable[Document]], list[Chunk]]:
-        return lambda documents: token_chunks(documents, size, overlap)
+        # The run, its scores and what is reachable cut the same documents: once is enough.
+        own = functools.cache(lambda: token_chunks(data.documents, size, overlap))
+        return lambda documents: own() if documents is data.documents else token_chunks(documents, size, overlap)
 
     live = generator is not None and is_model(generator)
     near = {(s.chunker, s.k) for s in wanted}

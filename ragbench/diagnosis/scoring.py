@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,13 @@ class Contained:
 
     def check_many(self, claims: Sequence[str], texts: Sequence[str]) -> list[list[str]]:
         """Label every claim against every text: Entailment or Neutral, shape (n_claims, n_texts)."""
-        plain = [" ".join(text.split()) for text in texts]
-        found = [" ".join(claim.split()) for claim in claims]
-        return [["Entailment" if claim in text else "Neutral" for text in plain] for claim in found]
+        plain, found = [_spaced(text) for text in texts], [_spaced(claim) for claim in claims]
+        return [["Entailment" if claim and claim in text else "Neutral" for text in plain] for claim in found]
+
+
+@functools.lru_cache(maxsize=65536)
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
 
 
 def scores(
@@ -63,8 +68,9 @@ def scores(
     if claims not in CLAIMS:
         raise unknown("kind of claims", claims, CLAIMS)
     questions = {q.id: q for data in experiment.grid.data.values() for q in data.questions}
-    documents = [d for data in experiment.grid.data.values() for d in data.documents]
-    made = {name: {c.id: c for c in cut(documents)} for name, cut in experiment.grid.chunker.items()}
+    sets = experiment.grid.data.values()
+    made = {name: {c.id: c for data in sets for c in cut(data.documents)}
+            for name, cut in experiment.grid.chunker.items()}  # fmt: skip
     good = rows[rows["status"] == "ok"]
     results = [result(questions[row.question_id], row, made[row.chunker], claims) for row in good.itertuples()]
     table = claim_metrics_table(label(results).scored.results)[list(METRICS)]
@@ -120,10 +126,10 @@ def reachable(experiment: Experiment) -> pd.DataFrame:
 
     made = []
     for data in experiment.grid.data.values():
-        wanted = {q.id: [" ".join(r.split()) for r in q.references] for q in data.questions}
+        wanted = {q.id: [_spaced(r) for r in q.references] for q in data.questions}
         for name, cut in experiment.grid.chunker.items():
             # One text with a separator that no reference has: one search per reference.
-            text = "\0".join(" ".join(c.text.split()) for c in cut(data.documents))
+            text = "\0".join(_spaced(c.text) for c in cut(data.documents))
             there = {r: r in text for r in {r for some in wanted.values() for r in some}}
             at = Setting.of(name)
             for question, some in wanted.items():
