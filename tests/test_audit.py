@@ -244,7 +244,11 @@ def test_replies_that_were_cut_off_are_counted(tmp_path):
 
 def test_repaired_json_is_counted_though_the_grade_is_there(tmp_path):
     def fault(prompt, before):
-        return Fault("answer", "five, I think") if grading(prompt) and "Person0 Lee born?" in prompt and not before else None
+        return (
+            Fault("answer", "five, I think")
+            if grading(prompt) and "Person0 Lee born?" in prompt and not before
+            else None
+        )
 
     with FakeOllama(reply=reply, fault=fault) as server:
         rows = live(tmp_path, server).run(progress=False)
@@ -274,6 +278,24 @@ def test_answers_shown_to_the_judge_in_part_are_counted(tmp_path):
     lengths = load_rows(tmp_path)["answer"].str.len()
     assert counts(audit(tmp_path), RIGHT, "answers cut for the judge") == (int((lengths > 26).sum()), 2)
     assert lengths.gt(26).sum() == 1
+
+
+def test_the_counts_of_a_repaired_reply_are_those_of_two_calls():
+    rows = pd.DataFrame(
+        {"judge_prompt_tokens": [100, 150, 100], "judge_prompt_estimate": 100, "judge_repairs": [1, 1, 0]}
+    )
+    told = audit_rows(rows)
+    # 100 tokens in two calls are 50 per call, half of what the prompt has.
+    assert counts(told, "rows", "judge's prompts cut") == (1, 3)
+
+
+def test_of_several_rows_of_one_context_the_scored_one_counts(tmp_path):
+    experiment(tmp_path, 3, generator={"x": Copier(), "y": Copier()}, judge=None).run(progress=False)
+    rows = load_rows(tmp_path)
+    rows.loc[(rows["generator"] == "x") & (rows["question_id"] == "q1"), "ir_score"] = float("nan")
+    assert counts(audit(rows), "IR score", "unscored") == (0, 6)
+    rows.loc[rows["question_id"] == "q1", "ir_score"] = float("nan")
+    assert counts(audit(rows), "IR score", "unscored") == (2, 6)
 
 
 # -- frames of one's own -----------------------------------------------------------------------------------------------

@@ -121,6 +121,7 @@ def test_escaped_text_reads_as_the_text_and_compiles(text):
 
 def test_line_breaks_and_control_characters_become_spaces():
     assert escape("a\n\tb\x07c") == "a b c"
+    assert escape("pip --no-deps --- x") == "pip -{}-no-deps -{}-{}- x"
     assert label_of("tab:my run_1/ä") == "tab:my-run-1"
 
 
