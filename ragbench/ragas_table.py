@@ -62,11 +62,26 @@ def rescore(run: RecordedRun, embedder: Embeddings | None = None) -> list[float]
     ]  # fmt: skip
 
 
-def recorded_pairs(run: RecordedRun, scores: Sequence[float] | None = None) -> pd.DataFrame:
-    """Return a run's pairs (id, better, worse) for `agreement_row`, with its own scores or others."""
+def recorded_pairs(run: RecordedRun, scores: Sequence[float] | None = None, *, whole: bool = False) -> pd.DataFrame:
+    """Return a run's pairs (id, better, worse) for `agreement_row`, with its own scores or others.
+
+    Parameters
+    ----------
+    run : a recorded run. scores : one per row, in place of its own.
+    whole : leave rows unscored (NaN) whose replies were not parsed, or parsed in part, as the recorded status says. The
+        recording scores what was left of them, or 0.
+    """
     import pandas as pd
 
-    return pd.DataFrame(run.pairs(scores), columns=["id", "better", "worse"])
+    values = [row.score for row in run.rows] if scores is None else list(scores)
+    if whole:
+        values = [float("nan") if flagged(row.status) else value for row, value in zip(run.rows, values, strict=True)]
+    return pd.DataFrame(run.pairs(values), columns=["id", "better", "worse"])
+
+
+def flagged(status: str) -> bool:
+    """Whether a recorded parse status says that a reply was not parsed, or parsed in part."""
+    return any(word in status.lower() for word in _TROUBLE)
 
 
 def exactness(runs: Mapping[str, RecordedRun], embedder: Embeddings | None = None) -> pd.DataFrame:
@@ -102,10 +117,10 @@ def readability(runs: Mapping[str, RecordedRun]) -> pd.DataFrame:
             continue
         by_row = [r.verdicts() if run.dimension == "faithfulness" else (r.extraction(),) for r in run.rows]
         labels, unread = sum(map(len, by_row)), sum(own.count(None) for own in by_row)
-        flagged = sum(any(word in r.status.lower() for word in _TROUBLE) for r in run.rows)
+        partial = sum(flagged(r.status) for r in run.rows)
         cut = sum(r.truncated for r in run.rows)
         rows.append(
-            (name, run.dimension, labels, unread, len(by_row), sum(None in own for own in by_row), flagged, cut)
+            (name, run.dimension, labels, unread, len(by_row), sum(None in own for own in by_row), partial, cut)
         )
     columns = ["run", "dimension", "labels", "unread", "rows", "rows_unread", "flagged", "truncated"]
     return pd.DataFrame(rows, columns=columns).set_index("run")

@@ -28,6 +28,10 @@ def test_rescoring_shows_rows_that_do_not_come_out():
     assert table.loc["ff", ["rows", "equal", "largest_difference"]].tolist() == [2, 1, 0.25]
     assert ragas_table.recorded_pairs(RUN).to_numpy().tolist() == [["a", 1.0, 0.25]]
     assert ragas_table.recorded_pairs(RUN, [0.5, 0.5]).to_numpy().tolist() == [["a", 0.5, 0.5]]
+    # The worse text's replies were not parsed: its recorded score stands for nothing.
+    whole = ragas_table.recorded_pairs(RUN, whole=True)
+    assert whole["better"].tolist() == [1.0]
+    assert whole["worse"].isna().all()
 
 
 def test_readability_counts_labels_rows_flags_and_cut_replies():
@@ -74,6 +78,10 @@ def test_the_recorded_column_of_table_1():
     assert table["agreement"].tolist() == [0.94, 0.58, 0.82]
     assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [[23, 1, 1], [14, 1, 10], [20, 1, 4]]
     assert table["n"].tolist() == [25, 25, 25]
+    whole = {("w", d): ragas_table.recorded_pairs(runs[n], whole=True) for n, d in names.items()}
+    table = ragas_table.agreement_table(whole)
+    assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [[23, 1, 1], [14, 1, 10], [16, 1, 2]]
+    assert table["unscored"].tolist() == [0, 0, 6]
 
 
 def test_figures_show_every_scored_pair_and_say_how_many_are_not(tmp_path, monkeypatch):
