@@ -88,6 +88,9 @@ def test_items_show_what_annotators_are_given_and_not_who_wrote_it():
     assert item.texts["References"] == "- It rose."
     assert item.texts["Documents"] == "Report\nIt rose. It fell."
 
+    headed = Document("d1", "Report", "Report\nIt rose.", (), {"domain": "finance", "language": "en"})
+    assert quality.question_items([question(1)], [headed])[0].texts["Documents"] == headed.text
+
     texts = {"zero-shot": {"d1": "Z"}, "one-shot": {"d1": "N"}}
     items, left_out = quality.document_items([document], texts)
     assert items[0].candidates == {"RAGEval": document.text, "zero-shot": "Z", "one-shot": "N"}

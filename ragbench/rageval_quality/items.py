@@ -93,7 +93,7 @@ def question_items(questions: Iterable[Question], documents: Iterable[Document])
 
     Source: RAGEval, section 4 (what annotators are given).
     """
-    texts = {d.id: f"{d.title}\n{d.text}" for d in documents}
+    texts = {d.id: d.text if d.text.startswith(d.title) else f"{d.title}\n{d.text}" for d in documents}
     items = []
     for q in questions:
         shown = {"Question": f"{q.text}\n({q.kind})", "Answer": q.answer}

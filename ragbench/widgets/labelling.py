@@ -118,12 +118,12 @@ class LabellingTool(Panel):
         ways = {name: self._button(name, self._move) for name in _NAVIGATION}
         for name, (text, hint) in _NAVIGATION.items():
             ways[name].description, ways[name].tooltip = text, hint
-        if max(len(item.asked(self.session.kind)) for item in self.session.items) == 1:
-            ways["up"].layout.display = ways["down"].layout.display = "none"
         wrap = ipywidgets.Layout(flex_flow="row wrap")
-        help_text = (
-            "Click the form, then: digits label, ← → move, ↑ ↓ change the question, Enter next open, Backspace undo."
-        )
+        several = max(len(item.asked(self.session.kind)) for item in self.session.items) > 1
+        if not several:
+            ways["up"].layout.display = ways["down"].layout.display = "none"
+        choose = "↑ ↓ choose the question, " if several else ""
+        help_text = f"Click the form, then: digits label, ← → move, {choose}Enter next open, Backspace undo."
         children = [
             ipywidgets.HTML(f"{_KEYS}<span class='rb-quiet'>{help_text}</span>"),
             self._head,
