@@ -17,7 +17,7 @@ from ragbench.errors import ConfigError, ModelError
 from ragbench.metrics.cutoffs import TokenOffsets
 from ragbench.metrics.ir_score import ir_score
 from ragbench.paths import project_root
-from ragbench.records import Chunk, Hit, Question
+from ragbench.records import Chunk, Dataset, Hit, Question
 from ragbench.widgets import Message, Panel, RetrievalExplorer, escape, figure, mark, tag
 from ragbench.widgets._retrieved import column, rankings
 
@@ -193,6 +193,12 @@ def test_plain_strings_serve_as_questions():
     assert np.isnan(one.scores["fixed"])
 
 
+def test_dataset_serves_as_its_questions():
+    one = RetrievalExplorer(Dataset("towns", tuple(QUESTIONS), ()), {"fixed": Fixed()}, tokenizer=words)
+    assert one.question == QUESTIONS[0]
+    assert len(one.chooser.options) == 3
+
+
 def test_retriever_that_fails_shows_why_and_the_others_answer():
     one = explorer({"broken": Broken(), "fixed": Fixed()})
     assert "no server at &lt;nowhere&gt;" in one.columns["broken"].value
@@ -253,7 +259,10 @@ def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([], {"a": Fixed()}), "no questions"),
+        (([], {"a": Fixed()}), "list of none"),
+        (("Who?", {"a": Fixed()}), "questions is str"),
+        (([3], {"a": Fixed()}), "list of int"),
+        ((QUESTIONS, {"a": object()}), "retriever is object"),
         ((QUESTIONS, {}), "dict of length 0"),
         ((QUESTIONS, [Fixed()]), "list of length 1"),
     ],

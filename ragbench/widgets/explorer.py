@@ -10,7 +10,8 @@ import numpy as np
 
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.metrics.cutoffs import as_offsets
-from ragbench.records import Question
+from ragbench.records import Dataset, Question
+from ragbench.retrieval.base import check_retriever
 from ragbench.widgets._retrieved import Ranking, column, rankings, score_words
 from ragbench.widgets.base import Panel, escape, mark, tag
 
@@ -41,7 +42,8 @@ class RetrievalExplorer(Panel):
 
     Parameters
     ----------
-    questions : :class:`ragbench.Question` records, or plain strings (which have no supporting facts).
+    questions : a :class:`ragbench.Dataset`, its :class:`ragbench.Question` records, or plain strings (which have no
+        supporting facts).
     retrievers : retriever by name, each with ``search(queries, k)``.
     tokenizer : what tokens are, see :class:`ragbench.TokenOffsets`; default the embedded model's WordPiece.
     k : chunks per retriever, one number or one by name.
@@ -56,14 +58,14 @@ class RetrievalExplorer(Panel):
 
     Raises
     ------
-    ConfigError without questions or retrievers, or for numbers that cannot work.
+    ConfigError without questions or retrievers, for things that are neither, or for numbers that cannot work.
 
     Source: the IR score is Eq 2.2 of the thesis, §2.3; the cut is its C_N.
     """
 
     def __init__(
         self,
-        questions: Sequence[Question | str],
+        questions: Dataset | Sequence[Question | str],
         retrievers: Mapping[str, Any],
         tokenizer: Any = None,
         k: int | Mapping[str, int] = 10,
@@ -72,11 +74,7 @@ class RetrievalExplorer(Panel):
         max_tokens: int = 2000,
         step: int = 10,
     ) -> None:
-        self._questions = [
-            q if isinstance(q, Question) else Question(str(i), q, "") for i, q in enumerate(questions, 1)
-        ]
-        if not self._questions:
-            raise ConfigError("no questions", "at least one Question", "pass dataset.questions")
+        self._questions = _as_questions(questions)
         if not isinstance(retrievers, Mapping) or not retrievers:
             raise ConfigError(
                 f"retrievers is {type(retrievers).__name__} of length {len(retrievers)}",
@@ -88,7 +86,7 @@ class RetrievalExplorer(Panel):
                 f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}",
                 "1 <= step and 0 <= cutoff, both <= max_tokens",
             )
-        self._retrievers, self._k = dict(retrievers), k
+        self._retrievers, self._k = {name: check_retriever(one) for name, one in retrievers.items()}, k
         self._offsets = as_offsets(tokenizer)
         self._cutoffs = np.arange(0, max_tokens + 1, step)
         self._hits: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
@@ -232,6 +230,17 @@ class RetrievalExplorer(Panel):
             f'<table><thead><tr><th scope="col">of each fact, the longest match before the cut</th>{names}</tr></thead>'
             f"<tbody>{''.join(rows)}</tbody></table>"
         )
+
+
+def _as_questions(questions: Any) -> list[Question]:
+    given = questions.questions if isinstance(questions, Dataset) else questions
+    found = [] if isinstance(given, str) else list(given)
+    if not found or not all(isinstance(q, str | Question) for q in found):
+        kinds = ", ".join(sorted({type(q).__name__ for q in found})) or "none"
+        raise ConfigError(
+            f"questions is {type(given).__name__} of {kinds}", "at least one Question or str", "pass dataset.questions"
+        )
+    return [q if isinstance(q, Question) else Question(str(i), q, "") for i, q in enumerate(found, 1)]
 
 
 def _row(head: str, cells: Sequence[str]) -> str:
