@@ -366,6 +366,8 @@ def test_duplicates_and_values_out_of_bounds_are_counted(frame):
     assert counts(told, "rows", "duplicates") == (1, 7)
     assert counts(told, "score", "out of bounds") == (1, 4)
     assert found(told, "score", "out of bounds")["detail"] == "outside [0, 2]"
+    rounded = audit_rows(frame.assign(score=[1 + 2e-7, -2e-7, 1.001, 1, 1, 1]), "score")
+    assert counts(rounded, "score", "out of bounds") == (1, 6)
     assert counts(audit_rows(frame, "score", "system"), "rows", "duplicates") == (0, 6)
 
 
