@@ -16,7 +16,7 @@ reproduce: setup
 	$(BIN)/ragbench reproduce
 
 test: setup
-	$(BIN)/python -m pytest -n auto --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 test-live: setup
 	sh scripts/test_live.sh $(BIN)/python
