@@ -19,7 +19,9 @@ from ragbench.data import load_csv, load_documents, load_jsonl
 from ragbench.datagen import generate
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import TIMING, Experiment, load_rows
+from ragbench.notebooks import execute, find
 from ragbench.stats import holm, paired_bootstrap_difference, paired_permutation_test
+from ragbench.stats.power import questions_for
 
 TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells"]
 
@@ -278,7 +280,11 @@ def test_a_comparison_is_the_paired_test_on_the_same_questions_corrected_over_th
     right = table[(table["measure"] == "fully right") & (table["a"] == "A@50")].iloc[0]
     assert right["difference"] == pytest.approx(8 / 24 - 1)
     assert table["p_holm"].tolist() == holm(table["p"]).tolist()
-    assert (table["needed_all"] >= table["needed"]).all()
+    for row, analysis in zip(
+        table.to_dict("records"), comparison.analyses(made_rows(), ("A", "B")).values(), strict=True
+    ):
+        assert row["needed_all"] == questions_for(analysis.difference, analysis.sd, 0.8, 0.05 / 4)
+        assert row["needed"] == analysis.needed <= row["needed_all"]
     assert (table["n"] == 24).all()
 
 
@@ -289,6 +295,8 @@ def test_systems_are_compared_at_every_budget_both_have_or_where_told():
         ("A@50", "B@50"), ("A@100", "B@100"), ("A@50", "C@100"), ("A@100", "C@100"), ("B@50", "C@100"),
         ("B@100", "C@100"),
     ]  # fmt: skip
+    wider = pd.concat([rows, made_rows().query("retriever == 'A' and N == 50").assign(N=25)], ignore_index=True)
+    assert {key[:2] for key in comparison.paired_scores(wider, ("A", "B"))} == {("A@50", "B@50"), ("A@100", "B@100")}
     assert {key[:2] for key in comparison.paired_scores(rows, ("A@50", "A@100"))} == {("A@50", "A@100")}
     both = comparison.paired_scores(rows, [("A", "B@50"), ("C", "B@50")])
     assert {key[:2] for key in both} == {("A@50", "B@50"), ("A@100", "B@50"), ("C@100", "B@50")}
@@ -298,11 +306,13 @@ def test_a_question_that_one_system_lacks_is_missing_and_counted():
     rows = made_rows()
     rows.loc[rows["question_id"] == "q0", "grade"] = pd.NA
     gone = (rows["question_id"] == "q1") & (rows["retriever"] == "A")
+    gone |= (rows["question_id"] == "q2") & (rows["retriever"] == "B")
     table = comparison.compare(rows[~gone], ("A@50", "B@50")).set_index("measure")
-    assert table["n"].to_dict() == {"IR score": 23, "fully right": 22}
-    assert table["missing"].to_dict() == {"IR score": 1, "fully right": 2}
-    a = column(rows, "A", 50, "ir_score")
-    assert table.loc["IR score", "mean a"] == pytest.approx(np.delete(a, 1).mean())
+    assert table["n"].to_dict() == {"IR score": 22, "fully right": 21}
+    assert table["missing"].to_dict() == {"IR score": 2, "fully right": 3}
+    for name, system in (("mean a", "A"), ("mean b", "B")):
+        both = np.delete(column(rows, system, 50, "ir_score"), [1, 2])
+        assert table.loc["IR score", name] == pytest.approx(both.mean())
 
 
 def test_systems_are_named_by_the_axes_that_differ():
@@ -398,3 +408,24 @@ def test_figures_show_every_comparison():
     few = comparison.analyses(rows[rows["question_id"] == "q0"], ("A@50", "B@50"))
     labels = [text.get_text() for text in plots_comparison.power_curves(few).legends[0].get_texts()]
     assert labels == ["A@50 - B@50, IR score: too few pairs", "A@50 - B@50, fully right: too few pairs"]
+
+
+# --- the notebook -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_template_takes_a_foreign_folder_to_a_latex_table(tmp_path, results, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
+    folder = generate("finance", "en", 4, 7, tmp_path / "finance")
+    own = {"QUESTIONS": str(folder / "questions.jsonl"), "DOCUMENTS": str(folder), "NAME": "finance", "LIMIT": 8}
+    (template,) = (path for path in find() if path.stem == "91_your_experiment")
+    execute(template, {**own, "RETRIEVERS": ["BM25", "SIM"], "N": [100]}, tmp_path / "done.ipynb", timeout_s=300)
+    made = results / "finance"
+    table = (made / "tables" / "comparison.tex").read_text()
+    assert r"\toprule" in table
+    assert "BM25@100 & SIM@100 & IR score" in table
+    assert "finance" in table
+    assert (made / "export" / "all.tex").exists()
+    assert (made / "figures" / "91_power.png").exists()
+    assert not (tmp_path / "figures").exists()  # the checkout's own pictures stay as they are
+    assert main(["run", str(made / "experiment.yaml")]) == 0
