@@ -141,10 +141,7 @@ def embedded_verdicts(
     sentences = {s for own, text in zip(claims, texts, strict=True) for s in (*own, *split_sentences(text))}
     if sentences:
         checker.embedder.embed_documents(sorted(sentences))
-    return [
-        [VERDICT[label] for label in checker.check(own, text)] if text.strip() else ["neither"] * len(own)
-        for own, text in zip(claims, texts, strict=True)
-    ]
+    return [[VERDICT[label] for label in checker.check(own, text)] for own, text in zip(claims, texts, strict=True)]
 
 
 def _readable(text: str, language: str) -> str:
@@ -206,13 +203,19 @@ def generation_rows(
     return rows.assign(keypoints_by=[q.meta.get("keypoints_by", "data") for q in questions])
 
 
-def table_3(rows: pd.DataFrame, *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
+def table_3(rows: pd.DataFrame, by: str = "generator", *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
     """Average rows as Table 3 does: by generator and language, without unanswerable questions.
+
+    Parameters
+    ----------
+    rows : from `generation_rows`.
+    by : the column that makes the table's rows; ``"setting"``, say, for the generation half of Tables 4 and 5.
+    resamples, seed : of the intervals.
 
     Returns
     -------
-    DataFrame with columns row (the generator), column (as printed, e.g. ``"Completeness EN"``), value, low, high
-    (95% bootstrap over questions), n, unscored.
+    DataFrame with columns row, column (as printed, e.g. ``"Completeness EN"``), value, low, high (95% bootstrap over
+    questions), n, unscored.
 
     Source: RAGEval, Table 3. Paper value: 0.6845 (GPT-4o, Completeness EN).
     """
@@ -224,9 +227,9 @@ def table_3(rows: pd.DataFrame, *, resamples: int = 1000, seed: int = 0) -> pd.D
     shown = {"zh": "CN", "en": "EN"}
     names = dict(zip(MEASURES, ("Completeness", "Hallucination", "Irrelevance", "Rouge-L"), strict=True))
     cells = []
-    for generator, own in answerable.groupby("generator", sort=False):
+    for row, own in answerable.groupby(by, sort=False):
         for measure, name in names.items():
             for language, code in shown.items():
                 i = bootstrap_ci(own.loc[own["language"] == language, measure], resamples=resamples, seed=seed)
-                cells.append((generator, f"{name} {code}", i.estimate, i.low, i.high, i.n, i.n_missing))
+                cells.append((row, f"{name} {code}", i.estimate, i.low, i.high, i.n, i.n_missing))
     return pd.DataFrame(cells, columns=["row", "column", "value", "low", "high", "n", "unscored"])

@@ -6,10 +6,12 @@ import csv
 import itertools
 import math
 import multiprocessing
+import threading
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -151,6 +153,17 @@ def test_two_people_write_to_one_file_at_once_and_no_row_is_lost(tmp_path):
     rows = lab.load_labels(path)
     assert len(rows) == 80
     assert {name: len(own) for name, own in lab.by_annotator(lab.current(rows)).items()} == {"ana": 20, "bo": 20}
+
+
+def test_a_writer_waits_for_its_turn(tmp_path):
+    path = tmp_path / "labels.csv"
+    writer = threading.Thread(target=lab.append_labels, args=(path, [row("q1", "4")]))
+    with FileLock(tmp_path / ".labels.csv.lock"):
+        writer.start()
+        writer.join(0.3)
+        assert not path.exists() or path.stat().st_size == 0
+    writer.join(30)
+    assert lab.load_labels(path) == [row("q1", "4")]
 
 
 def test_a_file_saved_by_a_spreadsheet_with_a_byte_order_mark_is_read(tmp_path):

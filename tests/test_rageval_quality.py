@@ -383,6 +383,13 @@ def test_rows_and_table_3_by_hand():
         assert sum(shares) == pytest.approx(1)
 
 
+def test_table_3_can_be_made_by_setting():
+    rows = rows_of(("en", "factual", "x", ["covered"] * 3), ("en", "factual", "x", ["neither"] * 3))
+    table = generation.table_3(rows.assign(setting=["TopK 4", "TopK 2"]), by="setting", resamples=0)
+    complete = table[table["column"] == "Completeness EN"]
+    assert complete[["row", "value"]].to_numpy().tolist() == [["TopK 4", 1.0], ["TopK 2", 0.0]]
+
+
 def test_rows_that_do_not_pair_up_are_refused():
     q, a = question(1), Answer("q1", "x", "gen")
     with pytest.raises(DataError, match="as many of each"):
