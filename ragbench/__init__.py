@@ -29,7 +29,7 @@ _HOME = {
     "experiment": ["Experiment", "diff", "load_rows"],
     "audit": ["audit_ledger", "audit_rows"],
     "llm": ["Cassette", "Reply", "Usage", "ask", "chat_model"],
-    "judge": ["EmbeddedChecker", "EmbeddedJudge", "fit_judge", "split_claims"],
+    "judge": ["EmbeddedChecker", "EmbeddedJudge", "embedded_labels", "fit_judge", "split_claims"],
     "curation": ["downsample", "long_answers", "short_answered", "steps_for_long_answers"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table", "macro_average"],

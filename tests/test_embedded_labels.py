@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, from_ragchecker, to_ragchecker
 from ragbench.errors import ConfigError, DataError
-from ragbench.judge import EmbeddedChecker, checker, embedded_labels, split_claims
+from ragbench.judge import EmbeddedChecker, checker, embedded_labels, labels, split_claims
 from ragbench.judge.text import NEGATION, prepare
 from ragbench.metrics.claims import claim_metrics_table
 
@@ -179,6 +179,13 @@ def test_claims_are_checked_once_against_a_text_however_many_results_share_both(
     rows = found.results.results
     assert [len(r.response_in_chunks[0]) for r in rows] == [2, 1, 0, 2]
     assert rows[3] == replace(rows[0], id="3")
+
+
+def test_a_text_is_taken_apart_once_however_many_results_have_it(monkeypatch):
+    taken = []
+    monkeypatch.setattr(labels, "split_claims", lambda text: taken.append(text) or split_claims(text))
+    label(*(replace(RESULT, id=str(i)) for i in range(3)))
+    assert sorted(taken) == sorted([RESULT.response, RESULT.reference])
 
 
 def test_every_text_is_embedded_once_in_one_call():

@@ -243,6 +243,7 @@ def test_the_generators_are_named_honestly_and_answer(minilm):
     assert all("no LLM" in g.name for g in made.values())
     answers = {name: g.answer(QUESTIONS[1].text, " ".join(TEXTS)) for name, g in made.items()}
     assert "1902" in answers["reader"]
+    assert made["reader"].answer("Who sang the opera in Vienna?", " ".join(TEXTS)) in " ".join(TEXTS)
     assert all(answers.values())
     model = systems.generators(SMALL, "ollama:llama3:8b", host="http://127.0.0.1:9")["ollama:llama3:8b"]
     assert (model.num_ctx, model.temperature, model.num_predict) == (16384, 0, 2048)
