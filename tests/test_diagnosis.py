@@ -144,6 +144,12 @@ def test_failed_rows_and_unread_labels_are_counted_not_dropped(world, tmp_path):
     rows.loc[rows["question_id"] == "q1", "status"] = "failed"
     assert dg.scores(grid, rows, contained)["question_id"].tolist() == ["q1", "q2", "q3"]
 
+    whole = dg.scores(grid, rows.assign(status="ok"), contained)
+    after = dg.scores(grid, rows, contained)
+    assert after["claim_recall"].isna().tolist() == [True, False, True]
+    assert after["claim_recall"][1] == whole["claim_recall"][1] == 1
+    assert whole["context_precision"].nunique() == 2
+
     def half_read(results):
         labelled = contained(results)
         return replace(labelled, unscored=(labelled.results.results[0].id,))
@@ -168,7 +174,8 @@ class Same:
     """A checker for which a claim is entailed by a text that has its first word."""
 
     def check_many(self, claims, texts):
-        return [["Entailment" if c.split()[0].lower() in t.lower() else "Neutral" for t in texts] for c in claims]
+        inside = [set(t.lower().split()) for t in texts]
+        return [["Entailment" if c.split()[0].lower() in words else "Neutral" for words in inside] for c in claims]
 
 
 def test_the_answers_half_takes_claims_of_the_true_answer_and_of_the_response(world, tmp_path):
@@ -180,6 +187,17 @@ def test_the_answers_half_takes_claims_of_the_true_answer_and_of_the_response(wo
     sums = scored[list(dg.NOISE)].sum(axis=1, skipna=False)
     pd.testing.assert_series_equal(scored["noise_sensitivity"], sums, check_names=False)
     assert set(scored["prompt"]) == {"default"}
+
+
+def test_noise_sensitivity_is_the_sum_of_its_two_kinds(world, tmp_path):
+    class Noisy(Says):
+        def answer(self, question, context):
+            return "Red stones fall. W30 is wrong. W700 is wrong."
+
+    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generator=Noisy())
+    first = dg.scores(grid, rows, lambda r: embedded_labels(r, Same()), "answers").iloc[0]
+    # w30 is in the chunk that holds the fact, w700 in others
+    assert first[[*dg.NOISE, "noise_sensitivity", "precision"]].tolist() == pytest.approx([1 / 3, 1 / 3, 2 / 3, 1 / 3])
 
 
 def test_minihops_own_claims_are_taken_for_its_long_answers(tmp_path):
@@ -300,6 +318,7 @@ def test_what_rises_one_way_falls_the_other(low, width):
 
 def test_means_come_with_intervals_and_counts_over_questions():
     scored = made_scores().assign(f1=np.nan)
+    scored["claim_recall"] += scored["question_id"].str[1:].astype(int) / 10
     table = dg.means(scored, ["claim_recall", "f1"], ["retriever", "k"], resamples=300)
     cell = table[(table["retriever"] == "A") & (table["k"] == 5) & (table["metric"] == "claim_recall")].iloc[0]
     assert cell["mean"] == pytest.approx(
@@ -325,7 +344,9 @@ def test_the_default_setting_stands_on_every_axis_and_other_combinations_on_none
 
 
 def test_equal_budgets_are_compared_with_their_smallest_chunks():
-    table = dg.equal_budgets(made_scores(k5=0.1, k10=0.4), ["claim_recall"], resamples=100)
+    scored = made_scores(k5=0.1, k10=0.4)
+    scored.loc[(scored["overlap"] != 0.2) & (scored["size"] != 150), "claim_recall"] += 0.3
+    table = dg.equal_budgets(scored, ["claim_recall"], resamples=100)
     pairs = {
         (1500, 150, 10), (1500, 300, 5), (3000, 150, 20), (3000, 300, 10), (3000, 600, 5), (6000, 300, 20),
         (6000, 600, 10),
@@ -383,7 +404,10 @@ def test_pages_join_the_documents_of_a_topic_and_keep_every_supporting_sentence(
 def test_the_sample_is_the_first_of_every_domain_and_type_and_says_what_it_leaves_out():
     data = dg.dataset("minihop", per_kind=2)
     assert set(Counter((q.meta["domain"], q.kind) for q in data.questions).values()) == {2}
-    every = [q.id for q in dg.dataset("minihop").questions]
+    whole = dg.dataset("minihop").questions
+    every = [q.id for q in whole]
+    bridges = [q.id for q in whole if (q.meta["domain"], q.kind) == ("places", "bridge")]
+    assert [q.id for q in data.questions if q.id in bridges] == bridges[:2]
     assert [q.id for q in data.questions] == [i for i in every if i in {q.id for q in data.questions}]
     answers = dg.answerable(dg.dataset("minihop"))
     assert len(answers.questions) == 65
@@ -393,6 +417,12 @@ def test_the_sample_is_the_first_of_every_domain_and_type_and_says_what_it_leave
             dg.dataset(name, per_kind)
     with pytest.raises(ConfigError, match="no settings"):
         dg.grid("made", data, {"in order": InOrder}, wanted=[])
+
+
+def test_questions_without_references_have_no_answers_half(world):
+    kept = dg.answerable(world)
+    assert [q.id for q in kept.questions] == ["q1", "q2"]
+    assert kept.excluded == (("q3", "no references"),)
 
 
 def test_kinds_of_claims_are_named(world, tmp_path):

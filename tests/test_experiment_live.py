@@ -262,8 +262,9 @@ class _Leaky(Named):
         return {"retriever": "leaky", "api_key": self.secret, "address": f"http://user:{self.secret}@host"}
 
 
-def prompt_file(tmp_path, text):
-    path = tmp_path / "mine.txt"
+def prompt_file(folder, text):
+    folder.mkdir(exist_ok=True)
+    path = folder / "mine.txt"
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -277,7 +278,10 @@ def two_prompts(folder, server, prompt, **changes):
 def test_one_model_under_two_names_compares_two_prompts(tmp_path, server):
     mine = prompt_file(tmp_path, "From {documents} tell: {query}")
     grid = two_prompts(tmp_path / "run", server, mine)
-    assert {s.name: s.calls for s in grid.plan().steps}["generate"] == 6
+    assert grid.plan()["generate"].calls == 6
+    longer = prompt_file(tmp_path / "run", "From {documents} tell: {query}" + " please" * 200)
+    tokens = [two_prompts(tmp_path / "run", server, p).plan()["generate"].prompt_tokens for p in (longer, mine)]
+    assert tokens[0] > tokens[1] + 300
     rows = grid.run(progress=False)
     asked = [call.prompt for call in server.calls]
     assert sum(prompt.startswith("From Person") for prompt in asked) == 2
