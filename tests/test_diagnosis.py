@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from ragbench.data import load_minihop
 from ragbench.errors import ConfigError, DataError
 from ragbench.judge.labels import embedded_labels
 from ragbench.llm import chat_model
+from ragbench.metrics.steps import ragchecker_labels
 from ragbench.paths import mirror
 from ragbench.plots_diagnosis import budget_lines, setting_lines
 from ragbench.prompts import prompt_hash
@@ -217,10 +219,23 @@ def test_minihops_own_claims_are_taken_for_its_long_answers(tmp_path):
     assert len(seen[0].chunks) == 20
 
 
+def speak(request):
+    """Answer; take one claim out of every text; find it entailed by chunks that have it."""
+    if not request.get("format"):
+        return "Red stones fall."
+    (name, spec), *_ = request["format"]["properties"].items()
+    if name == "claims":
+        return json.dumps({name: ["red stones fall"]})
+    seen = request["messages"][-1]["content"].lower().count("red stones fall") > 1
+    label = "Entailment" if seen else "Neutral"
+    return json.dumps({name: [label] if spec.get("type") == "array" else label})
+
+
 def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(world, tmp_path):
-    with FakeOllama(reply=lambda request: "Red stones fall.") as server:
+    with FakeOllama(reply=speak) as server:
         model = chat_model("ollama:llama3:8b", host=server.url, num_ctx=32768)
         grid, rows = run(world, tmp_path, wanted=[dg.Setting(k=5), dg.DEFAULT], generator=model)
+        scored = dg.scores(grid, rows, lambda r: ragchecker_labels(model, r, joint=None, progress=False), "answers")
     assert Counter(zip(rows["generator"], rows["k"], strict=True)) == {
         ("default", 5): 3, ("default", 20): 3, ("optimised", 20): 3,
     }  # fmt: skip
@@ -228,7 +243,14 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
     assert {name: found.tolist() for name, found in used.items()} == {
         name: [prompt_hash(prompt)] for name, prompt in dg.PROMPTS.items()
     }
-    scored = dg.scores(grid, rows, lambda r: embedded_labels(r, Same()), "answers")
+    assert scored[["question_id", "k", "prompt"]].iloc[:3].to_numpy().tolist() == [
+        ["q1", 5, "default"], ["q1", 20, "default"], ["q1", 20, "optimised"],
+    ]  # fmt: skip
+    # the claim is in one chunk, and in the response; the other questions' references do not have it
+    first = scored[scored["question_id"] == "q1"]
+    assert first["context_precision"].round(6).tolist() == [0.2, 0.05, 0.05]
+    assert first[["faithfulness", "precision", "context_utilization"]].eq(1).all(axis=None)
+    assert scored[scored["question_id"] == "q2"]["relevant_noise_sensitivity"].eq(1).all()
     laid = dg.by_factor(scored)
     assert laid[laid["factor"] == "prompt"]["value"].unique().tolist() == ["default", "optimised"]
 
