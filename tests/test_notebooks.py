@@ -30,7 +30,6 @@ SMALL = {
     "90_concordance": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "RESAMPLES": 20},
     "91_your_experiment": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]},
     "92_workbench": {"GRADED": 12, "CHECKED": 1, "LABELLED": 8, "WATCHED": 10},
-    "92_workbench": {"GRADED": 12, "CHECKED": 1, "LABELLED": 8, "WATCHED": 10},
 }
 FIGURES = {
     "10_thesis_corpus_and_chunks": ["10_chunk_lengths", "10_figure_2.6_as_run", "10_figure_2.6_paper"],
@@ -71,7 +70,7 @@ LEDGER = {
     "30_ragas_wikieval": {"Table 1": 3, "Table 2": 1, "Table 3": 1, "Table 4": 1},
     "40_rageval_generate": {"Section 3.4": 4},
     "42_rageval_experiments": {"Table 4": 6, "Table 5": 36},
-    "43_rageval_quality": {"Table 3": 8},
+    "43_rageval_quality": {"Table 3": 8, "Table 4": 6, "Table 5": 36},
 }
 
 
