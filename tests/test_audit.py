@@ -480,6 +480,9 @@ def test_the_range_of_a_ledger_cell_is_in_the_papers_unit(ledger):
     row = found(audit_ledger("ragchecker", "Table 3"), "Table 3: x", "unscored")
     assert (row["if_worst"], row["if_best"]) == (37.5, 62.5)
     assert audit_ledger("ragchecker", "Table 3", bounds=(0, 200))["if_best"].max() == 87.5
+    record("ragchecker", "Table 3", cells.assign(row="ours alone"), by="y")
+    row = found(audit_ledger("ragchecker", "Table 3"), "Table 3: y", "unscored")
+    assert (row["if_worst"], row["if_best"]) == (37.5, 62.5)
 
 
 def test_an_item_that_nobody_measured_has_an_empty_audit_and_an_unknown_one_is_an_error(ledger):

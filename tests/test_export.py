@@ -236,6 +236,12 @@ def live_run(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Without the figures, which take most of an export's time."""
+    monkeypatch.setattr("ragbench.export.run._figures", lambda folder, tables: [])
+
+
 @pytest.fixture(scope="module")
 def exported(live_run, tmp_path_factory):
     return export(live_run, tmp_path_factory.mktemp("out") / "thesis")
@@ -285,7 +291,7 @@ def test_the_means_are_those_of_the_rows_with_counts_beside_them(live_run, expor
     assert (b["if_worst"], b["if_best"]) == (0.25, 0.5)
 
 
-def test_thresholds_are_fitted_at_the_largest_budget_or_say_why_not(live_run, exported, tmp_path):
+def test_thresholds_are_fitted_at_the_largest_budget_or_say_why_not(live_run, exported, tmp_path, undrawn):
     from ragbench.thresholds import fit_thresholds
 
     rows = load_rows(live_run)
@@ -385,7 +391,7 @@ def test_a_figure_is_saved_where_asked_and_refused_when_too_wide_for_a_page(tmp_
         plots.save_figure(figure, "y", numbers, "One dot.", folder=tmp_path)
 
 
-def test_older_settings_are_left_out_and_that_is_said(tmp_path):
+def test_older_settings_are_left_out_and_that_is_said(tmp_path, undrawn):
     experiment(tmp_path / "r", 2, N=(4,), judge=None).run(progress=False)
     experiment(tmp_path / "r", 2, N=(4,), judge=None, match="subsequence").run(progress=False)
     made = export(tmp_path / "r", tmp_path / "o")
@@ -409,7 +415,7 @@ def test_a_run_of_retrieval_alone_has_no_tables_of_answers(tmp_path):
     ("name", "key"),
     [("HotpotQA", "yang2018hotpotqa"), ("dragonball", "zhu2024rageval"), ("wikieval", "es2024ragas"), ("people", "")],
 )
-def test_a_paper_is_cited_as_far_as_its_data_are_used(tmp_path, name, key):
+def test_a_paper_is_cited_as_far_as_its_data_are_used(tmp_path, undrawn, name, key):
     from dataclasses import replace
 
     experiment(tmp_path / "r", data={"d": replace(people(2), name=name)}, generator=None, judge=None).run(
@@ -434,7 +440,7 @@ def test_many_systems_are_split_into_figures_that_can_be_read(tmp_path):
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, undrawn):
     experiment(tmp_path / "run", 2, N=(4,), generator={"copier": Copier()}, judge=None).run(progress=False)
     return tmp_path / "run"
 
@@ -531,7 +537,7 @@ def test_ordinary_prose_is_no_secret(run, tmp_path, monkeypatch):
     assert made.notes == []
 
 
-def test_a_missing_cassette_is_told_and_a_wrong_one_is_an_error(live_run, tmp_path):
+def test_a_missing_cassette_is_told_and_a_wrong_one_is_an_error(live_run, tmp_path, undrawn):
     copy = tmp_path / "copy"
     shutil.copytree(live_run, copy)
     (copy / "cassette.sqlite").rename(tmp_path / "tape.sqlite")

@@ -47,8 +47,11 @@ def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds
     if by is not None:
         cells = cells[cells["who"] == by]
     if bounds is None and item in items(paper):
-        units = published(paper, item)[["row", "column", "unit"]]
-        cells = cells.merge(units, on=["row", "column"], how="left")
+        known = published(paper, item)
+        cells = cells.merge(known[["row", "column", "unit"]], on=["row", "column"], how="left")
+        # A row of our own has the unit of its column, where the column has one.
+        alike = known.groupby("column")["unit"].agg(lambda units: units.iloc[0] if units.nunique() == 1 else None)
+        cells["unit"] = cells["unit"].fillna(cells["column"].map(alike))
     limits = [bounds or _BOUNDS.get(unit) for unit in cells.get("unit", pd.Series(None, index=cells.index))]
     cells = cells.assign(limits=limits)
     made: list[dict[str, Any]] = []

@@ -48,6 +48,8 @@ def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, Figur
             yield name, plots.stacked_shares(drawn, "cell", GRADES, title), drawn, alt
     if "seconds" in tables:
         for name, title, part in _parts(tables["seconds"].dropna(subset="mean"), "seconds", MOST_LINES):
+            if len(part) == 1:  # one bar tells nothing
+                continue
             names = system_names(part, (*RETRIEVED, "generator"))
             drawn = part.assign(system=names, N=part.get("N", "all"))
             figure = plots.grouped_bars(drawn, "N", "mean", "system", "seconds per answer", title)
