@@ -84,6 +84,7 @@ _HOME = {
         "measure_judge",
         "plan_grading",
     ],
+    "labelling": ["LabelItem", "append_labels", "calibrate_judge", "load_labels"],
     "stats": [
         "Interval",
         "binomial_ci",
