@@ -97,6 +97,14 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
     new[kind], new[f"{kind}_by"] = cells["value"], by
     for extra in ("n", "unscored", "note"):
         new[extra] = cells.get(extra, pd.NA)
+    for count in ("n", "unscored"):
+        given = pd.to_numeric(new[count], errors="coerce").dropna()
+        if (given % 1 != 0).any() or (given < 0).any():
+            raise ConfigError(
+                f"{count} = {given[(given % 1 != 0) | (given < 0)].iloc[0]:g}",
+                "numbers of questions",
+                "count them, do not average",
+            )
     new.insert(0, "paper", _paper(paper))
     new.insert(1, "item", item)
     new = new.reindex(columns=COLUMNS)
@@ -244,5 +252,7 @@ def _join(measured: pd.DataFrame) -> pd.DataFrame:
 
 def _write(measured: pd.DataFrame) -> Path:
     path = figures_dir() / "ledger.csv"
-    _join(measured).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    frame = _join(measured)
+    counts = {name: pd.to_numeric(frame[name]).astype("Int64") for name in ("n", "unscored")}
+    frame.assign(**counts).to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
     return path

@@ -139,3 +139,12 @@ def test_markdown_shows_paper_and_measured_in_the_table_s_own_shape(own_figures)
 def test_wrong_use_is_named(call, message):
     with pytest.raises(ConfigError, match=message):
         call()
+
+
+def test_counts_of_the_ledger_are_whole_numbers():
+    table = pd.DataFrame({"row": ["BM25", "SIM"], "column": "100", "value": [0.5, 0.25], "n": [7.0, math.nan]})
+    lines = papers.record("thesis", "Table 3.1", table, by="x").read_text().splitlines()
+    assert [line.split(",")[9] for line in lines if ",x," in line] == ["7", ""]
+    for wrong in (6.5, -1):
+        with pytest.raises(ConfigError, match=f"n = {wrong}"):
+            papers.record("thesis", "Table 3.1", table.assign(n=wrong), by="x")
