@@ -99,12 +99,9 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
         new[extra] = cells.get(extra, pd.NA)
     for count in ("n", "unscored"):
         given = pd.to_numeric(new[count], errors="coerce").dropna()
-        if (given % 1 != 0).any() or (given < 0).any():
-            raise ConfigError(
-                f"{count} = {given[(given % 1 != 0) | (given < 0)].iloc[0]:g}",
-                "numbers of questions",
-                "count them, do not average",
-            )
+        odd = given[(given % 1 != 0) | (given < 0)]
+        if len(odd):
+            raise ConfigError(f"{count} = {odd.iloc[0]:g}", "numbers of questions", "count them, do not average")
     new.insert(0, "paper", _paper(paper))
     new.insert(1, "item", item)
     new = new.reindex(columns=COLUMNS)
