@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 
 import fake_ollama
@@ -18,6 +19,7 @@ from ragbench.audit import COLUMNS, audit, audit_ledger, audit_rows, current_row
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_rows
 from ragbench.llm import chat_model
+from ragbench.notebooks import find
 from ragbench.papers import record
 from ragbench.records import Hit
 
@@ -405,6 +407,20 @@ def test_rendering_shows_findings_first_and_clean_checks_on_one_line(frame):
     assert lines[0] == "score"
     assert "3 of 6  mean 1.000, could be 0.333 to 1.000  most in b: 2  (no_bytes 2, invalid 1)" in lines[1]
     assert [line.split()[0] for line in lines if "out of bounds" in line] == ["none"]
+
+
+WITH_TABLES = re.compile("00|1[0-5]|2[01]|30|4[0-2]")
+ENDING = [path for path in find() if WITH_TABLES.match(path.stem)]
+
+
+@pytest.mark.parametrize("path", ENDING, ids=lambda path: path.stem)
+def test_a_notebook_ends_with_an_audit_of_its_own_tables(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    prose, code = ("".join(cell["source"]) for cell in cells[-2:])
+    assert prose.startswith("## Audit")
+    assert "rb.audit_" in code
+    shown = [output["data"]["text/plain"] for output in cells[-1]["outputs"] if "text/plain" in output.get("data", {})]
+    assert any("unscored" in "".join(text) for text in shown)
 
 
 # -- ranges ------------------------------------------------------------------------------------------------------------
