@@ -139,7 +139,7 @@ def problems(dataset: Dataset) -> pd.DataFrame:
     from ragbench.data import validate
 
     found: dict[tuple[str, str], list[str]] = {}
-    for problem in validate(dataset, min_documents=1):
+    for problem in validate(dataset):
         # What stands after the colon, and in quotes, is the text of one question.
         kind = problem.what.split(": ")[0]
         kind = "the answer is not in its evidence" if kind.startswith("the answer") else kind

@@ -108,7 +108,10 @@ def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(capsys
     options = ["data", "generate", "--domain", "law", "--documents", "3", "--seed", "7", "--out", str(out)]
     assert run(capsys, *options)[0] == 0
     files = [str(out / "questions.jsonl"), str(out / "documents.jsonl")]
-    assert run(capsys, "data", "validate", *files, "--min-documents", "1")[:2] == (0, "0 problems\n")
+    assert run(capsys, "data", "validate", *files)[:2] == (0, "0 problems\n")
+    status, said, _ = run(capsys, "data", "validate", *files, "--min-documents", "2")
+    assert status == 1
+    assert "evidence from 1 document(s), 2 wanted" in said
     status, _, err = run(capsys, *options)
     assert status == 2
     assert "empty" in err

@@ -325,13 +325,19 @@ def test_a_sound_question_has_no_problem():
         ({"references": ()}, "no supporting text"),
         ({"references": ("She sang.", "Ely lies on the Ouse.")}, "not found in any document"),
         ({"answer": "York"}, "'York' is not in its evidence"),
-        ({"meta": {"doc_ids": ("Ann",)}}, "evidence from 1 document"),
         ({"text": "Which town lies on the Ouse?"}, "names 'Ouse', which holds the answer"),
     ],
 )
 def test_each_defect_of_a_question_is_a_problem(changes, message):
     problems = validate(dataset(**changes))
     assert [message in str(p) for p in problems] == [True]
+
+
+def test_evidence_from_one_document_is_enough_unless_more_is_asked_for():
+    single = dataset(meta={"doc_ids": ("Ann",)})
+    assert validate(single) == []
+    assert ["evidence from 1 document(s), 2 wanted" in str(p) for p in validate(single, min_documents=2)] == [True]
+    assert validate(dataset(), min_documents=2) == []
 
 
 def test_an_unanswerable_question_needs_no_evidence():
@@ -352,7 +358,7 @@ def test_validate_files_reads_all_three_forms(tmp_path):
     questions = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b", "references": ["c"]}])
     assert len(validate_files(questions)) == 1
     table = write(tmp_path / "q.csv", "question,answer,references\na,b,a b\n")
-    assert validate_files(table, min_documents=1) == []
+    assert validate_files(table) == []
 
 
 @pytest.fixture(scope="module")
@@ -376,7 +382,7 @@ def test_minihop_has_the_size_and_the_mix_it_promises(minihop):
 
 
 def test_minihop_passes_its_own_validator(minihop):
-    assert validate(minihop) == []
+    assert validate(minihop, min_documents=2) == []
 
 
 def test_minihop_documents_are_short_encyclopedic_texts(minihop):

@@ -30,13 +30,13 @@ def _plain(text: str) -> str:
     return f" {' '.join(_WORD.findall(text.casefold()))} "
 
 
-def validate(dataset: Dataset, *, min_documents: int = 2) -> list[Problem]:
+def validate(dataset: Dataset, *, min_documents: int = 1) -> list[Problem]:
     """Check a data set's questions against their own evidence.
 
     Parameters
     ----------
     dataset : questions with references, and the documents these come from.
-    min_documents : how many documents the evidence must come from (2 for two-hop questions, 1 or 0 otherwise).
+    min_documents : how many documents each question's evidence must come from (2 for two-hop questions such as MiniHop's).
 
     Returns
     -------
@@ -98,7 +98,7 @@ def follows(question: Question) -> bool:
 
 
 def validate_files(
-    questions: str | Path, documents: str | Path | None = None, *, min_documents: int = 2
+    questions: str | Path, documents: str | Path | None = None, *, min_documents: int = 1
 ) -> list[Problem]:
     """Load a question file (HotpotQA's JSON, JSON lines or CSV) and run `validate` on it."""
     name = str(questions).removesuffix(".gz").lower()
