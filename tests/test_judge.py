@@ -360,6 +360,8 @@ def test_user_pairs_are_read_and_faults_name_line_and_field(tmp_path):
     first, second = read_pairs(path)
     assert first.labels == {"overall": (1.0, 2.0)}
     assert (second.group, second.answers) == ("law", ("a", ""))
+    path.write_text(json.dumps(good | {"group": None}))
+    assert read_pairs(path)[0].group == ""
     for bad, message in (
         (good | {"labels": {"overall": [3]}}, "line 2: 'overall' has the label"),
         ({k: v for k, v in good.items() if k != "answer_2"}, "answer_2"),

@@ -9,8 +9,6 @@ from typing import Any
 
 from ragbench.errors import DataError
 
-CRITERIA = ("correctness", "completeness", "overall")
-
 
 @dataclass(frozen=True)
 class LabelledPair:
@@ -33,52 +31,30 @@ def load_ragchecker_pairs(path: str | Path | None = None) -> list[LabelledPair]:
 
     Parameters
     ----------
-    path : the folder ``meta_evaluation``; default ``ragchecker/meta_evaluation`` in the mirror ``RAGBENCH_DATA``.
+    path : as for `ragbench.data.load_ragchecker_meta`, which reads and checks the files.
 
     Returns
     -------
-    280 pairs in 10 groups, two labels for each of three criteria.
+    280 pairs in 10 groups, two labels for each of three criteria; ``recorded`` is empty where RAGChecker's scores are
+    not beside the labels.
 
     Raises
     ------
-    DataError when the files are missing or their rows do not belong together.
+    DataError when the files are missing, malformed, or do not belong together.
     """
-    from ragbench.data.files import read_json
-    from ragbench.paths import mirror
+    from ragbench.data.ragchecker import load_ragchecker_meta
 
-    folder = Path(path) if path is not None else mirror("ragchecker", "meta_evaluation")
-    if folder is None:
-        raise DataError(
-            "RAGChecker's human labels are not on this machine",
-            "ragchecker/meta_evaluation in the folder that RAGBENCH_DATA names",
-            "set RAGBENCH_DATA, or pass your own pairs: read_pairs('pairs.jsonl')",
-        )
-    human = read_json(folder / "human_labeled_data.json.gz")
-    recorded = read_json(folder / "baseline_ragchecker.json")
-    if len(human) != 2 * len(recorded):
-        raise DataError(
-            f"{folder}: {len(human)} label rows for {len(recorded)} scored pairs",
-            "two label rows (annotators) per pair",
-            "copy both files of RAGChecker's meta_evaluation again",
-        )
     pairs = []
-    for first, second, scored in zip(human[::2], human[1::2], recorded, strict=True):
-        key = (first["dataset"], first["query_id"])
-        if not key == (second["dataset"], second["query_id"]) == (scored["dataset"], scored["query_id"]):
-            raise DataError(
-                f"{folder}: instance {first['instance_id']} has rows of different questions",
-                "rows 2i and 2i+1 of the labels and row i of the scores on one question",
-                "copy both files of RAGChecker's meta_evaluation again",
-            )
-        scores = (scored["model1"]["ragchecker"], scored["model2"]["ragchecker"])
+    for pair in load_ragchecker_meta(path).pairs:
+        first, second = pair.responses
         pairs.append(
             LabelledPair(
-                first["query"],
-                first["gt_answer"],
-                (first["model1"]["response"], first["model2"]["response"]),
-                {c: (float(first[f"{c}_label"]), float(second[f"{c}_label"])) for c in CRITERIA},
-                first["dataset"],
-                {c: (float(scores[0][f"{c}_label"]), float(scores[1][f"{c}_label"])) for c in CRITERIA},
+                pair.question,
+                pair.reference,
+                (first.text, second.text),
+                {c: tuple(map(float, labels)) for c, labels in pair.labels.items()},
+                pair.domain,
+                {c: (score, second.scores[c]) for c, score in first.scores.items()},
             )
         )
     return pairs
@@ -108,7 +84,7 @@ def read_pairs(path: str | Path) -> list[LabelledPair]:
                 f"{where}: 'labels' is {type(raw).__name__}", 'an object such as {"overall": [1, 2]}', "mend that line"
             )
         labels = {name: _labels(value, f"{where}: {name!r}") for name, value in raw.items()}
-        pairs.append(LabelledPair(question, reference, answers, labels, str(row.get("group", ""))))  # type: ignore[arg-type]
+        pairs.append(LabelledPair(question, reference, answers, labels, str(row.get("group") or "")))  # type: ignore[arg-type]
     return pairs
 
 
