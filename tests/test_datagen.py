@@ -45,8 +45,9 @@ from ragbench.datagen import (
 )
 from ragbench.datagen.derive import derive, parse_date, parse_number
 from ragbench.datagen.names import blocklist
-from ragbench.datagen.parts import KINDS, mentions
+from ragbench.datagen.parts import KINDS, mentions, without
 from ragbench.datagen.patterns import choose, fill
+from ragbench.datagen.questions import facts_needed
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics._sentences import split_sentences
 
@@ -412,6 +413,13 @@ def test_documents_and_configurations_must_pair_up(shop):
         draft_questions(shop, configurations, write_documents(shop, configurations)[:1])
 
 
+def test_a_value_is_taken_out_only_where_it_is_mentioned():
+    assert without("It took 1,087 tons, or 87 tons, or 87 TONS.", "87 tons") == "It took 1,087 tons, or , or ."
+    assert without("共142天，其中42天", "42天") == "共142天，其中"
+    assert without("İzmir paid 5 crowns.", "5 crowns") == "İzmir paid ."
+    assert without("unchanged", "") == "unchanged"
+
+
 # --- refinement and keypoints -----------------------------------------------------------------------------------------
 
 
@@ -462,6 +470,14 @@ def test_a_derived_amount_that_equals_a_dropped_fact_is_not_taken_for_it(shop, c
     got = refined(shop, (configuration, document, draft), statements=(statement,), derived=(derived,))
     assert statement in got.statements
     assert [r.text for r in got.references] == [document.sentences[2].text]
+
+
+def test_a_fact_that_ends_like_a_derived_value_keeps_its_reference(shop, case):
+    configuration, _, draft = case
+    derived = Derived("50 crowns", "difference", (("d1", "opened"),))
+    q = replace(draft, derived=(derived,))
+    assert facts_needed(q, "It took 150 crowns in cash.", [configuration], shop.fact_fields) == [("d1", "cash")]
+    assert facts_needed(q, "That is 50 crowns more.", [configuration], shop.fact_fields) == [("d1", "opened")]
 
 
 def test_references_are_the_sentences_that_state_the_facts(shop, case):
@@ -601,6 +617,39 @@ def test_the_validator_finds_real_names_foreign_references_and_keypoints(finance
     assert "2 keypoints, not 3 to 5" in found(with_question(finance, i, keypoints=("a", "b")))
 
 
+def test_the_validator_finds_real_names_in_questions_and_answers(finance):
+    i = first(finance, "factual")
+    q = finance.questions[i]
+    assert "names 'google', which is real" in found(with_question(finance, i, question=f"{q.question} And Google?"))
+    answered = with_question(finance, i, statements=(*q.statements, "It asked Google about it."))
+    assert "names 'google', which is real" in found(answered)
+
+
+def test_the_validator_finds_facts_of_one_document_said_of_the_other(finance):
+    i = first(finance, "numerical comparison")
+    q = finance.questions[i]
+    a, b = (next(c for c in finance.configurations if c.id == d) for d in q.doc_ids)
+    assert found(finance) == ""
+    swapped = [s.replace(a.text["company"], "X").replace(b.text["company"], a.text["company"]) for s in q.statements]
+    swapped = tuple(s.replace("X", b.text["company"]) for s in swapped[:2])
+    problems = found(with_question(finance, i, statements=(*swapped, *q.statements[2:])))
+    assert f"is about {a.id}, whose references do not state " in problems
+    assert f"is about {b.id}, whose references do not state " in problems
+
+
+def test_the_validator_finds_statements_about_nothing_in_the_references(finance):
+    i = first(finance, "summary")
+    q = finance.questions[i]
+    idle = "Everybody hopes for quiet seas next winter."
+    assert "has no fact of the references, and few of their words" in found(
+        with_question(finance, i, statements=(*q.statements, idle))
+    )
+    stop = first(finance, "unanswerable")
+    assert found(with_question(finance, stop, statements=(*finance.questions[stop].statements, idle))) == ""
+    words = " ".join(w for w in q.references[0].text.split() if not re.search(r"\d|[A-Z]", w))
+    assert found(with_question(finance, i, statements=(*q.statements, words))) == ""
+
+
 # --- schemas that cannot work -----------------------------------------------------------------------------------------
 
 
@@ -624,6 +673,22 @@ def test_the_validator_finds_real_names_foreign_references_and_keypoints(finance
         (raw(("language",), "fr"), "unknown language 'fr'"),
         (raw(("sections",), drop=True), "no 'sections'"),
         (raw(("context",), ["shop", "town"]), "context field 'town' is missing"),
+        (raw(("sections", 0, "facts", 0, "id"), drop=True), "sections[0].facts[0].id: Field required"),
+        (raw(("sections", 0, "facts", 3, "lsot"), {}), "sections[0].facts[3].lsot: Extra inputs"),
+        (raw(("sections", 0, "facts", 0, "say"), "{goods}."), "sections[0].facts[0].say: "),
+        (raw(("fields", "owner"), None), "fields.owner: "),
+        (raw(("fields", "closed", "after"), ["opened"]), "fields.closed.after: "),
+        (raw(("profiles",), {}), "profiles: "),
+        (raw(("profiles", "Tea"), [[True]]), "profiles.Tea[0][0]"),
+        (raw(("questions",), None), "questions: "),
+        (raw(("drop",), -1), "drop: "),
+        (raw(("unanswerable",), [7] * 7), "(and 2 more)"),
+        (raw(("title",), "{shop} in {year"), "the title has a bracket without its partner in '{shop} in {year'"),
+        (raw(("sections", 0, "facts", 3, "say"), ["[Its|The owner is {owner}."]), "the fact 'owner' has a bracket"),
+        (raw(("questions", "multi-hop", 0, "derive", "gap", "of"), ["cash", "card"]), "made by the rule 'amount'"),
+        (raw(("questions", "multi-hop", 0, "derive", "gap", "rule"), "sum"), "made by the rule 'date'"),
+        (raw(("questions", "multi-hop", 0, "derive", "gap", "of"), ["opened"] * 3), "from 3 values, not 2"),
+        (raw(("questions", "multi-hop", 0, "derive", "gap", "rule"), "later"), "with 0 names for 2 values"),
     ],
 )
 def test_a_faulty_schema_is_refused_with_the_reason(changed, message):
@@ -664,6 +729,9 @@ def test_a_schema_file_of_ones_own_is_read_and_faults_name_the_file(tmp_path, sh
     path.write_text("a: [1", encoding="utf-8")
     with pytest.raises(DataError, match=r"shops\.yaml, line \d+: no valid YAML"):
         read_schema(path)
+    path.write_bytes(b"domain: caf\xe9")
+    with pytest.raises(DataError, match=r"shops\.yaml, byte 11: no UTF-8"):
+        read_schema(path)
     path.write_text("- 1", encoding="utf-8")
     with pytest.raises(DataError, match="holds a list"):
         read_schema(path)
@@ -699,6 +767,18 @@ def test_generate_writes_what_load_jsonl_reads(name, tmp_path):
     rows = [json.loads(line) for line in (folder / "configurations.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [len(r["dropped"]) > 0 for r in rows] == [True] * 6
     assert len({tuple(r["patterns"]) for r in rows}) == 6
+
+
+def test_a_domain_with_a_hyphen_keeps_its_name(tmp_path):
+    folder = write_set(make_set(build_schema(raw(("domain",), "corner-shops")), 2, 1), tmp_path / "set")
+    for name in ("documents", "questions"):
+        lines = (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+        assert {json.loads(line)["domain"] for line in lines} == {"corner-shops"}
+
+
+def test_an_empty_list_to_choose_from_names_the_field():
+    with pytest.raises(ConfigError, match="the rule of 'owner' cannot be used"):
+        make_configuration(build_schema(raw(("fields", "owner"), {"rule": "choice", "from": []})))
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):

@@ -8,11 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from ragbench.data.validate import Problem
 from ragbench.datagen.derive import NUMBER, derive
 from ragbench.datagen.names import real_names
-from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument, mentions
+from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument, mentions, without
 from ragbench.errors import DataError
 
 # A capital inside an English sentence; a family name with 某 as our Chinese records write people.
 _NAME = {"en": re.compile(r"(?<=[a-z,;:] )[A-Z][a-z]+"), "zh": re.compile(r"[\u4e00-\u9fff]某[某甲乙丙丁]")}
+# Words that carry meaning; in Chinese, characters.
+_WORD = re.compile(r"[a-z]{4,}|[\u4e00-\u9fff]")
+_SHARED = 0.5
 _EDIT = "mend it, or generate it again with another seed"
 
 
@@ -33,10 +36,12 @@ def check(
     Returns
     -------
     Problems; empty when: every fact of a configuration stands in its document or is listed as dropped, and then does
-    not stand there; no document names a known real person or company; every reference is found word for word in its
-    document; every answer follows from its references: each fact, number and name in it stands in them, or in the
-    question, or is derived from values that do, recomputed; an unanswerable question has no reference, and what it
-    asks for is in none of its documents; each question has 3 to 5 keypoints.
+    not stand there; no document, question or answer names a known real person or company; every reference is found
+    word for word in its document; every answer follows from its references: each fact, number and name in it stands in
+    them, or in the question, or is derived from values that do, recomputed; a statement about one of two documents
+    states no fact of the other alone; a statement without a fact shares half of its words with references and
+    question; an unanswerable question has no reference, and what it asks for is in none of its documents; each question
+    has 3 to 5 keypoints. These are rules over words: that two values of one document have changed places is not seen.
     """
     by_id = {c.id: c for c in configurations}
     texts = {d.id: d for d in documents}
@@ -66,6 +71,8 @@ def _question(
     documents: Mapping[str, GeneratedDocument],
     fields: Sequence[str],
 ) -> Iterator[str]:
+    for name in real_names(f"{question.question} {question.answer}"):
+        yield f"names {name!r}, which is real"
     for reference in question.references:
         if reference.doc_id not in question.doc_ids:
             yield f"a reference to {reference.doc_id!r}, which is not among its documents"
@@ -84,6 +91,7 @@ def _question(
         yield "no reference or no answer"
         return
     yield from _follows(question, configurations, fields)
+    yield from _statements(question, configurations, documents, fields)
 
 
 def _follows(question: QRA, configurations: Mapping[str, Configuration], fields: Sequence[str]) -> Iterator[str]:
@@ -102,8 +110,7 @@ def _follows(question: QRA, configurations: Mapping[str, Configuration], fields:
             wording = configurations[doc_id].text[name]
             if mentions(question.answer, wording) and not mentions(given, wording):
                 yield f"the answer states {name} = {wording!r}, which no reference does"
-    allowed = " ".join((every, question.question, *(d.text for d in question.derived)))
-    allowed += " " + " ".join(
+    allowed = f"{given} " + " ".join(
         configurations[i].text[n] for i in question.doc_ids for n in configurations[i].text if n not in fields
     )
     known = set(NUMBER.findall(allowed))
@@ -113,6 +120,46 @@ def _follows(question: QRA, configurations: Mapping[str, Configuration], fields:
     for name in _NAME[question.language].findall(question.answer):
         if name not in allowed:
             yield f"the name {name!r} of the answer is in no reference"
+
+
+def _statements(
+    question: QRA,
+    configurations: Mapping[str, Configuration],
+    documents: Mapping[str, GeneratedDocument],
+    fields: Sequence[str],
+) -> Iterator[str]:
+    """What is wrong with single statements: facts of the other document, and nothing of the references."""
+    names = {d: _names(d, question, configurations, documents, fields) for d in question.doc_ids}
+    wordings = [(d, n, configurations[d].text[n]) for d in question.doc_ids for n in fields]
+    every = f"{question.question} " + " ".join(r.text for r in question.references)
+    for statement in question.statements:
+        plain = statement
+        for d in question.derived:
+            plain = without(plain, d.text)
+        stated = [(d, n, wording) for d, n, wording in wordings if mentions(plain, wording)]
+        about = [d for d, own in names.items() if any(mentions(statement, n) for n in own)]
+        if 0 < len(about) < len(question.doc_ids):
+            known = " ".join(r.text for r in question.references if r.doc_id in about)
+            for _, n, wording in stated:
+                if not mentions(f"{known} {question.question}", wording):
+                    yield f"{statement[:60]!r} is about {', '.join(about)}, whose references do not state {n}"
+        words = set(_WORD.findall(statement.lower()))
+        if not stated and plain == statement and len(words & set(_WORD.findall(every.lower()))) < _SHARED * len(words):
+            yield f"{statement[:60]!r} has no fact of the references, and few of their words"
+
+
+def _names(
+    doc_id: str,
+    question: QRA,
+    configurations: Mapping[str, Configuration],
+    documents: Mapping[str, GeneratedDocument],
+    fields: Sequence[str],
+) -> list[str]:
+    """What a document is called: context in its title, that no other document of the question has."""
+    others = " ".join(documents[i].text for i in question.doc_ids if i != doc_id)
+    context = (wording for n, wording in configurations[doc_id].text.items() if n not in fields)
+    title = documents[doc_id].title
+    return [w for w in context if mentions(title, w) and not w[0].isdigit() and not mentions(others, w)]
 
 
 def require_references(question: QRA, documents: Mapping[str, GeneratedDocument]) -> None:

@@ -121,7 +121,7 @@ def _draw(schema: Schema, subdomain: str, row: Mapping[str, str], rng: random.Ra
         else:
             try:
                 values[name] = _RULES[rule["rule"]](rule, values, schema.language, rng)
-            except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+            except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
                 raise ConfigError(
                     f"{schema.source}: the rule of {name!r} cannot be used ({type(error).__name__}: {error})",
                     f"what the rule {rule['rule']!r} takes",

@@ -125,7 +125,7 @@ def write_set(generated: Generated, out: str | Path, *, seed: int | None = None)
             "mend these",
         )
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "documents.jsonl", map(document_row, generated.documents))
+    _write(folder / "documents.jsonl", (document_row(d, generated) for d in generated.documents))
     _write(folder / "questions.jsonl", (question_row(q, generated) for q in generated.questions))
     pairs = zip(generated.configurations, generated.documents, strict=True)
     _write(folder / "configurations.jsonl", (_configuration_row(c, d) for c, d in pairs))
@@ -143,9 +143,9 @@ def write_set(generated: Generated, out: str | Path, *, seed: int | None = None)
     return folder
 
 
-def document_row(document: GeneratedDocument) -> dict[str, Any]:
+def document_row(document: GeneratedDocument, generated: Generated) -> dict[str, Any]:
     """Return a document as its line of ``documents.jsonl``."""
-    domain = document.id.split("-", maxsplit=1)[0]
+    domain = generated.schema.domain
     row = {"id": document.id, "title": document.title, "text": document.text}
     return {**row, "domain": domain, "language": document.language, "writer": document.writer}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -130,6 +130,17 @@ def mentions(text: str, value: str) -> bool:
     text, value : compared without regard to case; a value that starts or ends in a Latin letter or digit must not be
         continued by another one, nor a number by decimals or a group of thousands.
     """
+    return next(_places(text, value), None) is not None
+
+
+def without(text: str, value: str) -> str:
+    """Take a value out of a text wherever the text `mentions` it; longer numbers that hold it stay."""
+    for place in reversed([*_places(text, value)]):
+        text = text[:place] + text[place + len(value) :]
+    return text
+
+
+def _places(text: str, value: str) -> Iterator[int]:
     text, value = _lower(text), _lower(value)
     start = text.find(value)
     while start >= 0 and value:
@@ -137,14 +148,15 @@ def mentions(text: str, value: str) -> bool:
         if not (
             _continued(text[max(0, start - 2) : start][::-1], value[0]) or _continued(text[end : end + 2], value[-1])
         ):
-            return True
+            yield start
         start = text.find(value, start + 1)
-    return False
 
 
 @lru_cache(maxsize=8192)
 def _lower(text: str) -> str:
-    return text.lower()
+    low = text.lower()
+    # A few letters grow when lowered; places in the text must stay what they are.
+    return low if len(low) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
 
 
 def _continued(outside: str, edge: str) -> bool:

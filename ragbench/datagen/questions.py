@@ -20,6 +20,7 @@ from ragbench.datagen.parts import (
     Reference,
     Sentence,
     mentions,
+    without,
 )
 from ragbench.datagen.patterns import choose, fields_of, fill
 from ragbench.datagen.schema import QuestionPattern, Schema
@@ -119,7 +120,7 @@ def facts_needed(
     plain = text
     for d in question.derived:
         # A derived amount may happen to equal some other fact.
-        plain = plain.replace(d.text, "")
+        plain = without(plain, d.text)
     derived = [fact for d in question.derived if mentions(text, d.text) for fact in d.of]
     return list(dict.fromkeys([*facts_in(plain, configurations, fields), *derived]))
 

@@ -12,7 +12,7 @@ A schema is a YAML file, one per domain and language; copy one and edit it to ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -28,9 +28,6 @@ RULES = {
     "amount", "choice", "date", "difference", "invented", "number", "percent", "person", "place", "profile",
     "subdomain", "sum", "year",
 }  # fmt: skip
-DERIVE = {"days", "difference", "earlier", "larger", "later", "smaller", "sum"}
-_MULTI = ("information integration", "numerical comparison", "temporal sequence")
-_STATEMENTS = 3
 
 
 @dataclass(frozen=True)
@@ -134,6 +131,8 @@ def read_schema(path: str | Path) -> Schema:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"cannot read the schema {path}: {error.strerror}", "a YAML file", "check the path") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}, byte {error.start}: no UTF-8", "a YAML file in UTF-8", "save it as UTF-8") from None
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f", line {where.line + 1}" if where else ""
@@ -151,11 +150,14 @@ def build_schema(raw: Mapping[str, Any], source: str = "schema") -> Schema:
     raw : as in a schema file.
     source : its name in messages.
     """
+    from ragbench.datagen.schema_checks import check_shape, problems
+
     needed = ("domain", "language", "title", "subdomain", "context", "profile", "profiles", "fields", "sections",
               "questions", "unanswerable")  # fmt: skip
     for key in needed:
         if key not in raw:
             raise ConfigError(f"{source}: no {key!r}", "the parts " + ", ".join(needed), "add it; see a shipped schema")
+    check_shape(raw, source)
     if raw["language"] not in LANGUAGES:
         raise unknown("language", raw["language"], LANGUAGES)
     fields = {
@@ -171,7 +173,7 @@ def build_schema(raw: Mapping[str, Any], source: str = "schema") -> Schema:
         raw["profiles"], fields, _order(fields, source), sections, questions, tuple(raw["unanswerable"]),
         raw.get("drop", 2), source,
     )  # fmt: skip
-    for problem in _problems(schema):
+    for problem in problems(schema):
         raise ConfigError(f"{source}: {problem}", "a schema whose parts fit together", "mend that part")
     return schema
 
@@ -228,50 +230,3 @@ def _question(kind: str, raw: Mapping[str, Any], source: str) -> QuestionPattern
     return QuestionPattern(
         raw["id"], kind, tuple(raw["ask"]), tuple(raw.get("say", ())), raw.get("derive", {}), raw.get("section", "")
     )
-
-
-def _problems(schema: Schema) -> Iterator[str]:
-    stated = set(schema.fact_fields)
-    known = set(schema.fields)
-    for name in schema.context:
-        if name not in known:
-            yield f"the context field {name!r} is missing from the fields"
-    for name, rows in schema.profiles.items():
-        for row in rows:
-            if len(row) != len(schema.profile):
-                yield f"a profile of {name!r} has {len(row)} values for {len(schema.profile)} columns"
-    for fact in schema.facts:
-        for name in set().union(*map(fields_of, fact.say)) - known:
-            yield f"the fact {fact.id!r} uses the field {name!r}, which is missing"
-    for name in known - stated - set(schema.context):
-        if not schema.fields[name].get("hidden"):
-            yield f"no sentence states the field {name!r}; mark it 'hidden: true' if that is meant"
-    for fact in schema.facts:
-        missing = sorted(set(schema.named) - fields_of(fact.lost[1])) if fact.lost else []
-        if missing:
-            yield f"the question about the lost fact {fact.id!r} does not name {missing[0]!r}"
-    for question in schema.questions:
-        yield from _question_problems(question, schema, stated | set(schema.context))
-
-
-def _question_problems(question: QuestionPattern, schema: Schema, usable: set[str]) -> Iterator[str]:
-    where = f"the {question.kind} question {question.id!r}"
-    if question.section:
-        if question.section not in {s.id for s in schema.sections}:
-            yield f"{where} names the section {question.section!r}, which is missing"
-    elif len(question.say) < _STATEMENTS:
-        yield f"{where} has {len(question.say)} statements; at least {_STATEMENTS} give 3-5 keypoints"
-    marks = ("a.", "b.") if question.kind in _MULTI else ("",)
-    naming = {f"{mark}{name}" for mark in marks for name in schema.named}
-    for ask in question.ask:
-        for name in sorted(naming - fields_of(ask)):
-            yield f"{where} does not name {name!r}, so it is not clear which document is meant"
-    used = set().union(*map(fields_of, (*question.ask, *question.say))) - set(question.derive)
-    for name, rule in question.derive.items():
-        if rule["rule"] not in DERIVE:
-            yield f"{where} derives {name!r} by {rule['rule']!r}, which is none of {', '.join(sorted(DERIVE))}"
-        used |= set(rule["of"]) | set().union(*map(fields_of, rule.get("names", ())))
-    for name in sorted(used):
-        owner, _, bare = name.rpartition(".")
-        if (owner in ("a", "b")) != (question.kind in _MULTI) or bare not in usable:
-            yield f"{where} uses {name!r}, which no document states"
