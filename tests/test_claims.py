@@ -223,6 +223,7 @@ def test_labels_may_be_words_numbers_arrays_or_tuples():
         [tuple(map(tuple, part)) if isinstance(part[0], list) else tuple(part) for part in EXAMPLE],
         [[np.array(row, bool) for row in part] if isinstance(part[0], list) else pd.Series(part) for part in EXAMPLE],
         [np.asfortranarray(part, dtype=bool) for part in EXAMPLE],
+        [pd.DataFrame(part) if isinstance(part[0], list) else pd.Series(part) for part in (*vectors, *matrices)],
     ):
         assert claim_metrics(*form) == expected
 
@@ -306,6 +307,7 @@ def test_no_result_at_all_gives_an_empty_table():
         ({"response_in_chunks": [[1, 0, 1], [1, 0]]}, ["response_in_chunks", "2 and 3 labels"]),
         ({"response_in_chunks": [1, 0]}, ["response_in_chunks", "one dimension", "(2, n_chunks)"]),
         ({"response_in_chunks": np.ones((3, 2))}, ["response_in_chunks", "(3, 2)", "(2, n_chunks)", "transpose"]),
+        ({"response_in_chunks": pd.DataFrame(np.ones((3, 2)))}, ["response_in_chunks", "(3, 2)", "transpose"]),
         ({"response_in_chunks": np.ones((2, 3, 1))}, ["response_in_chunks", "(2, 3, 1)"]),
         ({"reference_in_chunks": [[1, 0]]}, ["response_in_chunks has 3", "reference_in_chunks has 2"]),
         ({"reference_in_chunks": []}, ["response_in_chunks has 3", "reference_in_chunks has 0"]),
@@ -331,6 +333,25 @@ def test_result_that_was_not_checked_is_named_with_all_it_lacks():
         claim_metrics_table([whole, part])
     with pytest.raises(DataError, match=r"result '1': no labels"):
         claim_metrics_table([{check: getattr(whole, check) for check in CHECKS}, {}])
+
+
+def test_fields_that_nobody_knows_are_shown_where_labels_are_missing():
+    good = {check: getattr(ClaimLabels([1], [1], [[1]], [[1]]), check) for check in CHECKS}
+    typo = {"id": "q7", "response_in_refrence": good.pop("response_in_reference")} | good
+    with pytest.raises(DataError, match=r"'q7': no labels for response_in_reference \(it has response_in_refrence\)"):
+        claim_metrics_table([typo])
+    record = ragchecker_record()
+    record["answer2respones"] = record.pop("answer2response")
+    with pytest.raises(DataError, match=r"'q': no labels for response_in_reference \(it has answer2respones\)"):
+        score_ragchecker(from_ragchecker({"results": [record]}))
+
+
+def test_a_file_as_it_was_read_is_a_list_of_results_and_one_result_is_not():
+    read = from_ragchecker({"results": [ragchecker_record()]})
+    pd.testing.assert_frame_equal(claim_metrics_table(read), claim_metrics_table(read.results))
+    for one in ({check: [1] for check in CHECKS}, read.results[0], "q7"):
+        with pytest.raises(DataError, match=r"results is (dict|RagResult|str)(?s:.)*pass \[result\]"):
+            claim_metrics_table(one)
 
 
 def test_unknown_options_name_the_choices():

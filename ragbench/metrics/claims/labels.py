@@ -60,14 +60,19 @@ def flatten(result: Any, number: int) -> tuple[str, FlatLabels]:
 
     ``number`` names a result without id. DataError when labels are missing, misshapen or unknown.
     """
+    others: list[Any] = []
     if isinstance(result, Mapping):
+        others = [key for key in result if key not in CHECKS and key != "id"]
         result = ClaimLabels(*(result.get(check) for check in CHECKS), id=result.get("id", ""))
     name = getattr(result, "id", "")
     name = str(number) if name in ("", None) else str(name)
     lacking = [check for check in CHECKS if getattr(result, check, None) is None]
     if lacking:
+        # A mistyped field is among those that nobody knows.
+        others += getattr(result, "extra", None) or ()
+        beside = f" (it has {', '.join(map(str, others))})" if others else ""
         raise DataError(
-            f"result {name!r}: no labels for {', '.join(lacking)}",
+            f"result {name!r}: no labels for {', '.join(lacking)}{beside}",
             f"all of {', '.join(CHECKS)}",
             "check the claims of that result first, or leave it out and say so",
         )
@@ -84,6 +89,8 @@ def _vector(values: Any, where: str) -> np.ndarray:
 
 def _matrix(values: Any, rows: int, where: str) -> tuple[np.ndarray, int | None]:
     """Flat labels, and the number of chunks or None when an empty list does not tell it."""
+    if hasattr(values, "to_numpy"):  # a DataFrame, claims by chunks
+        values = values.to_numpy()
     if isinstance(values, np.ndarray) and values.ndim > 1:
         if values.ndim > 2 or values.shape[0] != rows:
             raise _misshapen(where, rows, f"has shape {values.shape}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.metrics.claims.labels import ClaimLabels, FlatLabels, flatten
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def claim_metrics_table(
     Parameters
     ----------
     results : objects with ``id`` and the four sets of labels under the names of `CHECKS`: `ClaimLabels`, the results
-        that `ragbench.data.read_ragchecker` reads, or mappings with these keys.
+        that `ragbench.data.read_ragchecker` reads, or mappings with these keys; or a `RagResults` as it was read.
     empty, irrelevant_noise : as in `claim_metrics`.
 
     Returns
@@ -116,14 +116,17 @@ def claim_metrics_table(
 
     Raises
     ------
-    DataError that names id and field of the first result whose labels are missing, misshapen or unknown; ConfigError
-    for an unknown option.
+    DataError that names id and field of the first result whose labels are missing, misshapen or unknown, or for one
+    result in place of a list; ConfigError for an unknown option.
 
     Source: RAGChecker, section 3.3, appendix B.
     """
     import pandas as pd
 
     value, literal = _number(empty), _literal(irrelevant_noise)
+    results = getattr(results, "results", results)
+    if isinstance(results, (Mapping, str)) or not isinstance(results, Iterable):
+        raise DataError(f"results is {type(results).__name__}", "a list of results", "pass [result] for a single one")
     ids: list[str] = []
     scores, counts = [np.empty((0, len(METRICS)))], [np.empty((0, len(COUNTS)), np.int64)]
     numbered = enumerate(results)
