@@ -57,10 +57,10 @@ class Model:
 
     @staticmethod
     def label(claim, reference):
-        if "is: " in claim:  # a short answer
-            return "Entailment" if claim.split("is: ")[1].strip(".") in reference else "Neutral"
         if "blurred" in claim:
             return "Perhaps"
+        if "is: " in claim:  # a short answer
+            return "Entailment" if claim.split("is: ")[1].strip(".") in reference else "Neutral"
         if claim in reference:
             return "Entailment"
         return "Contradiction" if "1901" in claim else "Neutral"
@@ -142,6 +142,14 @@ def test_keeping_the_short_answer_is_asked_for_by_name():
         ("rejected", "does not give a short answer"), ("accepted", "all claims entailed"),
     ]  # fmt: skip
     assert made.reports["short answers"].calls == 2
+
+
+def test_an_unread_short_answer_is_no_missing_one_and_does_not_matter_beside_one_that_is_given():
+    model = Model(q1=("Ann built the tower.", ["p1"]), q2=("Ann built the tower.", ["p1"]))
+    made, _ = run([item("q1", ("blurred", "Rob")), item("q2", ("blurred", "Ann"))], model, keep_short=True)
+    assert [(i.status, i.reason) for i in made.items] == [
+        ("unscored", "1 labels could not be read"), ("accepted", "all claims entailed"),
+    ]  # fmt: skip
 
 
 def test_the_plan_counts_at_least_the_calls_made_and_a_cassette_answers_them_again(tmp_path):
