@@ -10,7 +10,7 @@ import fake_ollama
 import numpy as np
 import pandas as pd
 import pytest
-from experiment_parts import Copier, Named, experiment
+from experiment_parts import Copier, Named, experiment, people
 from fake_ollama import FakeOllama, Fault
 from hypothesis import given
 from hypothesis import strategies as st
@@ -166,6 +166,19 @@ def test_rows_that_a_stopped_run_has_not_made_are_counted(tmp_path):
     assert "run it again" in row["detail"]
     # Without the manifest, the questions that are there are all that is known.
     assert counts(audit(load_rows(tmp_path)), "rows", "not made yet")[1] <= 18
+
+
+def test_a_data_set_that_a_stopped_run_has_not_begun_is_counted(tmp_path):
+    stop = threading.Event()
+    grid = experiment(tmp_path, data={"a": people(2), "b": people(30)}, judge=None)
+    grid.run(progress=lambda s: s.done == 1 and stop.set(), stop=stop)
+    rows = load_rows(tmp_path)
+    assert set(rows["data"]) == {"a"}
+    row = found(audit(tmp_path), "rows", "not made yet")
+    assert (row["rows"], row["of"]) == (96 - len(rows), 96)
+    assert row["most_in"] == "cells without any row: 90"
+    grid.run(progress=False)
+    assert counts(audit(tmp_path), "rows", "not made yet") == (0, 96)
 
 
 def test_a_context_is_counted_once_however_many_generators_and_judges_saw_it(tmp_path):

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from fake_ollama import DIGEST, FakeOllama
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ragbench as rb
 from ragbench import plots
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_manifest, load_rows
@@ -328,7 +330,8 @@ def test_every_citation_has_its_entry_and_every_entry_is_cited(exported):
     in_md = set(re.findall(r"@([\w:.-]+)[\];]", (exported.folder / "methods.md").read_text()))
     assert keys == in_tex == in_md
     assert keys == {
-        "ragbench", "elyagouby2024", "ollama", "model:llama3-8b", "efron1993bootstrap", "manski1990bounds"
+        "ragbench", "elyagouby2024", "ollama", "model:llama3-8b", "efron1993bootstrap", "manski1990bounds",
+        "clopper1934",
     }  # fmt: skip
     assert f"revision {load_manifest_revision(exported)}" in bib
     assert DIGEST[:12] in bib
@@ -401,12 +404,43 @@ def test_older_settings_are_left_out_and_that_is_said(tmp_path, undrawn):
     assert "longest common subsequence" in (tmp_path / "o" / "methods.md").read_text()
 
 
+def test_an_export_of_a_stopped_run_says_how_many_rows_are_missing(tmp_path, undrawn):
+    stop = threading.Event()
+    experiment(tmp_path / "r", 6, judge=None).run(progress=lambda s: s.done == 7 and stop.set(), stop=stop)
+    there = len(load_rows(tmp_path / "r"))
+    assert f"the run was stopped: {18 - there} rows are not made yet" in str(export(tmp_path / "r", tmp_path / "o"))
+    told = (tmp_path / "o" / "methods.md").read_text()
+    assert f"0 of {there} rows failed; the run was stopped, {18 - there} of 18 rows are not made yet." in told
+    experiment(tmp_path / "r", 6, judge=None).run(progress=False)
+    made = export(tmp_path / "r", tmp_path / "o")
+    assert "not made yet" not in str(made) + (tmp_path / "o" / "methods.md").read_text()
+
+
+def test_methods_of_the_embedded_level_name_nothing_twice_and_say_what_the_judge_is(tmp_path, undrawn):
+    from dataclasses import replace
+
+    experiment(
+        tmp_path / "r", data={"mine": replace(people(2), name="file")}, retriever={"BM25": rb.BM25},
+        generator={"extractive": rb.ExtractiveReader()}, judge={"embedded": rb.EmbeddedGrader()},
+    ).run(progress=False)  # fmt: skip
+    export(tmp_path / "r", tmp_path / "o")
+    told = (tmp_path / "o" / "methods.md").read_text()
+    assert "Data: mine (data set 'file', 2 questions over 2 documents; SHA-256" in told
+    assert "Retrievers: BM25 [@robertson2009bm25] (variant" in told
+    assert "Answers were given by extractive reader (no LLM) (threshold = 0.2)." in told
+    assert "by embedded judge (multinomial logistic regression" in told
+    assert "; fitted on 177 answers to 90 questions, split dev)." in told
+    assert "Shares of grades have exact binomial intervals [@clopper1934]." in told
+
+
 def test_a_run_of_retrieval_alone_has_no_tables_of_answers(tmp_path):
     experiment(tmp_path / "r", 3, generator=None, judge=None).run(progress=False)
     made = export(tmp_path / "r", tmp_path / "o")
     stems = {Path(name).stem for name in made.files if name.startswith("tables/")}
     assert stems == {"ir_score", "ranges", "audit"}
-    assert "Answers" not in (tmp_path / "o" / "methods.md").read_text()
+    told = (tmp_path / "o" / "methods.md").read_text()
+    assert "Answers" not in told
+    assert "Shares of grades" not in told
     assert "ollama" not in (tmp_path / "o" / "references.bib").read_text()
     compiles(tmp_path / "o")
 

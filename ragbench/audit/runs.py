@@ -128,7 +128,7 @@ def _rows_table(rows: pd.DataFrame, current: pd.DataFrame, manifest: Mapping[str
 
 
 def _missing(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Count the rows that the manifest's questions and the cells that are there call for."""
+    """Count the rows that the manifest calls for: in the cells that are there, and in those without a row yet."""
     known = manifest.get("axes", {}).get("data", {})
     missing = wanted = 0
     worst = ("", 0)
@@ -137,6 +137,10 @@ def _missing(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> dict[str, Any]:
         gone = max(0, asked - group["question_id"].nunique())
         missing, wanted = missing + gone, wanted + asked
         worst = max(worst, (", ".join(map(str, cell)), gone), key=lambda pair: pair[1])
+    # A run that was stopped early has whole cells (a second data set) without a single row to know them by.
+    unseen = max(0, next((run.get("rows", 0) for run in reversed(manifest.get("runs", ()))), 0) - wanted)
+    missing, wanted = missing + unseen, wanted + unseen
+    worst = max(worst, ("cells without any row", unseen), key=lambda pair: pair[1])
     return {
         "table": "rows", "check": "not made yet", "rows": missing, "of": wanted,
         "most_in": f"{worst[0]}: {worst[1]}" if missing else "",

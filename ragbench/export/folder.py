@@ -39,7 +39,7 @@ class Exported:
         for name in self.files:
             kinds.setdefault(os.path.dirname(name), []).append(os.path.basename(name))
         lines = [f"{len(self.files)} files in {os.path.relpath(self.folder)}"]
-        lines += [f"  {place + '/' if place else ''}: {_listed(names)}" for place, names in kinds.items()]
+        lines += [f"  {f'{place}/: ' if place else ''}{_listed(names)}" for place, names in kinds.items()]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 

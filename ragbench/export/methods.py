@@ -49,7 +49,7 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int], resamples: i
     Parameters
     ----------
     manifest : of the run.
-    counts : "rows", "failed", "unscored" of the run.
+    counts : "rows", "failed" and "missing" (not made when the run was stopped) of the run.
     resamples : of the bootstrap behind the tables.
 
     Returns
@@ -61,7 +61,7 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int], resamples: i
         " ".join([*_software(manifest, own), *_data(manifest)]),
         " ".join([*_chunks(manifest), *_retrieval(manifest), *_contexts(manifest)]),
         " ".join([*_people("generator", manifest, own), *_people("judge", manifest, own)]),
-        " ".join(_statistics(counts, resamples)),
+        " ".join(_statistics(counts, resamples, graded=bool(_axis(manifest, "judge")))),
     ]
     kept = tuple(p for p in paragraphs if p)
     return Methods(kept, cited("\n".join(kept), own))
@@ -100,9 +100,9 @@ def _data(manifest: Mapping[str, Any]) -> list[str]:
         out = f", {told['excluded']} left out" if told.get("excluded") else ""
         shas = [told[f"{part}_sha256"][:12] for part in ("questions", "documents")]
         sha = f"; SHA-256 of the questions {shas[0]}, of the documents {shas[1]}"
-        named = label if label == told.get("name", label) else f"{label} ({told['name']})"
-        size = f"{told['questions']:,} questions{out} over {told['documents']:,} documents{sha}"
-        made.append(f"{named}{cite([key]) if key else ''} ({size})")
+        named = "" if label == told.get("name", label) else f"data set {told['name']!r}, "
+        size = f"{named}{told['questions']:,} questions{out} over {told['documents']:,} documents{sha}"
+        made.append(f"{label}{cite([key]) if key else ''} ({size})")
     return [f"Data: {listed(made)}."] if made else []
 
 
@@ -130,8 +130,13 @@ def _retrieval(manifest: Mapping[str, Any]) -> list[str]:
     names = {_settings(told): name for name, told in found.items()}
     for name, told in found.items():
         k = listed([str(v) for v in depths.get(name, ())])
-        said[f"{name}: {_retriever(told, names)}" + (f", k = {k}" if k else "")] = None
+        said[_named(name, _retriever(told, names)) + (f", k = {k}" if k else "")] = None
     return [f"Retrievers: {'; '.join(said)}."] if said else []
+
+
+def _named(label: str, told: str) -> str:
+    """Put the grid's label before a description, unless that begins with the label anyway ("BM25: BM25")."""
+    return told if told.casefold().startswith(label.casefold()) else f"{label}: {told}"
 
 
 def _settings(told: Mapping[str, Any]) -> str:
@@ -200,8 +205,10 @@ def _people(axis: str, manifest: Mapping[str, Any], own: dict[str, Entry]) -> li
             made.append(f"{label}: {told['model']}{cite(keys)} ({', '.join(_model(told))})")
         else:
             name = told.get("generator") or told.get("name") or _call(told)
-            numbers = ", ".join(f"{n} = {told[n]}" for n in ("threshold",) if n in told)
-            made.append(f"{label}: {name}" + (f" ({numbers})" if numbers else ""))
+            settings = [f"{n} = {told[n]}" for n in ("threshold",) if n in told]
+            card = told.get("card") or {}
+            settings += [f"{card['what']}; fitted on {card['fitted_on']}"] if {"what", "fitted_on"} <= set(card) else []
+            made.append(_named(label, name + (f" ({'; '.join(settings)})" if settings else "")))
     if not made:
         return []
     used = manifest.get("prompts", {})
@@ -227,11 +234,14 @@ def _model(told: Mapping[str, Any]) -> list[str]:
     return said + [f"{n} = {v}" for n, v in sorted(options.items()) if isinstance(v, str | int | float)]
 
 
-def _statistics(counts: Mapping[str, int], resamples: int) -> list[str]:
-    left = f"{counts.get('failed', 0):,} of {counts.get('rows', 0):,} rows failed"
+def _statistics(counts: Mapping[str, int], resamples: int, graded: bool = False) -> list[str]:
+    rows, missing = counts.get("rows", 0), counts.get("missing", 0)
+    left = f"{counts.get('failed', 0):,} of {rows:,} rows failed"
+    left += f"; the run was stopped, {missing:,} of {rows + missing:,} rows are not made yet" if missing else ""
+    shares = f" Shares of grades have exact binomial intervals{cite(['clopper1934'])}." if graded else ""
     return [
         f"Means have 95% percentile bootstrap intervals over questions ({resamples:,} resamples, seed 0)"
-        f"{cite(['efron1993bootstrap'])}; n counts the questions scored. {left}. Unscored rows are left out of the "
+        f"{cite(['efron1993bootstrap'])}; n counts the questions scored.{shares} {left}. Unscored rows are left out of the "
         f"means and counted beside them; the audit gives the mean for all of them at their worst and best"
         f"{cite(['manski1990bounds'])}."
     ]

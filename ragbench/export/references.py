@@ -87,6 +87,12 @@ ENTRIES: Mapping[str, Entry] = {
         "journal": "Transactions of the Association for Computational Linguistics",
         "volume": "12", "pages": "157--173", "year": "2024",
     }),
+    "clopper1934": ("article", {
+        "author": "Clopper, C. J. and Pearson, E. S.",
+        "title": "The Use of Confidence or Fiducial Limits Illustrated in the Case of the Binomial",
+        "journal": "Biometrika",
+        "volume": "26", "number": "4", "pages": "404--413", "year": "1934",
+    }),
     "efron1993bootstrap": ("book", {
         "author": "Efron, Bradley and Tibshirani, Robert J.",
         "title": "An Introduction to the Bootstrap",

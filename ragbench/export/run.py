@@ -52,12 +52,13 @@ def export(
     tape = _tape(run, cassette)
     folder = Folder(to, f"run {name}")
     tables = {}
-    for made in run_tables(rows, name, audit(run)):
+    checks = audit(run)
+    for made in run_tables(rows, name, checks):
         label = f"tab:{label_of(name)}:{made.stem}"
         tables[made.stem] = made.frame
         write_table(folder, made.stem, made.frame, made.caption, label, made.shown, made.notes)
     figures = _figures(folder, tables)
-    counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum())}
+    counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": _missing(checks)}
     told = methods(manifest, counts, RESAMPLES)
     folder.text("methods.md", told.markdown)
     folder.text("methods.tex", told.latex)
@@ -65,6 +66,8 @@ def export(
     folder.text("all.tex", document(name, list(tables), figures, "methods"))
     folder.text("rows.csv", _plain(rows).to_csv(index=False, lineterminator="\n"))
     folder.text("manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    if counts["missing"]:
+        folder.done.notes.append(f"the run was stopped: {counts['missing']} rows are not made yet; run it again first")
     if len(rows) < len(every):
         folder.done.notes.append(f"{len(every) - len(rows)} rows of older settings under the same names are left out")
     _cassette(folder, rows, tape)
@@ -112,6 +115,11 @@ def document(title: str, tables: list[str], figures: list[tuple[str, str]], meth
         ]  # fmt: skip
     lines += [r"\bibliographystyle{plain}", r"\bibliography{references}", r"\end{document}"]
     return "\n".join(lines) + "\n"
+
+
+def _missing(checks: pd.DataFrame) -> int:
+    """Return how many rows of the grid the run has not made yet."""
+    return int(checks.loc[checks["check"].eq("not made yet"), "rows"].sum())
 
 
 def _plain(rows: pd.DataFrame) -> pd.DataFrame:
