@@ -111,10 +111,28 @@ def test_clicking_a_cell_shows_that_text_with_the_checkers_label(inspector):
     button(inspector, "reference claim 3, chunk 2: Neutral").click()
     assert "<b>– Neutral</b> by chunk 2 (shelley)" in inspector.detail.value
     assert "<mark" not in inspector.detail.value
-    assert "No sentence shares a word with the claim." in inspector.detail.value
+    assert "No sentence shares its words (at best 0% by weight)." in inspector.detail.value
     button(inspector, "reference claim 1, response: Entailment").click()
     assert '<mark class="rb-mark-1">Lake Geneva is 310 metres deep.</mark>' in inspector.detail.value
     assert "(64% by weight). A hint; the label is the checker" in inspector.detail.value
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        ("It was hot in the end.", False),  # stop words of the claim: next to nothing
+        ("It is a town on the Rhône. Lausanne is not.", True),
+    ],
+)
+def test_a_sentence_with_next_to_no_shared_words_is_not_marked(text, marked):
+    claim = "Geneva is a town on the Rhône."
+    share = best_sentence(claim, text)[2]
+    assert (share >= 0.2) is marked
+    result = RagResult(1, "q", "a", "b", (RetrievedText(text),), (claim,), ("b",), (N,), (N,), ((N,),), ((N,),))
+    shown = ClaimInspector(result)
+    shown.select("response", 0, 1)
+    assert ("<mark" in shown.detail.value) is marked
+    assert (f"No sentence shares its words (at best {share:.0%} by weight)." in shown.detail.value) is not marked
 
 
 def test_the_head_of_a_column_shows_the_chosen_claim_against_that_text(inspector):

@@ -21,6 +21,8 @@ LEGEND = (
 OTHER = {"response": "reference", "reference": "response"}
 CHECKS_OF = {"response": (CHECKS[0], CHECKS[2]), "reference": (CHECKS[1], CHECKS[3])}
 HINT = "Marked: the sentence with most of the claim's words ({:.0%} by weight). A hint; the label is the checker's."
+NO_HINT = "No sentence shares its words (at best {:.0%} by weight)."
+LEAST_SHARE = 0.2  # less in common is chance ("the", a name that every chunk has), and a mark there would mislead
 NO_RESPONSE, NO_REFERENCE = "the response has no claims", "the reference has no claims"
 NO_CHUNKS, NOTHING_FOUND = "nothing was retrieved", "no chunk entails a reference claim"
 # What each metric cannot do without, as in ragbench.metrics.claims.claim_metrics.
@@ -231,9 +233,9 @@ def detail(result: RagResult, side: str, claim: int, rows: Sequence[Row], column
     else:
         text, name = getattr(result, OTHER[side]), ""
     span = best_sentence(words, text)
-    marked, hint = escape(text), "No sentence shares a word with the claim."
-    if span:
-        a, b, share = span
+    a, b, share = span or (0, 0, 0.0)
+    marked, hint = escape(text), NO_HINT.format(share)
+    if share >= LEAST_SHARE:
         marked, hint = f"{escape(text[:a])}{mark(1, escape(text[a:b]))}{escape(text[b:])}", escape(HINT.format(share))
     return (
         f"<p style='margin:4px 0'><b>{side.capitalize()} claim {claim + 1}:</b> {escape(words)}<br>"
