@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     validate.add_argument("questions", help="JSON in HotpotQA's shape, JSON lines or CSV")
     validate.add_argument("documents", nargs="?", help="JSON lines, CSV or a folder of text files")
     validate.add_argument(
-        "--min-documents", type=int, default=1, help="documents an answer's evidence must come from (default 1; two-hop: 2)"
+        "--min-documents", type=int, default=1, help="documents that evidence must come from (default 1; two-hop: 2)"
     )
     validate.set_defaults(run=_data_validate)
     generate = data.add_parser("generate", help="write a made data set of one domain, offline (RAGEval)")

@@ -241,7 +241,7 @@ def _statistics(counts: Mapping[str, int], resamples: int, graded: bool = False)
     shares = f" Shares of grades have exact binomial intervals{cite(['clopper1934'])}." if graded else ""
     return [
         f"Means have 95% percentile bootstrap intervals over questions ({resamples:,} resamples, seed 0)"
-        f"{cite(['efron1993bootstrap'])}; n counts the questions scored.{shares} {left}. Unscored rows are left out of the "
-        f"means and counted beside them; the audit gives the mean for all of them at their worst and best"
+        f"{cite(['efron1993bootstrap'])}; n counts the questions scored.{shares} {left}. Unscored rows are left out "
+        f"of the means and counted beside them; the audit gives the mean for all of them at their worst and best"
         f"{cite(['manski1990bounds'])}."
     ]
