@@ -48,7 +48,7 @@ def test_keypoint_metrics_add_up_to_one_in_any_order(verdicts, random):
     assert got["hallucination"] == pytest.approx(np.mean([v == "contradicted" for v in verdicts]))
 
 
-@pytest.mark.parametrize("bad", ["covered", ["Covered"], [None], [1]])
+@pytest.mark.parametrize("bad", ["covered", ["Covered"], [None], [1], [["covered"]]])
 def test_keypoint_metrics_refuse_what_is_no_verdict(bad):
     with pytest.raises(DataError, match="expected"):
         keypoint_metrics(bad)
@@ -82,6 +82,20 @@ def test_the_metadata_prefix_is_neither_counted_nor_matched():
     assert reference_recall(["Company: Marn Ltd."], passages, variant="released") == 1.0
     # Only a bracket at the very start is metadata.
     assert effective_information_rate(["Rye."], ["Rye. (a note here)"]) == pytest.approx(1 / 4)
+
+
+@pytest.mark.parametrize(
+    ("passage", "language", "words"),
+    [
+        ("(Marn (Holdings) Ltd) Rye.", "en", 1),
+        (" (Marn) Rye.", "en", 1),
+        ("（马恩（集团）公司）黑麦。", "zh", 3),
+        ("(Marn Rye.", "en", 2),
+        ("(Marn (Holdings) Rye.", "en", 3),
+    ],
+)
+def test_a_name_with_brackets_is_cut_off_whole_and_an_open_bracket_is_text(passage, language, words):
+    assert passage_table([[passage[-3:]]], [[passage]], language)["words"].tolist() == [words]
 
 
 def test_chinese_words_are_characters_and_sentences_end_at_full_stops_and_line_breaks():
@@ -135,6 +149,14 @@ def test_unusable_arguments_say_what_was_expected():
         reference_recall(["A.", " "], ["A."])
     with pytest.raises(DataError, match="list of references"):
         reference_recall("A.", ["A."])
+    with pytest.raises(DataError, match="reference 1 is None"):
+        reference_recall(["A.", None], ["A."])
+    with pytest.raises(DataError, match="passage 0 is nan"):
+        effective_information_rate(["A."], [float("nan")])
+    with pytest.raises(DataError, match="passages of type NoneType"):
+        reference_recall(["A."], None)
+    with pytest.raises(DataError, match="answer 0 is None"):
+        answer_rouge_l([None], ["A."])
     with pytest.raises(DataError, match="question 1: reference 0 is empty"):
         passage_table([["A."], [""]], [["A."], ["A."]])
     with pytest.raises(DataError, match="2 lists of references, 1 of passages"):

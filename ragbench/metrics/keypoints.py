@@ -33,7 +33,8 @@ Variant = Literal["paper", "released"]
 Verdict = Literal["covered", "contradicted", "neither"]
 VERDICTS = ("covered", "contradicted", "neither")
 VARIANTS = ("paper", "released")
-_PREFIX = re.compile(r"\([^)]*\)|（[^）]*）")
+# The name in a prefix may hold brackets itself: (Marn (Holdings) Ltd).
+_PREFIX = re.compile(r"\s*(?:\((?:[^()]|\([^()]*\))*\)|（(?:[^（）]|（[^（）]*）)*）)")
 _WORD = re.compile(r"[a-z0-9]+")
 _ZH_TOKEN = re.compile(r"[a-z0-9]+|[^\W_]")
 
@@ -58,14 +59,14 @@ def keypoint_metrics(verdicts: Sequence[Verdict]) -> dict[str, float]:
     """
     if isinstance(verdicts, str):
         raise DataError(f"the text {verdicts!r}", "a list of verdicts, one per keypoint", "put it in a list")
-    counts = Counter(verdicts)
-    wrong = [v for v in counts if v not in VERDICTS]
+    wrong = [v for v in verdicts if v not in VERDICTS]
     if wrong:
         raise DataError(
             f"the verdict {wrong[0]!r}",
             "covered, contradicted or neither",
             "leave unread verdicts as None to keypoint_table, which counts them as unscored",
         )
+    counts = Counter(verdicts)
     n = counts.total()
     shares = [counts[v] / n if n else float("nan") for v in VERDICTS]
     return dict(zip(("completeness", "hallucination", "irrelevance"), shares, strict=True))
@@ -203,8 +204,8 @@ def _score(
     check_language(language)
     if variant not in VARIANTS:
         raise unknown("variant", variant, VARIANTS)
-    if isinstance(references, str) or isinstance(passages, str):
-        raise DataError("one text", "a list of references and a list of passages", "put it in a list")
+    _require_texts(references, "reference")
+    _require_texts(passages, "passage")
     plain = [_without_prefix(p) for p in passages] if prefix else list(passages)
     joined = " ".join(plain)
     words = count_words(joined, language)
@@ -225,6 +226,15 @@ def _score(
     if not len(references):
         return empty, empty, words
     return whole / len(references), matched / words if words else empty, words
+
+
+def _require_texts(texts: Sequence[str], what: str) -> None:
+    if isinstance(texts, str) or not hasattr(texts, "__len__"):
+        got = "one text" if isinstance(texts, str) else f"{what}s of type {type(texts).__name__}"
+        raise DataError(got, f"a list of {what}s", "put it in a list")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(f"{what} {number} is {text!r}", "a text", "leave out what is missing")
 
 
 def _without_prefix(passage: str) -> str:
@@ -257,7 +267,9 @@ def answer_rouge_l(
     over *distinct* words with another package, so its values differ.
     """
     check_language(language)
-    if isinstance(answers, str) or isinstance(references, str) or len(answers) != len(references):
+    _require_texts(answers, "answer")
+    _require_texts(references, "reference")
+    if len(answers) != len(references):
         raise DataError("answers and references that do not pair up", "two lists of texts of one length")
     pattern = _WORD if language == "en" else _ZH_TOKEN
     tokens = tokenizer or (lambda text: pattern.findall(text.lower()))
