@@ -16,6 +16,7 @@ from ragbench.errors import ConfigError, DataError
 from ragbench.judge import (
     EmbeddedChecker,
     EmbeddedJudge,
+    FitReport,
     LabelledPair,
     fit_judge,
     load_coefficients,
@@ -312,6 +313,22 @@ def test_a_fit_finds_the_signal_and_its_report_adds_up(tmp_path):
     assert judge.score("lake castle bishop", "lake castle bishop") == pytest.approx(1, abs=1e-5)
 
 
+def test_the_lead_over_a_recorded_metric_has_the_interval_of_resampled_questions():
+    rng = np.random.default_rng(1)
+    pairs = made_up(60, signal=False)
+    truth = np.array([p.labels["overall"][0] for p in pairs])
+    ours, theirs = truth + rng.normal(0, 1, 60), truth + rng.normal(0, 2, 60)
+    predictions = {"overall": {"judge": ours, "recorded": theirs}}
+    found = FitReport({}, tuple(pairs), ("g",), predictions, {}, resamples=1500).comparison().set_index("method")
+    leads = []
+    for _ in range(1500):
+        i = rng.integers(60, size=60)
+        leads.append(100 * (np.corrcoef(ours[i], truth[i])[0, 1] - np.corrcoef(theirs[i], truth[i])[0, 1]))
+    low, high = np.percentile(leads, [2.5, 97.5])
+    assert found.loc["pearson", ["low", "high"]].tolist() == pytest.approx([low, high], abs=0.06 * (high - low))
+    assert found.loc["pearson", "above"] == pytest.approx(np.mean(np.array(leads) > 0), abs=0.03)
+
+
 def test_coins_are_not_learned():
     report = fit_judge(made_up(80, signal=False), Bags(), resamples=0)
     assert abs(report.table().set_index("score").loc["judge", "pearson"]) < 35
@@ -369,8 +386,9 @@ def test_user_pairs_are_read_and_faults_name_line_and_field(tmp_path):
         (good | {"labels": [1]}, "line 2: 'labels' is list"),
     ):
         path.write_text(json.dumps(good) + "\n" + json.dumps(bad))
-        with pytest.raises(DataError, match=message):
+        with pytest.raises(DataError, match=message) as caught:
             read_pairs(path)
+        assert "fields=" not in str(caught.value)  # which read_pairs does not take
 
 
 def test_too_few_pairs_or_no_common_criterion_is_an_error():

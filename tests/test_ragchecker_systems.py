@@ -168,6 +168,19 @@ def test_failed_rows_are_counted_with_every_metric_missing():
     assert len(table) == 2 * len(METRICS)
 
 
+def test_what_is_undefined_for_a_response_stays_so_and_is_counted():
+    made = labelled(
+        result("q1", "BM25", "lead 3", "1", ("00", "00"), 2), result("q1", "SIM", "lead 3", "", ("10", "00"), 2)
+    )
+    scores = systems.score_rows(made, ROWS)
+    assert scores.loc[[0, 1], ["context_utilization", "precision"]].isna().to_numpy().tolist() == [
+        [True, False], [False, True],
+    ]  # fmt: skip
+    table = systems.means(scores, resamples=10).set_index(["retriever", "metric"])
+    assert table.loc[("BM25", "context_utilization"), ["n", "unscored"]].tolist() == [0, 2]
+    assert table.loc[("SIM", "precision"), ["n", "unscored"]].tolist() == [0, 2]
+
+
 def test_retrievers_are_compared_question_by_question_under_each_generator():
     rng = np.random.default_rng(0)
     noise = rng.normal(0, 0.3, 40)

@@ -109,7 +109,7 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict]]:
         yield number, row
 
 
-def require_text(row: dict, field: str, where: str, *, empty: bool = False) -> str:
+def require_text(row: dict, field: str, where: str, *, empty: bool = False, named: bool = False) -> str:
     """Return a text field of a record.
 
     Parameters
@@ -118,16 +118,18 @@ def require_text(row: dict, field: str, where: str, *, empty: bool = False) -> s
     field : its name.
     where : file and line or record number, for the message.
     empty : whether an empty text is allowed.
+    named : whether the caller's user can give the field another name with ``fields``.
 
     Raises
     ------
     DataError when it is missing, not a text, empty, or longer than a million characters.
     """
     if field not in row:
+        rename = f", or name your own column with fields={{{field!r}: 'your column'}}" if named else ""
         raise DataError(
             f"{where}: no field {field!r} (it has {', '.join(map(repr, row)) or 'none'})",
             f"a text under {field!r}",
-            f"add it, or name your own column with fields={{{field!r}: 'your column'}}",
+            f"add it{rename}",
         )
     value = row[field]
     if not isinstance(value, str):

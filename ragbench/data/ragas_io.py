@@ -148,7 +148,7 @@ def _sample(row: dict[str, Any], where: str, names: Mapping[str, str]) -> RagasS
             "the names that RAGAS uses since 0.2",
             f"pass fields={{{renamed}}}",
         )
-    question = require_text(row, asked, where)
+    question = require_text(row, asked, where, named=True)
     _no_misspelling(row, where, names)
     texts = {
         name: require_text(row, names[name], where, empty=True) if row.get(names[name]) is not None else None

@@ -206,7 +206,7 @@ def _question(row: dict, where: str, line: int, by_title: Mapping[str, Document]
     for claim in _listed(meta.get("claims", []), "claims", where):
         for fact in claim.get("support", []) if isinstance(claim, dict) else []:
             _fact(fact, where, by_title)
-    question, answer = require_text(row, "question", where), require_text(row, "answer", where)
+    question, answer = (require_text(row, field, where, named=True) for field in ("question", "answer"))
     return Question(str(name), question, answer, references, str(row.get("type", "")), str(row.get("level", "")), meta)
 
 
@@ -240,7 +240,7 @@ def _document(row: dict, where: str, line: int) -> Document:
         # Sentences carry the space before them, as HotpotQA's do, so that joining them gives the text.
         spaced = [s if i == 0 or s[:1].isspace() else f" {s}" for i, s in enumerate(sentences)]
         return Document(str(row.get("id", title)), title, "".join(spaced), tuple(spaced), meta)
-    return Document(str(row.get("id", title)), title, require_text(row, "text", where), (), meta)
+    return Document(str(row.get("id", title)), title, require_text(row, "text", where, named=True), (), meta)
 
 
 def _listed(value: Any, field: str, where: str) -> list:
