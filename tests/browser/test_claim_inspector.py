@@ -9,7 +9,7 @@ import ragbench as rb
 
 minihop, checker = rb.data.load_minihop(), rb.EmbeddedChecker()
 questions = {q.id: q for q in minihop.questions if q.meta.get("claims")}
-graded = [a for a in rb.grading.load_graded_answers() if a.question_id in questions][3:8]
+graded = [a for a in rb.grading.load_graded_answers() if a.question_id in questions][5:10]
 asked = [questions[a.question_id] for a in graded]
 hits = rb.BM25(rb.token_chunks(minihop.documents, size=100)).search([q.text for q in asked], 5)
 results = []
@@ -47,8 +47,14 @@ def test_mouse_and_keyboard_lead_to_a_text(open_notebook, shots):
     cell(box, "response claim 1, chunk 1").click()
     detail = box.locator(".rb-detail")
     detail.locator(".rb-said").get_by_text("by chunk 1").wait_for()
-    assert detail.locator("mark").count() == 1
     assert cell(box, "response claim 1, chunk 1").evaluate("e => e.classList.contains('rb-chosen')")
+    # The picture: a claim that the first chunk entails, amid cells with all three labels.
+    cell(box, "reference claim 2.").click()
+    detail.get_by_text("Reference claim 2:").wait_for()
+    detail.locator(".rb-said").get_by_text("Entailment by chunk 1").wait_for()
+    assert detail.locator("mark").count() == 1
+    for kind in ("entailed", "neutral", "contradicted"):
+        assert box.locator(f".rb-{kind}").count() > 0, kind
     book.screenshot(1, shots / "widget_claims.png")
     # A claim has the focus by Tab, Enter chooses it.
     claim = cell(box, "reference claim 2.")
