@@ -101,6 +101,8 @@ def records(draw):
         "metrics": st.dictionaries(texts, st.none() | st.floats(0, 1) | st.integers(0, 1), max_size=3),
     }
     fixed = {"query": texts, "gt_answer": texts, "response": texts, "retrieved_context": several(chunk, k)}
+    if not k:
+        fixed["retrieved_context"] = st.just([]) | st.none()
     record = st.fixed_dictionaries(fixed, optional={name: st.none() | value for name, value in optional.items()})
     return draw(record) | draw(extras)
 
@@ -127,6 +129,25 @@ def test_explicit_null_stays_until_the_step_is_done():
     done = replace(results.results[0], response_in_reference=("Neutral", "Neutral"))
     row = to_ragchecker(replace(results, results=(done,)))["results"][0]
     assert row["answer2response"] == ["Neutral", "Neutral"]
+
+
+def test_nothing_retrieved_may_be_null_until_there_is_something():
+    bare = {k: v for k, v in RECORD.items() if not k.startswith("retrieved")} | {"retrieved_context": None}
+    result = from_ragchecker(file(bare)).results[0]
+    assert result.chunks == ()
+    assert to_ragchecker(from_ragchecker(file(bare)))["results"][0] == bare
+    found = replace(from_ragchecker(file(bare)), results=(replace(result, chunks=(RetrievedText("t"),)),))
+    assert to_ragchecker(found)["results"][0]["retrieved_context"] == [{"text": "t"}]
+
+
+def test_sentences_come_back_whole_from_ragchecker_which_takes_them_for_lists_of_letters():
+    given = RECORD | {"response_claims": ["Titan is a moon.", ["Titan", "is", "largest"]]}
+    through = given | {"response_claims": [list(claim) for claim in given["response_claims"]]}
+    assert from_ragchecker(file(through)) == from_ragchecker(file(given))
+    triple = RECORD | {"gt_answer_claims": [["x", "=", "y"]]}
+    assert from_ragchecker(file(triple)).results[0].reference_claims == (("x", "=", "y"),)
+    with pytest.raises(DataError, match=r"response_claims\[0\] is '\[\]'"):
+        from_ragchecker(file(RECORD | {"response_claims": [[], "ok"]}))
 
 
 def test_undefined_metric_is_null_in_the_file_and_nan_here(tmp_path):

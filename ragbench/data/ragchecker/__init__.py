@@ -5,6 +5,7 @@ Everything keeps the three label words apart (Entailment, Neutral, Contradiction
 
 from ragbench.data.ragchecker.benchmark import BENCHMARK, load_ragchecker_counts
 from ragbench.data.ragchecker.meta import ASPECTS, MetaEvaluation, PreferencePair, RatedResponse, load_ragchecker_meta
+from ragbench.data.ragchecker.reading import from_ragchecker, read_ragchecker
 from ragbench.data.ragchecker.refchecker import SETTINGS, LabelledResponse, load_refchecker
 from ragbench.data.ragchecker.results import (
     LABELS,
@@ -13,8 +14,6 @@ from ragbench.data.ragchecker.results import (
     RagResults,
     RetrievedText,
     claim_text,
-    from_ragchecker,
-    read_ragchecker,
     to_ragchecker,
     write_ragchecker,
 )
