@@ -63,10 +63,10 @@ def token_chunks(
 
     Source: RAGChecker, App. D (300 tokens, overlap 0.2); RAGEval, §5.4.
     """
-    if size < 1:
-        raise ConfigError(f"size={size}", "at least 1 token", "use for instance size=300")
-    if not 0 <= overlap < 1:
-        raise ConfigError(f"overlap={overlap}", "a share in [0, 1)", "use for instance overlap=0.2")
+    if not hasattr(size, "__index__") or size < 1:
+        raise ConfigError(f"size={size!r}", "at least 1 token", "use for instance size=300")
+    if not isinstance(overlap, int | float) or not 0 <= overlap < 1:
+        raise ConfigError(f"overlap={overlap!r}", "a share in [0, 1)", "use for instance overlap=0.2")
     if tokenizer is None:
         from ragbench.embedding import default_tokenizer
 

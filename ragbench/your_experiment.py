@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ragbench.data.files import closest
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.experiment.config import RETRIEVERS
 from ragbench.paths import project_root, results_dir
@@ -78,7 +79,7 @@ def write_experiment(
     for retriever in listed:
         if retriever not in RETRIEVERS:
             raise unknown("retriever", retriever, RETRIEVERS)
-    told |= {"retriever": listed, "k": k, "N": [N] if isinstance(N, int) else list(N)}
+    told |= {"retriever": listed, "k": k, "N": [N] if isinstance(N, int | str) else list(N)}
     for axis, value, embedded in (("generator", generator, "extractive"), ("judge", judge, "embedded")):
         if value is not None:
             told[axis] = value if value == embedded else _model(value, host)
@@ -210,7 +211,7 @@ def _existing(parameter: str, value: Any) -> Path:
     path = _resolved(value)
     if not path.exists():
         parent = next(p for p in path.parents if p.is_dir())
-        near = ", ".join(sorted(p.name for p in parent.iterdir() if not p.name.startswith("."))[:6]) or "nothing"
+        near = ", ".join(closest(parent, path.relative_to(parent).parts[0])) or "nothing"
         raise DataError(
             f"{parameter}: there is no {path}; {parent} holds {near}",
             "an existing file or folder",

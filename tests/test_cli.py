@@ -170,6 +170,10 @@ def test_a_run_is_audited_and_exported(capsys, tmp_path, monkeypatch):
     status, _, err = run(capsys, "audit", "none")
     assert status == 2
     assert "known runs: first" in err
+    assert "did you mean 'first'? known runs" in run(capsys, "audit", "frist")[2]
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "nothing yet"))
+    assert "make one first: ragbench run" in run(capsys, "audit", "first")[2]
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
     status, _, err = run(capsys, "export", "first", "--to", str(tmp_path / "new"), "--cassette", str(tmp_path / "no"))
     assert status == 2
     assert "there is no cassette" in err

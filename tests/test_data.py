@@ -147,6 +147,36 @@ def test_missing_file_shows_what_is_there(tmp_path):
         load_hotpotqa(tmp_path / "hotpott.json")
     with pytest.raises(DataError, match="is a folder"):
         load_hotpotqa(tmp_path)
+    for name in (".hidden", "a", "b", "c", "d", "e", "f"):
+        write(tmp_path / name, "x")
+    with pytest.raises(DataError, match=r"(?m)the folder holds hotpot\.json, a, b, c, d, e$"):
+        load_hotpotqa(tmp_path / "hotpott.json")
+
+
+def test_a_limit_is_a_whole_number_of_at_least_one(tmp_path):
+    path = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b"}] * 2)
+    for limit in (0, -1, 1.5, "1", True):
+        for load in (load_jsonl, load_hotpotqa):
+            with pytest.raises(ConfigError, match=f"limit={limit!r}"):
+                load(path, limit=limit)
+    assert len(load_jsonl(path, limit=1).questions) == 1
+
+
+def test_a_column_named_in_fields_has_to_be_there(tmp_path):
+    questions = write(tmp_path / "q.csv", "frage,answer,passages\na,b,c\n")
+    names = {"question": "frage", "references": "passages"}
+    assert load_csv(questions, fields=names).questions[0].references == ("c",)
+    with pytest.raises(DataError, match=r"(?s)the column 'passage' for 'references'.*answer, frage, passages"):
+        load_csv(questions, fields=names | {"references": "passage"})
+    with pytest.raises(DataError, match="'question' for 'frage'"):
+        load_csv(questions, fields={"frage": "question"})
+    # A document's column counts where a table of documents is read, and may be named where none is.
+    documents = write(tmp_path / "d.csv", "titel,body\nA,c.\n")
+    both = names | {"title": "titel", "text": "body"}
+    assert load_csv(questions, documents, fields=both).documents[0].text == "c."
+    assert load_csv(questions, fields=both).questions[0].text == "a"
+    with pytest.raises(DataError, match="'titl' for 'title'"):
+        load_csv(questions, documents, fields=both | {"title": "titl"})
 
 
 def test_without_hotpotqa_the_way_to_get_it_is_told(tmp_path, monkeypatch):

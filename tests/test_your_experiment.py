@@ -219,6 +219,26 @@ def test_a_parameter_that_cannot_work_is_named_with_what_to_do(own, changes, kin
         written(**{**own, **changes})
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"N": "500"}, "N has '500'"),
+        ({"limit": "3"}, "limit='3'"),
+        ({"chunk_tokens": "200"}, "size='200'"),
+        ({"overlap": "0.2"}, "overlap='0.2'"),
+        ({"overlap": 20}, "overlap=20"),
+    ],
+)
+def test_a_number_in_quotes_is_named(own, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        Experiment.from_yaml(written(**{**own, **changes})).plan()
+
+
+def test_a_misspelt_path_names_what_is_most_like_it(own, tmp_path):
+    with pytest.raises(DataError, match=r"there is no .*askde\.csv; .* holds asked\.csv, "):
+        written(**{**own, "questions": str(tmp_path / "askde.csv")})
+
+
 def test_bad_names_and_kinds_of_file_are_refused(own, tmp_path):
     for name in ("", "a/b", ".hidden", 3):
         with pytest.raises(ConfigError, match="NAME is"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import hashlib
 import json
@@ -9,10 +10,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ragbench.errors import DataError
+from ragbench.errors import ConfigError, DataError
 
 MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, not a document
 _SHOWN = 8
+
+
+def closest(folder: Path, name: str, count: int = 6) -> list[str]:
+    """List the first ``count`` names in a folder that is there, those most like ``name`` first, hidden ones left out."""
+    names = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+    close = difflib.get_close_matches(name, names)
+    return [*close, *(n for n in names if n not in close)][:count]
+
+
+def check_limit(limit: Any) -> None:
+    """Refuse a number of questions to keep that is neither None nor a whole number of at least 1, by ConfigError."""
+    if limit is not None and (isinstance(limit, bool) or not hasattr(limit, "__index__") or limit < 1):
+        raise ConfigError(f"limit={limit!r}", "at least 1, or None for all", "leave it out to load every question")
 
 
 def read_text(path: str | Path) -> str:
@@ -26,7 +40,7 @@ def read_text(path: str | Path) -> str:
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        near = sorted(p.name for p in path.parent.glob("*"))[:5] if path.parent.is_dir() else []
+        near = closest(path.parent, path.name) if path.parent.is_dir() else []
         there = f"; the folder holds {', '.join(near)}" if near else ""
         raise DataError(f"there is no file {path}{there}", "an existing file", "check the path") from None
     except IsADirectoryError:

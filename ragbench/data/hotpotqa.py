@@ -11,7 +11,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import raise_all, read_json, require_text
+from ragbench.data.files import check_limit, raise_all, read_json, require_text
 from ragbench.errors import ConfigError, DataError
 from ragbench.paths import cache_dir, mirror
 from ragbench.records import Dataset, Document, Question
@@ -65,8 +65,7 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
                 f"{OFFICIAL_NAME} or its subset in RAGBENCH_DATA/hotpotqa, or the official file in the cache",
                 "run `ragbench data fetch hotpotqa` (47 MB), or use load_minihop(), which needs no download",
             )
-    if limit is not None and limit < 1:
-        raise ConfigError(f"limit={limit}", "at least 1, or None for all", "leave it out to load every question")
+    check_limit(limit)
     rows = read_json(path)
     if not isinstance(rows, list) or not rows:
         raise DataError(

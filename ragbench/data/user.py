@@ -8,6 +8,7 @@ sentences. Everything else a record carries is kept in ``meta``.
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 from collections import Counter
@@ -15,13 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import MAX_FIELD, raise_all, read_jsonl, read_text, require_text
+from ragbench.data.files import MAX_FIELD, check_limit, raise_all, read_jsonl, read_text, require_text
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Dataset, Document, Question
 
 Reader = Callable[[str | Path], Iterator[tuple[int, dict]]]
 _SEPARATOR = "||"
 _ENDINGS = (".jsonl", ".csv")
+_DOCUMENT_FIELDS = {"title", "text", "sentences"}
 
 
 def load_jsonl(
@@ -82,10 +84,14 @@ def load_documents(path: str | Path, *, fields: Mapping[str, str] | None = None)
     ------
     DataError when a file is malformed, or a folder holds no such file (saying what it holds).
     """
+    return _documents(path, fields, set())
+
+
+def _documents(path: str | Path, fields: Mapping[str, str] | None, met: set[str]) -> tuple[Document, ...]:
     path = Path(path).expanduser()
     if path.is_dir():
         if tables := _tables(path, "documents"):
-            return load_documents(tables[0], fields=fields)
+            return _documents(tables[0], fields, met)
         visible = [p for p in path.rglob("*") if not any(part.startswith(".") for part in p.relative_to(path).parts)]
         files = sorted(p for p in visible if p.suffix.lower() in (".txt", ".md") and p.is_file())
         if not files:
@@ -96,7 +102,7 @@ def load_documents(path: str | Path, *, fields: Mapping[str, str] | None = None)
             )
         return tuple(Document(str(p.relative_to(path)), p.stem, _limited(read_text(p), p)) for p in files)
     reader = read_csv if path.suffix.lower() == ".csv" else read_jsonl
-    return _collect(path, reader, fields, lambda row, where, line: _document(row, where, line))
+    return _collect(path, reader, fields, lambda row, where, line: _document(row, where, line), met)
 
 
 def read_csv(path: str | Path) -> Iterator[tuple[int, dict]]:
@@ -144,24 +150,38 @@ def _load(
     fields: Mapping[str, str] | None,
     limit: int | None,
 ) -> Dataset:
-    if limit is not None and limit < 1:
-        raise ConfigError(f"limit={limit}", "at least 1, or None for all", "leave it out to load every question")
+    check_limit(limit)
     folder = Path(questions).expanduser()
     if folder.is_dir():
         questions = folder / f"questions{ending}"
         if documents is None and _tables(folder, "documents"):
             documents = folder
     reader: Reader = read_csv if ending == ".csv" else read_jsonl
-    loaded = load_documents(documents, fields=fields) if documents is not None else ()
+    met: set[str] = set()
+    loaded = _documents(documents, fields, met) if documents is not None else ()
     by_title: dict[str, Document] = {}
     for document in loaded:
         by_title.setdefault(document.title, document)
-    rows = _collect(questions, reader, fields, lambda row, where, line: _question(row, where, line, by_title))
+    make = functools.partial(_question, by_title=by_title)
+    # Names of a document's columns are not looked for where no table of documents was read.
+    wanted = [pair for pair in (fields or {}).items() if met or pair[0] not in _DOCUMENT_FIELDS]
+    rows = _collect(questions, reader, fields, make, met, wanted)
     return Dataset(Path(questions).stem, rows[:limit], loaded, meta={"file": Path(questions).name, "setting": "own"})
 
 
-def _collect(path: str | Path, reader: Reader, fields: Mapping[str, str] | None, make: Callable) -> tuple:
-    """Make one record per row; all bad rows are reported together."""
+def _collect(
+    path: str | Path,
+    reader: Reader,
+    fields: Mapping[str, str] | None,
+    make: Callable,
+    met: set[str],
+    wanted: Iterable[tuple[str, str]] = (),
+) -> tuple:
+    """Make one record per row; all bad rows are reported together.
+
+    The names of the columns are added to ``met``; of ``wanted`` (our name, the user's column) each has to be there then,
+    or a misspelt column of references would leave every question without any.
+    """
     rename = {theirs: ours for ours, theirs in (fields or {}).items()}
     made: list[Any] = []
     errors: list[DataError] = []
@@ -169,6 +189,7 @@ def _collect(path: str | Path, reader: Reader, fields: Mapping[str, str] | None,
     line = total = 0
     for line, row in reader(path):
         total += 1
+        met.update(row)
         where = f"{path}, line {line}"
         try:
             record = make({rename.get(k, k): v for k, v in row.items()}, where, line)
@@ -182,6 +203,13 @@ def _collect(path: str | Path, reader: Reader, fields: Mapping[str, str] | None,
             made.append(record)
         except DataError as error:
             errors.append(error)
+    for ours, theirs in wanted:
+        if met and theirs not in met:
+            raise DataError(
+                f"{path}: fields names the column {theirs!r} for {ours!r}, but no record has it",
+                f"a column that is there: {', '.join(sorted(met))}",
+                f"mend fields={{{ours!r}: {theirs!r}}}: our name first, then your column",
+            )
     raise_all(errors, path, total)
     if not made:
         raise DataError(
@@ -234,7 +262,7 @@ def _fact(fact: Any, where: str, by_title: Mapping[str, Document]) -> tuple[Docu
 
 def _document(row: dict, where: str, line: int) -> Document:
     title = str(row.get("title", row.get("id", f"line-{line}")))
-    meta = {k: v for k, v in row.items() if k not in {"id", "title", "text", "sentences"}}
+    meta = {k: v for k, v in row.items() if k not in {"id", *_DOCUMENT_FIELDS}}
     sentences = _texts(row.get("sentences", []), "sentences", where)
     if sentences:
         # Sentences carry the space before them, as HotpotQA's do, so that joining them gives the text.

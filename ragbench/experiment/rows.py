@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import os
@@ -42,8 +43,10 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
     for folder in (path, results_dir() / path):
         if (folder / ROWS).is_file():
             return folder
-    known = ", ".join(sorted(p.parent.name for p in results_dir().glob(f"*/{ROWS}"))) or "none"
-    raise DataError(f"no run {str(run)!r}", f"a folder with {ROWS}, or the name of a run", f"known runs: {known}")
+    known = sorted(p.parent.name for p in results_dir().glob(f"*/{ROWS}"))
+    guess = "".join(f"did you mean {name!r}? " for name in difflib.get_close_matches(str(run), known, n=1))
+    do = f"{guess}known runs: {', '.join(known)}" if known else "make one first: ragbench run experiment.yaml"
+    raise DataError(f"no run {str(run)!r}", f"a folder with {ROWS}, or the name of a run", do)
 
 
 class Journal:
