@@ -208,6 +208,13 @@ def test_intervals_stand_in_one_cell():
     assert with_interval(rows).tolist() == ["0.500 [0.400, 0.600]", "0.250", "–"]
 
 
+def test_the_minus_of_an_interval_is_no_hyphen():
+    body = [["-0.022 [-0.061, 0.017]", "gpt-4"], ["-0.250", "a-1 [-2, 3]"]]
+    made = latex_table(["difference", "name"], body, [False, False], "c", "l")
+    assert "$-$0.022 [$-$0.061, 0.017] & gpt-4" in made
+    assert "$-$0.250 & a-1 [-2, 3]" in made
+
+
 def test_a_table_without_caption_or_columns_is_refused(frame):
     with pytest.raises(ConfigError, match="empty caption"):
         render_table(frame, " ", "l")

@@ -16,6 +16,7 @@ _WIDE, _WIDER = 90, 125  # characters in a row from which the type gets smaller
 FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
 _WRAP = 45  # characters of a text column from which its lines are broken
 
+_INTERVAL = re.compile(r"-?[\d.,]+( \[-?[\d.,]+, -?[\d.,]+\])?")  # text to pandas, but its minus is no hyphen
 _COMMANDS = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -113,7 +114,10 @@ def _column(width: int, right: bool, widths: Sequence[int]) -> str:
 
 
 def _row(row: Sequence[str], numeric: Sequence[bool]) -> str:
-    cells = [_number(cell) if right else escape(cell) for cell, right in zip(row, numeric, strict=True)]
+    cells = [
+        _number(cell) if right or _INTERVAL.fullmatch(cell) else escape(cell)
+        for cell, right in zip(row, numeric, strict=True)
+    ]
     # After the \\ of the row before, a bracket or star would be taken for its argument.
     if cells and cells[0][:1] in ("[", "*"):
         cells[0] = "{" + cells[0][0] + "}" + cells[0][1:]
