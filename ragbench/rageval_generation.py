@@ -144,6 +144,33 @@ def embedded_verdicts(
     return [[VERDICT[label] for label in checker.check(own, text)] for own, text in zip(claims, texts, strict=True)]
 
 
+def judge_answers(
+    questions: Sequence[Question], answers: Sequence[Answer], model: Any = None, **options: Any
+) -> list[list[str | None]]:
+    """Judge each question's keypoints, by a model or by the stand-in.
+
+    Parameters
+    ----------
+    questions : with keypoints (`with_keypoints`). answers : in the same order.
+    model : a chat model, or None for `embedded_verdicts`.
+    options : for the model, as for `ragbench.llm.ask`, such as ``cassette``.
+
+    Returns
+    -------
+    verdicts for `generation_rows`; None where a model's verdict could not be read.
+
+    Source: RAGEval, Eq 3-5.
+    """
+    points, texts = [q.meta["keypoints"] for q in questions], [a.text for a in answers]
+    if model is None:
+        return embedded_verdicts(points, texts, [q.meta["language"] for q in questions])
+    from ragbench.metrics.steps import keypoint_verdicts
+
+    asked = [q.text for q in questions]
+    judged = keypoint_verdicts(model, asked, texts, points, ids=[q.id for q in questions], **options)
+    return [list(own) for own in judged.labels]
+
+
 def _readable(text: str, language: str) -> str:
     """Chinese as the checker can read it: a line per sentence, a blank around each character, numbers whole."""
     if language != "zh":

@@ -8,6 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from fake_ollama import FakeOllama
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from ragbench import rageval_generation as generation
 from ragbench import rageval_quality as quality
 from ragbench.data.dragonball import DOMAINS, LANGUAGES, QUESTION_TYPES
 from ragbench.errors import ConfigError, DataError
+from ragbench.llm import Cassette, chat_model
 from ragbench.records import Answer, Dataset, Document, Question
 
 AT = "2026-11-21T10:00:00+00:00"
@@ -354,6 +356,21 @@ def test_embedded_verdicts_read_chinese_character_by_character(minilm):
     assert generation.embedded_verdicts([points], [said], "en", checker) == [["neither"] * 3]  # why it is needed
     mixed = generation.embedded_verdicts([points, ["It rose."]], [said, "It rose."], ["zh", "en"], checker)
     assert mixed == [["covered", "contradicted", "neither"], ["covered"]]
+
+
+def test_a_model_judges_keypoints_in_the_place_of_the_stand_in(minilm, tmp_path):
+    q = question(1, keypoints=("Oil rose.", "Gas fell."))
+    a = Answer(q.id, "Oil rose.", "gen")
+    assert generation.judge_answers([q], [a]) == generation.embedded_verdicts([q.meta["keypoints"]], [a.text])
+    with FakeOllama(reply=lambda body: '{"labels": ["contradicted", "neither"]}') as server:
+        model = chat_model("ollama:llama3:8b", host=server.url)
+        tape = Cassette(tmp_path / "tape.sqlite", mode="record")
+        judged = generation.judge_answers([q], [a], model, cassette=tape)
+        assert judged == generation.judge_answers([q], [a], model, cassette=tape) == [["contradicted", "neither"]]
+        assert len(server.calls) == 1
+        for text in ("Question 1?", "Oil rose.", "Gas fell."):
+            assert text in server.calls[0].prompt
+    assert generation.generation_rows([q], [a], judged)["hallucination"].tolist() == [0.5]
 
 
 def rows_of(*cases):
