@@ -370,6 +370,13 @@ def test_pairs_without_groups_are_folded_by_question():
     assert report.groups[0] == "random fold 1"
 
 
+def test_a_question_in_two_groups_would_be_trained_and_tested_on():
+    pairs = made_up(30)
+    twin = LabelledPair(pairs[0].question, pairs[0].reference, pairs[0].answers, pairs[0].labels, "g1")
+    with pytest.raises(DataError, match="'question 0' is in the groups 'g0' and 'g1'"):
+        fit_judge([*pairs, twin], Bags(), resamples=0)
+
+
 def test_user_pairs_are_read_and_faults_name_line_and_field(tmp_path):
     good = {"question": "q", "reference": "r", "answer_1": "a", "answer_2": "", "labels": {"overall": [1, 2]}}
     path = tmp_path / "pairs.jsonl"

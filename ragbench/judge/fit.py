@@ -150,6 +150,14 @@ def _folds(pairs: Sequence[LabelledPair], seed: int) -> tuple[np.ndarray, list[s
     """Number the groups; without at least three, ten folds of questions drawn at random."""
     names = sorted({p.group for p in pairs})
     if len(names) >= 3:
+        group: dict[str, str] = {}
+        for p in pairs:
+            if group.setdefault(p.question, p.group) != p.group:
+                raise DataError(
+                    f"the question {p.question!r:.60} is in the groups {group[p.question]!r} and {p.group!r}",
+                    "every question in one group",
+                    "mend its group; else the fit has seen what it is tested on",
+                )
         return np.array([names.index(p.group) for p in pairs]), names
     questions = sorted({p.question for p in pairs})
     if len(questions) < 3:
@@ -192,7 +200,8 @@ def fit_judge(
 
     Raises
     ------
-    DataError for fewer than 20 pairs, a reference without a word, or no criterion that all pairs share.
+    DataError for fewer than 20 pairs, a question in two groups, a reference without a word, or no criterion that all
+    pairs share.
     """
     pairs = load_ragchecker_pairs() if pairs is None else list(pairs)
     if len(pairs) < _LEAST_PAIRS:
