@@ -60,15 +60,26 @@ class LiveRagas:
         self.reports: list[StepReport] = []
 
     def faithfulness(
-        self, answers: Sequence[str], contexts: Sequence[Any], questions: Sequence[str] | None = None
+        self,
+        answers: Sequence[str],
+        contexts: Sequence[Any],
+        questions: Sequence[str] | None = None,
+        claims: Sequence[Sequence[Any] | None] | None = None,
     ) -> pd.DataFrame:
-        """Score answers: statements, then verdicts; at most two calls each. ``questions`` help to read the answers."""
+        """Score answers: statements, then verdicts; at most two calls each.
+
+        ``questions`` help to read the answers. ``claims`` of the answers, found before (RAGChecker's), serve as their
+        statements, so that no answer is taken apart twice.
+        """
         from ragbench.metrics.steps import extract_statements, statement_verdicts
 
-        asked = list(questions) if questions is not None else [""] * len(answers)
-        taken = extract_statements(self.model, asked, answers, **self.options)
-        judged = statement_verdicts(self.model, taken.claims, contexts, **self.options)
-        self.reports += [taken.report, judged.report]
+        if claims is None:
+            asked = list(questions) if questions is not None else [""] * len(answers)
+            taken = extract_statements(self.model, asked, answers, **self.options)
+            claims = taken.claims
+            self.reports.append(taken.report)
+        judged = statement_verdicts(self.model, claims, contexts, **self.options)
+        self.reports.append(judged.report)
         return faithfulness_table(judged.labels).rename(columns={"faithfulness": "score"})
 
     def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:

@@ -308,8 +308,24 @@ def test_a_model_labels_in_the_same_form_and_the_plan_names_its_steps():
     names = [s.name for s in steps]
     assert "claims" in names
     assert "keypoints" in names
+    assert "statements" not in names
     assert next(s for s in steps if s.name == "grades").prompts
     assert len(next(s for s in steps if s.name == "keypoints").prompts) == 2
+
+
+def test_an_answer_is_taken_apart_once_for_all_papers():
+    cases = [case("a"), case("b", answer="She was born in York."), case("c"), case("d", answer="")]
+    with FakeOllama(reply=reply) as server:
+        labels = co.model_labels(
+            chat_model("ollama:llama3:8b", host=server.url, seed=0), cases, progress=False, retries=0
+        )
+        apart = [call for call in server.calls if list(call.body["format"]["properties"]) == ["claims"]]
+    assert len(apart) == 2  # different texts; the true answer has claims of its own
+    assert "Ann Lee" in apart[0].prompt
+    assert "York" in apart[1].prompt
+    faithful = co.score_table(cases, labels)["RAGAS faithfulness"]
+    assert faithful[:3].notna().all()
+    assert np.isnan(faithful.iloc[3])
 
 
 # --- agreement --------------------------------------------------------------------------------------------------------

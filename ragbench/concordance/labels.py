@@ -127,6 +127,8 @@ def embedded_labels(cases: Sequence[Case], embedder: Embeddings | None = None) -
 def model_labels(model: Any, cases: Sequence[Case], embedder: Embeddings | None = None, **options: Any) -> Labels:
     """Label cases by a chat model: the papers' own way. Reply by reply through `ragbench.llm.ask`.
 
+    An answer is taken apart once: RAGChecker's claims are the statements that RAGAS's faithfulness judges, too.
+
     Parameters
     ----------
     model, options : as for `ragbench.llm.ask` (``cassette``, ``concurrency`` ...).
@@ -146,9 +148,11 @@ def model_labels(model: Any, cases: Sequence[Case], embedder: Embeddings | None 
     answers, questions = [c.answer for c in cases], [c.question.text for c in cases]
     contexts = [c.context for c in cases]
     labelled = ragchecker_labels(model, results_of(cases), **options)
+    # Taken apart once: RAGAS's statements are RAGChecker's claims here.
+    claims = [row.response_claims for row in labelled.results.results]
     ragas = LiveRagas(model, embedder, **options)
     scores = {
-        "faithfulness": ragas.faithfulness(answers, contexts, questions),
+        "faithfulness": ragas.faithfulness(answers, contexts, claims=claims),
         "answer_relevance": ragas.answer_relevance(questions, answers),
         "context_relevance": ragas.context_relevance(questions, contexts),
     }
@@ -182,7 +186,7 @@ def model_steps(cases: Sequence[Case], claims_per_text: int = 5) -> list[Step]:
     prompts = grading_prompts(asked, [Answer(c.question.id, c.answer, "") for c in cases])
     return [
         *steps_for_ragchecker(results_of(cases), claims_per_text=claims_per_text),
-        *steps_for_ragas(questions, answers, [c.context for c in cases]),
+        *steps_for_ragas(questions, answers, [c.context for c in cases])[1:],  # its statements are the claims above
         *steps_for_keypoints(questions, answers, [c.keypoints for c in cases]),
         Step("grades", prompts=[p.text for p in prompts], schema=[p.schema for p in prompts]),
     ]
