@@ -435,8 +435,8 @@ def test_methods_of_the_embedded_level_name_nothing_twice_and_say_what_the_judge
     assert "Data: mine (data set 'file', 2 questions over 2 documents; SHA-256" in told
     assert "Retrievers: BM25 [@robertson2009bm25] (variant" in told
     assert "Answers were given by extractive reader (no LLM) (threshold = 0.2)." in told
-    assert "by embedded judge (multinomial logistic regression" in told
-    assert "; fitted on 177 answers to 90 questions, split dev)." in told
+    fitted = "fitted on 177 answers to 90 questions, split dev"
+    assert f"by embedded judge (multinomial logistic regression, L2, on standardised features; {fitted})." in told
     assert "Shares of grades have exact binomial intervals [@clopper1934]." in told
 
 

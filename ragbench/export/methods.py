@@ -207,7 +207,8 @@ def _people(axis: str, manifest: Mapping[str, Any], own: dict[str, Entry]) -> li
             name = told.get("generator") or told.get("name") or _call(told)
             settings = [f"{n} = {told[n]}" for n in ("threshold",) if n in told]
             card = told.get("card") or {}
-            settings += [f"{card['what']}; fitted on {card['fitted_on']}"] if {"what", "fitted_on"} <= set(card) else []
+            if {"what", "fitted_on"} <= set(card):
+                settings.append(f"{card['what'].partition(';')[0]}; fitted on {card['fitted_on']}")
             made.append(_named(label, name + (f" ({'; '.join(settings)})" if settings else "")))
     if not made:
         return []
