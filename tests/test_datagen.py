@@ -637,6 +637,15 @@ def test_the_validator_finds_facts_of_one_document_said_of_the_other(finance):
     assert f"is about {b.id}, whose references do not state " in problems
 
 
+def test_an_unsupported_fact_of_the_only_document_is_reported_once(finance):
+    i = first(finance, "factual")
+    q = finance.questions[i]
+    own = finance.configurations[0].text
+    stated = f"At {own['company']} it was {own['risk_head']}."
+    problems = with_question(finance, i, statements=(*q.statements, stated)).problems()
+    assert [p.what.split(" = ")[0] for p in problems if "risk_head" in p.what] == ["the answer states risk_head"]
+
+
 def test_the_validator_finds_statements_about_nothing_in_the_references(finance):
     i = first(finance, "summary")
     q = finance.questions[i]

@@ -159,7 +159,7 @@ def _names(
     others = " ".join(documents[i].text for i in question.doc_ids if i != doc_id)
     context = (wording for n, wording in configurations[doc_id].text.items() if n not in fields)
     title = documents[doc_id].title
-    return [w for w in context if mentions(title, w) and not w[0].isdigit() and not mentions(others, w)]
+    return [w for w in context if mentions(title, w) and not mentions(others, w)]
 
 
 def require_references(question: QRA, documents: Mapping[str, GeneratedDocument]) -> None:
