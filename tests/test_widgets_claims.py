@@ -122,6 +122,8 @@ def test_clicking_a_cell_shows_that_text_with_the_checkers_label(inspector):
     [
         ("It was hot in the end.", False),  # stop words of the claim: next to nothing
         ("It is a town on the Rhône. Lausanne is not.", True),
+        ("The town is old.", False),  # 16%
+        ("A town.", True),  # 21%
     ],
 )
 def test_a_sentence_with_next_to_no_shared_words_is_not_marked(text, marked):
