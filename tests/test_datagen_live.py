@@ -8,7 +8,7 @@ import re
 import pytest
 from fake_ollama import FakeOllama
 
-from ragbench.datagen import load_schema, make_configurations, make_set, read_schema
+from ragbench.datagen import load_schema, make_configurations, make_set, read_schema, write_set
 from ragbench.datagen.live import model_documents, model_values
 from ragbench.datagen.live_questions import model_keypoints, model_questions, model_references, model_refine
 from ragbench.datagen.live_schema import schema_from_documents
@@ -268,7 +268,24 @@ def test_a_schema_proposed_from_seed_documents_can_be_edited_and_used(script, mo
     assert schema.fact_fields == ("built", "crew", "hull")
     configurations = make_configurations(schema, 4, 0)
     assert all(20 <= c.values["crew"] <= 30 for c in configurations)
+    assert all(c.text["crew"] == f"{c.values['crew']} sailors" for c in configurations)
     assert {c.subdomain for c in configurations} == {"ferries", "tugs"}
+
+
+def test_a_model_goes_the_whole_way_from_seed_documents(script, model, tmp_path):
+    script.on("You design a schema", PROPOSAL)
+    script.on("You write one section", section_text)
+    script.on("You write one question", ask_and_answer)
+    script.on("You look for evidence", lambda p: {"sentences": supporting(p)})
+    script.on("You compare an answer", {"unsupported": [], "missing": []})
+    script.on("You cut a true answer", lambda p: {"keypoints": ["one", "two", "three"]})
+    path = tmp_path / "shipping.yaml"
+    path.write_text(schema_from_documents(model, ["The Marn was built in 1960."], "my-ships"), encoding="utf-8")
+    own, failed = make_model_set(model, read_schema(path), 2, 1, {"factual": 1, "unanswerable": 1})
+    assert (len(own.documents), len(own.questions), own.problems()) == (2, 2, [])
+    assert {reason for _, reason in failed} == {"no fact was left out"}
+    rows = (write_set(own, tmp_path / "set") / "documents.jsonl").read_text(encoding="utf-8").splitlines()
+    assert {json.loads(row)["domain"] for row in rows} == {"my-ships"}
 
 
 def test_a_schema_that_the_model_fails_to_propose_is_an_error(script, model):

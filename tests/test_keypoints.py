@@ -74,6 +74,13 @@ def test_eir_counts_words_of_whole_references_as_printed_and_of_any_sentence_as_
     assert effective_information_rate(REFERENCES, SPLIT_OVER_TWO) == pytest.approx(8 / 10)
 
 
+def test_a_sentence_that_runs_over_two_passages_counts_as_released_only():
+    halves = ["So oil", "rose again."]
+    assert effective_information_rate(["oil rose again."], halves, variant="released") == pytest.approx(3 / 4)
+    assert effective_information_rate(["oil rose again."], halves) == 0.0
+    assert reference_recall(["oil rose again."], halves, variant="released") == 0.0
+
+
 def test_the_metadata_prefix_is_neither_counted_nor_matched():
     passages = ["(Company: Marn Ltd.)Wheat was flat. Rye was not."]
     assert effective_information_rate(["Wheat was flat."], passages) == pytest.approx(3 / 6)
