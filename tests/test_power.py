@@ -129,6 +129,9 @@ def test_the_curve_climbs_and_passes_the_needed_size_at_the_target():
     sizes, powers = zip(*power_curve(found), strict=True)
     assert list(powers) == sorted(powers)
     assert sizes[-1] > found.needed
+    plain = power_analysis(pairs(300, 1.0, 1.0))
+    assert plain.needed < 20
+    assert power_curve(plain)[-1][0] > 300  # what was asked is on the picture, though far fewer would do
     assert dict(power_curve(found, [int(found.needed) - 1, int(found.needed)])) == {
         n: pytest.approx(paired_power(n, 0.4, 1.0)) for n in (found.needed - 1, found.needed)
     }

@@ -306,6 +306,14 @@ def test_a_comparison_is_the_paired_test_on_the_same_questions_corrected_over_th
         assert row["needed_all"] == questions_for(analysis.difference, analysis.sd, 0.8, 0.05 / 4)
         assert row["needed"] == analysis.needed <= row["needed_all"]
     assert (table["n"] == 24).all()
+    surer = comparison.compare(made_rows(), ("A", "B"), power=0.95, alpha=0.01)
+    for row, analysis in zip(
+        surer.to_dict("records"),
+        comparison.analyses(made_rows(), ("A", "B"), power=0.95, alpha=0.01).values(),
+        strict=True,
+    ):
+        assert row["needed_all"] == questions_for(analysis.difference, analysis.sd, 0.95, 0.01 / 4)
+        assert row["needed"] == questions_for(analysis.difference, analysis.sd, 0.95, 0.01)
 
 
 def test_systems_are_compared_at_every_budget_both_have_or_where_told():
