@@ -257,7 +257,7 @@ def test_queries_are_cut_after_128_tokens():
     short, cut = rageval.cut_queries(["a few words", long])
     assert short == "a few words"
     assert cut.split() == ["word"] * 128
-    assert rageval.cut_queries(["word " * 128], 128) == ["word " * 128]
+    assert rageval.cut_queries(["word " * 128, "word " * 129], 128) == ["word " * 128, ("word " * 128).strip()]
     data = small_dataset()
     rows = rageval.retrieval_rows(data, {"BM25": rageval.bm25("en")}, {"1": (50, 1)}, prefix=[True], query_tokens=1)
     recall, eir = scores(rows, "q1")  # "What" is a stop word: no passage, so no word to take a share of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,6 +81,15 @@ def test_twenty_twenty_and_nineteen_documents_per_language():
     ]
     counts = Counter((d.meta["domain"], d.meta["language"]) for d in quality.document_sample(documents))
     assert counts == {(d, g): n for d, n in (("finance", 20), ("law", 20), ("medicine", 19)) for g in LANGUAGES}
+
+
+def test_documents_are_chosen_by_seed_and_not_by_name():
+    about = {"domain": "finance", "language": "en"}
+    documents = [Document(f"d{i:02d}", "", "x", (), about) for i in range(60)]
+    chosen = {seed: [d.id for d in quality.document_sample(documents, seed)] for seed in (0, 1)}
+    assert chosen[0] == [d.id for d in quality.document_sample(documents[::-1], 0)]
+    assert chosen[0] != chosen[1]
+    assert {d.id for d in documents[:20]} not in (set(chosen[0]), set(chosen[1]))
 
 
 def test_items_show_what_annotators_are_given_and_not_who_wrote_it():
@@ -319,12 +329,25 @@ def test_the_generator_reads_passages_with_their_title(language):
     assert answer.text.startswith(short)
 
 
+def test_the_generator_gets_4096_tokens_at_most():
+    from ragbench.embedding import default_tokenizer
+
+    class Echo:
+        name = "echo"
+
+        def answer(self, question, context):
+            return context
+
+    data = corpus()
+    long = replace(data, documents=(replace(data.documents[0], text="The mill burned down. " * 1200),))
+    text = generation.passage_answers(long, Echo(), size=10**6)[0].text
+    assert 4090 <= len(default_tokenizer().encode(text, add_special_tokens=False).ids) <= 4096
+
+
 def test_the_extractive_reader_is_the_default_and_abstains_in_the_language():
     answer = generation.passage_answers(corpus())[0]
     assert answer.generator == "extractive reader (no LLM)"
     assert "June" in answer.text
-    from dataclasses import replace
-
     data = corpus("zh")
     lost = replace(data, questions=(replace(data.questions[0], text="xyz qrst?"),))
     assert generation.passage_answers(lost)[0].text == "现有文档不足以回答该问题。"
