@@ -173,6 +173,27 @@ def test_filter_without_a_match_says_so_and_leaves_the_question():
     assert one.message.value == ""
 
 
+def test_while_a_slow_retriever_searches_the_question_before_is_not_shown():
+    seen = []
+
+    class Slow(Fixed):
+        def search(self, queries, k, scope=None):
+            if self.asked:  # the first question is searched before there is anything to see
+                seen.append(shown.summary.value)
+            if "burst" in queries[0]:
+                raise ValueError("burst")
+            return super().search(queries, k, scope)
+
+    shown = explorer({"slow": Slow()})
+    shown.own.value = "Who <b>?"
+    assert seen == ["<p role='status'>searching: <b>Who &lt;b&gt;?</b></p>"]
+    assert "searching" not in shown.summary.value
+    with pytest.raises(ValueError, match="burst"):
+        shown.own.value = "burst"
+    assert shown.summary.value == "<p role='status'>not searched: <b>burst</b></p>"
+    assert "ValueError: burst" in shown.message.value
+
+
 def test_typed_question_is_searched_and_its_score_is_undefined():
     fixed = Fixed()
     one = explorer({"fixed": fixed})

@@ -189,7 +189,13 @@ class RetrievalExplorer(Panel):
         """Search with every retriever (once per question) and score all cut-offs."""
         self.question = question
         if question.text not in self._hits:
-            self._hits[question.text] = self._search(question.text)
+            # A model's retriever may take seconds: the question before must not stand there as if it were this one.
+            self.summary.value = f"<p role='status'>searching: <b>{escape(question.text)}</b></p>"
+            try:
+                self._hits[question.text] = self._search(question.text)
+            except Exception:
+                self.summary.value = f"<p role='status'>not searched: <b>{escape(question.text)}</b></p>"
+                raise
         found, self._failed = self._hits[question.text]
         self.rankings = rankings(found, question.references, self._cutoffs, self._offsets)
         self._draw()
