@@ -250,6 +250,8 @@ def table_3(rows: pd.DataFrame, by: str = "generator", *, resamples: int = 1000,
 
     from ragbench.stats import bootstrap_ci
 
+    if rows.empty:
+        raise DataError("no rows", "at least one answered question", "answer and judge some questions first")
     answerable = rows[rows["kind"] != "unanswerable"]
     shown = {"zh": "CN", "en": "EN"}
     names = dict(zip(MEASURES, ("Completeness", "Hallucination", "Irrelevance", "Rouge-L"), strict=True))

@@ -637,6 +637,14 @@ def test_the_validator_finds_facts_of_one_document_said_of_the_other(finance):
     assert f"is about {b.id}, whose references do not state " in problems
 
 
+def test_a_set_with_a_document_or_configuration_taken_out_is_reported(finance):
+    short = replace(finance, documents=finance.documents[:3])
+    assert "asks about 'finance-en-0004', which is not in the set" in found(short)
+    lone = found(replace(finance, configurations=finance.configurations[1:]))
+    assert "a document without its configuration" in lone
+    assert "asks about 'finance-en-0001', which is not in the set" in lone
+
+
 def test_an_unsupported_fact_of_the_only_document_is_reported_once(finance):
     i = first(finance, "factual")
     q = finance.questions[i]
@@ -725,8 +733,13 @@ def test_values_that_cannot_be_made_name_the_field(shop):
         make_configuration(same)
     with pytest.raises(ConfigError, match="the rule of 'cash' cannot be used"):
         make_configuration(replace(shop, fields={**shop.fields, "cash": {"rule": "amount", "low": 1}}))
-    with pytest.raises(ConfigError, match="documents=0"):
-        make_configurations(shop, 0)
+    for number in (0, "3", 2.5):
+        with pytest.raises(ConfigError, match=f"documents={number!r}"):
+            make_configurations(shop, number)
+    with pytest.raises(ConfigError, match="a NoneType"):
+        build_schema(None)
+    with pytest.raises(ConfigError, match="unknown type of question 'riddle'"):
+        draft_questions(shop, [], [], 0, {"riddle": 1})
 
 
 def test_a_schema_file_of_ones_own_is_read_and_faults_name_the_file(tmp_path, shop):
@@ -805,6 +818,8 @@ def test_nothing_is_overwritten_and_nothing_is_written_on_an_error(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["own.txt"]
     with pytest.raises(DataError, match="is not an empty folder"):
         generate("law", "en", 2, 0, tmp_path / "own.txt")
+    with pytest.raises(DataError, match="cannot make"):
+        generate("law", "en", 2, 0, tmp_path / "own.txt" / "set")
     for arguments, message in ((("sport", "en"), "finance, law, medicine"), (("law", "fr"), "en, zh")):
         with pytest.raises(ConfigError, match=message):
             generate(*arguments, documents=2, seed=0, out=tmp_path / "other")

@@ -431,6 +431,8 @@ def test_table_3_can_be_made_by_setting():
 
 
 def test_rows_that_do_not_pair_up_are_refused():
+    with pytest.raises(DataError, match="no rows"):
+        generation.table_3(generation.generation_rows([], [], []))
     q, a = question(1), Answer("q1", "x", "gen")
     with pytest.raises(DataError, match="as many of each"):
         generation.generation_rows([q], [a], [])

@@ -45,12 +45,19 @@ def check(
     """
     by_id = {c.id: c for c in configurations}
     texts = {d.id: d for d in documents}
-    problems = [
+    lone = [d.id for d in documents if d.id not in by_id]
+    problems = [Problem(i, "a document without its configuration", _EDIT) for i in lone]
+    problems += [
         Problem(d.id, what, _EDIT)
         for d in documents
+        if d.id in by_id
         for what in (*_document(d, by_id[d.id], fields), *(f"names {n!r}, which is real" for n in real_names(d.text)))
     ]
     for question in questions:
+        missing = [i for i in question.doc_ids if i not in texts or i not in by_id]
+        if missing:
+            problems.append(Problem(question.id, f"asks about {missing[0]!r}, which is not in the set", _EDIT))
+            continue
         problems += [Problem(question.id, what, _EDIT) for what in _question(question, by_id, texts, fields)]
     return problems
 

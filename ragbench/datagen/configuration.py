@@ -48,8 +48,8 @@ def make_configurations(schema: Schema, documents: int, seed: int = 0) -> list[C
 
     Source: RAGEval, section 3.2.
     """
-    if documents < 1:
-        raise ConfigError(f"documents={documents}", "at least 1", "ask for one document or more")
+    if not isinstance(documents, int) or documents < 1:
+        raise ConfigError(f"documents={documents!r}", "a whole number, at least 1", "ask for one document or more")
     taken: set[tuple[str, ...]] = set()
     made = []
     for index in range(documents):

@@ -124,7 +124,10 @@ def write_set(generated: Generated, out: str | Path, *, seed: int | None = None)
             "a set that passes the validator",
             "mend these",
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot make {folder}: {error.strerror}", "a folder to write to", "choose another") from None
     _write(folder / "documents.jsonl", (document_row(d, generated) for d in generated.documents))
     _write(folder / "questions.jsonl", (question_row(q, generated) for q in generated.questions))
     pairs = zip(generated.configurations, generated.documents, strict=True)

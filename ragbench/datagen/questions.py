@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ragbench.datagen.derive import derive
 from ragbench.datagen.parts import (
+    KINDS,
     QRA,
     Configuration,
     Derived,
@@ -24,7 +25,7 @@ from ragbench.datagen.parts import (
 )
 from ragbench.datagen.patterns import choose, fields_of, fill
 from ragbench.datagen.schema import QuestionPattern, Schema
-from ragbench.errors import DataError
+from ragbench.errors import DataError, unknown
 
 MULTI = ("information integration", "numerical comparison", "temporal sequence")
 # Questions per document, near the shares of Table 1; a question of several documents goes with the next document.
@@ -52,8 +53,8 @@ def draft_questions(
     ----------
     schema, configurations, documents : of one set; configurations and documents pair up.
     seed : chooses among the schema's questions and their wordings.
-    per_document : how many of each type. Types over several documents pair each document with the next (and the last
-        with the first); with a single document there are none.
+    per_document : how many of each type, at most: a schema has so many patterns. Types over several documents pair each
+        document with the next (and the last with the first); with a single document there are none.
 
     Returns
     -------
@@ -61,7 +62,7 @@ def draft_questions(
 
     Raises
     ------
-    DataError when configurations and documents do not pair up.
+    DataError when configurations and documents do not pair up; ConfigError for an unknown type.
     """
     if [c.id for c in configurations] != [d.id for d in documents]:
         raise DataError(
@@ -69,6 +70,9 @@ def draft_questions(
             "one document per configuration, in the same order",
             "write the documents from these configurations",
         )
+    for kind in per_document:
+        if kind not in KINDS:
+            raise unknown("type of question", kind, KINDS)
     drafts = []
     for number, configuration in enumerate(configurations):
         rng = random.Random(f"questions/{configuration.id}/{seed}")

@@ -154,6 +154,8 @@ def build_schema(raw: Mapping[str, Any], source: str = "schema") -> Schema:
 
     needed = ("domain", "language", "title", "subdomain", "context", "profile", "profiles", "fields", "sections",
               "questions", "unanswerable")  # fmt: skip
+    if not isinstance(raw, Mapping):
+        raise ConfigError(f"{source}: a {type(raw).__name__}", "a mapping of the schema's parts", "copy a shipped one")
     for key in needed:
         if key not in raw:
             raise ConfigError(f"{source}: no {key!r}", "the parts " + ", ".join(needed), "add it; see a shipped schema")
