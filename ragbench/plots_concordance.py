@@ -75,7 +75,7 @@ def agreement_dots(table: pd.DataFrame, groups: Mapping[str, str], chance: float
         axes[0, 0].plot([row["low"], row["high"]], [y, y], color=look["color"], lw=1.3)
         seen[groups[row["metric"]]] = axes[0, 0].plot(row["auc"], y, ls="", **look)[0]
         axes[0, 1].plot(row["within"], y, ls="", **look)
-    names = {0: "AUC over all answers,\n95% interval", 1: "pairs to one question\nordered as people do"}
+    names = {0: "AUC over all answers,\n95% interval", 1: "pairs to one question\nordered as the grades do"}
     for axis, name in zip(axes[0], names.values(), strict=True):
         axis.axvline(chance, color="#777777", lw=0.8, ls=":")
         axis.set(xlim=(0.3, 1.0))
