@@ -637,6 +637,24 @@ def test_the_validator_finds_facts_of_one_document_said_of_the_other(finance):
     assert f"is about {b.id}, whose references do not state " in problems
 
 
+def test_a_year_that_both_documents_have_names_neither(finance):
+    i = first(finance, "numerical comparison")
+    q = finance.questions[i]
+    a, b = (next(c for c in finance.configurations if c.id == d) for d in q.doc_ids)
+    year = a.text["year"]
+    same = {b.id: replace(b, text={**b.text, "year": year})}
+    titled = {b.id: f"{b.text['company']}: Annual Report {year}"}
+    shared = replace(
+        finance,
+        configurations=tuple(same.get(c.id, c) for c in finance.configurations),
+        documents=tuple(replace(d, title=titled.get(d.id, d.title)) for d in finance.documents),
+    )
+    wrong = f"In {year} {a.text['company']} relied on {b.text['risk_head']}."
+    assert f"is about {a.id}, whose references do not state risk_head" in found(
+        with_question(shared, i, statements=(*q.statements, wrong))
+    )
+
+
 def test_a_set_with_a_document_or_configuration_taken_out_is_reported(finance):
     short = replace(finance, documents=finance.documents[:3])
     assert "asks about 'finance-en-0004', which is not in the set" in found(short)
