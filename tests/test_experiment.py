@@ -22,6 +22,7 @@ from experiment_parts import Copier, Named, experiment, people, whole, words
 
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, diff, load_manifest, load_rows
+from ragbench.experiment.running import Progress
 from ragbench.grading import EmbeddedGrader
 from ragbench.metrics.ir_score import ir_score
 from ragbench.records import Dataset
@@ -458,3 +459,13 @@ def test_experiment_shows_its_size_and_its_folder(tmp_path, monkeypatch):
     grid = experiment(None, name="here")
     assert isinstance(grid, Experiment)
     assert grid.path == tmp_path / "here" / "rows.jsonl"
+
+
+def test_an_answer_under_two_judges_is_counted_once_in_tokens():
+    state = Progress(total=5, there=0)
+    row = {"status": "ok", "answer_key": "a", "prompt_tokens": 100, "output_tokens": 7, "cached": False}
+    for one in (row, row, row | {"answer_key": "b"}, row | {"answer_key": "c", "cached": True}):
+        state.count(one)
+    assert (state.done, state.prompt_tokens, state.output_tokens) == (4, 200, 14)
+    state.count(row | {"output_tokens": 9})  # made again
+    assert (state.prompt_tokens, state.output_tokens) == (300, 23)

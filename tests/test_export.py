@@ -371,6 +371,13 @@ def test_the_document_compiles(exported, tmp_path):
     compiles(tmp_path / "o")
 
 
+def test_heads_of_printed_tables_are_words(exported):
+    heads = {p.stem: p.read_text().split("\n|")[1] for p in (exported.folder / "tables").glob("*.md")}
+    assert "if worst" in heads["ranges"]
+    assert "most in" in heads["audit"]
+    assert [stem for stem, head in heads.items() if "_" in head] == []
+
+
 def test_two_exports_of_a_run_differ_in_no_byte(live_run, exported, tmp_path):
     again = export(live_run, tmp_path / "again")
     assert again.files == exported.files

@@ -45,6 +45,7 @@ class Progress:
     prompt_tokens: int = 0
     output_tokens: int = 0
     began: float = field(default_factory=time.monotonic)
+    _answers: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
 
     @property
     def seconds(self) -> float:
@@ -61,9 +62,12 @@ class Progress:
         self.done += 1
         if row["status"] == "failed":
             self.failures[row["error_kind"]] += 1
-        for name in ("prompt_tokens", "output_tokens"):
-            if not row.get("cached"):
-                setattr(self, name, getattr(self, name) + (row.get(name) or 0))
+        used = (row.get("prompt_tokens") or 0, row.get("output_tokens") or 0)
+        # Rows of one answer under several judges carry its tokens each; an answer made again has others.
+        if not row.get("cached") and self._answers.get(row.get("answer_key")) != used:
+            self._answers[row.get("answer_key")] = used
+            self.prompt_tokens += used[0]
+            self.output_tokens += used[1]
 
 
 def run_experiment(

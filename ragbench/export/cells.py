@@ -54,7 +54,7 @@ def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[M
             yield _thresholds(marks[marks["N"] > 0], name)
     yield _ranges(contexts, marks, name)
     shown = audit.drop(columns=[n for n in ("mean", "if_worst", "if_best") if audit[n].isna().all()])
-    yield Made("audit", f"{name}: what could have gone wrong in silence", audit[list(AUDIT_COLUMNS)], shown)
+    yield Made("audit", f"{name}: what could have gone wrong in silence", audit[list(AUDIT_COLUMNS)], _worded(shown))
 
 
 def _fixed(rows: pd.DataFrame) -> str:
@@ -116,7 +116,7 @@ def _seconds(answers: pd.DataFrame, name: str, notes: tuple[str, ...]) -> Made:
     shown.insert(len(by), "seconds [95% interval]", with_interval(frame))
     cached = int(answers["cached"].map(lambda value: value is True).sum())
     told = (f"{cached} answers came from a cassette: their seconds are those of the recording.",) if cached else ()
-    return Made("seconds", f"{name}: seconds per answer", frame, shown, notes + told)
+    return Made("seconds", f"{name}: seconds per answer", frame, _worded(shown), notes + told)
 
 
 def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> Made:
@@ -166,7 +166,8 @@ def _thresholds(marks: pd.DataFrame, name: str) -> Made:
     frame = pd.DataFrame(made, columns=columns)
     caption = f"{name}: thresholds of the IR score, all retrievers at N = {largest}"
     under = ("h: below it grade 1 is expected; k: above it grade 5. Intervals: bootstrap over questions.",)
-    return Made("thresholds", caption, frame, frame if frame["note"].any() else frame.drop(columns="note"), under)
+    shown = frame if frame["note"].any() else frame.drop(columns="note")
+    return Made("thresholds", caption, frame, _worded(shown), under)
 
 
 def _ranges(contexts: pd.DataFrame, marks: pd.DataFrame, name: str) -> Made:
@@ -187,4 +188,8 @@ def _ranges(contexts: pd.DataFrame, marks: pd.DataFrame, name: str) -> Made:
     shown = frame.copy()
     for axis in axes:  # the IR score has no generator and judge
         shown[axis] = frame[axis].astype(object).where(frame[axis].notna(), "–")
-    return Made("ranges", f"{name}: means, and all unscored rows at their worst or best", frame, shown)
+    return Made("ranges", f"{name}: means, and all unscored rows at their worst or best", frame, _worded(shown))
+
+
+def _worded(table: pd.DataFrame) -> pd.DataFrame:
+    return table.rename(columns=lambda name: name.replace("_", " "))
