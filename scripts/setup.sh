@@ -26,6 +26,8 @@ else
         exit 1
     fi
     [ -x "$venv/bin/python" ] || "$found" -m venv "$venv"
+    # An environment that uv made earlier has no pip.
+    "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
     install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
 fi
 
