@@ -30,6 +30,24 @@ COLUMNS = (
 )  # fmt: skip
 
 
+def newly_used(row: Mapping[str, Any], counted: dict[Any, tuple]) -> tuple[int, int, float]:
+    """Return prompt tokens, output tokens and seconds that a row adds to those counted so far.
+
+    An answer under several judges has a row each, all with its numbers: they are taken once. An answer that was made
+    again has others, and is taken again. A reply from a cassette adds nothing.
+
+    Parameters
+    ----------
+    row : a row of a run. counted : answer key -> its last numbers; kept up to date here.
+    """
+    used = (row.get("prompt_tokens") or 0, row.get("output_tokens") or 0, row.get("seconds") or 0.0)
+    key = row.get("answer_key")
+    if row.get("cached") or not any(used[:2]) or counted.get(key) == used:
+        return (0, 0, 0.0)
+    counted[key] = used
+    return used
+
+
 def run_folder(run: str | os.PathLike[str]) -> Path:
     """Return the folder of a run, given its name, its folder or its file of rows.
 

@@ -17,7 +17,7 @@ from ragbench.errors import ConfigError, RagbenchError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.identity import object_identity
 from ragbench.experiment.live import Lanes, Live
-from ragbench.experiment.rows import Journal, latest, to_frame
+from ragbench.experiment.rows import Journal, latest, newly_used, to_frame
 from ragbench.experiment.stage import Stage, items, prepare, retrieve
 from ragbench.experiment.work import Draft, Item, block
 from ragbench.retrieval.base import cores
@@ -45,7 +45,7 @@ class Progress:
     prompt_tokens: int = 0
     output_tokens: int = 0
     began: float = field(default_factory=time.monotonic)
-    _answers: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    _answers: dict[Any, tuple] = field(default_factory=dict, repr=False)
 
     @property
     def seconds(self) -> float:
@@ -62,12 +62,9 @@ class Progress:
         self.done += 1
         if row["status"] == "failed":
             self.failures[row["error_kind"]] += 1
-        used = (row.get("prompt_tokens") or 0, row.get("output_tokens") or 0)
-        # Rows of one answer under several judges carry its tokens each; an answer made again has others.
-        if not row.get("cached") and self._answers.get(row.get("answer_key")) != used:
-            self._answers[row.get("answer_key")] = used
-            self.prompt_tokens += used[0]
-            self.output_tokens += used[1]
+        prompt_tokens, output_tokens, _ = newly_used(row, self._answers)
+        self.prompt_tokens += prompt_tokens
+        self.output_tokens += output_tokens
 
 
 def run_experiment(

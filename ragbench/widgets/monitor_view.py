@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ragbench.experiment.rows import read_rows
+from ragbench.experiment.rows import newly_used, read_rows
 from ragbench.widgets.base import escape
 
 STEPS = ("retrieve", "generate", "grade")
 AGAIN = "mend what the message names, tick “Try failed rows again”, and resume"
-_TOKENS = ("prompt_tokens", "output_tokens", "seconds")
 
 
 @dataclass
@@ -72,12 +71,10 @@ class RowsSeen:
         if not failed or self.rows.get(row["key"], ("?",))[0]:
             told = (row.get("error_step"), row.get("error_kind"), row.get("error")) if failed else ("", "", "")
             self.rows[row["key"]] = tuple(str(part or "") for part in told)
-        used = tuple(row.get(name) or 0 for name in _TOKENS)
-        # Rows of one answer under several judges carry its tokens each.
-        if not row.get("cached") and any(used[:2]) and self._answers.get(row.get("answer_key")) != used:
-            self._answers[row.get("answer_key")] = used
-            for name, value in zip(_TOKENS, used, strict=True):
-                setattr(self, name, getattr(self, name) + value)
+        prompt_tokens, output_tokens, seconds = newly_used(row, self._answers)
+        self.prompt_tokens += prompt_tokens
+        self.output_tokens += output_tokens
+        self.seconds += seconds
 
     @property
     def failed(self) -> int:
