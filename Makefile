@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup reproduce test test-live lab check format clean
+.PHONY: setup reproduce test lab check format clean
 
 setup: $(STAMP)
 
@@ -17,9 +17,6 @@ reproduce: setup
 
 test: setup
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
-
-test-live: setup
-	sh scripts/test_live.sh $(BIN)/python
 
 lab: setup
 	$(BIN)/ragbench lab

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ragbench import ragchecker_systems as own
 from ragbench.chunking import token_chunks
 from ragbench.data.ragchecker import RagResult, RetrievedText
 from ragbench.judge import EmbeddedChecker, embedded_labels, split_claims
-from ragbench.ragchecker_readers import LeadSentences, NearestSentences
+from ragbench.papers import ragchecker as own
+from ragbench.papers.ragchecker import LeadSentences, NearestSentences
 from ragbench.retrieval import BM25
 
 Matrix = list[list[str]]
@@ -26,11 +26,12 @@ Matrix = list[list[str]]
 def results(questions: int) -> list[RagResult]:
     """Responses of two copying generators to the first so many questions."""
     data = own.dataset("minihop", questions)
-    hits = BM25(token_chunks(data.documents), variant="lucene").search([q.text for q in data.questions], own.K)
+    bm25 = BM25(token_chunks(data.documents), variant="lucene", tokenizer="plain")
+    hits = bm25.search([q.text for q in data.questions], own.K)
     made = []
     for reader in (LeadSentences(3), NearestSentences(8)):
         for q, found in zip(data.questions, hits, strict=True):
-            chunks = tuple(RetrievedText(h.chunk.text, h.chunk.id) for h in found)
+            chunks = tuple(RetrievedText(text=h.chunk.text, doc_id=h.chunk.id) for h in found)
             response = reader.answer(q.text, " ".join(c.text for c in chunks))
             claims = q.meta["claims"]
             made.append(RagResult(f"{q.id}|{reader.name}", q.text, q.answer, response, chunks, reference_claims=claims))

@@ -42,7 +42,7 @@ def main() -> None:
             rb.ir_score(question.references, rb.truncate(text, tokens))
 
     cuts = [*range(50, 1000, 50)] * 5
-    points = made_points(37_020)[:2]
+    points = made_points(37_020)
     thresholds = ThresholdExplorer(*points)
     table = {
         f"retrieval explorer, {len(retrievers)} retrievers": (

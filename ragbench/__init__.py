@@ -55,7 +55,7 @@ _HOME = {
         "faithfulness_table",
     ],
     "embedded_ragas": ["EmbeddedRagas"],
-    "ragas": ["LiveRagas", "agreement_row", "baseline_scores", "score_pairs", "steps_for_pairs"],
+    "papers.ragas": ["LiveRagas", "agreement_row", "baseline_scores", "score_pairs", "steps_for_pairs"],
     "ragas_data": ["make_ragas_set", "minihop_ragas_set", "steps_for_ragas_set"],
     "metrics.protocols": ["crag_score", "erag_scores", "rgb_accuracy", "rgb_error_rates", "rgb_rejection_rate"],
     "metrics.steps": [
@@ -93,6 +93,7 @@ _HOME = {
         "correlation",
         "holm",
         "kappa",
+        "means",
         "paired_bootstrap_difference",
         "paired_permutation_test",
         "pairwise_agreement",
@@ -103,10 +104,8 @@ _HOME = {
     ],
     "thresholds": [
         "best_threshold",
-        "bootstrap_thresholds",
         "calibrate",
         "fit_thresholds",
-        "heldout_agreement",
         "region_shares",
     ],
 }

@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
 
     doctor = commands.add_parser("doctor", help="say what is installed and there, and what to do about what is not")
-    doctor.add_argument("--model", help="also try whether this model can judge, e.g. ollama:llama3:8b")
+    doctor.add_argument("--model", help="also try whether this model can judge, e.g. ollama:llama3:8b or smollm2")
     doctor.add_argument("--host", help="address of its server (default: OLLAMA_HOST, or this machine)")
     doctor.set_defaults(run=_doctor)
 
@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     fetch.add_argument("name", choices=["hotpotqa", "minilm"])
     fetch.set_defaults(run=_data_fetch)
     verify = data.add_parser("verify", help="check a file against its published hash")
-    verify.add_argument("name", choices=["minilm"])
+    verify.add_argument("name", choices=["minilm", "smollm2"])
     verify.set_defaults(run=_data_verify)
     validate = data.add_parser("validate", help="check a question file against its own evidence")
     validate.add_argument("questions", help="JSON in HotpotQA's shape, JSON lines or CSV")
@@ -62,19 +62,19 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument("--out", required=True, help="folder to make; nothing is overwritten")
     generate.set_defaults(run=_data_generate)
 
-    judge = commands.add_parser("judge", help="measure a judge, or fit the embedded one").add_subparsers(
+    judge = commands.add_parser("judge", help="measure a grader, or fit the embedded judge").add_subparsers(
         required=True, metavar="action"
     )
-    measure = judge.add_parser("measure", help="grade MiniHop's hand-graded answers and report the agreement")
+    measure = judge.add_parser("measure", help="grade MiniHop's graded answers and report the agreement")
     measure.add_argument(
-        "--model", default="embedded", help="a model such as ollama:llama3:8b (default: the embedded judge)"
+        "--model", default="embedded", help="a model such as ollama:llama3:8b (default: the embedded grader)"
     )
     measure.add_argument("--host", help="address of its server")
     measure.add_argument("--split", choices=["dev", "test"], help="one split only (default: both)")
-    measure.add_argument("--per-prompt", type=int, default=1, help="answers the judge sees at once (default 1)")
+    measure.add_argument("--per-prompt", type=int, default=1, help="answers the model sees at once (default 1)")
     measure.add_argument("--cassette", help="file that records the model's replies")
     measure.set_defaults(run=_judge_measure)
-    fit = judge.add_parser("fit", help="fit the embedded preference judge on labelled pairs, with a nested report")
+    fit = judge.add_parser("fit", help="fit the embedded judge on labelled pairs of answers, with a nested report")
     fit.add_argument("--pairs", help="JSON lines of labelled pairs (default: RAGChecker's 280 in RAGBENCH_DATA)")
     fit.add_argument("--out", help="where to save the coefficients and their card")
     fit.set_defaults(run=_judge_fit)
@@ -148,9 +148,13 @@ def _data_fetch(arguments: argparse.Namespace) -> int:
 
 def _data_verify(arguments: argparse.Namespace) -> int:
     from ragbench.embedding import verify_minilm
+    from ragbench.llm.local import verify_smollm2
 
-    verify_minilm()
-    print("all-MiniLM-L6-v2: the published weights")
+    verify, title = {
+        "minilm": (verify_minilm, "all-MiniLM-L6-v2"), "smollm2": (verify_smollm2, "SmolLM2-135M-Instruct"),
+    }[arguments.name]  # fmt: skip
+    verify()
+    print(f"{title}: the published weights")
     return 0
 
 
@@ -189,7 +193,8 @@ def _judge_fit(arguments: argparse.Namespace) -> int:
     report = fit_judge(read_pairs(arguments.pairs) if arguments.pairs else None)
     print(report)
     if arguments.out:
-        print(f"saved: {report.save(arguments.out)}")
+        report.save(arguments.out)
+        print(f"saved: {arguments.out}")
     return 0
 
 

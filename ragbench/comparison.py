@@ -61,7 +61,6 @@ def compare(
     *,
     power: float = 0.8,
     alpha: float = 0.05,
-    resamples: int = 10_000,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Compare systems over the same questions, in pairs, on every measure.
@@ -72,40 +71,21 @@ def compare(
     pairs : ("BM25", "SIM"), or several such pairs; None: every pair. A system alone is compared at every N, "BM25@300"
         at this one; a system that has one N only ("LLM only") is compared with every N of the other.
     power, alpha : of the questions needed.
-    resamples, seed : of the permutation test and the interval.
+    seed : of the permutation test and the interval.
 
     Returns
     -------
-    DataFrame, one row per pair and measure: a, b, measure, mean a, mean b, difference (a - b), low, high (95%,
-    bootstrap over questions), p (paired permutation test), p_holm (for all rows of the table together), n, missing
-    (questions without a score of either), power (chance that as many questions show this difference again), needed
-    (questions for it at ``power`` and ``alpha``), needed_all (the same with alpha divided by the number of tests).
+    DataFrame, one row per pair and measure, named a, b, measure: as from `ragbench.stats.compare_pairs`. Comparisons
+    without a question scored for both are left out.
 
     Raises
     ------
     ConfigError for a system that is not there, naming those that are, or a system compared with itself.
     """
-    import pandas as pd
+    from ragbench.stats import compare_pairs
 
-    from ragbench.stats import holm, paired_permutation_test
-    from ragbench.stats.power import questions_for
-
-    found = analyses(rows, pairs, power=power, alpha=alpha, seed=seed)
-    scores = paired_scores(rows, pairs)
-    made = []
-    for (one, other, measure), analysis in found.items():
-        a, b = scores[one, other, measure]
-        both = ~np.isnan(a - b)
-        test = paired_permutation_test(a, b, resamples=resamples, seed=seed)
-        made.append(
-            {"a": one, "b": other, "measure": measure, "mean a": a[both].mean(), "mean b": b[both].mean(),
-             "difference": test.difference, "low": analysis.low, "high": analysis.high, "p": test.p_value,
-             "n": test.n, "missing": test.n_missing, "power": analysis.power, "needed": analysis.needed,
-             "needed_all": questions_for(test.difference, analysis.sd, power, alpha / len(found))}
-        )  # fmt: skip
-    frame = pd.DataFrame(made)
-    frame.insert(9, "p_holm", holm(frame["p"].to_numpy()))
-    return frame
+    scores = _comparable(rows, pairs)
+    return compare_pairs(scores, ("a", "b", "measure"), power=power, alpha=alpha, seed=seed)
 
 
 def analyses(
@@ -124,13 +104,16 @@ def analyses(
     """
     from ragbench.stats import power_analysis
 
-    found = {}
-    for key, (a, b) in paired_scores(rows, pairs).items():
-        if not np.isnan(a - b).all():
-            found[key] = power_analysis(a, b, power=power, alpha=alpha, seed=seed)
-    if not found:
+    scores = _comparable(rows, pairs)
+    return {key: power_analysis(a, b, power=power, alpha=alpha, seed=seed) for key, (a, b) in scores.items()}
+
+
+def _comparable(rows: pd.DataFrame, pairs: Sequence[Any] | None) -> dict[Key, tuple[np.ndarray, np.ndarray]]:
+    every = paired_scores(rows, pairs)
+    scores = {key: (a, b) for key, (a, b) in every.items() if not np.isnan(a - b).all()}
+    if not scores:
         raise DataError("no pair of systems has a question scored for both", "scores of both", "see rows['error']")
-    return found
+    return scores
 
 
 def paired_scores(rows: pd.DataFrame, pairs: Sequence[Any] | None = None) -> dict[Key, tuple[np.ndarray, np.ndarray]]:
@@ -248,6 +231,8 @@ def _matches(pairs: Sequence[Any] | None, cells: Sequence[tuple[str, int]]) -> l
     depths: dict[str, list[int]] = {}
     for system, n in cells:
         depths.setdefault(system, []).append(n)
+    if isinstance(pairs, str):
+        raise ConfigError(f"COMPARE is {pairs!r}", "two systems", f'write ("{pairs}", "SIM"), or a list of such pairs')
     if pairs is None:
         pairs = list(combinations(depths, 2))
     elif len(pairs) == 2 and all(isinstance(p, str) for p in pairs):

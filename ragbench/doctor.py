@@ -27,7 +27,7 @@ class Check:
 
 def checks() -> list[Check]:
     """Run every check; nothing is downloaded and no server is contacted but a local Ollama."""
-    return [*_environment(), *_weights(), *data_checks(), *_extras(), _ollama()]
+    return [*_environment(), *_weights(), *_small_model(), *data_checks(), *_extras(), _ollama()]
 
 
 def render(found: Sequence[Check]) -> str:
@@ -66,6 +66,18 @@ def _weights() -> Iterator[Check]:
         yield Check("MiniLM weights", True, "all-MiniLM-L6-v2, sha256 as published")
     except DataError as error:
         yield Check("MiniLM weights", False, error.got, error.do)
+
+
+def _small_model() -> Iterator[Check]:
+    from ragbench.llm.local import GET_SERVER, verify_smollm2
+
+    there = importlib.util.find_spec("xllamacpp") is not None
+    yield Check("xllamacpp", there, "runs GGUF files here" if there else "not installed", GET_SERVER, optional=True)
+    try:
+        verify_smollm2()
+        yield Check("SmolLM2 weights", True, "SmolLM2-135M-Instruct, sha256 as published")
+    except DataError as error:
+        yield Check("SmolLM2 weights", False, error.got, error.do, optional=True)
 
 
 _MIRRORED = {

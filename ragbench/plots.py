@@ -5,6 +5,7 @@ Colours are Okabe and Ito's, told apart by colour-blind readers, and every line 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -195,7 +196,7 @@ def stacked_shares(table: pd.DataFrame, row: str, columns: Sequence[str], title:
     axis.set_yticks(np.arange(len(table)), [str(v) for v in table[row]])
     axis.invert_yaxis()
     axis.set(xlim=(0, 1), xlabel="share of answers")
-    axis.set_title(title, pad=24)
+    axis.set_title(textwrap.fill(title, 75), pad=24)  # the names of three models are longer than the figure is wide
     axis.grid(axis="y", visible=False)
     axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(columns), fontsize=8)
     return figure

@@ -27,7 +27,7 @@ def system_heat_maps(
     tables : panel title -> numbers; the same rows and columns in each.
     lower_is_better : columns whose small values are dark.
     ncols : panels side by side.
-    decimals : write each number into its cell with so many; None leaves the cells bare.
+    decimals : write each number into its cell with so many ("-" for NaN); None leaves the cells bare.
     """
     first = next(iter(tables.values()))
     stacked = pd.concat(tables.values())
@@ -52,7 +52,8 @@ def system_heat_maps(
         if decimals is not None:
             for (i, j), value in np.ndenumerate(table.to_numpy(float)):
                 colour = "white" if shade[i, j] > 0.6 else "black"
-                axis.text(j, i, f"{value:.{decimals}f}", ha="center", va="center", fontsize=8, color=colour)
+                text = f"{value:.{decimals}f}" if value == value else "-"
+                axis.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
     for axis in axes.ravel()[len(tables) :]:
         axis.set_visible(False)
     return figure

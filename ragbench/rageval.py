@@ -48,7 +48,6 @@ __all__ = [
     "dataset",
     "dense",
     "jieba_words",
-    "means",
     "retrieval_rows",
     "sentence_chunks",
     "with_metadata",
@@ -228,25 +227,3 @@ def retrieval_rows(
                     frames[name, marked, retriever] = pd.DataFrame({**about, **place}).join(scores)
     in_order = (frames[key] for key in product(settings, prefix, retrievers))
     return pd.concat(in_order, ignore_index=True)
-
-
-def means(
-    rows: pd.DataFrame, by: Sequence[str] = ("retriever", "setting", "prefix"), *, resamples: int = 1000, seed: int = 0
-) -> pd.DataFrame:
-    """Average Recall and EIR, with 95% bootstrap intervals over questions.
-
-    Returns
-    -------
-    DataFrame in long form: the columns of ``by``, measure ("recall" or "eir"), mean, low, high, n, unscored.
-    """
-    import pandas as pd
-
-    from ragbench.stats import bootstrap_ci
-
-    made = []
-    for key, group in rows.groupby(list(by), sort=False):
-        for measure in MEASURES:
-            i = bootstrap_ci(group[measure].to_numpy(), resamples=resamples, seed=seed)
-            interval = {"mean": i.estimate, "low": i.low, "high": i.high, "n": i.n, "unscored": i.n_missing}
-            made.append({**dict(zip(by, key, strict=True)), "measure": measure, **interval})
-    return pd.DataFrame(made)

@@ -2,10 +2,15 @@
 
 data set -> five passages -> an answer by any generator -> a verdict per keypoint (embedded, or by a model) -> one row
 per question -> Table 3's cells. The paper leaves unanswerable questions out of that table; so does `table_3`.
+
+Section 5.1 gives a generator 4,096 tokens of input and 256 new tokens, and samples as the model does by default
+(ChatGPT models: temperature 0.2, top-p 1); `chat_generator` makes a chat model with these settings. The paper prints
+no answer prompt, only that all generators got the same one (section 5.2): ours are ``rageval_answer_en`` and ``_zh``.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,28 +25,70 @@ from ragbench.records import Answer, Dataset, Question
 if TYPE_CHECKING:
     import pandas as pd
 
+INPUT_TOKENS, NEW_TOKENS = 4096, 256  # section 5.1
 MEASURES = ("completeness", "hallucination", "irrelevance", "rouge_l")
 VERDICT = {"Entailment": "covered", "Contradiction": "contradicted", "Neutral": "neither"}
 _CHINESE = re.compile(r"[A-Za-z0-9]+(?:[.,][0-9]+)*|[^\W_]")
-_ABSTENTION = {"zh": "现有文档不足以回答该问题。"}
 
 
-def with_keypoints(questions: Sequence[Question]) -> tuple[Question, ...]:
-    """Give keypoints to the questions that have none: the true answer, cut up by rule.
+def chat_generator(spec: str, host: str | None = None, **options: Any) -> Any:
+    """Make a chat model with the limits and the sampling of section 5.1.
 
-    ``meta["keypoints_by"]`` says where each question's come from, ``"data"`` or ``"rule"``.
+    Parameters
+    ----------
+    spec, host, options : as for `ragbench.chat_model`; an option given here goes before the paper's.
 
-    Source: RAGEval, section 3.3, which has a model do it; see `ragbench.datagen.keypoints`.
+    Returns
+    -------
+    a chat model with 256 new tokens in a window of 4,096 + 256. Temperature and top-p are 0.2 and 1 for OpenAI's GPT
+    models and are not sent to others, whose own configuration then holds. The seed is 0.
+    """
+    from ragbench.llm import chat_model
+
+    gpt = spec.startswith(("openai:gpt-", "openai:chatgpt-"))
+    sampling = {"temperature": 0.2, "top_p": 1.0} if gpt else {"temperature": None}
+    limits = {"num_ctx": INPUT_TOKENS + NEW_TOKENS, "num_predict": NEW_TOKENS}
+    return chat_model(spec, host, **{**limits, **sampling, **options})
+
+
+def with_keypoints(questions: Sequence[Question], model: Any = None, *, cassette: Any = None) -> tuple[Question, ...]:
+    """Give keypoints to the questions that have none: the true answer, cut up by a model or by rule.
+
+    Parameters
+    ----------
+    questions : their own keypoints stay.
+    model, cassette : as for `ragbench.llm.ask`; without a model the rule of `ragbench.datagen.keypoints` cuts.
+
+    Returns
+    -------
+    the questions. ``meta["keypoints_by"]`` says where each one's come from: ``"data"``, ``"rule"``, ``"model"``, or
+    ``"failed: ..."`` with the reason. A question whose reply could not be read has no keypoints, and so no scores.
+
+    Source: RAGEval, section 3.3, which has a model do it.
     """
     from ragbench.datagen import keypoints
 
+    lacking = [q for q in questions if not q.meta.get("keypoints")]
+    if model is None:
+        cut_up = {q.id: (keypoints(q.answer, q.meta.get("language", "en")), "rule") for q in lacking}
+    else:
+        cut_up = _keypoints_by_model(lacking, model, cassette)
     done = []
     for question in questions:
         own = question.meta.get("keypoints")
-        made = tuple(own or keypoints(question.answer, question.meta.get("language", "en")))
-        source = "data" if own else "rule"
-        done.append(replace(question, meta={**question.meta, "keypoints": made, "keypoints_by": source}))
+        points, source = (own, "data") if own else cut_up[question.id]
+        done.append(replace(question, meta={**question.meta, "keypoints": tuple(points), "keypoints_by": source}))
     return tuple(done)
+
+
+def _keypoints_by_model(questions: Sequence[Question], model: Any, cassette: Any) -> dict[str, tuple[Any, str]]:
+    from ragbench.datagen.live_questions import model_keypoints
+    from ragbench.datagen.parts import QRA
+
+    asked = [QRA(q.id, q.kind, q.meta.get("language", "en"), q.text, (q.answer,), ()) for q in questions]
+    done = model_keypoints(model, asked, cassette=cassette)
+    failed = {name: ((), f"failed: {reason}") for name, reason in done.failed}
+    return failed | {q.id: (q.keypoints, "model") for q in done.made}
 
 
 def passage_answers(
@@ -52,7 +99,8 @@ def passage_answers(
     size: int = 512,
     k: int = 5,
     how: str = "characters",
-    budget: int = 4096,
+    budget: int = INPUT_TOKENS,
+    prompt: str | os.PathLike[str] | None = None,
     cassette: Any = None,
 ) -> list[Answer]:
     """Answer a data set's questions from retrieved passages, under the settings of section 5.1.
@@ -60,31 +108,43 @@ def passage_answers(
     Parameters
     ----------
     data : questions and documents in one language.
-    generator : what `ragbench.generate` takes; None: the extractive reader over these documents.
+    generator : what `ragbench.generate` takes, a model from `chat_generator`; None: the extractive reader over these
+        documents.
     make : what builds the retriever (`ragbench.rageval_index`); None: BM25 for the language.
     size, how : of chunks, see `ragbench.rageval_index.cut`; their title stands before them, for the generator too.
-    k : passages. budget : tokens of the passages together (the paper: 4,096 of input).
+    k : passages.
+    budget : tokens of the input: prompt, question and passages together, by the embedded WordPiece. The passages are
+        cut to what the longest question leaves, for a reader too.
+    prompt : id or file with the fields ``{query}`` and ``{documents}``; None: ``rageval_answer_en`` or ``_zh``.
     cassette : for a model.
 
     Returns
     -------
-    Answers in the order of the questions.
+    Answers in the order of the questions. One that a model's limit of new tokens ended is kept as far as it goes, with
+    ``meta["finish"] == "length"``, since the paper scores such answers too.
 
     Raises
     ------
-    DataError for questions in several languages or none.
+    DataError for questions in several languages or none; ConfigError for a budget that the prompt alone exceeds.
     """
-    from ragbench.generation import ExtractiveReader, contexts_from_hits, generate
+    from ragbench.embedding import default_tokenizer
+    from ragbench.generation import ABSTENTIONS, ExtractiveReader, contexts_from_hits, generate
+    from ragbench.prompts import fill_prompt, load_prompt
 
     language = _language(data.questions)
+    prompt = prompt or f"rageval_answer_{language}"
+    text = load_prompt(prompt)
+    bare = [fill_prompt(text, query=q.text, documents="") for q in data.questions]
+    longest = max(len(e.ids) for e in default_tokenizer().encode_batch(bare, add_special_tokens=False))
+    if budget <= longest:
+        raise ConfigError(f"budget={budget}", f"more than the {longest} tokens of prompt and question", "raise it")
     chunks = with_metadata(cut(data.documents, size, how, language))
     hits = (make or bm25(language))(chunks).search(cut_queries([q.text for q in data.questions]), k)
-    contexts = [row[0] for row in contexts_from_hits(hits, [budget])]
+    contexts = [row[0] for row in contexts_from_hits(hits, [budget - longest])]
     if generator is None:
-        words = {"abstention": _ABSTENTION[language]} if language in _ABSTENTION else {}
-        generator = ExtractiveReader(chunks, **words)
+        generator = ExtractiveReader(chunks, abstention=ABSTENTIONS["chinese" if language == "zh" else "english"])
     options = {} if cassette is None else {"cassette": cassette}
-    return generate(generator, data.questions, contexts, **options)
+    return generate(generator, data.questions, contexts, with_documents=prompt, **options)
 
 
 def _language(questions: Sequence[Question]) -> str:
@@ -157,18 +217,23 @@ def judge_answers(
 
     Returns
     -------
-    verdicts for `generation_rows`; None where a model's verdict could not be read.
+    verdicts for `generation_rows`; None where a model's verdict could not be read, and for an answer whose call failed:
+    that is no empty answer, so it is not judged.
 
     Source: RAGEval, Eq 3-5.
     """
-    points, texts = [q.meta["keypoints"] for q in questions], [a.text for a in answers]
+    pairs = list(zip(questions, answers, strict=True))
+    asked = [(q, a.text) for q, a in pairs if "error" not in a.meta and q.meta["keypoints"]]
+    points, texts = [q.meta["keypoints"] for q, _ in asked], [text for _, text in asked]
     if model is None:
-        return embedded_verdicts(points, texts, [q.meta["language"] for q in questions])
-    from ragbench.metrics.steps import keypoint_verdicts
+        judged = embedded_verdicts(points, texts, [q.meta["language"] for q, _ in asked])
+    else:
+        from ragbench.metrics.steps import keypoint_verdicts
 
-    asked = [q.text for q in questions]
-    judged = keypoint_verdicts(model, asked, texts, points, ids=[q.id for q in questions], **options)
-    return [list(own) for own in judged.labels]
+        ids, about = [q.id for q, _ in asked], [q.text for q, _ in asked]
+        judged = keypoint_verdicts(model, about, texts, points, ids=ids, **options).labels if asked else []
+    told = {q.id: list(own) for (q, _), own in zip(asked, judged, strict=True)}
+    return [told.get(q.id, [None] * len(q.meta["keypoints"])) for q in questions]
 
 
 def _readable(text: str, language: str) -> str:
@@ -190,7 +255,8 @@ def generation_rows(
     Returns
     -------
     DataFrame with columns question_id, domain, language, kind, generator, completeness, hallucination, irrelevance
-    (NaN where a verdict could not be read), rouge_l, keypoints, unread, keypoints_by.
+    (NaN where a verdict could not be read), rouge_l (English: the released code's; Chinese: characters, where the
+    released code has jieba's words; NaN for a failed call), keypoints, unread, keypoints_by.
 
     Raises
     ------
@@ -224,9 +290,12 @@ def generation_rows(
         for q, a in zip(questions, answers, strict=True)
     ]
     rows = pd.DataFrame(about).join(keypoint_table(verdicts).rename(columns={"n": "keypoints", "unscored": "unread"}))
-    rows["rouge_l"] = [
-        answer_rouge_l([a.text], [q.answer], q.meta["language"])[0] for q, a in zip(questions, answers, strict=True)
-    ]
+    scores = []
+    for q, a in zip(questions, answers, strict=True):
+        g = q.meta["language"]
+        got = answer_rouge_l([a.text], [q.answer], g, variant="released" if g == "en" else "words")
+        scores.append(float("nan") if "error" in a.meta else got[0])
+    rows["rouge_l"] = scores
     return rows.assign(keypoints_by=[q.meta.get("keypoints_by", "data") for q in questions])
 
 

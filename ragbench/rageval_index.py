@@ -13,12 +13,14 @@ import importlib.util
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ragbench.errors import ConfigError, unknown
 from ragbench.records import Chunk, Document, Hit
+from ragbench.retrieval.text import jieba_words
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -112,16 +114,6 @@ def with_metadata(chunks: Iterable[Chunk]) -> list[Chunk]:
     return [replace(c, text=f"({c.title}) {c.text}") if c.title else c for c in chunks]
 
 
-def jieba_words(text: str) -> list[str]:
-    """Words of Chinese text by the jieba package (extra ``[dev]``), without punctuation."""
-    import logging
-
-    import jieba
-
-    jieba.setLogLevel(logging.WARNING)
-    return [word for word in jieba.lcut(text.lower()) if any(c.isalnum() for c in word)]
-
-
 def character_bigrams(text: str) -> list[str]:
     """Overlapping pairs of Chinese characters, and runs of Latin letters and digits; a lone character stays.
 
@@ -154,19 +146,19 @@ def bm25(language: str = "en", tokenizer: str | Callable[[str], list[str]] = "au
     options : further arguments of ``BM25``. The variant is ``lucene`` unless named here: in a collection about one
         subject many terms stand in more than half of the chunks, where Terrier's idf is negative.
     """
-    from ragbench.retrieval import BM25
+    from ragbench.retrieval import make_retriever
 
     if language == "zh" and isinstance(tokenizer, str):
         tokenizer = chinese_tokenizer(tokenizer)
     chosen = "terrier" if tokenizer == "auto" else tokenizer
-    return lambda chunks: BM25(chunks, **{"variant": "lucene", "tokenizer": chosen, **options})
+    return partial(make_retriever, "BM25", **{"variant": "lucene", "tokenizer": chosen, **options})
 
 
 def dense(embedder: Embeddings) -> Make:
     """Return what builds exact dense search with any LangChain ``Embeddings``."""
-    from ragbench.retrieval import Dense
+    from ragbench.retrieval import make_retriever
 
-    return lambda chunks: Dense(chunks, embedder)
+    return partial(make_retriever, "SIM", embedder=embedder)
 
 
 def cut_queries(queries: Sequence[str], tokens: int = 128) -> list[str]:

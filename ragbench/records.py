@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from ragbench.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +94,18 @@ class Dataset:
     def __repr__(self) -> str:
         out = f", {len(self.excluded)} excluded" if self.excluded else ""
         return f"Dataset({self.name!r}, {len(self.questions)} questions, {len(self.documents)} documents{out})"
+
+
+def check_records(values: Iterable[Any], kind: type, what: str) -> None:
+    """Refuse anything but records of one kind, by a DataError that names the first stranger and how to make a record.
+
+    A data frame iterates over its column names and a series over bare texts: both would fail far from here.
+    """
+    for place, value in enumerate(values):
+        if not isinstance(value, kind):
+            fields = ", ".join(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+            raise DataError(
+                f"{what}: item {place} is {type(value).__name__} {str(value)[:40]!r}",
+                f"a sequence of {kind.__name__} records",
+                f"make one {kind.__name__} per row of your table; its fields are {fields}",
+            )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ragbench.data import load_hotpotqa, load_minihop
+from ragbench.data import load_dataset
 from ragbench.data.hotpotqa import find_hotpotqa
 from ragbench.errors import unknown
 from ragbench.records import Chunk, Dataset, Hit
@@ -37,7 +37,7 @@ def dataset(name: str = "auto", limit: int | None = None) -> Dataset:
         name = "hotpotqa" if find_hotpotqa() else "minihop"
     if name not in ("hotpotqa", "minihop"):
         raise unknown("data set", name, ("auto", "hotpotqa", "minihop"))
-    return load_hotpotqa(limit=limit) if name == "hotpotqa" else load_minihop(limit=limit)
+    return load_dataset(name, limit=limit)
 
 
 def retrievers(
@@ -55,16 +55,16 @@ def retrievers(
     -------
     Retrievers by the thesis's names, in its order.
     """
-    from ragbench.retrieval import BM25, MMR, Dense, LongContextReorder, MultiQuery, rule_decomposer
+    from ragbench.retrieval import make_retriever, rule_decomposer
 
-    dense = Dense(chunks, embedder)
-    return {
-        "BM25": BM25(chunks, variant="terrier"),
-        "SIM": dense,
-        "MMR": MMR(dense, fetch_k=20, lambda_mult=0.5),
-        "MLQ": MultiQuery(dense, decompose or rule_decomposer, k_each=10, keep=5),
-        "REO": LongContextReorder(dense),
+    settings: dict[str, dict[str, Any]] = {
+        "BM25": {"variant": "terrier"},
+        "SIM": {"embedder": embedder},
+        "MMR": {"embedder": embedder, "fetch_k": 20, "lambda_mult": 0.5},
+        "MLQ": {"embedder": embedder, "decompose": decompose or rule_decomposer, "k_each": 10, "keep": 5},
+        "REO": {"embedder": embedder},
     }
+    return {name: make_retriever(name, chunks, **chosen) for name, chosen in settings.items()}
 
 
 def search(
@@ -79,7 +79,7 @@ def ir_scores(
     hits: Mapping[str, Sequence[Sequence[Hit]]],
     cutoffs: Sequence[int] = CUTOFFS,
     *,
-    match: str = "substring",
+    match: str = "exact",
     tokenizer: Any = None,
     begin_token: bool = False,
 ) -> pd.DataFrame:
@@ -90,7 +90,8 @@ def ir_scores(
     data : questions with references.
     hits : by retriever, one list of hits per question, in the order they are joined.
     cutoffs : token budgets N.
-    match, tokenizer, begin_token : as in `ragbench.metrics.ir_score.ir_score_table`.
+    match : "exact", as published, or any other of `ragbench.metrics.ir_score.MATCHES`.
+    tokenizer, begin_token : as in `ragbench.metrics.ir_score.ir_score_table`.
 
     Returns
     -------
@@ -118,26 +119,6 @@ def ir_scores(
             )
         )
     return pd.concat(frames, ignore_index=True)
-
-
-def means(rows: pd.DataFrame, by: Sequence[str] = ("retriever", "N"), seed: int = 0) -> pd.DataFrame:
-    """Average per-question scores, with 95% bootstrap intervals over questions.
-
-    Returns
-    -------
-    Columns: those of ``by``, mean, low, high, n (questions scored), unscored.
-    """
-    from ragbench.stats import bootstrap_ci
-
-    made = []
-    for key, group in rows.groupby(list(by), sort=False):
-        interval = bootstrap_ci(group["ir_score"].to_numpy(), seed=seed)
-        made.append(
-            dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True))
-            | {"mean": interval.estimate, "low": interval.low, "high": interval.high}
-            | {"n": interval.n, "unscored": interval.n_missing}
-        )
-    return pd.DataFrame(made)
 
 
 def best_chunk_position(k: int) -> int:

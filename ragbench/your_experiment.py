@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from ragbench.data.files import closest
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.experiment.config import RETRIEVERS
+from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import project_root, results_dir
+from ragbench.retrieval.table import settings_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,12 +41,14 @@ def write_experiment(
     chunk_tokens: int = 200,
     overlap: float = 0.2,
     retrievers: Sequence[str] = ("BM25", "SIM"),
+    words: str = "auto",
     k: int = 10,
     N: Sequence[int] | int = (500,),
     generator: str | None = "extractive",
     judge: str | None = "embedded",
     host: str | Sequence[str] | None = None,
     cassette: str | Path | None = None,
+    match: str = "substring",
 ) -> Path:
     """Write the file of an experiment into its results folder.
 
@@ -55,11 +58,13 @@ def write_experiment(
     questions, documents, fields, limit : as for `ragbench.data.load_jsonl` or ``load_csv`` (by the ending of
         ``questions``); without both, MiniHop. A relative path is looked for here, then in the checkout.
     chunk_tokens, overlap : of `ragbench.chunking.token_chunks`.
-    retrievers : names among `ragbench.experiment.config.RETRIEVERS`.
+    retrievers : names in `ragbench.retrieval.RETRIEVERS`.
+    words : BM25's tokenizer, a name of `ragbench.retrieval.text`: "auto" goes by the documents' language.
     k, N : chunks asked for, and token budgets of the context; N = 0 asks without documents.
     generator, judge : "extractive" and "embedded" (no model), or models such as "ollama:llama3:8b"; None: none.
     host : of the models' server, or several that share the work.
     cassette : file that records the models' replies; default one beside the rows.
+    match : how references are looked for in a context, see `ragbench.metrics.ir_score.MATCHES`.
 
     Returns
     -------
@@ -76,13 +81,20 @@ def write_experiment(
     told["data"] = _data(questions, documents, fields, limit, folder)
     told["chunker"] = {f"{chunk_tokens} tokens": {"use": "token_chunks", "size": chunk_tokens, "overlap": overlap}}
     listed = [retrievers] if isinstance(retrievers, str) else list(retrievers)
-    for retriever in listed:
-        if retriever not in RETRIEVERS:
-            raise unknown("retriever", retriever, RETRIEVERS)
-    told |= {"retriever": listed, "k": k, "N": [N] if isinstance(N, int | str) else list(N)}
+    tokenized = {retriever for retriever in listed if "tokenizer" in settings_of(retriever)}
+    told["retriever"] = (
+        listed
+        if words == "auto"
+        else {name: {"use": name, "tokenizer": words} if name in tokenized else name for name in listed}
+    )
+    told |= {"k": k, "N": [N] if isinstance(N, int | str) else list(N)}
     for axis, value, embedded in (("generator", generator, "extractive"), ("judge", judge, "embedded")):
         if value is not None:
             told[axis] = value if value == embedded else _model(value, host)
+    if match not in MATCHES:
+        raise unknown("match", match, MATCHES)
+    if match != "substring":
+        told["match"] = match
     if cassette is not None:
         told["cassette"] = _beside(_resolved(cassette), folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -127,8 +139,13 @@ def overview(dataset: Dataset) -> pd.DataFrame:
     return frame.groupby("kind").agg(**counts, **means).reset_index()
 
 
-def problems(dataset: Dataset) -> pd.DataFrame:
+def problems(dataset: Dataset, match: str = "substring") -> pd.DataFrame:
     """Check a data set, and count what was found.
+
+    Parameters
+    ----------
+    dataset : the questions and their documents.
+    match : as for `write_experiment`: references are looked for as the IR score does it.
 
     Returns
     -------
@@ -140,7 +157,7 @@ def problems(dataset: Dataset) -> pd.DataFrame:
     from ragbench.data import validate
 
     found: dict[tuple[str, str], list[str]] = {}
-    for problem in validate(dataset):
+    for problem in validate(dataset, form=MATCHES[match][1]):
         # What stands after the colon, and in quotes, is the text of one question.
         kind = problem.what.split(": ")[0]
         kind = "the answer is not in its evidence" if kind.startswith("the answer") else kind

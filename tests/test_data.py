@@ -168,7 +168,7 @@ def test_a_column_named_in_fields_has_to_be_there(tmp_path):
     assert load_csv(questions, fields=names).questions[0].references == ("c",)
     with pytest.raises(DataError, match=r"(?s)the column 'passage' for 'references'.*answer, frage, passages"):
         load_csv(questions, fields=names | {"references": "passage"})
-    with pytest.raises(DataError, match="'question' for 'frage'"):
+    with pytest.raises(ConfigError, match=r"unknown name in fields.*'frage'"):
         load_csv(questions, fields={"frage": "question"})
     # A document's column counts where a table of documents is read, and may be named where none is.
     documents = write(tmp_path / "d.csv", "titel,body\nA,c.\n")
@@ -267,6 +267,31 @@ def test_own_columns_are_renamed_and_csv_reads_lists(tmp_path):
     data = load_csv(path, fields={"question": "query", "answer": "gold"})
     assert [q.text for q in data.questions] == ["Who, then?", "Why?"]
     assert [q.references for q in data.questions] == [("One text.", "Two texts."), ("a", "b")]
+
+
+def test_a_table_of_given_answers_is_refused_and_its_true_answers_can_be_named(tmp_path):
+    header = "question,answer,contexts,ground_truth"
+    path = write(tmp_path / "ragas.csv", f'{header}\nWho?,Bob,"[""Ann did it.""]",Ann\n')
+    with pytest.raises(DataError, match=r"(?s)line 2: columns of answers.*read_ragas.*'answer': 'ground_truth'"):
+        load_csv(path)
+    truth = load_csv(path, fields={"answer": "ground_truth"})
+    assert truth.questions[0].answer == "Ann"
+    first = write(tmp_path / "first.csv", 'ground_truth,question,answer,contexts\nAnn,Who?,Bob,"[""Ann did it.""]"\n')
+    assert load_csv(first, fields={"answer": "ground_truth"}).questions[0].answer == "Ann"
+
+
+@pytest.mark.parametrize("escape", [r"\ud800", r"\uDFFF", r"\u0000"])
+def test_text_that_cannot_be_written_again_is_refused_with_its_line(tmp_path, escape):
+    good = '{"question": "a \\ud83d\\ude00", "answer": "b"}'
+    path = write(tmp_path / "q.jsonl", good + "\n" + f'{{"question": "a{escape}", "answer": "b"}}\n')
+    with pytest.raises(DataError, match="line 2: an escape that stands for no character"):
+        load_jsonl(path)
+    assert load_jsonl(write(tmp_path / "good.jsonl", good)).questions[0].text == "a \N{GRINNING FACE}"
+
+
+def test_a_nul_character_is_refused_with_its_line(tmp_path):
+    with pytest.raises(DataError, match="line 3: a NUL character"):
+        load_csv(write(tmp_path / "q.csv", "question,answer\na,b\nc\0,d\n"))
 
 
 def test_a_folder_of_texts_is_a_corpus(tmp_path):
@@ -383,6 +408,54 @@ def test_answers_may_follow_by_reasoning_or_be_a_choice_of_a_comparison():
     assert "more than once" in str(validate(Dataset("d", twice.questions * 2, twice.documents))[0])
 
 
+TWO = {
+    "Tern": ("The tern was built in 1901.", "It was the first ship to pass the strait, and faster than any other."),
+    "Kite": ("The kite was built in 1890.", "Its captain was Ann Lee, who was born in Ely."),
+}
+
+
+def reasons(text, answer, kind, *facts):
+    references = tuple(TWO[title][i] for title, i in facts)
+    question = Question("q", text, answer, references, kind, meta={"supporting_facts": facts, "reasoning": "r"})
+    documents = [Document(title, title, " ".join(sentences)) for title, sentences in TWO.items()]
+    made = validate(Dataset("d", (question,), tuple(documents)), min_documents=2)
+    assert validate(Dataset("d", (question,), tuple(documents))) == []
+    return [str(problem) for problem in made]
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "kind", "facts", "what"),
+    [
+        ("Were the Tern and Kite both built before 1900?", "no", "comparison", [("Tern", 0), ("Kite", 0)], "'both'"),
+        ("Did the Tern pass the strait before the Kite?", "yes", "comparison", [("Tern", 1), ("Kite", 0)], "'Tern'"),
+        ("Which was faster, the Tern or the Kite?", "Tern", "comparison", [("Tern", 1), ("Kite", 0)], "'Tern'"),
+        ("Where was the captain of the ship born that had been built in 1890?", "Ely", "bridge",
+         [("Tern", 0), ("Kite", 1)], "'Kite' has the answer"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_one_document_gives_away_is_named(text, answer, kind, facts, what):
+    (problem,) = reasons(text, answer, kind, *facts)
+    assert "one document may be enough" in problem
+    assert what in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "kind", "facts"),
+    [
+        ("Were the Tern and the Kite both built before 1910?", "yes", "comparison", [("Tern", 0), ("Kite", 0)]),
+        ("Were both ships built in the same year?", "no", "comparison", [("Tern", 0), ("Kite", 0)]),
+        ("Which was built first, the Tern or the Kite?", "Kite", "comparison", [("Tern", 0), ("Kite", 0)]),
+        ("Is the Tern at least ten years younger?", "yes", "comparison", [("Tern", 1), ("Kite", 0)]),
+        ("Where was Ann Lee born, captain of the ship that the Tern followed?", "Ely", "bridge",
+         [("Tern", 1), ("Kite", 1)]),
+        ("A fast ship passed the strait. In which town was the master of its rival born?", "Ely", "bridge",
+         [("Tern", 1), ("Kite", 1)]),
+    ],
+)  # fmt: skip
+def test_a_question_that_needs_both_documents_passes(text, answer, kind, facts):
+    assert reasons(text, answer, kind, *facts) == []
+
+
 def test_validate_files_reads_all_three_forms(tmp_path):
     assert validate_files(write(tmp_path / "h.json", [row()])) == []
     questions = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b", "references": ["c"]}])
@@ -413,6 +486,13 @@ def test_minihop_has_the_size_and_the_mix_it_promises(minihop):
 
 def test_minihop_passes_its_own_validator(minihop):
     assert validate(minihop, min_documents=2) == []
+
+
+def test_minihop_comparisons_state_their_verdict_as_a_claim_from_both_sides(minihop):
+    for q in minihop.questions:
+        if q.kind == "comparison" and "claims" in q.meta:
+            sides = [len({title for title, _ in claim["support"]}) for claim in q.meta["claims"]]
+            assert max(sides) >= 2, q.id
 
 
 def test_minihop_documents_are_short_encyclopedic_texts(minihop):

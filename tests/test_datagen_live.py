@@ -222,7 +222,7 @@ def test_the_whole_way_with_a_model(script, model, schema):
     script.on("You write one question", ask_and_answer)
     script.on("You look for evidence", lambda p: {"sentences": supporting(p)})
     script.on("You compare an answer", {"unsupported": [], "missing": []})
-    script.on("You cut a true answer", lambda p: {"keypoints": ["one", "two", "three"]})
+    script.on("You take the key points", lambda p: {"keypoints": ["one", "two", "three"]})
     generated, failed = make_model_set(model, schema, 2, 1, {"factual": 2, "information integration": 1})
     assert len(generated.documents) == 2
     assert len(generated.questions) == 6
@@ -278,7 +278,7 @@ def test_a_model_goes_the_whole_way_from_seed_documents(script, model, tmp_path)
     script.on("You write one question", ask_and_answer)
     script.on("You look for evidence", lambda p: {"sentences": supporting(p)})
     script.on("You compare an answer", {"unsupported": [], "missing": []})
-    script.on("You cut a true answer", lambda p: {"keypoints": ["one", "two", "three"]})
+    script.on("You take the key points", lambda p: {"keypoints": ["one", "two", "three"]})
     path = tmp_path / "shipping.yaml"
     path.write_text(schema_from_documents(model, ["The Marn was built in 1960."], "my-ships"), encoding="utf-8")
     own, failed = make_model_set(model, read_schema(path), 2, 1, {"factual": 1, "unanswerable": 1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from dataclasses import replace
@@ -24,6 +25,7 @@ from ragbench.paths import mirror
 from ragbench.plots_diagnosis import budget_lines, setting_lines
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Hit, Question
+from ragbench.stats import means
 
 
 class InOrder:
@@ -156,7 +158,7 @@ def test_failed_rows_and_unread_labels_are_counted_not_dropped(world, tmp_path):
         labelled = contained(results)
         return replace(labelled, unscored=(labelled.results.results[0].id,))
 
-    table = dg.means(dg.scores(grid, rows, half_read), ["claim_recall"], resamples=0)
+    table = means(dg.scores(grid, rows, half_read), dg.SYSTEM, ["claim_recall"], resamples=0)
     assert table[["n", "unscored"]].to_numpy().tolist() == [[0, 3]]
 
 
@@ -255,6 +257,39 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
     assert laid[laid["factor"] == "prompt"]["value"].unique().tolist() == ["default", "optimised"]
 
 
+def speak_apart(request):
+    """Answer every prompt, and take every text apart, in its own words: nothing is asked twice by chance."""
+    own = hashlib.sha256(request["messages"][-1]["content"].encode()).hexdigest()[:12]
+    if not request.get("format"):
+        return f"Stones {own} fall."
+    (name, spec), *_ = request["format"]["properties"].items()
+    if name == "claims":
+        return json.dumps({name: [f"stones {own} fall", f"birds {own} sing"]})
+    count = max(spec["maxItems"] // 2, 1) if spec.get("type") == "array" else 0
+    return json.dumps({name: ["Neutral"] * count or "Neutral"})
+
+
+@pytest.mark.parametrize("joint", [None, 5])
+def test_the_plan_counts_generation_extraction_and_checks_as_the_run_makes_them(world, tmp_path, joint):
+    with FakeOllama(reply=speak_apart) as server:
+        model = chat_model("ollama:llama3:8b", host=server.url, num_ctx=32768)
+        wanted = [dg.Setting(k=5), dg.DEFAULT]
+        grid = dg.grid("made", dg.answerable(world), {"in order": InOrder}, model, wanted, folder=tmp_path)
+        planned = dg.plan(grid, model, joint=joint, claims_per_text=2)
+        assert server.calls == []
+        rows = grid.run(progress=False)
+        answers = len(server.calls)
+        dg.scores(grid, rows, lambda r: ragchecker_labels(model, r, joint=joint, progress=False), "answers")
+        asked = Counter("claims" in call.body["format"]["properties"] for call in server.calls[answers:])
+        again = dg.plan(grid, model, joint=joint, claims_per_text=2)
+    steps = {step.name.split(",")[0]: step for step in planned}
+    assert steps["generate"].remaining == answers == 6  # two questions under two settings, and the second prompt
+    assert steps["claims"].remaining == asked[True] == 2 + 6
+    assert steps["claim check"].remaining == asked[False] > 100
+    assert again["generate"].remaining == 0
+    assert again["claims"].remaining == asked[True]  # no cassette was given for these
+
+
 def test_the_context_is_every_chunk_uncut(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.Setting(size=600), dg.DEFAULT])
     whole = {name: cut(world.documents) for name, cut in grid.grid.chunker.items()}
@@ -282,7 +317,8 @@ def test_tendencies_are_paired_differences_per_retriever_and_over_all_of_them():
     rises = table[(table["change"] == "k 5 to 20") & (table["metric"] == "claim_recall")].set_index("retriever")
     assert rises["difference"].round(6).to_dict() == {"A": 0.3, "B": 0.2, "all": 0.25}
     assert rises["paper_difference"].round(6).unique().tolist() == [0.161]
-    assert set(rises["verdict"]) == {"holds"}
+    assert set(rises["verdict"]) == {"by construction"}  # the first 5 chunks are among the first 20
+    assert rises["p"].isna().all()
     assert rises["n"].tolist() == [10, 10, 10]
     same = table[(table["change"] == "overlap 0 to 0.4") & (table["metric"] == "claim_recall")]
     assert same["paper_difference"].round(6).unique().tolist() == [0.003]
@@ -292,6 +328,70 @@ def test_tendencies_are_paired_differences_per_retriever_and_over_all_of_them():
     assert set(missing["verdict"]) == {"not measured"}
     assert set(missing["n"]) == {0}
     assert len(table) == 3 * len(dg.TRENDS)
+
+
+def test_only_a_tendency_that_can_fail_is_a_finding():
+    nested = {(t.change, t.metric) for t in dg.TRENDS if t.by_construction}
+    assert nested == {("k 5 to 20", "claim_recall")}
+
+
+def test_questions_of_one_document_count_as_one_and_tests_are_corrected_for_each_other():
+    larger = [dg.Trend("size", dg.Setting(size=150), dg.DEFAULT, metric, "rises") for metric in ("f1", "recall")]
+    rows = []
+    for i in range(24):
+        for setting, better in ((larger[0].a, 0.0), (larger[0].b, 1.0)):
+            place = {name: getattr(setting, name) for name in dg.PLACE}
+            rows.append({"question_id": f"q{i}", "cluster": i % 4, "retriever": "A", **place,
+                         "f1": better, "recall": better * (i % 4 != 0)})  # fmt: skip
+    scored = pd.DataFrame(rows)
+    alone = dg.trends(scored.drop(columns="cluster"), larger, resamples=200)
+    assert set(alone["verdict"]) == {"holds"}
+    assert (alone["p_holm"] >= alone["p"]).all()
+    table = dg.trends(scored, larger, resamples=200).set_index("metric")
+    # Four documents: their signs can be flipped in 16 ways, two of which are as far out as what was seen.
+    assert table.loc["f1", ["p", "p_holm"]].tolist() == [2 / 16, 4 / 16]
+    assert table.loc["recall", "p"] == 4 / 16  # one of the documents has no difference
+    assert set(table["verdict"]) == {"undecided"}
+    assert table["n"].tolist() == [24, 24]
+
+
+def test_questions_that_documents_tie_together_are_one_cluster(tmp_path):
+    def asked(name, *documents):
+        return Question(name, name, "x", ("word",), "k", "", {"doc_ids": documents, "domain": "law"})
+
+    questions = (asked("q1", "a"), asked("q2", "a", "b"), asked("q3", "b"), asked("q4", "c"), asked("q5"))
+    data = Dataset("tied", questions, tuple(Document(name, name, "word " * 50) for name in "abc"))
+    grid, rows = run(data, tmp_path, wanted=[dg.DEFAULT])
+    cluster = dg.scores(grid, rows, contained).set_index("question_id")["cluster"]
+    assert cluster["q1"] == cluster["q2"] == cluster["q3"]
+    assert cluster[["q1", "q4", "q5"]].nunique() == 3
+
+
+def test_f1_of_section_4_4_is_the_harmonic_mean_of_means_by_domain():
+    rows = [("a", 1.0, 0.0), ("a", 0.0, 1.0), ("b", 0.5, 1.0), ("b", np.nan, 1.0)]
+    scored = pd.DataFrame(rows, columns=["domain", "precision", "recall"])
+    scored = scored.assign(retriever="A", f1=[0, 0, 2 / 3, np.nan], k=20, size=300, overlap=0.2, prompt="default")
+    found = dg.f1_of_means(scored)
+    # Domain a: halves on average, 0.5; domain b: 0.5 and 1. The mean of F1 by question would be 0.22.
+    assert found["mean"].tolist() == pytest.approx([(0.5 + 2 / 3) / 2])
+    assert found[["metric", "n", "unscored"]].to_numpy().tolist() == [["f1_of_means", 3, 1]]
+    cells = dg.as_printed(found, "Section 4.4")
+    assert set(cells["column"]) == {"f1"}
+    assert cells["value"].iloc[0] == pytest.approx(58.333333)
+    per_question = found.assign(metric="f1")
+    assert dg.as_printed(per_question, "Section 4.4").empty  # another quantity than the printed one
+
+
+def test_section_4_4_follows_from_tables_8_10_and_15():
+    cells = dg.identities()
+    found = cells.groupby("column")["value"].first().round(2).to_dict()
+    assert found == {
+        "claim_recall": 77.63, "context_utilization": 59.17, "f1": 53.43, "faithfulness": 92.18,
+        "noise_sensitivity": 35.39,
+    }  # fmt: skip
+    printed = cells.merge(papers.published("ragchecker", "Section 4.4"), on=["row", "column"], suffixes=("", "_paper"))
+    assert len(printed) == len(cells) == 11
+    assert (printed["value"].round(1) == printed["value_paper"]).all()
 
 
 def test_a_question_without_a_score_at_one_end_is_left_out_of_the_difference_and_counted():
@@ -341,20 +441,20 @@ def test_what_rises_one_way_falls_the_other(low, width):
 def test_means_come_with_intervals_and_counts_over_questions():
     scored = made_scores().assign(f1=np.nan)
     scored["claim_recall"] += scored["question_id"].str[1:].astype(int) / 10
-    table = dg.means(scored, ["claim_recall", "f1"], ["retriever", "k"], resamples=300)
+    table = means(scored, ["retriever", "k"], ["claim_recall", "f1"], groups="question_id", resamples=300)
     cell = table[(table["retriever"] == "A") & (table["k"] == 5) & (table["metric"] == "claim_recall")].iloc[0]
     assert cell["mean"] == pytest.approx(
         scored[(scored["retriever"] == "A") & (scored["k"] == 5)]["claim_recall"].mean()
     )
     assert cell["low"] < cell["mean"] < cell["high"]
     # ten questions at nine settings each; a question is drawn as a whole, so the interval is no narrower for them
-    alone = dg.means(scored[(scored["size"] == 300) & (scored["overlap"] == 0.2)], ["claim_recall"], ["retriever", "k"])
+    alone = means(scored[(scored["size"] == 300) & (scored["overlap"] == 0.2)], ["retriever", "k"], ["claim_recall"])
     assert cell["high"] - cell["low"] == pytest.approx((alone["high"] - alone["low"]).iloc[0], rel=0.25)
     assert table[table["metric"] == "f1"][["n", "unscored"]].to_numpy().tolist() == [[0, 90]] * 6
 
 
 def test_the_default_setting_stands_on_every_axis_and_other_combinations_on_none():
-    laid = dg.by_factor(dg.means(made_scores(), ["claim_recall"], resamples=0))
+    laid = dg.by_factor(means(made_scores(), dg.SYSTEM, ["claim_recall"], resamples=0))
     assert laid.groupby("factor")["value"].unique().map(list).to_dict() == {
         "k": [5, 10, 20], "size": [150, 300, 600], "overlap": [0.0, 0.2, 0.4], "prompt": ["default"],
     }  # fmt: skip
@@ -383,7 +483,7 @@ def test_equal_budgets_are_compared_with_their_smallest_chunks():
 def test_published_numbers_are_laid_out_by_factor_with_the_default_on_each_axis():
     table = dg.published().set_index(["factor", "value", "metric"])["mean"]
     assert table["k", 5, "claim_recall"] == 0.615
-    assert table["size", 150, "f1"] == pytest.approx(0.526)
+    assert table["size", 150, "f1_of_means"] == pytest.approx(0.526)
     assert table["prompt", "optimised", "noise_sensitivity"] == pytest.approx(0.381)
     assert table["overlap", 0.4, "context_precision"] == pytest.approx(0.711)
     # the paper's middle overlap is its default setting, and lies below both ends
@@ -392,21 +492,21 @@ def test_published_numbers_are_laid_out_by_factor_with_the_default_on_each_axis(
     assert table.index.is_unique
 
 
-def test_ledger_cells_are_named_as_the_paper_prints_them():
-    table = dg.means(made_scores(k5=0.2), ["claim_recall"], resamples=0)
+def test_cells_are_named_as_the_paper_prints_them():
+    table = means(made_scores(k5=0.2), dg.SYSTEM, ["claim_recall"], resamples=0)
     with pytest.raises(ConfigError, match="several means for one cell"):
-        dg.ledger_cells(table, "Section 4.4")
+        dg.as_printed(table, "Section 4.4")
     mine = table[table["retriever"] == "A"]
-    cells = dg.ledger_cells(mine, "Section 4.4")
+    cells = dg.as_printed(mine, "Section 4.4")
     printed = papers.published("ragchecker", "Section 4.4")
     wanted = printed[printed["column"] == "claim_recall"]["row"]
     assert cells["row"].tolist() == wanted.tolist()
     assert cells.set_index("row")["value"].round(6)[["k = 5", "k = 20"]].tolist() == [24.5, 54.5]
-    figure = dg.ledger_cells(mine, "Figure 7")
+    figure = dg.as_printed(mine, "Figure 7")
     assert figure["row"].tolist() == ["chunk size = 150", "chunk size = 300", "chunk size = 600"]
     assert set(figure["n"]) == {10}
     with pytest.raises(ConfigError, match="Figure 9"):
-        dg.ledger_cells(mine, "Figure 9")
+        dg.as_printed(mine, "Figure 9")
 
 
 def test_pages_join_the_documents_of_a_topic_and_keep_every_supporting_sentence():
@@ -507,7 +607,9 @@ def test_lines_show_means_domains_and_the_papers_numbers():
 
 
 def test_budgets_are_drawn_in_tokens_one_line_per_size():
-    table = dg.means(made_scores(k5=0.1), ["claim_recall"], resamples=0).query("overlap == 0.2 and prompt == 'default'")
+    table = means(made_scores(k5=0.1), dg.SYSTEM, ["claim_recall"], resamples=0).query(
+        "overlap == 0.2 and prompt == 'default'"
+    )
     figure = budget_lines(
         table.rename(columns={"retriever": "system"}).assign(low=lambda t: t["mean"], high=lambda t: t["mean"])
     )

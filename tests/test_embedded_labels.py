@@ -127,7 +127,7 @@ RESULT = RagResult(
     "where is the river",
     reference=f"{NILE} {DAM}",
     response="The river Nile is in Egypt. The dam of 1910 is in Egypt.",
-    chunks=(RetrievedText(DAM, "d1"), RetrievedText("Nothing here.", "d2")),
+    chunks=(RetrievedText(text=DAM, doc_id="d1"), RetrievedText(text="Nothing here.", doc_id="d2")),
 )
 
 
@@ -235,7 +235,7 @@ def test_an_empty_response_has_no_claims_and_entails_nothing():
 @given(st.lists(st.tuples(texts, texts, st.lists(texts, max_size=3)), min_size=1, max_size=4), st.data())
 def test_labels_do_not_depend_on_company_order_or_repeated_chunks(parts, data):
     rows = [
-        RagResult(str(i), "q", reference, response, tuple(RetrievedText(c) for c in chunks))
+        RagResult(str(i), "q", reference, response, tuple(RetrievedText(text=c) for c in chunks))
         for i, (reference, response, chunks) in enumerate(parts)
     ]
     together = {r.id: r for r in label(*rows).results.results}
@@ -284,7 +284,7 @@ def test_the_same_labels_as_pair_by_pair_on_minihop(minilm):
             q.text,
             q.meta["long_answer"],
             about[q.meta["doc_ids"][0]],
-            tuple(RetrievedText(about[d], d) for d in q.meta["doc_ids"]),
+            tuple(RetrievedText(text=about[d], doc_id=d) for d in q.meta["doc_ids"]),
             reference_claims=tuple(c["text"] for c in q.meta["claims"]),
         )
         for q in asked
@@ -295,3 +295,20 @@ def test_the_same_labels_as_pair_by_pair_on_minihop(minilm):
             assert [rule.check([claim], c.text)[0] for c in row.chunks] == list(row.reference_in_chunks[i])
             assert rule.check([claim], row.response)[0] == row.reference_in_response[i]
     assert sum(E in labels for labels in row.reference_in_chunks) > len(row.reference_claims) / 2
+
+
+def test_a_table_is_refused_where_results_are_wanted():
+    import pandas as pd
+
+    from ragbench.concordance import embedded_labels as label_cases
+
+    frame = pd.DataFrame({"question": ["Who?"], "answer": ["Ann"]})
+    with pytest.raises(DataError, match=r"(?s)results to label: item 0 is str 'question'.*one RagResult per row"):
+        embedded_labels(frame)
+    with pytest.raises(DataError, match=r"(?s)cases: item 0 is str 'question'.*one Case per row"):
+        label_cases(frame)
+
+
+def test_a_retrieved_text_takes_its_fields_by_name():
+    with pytest.raises(TypeError):
+        RetrievedText("d1", "The dam is in the valley.")

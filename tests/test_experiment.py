@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from ragbench.experiment import TIMING, Experiment, diff, load_manifest, load_ro
 from ragbench.experiment.running import Progress
 from ragbench.grading import EmbeddedGrader
 from ragbench.metrics.ir_score import ir_score
-from ragbench.records import Dataset
+from ragbench.records import Chunk, Dataset, Hit
 
 
 def same(a: pd.DataFrame, b: pd.DataFrame) -> None:
@@ -92,6 +93,21 @@ def test_a_row_holds_the_score_of_the_text_the_answer_came_from(rows):
         "In which town was Person1 Lee born?", long["answer"], "York", [fact]
     )
     assert rows[rows["N"] == 0]["grade"].eq(1).all()
+
+
+def test_wrapped_documents_lower_only_the_exact_score(tmp_path):
+    made = people()
+    wrapped = Dataset(
+        made.name,
+        made.questions,
+        tuple(replace(d, text=d.text.replace(" ", "\n"), sentences=()) for d in made.documents),
+    )
+    grid = {"data": {"people": wrapped}, "N": (99,), "judge": None}
+    usual = experiment(tmp_path / "usual", **grid).run(progress=False)
+    exact = experiment(tmp_path / "exact", **grid, match="exact").run(progress=False)
+    clean = experiment(tmp_path / "clean", N=(99,), judge=None).run(progress=False)
+    assert usual["ir_score"].tolist() == clean["ir_score"].tolist()
+    assert exact["ir_score"].mean() < usual["ir_score"].mean()
 
 
 def test_context_tokens_stop_at_the_end_of_the_text_and_leave_the_begin_token_out(tmp_path):
@@ -224,6 +240,19 @@ def test_a_judge_that_fails_leaves_the_answer_and_the_reason(tmp_path):
     assert set(rows["status"]) == {"failed"}
     assert rows["answer"].notna().all()
     assert set(rows["error_step"] + rows["error_kind"]) == {"gradeOverflowError"}
+
+
+def test_an_answer_the_rules_cannot_grade_is_unscored_with_its_reason(tmp_path):
+    made = people(2)
+    formula = replace(made.questions[0], answer="-(x+1)")
+    data = {"people": replace(made, questions=(formula, made.questions[1]))}
+    writer = {"writer": lambda question, context: "-(x-1)"}
+    rows = experiment(tmp_path, data=data, N=20, generator=writer).run(progress=False)
+    assert rows["status"].tolist() == ["failed", "ok"]
+    assert (rows["error_step"][0], rows["error_kind"][0]) == ("grade", "unscored")
+    assert "the words of the true answer '-(x+1)', but other signs" in rows["error"][0]
+    assert rows["answer"][0] == "-(x-1)"
+    assert rows["grade"].isna().tolist() == [True, False]
 
 
 def test_kill_minus_nine_and_resume_repeats_no_row(tmp_path):
@@ -390,6 +419,28 @@ class _Shouter(Copier):
 
     def answer(self, question, context):
         return super().answer(question, context).upper()
+
+
+class Forgetful(Named):
+    """Finds nothing for some people, and only blank text for others."""
+
+    def search(self, queries, k, scope=None):
+        found = super().search(queries, k, scope)
+        nothing = {"Person0": [], "Person1": [Hit(Chunk("blank", " ", ""), 1.0, 1)]}
+        return [nothing.get(re.search(r"Person\d+", q)[0], hits) for q, hits in zip(queries, found, strict=True)]
+
+
+def test_a_retriever_that_finds_no_text_for_over_a_tenth_of_the_questions_is_warned_of(tmp_path, recwarn):
+    few = experiment(tmp_path, 8, retriever={"named": Named, "forgetful": Forgetful})
+    said = "forgetful (k=2, whole) on people finds no text for 2 of 8 questions"
+    assert f"warning: {said}" in str(few.plan())
+    few.run(progress=False)
+    assert [str(w.message).split(":")[0] for w in recwarn if w.category is UserWarning] == [said]
+    assert Path(recwarn.pop(UserWarning).filename).name == "test_experiment.py"
+    many = experiment(tmp_path / "many", 20, retriever={"forgetful": Forgetful})  # a tenth, and no more
+    assert "warning" not in str(many.plan())
+    many.run(progress=False)
+    assert [w for w in recwarn if w.category is UserWarning] == []
 
 
 def test_plan_counts_what_is_there_and_what_remains(tmp_path):

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from experiment_parts import Copier, Named, experiment
+from experiment_parts import Copier, Named, experiment, people
 from fake_ollama import DIGEST, FakeOllama, Fault
 
 from ragbench.errors import ConfigError, ModelError
@@ -19,6 +19,7 @@ from ragbench.experiment import load_manifest, load_rows
 from ragbench.generation import PROMPTS
 from ragbench.llm import chat_model
 from ragbench.prompts import prompt_hash
+from ragbench.retrieval import MultiQuery, llm_decomposer
 
 QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
 
@@ -204,6 +205,59 @@ def test_plan_counts_calls_tokens_and_what_is_recorded_without_asking(tmp_path, 
     assert (more["generate"].cached, more["generate"].remaining) == (9, 3)
     assert more["generate"].seconds > 0
     assert len(server.calls) == 18
+
+
+def test_gradings_of_answers_that_are_not_written_yet_are_not_taken_for_repeated(tmp_path, server):
+    live(tmp_path, server, 3).run(progress=False)
+    planned = live(tmp_path, server, 4).plan()
+    before = len(server.calls)
+    live(tmp_path, server, 4).run(progress=False)
+    assert planned.total.remaining - planned["retrieve"].remaining == len(server.calls) - before == 6
+    assert (planned["grade"].remaining, planned["grade"].repeated) == (3, 0)
+
+
+def test_a_prompt_that_comes_again_is_planned_once_where_the_run_records(tmp_path, server):
+    mine = prompt_file(tmp_path, "From {documents} tell: {query}")
+    planned = two_prompts(tmp_path / "a", server, mine).plan()["generate"]
+    assert (planned.calls, planned.repeated, planned.remaining) == (6, 1, 5)  # both ask the query alone
+    two_prompts(tmp_path / "a", server, mine).run(progress=False)
+    assert len(server.calls) == 5
+    two = two_prompts(tmp_path / "b", server, mine, cassette=False)
+    assert two.plan()["generate"].remaining == 6
+    two.run(progress=False)
+    assert len(server.calls) == 5 + 6
+
+
+@pytest.mark.parametrize("tape", [True, False])
+def test_the_plan_counts_a_retrievers_own_calls(tmp_path, server, tape):
+    def speak(request):
+        prompt = request["messages"][-1]["content"]
+        return "Person1 town\nPerson2 town" if prompt in to_derive else reply(request)
+
+    server.reply = speak
+    model = chat_model("ollama:llama3:8b", host=server.url, seed=3, num_ctx=4096)
+    derive = llm_decomposer(model, cassette=tmp_path / "derived.sqlite" if tape else None, progress=False)
+    to_derive = derive.prompts([question.text for question in people(3).questions])
+    grid = live(tmp_path / "run", server, 3, retriever={"MLQ": lambda c: MultiQuery(Named(c), derive)}, k=[1, 2])
+    planned = grid.plan()
+    assert server.calls == []
+    rows = grid.run(progress=False)
+    assert rows["status"].eq("ok").all()
+    derived = sum(call.prompt in to_derive for call in server.calls)
+    assert planned["decompose"].remaining == derived == (3 if tape else 6)  # two depths are two searches
+    # Contexts are estimated: each search's counts as different from the others.
+    assert len(server.calls) <= planned.total.remaining - planned["retrieve"].remaining
+    assert "decompose" not in [step.name for step in live(tmp_path / "other", server, 3).plan()]
+    assert grid.plan().total.remaining == 0
+
+
+def test_a_host_whose_account_is_empty_leaves_its_questions_to_the_others(tmp_path):
+    with FakeOllama(reply=reply, fault=lambda prompt, before: Fault("402")) as one, FakeOllama(reply=reply) as two:
+        hosts = [chat_model("ollama:llama3:8b", host=fake.url) for fake in (one, two)]
+        settings = {"generator": {"llama": hosts}, "judge": None, "options": QUICK}
+        rows = experiment(tmp_path, 6, **settings).run(progress=False)
+    assert one.calls
+    assert set(rows["status"]) == {"ok"}
 
 
 def test_a_stopped_run_keeps_the_calls_under_way(tmp_path):

@@ -9,6 +9,7 @@ from experiment_parts import people
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
+from ragbench.records import Chunk
 
 HEAD = "name: mine\ndata: minihop\nchunker: token_chunks\nretriever: BM25\n"
 
@@ -45,8 +46,23 @@ judge: embedded
     told = json.loads((tmp_path / "out" / "manifest.json").read_text())["axes"]
     assert told["retriever"]["few/small/REO"]["order"] == "published"
     assert told["retriever"]["few/small/MLQ"]["decompose"] == {"decomposer": "rules (stand-in, no LLM)"}
-    assert told["retriever"]["few/small/BM25"]["variant"] == "terrier"
+    assert told["retriever"]["few/small/BM25"]["variant"] == "lucene"
+    assert told["retriever"]["few/small/BM25"]["tokenizer"] == "english"
+    assert "BM25 on few: words by the tokenizer 'english'" in str(grid.plan())
     assert grid.run(progress=False).equals(rows)
+
+
+def test_a_file_sets_the_words_of_bm25(tmp_path):
+    axis = """
+  g: {use: BM25, tokenizer: german}
+  t: {use: BM25, variant: terrier}
+  h: {use: Hybrid, tokenizer: plain}
+"""
+    made = Experiment.from_yaml(write(tmp_path, HEAD.replace("BM25\n", axis))).grid.retriever
+    chunks = [Chunk("c", "Die Straße und das Haus.", "d")]
+    assert made["g"](chunks).settings()["tokenizer"] == "german"
+    assert made["t"](chunks).settings()["tokenizer"] == made["t"](chunks).settings()["variant"] == "terrier"
+    assert made["h"](chunks).settings()["over"][0]["tokenizer"] == "plain"
 
 
 def test_own_files_are_found_beside_the_file(tmp_path):
@@ -73,6 +89,8 @@ def test_a_model_takes_its_options_and_hosts(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (HEAD.replace("BM25", "{b: {use: BM25, tokenizer: germn}}"), "retriever.b: unknown tokenizer 'germn'"),
+        (HEAD.replace("BM25", "{s: {use: SIM, tokenizer: german}}"), "unknown option of SIM 'tokenizer'"),
         (HEAD.replace("name: mine\n", ""), r"experiment\.yaml: there is no key 'name'"),
         (HEAD + "retreiver: BM25\n", r"experiment\.yaml: retreiver: unknown key.*\n.*\n.*did you mean 'retriever'"),
         (HEAD.replace("BM25", "BM26"), r"retriever\.BM26: unknown retriever 'BM26'\n.*\n.*mean 'BM25'"),

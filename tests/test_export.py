@@ -310,6 +310,11 @@ def test_thresholds_are_fitted_at_the_largest_budget_or_say_why_not(live_run, ex
     assert told.loc["k", "value"] == pytest.approx(fitted.k.value)
     assert told.loc["h", "agreement"] == pytest.approx(fitted.h.agreement, rel=1e-5)
     assert told["n"].tolist() == [7, 7]
+    # The plateau of equally good thresholds; a bootstrap interval of an argmax is none.
+    for side, one in (("h", fitted.h), ("k", fitted.k)):
+        assert told.loc[side, ["plateau_from", "plateau_to"]].tolist() == pytest.approx([one.low, one.high])
+    assert fitted.h.low < fitted.h.high
+    assert not {"low", "high"} & set(told.columns)
     experiment(tmp_path / "r", 2, generator={"f": lambda q, c: ""}).run(progress=False)
     export(tmp_path / "r", tmp_path / "o")
     told = pd.read_csv(tmp_path / "o" / "tables" / "thresholds.csv")
@@ -322,7 +327,8 @@ def test_methods_tell_data_settings_models_digests_seeds_and_prompts(live_run, e
     for text in (
         '"my_run"', manifest["git"]["revision"][:12], "4 questions over 4 documents",
         manifest["axes"]["data"]["people"]["questions_sha256"][:12], "people/whole (4 chunks, whole)", "k = 2",
-        "N = 4 and 20 tokens", "longest common substring", "llama3:8b", DIGEST[:12], "seed = 3", "temperature = 0.0",
+        "N = 4 and 20 tokens", "longest common substring", "characters composed (NFC)", "llama3:8b", DIGEST[:12],
+        "seed = 3", "temperature = 0.0",
         "num_ctx = 4096", manifest["prompts"]["thesis_grade"][:12], manifest["prompts"]["thesis_with_documents"][:12],
         "2,000 resamples, seed 0", "2 of 20 rows failed", f"Python {manifest['python']}",
     ):  # fmt: skip
@@ -442,8 +448,8 @@ def test_methods_of_the_embedded_level_name_nothing_twice_and_say_what_the_judge
     assert "Data: mine (data set 'file', 2 questions over 2 documents; SHA-256" in told
     assert "Retrievers: BM25 [@robertson2009bm25] (variant" in told
     assert "Answers were given by extractive reader (no LLM) (threshold = 0.2)." in told
-    fitted = "fitted on 177 answers to 90 questions, split dev"
-    assert f"by embedded judge (multinomial logistic regression, L2, on standardised features; {fitted})." in told
+    fitted = "fitted on 179 answers to 94 questions, split dev"
+    assert f"by embedded grader (multinomial logistic regression, L2, on standardised features; {fitted})." in told
     assert "Shares of grades have exact binomial intervals [@clopper1934]." in told
 
 
@@ -631,6 +637,8 @@ def ledger(tmp_path, monkeypatch):
     record("thesis", "Table 3.1", cells, by="made_here & there")
     record("thesis", "Table 3.1", cells.assign(value=0.75), by="elsewhere")
     record("ragas", "Table 1", pd.DataFrame({"row": ["x"], "column": ["y"], "value": [1.5]}), by="z")
+    sums = pd.DataFrame({"row": ["x"], "column": ["y"], "value": [5]})
+    record("rageval", "Table 5", sums, by="identity: added up", recorded=True)
 
 
 def test_the_ledger_has_one_table_per_paper_and_item(ledger, tmp_path):
@@ -649,6 +657,9 @@ def test_the_ledger_has_one_table_per_paper_and_item(ledger, tmp_path):
     assert problems(tex) == []
     one = (tmp_path / "o" / "tables" / "ragas_table_1.tex").read_text()
     assert "Measured: z" in one
+    sums = (tmp_path / "o" / "tables" / "rageval_table_5.tex").read_text()
+    assert "identity: added up" in sums  # arithmetic on printed numbers is no measurement
+    assert "Measured" not in sums
     assert r"unscored \\" in one
 
 

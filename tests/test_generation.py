@@ -15,6 +15,7 @@ from ragbench.data import load_minihop
 from ragbench.errors import ConfigError
 from ragbench.generation import (
     ABSTENTION,
+    ABSTENTIONS,
     BUDGETS,
     ExtractiveReader,
     contexts_from_hits,
@@ -24,6 +25,7 @@ from ragbench.generation import (
 )
 from ragbench.generation.compare import options
 from ragbench.generation.text import sentence, sentences, stems, trim
+from ragbench.grading import EmbeddedGrader
 from ragbench.prompts import load_prompt
 from ragbench.records import Chunk, Hit, Question
 
@@ -117,6 +119,32 @@ def test_without_anything_that_fits_the_reader_abstains(context):
     assert answer == ABSTENTION
     assert reader.abstains(answer)
     assert not reader.abstains("Nelson.")
+
+
+@pytest.mark.parametrize(
+    ("language", "question"),
+    [
+        ("english", "Who commanded the fleet at Trafalgar?"),
+        ("german", "Wer befehligte die Flotte bei Trafalgar?"),
+        ("french", "Qui commandait la flotte à Trafalgar ?"),
+        ("spanish", "¿Quién mandaba la flota en Trafalgar?"),
+        ("italian", "Chi comandava la flotta a Trafalgar e dove?"),
+        ("chinese", "谁指挥了特拉法加的舰队？"),
+    ],
+)
+def test_an_abstention_is_in_the_questions_language_and_graded_as_one(language, question):
+    reader = ExtractiveReader()
+    said = reader.answer(question, "")
+    assert said == ABSTENTIONS[language]
+    assert reader.abstains(said)
+    assert EmbeddedGrader().grade(question, said, "Nelson" if language != "chinese" else "纳尔逊", ()) == 1
+    assert ExtractiveReader(abstention="?").answer(question, "") == "?"
+
+
+def test_a_question_too_short_to_tell_takes_the_language_of_the_context():
+    german = "Der Nebel lag auf den Feldern und das Wetter war nicht gut."
+    assert ExtractiveReader(threshold=1).answer("Trafalgar?", german) == ABSTENTIONS["german"]
+    assert ExtractiveReader().answer("Trafalgar?", "") == ABSTENTION
 
 
 def test_the_threshold_is_the_share_of_question_words_that_must_be_covered():
@@ -362,6 +390,25 @@ def test_each_context_gets_its_own_prompt_and_answers_come_back_in_our_order(fak
     assert [a.meta["prompt"] for a in answers] == ["thesis_with_documents"] * 3 + ["thesis_query_only"]
     assert all(a.generator == "ollama:llama3:8b" and a.seconds > 0 and "error" not in a.meta for a in answers)
     assert len({a.meta["prompt_sha256"] for a in answers}) == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "text", "tagged"),
+    [
+        ("<answer>Ely.</answer>", "Ely.", True),
+        ("Let me see.\n<Answer>\nEly,\nin 1901.\n</Answer> Done.", "Ely,\nin 1901.", True),
+        ("<answer>Ely.", "Ely.", True),
+        ("Ely.", "Ely.", False),
+    ],
+)
+def test_where_the_prompt_asks_for_tags_the_answer_is_what_stands_between_them(fake, reply, text, tagged):
+    fake.reply = lambda body: reply
+    asked, options = [question("A?", "a")], {"progress": False}
+    (made,) = generate(model_at(fake), asked, ["one"], with_documents="ragchecker_default", **options)
+    assert (made.text, made.meta["tagged"]) == (text, tagged)
+    (made,) = generate(model_at(fake), asked, ["<answer>"], **options)
+    assert made.text == reply
+    assert "tagged" not in made.meta
 
 
 def test_failed_calls_become_empty_answers_with_the_reason(fake):

@@ -1,4 +1,4 @@
-"""The graded answers over MiniHop, and what the embedded judge and its baselines reach on them."""
+"""The graded answers over MiniHop, and what the embedded grader and its baselines reach on them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def judged(questions, gold):
 def test_there_are_360_answers_two_to_each_of_the_180_questions(questions, gold):
     assert len(gold) == len({one.id for one in gold}) == 360
     assert {one.question_id for one in gold} <= {question.id for question in questions}
-    assert Counter(one.split for one in gold) == {"dev": 177, "test": 183}
+    assert Counter(one.split for one in gold) == {"dev": 179, "test": 181}
 
 
 def test_every_category_has_at_least_fifty_and_is_in_both_splits(gold):
@@ -55,25 +55,31 @@ def test_every_category_has_at_least_fifty_and_is_in_both_splits(gold):
 
 def test_no_question_is_in_both_splits():
     dev, test = ({one.question_id for one in load_graded_answers(split=s)} for s in ("dev", "test"))
-    assert (len(dev), len(test)) == (90, 90)
+    assert (len(dev), len(test)) == (94, 86)
     assert not dev & test
 
 
-def test_sixty_are_graded_twice_with_their_kappa(gold):
-    assert sum(one.second_grade is not None for one in gold) == 60
+def test_no_supporting_document_is_in_both_splits(questions, gold):
+    documents = {q.id: {title for title, _ in q.meta["supporting_facts"]} for q in questions}
+    dev, test = (set().union(*(documents[one.question_id] for one in gold if one.split == s)) for s in ("dev", "test"))
+    assert not dev & test
+
+
+def test_fifty_five_are_graded_twice_with_their_kappa(gold):
+    assert sum(one.second_grade is not None for one in gold) == 55
     agreement = second_grading_kappa(gold)
-    assert (agreement.n, agreement.estimate) == (60, 1.0)
+    assert (agreement.n, agreement.estimate) == (55, 1.0)
 
 
-def test_the_embedded_judge_on_the_test_split_as_first_measured(gold, judged):
+def test_the_embedded_grader_on_the_test_split_as_measured(gold, judged):
     report = judge_report(judged, gold)
     test = report["test"]
-    assert report.judge == "embedded judge"
-    assert (test.n, test.unscored) == (183, 0)
-    assert test.accuracy.estimate == pytest.approx(138 / 183)
-    assert test.kappa.estimate == pytest.approx(0.692, abs=0.001)
+    assert report.judge == "embedded grader"
+    assert (test.n, test.unscored) == (181, 0)
+    assert test.accuracy.estimate == pytest.approx(138 / 181)
+    assert test.kappa.estimate == pytest.approx(0.702, abs=0.001)
     assert test.kappa.low > 0.6
-    assert np.diag(test.confusion.counts).tolist() == [25, 26, 29, 34, 24]
+    assert np.diag(test.confusion.counts).tolist() == [24, 26, 29, 33, 26]
 
 
 def test_it_beats_the_baselines_tuned_on_dev_with_intervals_that_exclude_zero(questions, gold, judged):
@@ -81,17 +87,18 @@ def test_it_beats_the_baselines_tuned_on_dev_with_intervals_that_exclude_zero(qu
     mine = [value for value, one in zip(judged, gold, strict=True) if one.split == "test"]
     baselines = baseline_grades(questions, dev, test)
     reached = {name: judge_report(other, test)["test"].accuracy.estimate for name, other in baselines.items()}
-    assert reached == pytest.approx({"majority class": 40 / 183, "exact match": 42 / 183, "ROUGE-L cut-offs": 64 / 183})
+    right = {"majority class": 37, "exact match": 39, "ROUGE-L cut-offs": 58, "words and length": 94}
+    assert reached == pytest.approx({name: n / 181 for name, n in right.items()})
     for name, other in baselines.items():
         gain = accuracy_gain(mine, other, test)
-        assert gain.low > 0.25, name
+        assert gain.low > (0.1 if name == "words and length" else 0.25), name
 
 
 def test_the_shipped_weights_are_a_fit_on_dev_alone_of_the_shipped_data(questions):
     card = EmbeddedGrader().card
     for name, digest in card["data_sha256"].items():
         assert sha256(shipped("minihop", name)) == digest, f"{name} changed: run scripts/fit_embedded_grader.py"
-    assert "177 answers to 90 questions, split dev" in card["fitted_on"]
+    assert "179 answers to 94 questions, split dev" in card["fitted_on"]
     made, grader = fit_embedded_grader(questions, load_graded_answers(split="dev")), EmbeddedGrader()
     np.testing.assert_allclose(made["weights"], grader._weights, atol=2e-3)
     np.testing.assert_allclose(made["offsets"], grader._offsets, atol=2e-3)
@@ -101,7 +108,7 @@ def test_measure_judge_needs_no_argument_and_takes_a_split():
     report = measure_judge(split="dev")
     assert [one.split for one in report.splits] == ["dev"]
     assert report["dev"].accuracy.estimate > 0.85  # fitted on it
-    assert report.second_grading.n == 37
+    assert report.second_grading.n == 28
 
 
 def write(path, *rows):

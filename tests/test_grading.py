@@ -1,4 +1,4 @@
-"""The five categories: the embedded judge on hand-worked answers, judge models through the fake server, reports."""
+"""The five categories: the embedded grader on hand-worked answers, judge models through the fake server, reports."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from ragbench.grading import (
     plan_grading,
 )
 from ragbench.grading.evidence import FEATURES, evidence
-from ragbench.grading.stance import choice, declines, options, polarity
-from ragbench.grading.text import tokens
+from ragbench.grading.stance import choice, declines, declines_elsewhere, options, polarity
+from ragbench.grading.text import signs, tokens
 from ragbench.llm import chat_model, thesis_steps
 from ragbench.records import Answer, Question
 
@@ -228,12 +228,90 @@ def test_any_text_gets_one_of_the_five_and_the_same_twice(text):
 
 
 def test_bad_input_of_the_embedded_judge_is_named(embedded):
-    with pytest.raises(DataError, match="has no word"):
-        embedded.grade("q", "a", " .", ())
+    with pytest.raises(DataError, match="'∅' has no letter or digit"):
+        embedded.grade("q", "a", "∅", ())
+    with pytest.raises(DataError, match="the true answer is empty"):
+        embedded.grade("q", "a", " ", ())
     with pytest.raises(ConfigError, match="answer is NoneType"):
         embedded.grade("q", None, "r", ())
     with pytest.raises(ConfigError, match="facts"):
         embedded.grade("q", "a", "r", "one text")
+
+
+ABSTENTIONS = [
+    ("Wer gründete die Mühle?", "Ada Ruck", "Das geht aus den Dokumenten nicht hervor."),
+    ("Wer gründete die Mühle?", "Ada Ruck", "Ich weiß es leider nicht."),
+    ("Wer gründete die Mühle?", "Ada Ruck", "Dazu enthält der Text keine genauen Angaben."),
+    ("Qui a fondé le moulin ?", "Ada Ruck", "Le texte ne mentionne pas le fondateur du moulin."),
+    ("Qui a fondé le moulin ?", "Ada Ruck", "Aucune information n’est donnée à ce sujet."),
+    ("谁建了磨坊？", "张三", "根据所给文档，无法确定答案。"),
+    ("谁建了磨坊？", "张三", "文中没有提到这一点。"),
+    ("谁建了磨坊？", "张三", "The documents do not contain enough information to answer this question."),
+    ("Who built the mill?", "Ada Ruck", "现有文档不足以回答该问题。"),
+]
+
+
+@pytest.mark.parametrize(("question", "true", "text"), ABSTENTIONS)
+def test_an_abstention_in_another_language_is_no_information_and_not_fully_wrong(embedded, question, true, text):
+    assert embedded.grade(question, text, true, ()) == 1
+    assert embedded.grade(question, true, true, (text,)) == 5
+
+
+def test_what_declines_in_other_languages_is_found_in_no_english_text():
+    from ragbench.data import load_minihop
+    from ragbench.grading import load_graded_answers
+
+    minihop = load_minihop()
+    texts = [a.text for a in load_graded_answers()] + [s for d in minihop.documents for s in d.sentences]
+    assert [text for text in texts if declines_elsewhere(text)] == []
+    assert [q.answer for q in minihop.questions if signs(q.answer)] == []
+
+
+@pytest.mark.parametrize(
+    ("true", "text", "expected"),
+    [
+        ("-(x+1)", "-(x+1)", 5),
+        ("-(x+1)", "−( x + 1 )", 5),
+        ("-(x+1)", "The derivative is -(x + 1).", 5),
+        ("-(x+1)", "It is 42.", 4),
+        ("-(x+1)", "-(x-1)", None),
+        ("x+1", "The result is 2x+10, or x and 1.", None),
+        ("C++", "C++", 5),
+        ("C++", "C", None),
+        ("-5", "5", None),
+        ("42", "~42", 5),
+        ("x", "x", 5),
+        ("🚀", "🚀", 5),
+        ("🚀", "🐶", 1),
+        ("🚀", "I do not know.", 1),
+        ("🚀", "A rocket 🚀", None),
+        ("∅", "", 1),
+        ("print('hi')", "print('hi')", 5),
+        ("", "anything", None),
+    ],
+)
+def test_code_formulas_and_signs_are_graded_or_unscored_with_a_reason(embedded, true, text, expected):
+    question = Question("f", "What comes out?", true)
+    one = embedded.grade_all([question], [Answer("f", text, "made up")])[0]
+    assert one.value == expected
+    assert (one.meta.get("error") == "unscored") is (expected is None)
+    if expected is None:
+        assert "true answer" in one.meta["detail"]
+        with pytest.raises(DataError, match="true answer"):
+            embedded.grade(question.text, text, true, ())
+
+
+ANYTHING = st.text(max_size=30) | st.text("x1+-=()∅🚀C# n't'’.,−yes", max_size=12)
+
+
+@settings(max_examples=400, deadline=None)
+@given(ANYTHING, ANYTHING, ANYTHING, st.lists(ANYTHING, max_size=2))
+def test_any_texts_are_graded_or_unscored_with_a_reason(question, text, true, facts):
+    embedded = EmbeddedGrader()
+    asked = [Question("any", question, true)]
+    one, itself = embedded.grade_all(asked, [Answer("any", t, "") for t in (text, true)], {"any": facts})
+    assert one.value in GRADES or (one.meta["error"] == "unscored" and one.meta["detail"])
+    assert itself.value == (5 if true.strip() else None)
 
 
 def test_a_model_file_of_other_features_is_refused(tmp_path):
@@ -255,8 +333,8 @@ def test_grade_with_the_embedded_judge_keeps_order_and_names_itself(embedded):
     answers = [Answer("c1", "Velden Bridge was opened first.", "g"), Answer("b1", "Åkerby", "g", meta={"budget": 5})]
     grades = grade(embedded, ALL, answers)
     assert [(g.question_id, g.value, g.judge) for g in grades] == [
-        ("c1", 4, "embedded judge"),
-        ("b1", 5, "embedded judge"),
+        ("c1", 4, "embedded grader"),
+        ("b1", 5, "embedded grader"),
     ]
     assert grades[1].meta["budget"] == 5
     assert plan_grading(embedded, ALL, answers).total.calls == 0
@@ -525,7 +603,26 @@ def test_baselines_by_hand():
         for i, (t, g) in enumerate([("Åkerby", 5), ("x", 4), ("y", 4), ("z", 4)])
     ]
     made = baseline_grades(ALL, dev, [GradedAnswer("t", "p1", "johann adam reiter", 5, "test")])
-    assert made == {"majority class": [4], "exact match": [5], "ROUGE-L cut-offs": [5]}
+    assert made == {"majority class": [4], "exact match": [5], "ROUGE-L cut-offs": [5], "words and length": [4]}
+
+
+def test_words_and_length_follow_naive_bayes_worked_by_hand():
+    # Words: "no" and length 1 twice in grade 1; "a b c" and length 3 in grade 5. Six words in all, one for each added.
+    dev = [GradedAnswer(str(i), "b1", t, g, "dev") for i, (t, g) in enumerate([("no", 1), ("no", 1), ("a b c", 5)])]
+    asked = ["No!", "a", "A x", "unknown"]  # the second and third differ by their length alone
+    made = baseline_grades(ALL, dev, [GradedAnswer(t, "b1", t, 3, "test") for t in asked])["words and length"]
+    vocabulary = 6  # no, a, b, c, <1>, <2>
+    one = {"no": 2, "<1>": 2}
+    five = {"a": 1, "b": 1, "c": 1, "<2>": 1}
+
+    def odds(words):
+        prior = {1: 2 / 3, 5: 1 / 3}
+        for label, counts in ((1, one), (5, five)):
+            for word in words:
+                prior[label] *= (counts.get(word, 0) + 1) / (sum(counts.values()) + vocabulary)
+        return max(prior, key=prior.get)
+
+    assert made == [odds(["no", "<1>"]), odds(["a", "<1>"]), odds(["a", "<2>"]), odds(["<1>"])] == [1, 1, 5, 1]
 
 
 def test_accuracy_gain_by_hand_counts_unscored_as_not_right():
@@ -544,3 +641,17 @@ def test_fitting_needs_every_grade_and_finds_what_separates_them():
         assert (model["weights"] @ x + model["offsets"]).argmax() + 1 == g
     with pytest.raises(DataError, match="lack a grade"):
         fit_embedded_grader(ALL, rows[:3])
+
+
+def test_a_column_of_a_table_is_refused_where_records_are_wanted():
+    import pandas as pd
+
+    frame = pd.DataFrame({"question": ["Who?"], "answer": ["Ann"]})
+    asked, said = [Question("1", "Who?", "Ann")], [Answer("1", "Ann", "x")]
+    with pytest.raises(DataError, match=r"(?s)questions: item 0 is str 'Who.'.*one Question per row"):
+        grade(EmbeddedGrader(), frame["question"], frame["answer"])
+    with pytest.raises(DataError, match=r"(?s)answers: item 0 is str 'Ann'.*one Answer per row"):
+        grade(EmbeddedGrader(), asked, frame["answer"])
+    with pytest.raises(DataError, match="answers: item 0 is str 'Ann'"):
+        grading_prompts(asked, frame["answer"])
+    assert grade(EmbeddedGrader(), asked, said)[0].value == 5

@@ -23,6 +23,7 @@ from ragbench.metrics.ir_score import (
     ir_score_table,
     joined_cutoffs,
     part_scores,
+    strict_ir_score,
     token_cutoffs,
     truncate,
 )
@@ -98,7 +99,7 @@ def slow_subsequence(part: str, text: str) -> int:
     return row[-1]
 
 
-SLOW = {"substring": slow_substring, "subsequence": slow_subsequence}
+SLOW = {"exact": slow_substring, "exact_subsequence": slow_subsequence}
 
 
 def slow_score(parts: list[str], text: str, match: str) -> float:
@@ -152,6 +153,63 @@ def test_table_of_no_questions_is_empty():
     assert ir_score_table([], [], [1, 2], words).shape == (0, 2)
 
 
+# --- layout -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fact", "text"),
+    [
+        ("the quick brown fox jumps", "xx the quick\nbrown fox jumps yy"),
+        ("the quick brown fox jumps", "xx the  quick\tbrown\u00a0fox\r\n    jumps yy"),
+        ("the quick\nbrown fox jumps\n", "xx the quick brown fox jumps yy"),
+        ("an example of it", "an exam-\n  ple of it"),
+        ("an example of it", "an ex\u00adam\u00ad\nple of it"),
+        ("a well-known man of Anglo-Saxon times", "a well-\nknown man of Anglo-\nSaxon times"),
+        ("née Skłodowska", "ne\u0301e Skłodowska"),
+        ("他在北京长大。", "他在北\n京长大。"),
+    ],
+)
+def test_layout_does_not_lower_the_score_but_exactly_compared_it_does(fact, text):
+    assert ir_score([fact], text) == 1.0
+    assert ir_score([fact], text, "subsequence") == 1.0
+    assert ir_score([fact], text, "exact") < 1.0
+
+
+def test_full_width_text_matches_under_nfkc_only():
+    text = "Ｔｈｅ　ｆｏｘ，１９６７"
+    assert ir_score(["The fox,1967"], text) < 0.2
+    assert (
+        ir_score(["The fox,1967"], text, "substring_nfkc") == ir_score(["The fox,1967"], text, "subsequence_nfkc") == 1
+    )
+
+
+def test_cutoffs_of_wrapped_text_are_those_of_the_text_as_it_is():
+    # Six words on three lines: the fact's five words are whole after the sixth token, 3 of 15 characters after the 2nd.
+    text, fact = "xx aaa\n   bbb ccc\n   ddd", "aaa bbb ccc ddd"
+    curve = ir_score_curve([fact], text, [1, 2, 3, 4, 5], words)
+    assert curve.tolist() == pytest.approx([0, 3 / 15, 7 / 15, 11 / 15, 1])
+    cuts = np.array([[0, 6, 8, 10, 13, len(text)]])
+    table = ir_score_table([[fact]], [text], range(6), positions=cuts)
+    assert table[0].tolist() == pytest.approx([0, 3 / 15, 4 / 15, 4 / 15, 7 / 15, 1])
+
+
+def test_part_scores_at_positions_are_those_of_the_cut_text():
+    text, facts = "xx aaa\n   bbb ccc", ["aaa bbb", "ccc"]
+    found = part_scores(facts, text, positions=[0, 5, 13, 17])
+    np.testing.assert_allclose(found.T, [part_scores(facts, text[:c]) for c in (0, 5, 13, 17)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text("abcé中,.-", min_size=1, max_size=9), min_size=1, max_size=12), st.integers(0, 60))
+def test_clean_text_gives_the_scores_of_the_exact_match(pieces, at):
+    text = " ".join(pieces)
+    facts = [" ".join(pieces[:3]), " ".join(pieces[1:]) or "x", text[at : at + 20].strip() or "x"]
+    for match, exact in (("substring", "exact"), ("subsequence", "exact_subsequence")):
+        cuts = range(0, len(text) + 1, 4)
+        one, other = (part_scores(facts, text, m, positions=list(cuts)) for m in (match, exact))
+        np.testing.assert_array_equal(one, other)
+
+
 # --- oracles ----------------------------------------------------------------------------------------------------------
 
 ALPHABETS = st.sampled_from(["ab", "abc ", "aé中😀 ", "abcdefghijklmnopqrstuvwxyz "])
@@ -190,9 +248,9 @@ def test_scores_equal_difflib_and_rapidfuzz(case):
 
     parts, text, _ = case
     blocks = [difflib.SequenceMatcher(None, p, text, autojunk=False).find_longest_match().size / len(p) for p in parts]
-    assert part_scores(parts, text).tolist() == pytest.approx(blocks)
+    assert part_scores(parts, text, "exact").tolist() == pytest.approx(blocks)
     runs = [LCSseq.similarity(p, text) / len(p) for p in parts]
-    assert part_scores(parts, text, "subsequence").tolist() == pytest.approx(runs)
+    assert part_scores(parts, text, "exact_subsequence").tolist() == pytest.approx(runs)
 
 
 @pytest.mark.parametrize("length", [63, 64, 65, 127, 128, 129, 200])
@@ -221,7 +279,7 @@ def test_score_is_a_share_monotone_in_n_and_blind_to_the_order_of_facts(case, ra
         # Concatenation: more text never loses a fact, and a text that holds the facts scores 1.
         assert ir_score(parts, text + "zz" + text, match) >= ir_score(parts, text, match) - 1e-12
         assert ir_score(parts, " ".join([text, *parts]), match) == 1.0
-        assert ir_score(parts, text, "subsequence") >= ir_score(parts, text, "substring")
+        assert ir_score(parts, text, "exact_subsequence") >= ir_score(parts, text, "exact")
 
 
 def test_subsequence_carry_passes_through_a_word_without_the_character():
@@ -233,8 +291,8 @@ def test_text_of_a_hundred_thousand_characters_is_exact_and_finds_a_fact_at_its_
     rng = np.random.default_rng(0)
     text = "".join(rng.choice(list("abcdefghij "), 100_000))
     fact = "Q" + text[-90:]
-    assert part_scores([fact], text).tolist() == [90 / 91]
-    assert part_scores([fact], text, "subsequence").tolist() == [90 / 91]
+    assert part_scores([fact], text, "exact").tolist() == [90 / 91]
+    assert part_scores([fact], text, "exact_subsequence").tolist() == [90 / 91]
     assert part_scores(["Q" * 3000], text).tolist() == [0.0]
 
 
@@ -407,3 +465,20 @@ def test_file_that_is_no_tokenizer_is_named(tmp_path):
 
 def test_lone_surrogate_is_scored_as_a_character():
     assert ir_score(["a\ud800b"], "xa\ud800") == pytest.approx(2 / 3)
+
+
+# --- Eq 2.1 -----------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=6), st.text("ab", max_size=9))
+def test_strict_score_is_one_exactly_where_every_fact_stands_in_the_text(parts, text):
+    assert strict_ir_score(ir_score(parts, text)) == float(all(part in text for part in parts))
+
+
+def test_strict_score_is_undefined_where_the_score_is_and_one_missing_letter_costs_it():
+    facts = ["a" * 3000, "b" * 3000, "c" * 3000]
+    whole = " ".join(facts)
+    assert strict_ir_score([ir_score(facts, whole), ir_score(facts, whole[:-1])]).tolist() == [1, 0]
+    assert strict_ir_score([1.0, 1 - 1e-12, 0.0, float("nan")])[:3].tolist() == [1, 0, 0]
+    assert np.isnan(strict_ir_score(ir_score([], "text")))

@@ -150,7 +150,7 @@ def test_splitting_keeps_every_character_but_white_space(text, language):
 def test_unusable_arguments_say_what_was_expected():
     with pytest.raises(ConfigError, match="en, zh"):
         reference_recall(["A."], ["A."], "fr")
-    with pytest.raises(ConfigError, match="paper, released"):
+    with pytest.raises(ConfigError, match="normalised, normalised_nfkc, paper, released"):
         effective_information_rate(["A."], ["A."], variant="printed")
     with pytest.raises(DataError, match="reference 1 is empty"):
         reference_recall(["A.", " "], ["A."])
@@ -272,3 +272,39 @@ def test_the_recorded_gpt_4o_run_scores_as_measured(data_mirror):
     # The references of this run are single sentences, so the two variants must agree.
     released = passage_table(references, passages, variant="released", empty=0.0)
     np.testing.assert_allclose(released["eir"], zero["eir"])
+
+
+def test_released_rouge_l_by_hand_counts_distinct_words_of_sentences():
+    answer, true = "the cat sat. the dog sat", "the cat and the dog sat"
+    # Answer: the cat sat dog = 4 words; reference: the cat and dog sat = 5; common: the cat sat + the dog sat = 4.
+    assert answer_rouge_l([answer], [true], variant="released")[0] == pytest.approx(2 * 4 / (4 + 5))
+    # Case and punctuation stay: "Cat" is not "cat", "sat," not "sat".
+    assert answer_rouge_l(["Cat sat,"], ["cat sat"], variant="released")[0] == 0
+    # Order counts within a sentence: one word of the two is in common.
+    assert answer_rouge_l(["b a"], ["a b"], variant="released")[0] == pytest.approx(2 * 1 / 4)
+    # Of two sequences of one length the package keeps "b" in "b a"; the second sentence adds "a".
+    assert answer_rouge_l(["b a. a"], ["a b"], variant="released")[0] == pytest.approx(1)
+    assert answer_rouge_l([""], ["a"], empty=0.0, variant="released")[0] == 0.0
+    assert math.isnan(answer_rouge_l([""], ["a"], variant="released")[0])
+    with pytest.raises(ConfigError, match="language='zh'"):
+        answer_rouge_l(["利润"], ["利润"], "zh", variant="released")
+    with pytest.raises(ConfigError, match="with a tokenizer"):
+        answer_rouge_l(["a"], ["a"], tokenizer=str.split, variant="released")
+    with pytest.raises(ConfigError, match="'rouge'"):
+        answer_rouge_l(["a"], ["a"], variant="rouge")
+
+
+@pytest.mark.data
+def test_the_releases_own_code_and_result_file_are_met_on_its_350_answers(data_mirror):
+    from ragbench.data import load_dragonball_answers
+
+    questions, answers = load_dragonball_answers()
+    texts, true = [a.text for a in answers], [q.answer for q in questions]
+    # Run once on these answers: package rouge 1.0.1, as the released code calls it, 0.24399820 with 1e-8 in its F1.
+    assert answer_rouge_l(texts, true, variant="released").mean() == pytest.approx(0.24399820, abs=2e-8)
+    # The result file beside the code: ROUGE-L 0.132173, Recall 0.586359, EIR 0.107808, undefined values as 0.
+    assert answer_rouge_l(texts, true, tokenizer=str.split).mean() == pytest.approx(0.132173, abs=1e-5)
+    passages = [a.meta["passages"] for a in answers]
+    scores = passage_table([q.references for q in questions], passages, "en", "released", empty=0.0)
+    assert scores["recall"].mean() == pytest.approx(0.5863585373543355, abs=1e-12)
+    assert scores["eir"].mean() == pytest.approx(0.10780761369852739, abs=1e-12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections import Counter
@@ -11,7 +12,13 @@ import pytest
 
 from ragbench import stats
 from ragbench.errors import ConfigError, DataError
-from ragbench.judge import EmbeddedChecker, checker_intervals, checker_quality, load_labelled_claims
+from ragbench.judge import (
+    EmbeddedChecker,
+    checker_intervals,
+    checker_quality,
+    embedded_checker_quality,
+    load_labelled_claims,
+)
 from ragbench.judge.checker import LABELS
 from ragbench.judge.validation import MEASURES
 
@@ -42,6 +49,17 @@ def test_splits_share_no_document():
     assert not dev & test
 
 
+def test_the_place_of_a_claim_says_nothing_of_its_label():
+    """Within a document claims stand in the order of the SHA-256 of their text."""
+    of: dict[str, list] = {}
+    for claim in load_labelled_claims():
+        of.setdefault(claim.document, []).append(claim)
+    for claims in of.values():
+        assert claims == sorted(claims, key=lambda c: hashlib.sha256(c.claim.encode()).hexdigest())
+        assert [c.id for c in claims] == sorted(c.id for c in claims)
+    assert Counter(claims[0].label for claims in of.values()) == {N: 54, C: 36, E: 33}
+
+
 def test_claims_are_sentences_of_their_own_and_not_copies():
     for claim in load_labelled_claims():
         assert claim.claim[0].isupper()
@@ -53,8 +71,8 @@ def test_claims_are_sentences_of_their_own_and_not_copies():
 def test_two_labellings_agree_but_for_the_claim_whose_label_was_changed():
     twice = [c for c in load_labelled_claims() if c.second_label is not None]
     assert len(twice) == 422
-    assert [c.id for c in twice if c.first_label != c.second_label] == ["claim-238"]
-    assert [c.id for c in twice if c.label != c.first_label] == ["claim-238"]
+    assert [c.id for c in twice if c.first_label != c.second_label] == ["claim-239"]
+    assert [c.id for c in twice if c.label != c.first_label] == ["claim-239"]
     assert stats.kappa([c.first_label for c in twice], [c.second_label for c in twice]).estimate > 0.98
     reworded = [c for c in load_labelled_claims() if c.second_label is None]
     assert all(c.first_label is None for c in reworded)
@@ -158,3 +176,16 @@ def test_the_embedded_checker_tells_natural_claims_no_better_than_chance(minilm)
     assert quality["accuracy"] == pytest.approx(0.502, abs=0.02)
     always = checker_quality([c.label for c in claims], [N] * len(claims))
     assert always["accuracy"] > quality["accuracy"]
+
+
+def test_the_checkers_own_number_stands_beside_calling_nothing_entailed():
+    class Agreeable:
+        def check(self, claims, text):
+            return [E] * len(claims)
+
+    found = embedded_checker_quality("test", Agreeable())
+    entailed = np.mean([c.label == E for c in load_labelled_claims(split="test")])
+    assert found["accuracy"].tolist() == pytest.approx([entailed, 1 - entailed])
+    assert list(found.index) == ["embedded checker", "always 'not entailed'"]
+    assert (found["n"] == len(load_labelled_claims(split="test"))).all()
+    assert ((found["low"] < found["accuracy"]) & (found["accuracy"] < found["high"])).all()

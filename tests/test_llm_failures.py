@@ -34,6 +34,7 @@ CASES = {
     "HTTP 500": (Fault("500"), "server_error", "HTTP 500: an error was encountered", "journalctl"),
     "out of memory": (Fault("oom"), "out_of_memory", "more system memory (9.3 GiB)", "lower num_ctx"),
     "not pulled": (Fault("404"), "no_model", "model 'llama3:8b' not found", "ollama pull llama3:8b"),
+    "no money": (Fault("402"), "quota", "HTTP 402: insufficient balance", "raise the account's limit"),
     "wrong key": (Fault("401"), "auth", "HTTP 401: unauthorized", "OLLAMA_API_KEY"),
     "bad option": (Fault("400"), "bad_request", "invalid options: mirostat", "change that option"),
     "garbage": (Fault("garbage"), "garbage", "not JSON", "http://localhost:11434"),

@@ -27,7 +27,7 @@ SMALL = {
     "41_rageval_dragonball": {"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}},
     "42_rageval_experiments": {"DOCUMENTS": 4, "RESAMPLES": 50},
     "43_rageval_quality": {"SET": "generated", "DOCUMENTS": 4, "PER_CELL": 1, "FIRST": 2},
-    "90_concordance": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "RESAMPLES": 20},
+    "90_concordance": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM", "MMR"], "RESAMPLES": 20},
     "91_your_experiment": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]},
     "92_workbench": {"GRADED": 12, "CHECKED": 1, "LABELLED": 8, "WATCHED": 10},
 }
@@ -56,19 +56,24 @@ FIGURES = {
     "41_rageval_dragonball": ["41_table_1", "41_table_3"],
     "42_rageval_experiments": ["42_table_5", "42_prefix", "42_by_type"],
     "43_rageval_quality": ["43_table_3"],
-    "90_concordance": ["90_grade_agreement", "90_correlations", "90_rankings", "90_ranking_correlations"],
+    "90_concordance": [
+        "90_grade_agreement",
+        "90_correlations",
+        "90_rankings_200",
+        "90_rankings_800",
+        "90_ranking_correlations",
+    ],
     "91_your_experiment": ["91_differences", "91_power"],
 }
 LEDGER = {
     "11_thesis_ir_score": {"Table 3.1": 50},
     "12_thesis_context_budget": {"Table 3.2": 66, "Section 3.2.1": 2},
     "13_thesis_grades": {"Table 3.3": 30},
-    "14_thesis_thresholds": {"Figure 3.2": 15},
+    "14_thesis_thresholds": {"Figure 3.1": 3, "Figure 3.2": 15},
     "20_ragchecker_metrics": {"Checker validation": 16},
-    "22_ragchecker_systems": {"Table 3": 144},
-    "23_ragchecker_diagnosis": {"Section 4.4": 36, "Figure 6": 36, "Figure 7": 36, "Figure 10": 36},
-    "30_ragas_wikieval": {"Table 1": 3, "Table 2": 1, "Table 3": 1, "Table 4": 1},
-    "40_rageval_generate": {"Section 3.4": 4},
+    "22_ragchecker_systems": {"Table 3": 108},
+    "23_ragchecker_diagnosis": {"Section 4.4": 36, "Figure 6": 42, "Figure 7": 42, "Figure 10": 42},
+    "30_ragas_wikieval": {"Table 1": 6},
     "42_rageval_experiments": {"Table 4": 6, "Table 5": 36},
     "43_rageval_quality": {"Table 3": 8, "Table 4": 6, "Table 5": 36},
 }
@@ -104,3 +109,52 @@ def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, tmp_path, mo
         else:  # recorded data sets add cells
             assert all(counts.get(item, 0) >= n for item, n in LEDGER[path.stem].items())
         assert measured["n"].dropna().gt(0).all()
+
+
+def mixed_replies(request) -> str:
+    """Sub-questions, answers, and grades that vary from prompt to prompt."""
+    if not request.get("format"):
+        return "Where was the author born?"
+    (name, spec), *_ = request["format"]["properties"].items()
+    start = len(request["messages"][-1]["content"])
+    return json.dumps({name: [1 + (start + 2 * i) % 5 for i in range(spec["minItems"])]})
+
+
+LIVE = {
+    "11_thesis_ir_score": {"Table 3.1": ("decomposer",)},
+    "12_thesis_context_budget": {"Table 3.2": ("generator", "judge")},
+    "13_thesis_grades": {"Table 3.3": ("decomposer", "generator", "judge")},
+    "14_thesis_thresholds": {
+        "Figure 3.1": ("generator", "judge"),
+        "Figure 3.2": ("decomposer",),
+        "Equation 3.1": ("decomposer", "generator", "judge"),
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LIVE)
+def test_one_switch_makes_every_part_of_a_thesis_notebook_live_and_the_ledger_names_it(name, tmp_path, monkeypatch):
+    from fake_ollama import FakeOllama
+
+    from ragbench.prompts import load_prompt
+
+    for folder in ("FIGURES", "RESULTS"):
+        monkeypatch.setenv(f"RAGBENCH_{folder}", str(tmp_path))
+    path = next(p for p in find() if p.stem == name)
+    live = {"DATA": "minihop", "LIMIT": 12, "MODEL": "ollama:llama3:8b", "CASSETTE": str(tmp_path / "c.sqlite")}
+    with FakeOllama(reply=mixed_replies) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        execute(path, live, tmp_path / path.name, timeout_s=300)
+        opening = load_prompt("multiquery_decomposition").partition("{")[0]
+        decomposed = sum(opening in call.prompt for call in server.calls)
+    assert decomposed == (0 if name.startswith("12") else 12)  # once a question; notebook 12 has BM25 alone
+    ledger = pd.read_csv(tmp_path / "ledger.csv")
+    ledger = ledger[ledger["ours"].notna() & (ledger["item"] != "Section 3.2.1")]
+    assert set(ledger["item"]) == set(LIVE[name])
+    for item, parts in LIVE[name].items():
+        told = ledger[ledger["item"] == item]["ours_by"].unique()
+        assert len(told) == 1
+        for part in parts:
+            assert f"{part} ollama:llama3:8b" in told[0]
+        assert not any(word in told[0] for word in ("rules", "extractive", "embedded", "None"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -45,6 +47,18 @@ def test_table_3_3_and_figure_3_2_add_up_to_rounding():
     assert shares.round(2).to_dict() == {"LLM only": 1.0, "BM25": 0.99, "SIM": 1.0, "MMR": 1.0, "MLQ": 1.01, "REO": 1.0}
     panels = papers.published("thesis", "Figure 3.2").groupby("row")["value"].sum()
     assert ((panels - 100).abs() < 0.02).all()
+
+
+def test_figure_3_1_s_counts_read_off_the_picture_give_its_shares_and_agree_with_table_3_3():
+    figure = papers.published("thesis", "Figure 3.1").set_index("row")
+    counts = figure["unit"].str.extract(r"about ([\d,]+) of")[0].str.replace(",", "").astype(int)
+    assert counts.to_dict() == {"grade 5": 3130, "grades 2, 3, 4": 3690, "grade 1": 570}
+    assert (100 * counts / counts.sum()).round(1).to_dict() == figure["value"].to_dict()
+    assert figure["unit"].str.contains("read off the picture").all()
+    bm25 = papers.published("thesis", "Table 3.3").query("row == 'BM25'").set_index("column")["value"] * 100
+    middle = bm25[["grade 2", "grade 3", "grade 4"]].sum()
+    expected = {"grade 5": bm25["grade 5"], "grades 2, 3, 4": middle, "grade 1": bm25["grade 1"]}
+    assert figure["value"].to_dict() == pytest.approx(expected, abs=1.5)  # three rounded shares
 
 
 def test_thresholds_and_the_count_of_calls():
@@ -94,6 +108,26 @@ def test_recorded_and_ours_are_apart_and_the_difference_prefers_ours():
     assert table[table["column"] == "SIM"].iloc[0]["difference"] == pytest.approx(0.1)
 
 
+def test_arithmetic_on_printed_numbers_is_counted_apart_from_what_was_recorded(own_figures):
+    two = pd.DataFrame({"row": ["100", "200"], "column": "BM25", "value": [0.4, 0.46]})
+    papers.record("thesis", "Table 3.1", two, by="identity: as printed", recorded=True)
+    papers.record("thesis", "Table 3.1", cells(), by="others' answers", recorded=True)
+    papers.record("thesis", "Table 3.1", cells(value=[float("nan")]), by="others' empty answers", recorded=True)
+    papers.record("thesis", "Table 3.1", cells(), by="me")
+    found = papers.counts(papers.ledger("thesis")).loc["Table 3.1"]
+    assert found.to_dict() == {"published": 50, "recorded": 1, "identities": 2, "ours": 1}
+    text = papers.write_markdown().read_text()
+    assert "### Table 3.1, identity: as printed" in text
+    assert "### Table 3.1, recorded: others' answers" in text
+    assert "An *identity* is arithmetic on" in text
+    assert "1 recorded, 2 identities, 1 ours." in text
+
+
+def test_an_identity_is_no_measurement_of_ours():
+    with pytest.raises(ConfigError, match="recorded=True for identities"):
+        papers.record("thesis", "Table 3.1", cells(), by="identity: as printed")
+
+
 def test_cells_beyond_the_paper_stand_last():
     papers.record("thesis", "Table 3.1", cells(column=["Hybrid"]), by="x")
     papers.record("thesis", "Beyond", cells(), by="x")
@@ -118,6 +152,46 @@ def test_markdown_shows_paper_and_measured_in_the_table_s_own_shape(own_figures)
     assert "| generations | 377604 -> 377604 |" in papers.write_markdown().read_text()
     assert "Table 3.1 (47)" in text  # what was not measured is counted
     assert papers.summary("thesis") in papers.write_markdown().read_text()
+
+
+def read_back(text):
+    """Read the tables of a ledger: {(paper's title, item and maker): rows of cells}, as a Markdown reader sees them."""
+    tables, paper, head = {}, "", ""
+    for line in text.splitlines():
+        if line.startswith("## "):
+            paper = line[3:]
+        elif line.startswith("### "):
+            head = line[4:]
+        elif line.startswith("|"):
+            inner = re.sub(r"^\||(?<!\\)\|$", "", line)
+            cells = [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", inner)]
+            tables.setdefault((paper, head), []).append(cells)
+    return tables
+
+
+def test_the_readable_ledger_holds_the_numbers_of_the_csv_in_their_own_columns(own_figures):
+    for paper in papers.PAPERS:
+        for item in papers.items(paper):
+            table = papers.published(paper, item)
+            papers.record(paper, item, table.assign(value=np.arange(len(table)) + 0.5), by="x | y")
+    tables = read_back(papers.write_markdown().read_text())
+    frame = pd.read_csv(own_figures / "ledger.csv", dtype={"row": str, "column": str}).query("ours_by == 'x | y'")
+    assert frame["row"].str.contains("|", regex=False).any()
+    seen = 0
+    for (paper, item), cells in frame.groupby(["paper", "item"], sort=False):
+        head, _, *rows = tables[papers.PAPERS[paper], f"{item}, ours: x | y"]
+        assert len({len(row) for row in (head, *rows)}) == 1
+        found = {(row[0], column): text for row in rows for column, text in zip(head[1:], row[1:], strict=True) if text}
+        assert set(found) == set(zip(cells["row"], cells["column"], strict=True))
+        for cell in cells.itertuples():
+            *published, ours = found[cell.row, cell.column].split(" -> ")
+            assert float(ours) == pytest.approx(cell.ours, rel=0.005)
+            try:
+                assert float(published[0]) == pytest.approx(float(cell.published), rel=0.005)
+            except ValueError:  # Table 1.1 holds words
+                assert published == [cell.published]
+        seen += len(cells)
+    assert seen == len(frame)
 
 
 @pytest.mark.parametrize(

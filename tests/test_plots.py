@@ -92,6 +92,16 @@ def test_stacked_shares_fill_the_bar_and_write_the_larger_ones():
     assert [t.get_text() for t in axis.texts] == ["0.25", "0.75", "0.98"]
 
 
+def test_a_long_title_of_shares_stays_within_the_figure():
+    table = pd.DataFrame({"system": ["a"], "grade 1": [1.0]})
+    who = "hotpotqa: decomposer rules (stand-in, no LLM), generator extractive reader (no LLM), judge embedded grader"
+    figure = plots.stacked_shares(table, "system", ["grade 1"], who)
+    figure.draw_without_rendering()
+    box = figure.axes[0].title.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.width
+
+
 def test_score_panels_sort_each_group_and_draw_both_thresholds():
     figure = plots.scores_by_grade_group({"five": [0.9, 0.1, 0.5], "one": [0.2]}, h=0.1, k=0.7)
     first, second = figure.axes

@@ -108,3 +108,23 @@ def test_nothing_tracked_names_this_machine_or_is_too_large():
 
 def test_results_and_cache_are_not_tracked():
     assert not [n for n in tracked() if n.startswith(("data/cache", "data/results", ".venv"))]
+
+
+def test_the_readme_gives_the_measured_quality_of_the_three_embedded_tools():
+    from ragbench import EmbeddedJudge, grading
+    from ragbench.judge import embedded_checker_quality
+
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    rows = {line.split("*")[1]: line for line in lines if line.startswith("| *embedded")}
+    grader = grading.measure_judge(split="test")["test"].accuracy
+    judge = [value / 100 for value in EmbeddedJudge().card["numbers_x100"]["overall, judge"]["pearson"]]
+    checker, never = embedded_checker_quality("test")[["accuracy", "low", "high"]].to_numpy().tolist()
+    measured = {
+        "embedded grader": [grader.estimate, grader.low, grader.high],
+        "embedded judge": judge,
+        "embedded checker": [*checker, never[0]],
+    }
+    assert set(rows) == set(measured)
+    for name, values in measured.items():
+        shown = [float(number) for number in re.findall(r"0\.\d+", rows[name])]
+        assert shown == pytest.approx(values, abs=0.0051), name

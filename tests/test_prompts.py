@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 
 import pytest
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.prompts import fill_prompt, load_prompt, prompt_hash, prompt_ids
+from ragbench.prompts import fill_prompt, load_prompt, prompt_hash, prompt_header, prompt_ids
 
 
 def test_every_prompt_that_ships_loads_and_has_a_field():
@@ -58,3 +60,90 @@ def test_bad_prompts_are_named(tmp_path):
         load_prompt(tmp_path / "latin.txt")
     with pytest.raises(ConfigError, match=r"no field \{question\}"):
         fill_prompt("Ask: {query}", question="why")
+
+
+PAPERS = r"(thesis, section \d|RAGChecker, (section \d|App\. [A-Z])|RAGAS, section \d|RAGEval, sections? \d)"
+
+
+@pytest.mark.parametrize("name", prompt_ids())
+def test_every_prompt_says_which_section_it_follows_and_where_it_departs(name):
+    follows, departs, *points = prompt_header(name).split("\n")
+    assert re.match(rf"Follows: {PAPERS}", follows)
+    assert departs == "Departs:"
+    assert points
+    assert all(re.fullmatch(r"- .{15,}", point) for point in points)
+
+
+@pytest.mark.parametrize("name", prompt_ids())
+def test_a_header_is_not_sent(name):
+    text = load_prompt(name)
+    assert text
+    assert "---" not in text
+    assert not any(line in text for line in prompt_header(name).split("\n"))
+
+
+def test_a_hash_covers_what_is_sent_and_not_the_header(tmp_path):
+    def made(text):
+        (tmp_path / "p.txt").write_text(text, encoding="utf-8")
+        return load_prompt(tmp_path / "p.txt"), prompt_header(tmp_path / "p.txt"), prompt_hash(tmp_path / "p.txt")
+
+    bare = made("Ask: {q}\n---\nnow")
+    assert bare[:2] == ("Ask: {q}\n---\nnow", "")
+    headed = made("---\nFollows: nothing.\n---\n\nAsk: {q}\n---\nnow\n")
+    assert headed == (bare[0], "Follows: nothing.", bare[2])
+    assert made("---\r\nFollows: us.\r\n---\r\nAsk: {q}\n---\nnow")[2] == bare[2]
+    assert made("Ask: {q}\n---\nthen")[2] != bare[2]
+
+
+def test_a_header_without_an_end_or_without_a_prompt_is_named(tmp_path):
+    (tmp_path / "p.txt").write_text("---\nFollows: nothing.\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"header of .*p\.txt has no end"):
+        load_prompt(tmp_path / "p.txt")
+    (tmp_path / "p.txt").write_text("---\nFollows: nothing.\n---\n", encoding="utf-8")
+    with pytest.raises(DataError, match="is empty"):
+        load_prompt(tmp_path / "p.txt")
+
+
+def sent(name):
+    return load_prompt(name).casefold()
+
+
+def test_the_thesis_prompts_ask_for_what_figure_2_4_asks_and_no_more():
+    documents, alone = sent("thesis_with_documents"), sent("thesis_query_only")
+    assert "only" in documents
+    assert all("one sentence" in text for text in (documents, alone))
+    # Asking to admit missing facts raises the share of grade 1.
+    assert not any(word in text for text in (documents, alone) for word in ("say so", "do not hold", "do not know"))
+
+
+def test_the_grading_prompt_has_the_five_criteria_of_section_2_4_and_widens_none():
+    criteria = re.findall(r"^([1-5]) - (.+)$", load_prompt("thesis_grade"), flags=re.M)
+    assert [number for number, _ in criteria] == list("12345")
+    texts = [text.casefold() for _, text in criteria]
+    assert "not enough information in the documents" in texts[0]
+    assert "(hallucination)" in texts[1]
+    assert "incomplete" in texts[2]
+    assert texts[3:] == ["fully incorrect (hallucination).", "fully correct."]
+
+
+@pytest.mark.parametrize("name", ["steps_statements", "steps_verdicts", "steps_questions", "steps_sentences"])
+def test_ragas_prompts_hold_a_demonstration_whose_form_is_the_replys(name):
+    field, *rest = re.findall(r'object whose field "(\w+)"', load_prompt(name))
+    (shown,) = re.findall(r'^\{".+\}$', load_prompt(name), flags=re.M)
+    (value,) = json.loads(shown).items()
+    assert (rest, value[0]) == ([], field)
+    assert value[1]
+
+
+def test_ragchecker_prompts_ask_for_the_answer_between_tags_after_context_and_question():
+    for name in ("ragchecker_default", "ragchecker_optimised"):
+        places = [sent(name).index(part) for part in ("<context>", "{documents}", "</context>", "{query}", "<answer>")]
+        assert places == sorted(places)
+
+
+def test_rageval_keypoints_come_with_examples_in_both_languages_and_one_that_cannot_be_answered():
+    shown = re.findall(r'^\{".+\}$', load_prompt("rageval_keypoints"), flags=re.M)
+    points = [json.loads(text)["keypoints"] for text in shown]
+    assert all(3 <= len(own) <= 5 for own in points)
+    assert any("cannot be answered" in own[-1] for own in points)
+    assert any(re.search(r"[\u4e00-\u9fff]", own[0]) for own in points)

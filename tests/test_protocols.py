@@ -62,12 +62,13 @@ def test_rgb_rejection_rate_by_hand():
     assert np.isnan(rgb_rejection_rate([]))
 
 
-def test_rgb_correction_counts_only_answers_that_detected_the_error():
+def test_rgb_correction_is_a_share_of_those_that_detect_or_as_the_thesis_words_it_of_all_answers():
     # Four of ten detect, three of those are right; two more are right without noticing.
     detected = [1] * 4 + [0] * 6
     correct = [1, 1, 1, 0, 1, 1, 0, 0, 0, 0]
     assert rgb_error_rates(detected, correct) == {"detection": 0.4, "correction": 0.75}
-    assert rgb_error_rates(detected, correct, "all") == {"detection": 0.4, "correction": 0.3}
+    assert rgb_error_rates(detected, correct, "all") == {"detection": 0.4, "correction": 0.5}
+    assert rgb_error_rates([0, 0], [1, 0], "all") == {"detection": 0, "correction": 0.5}
     assert np.isnan(rgb_error_rates([0, 0], [1, 0])["correction"])
 
 

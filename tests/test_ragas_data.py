@@ -191,7 +191,9 @@ def test_table_1_is_as_printed():
 
 # --- records of RAGAS's users -----------------------------------------------------------------------------------
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(str.strip)
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20).filter(
+    str.strip
+)
 samples = st.builds(
     RagasSample,
     texts,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ragbench import data, ragas, ragas_data
+from ragbench import data, ragas_data
 from ragbench.embedded_ragas import EmbeddedRagas, answer_parts, asked_for, evades
 from ragbench.errors import ConfigError
 from ragbench.judge import EmbeddedChecker
+from ragbench.papers import ragas
 
 
 class Words:

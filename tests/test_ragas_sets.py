@@ -133,10 +133,10 @@ def test_padding_comes_first_from_sentences_that_mention_the_page_then_from_thei
 def reply(body):
     prompt = body["messages"][0]["content"]
     for opening, answer in {
-        "Below is the introduction": "When was it finished?",
-        "Answer the question from the text": "In 1896.",
-        "Answer the question from what you know": "In 1900, I think.",
-        "Write a reply to the question that stays": "Towers take time.",
+        "Write one question from the context": "When was it finished?",
+        "Use the information in the context": "In 1896.",
+        "Answer the question.": "In 1900, I think.",
+        "Give an incomplete answer": "Towers take time.",
         "Below is a text": "More moss. Still more.",
     }.items():
         if prompt.startswith(opening):
@@ -161,11 +161,11 @@ def test_four_calls_per_page_make_a_row_and_a_fifth_pads_a_page_that_nobody_ment
     assert (tower.meta["padding"], moss.meta["padding"]) == ("back-links", "model")
     assert moss.context_v2 == (PAGES[2].text, "More moss. Still more.")
     # The ungrounded and the incomplete answer are written without the page.
-    blind = [p for p in prompts if p.startswith(("Answer the question from what", "Write a reply"))]
+    blind = [p for p in prompts if p.startswith(("Answer the question.", "Give an incomplete answer"))]
     assert blind
     assert not any("Vadodara" in p or "In 1896." in p for p in blind)
     assert all("When was it finished?" in p for p in blind)
-    assert any(p.startswith("Answer the question from the text") and "Vadodara" in p for p in prompts)
+    assert any(p.startswith("Use the information in the context") and "Vadodara" in p for p in prompts)
     planned = plan(ragas_data.steps_for_ragas_set(PAGES))
     # Nobody mentions pages 2 and 3.
     assert sum(step.calls for step in planned.steps) == 4 * 3 + 2

@@ -56,8 +56,8 @@ def test_fields_arrive_under_the_names_of_the_metrics():
     result = from_ragchecker(file(RECORD)).results[0]
     assert (result.id, result.question, result.reference, result.response) == tuple(list(RECORD.values())[:4])
     assert result.chunks == (
-        RetrievedText("Ganymede is a moon.", "a"),
-        RetrievedText("No id.", None, {"score": 0.5}),
+        RetrievedText(text="Ganymede is a moon.", doc_id="a"),
+        RetrievedText(text="No id.", extra={"score": 0.5}),
     )
     assert result.response_claims == (("Titan", "is", "largest"), "Titan is a moon.")
     assert result.reference_claims == (("Ganymede", "is", "largest"),)
@@ -136,7 +136,7 @@ def test_nothing_retrieved_may_be_null_until_there_is_something():
     result = from_ragchecker(file(bare)).results[0]
     assert result.chunks == ()
     assert to_ragchecker(from_ragchecker(file(bare)))["results"][0] == bare
-    found = replace(from_ragchecker(file(bare)), results=(replace(result, chunks=(RetrievedText("t"),)),))
+    found = replace(from_ragchecker(file(bare)), results=(replace(result, chunks=(RetrievedText(text="t"),)),))
     assert to_ragchecker(found)["results"][0]["retrieved_context"] == [{"text": "t"}]
 
 

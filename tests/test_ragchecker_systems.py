@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
 
-from ragbench import ragchecker_systems as systems
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
 from ragbench.errors import ConfigError, DataError
 from ragbench.judge import embedded_labels
 from ragbench.metrics.claims import METRICS
-from ragbench.ragchecker_readers import LeadSentences, NearestSentences
+from ragbench.papers import ragchecker as systems
+from ragbench.papers.ragchecker import LeadSentences, NearestSentences
 from ragbench.records import Dataset, Document, Question
+from ragbench.stats import means
 
 E, N = "Entailment", "Neutral"
 CONTEXT = "The dam is old. The Nile flows north. A river has a mouth. The Nile flows north. The river Nile is long."
@@ -88,7 +89,7 @@ def test_a_budget_is_a_number_of_sentences(n):
 def test_minihop_has_65_long_answers_with_their_claims():
     data = systems.dataset("minihop")
     assert (len(data.questions), len(data.documents)) == (65, 270)
-    assert sum(len(q.meta["claims"]) for q in data.questions) == 429
+    assert sum(len(q.meta["claims"]) for q in data.questions) == 438  # eleven verdicts among them
     assert all(q.answer == q.meta["long_answer"] for q in data.questions)
     assert systems.dataset("minihop", 3).questions == data.questions[:3]
 
@@ -129,7 +130,7 @@ ROWS = rows_of(
 def test_rows_become_results_with_their_texts_and_shipped_claims():
     first, second, third = systems.as_results(ROWS, SMALL).results
     assert (first.id, first.question, first.reference) == ("q1|BM25|lead 3", QUESTIONS[0].text, QUESTIONS[0].answer)
-    assert first.chunks == (RetrievedText(TEXTS[0], "d0"), RetrievedText(TEXTS[1], "d1"))
+    assert first.chunks == (RetrievedText(text=TEXTS[0], doc_id="d0"), RetrievedText(text=TEXTS[1], doc_id="d1"))
     assert first.extra == {"question_id": "q1", "retriever": "BM25", "generator": "lead 3"}
     assert (first.reference_claims, third.reference_claims) == (("The Nile is long.",), None)
     assert (second.response, third.id) == ("The dam is old.", "q2|SIM|lead 3")
@@ -146,7 +147,7 @@ def result(question, retriever, generator, correct, found, chunks):
     about = {"question_id": question, "retriever": retriever, "generator": generator}
     n = len(correct)
     return RagResult(
-        "|".join(about.values()), "?", "r", "a", tuple(RetrievedText(str(i)) for i in range(chunks)),
+        "|".join(about.values()), "?", "r", "a", tuple(RetrievedText(text=str(i)) for i in range(chunks)),
         ("c",) * n, ("r1", "r2"), tuple(E if c == "1" else N for c in correct), (E, N),
         tuple((N,) * chunks for _ in range(n)), tuple(tuple(E if c == "1" else N for c in row) for row in found),
         extra=about,
@@ -163,7 +164,7 @@ def test_failed_rows_are_counted_with_every_metric_missing():
     assert scores["scored"].tolist() == [True, True, False, False]
     assert scores[list(METRICS)].isna().all(axis=1).tolist() == [False, False, True, True]
     assert scores.loc[0, ["question_id", "retriever", "precision", "claim_recall"]].tolist() == ["q1", "BM25", 1, 0.5]
-    table = systems.means(scores, resamples=10).set_index(["retriever", "metric"])
+    table = means(scores, systems.SYSTEM, METRICS, resamples=10).set_index(["retriever", "metric"])
     assert table.loc[("BM25", "precision"), ["mean", "n", "unscored"]].tolist() == [1, 1, 1]
     assert len(table) == 2 * len(METRICS)
 
@@ -176,9 +177,22 @@ def test_what_is_undefined_for_a_response_stays_so_and_is_counted():
     assert scores.loc[[0, 1], ["context_utilization", "precision"]].isna().to_numpy().tolist() == [
         [True, False], [False, True],
     ]  # fmt: skip
-    table = systems.means(scores, resamples=10).set_index(["retriever", "metric"])
+    table = means(scores, systems.SYSTEM, METRICS, resamples=10).set_index(["retriever", "metric"])
     assert table.loc[("BM25", "context_utilization"), ["n", "unscored"]].tolist() == [0, 2]
     assert table.loc[("SIM", "precision"), ["n", "unscored"]].tolist() == [0, 2]
+
+
+def test_what_copying_gives_by_construction_is_empty_with_a_reason():
+    rows = [(g, m) for g in (*systems.COPIERS, "ollama:llama3:8b") for m in METRICS]
+    table = pd.DataFrame(rows, columns=["generator", "metric"]).assign(mean=0.5, low=0.4, high=0.6, n=3, unscored=0)
+    found = systems.without_copied(table)
+    empty = found["mean"].isna()
+    assert set(found[empty]["metric"]) == {"hallucination", "self_knowledge", "faithfulness"}
+    assert set(found[empty]["generator"]) == set(systems.COPIERS)
+    assert empty.sum() == 3 * 4
+    assert found[["low", "high"]].isna().eq(empty, axis=0).all(axis=None)
+    assert found["note"].notna().equals(empty)
+    assert found[~empty]["mean"].eq(0.5).all()
 
 
 def test_retrievers_are_compared_question_by_question_under_each_generator():
@@ -252,7 +266,7 @@ def test_a_run_is_resumed_from_its_rows_and_shows_all_20_chunks(tmp_path, minilm
 
 def test_the_generators_are_named_honestly_and_answer(minilm):
     made = systems.generators(SMALL)
-    assert list(made) == ["lead 3", "reader", "nearest 3", "nearest 8"]
+    assert tuple(made) == systems.COPIERS == ("lead 3", "reader", "nearest 3", "nearest 8")
     assert all("no LLM" in g.name for g in made.values())
     answers = {name: g.answer(QUESTIONS[1].text, " ".join(TEXTS)) for name, g in made.items()}
     assert "1902" in answers["reader"]

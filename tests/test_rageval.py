@@ -19,6 +19,9 @@ from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.metrics._sentences import split_sentences
 from ragbench.paths import mirror
 from ragbench.records import Chunk, Dataset, Document, Question
+from ragbench.stats import means
+
+BY = ["retriever", "setting", "prefix"]
 
 EN = {"language": "en"}
 
@@ -61,20 +64,20 @@ def test_recall_and_eir_by_hand_with_and_without_the_metadata_prefix():
 
 def test_questions_without_references_are_counted_as_unscored_or_scored_zero_on_request():
     make = {"BM25": rageval.bm25("en")}
-    table = rageval.means(rageval.retrieval_rows(small_dataset(), make, {"1": (50, 1)}, prefix=[True]))
-    recall = table[table["measure"] == "recall"].iloc[0]
+    rows = rageval.retrieval_rows(small_dataset(), make, {"1": (50, 1)}, prefix=[True])
+    recall = means(rows, BY, rageval.MEASURES).query("metric == 'recall'").iloc[0]
     assert (recall["mean"], recall["n"], recall["unscored"]) == (0.75, 2, 1)
     zeros = rageval.retrieval_rows(small_dataset(), make, {"1": (50, 1)}, prefix=[True], empty=0.0)
-    assert rageval.means(zeros)["mean"].tolist() == [pytest.approx(1.5 / 3), pytest.approx(2 / 3)]
+    assert means(zeros, BY, rageval.MEASURES)["mean"].tolist() == [pytest.approx(1.5 / 3), pytest.approx(2 / 3)]
 
 
 def test_intervals_hold_the_mean_and_are_per_cell():
     rows = rageval.retrieval_rows(rageval.dataset("generated", documents=6), {"BM25": rageval.bm25("en")})
-    table = rageval.means(rows)
+    table = means(rows, BY, rageval.MEASURES)
     assert len(table) == 7 * 2 * 2
     assert ((table["low"] <= table["mean"]) & (table["mean"] <= table["high"]) & (table["low"] < table["high"])).all()
     one = rows[(rows["setting"] == "TopK 4") & rows["prefix"]]
-    cell = table[(table["setting"] == "TopK 4") & table["prefix"] & (table["measure"] == "eir")]
+    cell = table[(table["setting"] == "TopK 4") & table["prefix"] & (table["metric"] == "eir")]
     assert cell["mean"].item() == pytest.approx(np.nanmean(one["eir"]))
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
 from hypothesis import given
@@ -301,6 +304,31 @@ def test_keypoints_come_from_the_data_or_by_rule_and_say_which():
     assert (cut.meta["keypoints"], cut.meta["keypoints_by"]) == (("It rose.", "It fell."), "rule")
 
 
+def test_a_model_cuts_the_keypoints_and_says_where_it_failed(tmp_path):
+    def reply(body):
+        points = ["Oil rose.", "Gas fell.", "Coal held."]
+        return json.dumps({"keypoints": points[:1] if "Question 2?" in str(body["messages"]) else points})
+
+    asked = [question(1, keypoints=None), question(2, keypoints=None), question(3)]
+    with FakeOllama(reply=reply) as server:
+        model = chat_model("ollama:llama3:8b", host=server.url)
+        tape = Cassette(tmp_path / "tape.sqlite", mode="record")
+        cut, failed, own = generation.with_keypoints(asked, model, cassette=tape)
+        calls = len(server.calls)
+        assert generation.with_keypoints(asked[:1], model, cassette=tape) == (cut,)
+        assert len(server.calls) == calls
+        prompts = {call.body["messages"][0]["content"] for call in server.calls}
+    assert (cut.meta["keypoints"], cut.meta["keypoints_by"]) == (("Oil rose.", "Gas fell.", "Coal held."), "model")
+    assert failed.meta["keypoints"] == ()
+    assert failed.meta["keypoints_by"].startswith("failed: ")
+    assert own.meta["keypoints_by"] == "data"
+    assert any("Question 1?" in p and "It rose. It fell." in p for p in prompts)
+    assert not any("Question 3?" in p for p in prompts)
+    answers = [Answer(q.id, "Oil rose.", "gen") for q in (cut, failed)]
+    rows = generation.generation_rows([cut, failed], answers, [["covered", "neither", "neither"], []])
+    assert rows["completeness"].isna().tolist() == [False, True]
+
+
 def corpus(language="en"):
     about = {"domain": "finance", "language": language}
     texts = {
@@ -324,24 +352,58 @@ def test_the_generator_reads_passages_with_their_title(language):
     data = corpus(language)
     answer = generation.passage_answers(data, Echo())[0]
     assert answer.text == f"({data.documents[0].title}) {data.documents[0].text}"
-    short = generation.passage_answers(data, Echo(), budget=3)[0].text
+    with pytest.raises(ConfigError, match="budget=3") as refused:
+        generation.passage_answers(data, Echo(), budget=3)
+    alone = int(re.search(r"the (\d+) tokens", str(refused.value))[1])
+    short = generation.passage_answers(data, Echo(), budget=alone + 3)[0].text
     assert 0 < len(short) < len(answer.text)
     assert answer.text.startswith(short)
 
 
-def test_the_generator_gets_4096_tokens_at_most():
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_live_run_sends_its_own_prompt_and_the_limits_of_section_5_1(language):
     from ragbench.embedding import default_tokenizer
+    from ragbench.prompts import prompt_hash
 
-    class Echo:
-        name = "echo"
+    data = corpus(language)
+    long = replace(data, documents=(replace(data.documents[0], text=data.documents[0].text * 600),))
+    with FakeOllama() as server:
+        model = generation.chat_generator("ollama:llama3:8b", server.url)
+        answer = generation.passage_answers(long, model, size=10**6)[0]
+    assert answer.meta["prompt"] == f"rageval_answer_{language}"
+    assert answer.meta["prompt_sha256"] == prompt_hash(f"rageval_answer_{language}")
+    (call,) = server.calls
+    sent = call.body["messages"][-1]["content"]
+    assert data.questions[0].text in sent
+    assert f"({data.documents[0].title})" in sent
+    assert "single sentence" not in sent
+    assert 4090 <= len(default_tokenizer().encode(sent, add_special_tokens=False).ids) <= 4096
+    # The model's own temperature and top-p: none is sent.
+    assert call.body["options"] == {"num_ctx": 4096 + 256, "num_predict": 256, "seed": 0}
 
-        def answer(self, question, context):
-            return context
 
+def test_chatgpt_samples_as_section_5_1_says(monkeypatch):
+    pytest.importorskip("langchain_openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with FakeOllama(models={"gpt-4o": "x"}) as server:
+        model = generation.chat_generator("openai:gpt-4o", f"{server.url}/v1")
+        generation.passage_answers(corpus(), model)
+    body = server.calls[0].body
+    limit = body.get("max_completion_tokens", body.get("max_tokens"))
+    assert (body["temperature"], body["top_p"], limit) == (0.2, 1.0, 256)
+
+
+def test_an_answer_that_the_limit_ended_is_kept_and_other_failures_are_not_scored():
     data = corpus()
-    long = replace(data, documents=(replace(data.documents[0], text="The mill burned down. " * 1200),))
-    text = generation.passage_answers(long, Echo(), size=10**6)[0].text
-    assert 4090 <= len(default_tokenizer().encode(text, add_special_tokens=False).ids) <= 4096
+    with FakeOllama(reply=lambda body: "It burned. " * 400) as server:
+        cut = generation.passage_answers(data, generation.chat_generator("ollama:llama3:8b", server.url))[0]
+    assert cut.meta["finish"] == "length"
+    assert "error" not in cut.meta
+    assert cut.text.startswith("It burned. It burned.")
+    q, failed = question(1), Answer("q1", "", "gen", meta={"error": "server: down"})
+    rows = generation.generation_rows([q], [failed], generation.judge_answers([q], [failed]))
+    assert rows[["completeness", "rouge_l"]].isna().to_numpy().all()
+    assert rows["unread"].tolist() == [3]
 
 
 def test_the_extractive_reader_is_the_default_and_abstains_in_the_language():
@@ -409,14 +471,14 @@ def test_rows_and_table_3_by_hand():
         ("en", "unanswerable", "It rose. It fell.", ["covered"] * 3),
         ("zh", "summary", "It rose. It fell.", ["covered", "covered", "neither"]),
     )
-    # "it rose" of "it rose it fell": precision 1, recall 1/2, F1 2/3.
-    assert rows["rouge_l"].tolist() == pytest.approx([2 / 3, 0, 1, 1])
+    # English, distinct words: "It rose" of "It rose, It fell", 2 of 2 and of 3 words. Chinese: characters.
+    assert rows["rouge_l"].tolist() == pytest.approx([4 / 5, 0, 1, 1])
     assert rows["keypoints"].tolist() == [3] * 4
     assert rows["unread"].tolist() == [0, 1, 0, 0]
     table = generation.table_3(rows).set_index("column")
     assert table.loc["Completeness EN", ["value", "n", "unscored"]].tolist() == [pytest.approx(1 / 3), 1, 1]
     assert table.loc["Completeness CN", "value"] == pytest.approx(2 / 3)
-    assert table.loc["Rouge-L EN", ["value", "n"]].tolist() == [pytest.approx(1 / 3), 2]
+    assert table.loc["Rouge-L EN", ["value", "n"]].tolist() == [pytest.approx(2 / 5), 2]
     assert set(table.index) == set(papers.published("rageval", "Table 3")["column"])
     for code in ("CN", "EN"):
         shares = [table.loc[f"{m} {code}", "value"] for m in ("Completeness", "Hallucination", "Irrelevance")]
@@ -428,6 +490,22 @@ def test_table_3_can_be_made_by_setting():
     table = generation.table_3(rows.assign(setting=["TopK 4", "TopK 2"]), by="setting", resamples=0)
     complete = table[table["column"] == "Completeness EN"]
     assert complete[["row", "value"]].to_numpy().tolist() == [["TopK 4", 1.0], ["TopK 2", 0.0]]
+
+
+def test_what_the_embedded_checker_judged_never_stands_in_a_row_of_the_paper():
+    columns = ["Completeness EN", "Hallucination CN", "Rouge-L EN", "Rouge-L CN"]
+    cells = pd.DataFrame({"row": "BM25", "column": columns, "value": 0.5})
+    index = pd.MultiIndex.from_product([LANGUAGES, ["its references"]], names=["language", "text"])
+    sight = pd.DataFrame({"completeness": [0.52 if g == "en" else 0.71 for g in LANGUAGES]}, index)
+    own = quality.apart(cells, None, sight)
+    assert not set(own["row"]) & set(papers.published("rageval", "Table 4")["row"])
+    assert "0.52" in own["note"][0]
+    assert "0.71" in own["note"][1]
+    assert own["note"][2] == "ROUGE-L of the released code"
+    assert "characters" in own["note"][3]
+    judged = quality.apart(cells, "ollama:llama3:70b", sight)
+    assert judged["row"].tolist() == ["BM25"] * 4
+    assert judged["note"].isna().tolist() == [True, True, False, False]
 
 
 def test_rows_that_do_not_pair_up_are_refused():

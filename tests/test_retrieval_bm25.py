@@ -77,7 +77,7 @@ def test_three_chunks_by_hand():
 
 def test_terrier_by_hand():
     # one of three chunks holds the stem "run", twice; K = 1.2 * (0.25 + 0.75 * 2 / 1); query term twice: x 9 * 2 / 10
-    bm25 = BM25(chunks_of("The running runs", "a dog?", ""))
+    bm25 = BM25(chunks_of("The running runs", "a dog?", ""), variant="terrier")
     weight = math.log2(2.5 / 1.5) * 2.2 * 2 / (2 + 1.2 * 1.75) * 1.8
     assert found(bm25.search(["Run, which RUNS"], 5)[0]) == [("c00000", weight)]
     assert bm25.search(["the of"], 5) == [[]]
@@ -91,7 +91,7 @@ def test_scores_equal_bm25s_at_the_same_variant(variant, method):
     tokens = [TOKENIZERS["plain"](text) for text in texts]
     theirs = bm25s.BM25(method=method, k1=1.7, b=0.4, dtype="float64")
     theirs.index(tokens, show_progress=False)
-    ours = BM25(chunks_of(*texts), k1=1.7, b=0.4, variant=variant)
+    ours = BM25(chunks_of(*texts), k1=1.7, b=0.4, variant=variant, tokenizer="plain")
     for _ in range(30):
         query = " ".join(rng.choices(WORDS, k=rng.randint(1, 6)))
         scores = theirs.get_scores([t for t in TOKENIZERS["plain"](query) if t in theirs.vocab_dict])
@@ -123,7 +123,7 @@ def test_okapi_equals_rank_bm25_to_the_last_bit():
     st.lists(st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join), min_size=1, max_size=9),
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join),
     st.sampled_from(VARIANTS),
-    st.sampled_from(["terrier", "plain", "split"]),
+    st.sampled_from(["terrier", "plain", "split", "english", "chinese", "jieba"]),
     st.integers(1, 10),
 )
 def test_every_variant_equals_its_formula(texts, query, variant, tokenizer, k):
@@ -236,7 +236,7 @@ def test_robertson_returns_nothing_for_a_term_in_half_of_the_chunks_or_more():
 
 
 def test_terrier_ranks_a_term_in_most_chunks_below_zero_as_its_formula_does():
-    hits = BM25(chunks_of("red dog", "red", "red cat cat")).search(["red dog"], 5)[0]
+    hits = BM25(chunks_of("red dog", "red", "red cat cat"), variant="terrier").search(["red dog"], 5)[0]
     assert [h.chunk.id for h in hits] == ["c00000", "c00002", "c00001"]
     assert hits[2].score < hits[1].score < 0
 
@@ -248,9 +248,59 @@ def test_a_callable_tokenizer_serves_texts_and_queries():
     assert same == BM25(chunks_of("red dog", "dog", "cat"), variant="lucene").search(["dog red"], 5)
 
 
+# Questions ask in other forms of the words than the texts use: "Häusern" for "Haus", "été" for "étés".
+GERMAN = {
+    "In welcher Straße liegt das Café Möhring?": "Das Café Möhring befindet sich in der Königsallee, einer Straße mit "
+    "vielen Bäumen.",
+    "Wer gründete die Mühlen am Fluss?": "Die Mühle am Fluss wurde im Jahr 1841 von Ada Rück gegründet.",
+    "Welche Häuser stehen unter Schutz?": "Unter Denkmalschutz steht das alte Haus am Markt, das älteste der Stadt.",
+    "Was fürchten die Bäuerinnen?": "Die Bäuerin fürchtet den Frost, der im Mai noch einmal kommt.",
+    "Wie heißt der Fußballverein?": "Der Verein für Fußball heißt Grün-Weiß und spielt in der dritten Liga.",
+}
+FRENCH = {
+    "Où se trouvent les forêts protégées ?": "La forêt protégée se trouve au nord de la vallée, près du lac.",
+    "Qui a créé l'école d'été ?": "Une école pour les étés chauds fut créée par Hélène Béraud.",
+    "Quels élèves ont reçu un prix ?": "L'élève qui reçut le prix était née à Nîmes.",
+    "Quand le château brûla-t-il ?": "Les châteaux de la région ont brûlé pendant la guerre de 1870.",
+    "Que mangeaient les pêcheurs ?": "Le pêcheur mange du pain et des œufs le matin.",
+}
+CHINESE = {
+    "磨坊是谁建造的？": "这座磨坊由张三于一八四一年建造，位于河边。",
+    "哪条街上有咖啡馆？": "咖啡馆位于国王大街，那条街上有很多树。",
+    "公司的注册资本是多少？": "该公司注册资本为五千万元，总部设在上海。",
+    "法院判了被告几年？": "法院判处被告有期徒刑三年，并处罚金。",
+    "患者对什么药物过敏？": "患者自述对青霉素过敏，没有其他病史。",
+}
+
+
+@pytest.mark.parametrize(
+    ("texts", "tokenizer", "found_before"), [(GERMAN, "german", 3), (FRENCH, "french", 3), (CHINESE, "jieba", 0)]
+)
+def test_the_default_finds_what_the_thesis_tokenizer_lost_in_other_languages(texts, tokenizer, found_before):
+    chunks = chunks_of(*texts.values())
+
+    def first(bm25):
+        hits = bm25.search(list(texts), 5)
+        return sum(bool(one) and one[0].chunk == chunk for one, chunk in zip(hits, chunks, strict=True))
+
+    bm25 = BM25(chunks)
+    assert bm25.settings()["tokenizer"] == tokenizer
+    assert first(bm25) == len(texts)
+    assert first(BM25(chunks, variant="terrier")) == found_before
+
+
+def test_letters_that_are_not_ascii_are_found_by_default():
+    chunks = chunks_of("Das Haus steht in der Straße Königsallee.", "Das Rathaus ist alt und steht am Markt.")
+    for query in ("Straße Königsallee", "STRASSE", "ko\u0308nigsallee", "strassen"):
+        assert [h.chunk.id for h in BM25(chunks).search([query], 5)[0]] == ["c00000"]
+    assert BM25(chunks).tokenizer is TOKENIZERS["german"]
+    # The thesis's terms have ASCII letters only: "stra", "e", "k", "nigsallee"; its queries "Strae", "Knigsallee".
+    assert BM25(chunks, variant="terrier").search(["Straße Königsallee"], 5) == [[]]
+
+
 def test_searches_in_many_threads_at_once_agree():
     rng = random.Random(3)
-    bm25 = BM25(chunks_of(*(" ".join(rng.choices(WORDS, k=20)) for _ in range(3000))))
+    bm25 = BM25(chunks_of(*(" ".join(rng.choices(WORDS, k=20)) for _ in range(3000))), variant="terrier")
     queries = [" ".join(rng.choices(WORDS, k=4)) for _ in range(600)]
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda _: bm25.search(queries, 7), range(16)))
@@ -259,13 +309,22 @@ def test_searches_in_many_threads_at_once_agree():
 
 def test_variant_defaults_and_settings():
     chunks = chunks_of("red")
-    assert BM25(chunks).settings() == {
+    assert BM25(chunks, variant="terrier").settings() == {
         "retriever": "BM25",
         "variant": "terrier",
         "k1": 1.2,
         "b": 0.75,
         "k3": 8.0,
         "tokenizer": "terrier",
+        "ties": "id",
+        "chunks": 1,
+    }
+    assert BM25(chunks).settings() == {
+        "retriever": "BM25",
+        "variant": "lucene",
+        "k1": 1.2,
+        "b": 0.75,
+        "tokenizer": "words",
         "ties": "id",
         "chunks": 1,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,13 +11,14 @@ from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
 from ragbench.retrieval._tokenise import number_tokens
+from ragbench.retrieval.languages import FUNCTION_WORDS, language_of
 from ragbench.retrieval.stopwords import STOP_WORDS
-from ragbench.retrieval.text import PLAIN, SPLIT, TERRIER, Tokenizer, get_tokenizer, word_table
+from ragbench.retrieval.text import PLAIN, SPLIT, TERRIER, TOKENIZERS, WORDS, Tokenizer, get_tokenizer, word_table
 
 UNICODE = st.text(
     st.one_of(
         st.characters(exclude_categories=()),  # every code point, lone surrogates too
-        st.sampled_from("aZ09 _-.\u00a0\u2003\u0085ßİΣéñ中文😀'\n\t\x1c"),
+        st.sampled_from("aZ09 _-.\u00a0\u2003\u0085ßİΣéñ中文字ひ한ไทยที่क्षि\u0301\ufe0f\u00adﬁＡ😀'\n\t\x1c"),
     ),
     max_size=40,
 )
@@ -54,6 +57,79 @@ def test_plain_keeps_unicode_words_and_split_keeps_punctuation():
     assert SPLIT("Who, me?\u00a0Yes.") == ["who,", "me?", "yes."]
 
 
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("Straße, KÖNIGSALLEE & snake_case", ["strasse", "königsallee", "snake", "case"]),
+        ("Ko\u0308nigs\u00adallee", ["königsallee"]),  # decomposed, with a soft hyphen
+        ("ｆｕｌｌ ﬁle", ["full", "file"]),
+        ("l'été 2024", ["l", "été", "2024"]),
+        ("中文信息x光", ["中文", "文信", "信息", "x", "光"]),
+        ("東京タワーです", ["東京", "京タ", "タワ", "ワー", "ーで", "です"]),
+        ("서울에 a", ["서울", "울에", "a"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),  # vowel signs are no ends of words
+        ("☕\ufe0f, …", []),
+    ],
+)
+def test_words_are_runs_in_any_script_and_pairs_where_there_are_no_blanks(text, terms):
+    assert WORDS(text) == terms
+
+
+def test_a_language_adds_its_stemmer():
+    assert TOKENIZERS["german"]("Häuser Hauses") == ["haus", "haus"]
+    assert len(set(TOKENIZERS["french"]("continuer continuait"))) == 1
+    assert TOKENIZERS["english"]("running runs") == ["run", "run"]
+    assert TOKENIZERS["chinese"]("中文信") == ["中文", "文信"]
+    for name in FUNCTION_WORDS:
+        assert TOKENIZERS[name]("2024") == ["2024"]  # every stemmer is there
+
+
+SENTENCES = {
+    "english": "The mill was built by the river, and it is the oldest of the town.",
+    "german": "Die Mühle wurde am Fluss gebaut und ist die älteste der Stadt.",
+    "french": "Le moulin a été construit sur la rivière et c'est le plus ancien de la ville.",
+    "spanish": "El molino fue construido en la orilla del río y es el más antiguo de la ciudad.",
+    "italian": "Il mulino è stato costruito sulla riva del fiume ed è il più antico della città.",
+    "portuguese": "O moinho foi construído na margem do rio e é o mais antigo da cidade.",
+    "dutch": "De molen werd aan de rivier gebouwd en is de oudste van het dorp.",
+    "swedish": "Kvarnen byggdes vid ån och är den äldsta som finns i staden, inte den största av dem.",
+    "danish": "Møllen blev bygget af en bager ved åen og er den ældste i byen, ikke den største af dem.",
+    "russian": "Мельница была построена на реке, и это не самая старая мельница в городе.",
+    "chinese": "磨坊建在河边，是城里最古老的建筑。",
+    "japanese": "水車小屋は川のそばに建てられ、町で最も古い建物です。",
+    "korean": "방앗간은 강가에 지어졌으며 마을에서 가장 오래된 건물이다.",
+}
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_the_language_of_a_sentence_is_told_by_its_script_or_function_words(language):
+    assert language_of([SENTENCES[language]]) == language
+    chosen = get_tokenizer("auto", [SENTENCES[language]] * 3)
+    assert chosen is TOKENIZERS["jieba" if language == "chinese" else language]
+
+
+def test_in_doubt_no_language_is_told():
+    for text in ("", "42", "Königsallee", "Die Hard", "x = y + 1"):
+        assert language_of([text]) is None
+    assert get_tokenizer("auto", ["Königsallee 5"]) is WORDS
+    mixed = [SENTENCES["german"]] * 9 + [SENTENCES["english"], SENTENCES["chinese"]]
+    assert language_of(mixed) == "german"
+    assert language_of(["ABC科技有限公司的二氧化碳排放量是多少？"]) == "chinese"
+
+
+def test_chinese_takes_pairs_where_jieba_is_not_installed(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert get_tokenizer("auto", [SENTENCES["chinese"]]) is TOKENIZERS["chinese"]
+    with pytest.raises(ConfigError, match="jieba, which is not installed"):
+        get_tokenizer("jieba")
+
+
+def test_questions_of_minihop_are_english():
+    from ragbench.data import load_minihop
+
+    assert {language_of([q.text]) for q in load_minihop().questions} <= {"english", None}
+
+
 def test_a_stem_of_nothing_is_dropped():
     assert Tokenizer("x", "ascii", stemmer="porter")("s cats") == ["cat"]
 
@@ -66,10 +142,10 @@ def test_stop_words_are_lower_case_ascii_tokens_of_a_size_like_terriers():
 
 
 @settings(deadline=None)
-@given(st.lists(UNICODE, min_size=1, max_size=5), st.sampled_from(["ascii", "unicode", "space"]))
+@given(st.lists(UNICODE, min_size=1, max_size=5), st.sampled_from(["ascii", "unicode", "space", "words"]))
 def test_compiled_scan_finds_the_tokens_that_python_finds(texts, pattern):
-    numbers, counts, words = number_tokens(texts, word_table(pattern))
     tokenizer = Tokenizer("t", pattern)
+    numbers, counts, words = number_tokens(texts, word_table(pattern), tokenizer.prepared)
     expected = [tokenizer.tokens(text) for text in texts]
     assert counts.tolist() == [len(tokens) for tokens in expected]
     assert [words[n] for n in numbers] == [t for tokens in expected for t in tokens]
@@ -96,12 +172,23 @@ def test_word_table_covers_every_code_point(pattern):
             assert table[point] == (tokenizer.tokens(chr(point)) == [chr(point)]), hex(point)
 
 
+def test_word_table_of_words_goes_by_category_and_script():
+    table = word_table("words")
+    for point in [*range(0x3200), 0x4E2D, 0xAC00, 0xD800, 0xFE0F, 0xFFFD, 0x1F600, 0x20000, 0x10FFFF]:
+        category = unicodedata.category(chr(point))
+        kept = category[0] in "LN" or (category[0] == "M" and not 0xFE00 <= point <= 0xFE0F)
+        if any(point in span for span in (range(0xE00, 0xF00), range(0x3040, 0x3100), range(0x4E00, 0xA000))):
+            assert table[point] == 2 * kept, hex(point)
+        else:
+            assert bool(table[point]) is kept, hex(point)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: get_tokenizer("porter"), "one of plain, split, terrier"),
+        (lambda: get_tokenizer("porter"), r"one of .*, german, .*, terrier, .*, words"),
         (lambda: get_tokenizer(3), "tokenizer is int"),
-        (lambda: Tokenizer("t", "words"), "unknown token pattern 'words'"),
+        (lambda: Tokenizer("t", "letters"), "unknown token pattern 'letters'"),
     ],
 )
 def test_bad_tokenisers_are_named(call, message):

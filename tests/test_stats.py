@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,18 +20,23 @@ from ragbench.stats import (
     annotator_agreement,
     binomial_ci,
     bootstrap_ci,
+    compare,
+    compare_pairs,
     confusion_matrix,
     correlation,
     holm,
     kappa,
+    means,
     paired_bootstrap_difference,
     paired_permutation_test,
     paired_power,
     pairwise_agreement,
+    power_analysis,
     ppi_mean,
     preference_correlation,
     preference_difference,
     questions_needed,
+    within_correlation,
 )
 
 NAN = float("nan")
@@ -327,6 +333,43 @@ def test_preference_difference_maps_the_extremes_to_two():
     assert np.isnan(preference_difference([0, 0], [1, 1])).all()
 
 
+@pytest.mark.filterwarnings("error")
+def test_correlation_within_groups_leaves_out_what_a_group_shares():
+    # Easy questions have high scores and good answers, hard ones neither; within a question the two run opposite ways.
+    rng = np.random.default_rng(0)
+    ease, order = np.repeat(rng.normal(size=40) * 100, 5), np.tile(np.arange(5.0), 40)
+    question = np.repeat(np.arange(40), 5)
+    assert correlation(ease + order, ease - order, method="spearman").estimate > 0.9
+    within = within_correlation(ease + order, ease - order, question)
+    assert (within.estimate, within.low, within.high, within.n, within.n_missing) == (-1, -1, -1, 40, 0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("method", ["pearson", "spearman", "kendall"])
+def test_correlation_within_groups_is_the_mean_over_those_that_have_one(method):
+    rng = np.random.default_rng(1)
+    x, y, question = rng.random(60), rng.integers(0, 2, 60).astype(float), rng.permutation(np.repeat(np.arange(12), 5))
+    y[question == 3] = 1  # no difference to explain
+    slow = []
+    for q in range(12):
+        a, b = x[question == q], y[question == q]
+        if len(set(b)) > 1:
+            slow.append(
+                {"pearson": reference.pearsonr, "spearman": reference.spearmanr, "kendall": reference.kendalltau}[
+                    method
+                ](a, b).statistic
+            )
+    got = within_correlation(x, y, question, method, resamples=500, seed=3)
+    assert got.estimate == pytest.approx(np.mean(slow))
+    assert (got.n, got.n_missing) == (len(slow), 12 - len(slow))
+    same = bootstrap_ci(slow, resamples=500, seed=3)
+    assert (got.low, got.high) == pytest.approx((same.low, same.high), abs=0.05)
+    with pytest.raises(ConfigError, match="kendall, pearson, spearman"):
+        within_correlation(x, y, question, "speerman")
+    with pytest.raises(DataError, match="groups 59"):
+        within_correlation(x, y, question[1:])
+
+
 def test_preference_correlation_counts_each_pair_once_per_annotator():
     s1, s2 = [0.1, 0.5, 0.9, 0.4], [0.8, 0.5, 0.2, 0.5]
     labels = [[2, 1], [0, 0], [-2, -1], [1, -1]]
@@ -487,3 +530,66 @@ def test_confusion_matrix_rows_are_truth():
 def test_bad_input_says_what_was_wrong(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_means_average_each_group_with_its_counts_worked_by_hand():
+    rows = pd.DataFrame(
+        {"system": ["a", "b", "a", "b"], "question": [1, 1, 2, 2], "x": [1.0, 0.0, 0.5, np.nan], "y": [0.0, 1, 1, 1]}
+    )
+    table = means(rows, ["system"], ["x", "y"])
+    assert table.columns.tolist() == ["system", "metric", "mean", "low", "high", "n", "unscored"]
+    assert table[["system", "metric", "mean", "n", "unscored"]].to_numpy().tolist() == [
+        ["a", "x", 0.75, 2, 0], ["a", "y", 0.5, 2, 0], ["b", "x", 0.0, 1, 1], ["b", "y", 1.0, 2, 0],
+    ]  # fmt: skip
+    assert table.loc[0, ["low", "high"]].tolist() == [0.5, 1.0]
+    alone = means(rows, [], "y", resamples=0)
+    assert alone[["mean", "n"]].to_numpy().tolist() == [[0.75, 4]]
+    assert "metric" not in alone
+    assert alone["low"].isna().all()
+
+
+def test_rows_of_one_group_are_resampled_together():
+    rows = pd.DataFrame({"document": np.repeat(range(10), 20), "x": np.repeat(np.arange(10) % 2, 20)})
+    apart, together = means(rows, [], "x"), means(rows, [], "x", groups="document")
+    assert apart["mean"].item() == together["mean"].item() == 0.5
+    assert together["high"].item() - together["low"].item() > 2 * (apart["high"].item() - apart["low"].item())
+    i = bootstrap_ci(rows["x"], groups=rows["document"])
+    assert together[["low", "high"]].to_numpy().tolist() == [[i.low, i.high]]
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
+
+
+def compared_rows() -> pd.DataFrame:
+    scores = {"A": [1, 2, 3, 4], "B": [0, 0, 0, 0], "C": [1, 2, 3, NAN]}
+    rows = [(f"q{i}", system, value) for system, values in scores.items() for i, value in enumerate(values)]
+    return pd.DataFrame(rows, columns=["question_id", "system", "score"])
+
+
+def test_compare_tests_every_pair_on_its_shared_questions_and_corrects_over_the_table():
+    table = compare(compared_rows(), "system", "score")
+    assert table[["a", "b"]].to_numpy().tolist() == [["A", "B"], ["A", "C"], ["B", "C"]]
+    assert table["difference"].tolist() == [2.5, 0, -2]
+    assert table[["mean a", "mean b"]].to_numpy().tolist() == [[2.5, 0], [2, 2], [0, 2]]
+    assert table["p"].tolist() == [2 / 16, 1, 2 / 8]  # every pattern of signs is counted
+    assert table["p_holm"].tolist() == [3 / 8, 1, 1 / 2]
+    assert table[["n", "missing"]].to_numpy().tolist() == [[4, 0], [3, 1], [3, 1]]
+    need = power_analysis([1, 2, 3, 4], [0, 0, 0, 0])
+    assert table.loc[0, ["low", "high", "power", "needed"]].tolist() == [need.low, need.high, need.power, need.needed]
+    assert table.loc[0, "needed_all"] == 7  # below 7 pairs no pattern of signs reaches 0.05 / 3
+
+
+def test_compare_within_groups_takes_the_pairs_it_is_given():
+    rows = pd.concat([compared_rows().assign(data="d"), compared_rows().assign(data="e", score=1.0)])
+    table = compare(rows, "system", "score", by=["data"], pairs=[("C", "B")])
+    assert table[["data", "a", "b", "difference"]].to_numpy().tolist() == [["d", "C", "B", 2], ["e", "C", "B", 0]]
+
+
+def test_questions_of_one_group_are_flipped_together_and_give_no_power():
+    pairs = {("x",): ([1, 2, 3, 4, NAN], [0, 0, 0, 0, 0])}
+    table = compare_pairs(pairs, ["name"], groups={("x",): ["d", "d", "e", "e", "f"]})
+    assert table["p"].tolist() == [2 / 4]  # two documents: 3 and 7
+    assert table[["low", "high"]].to_numpy().tolist() == [[1.5, 3.5]]
+    assert table[["n", "missing"]].to_numpy().tolist() == [[4, 1]]
+    assert table[["power", "needed", "needed_all"]].isna().all(axis=None)
+    assert compare_pairs({("x",): ([NAN], [1])}, ["name"])[["mean a", "p", "p_holm"]].isna().all(axis=None)

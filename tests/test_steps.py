@@ -78,7 +78,7 @@ def model_at(server):
 
 
 def chunks(*texts):
-    return tuple(RetrievedText(text, f"d{i}") for i, text in enumerate(texts))
+    return tuple(RetrievedText(text=text, doc_id=f"d{i}") for i, text in enumerate(texts))
 
 
 A = RagResult("a", "Q?", "sky is blue; sea is deep", "sky is blue; not sea is deep; cats do purr",

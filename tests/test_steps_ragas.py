@@ -256,10 +256,11 @@ def test_every_dimension_shows_what_it_needs_and_nothing_else(dimension):
         assert gpt_score(model, dimension, ["QU"], ["CAND"], contexts, **QUIET).scores == (5,)
         gpt_ranking(model, dimension, ["QU"], ["CAND"], ["OTHER"], contexts, **QUIET)
         score, *rankings = [call.prompt for call in server.calls]
-    assert "QU" in score
     assert "CAND" in score
     for prompt in (score, *rankings):
+        # Section 5: faithfulness is judged from context and answer, the other two from the question.
         assert ("THE CONTEXT" in prompt) == (dimension == "faithfulness")
+        assert ("QU" in prompt) == (dimension != "faithfulness")
     word = "Context" if dimension == "context_relevance" else "Answer"
     for shown in (("CAND", "OTHER"), ("OTHER", "CAND")):
         assert sum(f"{word} 1:\n{shown[0]}\n\n{word} 2:\n{shown[1]}\n" in prompt for prompt in rankings) == 1

@@ -12,6 +12,7 @@ from ragbench.data import load_minihop
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError
 from ragbench.records import Chunk, Dataset, Hit, Question
+from ragbench.stats import means
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +62,16 @@ def longest_common(part: str, text: str) -> int:
 def test_minihop_tells_retrievers_apart(minihop_rows):
     """The data set's own promise: best at most 0.9 at N = 1000, at least 0.08 between best and worst at N = 500."""
     _, _, rows = minihop_rows
-    means = rows.groupby(["N", "retriever"])["ir_score"].mean().unstack()
-    assert means.loc[1000].max() <= 0.9
-    assert means.loc[500].max() - means.loc[500].min() >= 0.08
+    by_n = rows.groupby(["N", "retriever"])["ir_score"].mean().unstack()
+    assert by_n.loc[1000].max() <= 0.9
+    assert by_n.loc[500].max() - by_n.loc[500].min() >= 0.08
 
 
 def test_rows_are_complete_and_means_carry_counts(minihop_rows):
     data, _, rows = minihop_rows
     assert len(rows) == len(data.questions) * 5 * 10
     assert not rows.duplicated(["question_id", "retriever", "N"]).any()
-    table = thesis.means(rows)
+    table = means(rows, ["retriever", "N"], "ir_score")
     assert len(table) == 50
     assert set(table["n"]) == {len(data.questions)}
     assert ((table["low"] <= table["mean"]) & (table["mean"] <= table["high"])).all()
@@ -82,7 +83,7 @@ def test_unscored_questions_are_counted_not_averaged():
     hit = Hit(Chunk("c", "abc", "d"), 1.0, 1)
     rows = thesis.ir_scores(data, {"X": [[hit], [hit]]}, [10])
     assert rows["ir_score"].isna().tolist() == [False, True]
-    table = thesis.means(rows)
+    table = means(rows, ["retriever", "N"], "ir_score")
     assert table[["mean", "n", "unscored"]].values.tolist() == [[1.0, 1, 1]]
 
 

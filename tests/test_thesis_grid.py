@@ -8,10 +8,10 @@ import math
 import pandas as pd
 import pytest
 
-from ragbench import thesis_grid
+from ragbench import papers, thesis_grid
 from ragbench.errors import ConfigError
 from ragbench.grading import EmbeddedGrader
-from ragbench.records import Chunk, Dataset, Hit, Question
+from ragbench.records import Chunk, Dataset, Document, Hit, Question
 
 QUESTIONS = (
     Question("q1", "In which town was Ann Lee born?", "Ely", ("Ann Lee was born in Ely.",), "bridge"),
@@ -47,7 +47,7 @@ def test_one_row_per_question_system_and_budget_and_one_without_documents(rows):
     assert not rows.duplicated(["question_id", "system", "N"]).any()
     assert (rows.groupby("system").size()).to_dict() == {"LLM only": 2, "A": 4, "B": 4}
     assert set(rows["generator"]) == {"copier"}
-    assert set(rows["judge"]) == {"embedded judge"}
+    assert set(rows["judge"]) == {"embedded grader"}
 
 
 def test_scores_belong_to_the_context_that_was_answered_from(rows):
@@ -75,7 +75,7 @@ def test_shares_are_of_the_scored_answers_and_count_the_unscored():
     assert table.loc["B", "unscored"] == 1
     counts = thesis_grid.grade_shares(frame, counts=True).set_index("system")
     assert counts.loc["A", ["grade 1", "grade 5"]].tolist() == [1, 2]
-    cells = thesis_grid.ledger_cells(counts.reset_index(), "system")
+    cells = papers.cells(counts.reset_index(), "system", thesis_grid.GRADE_COLUMNS)
     assert cells[(cells["row"] == "A") & (cells["column"] == "grade 5")]["value"].item() == 2
     assert len(cells) == 10
 
@@ -109,9 +109,88 @@ def test_a_model_server_answers_and_grades_and_a_recording_replays_without_it(tm
 
 def test_names_of_the_parameter_cells_give_the_embedded_defaults():
     assert "extractive" in thesis_grid.generator().name
-    assert thesis_grid.judge().name == "embedded judge"
+    assert thesis_grid.judge().name == "embedded grader"
     assert thesis_grid.cassette(None) is None
     with pytest.raises(ConfigError):
         thesis_grid.generator("extractiv")
     with pytest.raises(ConfigError, match="no questions"):
         thesis_grid.graded_answers(Dataset("d", (), ()), {"A": []}, Copier(), EmbeddedGrader())
+
+
+TOWNS = Dataset(
+    "towns",
+    QUESTIONS,
+    tuple(
+        Document(f"d{i}", title, text, (text,))
+        for i, (title, text) in enumerate(
+            [
+                ("Ann Lee", "Ann Lee was born in Ely."),
+                ("Bob Ray", "Bob Ray was born in York."),
+                ("Kelp", "Kelp forests grow under cold water."),
+            ]
+        )
+    ),
+)
+
+
+def towns_model(request):
+    """A model that decomposes every question into one about kelp, answers, and grades 5, 4, 3, 2, 1, 5."""
+    if request.get("format"):
+        (name, spec), *_ = request["format"]["properties"].items()
+        return json.dumps({name: [5, 4, 3, 2, 1, 5][: spec["minItems"]]})
+    if "born" in request["messages"][-1]["content"] and "Kelp" not in request["messages"][-1]["content"]:
+        return "Where do kelp forests grow?"
+    return "In Ely."
+
+
+def test_one_name_makes_decomposer_generator_and_judge_and_the_rows_name_all_three(tmp_path, monkeypatch):
+    from fake_ollama import FakeOllama
+
+    from ragbench.prompts import fill_prompt, load_prompt
+
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    with FakeOllama(reply=towns_model) as server:
+        who = thesis_grid.models("ollama:llama3:8b", recording=tmp_path / "c.sqlite", host=server.url)
+        rows = thesis_grid.table_3_3(TOWNS, who, progress=False)
+        asked = [call.prompt for call in server.calls]
+        decomposition = load_prompt("multiquery_decomposition")
+        for question in QUESTIONS:
+            assert sum(fill_prompt(decomposition, question=question.text) in prompt for prompt in asked) == 1
+        # MLQ has read what the model asked for first: kelp, of which the rules know nothing.
+        answered = [prompt for prompt in asked if "In which town was Ann Lee born?" in prompt]
+        assert any(prompt.find("Kelp") < prompt.find("Ann Lee was born") for prompt in answered if "Kelp" in prompt)
+    named = {"decomposer": "ollama:llama3:8b", "generator": "ollama:llama3:8b", "judge": "ollama:llama3:8b"}
+    assert who.names == named
+    assert str(who) == "decomposer ollama:llama3:8b, generator ollama:llama3:8b, judge ollama:llama3:8b"
+    assert {column: rows[column].unique().tolist() for column in named} == {c: [n] for c, n in named.items()}
+
+
+def test_without_a_name_no_part_is_a_language_model_and_another_judge_can_be_named():
+    who = thesis_grid.models()
+    assert str(who) == (
+        "decomposer rules (stand-in, no LLM), generator extractive reader (no LLM), judge embedded grader"
+    )
+    assert who.recording is None
+    mixed = thesis_grid.models("ollama:llama3:8b", "ollama:llama3:70b").names
+    assert mixed == {"decomposer": "ollama:llama3:8b", "generator": "ollama:llama3:8b", "judge": "ollama:llama3:70b"}
+    assert thesis_grid.models("ollama:llama3:8b", "embedded").names["judge"] == "embedded grader"
+
+
+def test_the_run_of_table_3_3_is_graded_once_and_read_back_unchanged(tmp_path, monkeypatch):
+    from fake_ollama import FakeOllama
+
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    with FakeOllama(reply=towns_model) as server:
+        who = thesis_grid.models("ollama:llama3:8b", host=server.url)
+        first = thesis_grid.table_3_3(TOWNS, who, again=True, progress=False)
+        made = len(server.calls)
+        assert made == 2 + 2 * 6 + 2  # decompositions, six answers a question, one grading of all six
+        again = thesis_grid.table_3_3(TOWNS, who)
+        assert len(server.calls) == made
+    pd.testing.assert_frame_equal(first, again, check_dtype=False)
+    assert again["grade"].dtype == "Int64"
+    # Other questions or another judge are another run.
+    fewer = Dataset("towns", QUESTIONS[:1], TOWNS.documents)
+    assert len(thesis_grid.table_3_3(fewer, thesis_grid.models())) == 6
+    assert len(thesis_grid.table_3_3(TOWNS, thesis_grid.models())) == 12
+    assert len(list((tmp_path / "thesis").glob("table_3.3_towns_*.jsonl"))) == 3

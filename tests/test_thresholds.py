@@ -16,13 +16,11 @@ from ragbench.thresholds import (
     GroupModel,
     agreement_curve,
     best_threshold,
-    bootstrap_thresholds,
     brier_score,
     brier_terms,
     calibrate,
     fit_thresholds,
     grade_groups,
-    heldout_agreement,
     likelihood_h,
     likelihood_k,
     predicted_groups,
@@ -217,67 +215,6 @@ def test_grade_groups_and_boxes():
     assert len(GROUPS) == 3
 
 
-# --- resampling -------------------------------------------------------------------------------------------------------
-
-
-def test_bootstrap_refits_every_resample_of_whole_questions():
-    scores, grades, question = made_points(40)
-    rng, slow = np.random.default_rng(0), []
-    for _ in range(120):
-        rows = np.concatenate([np.flatnonzero(question == q) for q in rng.integers(0, 40, 40)])
-        fitted = fit_thresholds(scores[rows], grades[rows])
-        slow.append((fitted.h, fitted.k))
-    got = bootstrap_thresholds(scores, grades, question, resamples=120, seed=0)
-    for i, interval in enumerate((got.h, got.k)):
-        low, high = np.quantile([row[i].value for row in slow], [0.025, 0.975])
-        # The full sample's end points, not the resample's, close the outermost plateau: allow that much.
-        assert (interval.low, interval.high) == pytest.approx((low, high), abs=0.01)
-        assert interval.low <= interval.estimate <= interval.high
-        assert interval.n == 200
-
-
-def test_bootstrap_of_copied_points_is_as_wide_as_without_the_copies():
-    scores, grades, question = made_points(60)
-    plain = bootstrap_thresholds(scores, grades, question, resamples=100)
-    copied = bootstrap_thresholds(np.repeat(scores, 3), np.repeat(grades, 3), np.repeat(question, 3), resamples=100)
-    assert copied.k.low == plain.k.low
-    assert copied.k.high == plain.k.high
-
-
-def test_resample_without_a_class_is_left_out():
-    scores, grades = np.linspace(0, 1, 30), np.full(30, 3)
-    grades[0], grades[-1] = 1, 5
-    got = bootstrap_thresholds(scores, grades, resamples=200)
-    assert 0 <= got.h.low <= got.h.high < 0.2
-    assert 0.8 < got.k.low <= got.k.high <= 1
-
-
-def test_heldout_agreement_tests_on_questions_not_fitted_on():
-    scores, grades, question = made_points(60)
-    got = heldout_agreement(scores, grades, question, repeats=20, seed=1)
-    rng = np.random.default_rng(1)
-    for row in got.itertuples():
-        fitted = np.isin(question, rng.permutation(60)[:30])
-        k = best_threshold(scores[fitted], grades[fitted] == 5)
-        assert row.k == pytest.approx(k.value, abs=0.01)
-        assert row.k_train == pytest.approx(k.agreement)
-        assert row.k_test == pytest.approx(agreement(scores[~fitted], grades[~fitted] == 5, "above", row.k))
-        assert row.h_test == pytest.approx(agreement(scores[~fitted], grades[~fitted] == 1, "below", row.h))
-        boxes = predicted_groups(scores[~fitted], row.h, row.k) == grade_groups(grades[~fitted])
-        assert row.boxes_test == pytest.approx(boxes.mean())
-        common = np.bincount(grade_groups(grades[fitted])).argmax()
-        assert row.boxes_majority == pytest.approx((grade_groups(grades[~fitted]) == common).mean())
-        assert row.h_majority == pytest.approx((grades[~fitted] != 1).mean())
-    assert got.k_train.mean() > got.k_test.mean()
-
-
-def test_heldout_agreement_of_noise_is_no_better_than_the_majority():
-    rng = np.random.default_rng(0)
-    got = heldout_agreement(rng.random(400), rng.integers(1, 6, 400), repeats=30)
-    assert got.k_train.mean() > got.k_majority.mean()
-    assert got.k_test.mean() < got.k_majority.mean() + 0.01
-
-
 # --- calibration ------------------------------------------------------------------------------------------------------
 
 
@@ -310,6 +247,23 @@ def test_calibration_does_not_see_the_question_it_predicts():
     leaky = GroupModel().fit(scores, grades).predict(scores)
     got = calibrate(scores, grades, question)
     assert got.brier["calibrated"] > got.brier["base rate"] > brier_score(leaky, got.groups)
+
+
+def test_boxes_are_those_of_thresholds_fitted_on_the_other_questions():
+    scores, grades, question = made_points(60)
+    boxes = calibrate(scores, grades, question, seed=4).probabilities["boxes"].argmax(1)
+    fold = (np.random.default_rng(4).permutation(60) % 5)[question]
+    for held in range(5):
+        fitted = fit_thresholds(scores[fold != held], grades[fold != held])
+        expected = predicted_groups(scores[fold == held], fitted.h, fitted.k)
+        assert boxes[fold == held].tolist() == expected.tolist()
+
+
+def test_boxes_fitted_to_noise_do_not_beat_the_commoner_answer_on_unseen_questions():
+    rng = np.random.default_rng(0)
+    got = calibrate(rng.random(400), rng.integers(1, 6, 400))
+    reached = {name: (got.probabilities[name].argmax(1) == got.groups).mean() for name in ("boxes", "base rate")}
+    assert reached["boxes"] < reached["base rate"] + 0.01
 
 
 def test_isotonic_groups_follow_the_shares_at_each_score():
@@ -375,9 +329,6 @@ def test_reliability_curve_by_hand_keeps_equal_predictions_together():
         (lambda: region_shares([0.1], NAN, 0.1), ConfigError, "h = nan"),
         (lambda: region_shares([], 0.1, 0.7), DataError, "at least one score"),
         (lambda: region_shares([NAN], 0.1, 0.7), DataError, "NaN"),
-        (lambda: bootstrap_thresholds([0.1, 0.9], [1, 5], [1]), DataError, "1 group labels for 2 points"),
-        (lambda: heldout_agreement([0.1, 0.9], [1, 5], [1, 1]), DataError, "1 question"),
-        (lambda: heldout_agreement([0.1, 0.9], [1, 5], repeats=0), ConfigError, "repeats 0"),
         (lambda: calibrate([0.1, 0.9], [1, 5], folds=3), ConfigError, "3 folds for 2 questions"),
         (lambda: calibrate([0.1, 0.9], [1, 5], folds=2), DataError, "without grade 1 or 5"),
         (lambda: GroupModel("platt"), ConfigError, "isotonic, logistic"),
@@ -393,10 +344,3 @@ def test_reliability_curve_by_hand_keeps_equal_predictions_together():
 def test_bad_input_says_what_was_wrong_and_numpy_does_not_warn(call, error, message):
     with pytest.raises(error, match=message):
         call()
-
-
-@pytest.mark.filterwarnings("error")
-def test_half_without_a_class_gives_nan_and_no_warning():
-    got = heldout_agreement([0.1, 0.5, 0.9], [1, 3, 5], repeats=10)
-    assert np.isnan(got.h_test).any()
-    assert np.isnan(got.boxes_test).all()  # three points: no half can hold grades 1 and 5 and something else

@@ -130,7 +130,7 @@ def test_a_sentence_with_next_to_no_shared_words_is_not_marked(text, marked):
     claim = "Geneva is a town on the Rhône."
     share = best_sentence(claim, text)[2]
     assert (share >= 0.2) is marked
-    result = RagResult(1, "q", "a", "b", (RetrievedText(text),), (claim,), ("b",), (N,), (N,), ((N,),), ((N,),))
+    result = RagResult(1, "q", "a", "b", (RetrievedText(text=text),), (claim,), ("b",), (N,), (N,), ((N,),), ((N,),))
     shown = ClaimInspector(result)
     shown.select("response", 0, 1)
     assert ("<mark" in shown.detail.value) is marked
@@ -354,7 +354,17 @@ def test_where_nothing_entails_a_claim_the_first_chunk_is_shown():
 
 def test_chunks_without_ids_and_triples_are_shown():
     result = RagResult(
-        1, "q", "a", "b c", (RetrievedText("A lake."),), (("a", "is", "lake"),), ("lake",), (E,), (N,), ((C,),), ((E,),)
+        1,
+        "q",
+        "a",
+        "b c",
+        (RetrievedText(text="A lake."),),
+        (("a", "is", "lake"),),
+        ("lake",),
+        (E,),
+        (N,),
+        ((C,),),
+        ((E,),),
     )
     shown = ClaimInspector(result)
     shown.select("response", 0, 1)

@@ -136,24 +136,28 @@ def test_number_of_chunks_may_differ_by_retriever():
     assert len(one.rankings["many"].hits) == 3
 
 
-def test_buttons_walk_through_the_questions_in_a_circle():
+def test_buttons_walk_through_the_questions_and_stop_at_both_ends():
     one = explorer()
+    assert (one.previous.disabled, one.next.disabled) == (True, False)
+    one.previous.click()
     seen = []
     for _ in range(4):
         seen.append(one.question.id)
         one.next.click()
-    assert seen == ["q1", "q2", "q3", "q1"]
+    assert seen == ["q1", "q2", "q3", "q3"]
+    assert (one.previous.disabled, one.next.disabled) == (False, True)
     one.previous.click()
-    assert one.question.id == "q1"
-    assert one.chooser.value == 0
+    assert one.question.id == "q2"
+    assert one.chooser.value == 1
+    assert (one.previous.disabled, one.next.disabled) == (False, False)
 
 
 def test_list_offers_what_matches_every_word_of_the_filter():
     one = explorer()
     one.filter.value = "SELL tea"
     assert [value for _, value in one.chooser.options] == [1, 2]
-    assert one.count.value == "2 of 3 questions"
-    assert one.question.id == "q1"  # filtering alone asks nothing
+    assert one.count.value == "2 of 3 questions, not the one shown"
+    assert one.question.id == "q1"  # among several, none is chosen
     one.next.click()
     assert one.question.id == "q2"
     one.filter.value = "bob"
@@ -162,15 +166,56 @@ def test_list_offers_what_matches_every_word_of_the_filter():
     assert len(one.chooser.options) == 3
 
 
+def test_only_question_that_matches_the_filter_is_shown_and_stays_chosen_when_it_is_cleared():
+    one = explorer()
+    one.filter.value = "roman"
+    assert (one.question.id, one.chooser.value) == ("q3", 2)
+    assert one.count.value == "1 of 3 questions"
+    assert (one.previous.disabled, one.next.disabled) == (True, True)
+    one.filter.value = ""
+    assert (one.question.id, one.chooser.value) == ("q3", 2)
+    assert (one.previous.disabled, one.next.disabled) == (False, True)
+
+
+def test_question_shown_is_chosen_again_when_the_filter_lets_it_in():
+    one = explorer()
+    one.filter.value = "sell tea"
+    assert one.chooser.value is None
+    one.filter.value = ""
+    assert (one.question.id, one.chooser.value) == ("q1", 0)
+
+
 def test_filter_without_a_match_says_so_and_leaves_the_question():
     one = explorer()
     one.filter.value = "zebra"
+    assert one.count.value == "0 of 3 questions"
+    assert (one.previous.disabled, one.next.disabled) == (True, True)
     one.next.click()
-    assert "no question holds &#x27;zebra&#x27;" in one.message.value
     assert one.question.id == "q1"
     one.filter.value = ""
+    assert one.chooser.value == 0
+
+
+def test_typed_question_is_before_the_first():
+    one = explorer()
     one.next.click()
-    assert one.message.value == ""
+    one.own.value = "Who is Ann?"
+    assert (one.previous.disabled, one.next.disabled) == (True, False)
+    one.next.click()
+    assert (one.question.id, one.own.value) == ("q1", "")
+
+
+def test_wrapped_match_is_marked_in_the_text_as_it_is():
+    wrapped = Fixed(texts=("Once Ann was\n   born in Rome. Then",))
+    one = explorer({"fixed": wrapped}, cutoff=20)
+    (ranking,) = one.rankings.values()
+    assert ranking.shares[0, -1] == 1
+    assert ranking.text[slice(*ranking.span(0, -1))] == "Ann was\n   born in Rome."
+    assert tag(1) + '<mark class="rb-mark-1">Ann was\n   ' in one.columns["fixed"].value
+    exact = explorer({"fixed": wrapped}, cutoff=20, match="exact")
+    assert exact.rankings["fixed"].shares[0, -1] < 1
+    with pytest.raises(ConfigError, match="exact, substring, substring_nfkc"):
+        explorer(match="subsequence")
 
 
 def test_while_a_slow_retriever_searches_the_question_before_is_not_shown():
@@ -261,7 +306,11 @@ def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks,
         return range(1, len(text) + 1)
 
     (ranking,) = rankings(
-        {"x": Fixed(texts=tuple(chunks), title="").search(["q"], 9)[0]}, facts, range(60), TokenOffsets(characters)
+        {"x": Fixed(texts=tuple(chunks), title="").search(["q"], 9)[0]},
+        facts,
+        range(60),
+        TokenOffsets(characters),
+        "exact",
     ).values()
     for n in (0, 1, 3, 8, 20, 59):
         drawn = column("x", ranking, n, n)
@@ -304,7 +353,6 @@ def test_long_lists_are_cut_and_say_so():
     assert len(many.chooser.options) == 300
     assert many.count.value == "400 of 400 questions, the first 300 listed"
     many.filter.value = "question no399"
-    many.next.click()
     assert many.question.text == "question no399"
 
 

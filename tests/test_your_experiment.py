@@ -131,6 +131,21 @@ def test_problems_are_counted_by_kind_with_the_questions_to_look_at(tmp_path):
 # --- the file ---------------------------------------------------------------------------------------------------------
 
 
+def test_references_are_checked_as_the_run_will_look_for_them(own):
+    path = next(Path(own["documents"]).rglob("person 0.txt"))
+    path.write_text("Person0 Lee was\n    born in Ｅｌｙ. Her house still stands.")
+    loaded = your_experiment.load(**own)
+    assert your_experiment.problems(loaded)["questions"].tolist() == [1]
+    assert not len(your_experiment.problems(loaded, "substring_nfkc"))
+    path.write_text("Person0 Lee was\n    born in Ely. Her house still stands.")
+    loaded = your_experiment.load(**own)
+    assert not len(your_experiment.problems(loaded))
+    assert your_experiment.problems(loaded, "exact")["questions"].tolist() == [1]
+    assert Experiment.from_yaml(written("exactly", **own, match="exact")).cutting.match == "exact"
+    with pytest.raises(ConfigError, match="unknown match 'exakt'"):
+        written("x", **own, match="exakt")
+
+
 def test_the_file_beside_the_rows_does_the_same_headless(own, results, capsys, tmp_path):
     path = written(**own, retrievers=["BM25", "SIM"], N=[0, 50], k=3, chunk_tokens=60, overlap=0.0)
     assert path == results / "mine" / "experiment.yaml"
@@ -400,6 +415,8 @@ def test_the_power_table_has_every_comparison_with_its_questions():
         (("A", "A"), "A with itself"),
         ([("A", "B", "C")], "two systems"),
         (["A", "B", "C"], "COMPARE has 'A'"),
+        ("A", "COMPARE is 'A'"),
+        ("AB", "COMPARE is 'AB'"),
     ],
 )
 def test_a_system_that_is_not_there_is_named_with_those_that_are(pairs, message):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ragbench.llm.context import SHORTENED
-from ragbench.llm.driver import CUT_SHORT
+from ragbench.llm.reply import CUT_SHORT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,6 +86,7 @@ def _answered(rows: pd.DataFrame) -> pd.Series:
 
 
 def _abstained(rows: pd.DataFrame) -> pd.Series:
+    from ragbench.grading.stance import declines_elsewhere
     from ragbench.judge.text import abstains
 
     if "abstained" in rows:
@@ -94,8 +95,13 @@ def _abstained(rows: pd.DataFrame) -> pd.Series:
         known = said = _none(rows)
     if "answer" not in rows:
         return said
-    own = rows["answer"].map(lambda text: isinstance(text, str) and (abstains(text) or bool(_TOO_LITTLE.search(text))))
-    return said.where(known, own.astype(bool))
+
+    def declined(text: object) -> bool:
+        if not isinstance(text, str):
+            return False
+        return abstains(text) or declines_elsewhere(text) or bool(_TOO_LITTLE.search(text))
+
+    return said.where(known, rows["answer"].map(declined).astype(bool))
 
 
 def _count_is_short(prefix: str) -> Callable[[pd.DataFrame], pd.Series]:
@@ -170,6 +176,10 @@ ANSWERS = (
     Check(
         "empty answers", ("answer",), lambda r: _answered(r) & _text(r, "answer").eq(""), _answered,
         "no text, and no failure either",
+    ),
+    Check(
+        "answers without their tags", ("tagged",), lambda r: r["tagged"].notna() & ~_true(r, "tagged"),
+        lambda r: r["tagged"].notna(), "the prompt asks for tags; the whole reply counts as the answer",
     ),
     Check(
         "abstentions", ("answer",), lambda r: _answered(r) & _abstained(r), _answered,

@@ -27,7 +27,7 @@ def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds
     -------
     DataFrame as from ``audit_rows``, one table per ``by``: cells without a number and why, questions unscored (with the
     range of the cell whose value is the least certain), cells that rest on different numbers of questions, cells of
-    which nobody said how many questions they rest on.
+    which nobody said how many questions they rest on (an identity rests on printed numbers, not on questions).
 
     Raises
     ------
@@ -63,14 +63,17 @@ def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds
 def _table(table: str, cells: pd.DataFrame) -> list[dict[str, Any]]:
     import pandas as pd
 
+    from ragbench.papers import IDENTITY
+
     n, unscored = (pd.to_numeric(cells[name], errors="coerce") for name in ("n", "unscored"))
     names = cells["row"].astype(str) + ", " + cells["column"].astype(str)
     empty, missing = cells["value"].isna(), unscored.fillna(0)
     total = n.fillna(0) + missing
+    countless = n.isna() & ~empty & ~cells["who"].str.startswith(IDENTITY)
     why = cells.loc[empty, "note"].fillna("").astype(str).str.slice(0, 80)
     made = [
         _row(table, "cells without a number", int(empty.sum()), len(cells), names[empty], counted(why)),
-        _row(table, "cells without n", int((n.isna() & ~empty).sum()), len(cells), names[n.isna() & ~empty]),
+        _row(table, "cells without n", int(countless.sum()), len(cells), names[countless]),
         _row(table, "unscored", int(missing.sum()), int(total.sum()), names[missing > 0]) | _range(cells, n, missing),
     ]
     sizes = n.dropna()

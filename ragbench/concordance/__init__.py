@@ -2,7 +2,7 @@
 
 Reading order: ``cases`` (an answer with its question and context) -> ``labels`` (claims, verdicts, grades: embedded, or
 by a model) -> ``scores`` (labels to one table, a row per answer and a column per metric) -> ``agreement``
-(correlations, agreement with people's grades, rankings of systems, the answers on which metrics part).
+(correlations, agreement with reference grades, rankings of systems, the answers on which metrics part).
 """
 
 from ragbench.concordance.agreement import (

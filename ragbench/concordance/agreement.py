@@ -1,4 +1,4 @@
-"""How far metrics agree: with each other over answers, with people's grades, and in the ranking of systems.
+"""How far metrics agree: with each other over answers, with reference grades, and in the ranking of systems.
 
 Every metric is turned so that more is better before it is compared (hallucination counts as its negative), so that a
 positive number always means agreement.
@@ -105,7 +105,7 @@ def cluster_order(matrix: pd.DataFrame) -> tuple[list[str], np.ndarray]:
 def grade_agreement(
     table: pd.DataFrame, metrics: Sequence[str] = NAMES, *, right: int = 5, resamples: int = 1000, seed: int = 0
 ) -> pd.DataFrame:
-    """Say how well each metric tells people's fully right answers from the others.
+    """Say how well each metric tells answers with the reference grade "fully right" from the others.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def grade_agreement(
     import pandas as pd
 
     if not table["grade"].notna().any():
-        raise DataError("no grades", "answers that people graded", "use cases of graded answers")
+        raise DataError("no grades", "answers with reference grades", "use cases of graded answers")
     grades = table["grade"].astype(float).to_numpy()
     rows = []
     for name, values in _turned(table, metrics).items():

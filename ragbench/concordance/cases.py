@@ -8,7 +8,7 @@ from typing import Any
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.judge.checker import split_claims
-from ragbench.records import Hit, Question
+from ragbench.records import Hit, Question, check_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Case:
     ----------
     id : unique among the cases. question : with true answer and references.
     answer : the text to be scored. chunks : the context, in the order it is shown, cut to its budget.
-    grade : 1..5 by people, where there is one. system : what made the answer, "" for people's.
+    grade : 1..5, the reference grade, where there is one. system : what made the answer, "" for graded answers.
     """
 
     id: str
@@ -57,7 +57,7 @@ class Case:
 def graded_cases(
     questions: Sequence[Question], answers: Sequence[Any], hits: Sequence[Sequence[Hit]], N: int, tokenizer: Any = None
 ) -> list[Case]:
-    """Make cases of answers that people graded.
+    """Make cases of answers that have a reference grade.
 
     Parameters
     ----------
@@ -134,6 +134,7 @@ def cut_chunks(hits: Sequence[Sequence[Hit]], N: int, tokenizer: Any = None) -> 
 
 def check_cases(cases: Sequence[Case]) -> None:
     """DataError without cases, or with an id that two of them have."""
+    check_records(cases, Case, "cases")
     if not cases:
         raise DataError("no cases", "at least one answer to score", "raise the limit, or check the question ids")
     seen: set[str] = set()

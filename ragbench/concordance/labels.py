@@ -1,4 +1,4 @@
-"""The labels that all metrics need, made once for all cases: by the embedded stand-ins, or by a language model."""
+"""The labels that all metrics need, made once for all cases: by the embedded tools, or by a language model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Labels:
     verdicts : RAGEval's verdict per keypoint; None for an unread one.
     ragas : metric -> scores, NaN where undefined or unread.
     right : probability of grade 5 (a model's grade: 1 or 0), NaN when ungraded.
-    preference : score of the embedded preference judge against the long true answer; NaN where a model labelled.
+    preference : score of the embedded judge against the long true answer; NaN where a model labelled.
     by : who labelled.
     """
 
@@ -44,7 +44,7 @@ class Labels:
 
 
 class Once:
-    """An embedder that embeds every text once and keeps its vector; the stand-ins below share one.
+    """An embedder that embeds every text once and keeps its vector; the embedded tools below share one.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Once:
 
 
 def embedded_labels(cases: Sequence[Case], embedder: Embeddings | None = None) -> Labels:
-    """Label cases without a language model: sentence claims, embedded checker, embedded RAGAS, embedded judges.
+    """Label cases without a language model: sentence claims, and the embedded checker, RAGAS, grader and judge.
 
     Parameters
     ----------
@@ -88,7 +88,6 @@ def embedded_labels(cases: Sequence[Case], embedder: Embeddings | None = None) -
     from ragbench.embedded_ragas import EmbeddedRagas
     from ragbench.embedding import default_embedder
     from ragbench.grading import EmbeddedGrader
-    from ragbench.grading.text import tokens
     from ragbench.judge import EmbeddedChecker, EmbeddedJudge
     from ragbench.judge.labels import embedded_labels as label_claims
     from ragbench.records import Answer
@@ -108,11 +107,8 @@ def embedded_labels(cases: Sequence[Case], embedder: Embeddings | None = None) -
     }
     grader = EmbeddedGrader()
     asked = list({c.question.id: c.question for c in cases}.values())
-    can = [bool(tokens(c.question.answer)) for c in cases]
-    graded = iter(
-        grader.grade_all(asked, [Answer(c.question.id, c.answer, "") for c, g in zip(cases, can, strict=True) if g])
-    )
-    right = [next(graded).meta["probabilities"][4] if g else np.nan for g in can]
+    graded = grader.grade_all(asked, [Answer(c.question.id, c.answer, "") for c in cases])
+    right = [np.nan if g.value is None else g.meta["probabilities"][4] for g in graded]
     preference = EmbeddedJudge(embedder=once).scores(answers, [c.reference for c in cases], questions)
     return Labels(
         tuple(_claim_labels(row) for row in labelled.results.results),
@@ -141,7 +137,7 @@ def model_labels(model: Any, cases: Sequence[Case], embedder: Embeddings | None 
     """
     from ragbench.grading import grade
     from ragbench.metrics.steps import keypoint_verdicts, ragchecker_labels
-    from ragbench.ragas import LiveRagas
+    from ragbench.papers.ragas import LiveRagas
     from ragbench.records import Answer
 
     check_cases(cases)
@@ -199,7 +195,7 @@ def results_of(cases: Sequence[Case]) -> list[RagResult]:
 
     return [
         RagResult(
-            c.id, c.question.text, c.reference, c.answer, tuple(RetrievedText(text) for text in c.chunks),
+            c.id, c.question.text, c.reference, c.answer, tuple(RetrievedText(text=text) for text in c.chunks),
             reference_claims=c.reference_claims,
         )
         for c in cases

@@ -42,7 +42,7 @@ def _claim_metric(name: str) -> Metric:
 
 METRICS: tuple[Metric, ...] = (
     Metric("IR score", "thesis", "context"),
-    Metric("judge: fully right", "thesis", "answer"),
+    Metric("grader: fully right", "thesis", "answer"),
     *(_claim_metric(name) for name in CLAIM_METRICS),
     Metric("RAGAS faithfulness", "RAGAS", "answer and context"),
     Metric("RAGAS answer relevance", "RAGAS", "answer"),
@@ -57,7 +57,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("ROUGE-L", "lexical", "answer"),
     Metric("BLEU", "lexical", "answer"),
     Metric("IDF overlap", "lexical", "answer"),
-    Metric("preference judge", "ragbench", "answer"),
+    Metric("judge: preference", "ragbench", "answer"),
 )
 
 
@@ -91,17 +91,17 @@ def score_table(cases: Sequence[Case], labels: Labels) -> pd.DataFrame:
     claims = _claim_scores(labels)
     keypoints = keypoint_table(labels.verdicts)
     references = [c.question.references for c in cases]
-    passages = passage_table(references, [c.chunks for c in cases])
+    passages = passage_table(references, [c.chunks for c in cases], variant="paper")
     columns = {
         "IR score": _ir_scores(cases),
-        "judge: fully right": labels.right,
+        "grader: fully right": labels.right,
         **{m.name: claims[:, i] for i, m in enumerate(METRICS[2 : 2 + len(CLAIM_METRICS)])},
         **{f"RAGAS {name.replace('_', ' ')}": labels.ragas[name] for name in RAGAS},
         **{f"RAGEval {name}": keypoints[name] for name in ("completeness", "hallucination", "irrelevance")},
         "RAGEval recall": passages["recall"],
         "RAGEval EIR": passages["eir"],
         **_lexical(cases),
-        "preference judge": labels.preference,
+        "judge: preference": labels.preference,
     }
     about = {
         "case": [c.id for c in cases],
@@ -151,7 +151,8 @@ def _ir_scores(cases: Sequence[Case]) -> np.ndarray:
     texts = [c.context for c in cases]
     ends = np.array([[len(text)] for text in texts], dtype=np.int64)
     longest = max(1, max(len(text) for text in texts))
-    return ir_score_table([list(c.question.references) for c in cases], texts, [longest], positions=ends)[:, 0]
+    references = [list(c.question.references) for c in cases]
+    return ir_score_table(references, texts, [longest], match="exact", positions=ends)[:, 0]
 
 
 def _lexical(cases: Sequence[Case]) -> dict[str, list[float]]:

@@ -240,10 +240,15 @@ def _requests(items: Sequence[ShortAnswered], prompt: Prompt) -> list[Request | 
 
 @cache
 def _schema() -> type[BaseModel]:
-    from pydantic import ConfigDict, create_model
+    from pydantic import ConfigDict, Field, create_model
+
+    from ragbench.llm.structured import MOST_ITEMS
 
     return create_model(
-        "LongAnswer", __config__=ConfigDict(extra="forbid"), answer=(str, ...), passages=(list[str], ...)
+        "LongAnswer",
+        __config__=ConfigDict(extra="forbid"),
+        answer=(str, ...),
+        passages=(list[str], Field(max_length=MOST_ITEMS)),
     )
 
 

@@ -6,6 +6,7 @@ import difflib
 import gzip
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ragbench.errors import ConfigError, DataError
 
 MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, not a document
 _SHOWN = 8
+_NO_TEXT = re.compile(r"\\u(?:d[89a-f][0-9a-f]{2}|0000)", re.IGNORECASE)
 
 
 def closest(folder: Path, name: str, count: int = 6) -> list[str]:
@@ -65,16 +67,34 @@ def read_text(path: str | Path) -> str:
             "UTF-8 text",
             f"convert it, for instance: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > new file",
         ) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise DataError(
+            f"{path}, line {line}: a NUL character", "text", "check that it is a text file, and remove the character"
+        )
     if not text.strip():
         raise DataError(f"{path} is empty", "at least one record", "check that it was written or downloaded completely")
     return text
+
+
+def _writable(value: Any, source: str, where: str) -> Any:
+    """Return a JSON value whose texts can be written again; half a surrogate pair or NUL would fail later in a run."""
+    if _NO_TEXT.search(source):
+        again = json.dumps(value, ensure_ascii=False)
+        if "\\u0000" in again or any("\ud800" <= character <= "\udfff" for character in again):
+            raise DataError(
+                f"{where}: an escape that stands for no character (NUL, or half of a surrogate pair)",
+                "texts that can be written as UTF-8",
+                "remove it, or write the character itself",
+            )
+    return value
 
 
 def read_json(path: str | Path) -> Any:
     """Read a JSON file; a syntax error names line and column."""
     text = read_text(path)
     try:
-        return json.loads(text)
+        return _writable(json.loads(text), text, str(path))
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
             raise DataError(
@@ -120,7 +140,7 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict]]:
                 'an object such as {"question": ..., "answer": ...}',
                 "write one object per line; an array of objects is read by load_hotpotqa or json.load",
             )
-        yield number, row
+        yield number, _writable(row, line, f"{path}, line {number}")
 
 
 def require_text(row: dict, field: str, where: str, *, empty: bool = False, named: bool = False) -> str:

@@ -1,4 +1,8 @@
-"""MiniHop: our own small two-hop data set in HotpotQA's shape (CC BY 4.0), shipped so that everything runs offline."""
+"""MiniHop: our own small two-hop data set in HotpotQA's shape (CC BY 4.0), shipped so that everything runs offline.
+
+Its labels are reference labels, assigned by a strong language model under a written guideline; checked by a person: 0;
+the second pass measures repeatability, not human agreement. See ``data/minihop/README.md``.
+"""
 
 from __future__ import annotations
 

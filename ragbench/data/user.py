@@ -17,13 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from ragbench.data.files import MAX_FIELD, check_limit, raise_all, read_jsonl, read_text, require_text
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import DataError, unknown
 from ragbench.records import Dataset, Document, Question
 
 Reader = Callable[[str | Path], Iterator[tuple[int, dict]]]
 _SEPARATOR = "||"
 _ENDINGS = (".jsonl", ".csv")
 _DOCUMENT_FIELDS = {"title", "text", "sentences"}
+_QUESTION_FIELDS = {"id", "_id", "question", "answer", "references", "supporting_facts", "type", "level"}
+_OURS = sorted(_DOCUMENT_FIELDS | _QUESTION_FIELDS | {"reasoning", "claims", "both_hops"})
+# In these tables, ragas' and RAGChecker's, "answer" is what a system said, not what is true.
+_ANSWERED = ({"contexts", "retrieved_contexts", "retrieved_context"}, {"ground_truth", "ground_truths", "gt_answer"})
 
 
 def load_jsonl(
@@ -163,6 +167,8 @@ def _load(
     for document in loaded:
         by_title.setdefault(document.title, document)
     make = functools.partial(_question, by_title=by_title)
+    if misspelt := [name for name in fields or {} if name not in _OURS]:
+        raise unknown("name in fields (ours: theirs)", misspelt[0], _OURS)
     # Names of a document's columns are not looked for where no table of documents was read.
     wanted = [pair for pair in (fields or {}).items() if met or pair[0] not in _DOCUMENT_FIELDS]
     rows = _collect(questions, reader, fields, make, met, wanted)
@@ -192,7 +198,9 @@ def _collect(
         met.update(row)
         where = f"{path}, line {line}"
         try:
-            record = make({rename.get(k, k): v for k, v in row.items()}, where, line)
+            # A column of ours that fields replaces by another gives way, wherever it stands.
+            kept = {k: v for k, v in row.items() if k in rename or k not in rename.values()}
+            record = make({rename.get(k, k): v for k, v in kept.items()}, where, line)
             if record.id in first:
                 raise DataError(
                     f"{where}: the id {record.id!r} occurs already in line {first[record.id]}",
@@ -218,10 +226,14 @@ def _collect(
     return tuple(made)
 
 
-_QUESTION_FIELDS = {"id", "_id", "question", "answer", "references", "supporting_facts", "type", "level"}
-
-
 def _question(row: dict, where: str, line: int, by_title: Mapping[str, Document]) -> Question:
+    if all(names & row.keys() for names in _ANSWERED):
+        truth = next(iter(_ANSWERED[1] & row.keys()))
+        raise DataError(
+            f"{where}: columns of answers that were already given ({', '.join(map(repr, row))})",
+            "questions with their true answers: 'answer' here is what a system said",
+            f"read them with ragbench.data.read_ragas, or take the questions alone: fields={{'answer': {truth!r}}}",
+        )
     name = row.get("_id", row.get("id", f"line-{line}"))
     meta = {k: v for k, v in row.items() if k not in _QUESTION_FIELDS}
     references = tuple(_texts(row.get("references", []), "references", where))

@@ -10,8 +10,12 @@ from pathlib import Path
 from ragbench.data.hotpotqa import load_hotpotqa
 from ragbench.data.user import load_csv, load_jsonl
 from ragbench.records import Dataset, Question
+from ragbench.text import Form, comparable, contains
 
 _WORD = re.compile(r"[^\W_]+")
+_NAME = re.compile(r"(?<=[a-z,;] )[A-Z][\w'’-]*(?: (?:(?:of|the|de|von|van) )*[A-Z0-9][\w'’-]*)*")
+_ABOVE_ALL = re.compile(r"than (?:in |on |of )?any other\b|^No \w+.* than\b|\bthe first (?:of\b|\w+ to\b)")
+_ORDER = re.compile(r"\b(?:which|who|before)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -30,41 +34,62 @@ def _plain(text: str) -> str:
     return f" {' '.join(_WORD.findall(text.casefold()))} "
 
 
-def validate(dataset: Dataset, *, min_documents: int = 1) -> list[Problem]:
+def validate(dataset: Dataset, *, min_documents: int = 1, form: Form | None = "NFC") -> list[Problem]:
     """Check a data set's questions against their own evidence.
 
     Parameters
     ----------
     dataset : questions with references, and the documents these come from.
     min_documents : how many documents each question's evidence must come from (2 for two-hop questions such as MiniHop's).
+    form : evidence is looked for as the IR score does it, see `ragbench.text.comparable`: "NFC", "NFKC", or None for
+        ``match="exact"``.
 
     Returns
     -------
     Problems, in order of the questions; an empty list when all holds (an unanswerable question needs no evidence):
     ids are unique; there is evidence and it stands in the documents; it comes from enough documents; the answer follows
     from it by string, or is a yes/no or a choice between things the question names, or has a stated reasoning; a
-    question marked ``both_hops`` does not name the document that holds its answer.
+    question marked ``both_hops`` does not name the document that holds its answer. With ``min_documents`` of 2 or more
+    also, as far as rules can tell, that no single document gives the answer away: see `one_document`.
     """
     seen: set[str] = set()
-    texts = {d.id: _plain(d.text) for d in dataset.documents}
-    corpus = "\n".join(texts.values())
+    evidence = _Evidence(dataset, form)
+    by_title = {d.title: f"{d.title}. {d.text}" for d in dataset.documents}
     problems = []
     for question in dataset.questions:
         if question.id in seen:
             problems.append(Problem(question.id, "the id is used more than once", "rename one of them"))
         seen.add(question.id)
-        problems.extend(Problem(question.id, what, do) for what, do in _check(question, texts, corpus, min_documents))
+        problems.extend(Problem(question.id, what, do) for what, do in _check(question, evidence, min_documents))
+        alone = one_document(question, by_title) if min_documents > 1 else None
+        if alone:
+            problems.append(Problem(question.id, f"one document may be enough: {alone}", "ask for what needs both"))
     return problems
 
 
-def _check(question: Question, texts: dict[str, str], corpus: str, min_documents: int) -> Iterator[tuple[str, str]]:
+class _Evidence:
+    """Finds supporting texts in the documents, each normalised once."""
+
+    def __init__(self, dataset: Dataset, form: Form | None) -> None:
+        self.texts, self.form = [d.text for d in dataset.documents], form
+        self.all = "\0".join(comparable([], text, form)[1].text for text in self.texts)
+
+    def holds(self, reference: str) -> bool:
+        """Tell whether some document holds a text; all do where there are none."""
+        if not self.texts or comparable([reference], "", self.form)[0][0] in self.all:
+            return True
+        # A word that is divided at a line end keeps its hyphen beside a reference that writes it so.
+        return "-" in reference and any(contains(text, reference, self.form) for text in self.texts)
+
+
+def _check(question: Question, evidence: _Evidence, min_documents: int) -> Iterator[tuple[str, str]]:
     if not question.references and "unanswerable" in question.kind.lower():
         return
     if not question.references:
         yield "no supporting text", "add references or supporting_facts"
         return
-    for reference in question.references if texts else ():
-        if _plain(reference).strip() not in corpus:
+    for reference in question.references:
+        if not evidence.holds(reference):
             yield f"supporting text not found in any document: {reference[:60]!r}", "copy it from the document as it is"
     documents = set(question.meta.get("doc_ids", ()))
     if documents and len(documents) < min_documents:
@@ -87,6 +112,53 @@ def _check(question: Question, texts: dict[str, str], corpus: str, min_documents
             yield f"marked both_hops, but names {named[0]!r}, which holds the answer", "rephrase it, or unmark it"
 
 
+def one_document(question: Question, texts: dict[str, str]) -> str | None:
+    """Tell why one document may be enough to answer a question that should need two.
+
+    Parameters
+    ----------
+    question : with ``supporting_facts`` ((title, index) pairs) beside its references; others are not looked at.
+    texts : title -> title and text of each document.
+
+    Returns
+    -------
+    The reason, or None. Three rules, which find careless questions and miss many: a comparison that asks whether
+    something holds for both, and does not (the one for which it is false is enough); a comparison that asks for an order, with a
+    supporting sentence that puts its subject before all others; a bridge question whose words (stems without stop words)
+    stand, half of them or more, in the document with the answer, while the other documents' supporting sentences add one
+    at most, and hold no name of the question that it lacks.
+    """
+    facts = question.meta.get("supporting_facts", ())
+    if len(facts) != len(question.references) or not all(title in texts for title, _ in facts):
+        return None
+    answer = _plain(question.answer)
+    words = _plain(question.text)
+    if question.kind == "comparison":
+        if answer == " no " and re.search(r" (both|each|all) ", words) and " same " not in words:
+            return "a 'both' that is answered with 'no' follows from the one for which it is false"
+        for (title, _), reference in zip(facts, question.references, strict=True):
+            if _ORDER.search(question.text) and _ABOVE_ALL.search(reference):
+                return f"{title!r} says that it comes before all others"
+        return None
+    asked = _stems(question.text)
+    for title in {t for (t, _), r in zip(facts, question.references, strict=True) if answer in _plain(f"{t} {r}")}:
+        others = " ".join(f"{t}. {r}" for (t, _), r in zip(facts, question.references, strict=True) if t != title)
+        names = [_plain(name) for name in _NAME.findall(question.text)]
+        linked = any(name in _plain(others) and name not in _plain(texts[title]) for name in names)
+        here = _stems(texts[title])
+        if not linked and 2 * len(asked & here) >= len(asked) and len(asked & _stems(others) - here) <= 1:
+            return f"{title!r} has the answer and most words of the question"
+    return None
+
+
+def _stems(text: str) -> set[str]:
+    from Stemmer import Stemmer
+
+    from ragbench.retrieval.stopwords import STOP_WORDS
+
+    return set(Stemmer("english").stemWords([w for w in _WORD.findall(text.casefold()) if w not in STOP_WORDS]))
+
+
 def follows(question: Question) -> bool:
     """Tell whether the answer is a string of the evidence, a yes or no, a choice the question names, or reasoned."""
     answer = _plain(question.answer)
@@ -98,11 +170,15 @@ def follows(question: Question) -> bool:
 
 
 def validate_files(
-    questions: str | Path, documents: str | Path | None = None, *, min_documents: int = 1
+    questions: str | Path,
+    documents: str | Path | None = None,
+    *,
+    min_documents: int = 1,
+    form: Form | None = "NFC",
 ) -> list[Problem]:
     """Load a question file (HotpotQA's JSON, JSON lines or CSV) and run `validate` on it."""
     name = str(questions).removesuffix(".gz").lower()
     if name.endswith(".json"):
-        return validate(load_hotpotqa(questions), min_documents=min_documents)
+        return validate(load_hotpotqa(questions), min_documents=min_documents, form=form)
     load = load_csv if name.endswith(".csv") else load_jsonl
-    return validate(load(questions, documents), min_documents=min_documents)
+    return validate(load(questions, documents), min_documents=min_documents, form=form)

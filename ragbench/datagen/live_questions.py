@@ -15,6 +15,7 @@ from ragbench.datagen.questions import MULTI, PER_DOCUMENT
 from ragbench.datagen.refine import in_document_order
 from ragbench.datagen.schema import Schema
 from ragbench.errors import unknown
+from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import fill_prompt, load_prompt
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class QuestionReply(BaseModel):
 class ReferencesReply(BaseModel):
     """Numbers of sentences, from 1."""
 
-    sentences: list[int]
+    sentences: list[int] = Field(max_length=MOST_ITEMS)
 
 
 class Unsupported(BaseModel):
@@ -56,8 +57,8 @@ class Unsupported(BaseModel):
 class RefineReply(BaseModel):
     """What to mend."""
 
-    unsupported: list[Unsupported]
-    missing: list[str]
+    unsupported: list[Unsupported] = Field(max_length=MOST_ITEMS)
+    missing: list[str] = Field(max_length=MOST_ITEMS)
 
 
 class KeypointsReply(BaseModel):

@@ -6,11 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from ragbench.datagen.live import NAMES, ask_all
 from ragbench.datagen.parts import LANGUAGES
 from ragbench.errors import ConfigError, ModelError, unknown
+from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import fill_prompt, load_prompt
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class FieldReply(BaseModel):
 
     name: str
     rule: str
-    values: list[str]
+    values: list[str] = Field(max_length=MOST_ITEMS)
     low: int
     high: int
     unit: str
@@ -34,8 +35,8 @@ class SchemaReply(BaseModel):
     """A schema, as a model proposes it."""
 
     about: str
-    subdomains: list[str]
-    fields: list[FieldReply]
+    subdomains: list[str] = Field(max_length=MOST_ITEMS)
+    fields: list[FieldReply] = Field(max_length=MOST_ITEMS)
 
 
 def schema_from_documents(

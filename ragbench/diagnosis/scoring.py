@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ragbench.diagnosis.grid import Setting
 from ragbench.errors import unknown
 from ragbench.records import Chunk, Question
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from ragbench.data.ragchecker import RagResult
     from ragbench.experiment import Experiment
+    from ragbench.llm import Plan
     from ragbench.metrics.steps import Labelled
 
 CLAIMS = ("references", "answers")
@@ -55,7 +58,8 @@ def scores(
 
     Returns
     -------
-    DataFrame, one row per row of the run: question_id, kind, domain, retriever, k, size, overlap, prompt,
+    DataFrame, one row per row of the run: question_id, kind, domain, cluster (the same number for questions that
+    documents tie together), retriever, k, size, overlap, prompt,
     context_tokens, the eleven metrics and noise_sensitivity (the sum of the two kinds), in [0, 1]; NaN where a metric
     is undefined, the row failed or its labels could not be read.
 
@@ -65,14 +69,8 @@ def scores(
 
     from ragbench.metrics.claims import METRICS, claim_metrics_table
 
-    if claims not in CLAIMS:
-        raise unknown("kind of claims", claims, CLAIMS)
+    results = _results(experiment, rows, claims)
     questions = {q.id: q for data in experiment.grid.data.values() for q in data.questions}
-    sets = experiment.grid.data.values()
-    made = {name: {c.id: c for data in sets for c in cut(data.documents)}
-            for name, cut in experiment.grid.chunker.items()}  # fmt: skip
-    good = rows[rows["status"] == "ok"]
-    results = [result(questions[row.question_id], row, made[row.chunker], claims) for row in good.itertuples()]
     table = claim_metrics_table(label(results).scored.results)[list(METRICS)]
     table = table.reindex(rows["key"]).reset_index(drop=True)
     if claims == "references":
@@ -84,6 +82,7 @@ def scores(
             "question_id": rows["question_id"],
             "kind": rows["kind"],
             "domain": [questions[i].meta.get("domain", "") for i in rows["question_id"]],
+            "cluster": rows["question_id"].map(_clusters(experiment)),
             "retriever": rows["retriever"],
             "k": [s.k for s in where],
             "size": [s.size for s in where],
@@ -95,11 +94,78 @@ def scores(
     return place.reset_index(drop=True).join(table)
 
 
+def plan(
+    experiment: Experiment,
+    checker: Any = None,
+    *,
+    claims: str = "answers",
+    joint: int | None = 5,
+    claims_per_text: int = 10,
+    cassette: Any = None,
+    **speeds: Any,
+) -> Plan:
+    """Count every call of a run and of its labels, before anything is asked.
+
+    Parameters
+    ----------
+    experiment : what `grid` built. checker : the model that will take out and check claims; None: the run alone.
+    claims : as for `scores`. joint : claims per prompt, as for ``ragchecker_labels``.
+    claims_per_text : claims to reckon with in a text that has not been taken apart yet.
+    cassette : a Cassette with the checker's replies so far. speeds : for ``ragbench.llm.plan``.
+
+    Returns
+    -------
+    Plan with the steps of ``Experiment.plan`` and, with a checker, those of ``steps_for_ragchecker``. The chunks are
+    those that the retrievers find; answers that are not written yet count as different from each other.
+    """
+    from ragbench.llm import plan as plan_steps
+    from ragbench.metrics.steps import steps_for_ragchecker
+
+    def labels(rows: pd.DataFrame) -> Plan:
+        rows = rows.assign(answer=rows.get("answer", rows["answer_key"]))
+        rows["answer"] = rows["answer"].fillna(rows["answer_key"])  # stands for an answer to come
+        steps = steps_for_ragchecker(_results(experiment, rows, claims), joint=joint, claims_per_text=claims_per_text)
+        return plan_steps(steps, checker, cassette, **speeds)
+
+    return experiment.plan(after=None if checker is None else labels, **speeds)
+
+
+def _results(experiment: Experiment, rows: pd.DataFrame, claims: str) -> list[RagResult]:
+    """Turn the rows that did not fail into records whose claims can be checked."""
+    if claims not in CLAIMS:
+        raise unknown("kind of claims", claims, CLAIMS)
+    sets = experiment.grid.data.values()
+    questions = {q.id: q for data in sets for q in data.questions}
+    made = {name: {c.id: c for data in sets for c in cut(data.documents)}
+            for name, cut in experiment.grid.chunker.items()}  # fmt: skip
+    good = rows[rows["status"] == "ok"]
+    return [result(questions[row.question_id], row, made[row.chunker], claims) for row in good.itertuples()]
+
+
+def _clusters(experiment: Experiment) -> dict[str, int]:
+    """Number the clusters of questions that documents tie together: what one document is like, moves them all."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    ties: list[tuple[int, int]] = []
+    names: dict[Any, int] = {}
+    places: dict[str, int] = {}
+    for data in experiment.grid.data.values():
+        known = {document.id for document in data.documents}
+        for question in data.questions:
+            places[question.id] = here = names.setdefault(("question", question.id), len(names))
+            own = known.intersection(question.meta.get("doc_ids", ())) or {question.meta.get("topic")} - {None}
+            ties += [(here, names.setdefault(("document", name), len(names))) for name in own]
+    a, b = np.array(ties, int).reshape(-1, 2).T
+    labels = connected_components(coo_array((np.ones(len(a)), (a, b)), (len(names), len(names))), directed=False)[1]
+    return {name: int(labels[place]) for name, place in places.items()}
+
+
 def result(question: Question, row: Any, chunks: Mapping[str, Chunk], claims: str) -> RagResult:
     """Turn one row of a run into a record whose claims can be checked; arguments as in `scores`."""
     from ragbench.data.ragchecker import RagResult, RetrievedText
 
-    found = tuple(RetrievedText(chunks[name].text, chunks[name].doc_id) for name in row.hits)
+    found = tuple(RetrievedText(text=chunks[name].text, doc_id=chunks[name].doc_id) for name in row.hits)
     if claims == "references":
         own, reference, response = question.references, "\n".join(question.references), ""
     else:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ragbench.diagnosis.grid import DEFAULT, FACTORS, Setting
 from ragbench.errors import ConfigError, DataError, unknown
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 PLACE = ("k", "size", "overlap", "prompt")
+SYSTEM = ("retriever", *PLACE)
 # Factor: its figure, and what its rows are called in the published numbers.
 FIGURES = {"k": "Figure 6", "size": "Figure 7", "prompt": "Figure 8", "overlap": "Figure 10"}
 _ROWS = {"k": "k", "size": "chunk size", "prompt": "prompt", "overlap": "overlap"}
+_ALPHA = 0.05
 DIRECTIONS = ("rises", "falls", "stays")
 TOGETHER = "all"
+# The paper's printed F1 (53.4) is the mean over domains and systems of the harmonic mean of mean precision and mean
+# recall: 53.43 by Tables 8, 10 and 15, whose own column of F1, means over questions, gives 50.20.
+F1_OF_MEANS = "f1_of_means"
+# Section 4.4's domains and systems.
+_DOMAINS = ("Table 8", "Table 10", "Table 15")
+_SYSTEMS = ("BM25_GPT-4", "E5-Mistral_GPT-4", "E5-Mistral_Llama3-70b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,12 @@ class Trend:
     b: Setting
     metric: str
     direction: str
+
+    @property
+    def by_construction(self) -> bool:
+        """Whether it cannot fail: the first k chunks are among the first k + n, so claim recall only rises with k."""
+        deeper = self.a.k <= self.b.k and self.b == replace(self.a, k=self.b.k)
+        return deeper and self.metric == "claim_recall" and self.direction == "rises"
 
 
 def _trends() -> tuple[Trend, ...]:
@@ -62,7 +77,8 @@ def published() -> pd.DataFrame:
     """Return the numbers of section 4.4 by factor: columns factor, value, metric, mean (in [0, 1]).
 
     The default setting belongs to every factor, so its numbers stand at each of them. Means over three systems and
-    three domains; the bars of Figures 6, 7, 8 and 10 behind them are not printed.
+    three domains; the bars of Figures 6, 7, 8 and 10 behind them are not printed. F1 is called "f1_of_means" here, see
+    `f1_of_means`.
 
     Source: RAGChecker, section 4.4.
     """
@@ -72,6 +88,7 @@ def published() -> pd.DataFrame:
 
     cells = papers.published("ragchecker", "Section 4.4")
     factor = {row: name for name, row in _ROWS.items()}
+    cells["column"] = cells["column"].replace("f1", F1_OF_MEANS)
     cells[["row", "value_at"]] = cells["row"].str.split(" = ", expand=True).to_numpy()
     found = {
         (factor[c.row], getattr(_setting(factor[c.row], c.value_at), factor[c.row]), c.column): c.value / 100
@@ -91,37 +108,57 @@ def _setting(factor: str, value: str) -> Setting:
     return next(s for s in FACTORS[factor] if str(getattr(s, factor)) == value)
 
 
-def means(
-    scored: pd.DataFrame,
-    metrics: Sequence[str],
-    by: Sequence[str] = ("retriever", *PLACE),
-    *,
-    resamples: int = 1000,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """Average metrics over questions, with 95% bootstrap intervals over questions.
-
-    Parameters
-    ----------
-    scored : from `scores`. metrics : its columns to average. by : columns that make the groups.
-    resamples, seed : of the bootstrap.
+def identities() -> pd.DataFrame:
+    """Compute section 4.4's cells at the default setting from Tables 8, 10 and 15: arithmetic on printed numbers.
 
     Returns
     -------
-    DataFrame in long form: the columns of ``by``, metric, mean, low, high, n (scored), unscored.
+    DataFrame with columns row, column, value (percent): means over three domains and three systems; of F1, the mean of
+    the harmonic mean of printed precision and recall.
     """
     import pandas as pd
 
-    from ragbench.stats import bootstrap_ci
+    from ragbench import papers
 
-    made = []
-    for at, group in scored.groupby(list(by), sort=False):
-        for metric in metrics:
-            i = bootstrap_ci(
-                group[metric].to_numpy(float), groups=group["question_id"].to_numpy(), resamples=resamples, seed=seed
-            )
-            made.append((*at, metric, i.estimate, i.low, i.high, i.n, i.n_missing))
-    return pd.DataFrame(made, columns=[*by, "metric", "mean", "low", "high", "n", "unscored"])
+    tables = [papers.published("ragchecker", item).pivot(index="row", columns="column", values="value").loc[[*_SYSTEMS]]
+              for item in _DOMAINS]  # fmt: skip
+    cells = pd.concat(tables)
+    cells["f1"] = 2 * cells["precision"] * cells["recall"] / (cells["precision"] + cells["recall"])
+    cells["noise_sensitivity"] = cells["relevant_noise_sensitivity"] + cells["irrelevant_noise_sensitivity"]
+    printed = papers.published("ragchecker", "Section 4.4")[["row", "column"]]
+    default = [f"{_ROWS[name]} = {getattr(DEFAULT, name)}" for name in FACTORS]
+    return printed[printed["row"].isin(default)].assign(value=lambda t: t["column"].map(cells.mean()))
+
+
+def f1_of_means(scored: pd.DataFrame, by: Sequence[str] = SYSTEM) -> pd.DataFrame:
+    """Average F1 as section 4.4 prints it: the harmonic mean of mean precision and mean recall, averaged over domains.
+
+    Parameters
+    ----------
+    scored : from `scores`, with its column domain. by : columns that make the groups.
+
+    Returns
+    -------
+    DataFrame as from `ragbench.means`, with metric "f1_of_means", without intervals; n counts questions with both
+    parts.
+
+    Source: RAGChecker, section 4.4 (not said there; it follows from Tables 8, 10 and 15, see `identities`).
+    """
+    import pandas as pd
+
+    parts = scored[["precision", "recall"]]
+    whole = scored.assign(unscored=parts.isna().any(axis=1))
+    whole[["precision", "recall"]] = parts.mask(whole["unscored"])
+    found = whole.groupby([*by, "domain"], sort=False)[["precision", "recall"]].mean()
+    f1 = (2 * found["precision"] * found["recall"] / found.sum(axis=1)).groupby(level=list(range(len(by))), sort=False)
+    count = whole.groupby(list(by), sort=False)["unscored"].agg(["size", "sum"])
+    table = pd.DataFrame({"mean": f1.mean(), "low": float("nan"), "high": float("nan")})
+    table = table.assign(n=count["size"] - count["sum"], unscored=count["sum"], metric=F1_OF_MEANS)
+    return table.reset_index()[[*by, "metric", "mean", "low", "high", "n", "unscored"]]
+
+
+def _clusters(scored: pd.DataFrame) -> np.ndarray:
+    return scored["cluster" if "cluster" in scored else "question_id"].to_numpy()
 
 
 def by_factor(table: pd.DataFrame) -> pd.DataFrame:
@@ -145,13 +182,14 @@ def _at(table: pd.DataFrame, setting: Setting) -> pd.DataFrame:
     return table[same[0] & same[1] & same[2] & same[3]]
 
 
-def verdict(low: float, high: float, direction: str, margin: float = 0.02) -> str:
+def verdict(low: float, high: float, direction: str, margin: float = 0.02, p: float = 0.0) -> str:
     """Say whether an interval of a difference bears a tendency out.
 
     Parameters
     ----------
     low, high : the interval. direction : one of `DIRECTIONS`.
     margin : "stays" holds when the whole interval lies within so much of 0.
+    p : of the difference, corrected for the other tendencies; from 0.05 on "rises" and "falls" are undecided.
 
     Returns
     -------
@@ -164,7 +202,7 @@ def verdict(low: float, high: float, direction: str, margin: float = 0.02) -> st
     if direction == "stays":
         return "holds" if max(-low, high) <= margin else "changes" if low > margin or high < -margin else "undecided"
     up, down = low > 0, high < 0
-    if not (up or down):
+    if not (up or down) or p >= _ALPHA:
         return "undecided"
     return "holds" if up == (direction == "rises") else "reversed"
 
@@ -188,7 +226,9 @@ def trends(
     -------
     DataFrame, one row per tendency and retriever, and for the mean over retrievers ("all") where there are several:
     change, metric, paper (direction), paper_difference (NaN where no number is printed), retriever, difference, low,
-    high, n (questions), unscored, verdict.
+    high (95%, bootstrap over clusters of questions), p (signs of whole clusters flipped at random), p_holm (corrected
+    for all of the table's tests), n (questions), unscored, verdict. What cannot fail (`Trend.by_construction`) is no
+    finding: it has no p, and "by construction" as its verdict. "Stays" is told from the interval alone.
 
     Raises
     ------
@@ -196,24 +236,36 @@ def trends(
     """
     import pandas as pd
 
-    from ragbench.stats import paired_bootstrap_difference
+    from ragbench.stats import compare_pairs, holm
 
     numbers = published().set_index(["factor", "value", "metric"])["mean"].to_dict()
-    names = list(dict.fromkeys(scored["retriever"]))
-    made = []
+    retrievers = list(dict.fromkeys(scored["retriever"]))
+    scores, together, printed, sure = {}, {}, [], []
     for trend in some:
         sides = [_side(scored, setting, trend.metric) for setting in (trend.a, trend.b)]
-        for name in [*names, *([TOGETHER] if len(names) > 1 else [])]:
+        # Of several runs below each other, the one with this metric says which questions belong together.
+        mine = scored[scored[trend.metric].notna()] if trend.metric in scored else scored
+        cluster = dict(zip(mine["question_id"], _clusters(mine), strict=True))
+        for name in [*retrievers, *([TOGETHER] if len(retrievers) > 1 else [])]:
             a, b = (s.mean(axis=1, skipna=False) if name == TOGETHER else s.get(name) for s in sides)
             if a is None or b is None:
                 a = b = pd.Series(dtype=float)
             a, b = a.align(b)
-            i = paired_bootstrap_difference(b, a, resamples=resamples, seed=seed)
-            about = (trend.change, trend.metric, trend.direction, _difference(numbers, trend), name)
-            found = (i.estimate, i.low, i.high, i.n, i.n_missing, verdict(i.low, i.high, trend.direction, margin))
-            made.append((*about, *found))
-    columns = ["change", "metric", "paper", "paper_difference", "retriever", "difference", "low", "high", "n"]
-    return pd.DataFrame(made, columns=[*columns, "unscored", "verdict"])
+            key = (trend.change, trend.metric, trend.direction, name)
+            scores[key], together[key] = (b, a), a.index.map(cluster)
+            printed.append(_difference(numbers, trend))
+            sure.append(trend.by_construction)
+    names = ["change", "metric", "paper", "retriever"]
+    table = compare_pairs(scores, names, groups=together, resamples=resamples, seed=seed)
+    table = table.rename(columns={"missing": "unscored"}).assign(paper_difference=printed, sure=sure)
+    table["p"] = table["p"].mask(table["sure"] | (table["paper"] == "stays"))  # not tested
+    table["p_holm"] = holm(table["p"])
+    table["verdict"] = [
+        "by construction" if t.sure and t.n else verdict(t.low, t.high, t.paper, margin, t.p_holm)
+        for t in table.itertuples()
+    ]
+    columns = ["change", "metric", "paper", "paper_difference", "retriever", "difference", "low", "high", "p", "p_holm"]
+    return table[[*columns, "n", "unscored", "verdict"]]
 
 
 def _side(scored: pd.DataFrame, setting: Setting, metric: str) -> pd.DataFrame:
@@ -254,12 +306,14 @@ def equal_budgets(
     Returns
     -------
     DataFrame: retriever, budget (tokens), size, k, metric, mean, difference to the smallest size of that budget over
-    the same questions with low and high, n. Budgets of a single setting are left out.
+    the same questions with low and high (bootstrap over clusters of questions), n. Budgets of a single setting are left
+    out.
     """
     import pandas as pd
 
     from ragbench.stats import paired_bootstrap_difference
 
+    cluster = dict(zip(scored["question_id"], _clusters(scored), strict=True))
     here = scored[(scored["overlap"] == DEFAULT.overlap) & (scored["prompt"] == DEFAULT.prompt)]
     made = []
     for (retriever, budget), part in here.assign(budget=here["k"] * here["size"]).groupby(["retriever", "budget"]):
@@ -267,33 +321,39 @@ def equal_budgets(
         for metric in metrics if len(sizes) > 1 else ():
             sides = part.pivot(index="question_id", columns="size", values=metric)
             for size in sizes:
-                i = paired_bootstrap_difference(sides[size], sides[sizes[0]], resamples=resamples, seed=seed)
+                i = paired_bootstrap_difference(
+                    sides[size], sides[sizes[0]], groups=sides.index.map(cluster), resamples=resamples, seed=seed
+                )
                 mean, mine = sides[size].mean(), (i.estimate, i.low, i.high, i.n)
                 made.append((retriever, budget, size, budget // size, metric, mean, *mine))
     columns = ["retriever", "budget", "size", "k", "metric", "mean", "difference", "low", "high", "n"]
     return pd.DataFrame(made, columns=columns)
 
 
-def ledger_cells(table: pd.DataFrame, item: str) -> pd.DataFrame:
-    """Turn means of one retriever into cells for `ragbench.papers.record`, in percent.
+def as_printed(table: pd.DataFrame, item: str) -> pd.DataFrame:
+    """Lay means of one retriever out as the paper prints them: its names of rows and columns, in percent.
 
     Parameters
     ----------
-    table : from `means`, one row per setting and metric.
-    item : "Section 4.4": the cells that the paper prints; a figure ("Figure 6"): all its settings and metrics.
+    table : from `ragbench.means`, one row per setting and metric.
+    item : "Section 4.4": the cells that the paper prints, its F1 from `f1_of_means`; a figure ("Figure 6"): all its
+        settings and metrics.
+
+    Returns
+    -------
+    Cells as of `ragbench.papers.cells`.
     """
+    from ragbench import papers
+
     laid = by_factor(table)
     if item != "Section 4.4" and item not in FIGURES.values():
         raise unknown("item", item, ("Section 4.4", *FIGURES.values()))
     if laid.duplicated(["factor", "value", "metric"]).any():
         raise ConfigError("several means for one cell", "the means of one retriever", "pick one retriever first")
     row = [f"{_ROWS[f]} = {v}" for f, v in zip(laid["factor"], laid["value"], strict=True)]
-    cells = laid.assign(row=row, column=laid["metric"], value=100 * laid["mean"])
-    if item == "Section 4.4":
-        from ragbench import papers
-
-        printed = papers.published("ragchecker", item)[["row", "column"]]
-        cells = printed.merge(cells, on=["row", "column"])
-    else:
-        cells = cells[cells["factor"].map(FIGURES) == item]
-    return cells[["row", "column", "value", "n", "unscored"]].reset_index(drop=True)
+    figure = laid["factor"].map(FIGURES)
+    cells = papers.cells(laid.assign(row=row, percent=100 * laid["mean"]), "row", "metric", "percent")
+    if item != "Section 4.4":
+        return cells[figure == item].reset_index(drop=True)
+    cells = cells[cells["column"] != "f1"].replace({"column": {F1_OF_MEANS: "f1"}})
+    return papers.published("ragchecker", item)[["row", "column"]].merge(cells, on=["row", "column"])

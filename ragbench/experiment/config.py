@@ -6,8 +6,13 @@
     retriever: [BM25, SIM, Hybrid]
     k: 10                               # or [5, 10], or thesis
     N: [0, 100, 500, 1000]
-    generator: extractive               # or {llama: {use: "ollama:llama3:8b", host: gpu1, num_ctx: 8192}}
+    generator: extractive               # or smollm2, or {llama: {use: "ollama:llama3:8b", host: gpu1, num_ctx: 8192}}
     judge: embedded
+
+BM25 cuts texts into words by their language; {german: {use: BM25, tokenizer: german}} sets it (also of Hybrid), and
+{use: BM25, variant: terrier} is the thesis's. `ragbench plan` says which tokenizer was chosen.
+
+A name of your own, such as ``RETRIEVERS["mine"] = Mine``, stands in a Python file beside this one: ``code: mine.py``.
 
 An axis is a name, a list of names, or a mapping label -> name or label -> {use: NAME, option: value, ...}. Paths are
 relative to the file. API keys come from the environment only (OLLAMA_API_KEY, OPENAI_API_KEY).
@@ -30,7 +35,6 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {
     "concurrency": (int,), "options": (dict,), "cassette": (str, bool), "tokenizer": (str,), "folder": (str,),
 }  # fmt: skip
 _REQUIRED = ("name", "data", "chunker", "retriever")
-RETRIEVERS = ("BM25", "SIM", "MMR", "MLQ", "REO", "Hybrid")
 _MODEL_OPTIONS = ("host", "hosts", "temperature", "seed", "num_ctx", "num_predict", "deadline_s", "price", "digest")
 
 
@@ -43,13 +47,15 @@ def read_experiment(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(path).expanduser()
     told = _load(path)
-    known = (*_REQUIRED, "k", "N", "generator", "judge", *_PLAIN)
+    known = (*_REQUIRED, "k", "N", "generator", "judge", "code", *_PLAIN)
     for key in told:
         if key not in known:
             raise _at(path, str(key), unknown("key", key, known))
     for key in _REQUIRED:
         if key not in told:
             raise ConfigError(f"{path}: there is no key {key!r}", "the keys " + ", ".join(_REQUIRED), f"add {key}: ...")
+    if "code" in told:
+        _run(path, told["code"])
     made: dict[str, Any] = {"name": str(told["name"])}
     for key in _AXES:
         if told.get(key) not in (None, "none"):
@@ -102,6 +108,21 @@ def _load(path: Path) -> dict[str, Any]:
     return told
 
 
+def _run(path: Path, code: Any) -> None:
+    """Import the Python file beside an experiment file that adds the user's own names."""
+    import importlib.util
+    import sys
+
+    file = path.parent / str(code)
+    if file.suffix != ".py" or not file.is_file():
+        raise ConfigError(f"{path}: code is {code!r}", "a Python file beside it", "write for instance code: mine.py")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if file.stem in sys.modules and getattr(sys.modules[file.stem], "__file__", None) != str(file):
+        raise ConfigError(f"{path}: code is {code!r}, a name that is taken", "another name", "rename the file")
+    sys.modules[file.stem] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
 def _at(path: Path, key: str, error: RagbenchError) -> ConfigError:
     return ConfigError(f"{path}: {key}: {error.got}", error.expected, error.do)
 
@@ -148,12 +169,11 @@ def _checked(use: str, function: Callable, options: Mapping[str, Any], leave_out
 def _data(path: Path, use: str, options: dict[str, Any]) -> Callable:
     from ragbench import data
 
-    loaders = {"minihop": data.load_minihop, "hotpotqa": data.load_hotpotqa}
-    if use in loaders:
-        _checked(use, loaders[use], options, ())
-        return functools.partial(loaders[use], **options)
+    if use in data.DATASETS:
+        _checked(use, data.DATASETS[use], options, ())
+        return functools.partial(data.load_dataset, use, **options)
     if use != "own files":
-        raise unknown("data set", use, (*loaders, "own files"))
+        raise unknown("data set", use, (*data.DATASETS, "own files"))
     if "questions" not in options:
         raise ConfigError("own files without questions", "questions: FILE", "add it, and documents: FILE or FOLDER")
     for name in ("questions", "documents"):
@@ -165,64 +185,22 @@ def _data(path: Path, use: str, options: dict[str, Any]) -> Callable:
 
 
 def _chunker(path: Path, use: str, options: dict[str, Any]) -> Callable:
-    from ragbench import chunking
+    from ragbench.chunking import CHUNKERS
 
-    known = {"token_chunks": chunking.token_chunks, "semantic": chunking.semantic_chunks}
-    if use not in known:
-        raise unknown("chunker", use, known)
-    _checked(use, known[use], options, ("documents", "tokenizer", "embedder"))
-    known[use]([], **options)  # settings that cannot work are told now, and with their key
-    return functools.partial(known[use], **options)
-
-
-@functools.lru_cache(maxsize=1)
-def _dense_of(chunks: _Same) -> Any:
-    from ragbench.embedding import default_embedder
-    from ragbench.retrieval import Dense
-
-    return Dense(chunks.items, default_embedder())
-
-
-class _Same:
-    """A list of chunks as a key: the very same list, so that the dense retrievers over it share one index."""
-
-    def __init__(self, items: Any) -> None:
-        self.items = items
-
-    def __hash__(self) -> int:
-        return id(self.items)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.items is self.items
+    if use not in CHUNKERS:
+        raise unknown("chunker", use, CHUNKERS)
+    _checked(use, CHUNKERS[use], options, ("documents", "tokenizer", "embedder"))
+    CHUNKERS[use]([], **options)  # settings that cannot work are told now, and with their key
+    return functools.partial(CHUNKERS[use], **options)
 
 
 def _retriever(path: Path, use: str, options: dict[str, Any]) -> Callable:
     from ragbench import retrieval
 
-    classes = {
-        "BM25": retrieval.BM25, "SIM": retrieval.Dense, "MMR": retrieval.MMR, "MLQ": retrieval.MultiQuery,
-        "REO": retrieval.LongContextReorder, "Hybrid": retrieval.Hybrid,
-    }  # fmt: skip
-    if use not in classes:
-        raise unknown("retriever", use, classes)
-    given = ("self", "chunks", "embedder", "vectors", "dense", "retriever", "retrievers", "tokenizer")
-    _checked(use, classes[use].__init__, options, (*given, "decompose", "k"))
-
-    def make(chunks: Any) -> Any:
-        if use == "BM25":
-            return retrieval.BM25(chunks, **{"variant": "terrier", **options})
-        if use == "SIM" and options:
-            from ragbench.embedding import default_embedder
-
-            return retrieval.Dense(chunks, default_embedder(), **options)
-        dense = _dense_of(_Same(chunks))
-        if use == "MLQ":
-            return retrieval.MultiQuery(dense, retrieval.rule_decomposer, **options)
-        if use == "Hybrid":
-            return retrieval.Hybrid([retrieval.BM25(chunks, variant="terrier"), dense], **options)
-        return dense if use == "SIM" else classes[use](dense, **options)
-
-    return make
+    retrieval.table.check_settings(use, options)
+    if "tokenizer" in options:
+        retrieval.text.get_tokenizer(options["tokenizer"])  # a wrong name is told now, and with its key
+    return functools.partial(retrieval.make_retriever, use, **options)
 
 
 def _person(embedded: str, make: Callable[[], Any], path: Path, use: str, options: dict[str, Any]) -> Any:
@@ -230,10 +208,13 @@ def _person(embedded: str, make: Callable[[], Any], path: Path, use: str, option
         if options:
             raise unknown(f"option of {use}", next(iter(options)), ["none"])
         return make()
-    if ":" not in use:
-        raise unknown("generator" if embedded == "extractive" else "judge", use, (embedded, "ollama:NAME"))
     from ragbench.llm import chat_model
+    from ragbench.llm.models import NAMES
 
+    if ":" not in use and use not in NAMES:
+        raise unknown("generator" if embedded == "extractive" else "judge", use, (embedded, *NAMES))
+    if use.startswith("gguf:"):
+        use = f"gguf:{path.parent / Path(use[5:]).expanduser()}"
     for option in options:
         if option not in _MODEL_OPTIONS:
             raise unknown(f"option of {use}", option, _MODEL_OPTIONS)

@@ -13,6 +13,7 @@ from ragbench.experiment.grid import Cell, Grid, depths, named, numbers
 from ragbench.experiment.identity import as_prompts, is_model, tokenizer_identity
 from ragbench.experiment.rows import ROWS
 from ragbench.experiment.work import Cutting
+from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import results_dir
 
 if TYPE_CHECKING:
@@ -119,8 +120,8 @@ class Experiment:
             raise ConfigError("N=0 without a generator", "a budget above 0, or a generator", "add one of the two")
         if keep is not None and not any(self.grid.cells(name) for name in self.grid.data):
             raise ConfigError("keep drops every cell of the grid", "at least one cell", "try it on one Cell")
-        if match not in ("substring", "subsequence"):
-            raise unknown("match", match, ("substring", "subsequence"))
+        if match not in MATCHES:
+            raise unknown("match", match, MATCHES)
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
             raise ConfigError(f"concurrency={concurrency!r}", "a whole number of at least 1", "use 1 to 8")
         if per_prompt not in ("one", "ten", "systems") and (type(per_prompt) is not int or per_prompt < 1):
@@ -170,22 +171,25 @@ class Experiment:
         except ConfigError as error:
             raise ConfigError(f"{path}: {error.got}", error.expected, error.do) from None
 
-    def plan(self, **speeds: Any) -> Plan:
+    def plan(self, *, after: Callable[[pd.DataFrame], Plan] | None = None, **speeds: Any) -> Plan:
         """Say what ``run`` will take, by step, without asking a model.
 
         Parameters
         ----------
+        after : plans what follows the run (extracting and checking claims, say) from the rows it will give: those that
+            are there, and the others with their hits but without answer and grade. Its steps are added.
         speeds : for ``ragbench.llm.plan``: ``tokens_per_second``, ``prompt_tokens_per_second``, ``price``,
             ``count_tokens``.
 
         Returns
         -------
-        Plan with the steps "retrieve", "generate", "grade": calls, cached (rows that are there, and replies on the
-        cassette), remaining, prompt tokens, seconds and cost of what remains; ``basis`` says what they rest on.
+        Plan with the steps "retrieve", "decompose" (where a retriever asks a model for derived questions), "generate",
+        "grade": calls, cached (rows that are there, and replies on the cassette), remaining, prompt tokens, seconds and
+        cost of what remains; ``basis`` says what they rest on.
         """
         from ragbench.experiment.planning import plan_experiment
 
-        return plan_experiment(self, speeds)
+        return plan_experiment(self, speeds, after)
 
     def run(
         self,
@@ -222,7 +226,8 @@ class Experiment:
     def cutting_identity(self) -> dict[str, Any]:
         """Return what contexts and IR scores depend on."""
         cut = self.cutting
-        return {"tokenizer": tokenizer_identity(cut.tokenizer), "begin_token": cut.begin_token, "match": cut.match}
+        identity = {"tokenizer": tokenizer_identity(cut.tokenizer), "begin_token": cut.begin_token, "match": cut.match}
+        return identity | {"form": MATCHES[cut.match][1]}
 
     def grading_identity(self) -> dict[str, Any]:
         """Return what the prompts of a judge model depend on."""
@@ -232,6 +237,11 @@ class Experiment:
     def live(self) -> bool:
         """Whether a generator or judge is a model on a server."""
         return any(is_model(value) for value in (*self.grid.generator.values(), *self.grid.judge.values()))
+
+    @property
+    def records(self) -> bool:
+        """Whether the run records what models say."""
+        return self.live and self._cassette is not False
 
     @contextlib.contextmanager
     def open_cassette(self, *, make: bool = True) -> Iterator[Any]:

@@ -18,7 +18,6 @@ from ragbench.llm.keys import canonical
 from ragbench.records import Chunk, Dataset, Document, Question
 
 _KEY_CHARS = 32
-_AWAY = ("server_down", "dns")
 
 
 def digest_of(value: Any) -> str:
@@ -235,6 +234,7 @@ def model_identity(hosts: Sequence[Any], cassette: Any, recorded: str | None, *,
 def _from_servers(drivers: Sequence[Any]) -> Any:
     """Return the digest the servers agree on, or the error of a server that is away when all are."""
     from ragbench.llm import loop
+    from ragbench.llm.failures import AWAY
 
     found: dict[str, Any] = {}
     away: Exception | None = None
@@ -242,7 +242,7 @@ def _from_servers(drivers: Sequence[Any]) -> Any:
         try:
             found[loop.run(driver.digest())] = driver
         except ModelError as error:
-            if getattr(error, "kind", "") not in _AWAY:
+            if getattr(error, "kind", "") not in AWAY:
                 raise
             away = error
     if len(found) > 1:

@@ -17,8 +17,6 @@ from typing import Any
 from ragbench.experiment.work import Draft, Failure, Item, fail, grade_here, put_answer, unanswered
 from ragbench.records import Answer, Question
 
-_HOST_WIDE = ("server_down", "dns", "no_model", "auth", "bad_address")
-
 
 @dataclass
 class Live:
@@ -27,7 +25,7 @@ class Live:
     Attributes
     ----------
     generators, judges : by name, the chat model once per host. facts : what goes into every row they make.
-    graders : embedded judges, for the answers of models.
+    graders : embedded graders, for the answers of models.
     per_prompt, order, max_chars : for judges, as in ``ragbench.grading.grade``.
     cassette, options : for ``ragbench.llm.ask``.
     prompts : with documents, by generator; one that is not named takes the thesis's.
@@ -106,6 +104,7 @@ class Live:
             "prompt_sha256": answer.meta["prompt_sha256"], "finish": answer.meta["finish"],
             "cached": answer.meta["cached"], "prompt_tokens": used["prompt_tokens"],
             "output_tokens": used["output_tokens"], "prompt_estimate": answer.meta["prompt_estimate"],
+            "tagged": answer.meta.get("tagged"),
         }  # fmt: skip
         put_answer(group, answer, extra)
 
@@ -142,9 +141,12 @@ class Live:
 
 
 def _on_a_host(ask: Callable, models: Sequence[Any], lane: int, kind_of: Callable) -> Any:
-    """Ask the lane's own host; where it is away, let all hosts share the work."""
-    result = ask(models[lane % len(models)])
-    return ask(list(models)) if len(models) > 1 and kind_of(result) in _HOST_WIDE else result
+    """Ask the lane's own host; where that cannot answer anybody, let the others share the work."""
+    from ragbench.llm.failures import HOST_WIDE
+
+    own = lane % len(models)
+    result, others = ask(models[own]), [model for place, model in enumerate(models) if place != own]
+    return ask(others) if others and kind_of(result) in HOST_WIDE else result
 
 
 def _by_prefix(question: Question, groups: Sequence[Sequence[Draft]]) -> list[int]:

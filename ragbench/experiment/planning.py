@@ -3,47 +3,68 @@
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ragbench.experiment.live import judge_groups
 from ragbench.experiment.manifest import recorded_digests
-from ragbench.experiment.rows import latest
+from ragbench.experiment.rows import latest, without_text
 from ragbench.experiment.stage import Stage, items, prepare, retrieve
 from ragbench.experiment.work import Draft, Item, block, grade_here, read, unanswered
 from ragbench.records import Chunk, Hit
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ragbench.experiment.core import Experiment
     from ragbench.llm import Plan, PlannedStep
+    from ragbench.retrieval.multiquery import LLMDecomposer
 
-STEPS = ("retrieve", "generate", "grade")
+STEPS = ("retrieve", "decompose", "generate", "grade")
 _AT_ONCE = 500  # questions whose prompts are in memory together
 _TIMED = 5  # questions whose answers and grades are timed, where no server is asked
-_UNWRITTEN = "word " * 40  # stands for an answer that is not written yet
+_UNWRITTEN = "word " * 40  # stands, after the answer's key, for an answer that is not written yet
 
 Made = list[tuple[Item, list[Draft]]]
 
 
-def plan_experiment(experiment: Experiment, speeds: Mapping[str, Any]) -> Plan:
+def plan_experiment(
+    experiment: Experiment, speeds: Mapping[str, Any], after: Callable[[pd.DataFrame], Plan] | None = None
+) -> Plan:
     """Do what ``Experiment.plan`` says."""
+    import pandas as pd
+
     from ragbench.llm import Plan
 
     with experiment.open_cassette(make=False) as cassette:
         stage = prepare(experiment, cassette, recorded_digests(experiment.folder), ask_server=False)
-        planner = _Planner(experiment, stage, cassette, speeds)
+        planner = _Planner(experiment, stage, cassette, speeds, whole=after is not None)
         rows = latest(experiment.path)
+        keys: list[str] = []
         for name in stage.data:
-            planner.add(name, items(stage, experiment, name, rows, retry=False)[0])
-    return Plan(tuple(planner.step(name) for name in STEPS))
+            todo, every, _ = items(stage, experiment, name, rows, retry=False)
+            planner.add(name, todo)
+            keys += every
+    notes = (*_words(stage), *(f"warning: {said}" for said in without_text(planner.tried)))
+    planned = Plan(tuple(planner.step(name) for name in STEPS if name != "decompose" or planner.parts[name]), notes)
+    if after is None:
+        return planned
+    return planned + after(pd.DataFrame([rows.get(key) or planner.rows[key] for key in keys]))
 
 
 class _Planner:
-    def __init__(self, experiment: Experiment, stage: Stage, cassette: Any, speeds: Mapping[str, Any]) -> None:
+    def __init__(
+        self, experiment: Experiment, stage: Stage, cassette: Any, speeds: Mapping[str, Any], *, whole: bool = False
+    ) -> None:
         self.experiment, self.stage, self.cassette, self.speeds = experiment, stage, cassette, speeds
+        self.whole = whole  # whether the rows themselves are wanted, too
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.asked: dict[str, set[str]] = {}  # prompts planned so far, by model and options
         self.parts: dict[str, list[PlannedStep]] = {name: [] for name in STEPS}
+        self.tried: list[dict[str, Any]] = []  # rows of what was really retrieved
 
     def add(self, data: str, todo: list[Item]) -> None:
         """Plan one data set; ``todo``: its questions with something left to do."""
@@ -56,7 +77,9 @@ class _Planner:
             "grade": sum(self._prompts_per_question(data, judge) for judge in grid.judge) * count,
         }
         asking = any(_asks_a_model(self.stage.retrievers[data, c, r]) for c, r, _ in searches)
-        live = self.experiment.live
+        if asking:
+            self._decompose(data, todo)
+        live = self.experiment.live or self.whole
         for start in range(0, len(todo), _AT_ONCE):
             some = todo[start : start + _AT_ONCE]
             found = sum(len({c.search for c, _, _ in item.wanted if c.N}) for item in some)
@@ -66,12 +89,16 @@ class _Planner:
             note = f"timed on {len(part)} questions"
             if asking:
                 _pretend(part)
-                note = "a retriever asks a model of its own, which is not counted; contexts are estimated"
+                note = "a retriever asks a model first: contexts are estimated"
             else:
                 retrieve(self.stage, data, part)
             seconds = math.nan if asking else (time.perf_counter() - begin) * len(some) / len(part)
             self._put("retrieve", found, seconds=seconds, basis=note)
             made = list(zip(part, block(part, self.experiment.cutting, {}, {}), strict=True))
+            if self.whole:
+                self.rows |= {draft.row["key"]: dict(draft.row) for _, drafts in made for draft in drafts}
+            if not asking:
+                self.tried += [draft.row for _, drafts in made for draft in drafts]
             left["retrieve"] += found
             left["generate"] += self._generate(made, len(some) / len(part))
             left["grade"] += self._grade(made, len(some) / len(part))
@@ -96,13 +123,49 @@ class _Planner:
             self.parts[name].append(PlannedStep(name, calls, **counts, **free, seconds=seconds, basis=basis))
 
     def _ask(self, name: str, axis: str, prompts: list[str], schemas: Any, model: Sequence[Any]) -> None:
-        from ragbench.llm import Step, plan
+        from ragbench.llm import PlannedStep, Step, plan
+        from ragbench.llm.drivers import driver_for
 
         if prompts:
             at_once = self.experiment.concurrency * len(model)
+            fresh = range(len(prompts))
+            if self.experiment.records:
+                # The cassette answers a prompt that comes again, under whatever name its model stands in the grid.
+                driver = driver_for(model[0])
+                known = self.asked.setdefault(repr((driver.provider, driver.name, driver.options())), set())
+                fresh = [i for i, prompt in enumerate(prompts) if not (prompt in known or known.add(prompt))]
+            repeated = len(prompts) - len(fresh)
+            prompts, schemas = [prompts[i] for i in fresh], schemas and [schemas[i] for i in fresh]
             step = Step(name, prompts=prompts, schema=schemas)
-            planned = plan(step, model[0], self.cassette, **{"concurrency": at_once, **self.speeds})
+            planned = (
+                () if not prompts else plan(step, model[0], self.cassette, **{"concurrency": at_once, **self.speeds})
+            )
             self.parts[name] += [replace(row, basis=f"{axis}: {row.basis}") for row in planned]
+            if repeated:
+                free = {"prompt_tokens": 0.0, "output_tokens": 0.0, "seconds": 0.0, "cost": 0.0}
+                self.parts[name].append(PlannedStep(name, repeated, repeated=repeated, **free))
+
+    def _decompose(self, data: str, todo: Sequence[Item]) -> None:
+        """Plan what the retrievers themselves ask: the derived questions of every search."""
+        from ragbench.llm import Cassette, Step, plan
+
+        asked: dict[str, tuple[LLMDecomposer, list[str]]] = {}
+        for search in self.experiment.grid.searches():
+            questions = [i.question.text for i in todo if any(c.search == search and c.N for c, _, _ in i.wanted)]
+            for own in _decomposers(self.stage.retrievers[data, search[0], search[1]]):
+                tape = getattr(own.cassette, "path", own.cassette)
+                # Without a cassette nothing is remembered from one search to the next.
+                alike = repr((own.settings(), str(tape) if tape is not None else search))
+                asked.setdefault(alike, (own, []))[1].extend(own.prompts(questions))
+        for own, prompts in asked.values():
+            if own.cassette is not None:
+                prompts = list(dict.fromkeys(prompts))
+            model = own.model[0] if isinstance(own.model, list | tuple) else own.model
+            tape = own.cassette
+            if isinstance(tape, str | os.PathLike):
+                tape = Cassette(tape) if os.path.exists(tape) else None
+            if prompts:
+                self.parts["decompose"] += plan(Step("decompose", prompts=prompts), model, tape, **self.speeds)
 
     def _generate(self, made: Made, scale: float) -> int:
         """Plan the answers that are missing; the drafts then hold answers, or what stands for them."""
@@ -130,7 +193,7 @@ class _Planner:
                 self._from_cassette(groups, prompts, name)
             for _, group in groups:
                 for draft in group:
-                    draft.row.setdefault("answer", _UNWRITTEN)
+                    draft.row.setdefault("answer", f"{draft.row['answer_key']} {_UNWRITTEN}")
         return calls
 
     def _from_cassette(self, groups: Sequence[tuple[Item, list[Draft]]], prompts: list[str], name: str) -> None:
@@ -175,7 +238,7 @@ class _Planner:
         return calls
 
     def _prompts_per_question(self, data: str, judge: str) -> int:
-        """Count the gradings of one question: prompts of a judge model, answers for the embedded judge."""
+        """Count the gradings of one question: prompts of a judge model, answers for the embedded grader."""
         question = self.stage.data[data].questions[0]
         cells = [cell for cell in self.experiment.grid.cells(data) if cell.judge == judge]
         if judge in self.stage.graders:
@@ -188,6 +251,33 @@ class _Planner:
         item = Item(question, [], places={row["key"]: i for i, row in enumerate(told)})
         drafts = [Draft(cell, row) for cell, row in zip(cells, told, strict=True)]
         return len(judge_groups(item, drafts, judge, self.experiment.per_prompt))
+
+
+def _decomposers(retriever: Any) -> Iterator[LLMDecomposer]:
+    """Yield the models that a retriever, or one inside it, asks for derived questions."""
+    from ragbench.retrieval.multiquery import LLMDecomposer
+
+    own = getattr(retriever, "_decompose", None)
+    if isinstance(own, LLMDecomposer):
+        yield own
+    inside = [getattr(retriever, "retriever", None), *(getattr(retriever, "retrievers", None) or ())]
+    for inner in inside:
+        if inner is not None:
+            yield from _decomposers(inner)
+
+
+def _words(stage: Stage) -> list[str]:
+    """Say by which words each retriever searches that has any, since "auto" chooses them from the chunks."""
+    from ragbench.retrieval.base import describe
+
+    said = {}
+    for (data, _, name), retriever in stage.retrievers.items():
+        told = describe(retriever)
+        over = told.get("over")
+        for one in (told, *(over if isinstance(over, list) else ())):
+            if "tokenizer" in one:
+                said[f"{name} on {data}: words by the tokenizer {one['tokenizer']!r}"] = None
+    return list(said)
 
 
 def _asks_a_model(retriever: Any) -> bool:
@@ -206,7 +296,9 @@ def _pretend(some: Sequence[Item]) -> None:
     for item in some:
         for cell, _, _ in item.wanted:
             if cell.N:
-                item.found[cell.search] = [Hit(Chunk("pretended", "word " * 2000, ""), 1.0, 1)]
+                # Of its own, or equal prompts would be counted as repeated.
+                text = f"{cell.search} " + "word " * max(other.N for other, _, _ in item.wanted)
+                item.found[cell.search] = [Hit(Chunk("pretended", text, ""), 1.0, 1)]
 
 
 def _seconds_each(made: Made, work: Callable[[Any, list[Draft]], None], name: str) -> float:

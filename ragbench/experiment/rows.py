@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 ROWS, MANIFEST = "rows.jsonl", "manifest.json"
 AXIS_COLUMNS = ("data", "question_id", "chunker", "retriever", "k", "N", "generator", "judge")
+_EMPTY_SHARE = 0.1  # of the questions without any context, above which a run warns
 # Clocks and where a reply came from differ from run to run; everything else is the same for the same experiment.
 TIMING = ("seconds", "judge_seconds", "cached")
 COLUMNS = (
     *AXIS_COLUMNS, "status", "kind", "level", "ir_score", "context_tokens", "hits", "zero_hits", "answer", "abstained",
     "seconds", "grade", "judge_seconds", "error_step", "error_kind", "error", "model", "digest", "temperature", "seed",
-    "num_ctx", "prompt_sha256", "finish", "prompt_tokens", "prompt_estimate", "output_tokens", "cached", "judge_model",
-    "judge_digest", "judge_temperature", "judge_seed", "judge_num_ctx", "judge_prompt_sha256", "judge_shown",
-    "judge_position", "judge_answer_cut", "judge_repairs", "judge_grades_got", "judge_prompt_tokens",
+    "num_ctx", "prompt_sha256", "finish", "prompt_tokens", "prompt_estimate", "output_tokens", "tagged", "cached",
+    "judge_model", "judge_digest", "judge_temperature", "judge_seed", "judge_num_ctx", "judge_prompt_sha256",
+    "judge_shown", "judge_position", "judge_answer_cut", "judge_repairs", "judge_grades_got", "judge_prompt_tokens",
     "judge_prompt_estimate", "judge_raw", "answer_key", "key",
 )  # fmt: skip
 
@@ -46,6 +47,33 @@ def newly_used(row: Mapping[str, Any], counted: dict[Any, tuple]) -> tuple[int, 
         return (0, 0, 0.0)
     counted[key] = used
     return used
+
+
+def without_text(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Say which retrievers leave more than a tenth of the questions without any text: no hit, or only blank ones.
+
+    Parameters
+    ----------
+    rows : of a run; those at N = 0 and those whose retrieval failed do not count.
+
+    Returns
+    -------
+    One sentence per data set, chunker, retriever and k, with what to do.
+    """
+    held: dict[tuple, dict[str, bool]] = {}
+    for row in rows:
+        if row["N"] and row.get("context_tokens") is not None:
+            questions = held.setdefault(tuple(row[axis] for axis in ("data", "chunker", "retriever", "k")), {})
+            questions[row["question_id"]] = questions.get(row["question_id"], False) or row["context_tokens"] > 0
+    found = []
+    for (data, chunker, retriever, k), questions in held.items():
+        empty = len(questions) - sum(questions.values())
+        if empty > _EMPTY_SHARE * len(questions):
+            found.append(
+                f"{retriever} (k={k}, {chunker}) on {data} finds no text for {empty} of {len(questions)} questions: "
+                "check that questions and documents share words; for BM25 see its tokenizer"
+            )
+    return found
 
 
 def run_folder(run: str | os.PathLike[str]) -> Path:

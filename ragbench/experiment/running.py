@@ -6,6 +6,7 @@ import contextlib
 import queue
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
@@ -17,7 +18,7 @@ from ragbench.errors import ConfigError, RagbenchError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.identity import object_identity
 from ragbench.experiment.live import Lanes, Live
-from ragbench.experiment.rows import Journal, latest, newly_used, to_frame
+from ragbench.experiment.rows import Journal, latest, newly_used, to_frame, without_text
 from ragbench.experiment.stage import Stage, items, prepare, retrieve
 from ragbench.experiment.work import Draft, Item, block
 from ragbench.retrieval.base import cores
@@ -89,7 +90,10 @@ def run_experiment(
                 finally:
                     entry |= {"ended": manifests.now(), "rows_made": state.done, "failed": dict(state.failures)}
                     manifests.write_manifest(experiment.folder, told, stage.secrets)
-    return to_frame([rows[key] for key in dict.fromkeys(every) if key in rows])
+    made = [rows[key] for key in dict.fromkeys(every) if key in rows]
+    for said in without_text(made):
+        warnings.warn(said, stacklevel=3)  # shown at the line that called run()
+    return to_frame(made)
 
 
 class _Run:

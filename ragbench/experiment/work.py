@@ -1,4 +1,4 @@
-"""The part of a run that computes: contexts, IR scores, answers of readers, grades of the embedded judge.
+"""The part of a run that computes: contexts, IR scores, answers of readers, grades of the embedded grader.
 
 A block of questions is one task of an executor; it takes and returns plain records, so it may run in a thread, in
 another process or on another machine. Calls to model servers are not made here (see ``live``).
@@ -73,7 +73,7 @@ class Cutting:
 
 
 ANSWER_FIELDS = ("answer", "abstained", "seconds", "model", "digest", "temperature", "seed", "num_ctx", "prompt_sha256")
-ANSWER_FIELDS += ("finish", "prompt_tokens", "prompt_estimate", "output_tokens", "cached")
+ANSWER_FIELDS += ("finish", "prompt_tokens", "prompt_estimate", "output_tokens", "tagged", "cached")
 
 
 class FunctionReader:
@@ -233,7 +233,7 @@ def ungraded(drafts: Iterable[Draft], judge: str) -> list[Draft]:
 
 
 def grade_here(question: Question, drafts: Sequence[Draft], graders: Mapping[str, Any]) -> None:
-    """Let the embedded judges grade the answers that are there."""
+    """Let the embedded graders grade the answers that are there."""
     for name, grader in graders.items():
         for draft in ungraded(drafts, name):
             start = time.perf_counter()
@@ -243,5 +243,7 @@ def grade_here(question: Question, drafts: Sequence[Draft], graders: Mapping[str
             except Exception as error:
                 fail(draft.row, Failure.of("grade", error))
                 continue
+            if grade.value is None:
+                fail(draft.row, Failure("grade", grade.meta["error"], grade.meta["detail"]))
             draft.row |= {"grade": grade.value, "judge_model": grade.judge}
             draft.row["judge_seconds"] = time.perf_counter() - start

@@ -10,6 +10,7 @@ from ragbench.audit.rows import COLUMNS as AUDIT_COLUMNS
 from ragbench.audit.runs import ANSWERED, CELL, RETRIEVED, RIGHT, graded, once, scored_contexts, varying
 from ragbench.errors import DataError
 from ragbench.export.tables import with_interval
+from ragbench.stats import means
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,22 +66,6 @@ def _fixed(rows: pd.DataFrame) -> str:
     )  # fmt: skip
 
 
-def means(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
-    """Average a column per cell: the columns that vary, mean, low, high, n, unscored."""
-    import pandas as pd
-
-    from ragbench.stats import bootstrap_ci
-
-    by = varying(rows, cell)
-    groups = rows.groupby(by, sort=False, dropna=False) if by else [((), rows)]
-    made = []
-    for key, group in groups:
-        i = bootstrap_ci(group[column].to_numpy(float), resamples=RESAMPLES, seed=0)
-        cells = dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True))
-        made.append(cells | {"mean": i.estimate, "low": i.low, "high": i.high, "n": i.n, "unscored": i.n_missing})
-    return pd.DataFrame(made)
-
-
 def system_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
     """Name each row's system by the values of the columns that vary in the frame, N apart."""
     by = [name for name in cell if name in frame and name != "N" and frame[name].nunique(dropna=False) > 1]
@@ -91,7 +76,7 @@ def system_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
 
 
 def _ir_scores(contexts: pd.DataFrame, name: str, notes: tuple[str, ...]) -> Iterator[Made]:
-    frame = means(contexts, RETRIEVED, "ir_score")
+    frame = means(contexts, varying(contexts, RETRIEVED), "ir_score", resamples=RESAMPLES)
     shown = frame.drop(columns=["mean", "low", "high"])
     shown.insert(len(shown.columns) - 2, "IR score [95% interval]", with_interval(frame))
     yield Made("ir_score", f"{name}: mean IR score per cell", frame, shown, notes)
@@ -102,7 +87,7 @@ def _ir_scores(contexts: pd.DataFrame, name: str, notes: tuple[str, ...]) -> Ite
 
 
 def _seconds(answers: pd.DataFrame, name: str, notes: tuple[str, ...]) -> Made:
-    frame = means(answers, ANSWERED, "seconds")
+    frame = means(answers, varying(answers, ANSWERED), "seconds", resamples=RESAMPLES)
     by = [column for column in frame.columns if column in ANSWERED]
     counts = [column for column in ("prompt_tokens", "output_tokens") if answers[column].notna().any()]
     if counts:
@@ -144,7 +129,7 @@ def _thresholds(marks: pd.DataFrame, name: str) -> Made:
     """Fit h and k per data set, chunker, generator and judge, over all retrievers at the largest N (section 3.3)."""
     import pandas as pd
 
-    from ragbench.thresholds import bootstrap_thresholds, fit_thresholds
+    from ragbench.thresholds import fit_thresholds
 
     largest = int(marks["N"].max())
     points = marks[(marks["N"] == largest) & marks["ir_score"].notna() & marks["grade"].notna()]
@@ -155,17 +140,20 @@ def _thresholds(marks: pd.DataFrame, name: str) -> Made:
         scores, grades = group["ir_score"].to_numpy(float), group["grade"].to_numpy(int)
         try:
             fitted = fit_thresholds(scores, grades)
-            intervals = bootstrap_thresholds(scores, grades, group["question_id"].to_numpy(), seed=0)
         except DataError as error:
             made.append(cells | {"threshold": "h, k", "n": len(group), "note": error.got})
             continue
-        for side, one, i in (("h", fitted.h, intervals.h), ("k", fitted.k, intervals.k)):
-            told = {"value": one.value, "low": i.low, "high": i.high, "agreement": one.agreement, "n": len(group)}
+        for side, one in (("h", fitted.h), ("k", fitted.k)):
+            told = {"value": one.value, "plateau_from": one.low, "plateau_to": one.high}
+            told |= {"agreement": one.agreement, "n": len(group)}
             made.append(cells | {"threshold": side} | told | {"note": ""})
-    columns = [*by, "threshold", "value", "low", "high", "agreement", "n", "note"]
+    columns = [*by, "threshold", "value", "plateau_from", "plateau_to", "agreement", "n", "note"]
     frame = pd.DataFrame(made, columns=columns)
     caption = f"{name}: thresholds of the IR score, all retrievers at N = {largest}"
-    under = ("h: below it grade 1 is expected; k: above it grade 5. Intervals: bootstrap over questions.",)
+    under = (
+        "h: below it grade 1 is expected; k: above it grade 5.",
+        "Plateau: values that agree with the grades equally well; not a confidence interval.",
+    )
     shown = frame if frame["note"].any() else frame.drop(columns="note")
     return Made("thresholds", caption, frame, _worded(shown), under)
 

@@ -58,6 +58,8 @@ def export_ledger(to: str | os.PathLike[str], paper: str | None = None) -> Expor
 
 def _shown(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Return the table as it is printed: a few digits, a letter for who measured, and the notes that say who."""
+    from ragbench.papers import IDENTITY
+
     shown = frame.drop(columns="by").copy()
     for name in ("paper", "recorded", "ours", "difference"):
         shown[name] = frame[name].map(_short)
@@ -68,7 +70,7 @@ def _shown(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     if len(names) > 1:
         shown["by"] = frame["by"].map(lambda by: letters.get(by, ""))
         return shown, [f"{letter}: {by}" for by, letter in letters.items()]
-    return shown, [f"Measured: {names[0]}"] if names else []
+    return shown, [name if name.startswith(IDENTITY) else f"Measured: {name}" for name in names]
 
 
 def _letters(number: int) -> str:

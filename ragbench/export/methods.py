@@ -10,6 +10,7 @@ from typing import Any
 
 from ragbench.export.references import PAPERS, Entry, as_latex, as_markdown, bibtex, cite, model_entry, ragbench_entry
 from ragbench.export.references import used as cited
+from ragbench.metrics.ir_score import MATCHES
 
 _DATA = {"hotpotqa": "yang2018hotpotqa", "ragchecker": PAPERS["ragchecker"], "wikieval": PAPERS["ragas"],
          "dragonball": PAPERS["rageval"], "generated": PAPERS["rageval"]}  # fmt: skip
@@ -187,10 +188,15 @@ def _contexts(manifest: Mapping[str, Any]) -> list[str]:
     token = ", its begin token counted" if told.get("begin_token") else ""
     tokens = listed([str(n) for n in budgets])
     alone = " N = 0 asks without documents." if 0 in told.get("N", ()) else ""
+    kernel = MATCHES[told.get("match", "exact")][0]
+    compared = "Characters were compared as they are."
+    if form := told.get("form"):
+        compared = f"White space, line breaks and soft hyphens were normalised first, and characters composed ({form})."
     return [
         f"The chunks found were joined and cut to N = {tokens} tokens (tokenizer: {name}{token}).{alone} "
-        f"The IR score is the length of the longest common {told.get('match')} of each supporting sentence and the "
-        f"context, divided by the sentence's length, and averaged over the sentences{cite([PAPERS['thesis']])}."
+        f"The IR score is the length of the longest common {kernel} of each supporting sentence and the "
+        f"context, divided by the sentence's length, and averaged over the sentences{cite([PAPERS['thesis']])}. "
+        f"{compared}"
     ]
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from ragbench.generation.answers import PROMPTS, generate
 from ragbench.generation.contexts import BUDGETS, Task, contexts_from_hits, generation_tasks, order_for_prefix_cache
-from ragbench.generation.reader import ABSTENTION, ExtractiveReader
+from ragbench.generation.reader import ABSTENTION, ABSTENTIONS, ExtractiveReader
 
 __all__ = [
     "ABSTENTION",
+    "ABSTENTIONS",
     "BUDGETS",
     "PROMPTS",
     "ExtractiveReader",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,7 +45,10 @@ def generate(
     Returns
     -------
     list of Answer in the order of the questions. ``seconds`` is the wall-clock time of that answer. A failed call is
-    an Answer with empty text and the reason in ``meta["error"]``; none is dropped.
+    an Answer with empty text and the reason in ``meta["error"]``; none is dropped. Where the prompt asks for the tags
+    ``<answer></answer>`` (RAGChecker, App. D), the answer is what stands between them; a reply without them is an
+    answer as a whole, and ``meta["tagged"]`` is False. One that ended at the limit
+    of tokens is an answer with ``meta["finish"] == "length"``.
 
     Raises
     ------
@@ -67,7 +71,8 @@ def generate(
     from ragbench.llm.context import prompt_tokens
 
     order = order_for_prefix_cache(questions, contexts)
-    options = {"step": "generation", "ids": [_call_id(questions[i], contexts[i], extra[i]) for i in order]} | options
+    ids = [_call_id(questions[i], contexts[i], extra[i]) for i in order]
+    options = {"step": "generation", "on_length": "keep", "ids": ids} | options
     replies = ask(model, [prompts[i] for i in order], cassette=cassette, concurrency=concurrency, **options)
     answers: list[Answer | None] = [None] * len(questions)
     for i, reply in zip(order, replies, strict=True):
@@ -76,7 +81,10 @@ def generate(
         found |= {"usage": reply.usage.to_dict(), "prompt_estimate": estimate, "concurrency": concurrency}
         if not reply.ok:
             found |= {"error": f"{getattr(reply.error, 'kind', 'failed')}: {reply.error}", "raw": reply.raw}
-        answers[i] = Answer(questions[i].id, reply.text if reply.ok else "", reply.model, reply.seconds, found)
+        text = reply.text if reply.ok else ""
+        if reply.ok and "tagged" in found:
+            text, found["tagged"] = _untagged(text)
+        answers[i] = Answer(questions[i].id, text, reply.model, reply.seconds, found)
     return answers  # type: ignore[return-value]
 
 
@@ -123,6 +131,7 @@ def _prompts(
     text = {alone: load_prompt(source[alone]) for alone in needed}
     about = {
         alone: {"prompt": os.path.basename(source[alone]), "prompt_sha256": prompt_hash(source[alone])}
+        | ({"tagged": False} if "<answer>" in text[alone] else {})
         for alone in needed
     }
     filled = [
@@ -130,6 +139,12 @@ def _prompts(
         for q, c in zip(questions, contexts, strict=True)
     ]
     return filled, [about[c is None] for c in contexts]
+
+
+def _untagged(reply: str) -> tuple[str, bool]:
+    """Return what stands between the answer tags, and whether they were there; the end tag may be missing."""
+    inside = re.search(r"<answer>(.*?)(?:</answer>|\Z)", reply, flags=re.DOTALL | re.IGNORECASE)
+    return (inside[1].strip(), True) if inside else (reply, False)
 
 
 def _call_id(question: Question, context: str | None, extra: Mapping[str, Any]) -> str:

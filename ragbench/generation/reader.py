@@ -22,8 +22,17 @@ from ragbench.errors import ConfigError
 from ragbench.generation.compare import compare
 from ragbench.generation.text import Sentence, sentences, stem, stems, trim
 from ragbench.records import Chunk
+from ragbench.retrieval.languages import language_of
 
 ABSTENTION = "The documents do not contain enough information to answer this question."
+ABSTENTIONS = {
+    "english": ABSTENTION,
+    "german": "Die Dokumente enthalten nicht genügend Informationen, um diese Frage zu beantworten.",
+    "french": "Les documents ne contiennent pas assez d'informations pour répondre à cette question.",
+    "spanish": "Los documentos no contienen suficiente información para responder a esta pregunta.",
+    "italian": "I documenti non contengono abbastanza informazioni per rispondere a questa domanda.",
+    "chinese": "现有文档不足以回答该问题。",
+}
 
 _FIRST_HOPS = 40
 _ADDS = 0.05  # a second sentence must cover this much more of the question to be said
@@ -39,17 +48,18 @@ class ExtractiveReader:
     ----------
     background : chunks (or texts) of the corpus, for the rarity of words. None: the context's own sentences.
     threshold : share of the question's words (weighted by rarity, in [0, 1]) that the chosen sentences must cover.
-    abstention : what is said instead of an answer.
+    abstention : what is said instead of an answer. None: a sentence in the question's language where ``ABSTENTIONS``
+        has one, else in English. A question too short to tell is taken to be in the context's language.
 
     Deterministic, and the same for any order of calls. The thesis used Llama-3 (§2.4): tables must name this reader.
     """
 
     def __init__(
-        self, background: Iterable[Chunk | str] | None = None, threshold: float = 0.2, abstention: str = ABSTENTION
+        self, background: Iterable[Chunk | str] | None = None, threshold: float = 0.2, abstention: str | None = None
     ) -> None:
         if not 0 <= threshold <= 1:
             raise ConfigError(f"threshold={threshold!r}", "a share between 0 and 1", "use for instance threshold=0.2")
-        if not abstention.strip():
+        if abstention is not None and not abstention.strip():
             raise ConfigError("an empty abstention sentence", "a sentence", "leave it out for the default")
         self.threshold, self.abstention = threshold, abstention
         self._frequency: Counter[str] | None = None
@@ -70,13 +80,13 @@ class ExtractiveReader:
         return {
             "generator": self.name,
             "threshold": self.threshold,
-            "abstention": self.abstention,
+            "abstention": self.abstention or "in the question's language",
             "background_texts": self._texts,
         }
 
     def abstains(self, text: str) -> bool:
         """Say whether an answer is the abstention."""
-        return text == self.abstention
+        return text in (ABSTENTIONS.values() if self.abstention is None else (self.abstention,))
 
     def answer(self, question: str, context: str) -> str:
         """Answer one question from a context that is already cut to its budget.
@@ -95,14 +105,19 @@ class ExtractiveReader:
         found = sentences(context)
         asked = list(dict.fromkeys(stems(question)))
         if not found or not asked:
-            return self.abstention
+            return self._abstain(question, context)
         idf = self._weights(asked, found)
         own = np.array([[t in s.terms for t in asked] for s in found], dtype=float)
         near = _smooth(own)
         verdict = compare(question, found, self._rarity(found))
         if verdict is not None:
             return verdict
-        return self._pair(question, found, asked, idf, own, near)
+        return self._pair(question, found, asked, idf, own, near) or self._abstain(question, context)
+
+    def _abstain(self, question: str, context: str) -> str:
+        if self.abstention is not None:
+            return self.abstention
+        return ABSTENTIONS.get(language_of([question]) or language_of([context]) or "", ABSTENTION)
 
     def _rarity(self, found: Sequence[Sentence]) -> Any:
         if self._frequency is None:
@@ -125,6 +140,7 @@ class ExtractiveReader:
         own: np.ndarray,
         near: np.ndarray,
     ) -> str:
+        """Answer by the best pair of sentences; empty when it covers too little of the question."""
         clause = _asking_clause(question)
         wanted = set(stems(clause))
         tail = idf * [t in wanted for t in asked]
@@ -145,7 +161,7 @@ class ExtractiveReader:
         )
         a, b = np.unravel_index(int(np.argmax(score)), score.shape)
         if cover[a, b] < self.threshold:
-            return self.abstention
+            return ""
         i, j = int(first[a]), int(b)
         alone = near[j] @ idf
         chosen = [j] if i == j or cover[a, b] - alone < _ADDS else sorted((i, j))

@@ -1,4 +1,4 @@
-"""Grades 1..5 for answers: by a judge model, by the embedded judge, and how good either is.
+"""Grades 1..5 for answers: by a judge model, by the embedded grader, and how good either is.
 
 Reading order: ``categories`` -> ``model`` (prompts for a judge model, any number of answers each) -> ``text``,
 ``stance``, ``evidence``, ``embedded`` (the judge without a model) -> ``graded`` (answers with a gold grade) ->

@@ -1,8 +1,9 @@
-"""What a judge must beat: the majority class, exact match, and cut-offs on ROUGE-L, each tuned on the dev split."""
+"""What a judge must beat, each tuned on dev: the majority class, exact match, cut-offs on ROUGE-L, its words."""
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def fit_cutoffs(scores: Sequence[float], grades: Sequence[int], most: int = 4) -
 def baseline_grades(
     questions: Sequence[Question], dev: Sequence[GradedAnswer], answers: Sequence[GradedAnswer]
 ) -> dict[str, list[int]]:
-    """Grade answers in three ways that know nothing of grading.
+    """Grade answers in four ways that know nothing of grading.
 
     Parameters
     ----------
@@ -85,8 +86,13 @@ def baseline_grades(
     Returns
     -------
     dict from name to grades: ``majority class`` (the commonest on dev), ``exact match`` (5, else the commonest of the
-    rest), ``ROUGE-L cut-offs`` (up to four, on the F1 against the true answer).
+    rest), ``ROUGE-L cut-offs`` (up to four, on the F1 against the true answer), ``words and length`` (multinomial
+    naive Bayes, add-one, on the answer alone: how far the way it is written gives its grade away).
     """
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.naive_bayes import MultinomialNB
+    from sklearn.pipeline import make_pipeline
+
     from ragbench.metrics.lexical import exact_match, rouge_l
 
     known = by_id(questions)
@@ -98,11 +104,21 @@ def baseline_grades(
     matches = scores(exact_match, dev)
     rest = Counter(g for g, match in zip(truth, matches, strict=True) if not match).most_common(1)[0][0]
     rouge = fit_cutoffs(scores(rouge_l, dev), truth)
+    words = make_pipeline(CountVectorizer(analyzer=_words_and_length), MultinomialNB()).fit(
+        [a.text for a in dev], truth
+    )
     return {
         "majority class": [Counter(truth).most_common(1)[0][0]] * len(answers),
         "exact match": [5 if match else rest for match in scores(exact_match, answers)],
         "ROUGE-L cut-offs": rouge(scores(rouge_l, answers)),
+        "words and length": words.predict([a.text for a in answers]).tolist() if answers else [],
     }
+
+
+def _words_and_length(text: str) -> list[str]:
+    """Return the words, and the length as one more: it doubles from one "<...>" to the next."""
+    words = re.findall(r"\w+", text.casefold())
+    return [*words, f"<{len(words).bit_length()}>"]
 
 
 def accuracy_gain(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.records import Question
+from ragbench.records import Question, check_records
 
 GRADES: Mapping[int, str] = {
     1: "no information",
@@ -59,6 +59,7 @@ def check_grades(values: Sequence[Any], name: str) -> list[int | None]:
 
 def by_id(questions: Sequence[Question]) -> dict[str, Question]:
     """Return the questions by id; two questions with one id are an error."""
+    check_records(questions, Question, "questions")
     found = {question.id: question for question in questions}
     if len(found) != len(questions):
         raise ConfigError(

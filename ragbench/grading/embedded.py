@@ -1,4 +1,4 @@
-"""The embedded judge: a grade from the true answer and the facts, without a language model."""
+"""The embedded grader: a grade from the true answer and the facts, without a language model."""
 
 from __future__ import annotations
 
@@ -13,15 +13,22 @@ import numpy as np
 from ragbench.errors import ConfigError, DataError
 from ragbench.grading.categories import GRADES, by_id, facts_of, question_of
 from ragbench.grading.evidence import FEATURES, evidence
-from ragbench.grading.text import tokens
-from ragbench.records import Answer, Grade, Question
+from ragbench.grading.stance import declines, declines_elsewhere
+from ragbench.grading.text import content_stems, holds, one_line, signs, stems, tokens
+from ragbench.records import Answer, Grade, Question, check_records
 
 MODEL_FILE = Path(__file__).with_name("embedded_grader.json")
 RIDGE = 0.1  # inverse strength C of the L2 penalty, chosen on the dev split by cross-validation over questions
 
 
+class Ungradable(DataError):
+    """An answer that the rules cannot grade; in `EmbeddedGrader.grade_all` it is unscored, with this reason."""
+
+    kind = "unscored"
+
+
 class EmbeddedGrader:
-    """Grade short answers 1..5 by rules and a small linear model; named 'embedded judge' in every table.
+    """Grade short answers 1..5 by rules and a small linear model; named 'embedded grader' in every table.
 
     Twenty-odd features (:mod:`ragbench.grading.evidence`) say whether the true answer is in the answer, whether the
     answer declines, guesses, says the opposite of a yes/no or an either/or, and which of its names, numbers and rare
@@ -33,9 +40,14 @@ class EmbeddedGrader:
     are mostly graded 4; true details that the facts do not contain count as wrong details; known words put together
     wrongly ("born at Streator in Kansas", where both occur in the facts) pass as right; English only.
 
-    Defined values, without asking the model: an answer without a letter or digit is 1 (no information). An answer of
-    which no word is written in the script of question, true answer or facts is 4 (nothing in it can be matched) unless
-    it is the true answer itself. Of an answer longer than 20,000 characters the first 20,000 are compared.
+    Defined values, without asking the model: the true answer itself is 5; an answer without a letter or digit is 1 (no
+    information), and so is one that declines in German, French, Spanish, Italian or Chinese, or in another script than
+    the question's. Any other answer of which no word is written in the script of question, true answer or facts is 4
+    (nothing in it can be matched). Of an answer longer than 20,000 characters the first 20,000 are compared.
+
+    Unscored (`Ungradable`): an answer that holds the words of a true answer but not its signs ("x-1" for "x+1", "C" for
+    "C++"), since words are all that is compared; and what is not graded by a defined value where the true answer has
+    no letter or digit ("∅").
 
     Parameters
     ----------
@@ -44,7 +56,7 @@ class EmbeddedGrader:
     Source: the categories of thesis §2.4; the method is ours.
     """
 
-    name = "embedded judge"
+    name = "embedded grader"
 
     def __init__(self, model: str | Path | None = None) -> None:
         path = Path(model) if model is not None else MODEL_FILE
@@ -56,7 +68,7 @@ class EmbeddedGrader:
             self._offsets = np.array(told["offsets"], float)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
-                f"{path} is no model of the embedded judge: {type(error).__name__}: {error}",
+                f"{path} is no model of the embedded grader: {type(error).__name__}: {error}",
                 "JSON with card, features, weights and offsets",
                 "leave the argument out, or run scripts/fit_embedded_grader.py",
             ) from None
@@ -75,7 +87,7 @@ class EmbeddedGrader:
 
         Raises
         ------
-        ConfigError for something that is no text; DataError for a true answer without a word.
+        ConfigError for something that is no text; Ungradable (a DataError) for what the rules cannot grade.
         """
         facts = _check(question, answer, reference, facts)
         defined = _defined(question, answer, reference, facts)
@@ -97,7 +109,7 @@ class EmbeddedGrader:
 
         Raises
         ------
-        ConfigError for something that is no text; DataError for a true answer without a word.
+        ConfigError for something that is no text; Ungradable (a DataError) for what the rules cannot grade.
         """
         return int(self.probabilities(question, answer, reference, facts).argmax()) + 1
 
@@ -118,15 +130,22 @@ class EmbeddedGrader:
         Returns
         -------
         list of Grade in the order of the answers, with the probabilities of 1..5 in ``meta["probabilities"]``.
+        What is `Ungradable` has the value None, ``meta["error"]`` "unscored" and the reason in ``meta["detail"]``.
         """
         known = by_id(questions)
+        check_records(answers, Answer, "answers")
         grades = []
         for place, answer in enumerate(answers):
             question = question_of(answer.question_id, known, place)
             shown = facts_of(question) if facts is None else facts.get(question.id, ())
-            odds = self.probabilities(question.text, answer.text, question.answer, shown)
-            meta = {**answer.meta, "generator": answer.generator, "probabilities": tuple(odds.tolist())}
-            grades.append(Grade(answer.question_id, int(odds.argmax()) + 1, self.name, "", meta))
+            meta = {**answer.meta, "generator": answer.generator}
+            try:
+                odds = self.probabilities(question.text, answer.text, question.answer, shown)
+            except Ungradable as error:
+                value, told = None, {"error": error.kind, "detail": str(error)}
+            else:
+                value, told = int(odds.argmax()) + 1, {"probabilities": tuple(odds.tolist())}
+            grades.append(Grade(answer.question_id, value, self.name, "", meta | told))
         return grades
 
 
@@ -146,7 +165,7 @@ def odds_of(features: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> n
 def fit_embedded_grader(
     questions: Sequence[Question], answers: Sequence[Any], *, ridge: float = RIDGE
 ) -> dict[str, Any]:
-    """Fit the embedded judge's weights.
+    """Fit the embedded grader's weights.
 
     Parameters
     ----------
@@ -181,20 +200,43 @@ def _check(question: str, answer: str, reference: str, facts: Sequence[str]) -> 
             raise ConfigError(f"{name} is {type(text).__name__}", "a text", "pass '' for an empty answer")
     if isinstance(facts, str) or not all(isinstance(fact, str) for fact in facts):
         raise ConfigError("facts is not a list of texts", "the supporting sentences", "pass facts_of(question)")
-    if not tokens(reference):
-        raise DataError(f"the true answer {reference!r} has no word", "a true answer", "leave the question out")
+    if not reference.strip():
+        raise Ungradable("the true answer is empty", "a true answer", "leave the question out, or write its answer")
     return tuple(facts)
 
 
 def _defined(question: str, answer: str, reference: str, facts: tuple[str, ...]) -> int | None:
+    if one_line(answer) == one_line(reference):
+        return 5
     if not any(c.isalnum() for c in answer):
         return 1
-    said = [t.word for t in tokens(answer[:1000])]
-    if said == [t.word for t in tokens(reference)]:
+    true, said = tokens(reference), tokens(answer[:1000])
+    if not true:
+        if declines(answer):
+            return 1
+        raise Ungradable(
+            f"the true answer {reference!r} has no letter or digit, and the answer says more or something else",
+            "words to compare",
+            "grade it by hand or with a model, or write the true answer in words",
+        )
+    same = [t.word for t in said] == [t.word for t in true]
+    wanted = signs(reference)
+    # Words are compared without their signs: where a sign tells two answers apart, these rules cannot.
+    if (same and signs(answer[:1000]) != wanted) or (wanted and content_stems(reference) <= stems(answer)):
+        if not holds(answer, reference):
+            raise Ungradable(
+                f"the answer has the words of the true answer {reference[:80]!r}, but other signs",
+                "the same formula, code or name to the sign",
+                "grade it by hand or with a model",
+            )
+    elif same:
         return 5
     scripts = {_script(c) for c in answer[:1000] if c.isalpha()}
-    if scripts and not scripts & {_script(c) for text in (question, reference, *facts) for c in text if c.isalpha()}:
-        return 4
+    foreign = {_script(c) for text in (question, reference, *facts) for c in text if c.isalpha()}.isdisjoint(scripts)
+    if scripts and foreign:
+        return 1 if declines(answer) else 4
+    if declines_elsewhere(answer) and not content_stems(reference) & stems(answer[:1000]):
+        return 1
     return None
 
 

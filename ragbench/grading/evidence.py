@@ -63,7 +63,8 @@ class Task:
 @functools.lru_cache(maxsize=4096)
 def task(question: str, reference: str, facts: tuple[str, ...]) -> Task:
     """Take a question apart."""
-    asked, core = content_stems(question), _BRACKETS.sub("", reference).strip() or reference
+    asked, core = content_stems(question), _BRACKETS.sub("", reference).strip()
+    core = core if tokens(core) else reference  # "-(x+1)" is all in brackets
     true = tokens(core)
     distinct = frozenset(t.stem for t in true if t.content and t.stem not in asked)
     names = [t for t in true if t.capital]

@@ -1,4 +1,8 @@
-"""The graded answers over MiniHop, by which any judge can be measured."""
+"""The graded answers over MiniHop, by which any judge can be measured.
+
+Their grades are reference labels, assigned by a strong language model under a written guideline; checked by a person:
+0; the second pass measures repeatability, not human agreement. Dev and test share no supporting document.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ SPLITS = ("dev", "test")
 
 @dataclass(frozen=True, slots=True)
 class GradedAnswer:
-    """An answer with its grade. ``second_grade`` is an independent second grading, where there is one."""
+    """An answer with its grade. ``second_grade`` is that of a second, blind pass, where there is one."""
 
     id: str
     question_id: str

@@ -15,7 +15,7 @@ from ragbench.errors import ConfigError
 from ragbench.grading.categories import GRADES, by_id, facts_of, question_of
 from ragbench.grading.embedded import EmbeddedGrader
 from ragbench.prompts import fill_prompt, load_prompt
-from ragbench.records import Answer, Grade, Question
+from ragbench.records import Answer, Grade, Question, check_records
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -114,6 +114,7 @@ def grading_prompts(
     if max_chars < 1:
         raise ConfigError(f"max_chars={max_chars}", "at least 1", "leave it out")
     known, template = by_id(questions), load_prompt(prompt)
+    check_records(answers, Answer, "answers")
     for place, answer in enumerate(answers):
         question_of(answer.question_id, known, place)
     made = []

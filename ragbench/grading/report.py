@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ragbench.errors import DataError
+from ragbench.errors import DataError, ModelError
 from ragbench.grading.categories import GRADES, by_id, check_grades
 from ragbench.grading.graded import GradedAnswer, load_graded_answers
 from ragbench.records import Answer, Question
@@ -41,7 +41,7 @@ class SplitReport:
 
 @dataclass(frozen=True, slots=True)
 class JudgeReport:
-    """One judge on each split, and the agreement of two independent gradings, where there are any."""
+    """One judge on each split, and the agreement of two blind passes of grading, where there are any."""
 
     judge: str
     splits: tuple[SplitReport, ...]
@@ -86,7 +86,7 @@ class JudgeReport:
             rows = zip(one.confusion.labels, one.confusion.counts.tolist(), strict=True)
             lines += [f"  {label:<16}" + "".join(f"{count:>5}" for count in counts) for label, counts in rows]
         if not math.isnan(self.second_grading.estimate):
-            lines.append(f"two independent gradings: kappa {self.second_grading}")
+            lines.append(f"two blind passes of grading: kappa {self.second_grading}")
         return "\n".join(lines)
 
 
@@ -136,7 +136,7 @@ def judge_report(
 
 
 def second_grading_kappa(gold: Sequence[GradedAnswer], *, resamples: int = 2000, seed: int = 0) -> Interval:
-    """Return the unweighted kappa of the two independent gradings, over the answers that were graded twice."""
+    """Return the unweighted kappa of the two blind passes of grading, over the answers that were graded twice."""
     twice = [g for g in gold if g.second_grade is not None]
     first, second = [g.grade for g in twice], [g.second_grade for g in twice]
     return kappa(first, second, labels=_LABELS, resamples=resamples, seed=seed)
@@ -161,7 +161,7 @@ def measure_judge(
 
     Parameters
     ----------
-    judge : as for :func:`ragbench.grading.grade`; default the embedded judge.
+    judge : as for :func:`ragbench.grading.grade`; default the embedded grader.
     questions, gold : default MiniHop and its graded answers.
     split : only this split of ``gold``.
     options : for ``grade``: ``per_prompt``, ``order``, ``cassette`` ...
@@ -169,6 +169,10 @@ def measure_judge(
     Returns
     -------
     JudgeReport.
+
+    Raises
+    ------
+    ModelError when the judge graded none of the answers (no server, no such model ...), with the first reason.
     """
     from ragbench.grading.embedded import EmbeddedGrader
     from ragbench.grading.model import grade
@@ -181,4 +185,11 @@ def measure_judge(
     gold = [one for one in gold if split in (None, one.split)]
     asked = {one.question_id for one in gold}
     kept = [question for question in by_id(questions).values() if question.id in asked]
-    return judge_report(grade(judge or EmbeddedGrader(), kept, as_answers(gold), **options), gold)
+    grades = grade(judge or EmbeddedGrader(), kept, as_answers(gold), **options)
+    if grades and all(one.value is None for one in grades):
+        raise ModelError(
+            f"none of {len(grades)} answers was graded; the first reason: {grades[0].meta.get('detail', 'unknown')}",
+            "a judge that replies with grades",
+            "see ragbench doctor --model, then run again",
+        )
+    return judge_report(grades, gold)

@@ -38,6 +38,30 @@ _DECLINES = re.compile(
     rf"\b(?:{_THING}|context|documents?|on|about|open)\b"
     rf"|\b(?:not|n't|un)[ -]?(?:sure|certain)\b|\bno idea\b"
 )
+# The same in other languages: a sentence with one of these says that it does not know.
+_DECLINES_ELSEWHERE = re.compile(
+    # German
+    r"\bnicht (?:genug|genügend|ausreichend|hinreichend)|\breich(?:t|en) nicht (?:aus|hin)"
+    r"|\bkein(?:e|erlei) (?:\w+ ){0,2}(?:information(?:en)?|angaben?|hinweise?|auskunft|antwort|daten|aussagen?)\b"
+    r"|\bnicht (?:\w+ ){0,3}(?:erwähnt|genannt|enthalten|angegeben|bekannt|hervor|ersichtlich|klar"
+    r"|beantwort\w*|entnehmen|entnommen|bestimm\w*|ermitteln|ableiten|feststellen)\b"
+    r"|\bweiss (?:ich |es |das |leider )*nicht\b|\bist (?:\w+ )?unbekannt\b"
+    # French
+    r"|\bpas (?:assez|suffisamment) d|\baucune? (?:\w+ ){0,2}(?:information|mention|réponse|indication|donnée|élément)"
+    r"|\bn(?:e |')(?:[\w']+ ){0,2}(?:mentionn|précis|indiqu|perme[tn]|fourni|donn|di[st]|répond)\w* "
+    r"(?:\w+ )?(?:pas|rien|aucun)"
+    r"|\bn'(?:est|sont|a|ont) pas (?:été )?(?:mentionn|précis|indiqu|connu|possible|donné|clair)"
+    r"|\bimpossible de (?:\w+ )?(?:répondre|déterminer|dire|savoir|trouver)|\bje (?:ne )?sais pas\b|\bje l'ignore\b"
+    r"|\bne (?:peu[tx]|peuvent|permett?\w*) pas (?:\w+ )?(?:répondre|déterminer|de répondre|de déterminer)"
+    # Spanish, Italian
+    r"|\bno (?:\w+ ){0,2}(?:suficiente )?(?:información|informaciones)\b|\bno lo sé\b"
+    r"|\bno se (?:menciona|indica|especifica|sabe|puede)"
+    r"|\bnon (?:\w+ ){0,3}(?:informazioni|menzionat\w|indicat\w|specificat\w|rispondere)\b|\bnon lo so\b"
+    # Chinese, both scripts
+    r"|(?:不足以|[无無]法|不能|未能|[难難]以)[^。！？\n]{0,12}(?:回答|[确確]定|判[断斷]|得知|找到|作答|推[断斷]|得出)"
+    r"|(?:[没沒]有|[并並]?未(?:曾|能|有)?)[^。！？，\n]{0,6}(?:提到|提及|提供|[说說]明|[记記][载載]|包含|[给給]出|涉及|指出)"
+    r"|[没沒]有[^。！？，\n]{0,8}(?:信息|資訊|資料|答案)|(?:信息|資訊|資料|文[档檔])不足|不知道|不清楚|不[详詳]"
+)
 _GUESSES = re.compile(
     r"\b(?:probably|perhaps|possibly|presumably|maybe|might (?:be|have)|may have been|likely|my guess|must have been"
     r"|i(?:'d)? (?:think|guess|believe|assume|suspect|would say))\b"
@@ -57,10 +81,20 @@ def declines(text: str) -> bool:
 
     Parameters
     ----------
-    text : the answer; looked at are its first and last 400 characters, in any case and with either apostrophe.
+    text : the answer, in English or a language of `declines_elsewhere`; looked at are its first and last 400
+        characters, in any case and with either apostrophe.
     """
+    return _says(_DECLINES, text) or declines_elsewhere(text)
+
+
+def declines_elsewhere(text: str) -> bool:
+    """Say the same for German, French, Spanish, Italian and Chinese, without the English words."""
+    return _says(_DECLINES_ELSEWHERE, text)
+
+
+def _says(pattern: re.Pattern[str], text: str) -> bool:
     text = text.casefold().replace("’", "'")
-    return bool(_DECLINES.search(text[:_LOOKED]) or _DECLINES.search(text[-_LOOKED:]))
+    return bool(pattern.search(text[:_LOOKED]) or pattern.search(text[-_LOOKED:]))
 
 
 def guesses(text: str) -> bool:

@@ -52,6 +52,29 @@ class Token:
 FUNCTION_WORDS = frozenset(STOP_WORDS) | {"s", "t", "not", "yes", "no", "ca", "wo", "one"}
 
 
+# Signs that change what a formula or a name says (x+1, C++, -5). A hyphen inside a word and a bullet are none.
+_SIGN = re.compile(r"([+=<>^±×÷√∑∏∫∞≤≥≠]|(?<![\w)\]])-(?=[\d(]|[a-z]\b))")
+
+
+def signs(text: str) -> list[str]:
+    """Return the mathematical signs of a text in order; none in ordinary prose."""
+    return _SIGN.findall(one_line(text))
+
+
+def one_line(text: str) -> str:
+    """Return a text with characters of one meaning made equal (NFKC, one minus, lower case), white space as one blank.
+
+    Signs stay, unlike in `tokens`: for answers whose words do not say it all.
+    """
+    return " ".join(unicodedata.normalize("NFKC", text).replace("\u2212", "-").casefold().split())
+
+
+def holds(text: str, wanted: str) -> bool:
+    """Say whether a text holds another one to the sign, as a whole: "x + 1" holds "x+1", "2x+10" does not."""
+    parts = r"\s*".join(map(re.escape, "".join(one_line(wanted).split())))
+    return bool(re.search(rf"(?<![\w+*/^=<>-]){parts}(?!\w|\s*[+*/^=<>-])", one_line(text)))
+
+
 def plain_form(text: str) -> str:
     """Lower-case a text and take the accents off its Latin letters; same length is not kept."""
     folded = unicodedata.normalize("NFKD", text.replace("’", "'")).casefold()

@@ -9,7 +9,13 @@ from ragbench.judge.fit import FitReport, fit_judge
 from ragbench.judge.labels import embedded_labels
 from ragbench.judge.model import EmbeddedJudge, load_coefficients
 from ragbench.judge.pairs import LabelledPair, load_ragchecker_pairs, read_pairs
-from ragbench.judge.validation import LabelledClaim, checker_intervals, checker_quality, load_labelled_claims
+from ragbench.judge.validation import (
+    LabelledClaim,
+    checker_intervals,
+    checker_quality,
+    embedded_checker_quality,
+    load_labelled_claims,
+)
 
 __all__ = [
     "EmbeddedChecker",
@@ -19,6 +25,7 @@ __all__ = [
     "LabelledPair",
     "checker_intervals",
     "checker_quality",
+    "embedded_checker_quality",
     "embedded_labels",
     "fit_judge",
     "load_coefficients",

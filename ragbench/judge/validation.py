@@ -1,4 +1,8 @@
-"""How good a claim checker is, measured on labelled claims (RAGChecker's Table 16), and MiniHop's claims for it."""
+"""How good a claim checker is, measured on labelled claims (RAGChecker's Table 16), and MiniHop's claims for it.
+
+The labels of MiniHop's claims are reference labels, assigned by a strong language model under a written guideline;
+checked by a person: 0; the second pass measures repeatability, not human agreement.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ from ragbench.judge.checker import ENTAILMENT, LABELS
 from ragbench.paths import shipped
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ragbench.stats import Interval
 
 SPLITS = ("dev", "test")
@@ -23,7 +29,7 @@ MEASURES = ("accuracy", "factual f1", "non-factual f1", "accuracy, three labels"
 
 @dataclass(frozen=True, slots=True)
 class LabelledClaim:
-    """A claim about a document, labelled by reading it.
+    """A claim about a document, and its label.
 
     ``document`` is its title, ``text`` its text. ``first_label`` and ``second_label`` are two labellings of the same
     wording, None for a claim reworded after them; ``label`` is what they led to.
@@ -120,7 +126,7 @@ def checker_quality(
     predicted: Sequence[str | None],
     responses: Sequence[Hashable] | None = None,
 ) -> dict[str, float]:
-    """Measure a checker's labels against people's.
+    """Measure a checker's labels against reference labels, people's or others.
 
     Parameters
     ----------
@@ -207,12 +213,39 @@ def checker_intervals(
     return dict(zip(MEASURES, rows + both, strict=True))
 
 
+def embedded_checker_quality(split: str = "test", checker: Any = None) -> pd.DataFrame:
+    """Measure the embedded checker on MiniHop's labelled claims, beside calling every claim not entailed.
+
+    Parameters
+    ----------
+    split : "dev" or "test"; nothing of the checker was set on either.
+    checker : default `ragbench.EmbeddedChecker`.
+
+    Returns
+    -------
+    DataFrame, index who labels: accuracy (entailed or not, in [0, 1]), low and high (95%, over documents), n claims.
+    The labels are reference labels by a strong language model; people checked none.
+    """
+    import pandas as pd
+
+    from ragbench.judge.checker import EmbeddedChecker
+
+    claims = load_labelled_claims(split=split)
+    checker = checker or EmbeddedChecker()
+    true, documents = [c.label for c in claims], [c.document for c in claims]
+    said = [checker.check([c.claim], c.text)[0] for c in claims]
+    sources = {"embedded checker": said, "always 'not entailed'": ["Neutral"] * len(claims)}
+    found = {name: checker_intervals(true, labels, documents)["accuracy"] for name, labels in sources.items()}
+    rows = {name: (i.estimate, i.low, i.high, i.n) for name, i in found.items()}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["accuracy", "low", "high", "n"])
+
+
 @dataclass(frozen=True, slots=True)
 class _Matched:
     """The claims that a checker labelled.
 
-    ``true`` and ``said``: entailed by people's label, and by its own. ``same``: the same of three labels.
-    ``index``: number of the response. ``shares``: not entailed, per response, by people and by it.
+    ``true`` and ``said``: entailed by the reference label, and by its own. ``same``: the same of three labels.
+    ``index``: number of the response. ``shares``: not entailed, per response, by the reference and by it.
     """
 
     true: np.ndarray

@@ -56,6 +56,7 @@ def ask(
     outage_s: float = 60.0,
     backoff_s: float = 0.5,
     on_miss: str = "raise",
+    on_length: str = "fail",
 ) -> list[Reply]:
     """Send many prompts to one chat model; return one Reply each, in the order of the prompts.
 
@@ -82,6 +83,9 @@ def ask(
     outage_s : how long a server that has answered before may be away before its prompts count as failed.
     backoff_s : first pause before another try; doubles each time, with jitter, up to 30 s.
     on_miss : in replay mode, ``"raise"`` or ``"reply"`` (failures of kind ``miss``).
+    on_length : a reply without schema that ended at its limit of tokens is a failure of kind ``truncated`` (``"fail"``,
+        for labels), or an answer with ``finish == "length"`` (``"keep"``, for generated answers: ``generate`` does so).
+        With a schema it is always a failure.
 
     Returns
     -------
@@ -98,8 +102,9 @@ def ask(
     items = _items(prompts, schema, ids, drivers[0])
     if isinstance(cassette, str | os.PathLike):
         cassette = Cassette(cassette)
-    if on_miss not in ("raise", "reply"):
-        raise ConfigError(f"on_miss={on_miss!r}", "'raise' or 'reply'", "choose one of the two")
+    for name, value, known in (("on_miss", on_miss, ("raise", "reply")), ("on_length", on_length, ("fail", "keep"))):
+        if value not in known:
+            raise ConfigError(f"{name}={value!r}", "'{}' or '{}'".format(*known), "choose one of the two")
     limits = _limits(
         concurrency=concurrency,
         deadline_s=deadline_s or drivers[0].deadline_s or DEADLINE_S,
@@ -108,7 +113,7 @@ def ask(
         patience_s=patience_s,
         outage_s=outage_s,
     )
-    job = Job(drivers, items, cassette, limits, step, price, count_tokens)
+    job = Job(drivers, items, cassette, limits, step, price, count_tokens, keep_cut=on_length == "keep")
     if job.cassette is not None and job.cassette.mode == "replay":
         missing = job.replay()
         if missing is not None and on_miss == "raise":

@@ -1,4 +1,4 @@
-"""ChatOpenAI with a total deadline and typed errors, for OpenAI and every server that speaks its protocol."""
+"""ChatOpenAI with a total deadline and typed errors: OpenAI, every server that speaks its protocol, GGUF files."""
 
 from __future__ import annotations
 
@@ -20,4 +20,5 @@ class OpenAIChat(AskedAlike, ChatOpenAI):
     deadline_s: float | None = None
     price: tuple[float, float] | None = None
     digest: str | None = None
+    _server: Any = PrivateAttr(default=None)  # of ``ragbench.llm.local``, where the model runs on this machine
     _ragbench_driver: Any = PrivateAttr(default=None)

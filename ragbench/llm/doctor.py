@@ -115,7 +115,8 @@ def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None 
     model = chat_model(model) if isinstance(model, str) else model
     driver = driver_for(model)
     settings: dict[str, Any] = {"deadline_s": deadline_s, "concurrency": 1, "retries": 1, "progress": False}
-    same = ask(model, ["Write the numbers from one to ten as words, separated by commas."] * _SAME, **settings)
+    asked = ["Write the numbers from one to ten as words, separated by commas."] * _SAME
+    same = ask(model, asked, on_length="keep", **settings)
     problems = _first_problem(same)
     verdicts: list[Reply] = []
     window: bool | None = None
@@ -137,8 +138,9 @@ def _probe(model: Any, num_ctx: int, settings: dict[str, Any]) -> tuple[bool, li
     """Fill two thirds of the window with words of one token each, and see whether the server read all of them."""
     words = num_ctx * 2 // 3
     text = " ".join(itertools.islice(itertools.cycle(_FILLING), words))
-    reply = ask(model, [f"{text}\nHow many words are there above? Answer with a number alone."], **settings)[0]
-    if reply.error is not None and reply.error.kind != "truncated":
+    asked = [f"{text}\nHow many words are there above? Answer with a number alone."]
+    reply = ask(model, asked, on_length="keep", **settings)[0]
+    if reply.error is not None:
         return False, [f"a prompt of two thirds of num_ctx={num_ctx} fails ({reply.error.kind}): {reply.error}"]
     counted = reply.usage.prompt_tokens
     if not reply.usage.uncounted and counted < words:

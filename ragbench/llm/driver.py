@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import httpx
 
 FINISHED = frozenset({"stop", "end_turn", "stop_sequence", "eos", "eos_token", "STOP"})
-CUT_SHORT = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length"})
 _CONNECT_S = 10.0
 
 
@@ -67,6 +66,7 @@ class Driver:
     price: tuple[float, float] | None = None
     pinned_digest: str | None = None
     secrets: tuple[str, ...] = ()
+    slots: int | None = None  # most calls the server works on at once, where that is known
     has_spoken = False  # whether the server has ever answered here
     kept = False  # by its model, with its connections; else ask() closes it
 

@@ -82,12 +82,15 @@ class OpenAIDriver(HttpDriver):
         try:
             choice = answer["choices"][0]
             message, usage = choice["message"], answer.get("usage") or {}
+            timings = answer.get("timings") or {}  # llama.cpp's own: without the time spent waiting for a free slot
             return Wire(
                 message.get("content") or "",
                 message.get("reasoning_content") or "",
                 choice.get("finish_reason") or "",
                 usage.get("prompt_tokens"),
                 usage.get("completion_tokens"),
+                timings.get("prompt_ms", 0.0) / 1e3,
+                timings.get("predicted_ms", 0.0) / 1e3,
             )
         except (KeyError, IndexError, TypeError, AttributeError):
             if isinstance(answer, dict) and "error" in answer:

@@ -87,5 +87,9 @@ def _new_driver(model: Any) -> Driver:
         return OllamaDriver(model)
     # Subclasses such as AzureChatOpenAI build other addresses, so only the class itself is called directly.
     if type(model).__name__ in ("ChatOpenAI", "OpenAIChat") and ("langchain_openai", "ChatOpenAI") in kinds:
-        return OpenAIDriver(model)
+        if getattr(model, "_server", None) is None:
+            return OpenAIDriver(model)
+        from ragbench.llm.driver_local import LocalDriver
+
+        return LocalDriver(model)
     return LangChainDriver(model)

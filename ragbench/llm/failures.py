@@ -30,6 +30,7 @@ KINDS = {
     "server_down": Kind("a model server listening there", "start it (`{serve}`), or pass host=...", host_wide=True),
     "dns": Kind("a host name that resolves", "check the spelling of host=... and the network", host_wide=True),
     "no_model": Kind("a model this server has", "{pull}", host_wide=True),
+    "gguf": Kind("a GGUF model file and llama.cpp to run it", "check the path", host_wide=True),
     "auth": Kind(
         "an API key the server accepts", "set {key_variable} to a valid key, or pass api_key=...", host_wide=True
     ),
@@ -69,6 +70,9 @@ KINDS = {
     "other": Kind("an AIMessage", "see the exception named above"),
 }
 
+AWAY = frozenset({"server_down", "dns"})  # nothing listens there, now
+# No other prompt gets an answer there either: another host may have one.
+HOST_WIDE = frozenset(name for name, kind in KINDS.items() if kind.host_wide)
 # With these a second wait of deadline_s rarely helps, so they are tried again once, whatever retries says.
 ONCE_MORE = frozenset({"no_bytes", "slow", "empty"})
 

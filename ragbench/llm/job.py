@@ -10,17 +10,15 @@ from typing import Any
 
 from ragbench.llm.cassette import Cassette, miss
 from ragbench.llm.context import prompt_tokens, too_long, with_advice
-from ragbench.llm.driver import CUT_SHORT, Driver, Wire
-from ragbench.llm.failures import CallError, redact
+from ragbench.llm.driver import Driver, Wire
+from ragbench.llm.failures import AWAY, CallError, redact
 from ragbench.llm.invoke import call
 from ragbench.llm.judge import Verdict, judge
 from ragbench.llm.keys import Keys
 from ragbench.llm.record import from_answer, to_answer
-from ragbench.llm.reply import Reply, Usage
+from ragbench.llm.reply import CUT_SHORT, Reply, Usage
 from ragbench.llm.schedule import Gate, Host, Item, Schedule, gate_of
 from ragbench.llm.structured import repair_messages, schema_dict
-
-_UNREACHABLE = ("server_down", "dns")
 
 
 class Job:
@@ -32,7 +30,7 @@ class Job:
     items : the prompts.
     cassette : or None.
     limits : concurrency, deadline_s, retries, backoff_s, patience_s, outage_s.
-    step, price, count_tokens : see ``ask``.
+    step, price, count_tokens : see ``ask``. keep_cut : whether a text that ended at its limit is an answer.
     """
 
     def __init__(
@@ -44,10 +42,11 @@ class Job:
         step: str,
         price: tuple[float, float] | None,
         count_tokens: Callable[[str], int] | None,
+        keep_cut: bool = False,
     ) -> None:
         self.drivers, self.items, self.limits, self.step = drivers, items, limits, step
         self.cassette = cassette if cassette is not None and cassette.mode != "off" else None
-        self.price, self.count_tokens = price, count_tokens
+        self.price, self.count_tokens, self.keep_cut = price, count_tokens, keep_cut
         self.replies: list[Reply | None] = [None] * len(items)
         self.done = self.failed = self.cached = self.recorded = 0
         self.digest = ""
@@ -94,7 +93,7 @@ class Job:
 
     def _served(self, item: Item, answer: dict[str, Any]) -> Reply:
         names = {"id": item.id, "step": self.step, "digest": self.digest, "key": item.key}
-        return from_answer(answer, self.drivers[0], item.schema, **names)
+        return from_answer(answer, self.drivers[0], item.schema, self.keep_cut, **names)
 
     # -- from the servers --------------------------------------------------------------------------------------------
 
@@ -108,7 +107,8 @@ class Job:
                     await driver.close()
 
     async def _run(self) -> None:
-        hosts = [Host(driver, self.limits["concurrency"], gate_of(driver.host)) for driver in self.drivers]
+        most = self.limits["concurrency"]
+        hosts = [Host(d, min(most, d.slots or most), gate_of(d.host)) for d in self.drivers]
         missing = await self._not_recorded(hosts)
         names = ("retries", "backoff_s", "patience_s", "outage_s")
         schedule = Schedule(missing, hosts, **{name: self.limits[name] for name in names})
@@ -163,7 +163,7 @@ class Job:
             try:
                 host.digest = await host.driver.digest()
             except CallError as error:
-                final = error.kind == "no_model" or (error.kind in _UNREACHABLE and not host.gate.answered)
+                final = error.kind in ("no_model", "gguf") or (error.kind in AWAY and not host.gate.answered)
                 host.dead = error if final or (patient and self.cassette is not None) else None
                 if final:
                     return
@@ -200,7 +200,7 @@ class Job:
         schema = schema_dict(item.json_schema)
         if item.draft is None:
             wire = await self._call(driver, item, item.messages, schema)
-            verdict = judge(driver, wire, item.schema, item.estimate)
+            verdict = judge(driver, wire, item.schema, item.estimate, self.keep_cut)
             if not verdict.problem:
                 return self._answered(item, driver, wire, verdict)
             item.draft = (wire.text, verdict.problem)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragbench.llm.context import was_cut
-from ragbench.llm.driver import CUT_SHORT, FINISHED, Driver, Wire
+from ragbench.llm.driver import FINISHED, Driver, Wire
+from ragbench.llm.reply import CUT_SHORT
 from ragbench.llm.structured import read, without_thinking
 
 
@@ -19,7 +20,7 @@ class Verdict:
     problem: str = ""
 
 
-def judge(driver: Driver, wire: Wire, schema: Any, estimate: int) -> Verdict:
+def judge(driver: Driver, wire: Wire, schema: Any, estimate: int, keep_cut: bool = False) -> Verdict:
     """Judge one reply as it came over the wire.
 
     Parameters
@@ -28,6 +29,7 @@ def judge(driver: Driver, wire: Wire, schema: Any, estimate: int) -> Verdict:
     wire : what came back.
     schema : pydantic model the reply must fit, or None.
     estimate : tokens of the prompt by our own estimate.
+    keep_cut : whether a text that ended at its limit of tokens is an answer.
 
     Returns
     -------
@@ -42,13 +44,13 @@ def judge(driver: Driver, wire: Wire, schema: Any, estimate: int) -> Verdict:
     if error is not None:
         error.raw = wire.text
         raise error
-    if wire.finish in CUT_SHORT:
+    if wire.finish in CUT_SHORT and not (keep_cut and schema is None):
         limits = f"num_predict={driver.num_predict}, num_ctx={driver.num_ctx}"
         what = f"the reply was cut off after {wire.output_tokens} tokens ({limits})"
         if schema is None:
             raise driver.fail("truncated", what, raw=wire.text)
         return Verdict(problem=what)
-    if wire.finish not in FINISHED:
+    if wire.finish not in FINISHED | CUT_SHORT:
         kind = "refused" if "filter" in wire.finish or wire.finish == "refusal" else "unfinished"
         raise driver.fail(kind, f"the server stopped for the reason {wire.finish!r}", raw=wire.text)
     text = without_thinking(wire.text)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from ragbench.errors import ConfigError, unknown
+from ragbench.llm import local
+from ragbench.llm.local import SMOLLM2, SMOLLM2_SHA256
 
 if TYPE_CHECKING:
     from langchain_core.language_models.chat_models import BaseChatModel
 
 DEADLINE_S = 600.0
 NUM_CTX = 8192
-PROVIDERS = ("ollama", "openai")
+NAMES = ("ollama:NAME", "openai:NAME", "gguf:FILE", "smollm2")
 
 
 def chat_model(
@@ -35,17 +37,22 @@ def chat_model(
     Parameters
     ----------
     spec : ``"ollama:NAME"`` (a model pulled into Ollama) or ``"openai:NAME"`` (OpenAI, or with ``host`` any server
-        that speaks its protocol: vLLM, llama.cpp, LM Studio ...; needs the extra ``ragbench[openai]``).
+        that speaks its protocol: vLLM, llama.cpp, LM Studio ...; needs the extra ``ragbench[openai]``),
+        ``"gguf:FILE"`` (a model file, run here by llama.cpp) or ``"smollm2"`` (the GGUF file that `make setup` brings;
+        135 million parameters: it writes answers, and is no judge). The last two need no server; see
+        ``ragbench.llm.local``.
     host : address of the server. Default: OLLAMA_HOST or http://localhost:11434; OPENAI_BASE_URL or OpenAI itself.
+        For a GGUF file the number of its server on this machine: a list of models with "1" and "2" uses two cores.
     temperature, seed : always sent; 0 and 0 for replies that can be repeated.
-    num_ctx : context window in tokens, prompt and reply together. Ollama is told to use it (default 8192: its own
-        default depends on the machine). An OpenAI-compatible server has its own; give its size here to have every
-        prompt checked against it.
+    num_ctx : context window in tokens, prompt and reply together. Ollama and llama.cpp are told to use it (default
+        8192: Ollama's own default depends on the machine). An OpenAI-compatible server has its own; give its size here
+        to have every prompt checked against it.
     num_predict : most tokens of a reply.
     api_key : default OLLAMA_API_KEY or OPENAI_API_KEY; never shown or stored.
     deadline_s : seconds for one whole call, from the first byte sent to the last byte received.
     price : money per million (prompt tokens, output tokens), where known.
-    digest : name of the exact weights for providers that have none of their own (say, the GGUF file's sha256).
+    digest : name of the exact weights for providers that have none of their own. For a GGUF file: the sha256 that it
+        must have.
     options : any further option of ``ChatOllama`` or ``ChatOpenAI`` (``top_p``, ``stop``, ``reasoning`` ...).
 
     Returns
@@ -64,19 +71,21 @@ def chat_model(
     (0.0, 0, 4096, 600.0)
     """
     provider, _, name = spec.partition(":")
-    if provider not in PROVIDERS:
-        raise unknown("model provider", provider, [f"{known}:NAME" for known in PROVIDERS])
+    makers = {"ollama": _ollama, "openai": _openai, "gguf": _local}
+    if spec == SMOLLM2:
+        provider, name, digest = "gguf", SMOLLM2, digest or SMOLLM2_SHA256
+    if provider not in makers:
+        raise unknown("model provider", provider, NAMES)
     if not name:
-        raise ConfigError(f"model {spec!r}", f"{provider}:NAME", "say which model, for example 'ollama:llama3:8b'")
+        raise ConfigError(f"model {spec!r}", " or ".join(NAMES), "say which model, for example 'ollama:llama3:8b'")
     if not deadline_s > 0:
         raise ConfigError(f"deadline_s={deadline_s}", "seconds above 0", f"the default is {DEADLINE_S:g}")
     if num_ctx is not None and num_ctx < 1:
-        raise ConfigError(f"num_ctx={num_ctx}", "a number of tokens above 0", "Ollama's is 8192 here by default")
-    if num_ctx is None and provider == "ollama":
+        raise ConfigError(f"num_ctx={num_ctx}", "a number of tokens above 0", "the default is 8192")
+    if num_ctx is None and provider != "openai":
         num_ctx = NUM_CTX
     settings = {"temperature": temperature, "seed": seed, "deadline_s": deadline_s, "price": price, "digest": digest}
-    make = _ollama if provider == "ollama" else _openai
-    return make(name, host, num_ctx, num_predict, api_key, {**options, **settings})
+    return makers[provider](name, host, num_ctx, num_predict, api_key, {**options, **settings})
 
 
 def _ollama(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> BaseChatModel:
@@ -90,16 +99,41 @@ def _ollama(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key
     )
 
 
-def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> BaseChatModel:
+def _openai_class() -> Any:
     try:
         from ragbench.llm.chat_openai import OpenAIChat
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the package {error.name} is not installed",
-            "the extra that openai: models need",
+            "the extra that openai: and gguf: models need",
             "pip install 'ragbench[openai]'",
         ) from None
-    _check(OpenAIChat, settings)
+    return OpenAIChat
+
+
+def _local(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> BaseChatModel:
+    import httpx
+
+    cls = _openai_class()
+    from ragbench.llm.driver_local import AsyncToServer, ToServer
+
+    _check(cls, settings)
+    server = local.server_for(local.smollm2() if name == SMOLLM2 else local.gguf(name), num_ctx, host)
+    clients = {
+        "http_client": httpx.Client(transport=ToServer(server), trust_env=False),
+        "http_async_client": httpx.AsyncClient(transport=AsyncToServer(server), trust_env=False),
+    }
+    model = cls(
+        model=server.file.name, base_url=f"http://{server.label}/v1", api_key=server.key,
+        max_tokens=num_predict, num_ctx=num_ctx, max_retries=0, **clients, **settings,
+    )  # fmt: skip
+    model._server = server
+    return model
+
+
+def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> BaseChatModel:
+    cls = _openai_class()
+    _check(cls, settings)
     url = host or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
     base_url, _ = address(url, 80, "/v1") if url else (None, None)
     # Servers of one's own often need no key, but the client insists on one.
@@ -108,7 +142,7 @@ def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key
         raise ConfigError(
             "no API key for openai:", "OPENAI_API_KEY", "set it, or pass host=... for a server of your own"
         )
-    return OpenAIChat(
+    return cls(
         model=name, base_url=base_url, api_key=key, max_tokens=num_predict, num_ctx=num_ctx, max_retries=0, **settings
     )
 

@@ -65,9 +65,13 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run will take, by step. ``plan["grading"].calls``, ``plan.total.hours``, ``print(plan)``."""
+    """What a run will take, by step. ``plan["grading"].calls``, ``plan.total.hours``, ``print(plan)``.
+
+    ``notes`` are lines that are printed below: settings that were chosen from the data, and warnings.
+    """
 
     steps: tuple[PlannedStep, ...] = field(default_factory=tuple)
+    notes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[PlannedStep]:
         return iter(self.steps)
@@ -82,7 +86,7 @@ class Plan:
         raise KeyError(f"{name!r}; the plan has: {', '.join(step.name for step in self.steps)}")
 
     def __add__(self, other: Plan) -> Plan:
-        return Plan(self.steps + other.steps)
+        return Plan(self.steps + other.steps, self.notes + other.notes)
 
     @property
     def total(self) -> PlannedStep:
@@ -109,6 +113,7 @@ class Plan:
             counts = f"{step.calls:>10,}{step.cached:>10,}{step.remaining:>11,}"
             lines.append(f"{step.name:<16}{counts}{tokens:>14}{hours:>9}{cost:>10}")
         lines += [f"{step.name}: {step.basis}" for step in self.steps if step.basis]
+        lines += self.notes
         return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ragbench.llm.driver import Driver
 from ragbench.llm.failures import CallError
-from ragbench.llm.reply import Reply, Usage
+from ragbench.llm.reply import CUT_SHORT, Reply, Usage
 from ragbench.llm.structured import read
 
 
@@ -30,7 +30,7 @@ def to_answer(reply: Reply) -> dict[str, Any]:
     }
 
 
-def from_answer(answer: Mapping[str, Any], driver: Driver, schema: Any, **names: str) -> Reply:
+def from_answer(answer: Mapping[str, Any], driver: Driver, schema: Any, keep_cut: bool = False, **names: str) -> Reply:
     """Rebuild a reply; a structured one is validated again, so that a schema's new validators hold for old replies.
 
     Parameters
@@ -38,6 +38,7 @@ def from_answer(answer: Mapping[str, Any], driver: Driver, schema: Any, **names:
     answer : from ``Cassette.get``.
     driver : whose reply it is.
     schema : pydantic model the reply must fit, or None.
+    keep_cut : whether a text that ended at its limit of tokens is an answer.
     names : ``id``, ``step``, ``digest`` and ``key`` of the Reply.
     """
     error = None
@@ -50,6 +51,8 @@ def from_answer(answer: Mapping[str, Any], driver: Driver, schema: Any, **names:
         parsed, _, problem = read(answer["text"], schema)
         if problem:
             error = driver.fail("invalid", f"the recorded reply does not fit the schema: {problem}", do="record anew")
+    elif answer["finish"] in CUT_SHORT and not keep_cut:
+        error = driver.fail("truncated", "the recorded reply was cut off", raw=answer["raw"])
     return Reply(
         text=answer["text"],
         parsed=parsed,

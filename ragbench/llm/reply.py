@@ -9,6 +9,8 @@ from typing import Any
 
 from ragbench.llm.failures import CallError
 
+CUT_SHORT = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length"})
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -101,6 +103,11 @@ class Reply:
     host: str = field(default="", repr=False)
     key: str = field(default="", repr=False)
 
+    @property
+    def cut(self) -> bool:
+        """Whether this is an answer that ended at its limit of tokens (``ask(..., on_length="keep")``)."""
+        return self.ok and self.finish in CUT_SHORT
+
 
 def usage_by_step(replies: Iterable[Reply]) -> dict[str, dict[str, Any]]:
     """Sum usage by step, what was spent now apart from what came from the cassette.
@@ -111,17 +118,18 @@ def usage_by_step(replies: Iterable[Reply]) -> dict[str, dict[str, Any]]:
 
     Returns
     -------
-    dict from step name to a dict with ``replies``, ``failed``, ``cached``, ``repaired`` (counts), ``spent`` (Usage of
-    the calls made now) and ``recorded`` (Usage of the calls that cached replies once cost).
+    dict from step name to a dict with ``replies``, ``failed``, ``cut``, ``cached``, ``repaired`` (counts), ``spent``
+    (Usage of the calls made now) and ``recorded`` (Usage of the calls that cached replies once cost).
     """
     table: dict[str, dict[str, Any]] = {}
     for reply in replies:
         row = table.setdefault(
             reply.step,
-            {"replies": 0, "failed": 0, "cached": 0, "repaired": 0, "spent": Usage(), "recorded": Usage()},
+            {"replies": 0, "failed": 0, "cut": 0, "cached": 0, "repaired": 0, "spent": Usage(), "recorded": Usage()},
         )
         row["replies"] += 1
         row["failed"] += not reply.ok
+        row["cut"] += reply.cut
         row["cached"] += reply.cached
         row["repaired"] += reply.repairs
         row["recorded" if reply.cached else "spent"] += reply.usage

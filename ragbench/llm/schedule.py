@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ragbench.llm.failures import KINDS, ONCE_MORE, CallError
+from ragbench.llm.failures import AWAY, KINDS, ONCE_MORE, CallError
 
 if TYPE_CHECKING:
     from ragbench.llm.driver import Driver
@@ -201,7 +201,7 @@ class Schedule:
         """Decide what follows a failure: True when the item will be tried again, False when it is final."""
         now = asyncio.get_running_loop().time()
         kind = KINDS[error.kind]
-        if error.kind in ("server_down", "dns"):
+        if error.kind in AWAY:
             return self._away(host, item, error, now)
         if error.kind == "busy":
             return self._busy(host, item, error, now)

@@ -23,6 +23,8 @@ _THINK = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORE
 _OPEN_THINK = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _CLOSE_THINK = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _MOST_STARTS = 200
+# For lists without a number of their own: small models fill an open list until they run out of tokens.
+MOST_ITEMS = 50
 
 
 def without_thinking(text: str) -> str | None:

@@ -6,13 +6,17 @@ with lengths in characters (Unicode code points). The equation says longest comm
 come from the longest common *substring* (``match="substring"``, the default): a character subsequence of one sentence
 in a few thousand characters is almost always complete. Both are exact here, for all cut-offs N in one pass.
 
+The published scores compare characters as they are (``match="exact"``). In other people's documents lines are wrapped
+and characters composed in several ways, so by default both sides are normalised first (`ragbench.text`); for a text
+without such differences the scores are the same.
+
 Undefined: a question without facts, or with an empty fact, scores NaN. An empty text scores 0.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
@@ -27,19 +31,32 @@ from ragbench.metrics.cutoffs import (
     token_cutoffs,
     truncate,
 )
+from ragbench.text import Form, comparable
 
 __all__ = [
+    "MATCHES",
     "TokenOffsets",
     "ir_score",
     "ir_score_curve",
     "ir_score_table",
     "joined_cutoffs",
     "part_scores",
+    "strict_ir_score",
     "token_cutoffs",
     "truncate",
 ]
 
-Match = Literal["substring", "subsequence"]
+Match = Literal["substring", "subsequence", "substring_nfkc", "subsequence_nfkc", "exact", "exact_subsequence"]
+
+# What is longest common, and the normal form of both sides before that (None: characters as they are).
+MATCHES: Mapping[str, tuple[str, Form | None]] = {
+    "substring": ("substring", "NFC"),
+    "subsequence": ("subsequence", "NFC"),
+    "substring_nfkc": ("substring", "NFKC"),
+    "subsequence_nfkc": ("subsequence", "NFKC"),
+    "exact": ("substring", None),
+    "exact_subsequence": ("subsequence", None),
+}
 
 # Characters of text per unit of work: large enough to keep threads busy, small enough to bound memory (4 bytes each).
 _BLOCK_CHARACTERS = 2_000_000
@@ -52,7 +69,8 @@ def ir_score(parts: Sequence[str], text: str, match: Match = "substring") -> flo
     ----------
     parts : the supporting facts p_1..p_n.
     text : the retrieved text, already cut (see :func:`ragbench.metrics.cutoffs.truncate`).
-    match : "substring" (as published) or "subsequence" (as Eq 2.2 is worded).
+    match : "substring"; "subsequence" (as Eq 2.2 is worded); either with "_nfkc" (full-width Ａ equals A); "exact" (as
+        published: no character is changed) or "exact_subsequence". See `MATCHES`.
 
     Returns
     -------
@@ -66,14 +84,50 @@ def ir_score(parts: Sequence[str], text: str, match: Match = "substring") -> flo
 
     >>> ir_score(["abcd", "xyz"], "..abc..xyz")
     0.875
+    >>> ir_score(["the quick brown fox"], "The fox: the quick\nbrown fox")
+    1.0
     """
     return float(_mean_per_question(part_scores(parts, text, match)[:, None], [len(parts)])[0, 0])
 
 
-def part_scores(parts: Sequence[str], text: str, match: Match = "substring") -> np.ndarray:
-    """The terms len(LCS(p_i, C)) / len(p_i) of Eq 2.2: float array, shape (len(parts),); NaN for an empty fact."""
+def part_scores(
+    parts: Sequence[str], text: str, match: Match = "substring", positions: Sequence[int] | None = None
+) -> np.ndarray:
+    """The terms len(LCS(p_i, C)) / len(p_i) of Eq 2.2; NaN for an empty fact.
+
+    Parameters
+    ----------
+    parts, text, match : as in :func:`ir_score`.
+    positions : ascending cut positions in characters of the text; None: the whole text.
+
+    Returns
+    -------
+    float array, shape (len(parts),), or (len(parts), len(positions)) with positions.
+    """
     _check([parts], [text])
-    return _shares([parts], [text], np.array([[len(text)]], np.int64), _kernel(match), threads=1)[:, 0]
+    cuts = np.array([[len(text)] if positions is None else positions], np.int64)
+    shares = _shares([parts], [text], cuts, _matching(match), threads=1)
+    return shares[:, 0] if positions is None else shares
+
+
+def strict_ir_score(scores: Any) -> np.ndarray:
+    """Eq 2.1: 1 where all supporting facts stand in the text, 0 where any is missing or cut.
+
+    Parameters
+    ----------
+    scores : IR scores of Eq 2.2, any shape. Their mean over the facts is 1 only where every fact is found whole.
+
+    Returns
+    -------
+    float array of the shape of ``scores``: 1, 0, or NaN where the score is.
+
+    Source: thesis §2.3, Eq 2.1.
+
+    >>> strict_ir_score([ir_score(["Ely", "1109"], "Ely, in 1109"), ir_score(["Ely", "1109"], "Ely, in 1110")])
+    array([1., 0.])
+    """
+    values = np.asarray(scores, float)
+    return np.where(np.isnan(values), np.nan, values == 1)
 
 
 def ir_score_curve(
@@ -121,7 +175,7 @@ def ir_score_table(
     texts : for each question the retrieved text, or the retrieved chunks' texts, joined with one space.
     cutoffs : N, in tokens, any order.
     tokenizer : see :class:`TokenOffsets`; pass one such object to share its cache between calls.
-    match : "substring" (as published) or "subsequence" (as Eq 2.2 is worded).
+    match : as in :func:`ir_score`; cut positions are those of the text as it is.
     begin_token : True as the thesis was run: the begin token counts, so N - 1 tokens remain.
     positions : int array, shape (n, len(cutoffs)): cut positions in characters, when they are known; the tokenizer is
         then not used.
@@ -139,7 +193,7 @@ def ir_score_table(
 
     Source: thesis §2.3, Eq 2.2; §3.1, Table 3.1.
     """
-    kernel = _kernel(match)
+    matching = _matching(match)
     values = as_cutoffs(cutoffs)
     _check(parts, texts)
     joined = [t if isinstance(t, str) else " ".join(t) for t in texts]
@@ -151,19 +205,20 @@ def ir_score_table(
     order = np.argsort(positions, axis=1, kind="stable")
     ascending = np.take_along_axis(positions, order, axis=1)
     workers = threads or os.cpu_count() or 1
-    table = _mean_per_question(_shares(parts, joined, ascending, kernel, workers), [len(p) for p in parts])
+    table = _mean_per_question(_shares(parts, joined, ascending, matching, workers), [len(p) for p in parts])
     result = np.empty_like(table)
     np.put_along_axis(result, order, table, axis=1)
     return result
 
 
-def _kernel(match: str) -> Callable[..., None]:
+def _matching(match: str) -> tuple[Callable[..., None], Form | None]:
+    """The kernel and the normal form of a match."""
     from ragbench.metrics import _lcs
 
-    kernels = {"substring": _lcs.substring_lengths, "subsequence": _lcs.subsequence_lengths}
-    if match not in kernels:
-        raise unknown("match", match, kernels)
-    return kernels[match]
+    if match not in MATCHES:
+        raise unknown("match", match, MATCHES)
+    kernel, form = MATCHES[match]
+    return {"substring": _lcs.substring_lengths, "subsequence": _lcs.subsequence_lengths}[kernel], form
 
 
 def _check(parts: Sequence[Sequence[str]], texts: Sequence[str | Sequence[str]]) -> None:
@@ -216,11 +271,20 @@ def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _shares(
-    parts: Sequence[Sequence[str]], texts: Sequence[str], cuts: np.ndarray, kernel: Callable[..., None], threads: int
+    parts: Sequence[Sequence[str]],
+    texts: Sequence[str],
+    cuts: np.ndarray,
+    matching: tuple[Callable[..., None], Form | None],
+    threads: int,
 ) -> np.ndarray:
     """len(LCS) / len(part) of every part of every question: float array, shape (all parts, n cut-offs)."""
     from ragbench.metrics._lcs import code_points
 
+    kernel, form = matching
+    if form is not None and texts:
+        made = [comparable(facts, text, form) for facts, text in zip(parts, texts, strict=True)]
+        parts, texts = [facts for facts, _ in made], [text.text for _, text in made]
+        cuts = np.stack([text.cut(row) for (_, text), row in zip(made, cuts, strict=True)])
     counts = np.array([len(p) for p in parts], np.int64)
     first = np.append(0, np.cumsum(counts))
     shares = np.empty((int(first[-1]), cuts.shape[1]))

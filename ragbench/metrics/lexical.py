@@ -241,8 +241,8 @@ def idf_overlap(prediction: str, reference: str, idf: Mapping[str, float], *, un
     -------
     float in [0, 1]; NaN when neither text has a word.
 
-    Source: papers.md, "Beyond the papers" 1. With weights over the reference answers of the 280 recorded RAGChecker
-    pairs it correlates 54 (Pearson) and 55 (Spearman) with people's overall preference.
+    Source: none of the papers. Notebook 21 measures how it correlates with people's preference, with weights over the
+    reference answers of RAGChecker's 280 recorded pairs.
     """
     rarest = max(idf.values(), default=1.0) if unseen is None else unseen
     a, b = Counter(stems(_prediction(prediction))), Counter(stems(_texts("reference", reference)[0]))

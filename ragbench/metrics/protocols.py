@@ -142,13 +142,14 @@ def rgb_error_rates(
     ----------
     detected : whether each answer says that the documents are wrong, booleans, shape (n,).
     correct : whether each answer is right in spite of them, booleans, shape (n,).
-    among : what the correction rate is a share of: answers that detected the error, as RGB's own evaluation counts, or
-        "all" answers, as the thesis words it.
+    among : what the correction rate is a share of. "detected": of the answers that detected the error, the share that
+        are right, as RGB's own evaluation counts. "all": of all answers, the share that are right, detected or not, as
+        the thesis words it (right answers in spite of wrong documents).
 
     Returns
     -------
-    dict with "detection" (share of answers that detect) and "correction" (share of those, or of all, that detect and
-    are right); each in [0, 1], NaN for a share of nothing (RGB's own evaluation gives 0).
+    dict with "detection" (share of answers that detect) and "correction"; each in [0, 1], NaN for a share of nothing
+    (RGB's own evaluation gives 0).
 
     Source: RGB, section 3; thesis §1.2.
     """
@@ -157,7 +158,7 @@ def rgb_error_rates(
         raise DataError(f"{seen.size} detections and {right.size} answers", "one of each per answer")
     if among not in ("detected", "all"):
         raise unknown("among", among, ("detected", "all"))
-    return {"detection": _rate(seen), "correction": _rate(right[seen]) if among == "detected" else _rate(right & seen)}
+    return {"detection": _rate(seen), "correction": _rate(right[seen] if among == "detected" else right)}
 
 
 def erag_scores(

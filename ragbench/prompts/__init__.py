@@ -1,6 +1,8 @@
 """Prompts: one text file each, id = file name. A user may point to a file of their own wherever an id is taken.
 
-A prompt's hash goes into the manifest of every result it helped to make. Fields are written ``{name}``.
+A file may begin with a header between two lines ``---``. Ours say there which section of which paper the prompt
+follows and where it departs from it. A header is for readers: it is never sent, and no hash covers it. The hash of what
+is sent goes into the manifest of every result that the prompt helped to make. Fields are written ``{name}``.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from pathlib import Path
 from ragbench.errors import ConfigError, DataError, unknown
 
 _FOLDER = Path(__file__).parent
+_MARK = "---"  # opens and closes a header
 
 
 def prompt_ids() -> list[str]:
@@ -21,7 +24,7 @@ def prompt_ids() -> list[str]:
 
 
 def load_prompt(prompt: str | os.PathLike[str]) -> str:
-    """Return a prompt's text, without white space at its ends.
+    """Return a prompt's text as it is sent: without its header, and without white space at its ends.
 
     Parameters
     ----------
@@ -29,8 +32,18 @@ def load_prompt(prompt: str | os.PathLike[str]) -> str:
 
     Raises
     ------
-    ConfigError for an unknown id; DataError for a file that is missing, empty or not UTF-8.
+    ConfigError for an unknown id; DataError for a file that is missing, empty or not UTF-8, or whose header has no end.
     """
+    return _parts(prompt)[1]
+
+
+def prompt_header(prompt: str | os.PathLike[str]) -> str:
+    """Return a prompt's header: the section it follows and its departures from it; ``""`` where there is none."""
+    return _parts(prompt)[0]
+
+
+def _parts(prompt: str | os.PathLike[str]) -> tuple[str, str]:
+    """Return header and text of a prompt."""
     path = Path(prompt)
     if isinstance(prompt, str) and path.name == prompt and not path.suffix:
         if prompt not in prompt_ids():
@@ -43,9 +56,18 @@ def load_prompt(prompt: str | os.PathLike[str]) -> str:
         raise DataError(f"cannot read the prompt file {path}: {reason}", "a text file", "check the path") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 at byte {error.start}", "UTF-8 text", "save it as UTF-8") from None
+    header = ""
+    if text.partition("\n")[0].rstrip() == _MARK:
+        lines = [line.rstrip() for line in text.split("\n")[1:]]
+        if _MARK not in lines:
+            raise DataError(
+                f"the header of {path} has no end", f"a second line {_MARK!r}", "add it below the header, or drop both"
+            )
+        end = lines.index(_MARK)
+        header, text = "\n".join(lines[:end]).strip(), "\n".join(lines[end + 1 :]).strip()
     if not text:
         raise DataError(f"the prompt file {path} is empty", "a prompt", "write one, or use an id of ragbench's own")
-    return text
+    return header, text
 
 
 def prompt_hash(prompt: str | os.PathLike[str]) -> str:

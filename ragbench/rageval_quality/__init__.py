@@ -22,7 +22,7 @@ from ragbench.rageval_quality.items import (
     verdict_labels,
     write_baselines,
 )
-from ragbench.rageval_quality.tables import TOLERANCE, figure_5, figure_6, quality_means, rank_shares, table_2
+from ragbench.rageval_quality.tables import TOLERANCE, apart, figure_5, figure_6, quality_means, rank_shares, table_2
 
 __all__ = [
     "BASELINES",
@@ -30,6 +30,7 @@ __all__ = [
     "OURS",
     "PER_CELL",
     "TOLERANCE",
+    "apart",
     "document_items",
     "document_name",
     "document_sample",

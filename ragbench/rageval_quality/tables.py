@@ -218,3 +218,27 @@ def _verdicts(labels: Iterable[Label]) -> dict[str, dict[str, str]]:
     for label in held:
         found[label.item][label.aspect] = label.label
     return found
+
+
+def apart(cells: pd.DataFrame, judge: str | None, sight: pd.DataFrame) -> pd.DataFrame:
+    """Give cells of Tables 3 to 5 that the embedded checker judged rows of their own, not the paper's.
+
+    Parameters
+    ----------
+    cells : columns row, column, value ...; for example from `ragbench.rageval_generation.table_3`.
+    judge : the model that judged, whose cells stay in the paper's rows; None: the embedded checker.
+    sight : completeness that the checker finds, index (language, text) with a row for ``"its references"``.
+
+    Returns
+    -------
+    the cells with a note: what the checker sees, or which ROUGE-L it is.
+    """
+    rouge = {"EN": "ROUGE-L of the released code", "CN": "ROUGE-L of characters; the released code has jieba's words"}
+    seen = {SHOWN[g]: sight.loc[(g, "its references"), "completeness"] for g in LANGUAGES}
+    notes = []
+    for column in cells["column"]:
+        measure, language = column.rsplit(" ", 1)
+        share = f"the embedded checker finds {seen[language]:.2f} of the keypoints in the true references"
+        notes.append(rouge[language] if measure == "Rouge-L" else None if judge else share)
+    rows = cells["row"] if judge else cells["row"] + ", embedded checker"
+    return cells.assign(row=rows, note=notes)

@@ -6,7 +6,7 @@ token a number in order of first appearance; stop words and stems are then settl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -60,27 +60,50 @@ def _scan(buffer, ends, is_word, slots, hashes, starts, arena, n):
     for d in range(len(ends)):
         end = ends[d]
         before = filled
+        paired = False  # the last token was a pair of characters, the second of which comes now
         while i < end:
             start = i
             h = np.uint64(14695981039346656037)  # FNV-1a
             while i < end:
                 c = buffer[i]
                 if c < 128:
-                    if not is_word[c]:
+                    if is_word[c] != 1:
                         break
                     h = (h ^ np.uint64(c)) * np.uint64(1099511628211)
                     i += 1
                 else:
                     point, width = _code_point(buffer, i)
-                    if not is_word[point]:
+                    if is_word[point] != 1:
                         break
                     for _ in range(width):
                         h = (h ^ np.uint64(buffer[i])) * np.uint64(1099511628211)
                         i += 1
-            length = i - start
-            if length == 0:
-                i += 1 if buffer[i] < 128 else _code_point(buffer, i)[1]
-                continue
+            after = i
+            if i == start:
+                if buffer[i] < 128:
+                    i += 1
+                    paired = False
+                    continue
+                point, width = _code_point(buffer, i)
+                i += width
+                if is_word[point] != 2:
+                    paired = False
+                    continue
+                # A script without blanks: this character and the next are a token, and the next one begins another.
+                after = i
+                if i < end and buffer[i] >= 128:
+                    point, width = _code_point(buffer, i)
+                    if is_word[point] == 2:
+                        after = i + width
+                if after == i and paired:
+                    paired = False
+                    continue
+                paired = after > i
+                for b in range(start, after):
+                    h = (h ^ np.uint64(buffer[b])) * np.uint64(1099511628211)
+            else:
+                paired = False
+            length = after - start
             h ^= h >> np.uint64(32)
             j = h & mask
             while True:
@@ -102,7 +125,7 @@ def _scan(buffer, ends, is_word, slots, hashes, starts, arena, n):
                 while starts[n] + length > len(arena):
                     arena = np.concatenate((arena, np.empty_like(arena)))
                 hashes[n] = h
-                arena[starts[n] : starts[n] + length] = buffer[start:i]
+                arena[starts[n] : starts[n] + length] = buffer[start:after]
                 starts[n + 1] = starts[n] + length
                 slots[j] = n
                 n += 1
@@ -116,13 +139,16 @@ def _scan(buffer, ends, is_word, slots, hashes, starts, arena, n):
     return numbers[:filled].copy(), counts, slots, hashes, starts, arena, n
 
 
-def number_tokens(texts: Sequence[str], is_word: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Lower-case texts, cut them into runs of word characters and number the distinct tokens.
+def number_tokens(
+    texts: Sequence[str], is_word: np.ndarray, prepared: Callable[[str], str] = str.lower
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Cut texts into runs of word characters, or pairs in scripts without blanks, and number the distinct tokens.
 
     Parameters
     ----------
     texts : the texts.
-    is_word : bool array (0x110000,), which code points belong to a token.
+    is_word : uint8 array (0x110000,), what each code point is to a token; see `ragbench.retrieval.text.word_table`.
+    prepared : what is done to a text first.
 
     Returns
     -------
@@ -143,7 +169,7 @@ def number_tokens(texts: Sequence[str], is_word: np.ndarray) -> tuple[np.ndarray
 
     batch, size = [], 0
     for text in texts:
-        raw = text.lower().encode("utf-8", "surrogatepass")
+        raw = prepared(text).encode("utf-8", "surrogatepass")
         batch.append(raw)
         size += len(raw)
         if size >= _BATCH_BYTES:

@@ -6,6 +6,8 @@ and is not returned; the same input gives the same output, whatever the order of
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -188,9 +190,18 @@ class Retriever(BaseRetriever):
     @abstractmethod
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]: ...
 
-    @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Return every parameter that can change the hits, ready for JSON."""
+        """Return every parameter that can change the hits, ready for JSON. Default: the fields, and a hash of the code.
+
+        A run keeps rows by these settings, so rows of an edited ``_search`` are made again.
+        """
+        try:
+            code = inspect.getsource(type(self)).encode()
+        except (OSError, TypeError):  # typed at a prompt
+            function = type(self)._search.__code__
+            code = function.co_code + repr((function.co_names, function.co_consts)).encode()
+        own = {name: value for name, value in self if name not in Retriever.model_fields}
+        return {"retriever": type(self).__name__, **own, "code": hashlib.sha256(code).hexdigest()}
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: Any = None, k: int | None = None, scope: Scope = None
@@ -217,10 +228,31 @@ class Index(Retriever):
     _chunks: list[Chunk] = PrivateAttr()
     _positions: dict[str, list[int]] | None = PrivateAttr(default=None)
 
+    def __init__(self, chunks: Iterable[Chunk], **fields: Any) -> None:
+        super().__init__(**fields)
+        self._chunks = sorted(check_chunks(chunks), key=lambda chunk: chunk.id)
+
     @property
     def chunks(self) -> list[Chunk]:
         """The indexed chunks, in the order that breaks ties."""
         return list(self._chunks)
+
+    def best(self, scores: Sequence[Sequence[float]], k: int, scopes: Scopes) -> list[list[Hit]]:
+        """Return what ``_search`` has to return, from a score of every chunk.
+
+        Parameters
+        ----------
+        scores : shape (queries, chunks), in the order of ``chunks``; 0 is no hit.
+        k, scopes : as ``_search`` gets them.
+        """
+        allowed = {q: row for row, members in self._rows(scopes) for q in members}
+        hits = []
+        for q, row in enumerate(scores):
+            places = allowed.get(q)
+            places = range(len(self._chunks)) if places is None else places
+            order = sorted((i for i in places if row[i] != 0), key=lambda i: (-row[i], i))
+            hits.append(ranked((self._chunks[i], float(row[i])) for i in order[:k]))
+        return hits
 
     def _rows(self, scopes: Scopes) -> list[tuple[list[int] | None, list[int]]]:
         """Group queries by scope: (positions of the allowed chunks or None, numbers of the queries)."""

@@ -33,7 +33,7 @@ from pydantic import PrivateAttr
 from ragbench.errors import ConfigError, unknown
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Index, Scopes, check_chunks, check_positive, cores, in_parts, ranked
-from ragbench.retrieval.text import Tokenizer, get_tokenizer, word_table
+from ragbench.retrieval.text import AUTO, Tokenizer, get_tokenizer, tokenizer_name, word_table
 
 _HITS_AT_ONCE = 1 << 22  # bounds the memory of results when k is in the thousands
 
@@ -45,23 +45,24 @@ def _odds(n: int, df: int) -> float:
 # variant -> (idf, whether saturation has the factor k1 + 1, default k1, default tokenizer, default order of ties)
 _VARIANTS: dict[str, tuple[Callable[[int, int], float], bool, float, str, str]] = {
     "terrier": (lambda n, df: math.log2(_odds(n, df)), True, 1.2, "terrier", "id"),
-    "lucene": (lambda n, df: math.log(1 + _odds(n, df)), False, 1.2, "plain", "id"),
-    "robertson": (lambda n, df: math.log(max(1.0, _odds(n, df))), False, 1.2, "plain", "id"),
-    "atire": (lambda n, df: math.log(n / df), True, 1.2, "plain", "id"),
+    "lucene": (lambda n, df: math.log(1 + _odds(n, df)), False, 1.2, AUTO, "id"),
+    "robertson": (lambda n, df: math.log(max(1.0, _odds(n, df))), False, 1.2, AUTO, "id"),
+    "atire": (lambda n, df: math.log(n / df), True, 1.2, AUTO, "id"),
     "okapi": (lambda n, df: math.log(n - df + 0.5) - math.log(df + 0.5), True, 1.5, "split", "corpus"),
 }
 
 
 class BM25(Index):
-    """BM25 over chunks (thesis: the retriever *bm25*, PyTerrier's defaults).
+    """BM25 over chunks. The thesis's retriever *bm25* (PyTerrier's defaults) is ``variant="terrier"``.
 
     Parameters
     ----------
     chunks : what to index; ids must be unique.
     k1, b : saturation (> 0; default 1.2, for ``okapi`` 1.5) and length normalisation in [0, 1].
     variant : ``"terrier"``, ``"lucene"``, ``"robertson"``, ``"atire"`` or ``"okapi"``; see the module's table.
-    tokenizer : ``"terrier"``, ``"plain"``, ``"split"``, a ``Tokenizer`` or a callable text -> terms. Default: the
-        variant's own (``terrier``: Porter stems and stop words; ``okapi``: split; the others: plain).
+    tokenizer : a name of `ragbench.retrieval.text` (``"auto"``, ``"german"``, ``"jieba"``, ``"plain"`` ...), a
+        ``Tokenizer`` or a callable text -> terms. Default: ``"auto"``, which chooses by the chunks' language (attribute
+        ``tokenizer`` and ``settings()`` say what it chose); of ``terrier`` and ``okapi`` their own.
     k3 : weight of repeated query terms in ``terrier``.
     epsilon : floor of the idf in ``okapi``, as a share of the mean idf.
     ties : ``"id"`` (by chunk id) or ``"corpus"`` (in the order given; the default of ``okapi``, as recorded).
@@ -91,7 +92,7 @@ class BM25(Index):
         chunks: Sequence[Chunk],
         k1: float | None = None,
         b: float = 0.75,
-        variant: str = "terrier",
+        variant: str = "lucene",
         tokenizer: str | Tokenizer | Callable[[str], list[str]] | None = None,
         *,
         k3: float = 8.0,
@@ -108,18 +109,23 @@ class BM25(Index):
         ties = default_ties if ties is None else ties
         if ties not in ("id", "corpus"):
             raise unknown("order of ties", ties, ("id", "corpus"))
-        tokenizer = get_tokenizer(default_tokenizer if tokenizer is None else tokenizer)
+        tokenizer = default_tokenizer if tokenizer is None else tokenizer
+        get_tokenizer(tokenizer)  # a wrong name is told before the chunks are looked at
         k = check_positive("k", k)
-        super().__init__(k1=k1, b=b, variant=variant, k3=k3, epsilon=epsilon, ties=ties, k=k)
         chunks = check_chunks(chunks)
-        self._chunks = sorted(chunks, key=lambda c: c.id) if ties == "id" else chunks
-        self._tokenizer = tokenizer
+        super().__init__(chunks, k1=k1, b=b, variant=variant, k3=k3, epsilon=epsilon, ties=ties, k=k)
+        self._tokenizer = get_tokenizer(tokenizer, [c.text for c in self._chunks])
+        if ties == "corpus":
+            self._chunks = chunks
         self._build()
+
+    @property
+    def tokenizer(self) -> Tokenizer | Callable[[str], list[str]]:
+        """What cuts texts and queries into terms; for ``"auto"``, what was chosen."""
+        return self._tokenizer
 
     def settings(self) -> dict[str, Any]:
         """Return every parameter that can change the hits, ready for JSON."""
-        tokenizer = self._tokenizer
-        name = getattr(tokenizer, "name", None) or getattr(tokenizer, "__qualname__", type(tokenizer).__name__)
         own = {"terrier": {"k3": self.k3}, "okapi": {"epsilon": self.epsilon}}.get(self.variant, {})
         return {
             "retriever": "BM25",
@@ -127,7 +133,7 @@ class BM25(Index):
             "k1": self.k1,
             "b": self.b,
             **own,
-            "tokenizer": name,
+            "tokenizer": tokenizer_name(self._tokenizer),
             "ties": self.ties,
             "chunks": len(self._chunks),
         }
@@ -175,7 +181,7 @@ class BM25(Index):
         if isinstance(self._tokenizer, Tokenizer):
             from ragbench.retrieval._tokenise import number_tokens
 
-            return number_tokens(texts, word_table(self._tokenizer.pattern))
+            return number_tokens(texts, word_table(self._tokenizer.pattern), self._tokenizer.prepared)
         words: dict[str, int] = {}
         numbers, counts = [], []
         for text in texts:

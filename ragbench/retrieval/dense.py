@@ -75,10 +75,8 @@ class Dense(Index):
                 "a LangChain Embeddings with embed_documents and embed_query",
                 "pass ragbench.MiniLM() or for instance langchain_ollama.OllamaEmbeddings(model=...)",
             )
-        super().__init__(backend=backend, k=check_positive("k", k))
         chunks = check_chunks(chunks)
-        order = sorted(range(len(chunks)), key=lambda i: chunks[i].id)
-        self._chunks = [chunks[i] for i in order]
+        super().__init__(chunks, backend=backend, k=check_positive("k", k))
         self._embedder = embedder
         if vectors is None:
             self._vectors = self._embed([chunk.text for chunk in self._chunks])
@@ -90,7 +88,7 @@ class Dense(Index):
                     f"({len(chunks)}, dimension), one row per chunk",
                     "leave vectors out to embed the chunks",
                 )
-            self._vectors = _unit(vectors[order])
+            self._vectors = _unit(vectors[sorted(range(len(chunks)), key=lambda i: chunks[i].id)])
         if backend == "faiss":
             self._faiss = _faiss_index(self._vectors)
 

@@ -151,6 +151,12 @@ class LLMDecomposer:
             "prompt_sha256": prompt_hash(self.prompt),
         }
 
+    def prompts(self, questions: Sequence[str]) -> list[str]:
+        """Return what the model is asked, one prompt per question."""
+        from ragbench.prompts import fill_prompt
+
+        return [fill_prompt(self._text, question=question) for question in questions]
+
     def __call__(self, question: str) -> list[str]:
         """Return the derived questions of one question."""
         return self.batch([question])[0]
@@ -164,10 +170,8 @@ class LLMDecomposer:
         recorded stays, so running again asks only for those.
         """
         from ragbench.llm import ask
-        from ragbench.prompts import fill_prompt
 
-        prompts = [fill_prompt(self._text, question=question) for question in questions]
-        replies = ask(self.model, prompts, cassette=self.cassette, step="decompose", **self.options)
+        replies = ask(self.model, self.prompts(questions), cassette=self.cassette, step="decompose", **self.options)
         lists = [parse_queries(reply.text) if reply.ok else [] for reply in replies]
         failed = [i for i, found in enumerate(lists) if not found]
         if failed:

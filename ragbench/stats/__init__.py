@@ -12,10 +12,11 @@ from ragbench.stats.agreement import (
     kappa,
     pairwise_agreement,
 )
-from ragbench.stats.association import correlation, preference_correlation, preference_difference
+from ragbench.stats.association import correlation, preference_correlation, preference_difference, within_correlation
 from ragbench.stats.intervals import Interval, binomial_ci, bootstrap_ci, paired_bootstrap_difference, ppi_mean
 from ragbench.stats.paired import PermutationTest, holm, paired_permutation_test, paired_power, questions_needed
 from ragbench.stats.power import PowerAnalysis, detectable_difference, power_analysis, power_curve
+from ragbench.stats.tables import compare, compare_pairs, means
 
 __all__ = [
     "ConfusionMatrix",
@@ -26,11 +27,14 @@ __all__ = [
     "annotator_agreement",
     "binomial_ci",
     "bootstrap_ci",
+    "compare",
+    "compare_pairs",
     "confusion_matrix",
     "correlation",
     "detectable_difference",
     "holm",
     "kappa",
+    "means",
     "paired_bootstrap_difference",
     "paired_permutation_test",
     "paired_power",
@@ -41,4 +45,5 @@ __all__ = [
     "preference_correlation",
     "preference_difference",
     "questions_needed",
+    "within_correlation",
 ]

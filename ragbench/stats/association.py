@@ -18,7 +18,7 @@ from ragbench.stats._inputs import (
     percentiles,
     same_length,
 )
-from ragbench.stats.intervals import Interval
+from ragbench.stats.intervals import Interval, bootstrap_ci
 
 Method = Literal["pearson", "spearman", "kendall"]
 
@@ -74,6 +74,46 @@ def correlation(
             draws = np.concatenate([compute(a, b, counts[:, index]) for counts in blocks])
         low, high = percentiles(draws, level)
     return Interval(estimate, low, high, a.size, missing, level)
+
+
+def within_correlation(
+    x: Any,
+    y: Any,
+    groups: Any,
+    method: Method = "spearman",
+    *,
+    resamples: int = 2000,
+    level: float = 0.95,
+    seed: Seed = 0,
+) -> Interval:
+    """Mean over groups of the correlation within each group, with a bootstrap interval over groups.
+
+    What all points of a group share, the difficulty of a question for instance, does not enter; in :func:`correlation`
+    over all points it does.
+
+    Parameters
+    ----------
+    x, y : numbers, shape (n,); a pair with a missing side is left out.
+    groups : labels, shape (n,): the question each point belongs to.
+    method : as in :func:`correlation`.
+    resamples, level, seed : as in :func:`ragbench.stats.bootstrap_ci`.
+
+    Returns
+    -------
+    Interval in [-1, 1]; ``n`` counts groups, ``n_missing`` those in which ``x`` or ``y`` is constant, which have no
+    correlation and do not enter the mean.
+
+    >>> within_correlation([1, 2, 11, 12], [8, 7, 18, 17], ["a", "a", "b", "b"]).estimate
+    -1.0
+    """
+    import pandas as pd
+
+    same_length(x=x, y=y, groups=groups)
+    if method not in (methods := ("pearson", "spearman", "kendall")):
+        raise unknown("method", method, methods)
+    pairs = pd.DataFrame({"x": as_floats(x, "x"), "y": as_floats(y, "y")}).groupby(np.asarray(groups))
+    each = pairs.corr(method=method).xs("y", level=1)["x"]
+    return bootstrap_ci(each, resamples=resamples, level=level, seed=seed)
 
 
 def _pearson(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:

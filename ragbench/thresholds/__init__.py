@@ -1,7 +1,11 @@
 """From the IR score to the grade of the answer: the thesis's thresholds h and k (§3.3), and how far to trust them.
 
-``sweep`` finds the thresholds exactly, ``resampling`` says how certain they are, ``calibration`` replaces the three
-boxes by probabilities. Imports point that way only.
+``sweep`` finds the thresholds exactly, each with the plateau of equally good values; ``calibration`` tests the boxes on
+questions they were not fitted on, and replaces them by probabilities. Imports point that way only.
+
+There is no interval of h or k: they maximise a count of agreements, and the bootstrap is not valid for such an
+estimator (Abrevaya & Huang 2005, Econometrica 73). What has an interval is the gain in agreement on unseen questions
+(notebook 14).
 """
 
 from ragbench.thresholds.calibration import (
@@ -12,7 +16,6 @@ from ragbench.thresholds.calibration import (
     calibrate,
     reliability_curve,
 )
-from ragbench.thresholds.resampling import ThresholdIntervals, bootstrap_thresholds, heldout_agreement
 from ragbench.thresholds.sweep import (
     GROUPS,
     RegionShares,
@@ -34,17 +37,14 @@ __all__ = [
     "GroupModel",
     "RegionShares",
     "Threshold",
-    "ThresholdIntervals",
     "Thresholds",
     "agreement_curve",
     "best_threshold",
-    "bootstrap_thresholds",
     "brier_score",
     "brier_terms",
     "calibrate",
     "fit_thresholds",
     "grade_groups",
-    "heldout_agreement",
     "likelihood_h",
     "likelihood_k",
     "predicted_groups",

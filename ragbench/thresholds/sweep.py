@@ -62,7 +62,7 @@ class RegionShares:
 
 
 class Sweep:
-    """Scores sorted once; the best threshold for any labels and weights of the points.
+    """Scores sorted once; the best threshold for any labels of the points.
 
     ``side="above"`` predicts positive where score > threshold, ``"below"`` where score < threshold. Thresholds are
     sought in [min(0, smallest score), max(1, largest score)].
@@ -77,12 +77,11 @@ class Sweep:
         # Cut c leaves c distinct scores at or under the threshold; it holds between left[c] and right[c].
         self.left, self.right = np.append(low, self.distinct), np.append(self.distinct, high)
 
-    def agreements(self, positive: np.ndarray, side: Side, weights: np.ndarray | None = None) -> np.ndarray:
-        """Number (or weight) of agreements at every cut: shape (distinct scores + 1,); -1 where no threshold fits."""
+    def agreements(self, positive: np.ndarray, side: Side) -> np.ndarray:
+        """Number of agreements at every cut: shape (distinct scores + 1,); -1 where no threshold fits."""
         gain = np.where(positive, -1, 1) if side == "above" else np.where(positive, 1, -1)
-        weight = np.ones(positive.size, np.int64) if weights is None else weights
-        start = weight[positive].sum() if side == "above" else weight[~positive].sum()
-        steps = np.cumsum((gain * weight)[self.order])[self.last]
+        start = positive.sum() if side == "above" else (~positive).sum()
+        steps = np.cumsum(gain[self.order])[self.last]
         result = np.append(start, start + steps)
         if side == "above" and self.left[0] == self.right[0]:
             result[0] = -1  # to call everything positive the threshold would have to lie under the lowest score
@@ -90,13 +89,11 @@ class Sweep:
             result[-1] = -1
         return result
 
-    def best(self, positive: np.ndarray, side: Side, weights: np.ndarray | None = None) -> Threshold:
+    def best(self, positive: np.ndarray, side: Side) -> Threshold:
         """The widest run of best cuts; NaN for labels of one class."""
-        weight = positive.size if weights is None else weights.sum()
-        chosen = positive.sum() if weights is None else weights[positive].sum()
-        if chosen in (0, weight):
+        if positive.all() or not positive.any():
             return Threshold(*(float("nan"),) * 4, plateaus=0)
-        agreements = self.agreements(positive, side, weights)
+        agreements = self.agreements(positive, side)
         top = np.flatnonzero(agreements == agreements.max())
         breaks = np.flatnonzero(np.diff(top) > 1)
         first, last = top[np.append(0, breaks + 1)], top[np.append(breaks, top.size - 1)]
@@ -108,7 +105,7 @@ class Sweep:
             value = low
         if side == "below" and value <= low:
             value = high
-        return Threshold(value, low, high, float(agreements.max() / weight), first.size)
+        return Threshold(value, low, high, float(agreements.max() / positive.size), first.size)
 
 
 def best_threshold(scores: Any, positive: Any, side: Side = "above") -> Threshold:

@@ -1,6 +1,6 @@
 """What the retrieval explorer shows, as numbers and as HTML: scores at every cut-off once, then one drawing per cut.
 
-Scores at all cut-offs come from one pass of :func:`ragbench.metrics.ir_score.ir_score_table`; moving the slider only
+Scores at all cut-offs come from one pass of :func:`ragbench.metrics.ir_score.part_scores`; moving the slider only
 looks them up and writes the text again.
 """
 
@@ -13,8 +13,9 @@ from itertools import pairwise
 import numpy as np
 
 from ragbench.metrics.cutoffs import TokenOffsets, joined_cutoffs
-from ragbench.metrics.ir_score import ir_score_table
+from ragbench.metrics.ir_score import MATCHES, part_scores
 from ragbench.records import Hit
+from ragbench.text import Normalised, comparable
 from ragbench.widgets.base import escape, mark, tag
 
 
@@ -31,6 +32,7 @@ class Ranking:
     cuts : int array, shape (n_cutoffs,): where each cut-off ends, in characters of ``text``.
     scores : float array, shape (n_cutoffs,): IR score; NaN without facts.
     shares : float array, shape (n_facts, n_cutoffs): longest match of each fact over its length.
+    compared : facts and text in the form in which they were matched.
     """
 
     hits: Sequence[Hit]
@@ -40,6 +42,7 @@ class Ranking:
     cuts: np.ndarray
     scores: np.ndarray
     shares: np.ndarray
+    compared: tuple[Sequence[str], Normalised]
     _found: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def span(self, fact: int, cutoff: int) -> tuple[int, int]:
@@ -47,21 +50,24 @@ class Ranking:
 
         Empty, (0, 0), where nothing of the fact is there.
         """
-        share = self.shares[fact, cutoff]
-        length = 0 if np.isnan(share) else round(share * len(self.facts[fact]))
+        share, whole, made = self.shares[fact, cutoff], self.compared[0][fact], self.compared[1]
+        length = 0 if np.isnan(share) else round(share * len(whole))
         if not length:
             return 0, 0
         if (fact, length) not in self._found:
-            whole = self.facts[fact]
             pieces = {whole[i : i + length] for i in range(len(whole) - length + 1)}
             # The metric says how long the match is; the first place where a piece of that length stands is it.
-            self._found[fact, length] = min(at for piece in pieces if (at := self.text.find(piece)) >= 0)
+            self._found[fact, length] = min(at for piece in pieces if (at := made.text.find(piece)) >= 0)
         start = self._found[fact, length]
-        return start, start + length
+        return made.span(start, start + length)
 
 
 def rankings(
-    found: Mapping[str, Sequence[Hit]], facts: Sequence[str], cutoffs: Sequence[int], offsets: TokenOffsets
+    found: Mapping[str, Sequence[Hit]],
+    facts: Sequence[str],
+    cutoffs: Sequence[int],
+    offsets: TokenOffsets,
+    match: str = "substring",
 ) -> dict[str, Ranking]:
     """Score what each retriever found for one question at every cut-off.
 
@@ -71,27 +77,22 @@ def rankings(
     facts : the supporting facts; none leaves the scores NaN.
     cutoffs : N in tokens, ascending.
     offsets : the tokenizer's cache.
+    match : "substring", "substring_nfkc" or "exact", as in :func:`ragbench.metrics.ir_score.ir_score`.
 
     Returns
     -------
     dict of Ranking, by retriever.
     """
-    pieces = {name: [hit.chunk.text for hit in hits] for name, hits in found.items()}
-    texts = [" ".join(chunks) for chunks in pieces.values()]
-    cuts = [joined_cutoffs(chunks, cutoffs, offsets) for chunks in pieces.values()]
-    if not texts:
-        return {}
-    positions = np.array(cuts, np.int64)
-    scores = ir_score_table([list(facts)] * len(texts), texts, cutoffs, positions=positions)
-    shares = np.empty((len(texts), len(facts), len(cutoffs)))
-    for i, fact in enumerate(facts):
-        shares[:, i] = ir_score_table([[fact]] * len(texts), texts, cutoffs, positions=positions)
-    return {
-        name: Ranking(
-            hits, facts, texts[i], offsets.joined_ends(pieces[name], len(texts[i])).size, cuts[i], scores[i], shares[i]
-        )
-        for i, (name, hits) in enumerate(found.items())
-    }
+    made = {}
+    for name, hits in found.items():
+        chunks = [hit.chunk.text for hit in hits]
+        text, cuts = " ".join(chunks), joined_cutoffs(chunks, cutoffs, offsets)
+        shares = part_scores(facts, text, match, positions=cuts)
+        scores = shares.mean(axis=0) if len(facts) else np.full(len(cuts), np.nan)
+        tokens = offsets.joined_ends(chunks, len(text)).size
+        compared = comparable(facts, text, MATCHES[match][1])
+        made[name] = Ranking(hits, facts, text, tokens, cuts, scores, shares, compared)
+    return made
 
 
 def column(name: str, ranking: Ranking, cutoff: int, tokens: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
-from ragbench.errors import ConfigError, RagbenchError
+from ragbench.errors import ConfigError, RagbenchError, unknown
 from ragbench.metrics.cutoffs import as_offsets
 from ragbench.records import Dataset, Question
 from ragbench.retrieval.base import check_retriever
@@ -17,6 +17,8 @@ from ragbench.widgets.base import Panel, escape, mark, tag
 
 # A browser's list of more entries is slow to open, and nobody reads it: the filter narrows it.
 _LISTED = 300
+# A subsequence has no one place that could be marked.
+_MATCHES = ("substring", "substring_nfkc", "exact")
 
 _STYLE = """<style>
 .rb-columns { overflow-x: auto; }
@@ -49,6 +51,7 @@ class RetrievalExplorer(Panel):
     k : chunks per retriever, one number or one by name.
     cutoff : the slider's first position, in tokens.
     max_tokens, step : the slider's reach and step, in tokens.
+    match : how facts are looked for: "substring", "substring_nfkc" or "exact", see :func:`ragbench.ir_score`.
 
     Attributes
     ----------
@@ -73,6 +76,7 @@ class RetrievalExplorer(Panel):
         cutoff: int = 500,
         max_tokens: int = 2000,
         step: int = 10,
+        match: str = "substring",
     ) -> None:
         self._questions = _as_questions(questions)
         if not isinstance(retrievers, Mapping) or not retrievers:
@@ -86,6 +90,9 @@ class RetrievalExplorer(Panel):
                 f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}",
                 "1 <= step and 0 <= cutoff, both <= max_tokens",
             )
+        if match not in _MATCHES:
+            raise unknown("match", match, _MATCHES)
+        self._match = match
         self._retrievers, self._k = {name: check_retriever(one) for name, one in retrievers.items()}, k
         self._offsets = as_offsets(tokenizer)
         self._cutoffs = np.arange(0, max_tokens + 1, step)
@@ -128,8 +135,8 @@ class RetrievalExplorer(Panel):
             [styles, narrowing, self.chooser, self.own, self.slider, self.summary, side_by_side], "Retrieval explorer"
         )
 
+        self._shown: int | None = 0  # the number of the question shown; None for one that was typed
         self._list("")
-        self.chooser.index = 0
         self._ask(self._questions[0])
         self.filter.observe(lambda change: self._list(change["new"]), "value")
         self.chooser.observe(self._chosen, "value")
@@ -148,42 +155,56 @@ class RetrievalExplorer(Panel):
         return int(np.searchsorted(self._cutoffs, self.slider.value, side="right")) - 1
 
     def _list(self, words: str) -> None:
-        """Offer the questions that hold every word of the filter; the chosen one stays chosen if it is among them."""
+        """Offer the questions that hold every word of the filter. A single one is asked; else the shown one stays."""
         wanted = words.casefold().split()
         matching = [
             i
             for i, q in enumerate(self._questions)
             if all(w in f"{q.id} {q.text} {q.answer}".casefold() for w in wanted)
         ]
-        chosen = self.chooser.value
         listed = matching[:_LISTED]
-        options = [(f"{i + 1}. {self._questions[i].text}", i) for i in listed]
         self._listing = True  # new options select the first one by themselves; that is nobody's choice
-        self.chooser.options = options
-        self.chooser.value = chosen if chosen in listed else None
+        self.chooser.options = [(f"{i + 1}. {self._questions[i].text}", i) for i in listed]
+        self.chooser.value = self._shown if self._shown in listed else None
         self._listing = False
         more = f", the first {_LISTED} listed" if len(matching) > _LISTED else ""
-        self.count.value = f"{len(matching)} of {len(self._questions)} questions{more}"
+        away = ", not the one shown" if self.chooser.value is None and len(matching) > 1 else ""
+        self.count.value = f"{len(matching)} of {len(self._questions)} questions{more}{away}"
+        self._buttons()
+        if len(listed) == 1:
+            self.chooser.value = listed[0]
+
+    def _neighbour(self, by: int) -> int | None:
+        """The listed question before (-1) or after (1) the one shown; None at the ends."""
+        listed, at = [value for _, value in self.chooser.options], -1 if self._shown is None else self._shown
+        return (
+            max((i for i in listed if i < at), default=None)
+            if by < 0
+            else min((i for i in listed if i > at), default=None)
+        )
+
+    def _buttons(self) -> None:
+        self.previous.disabled, self.next.disabled = self._neighbour(-1) is None, self._neighbour(1) is None
 
     def _move(self, by: int) -> None:
-        with self.guarded():
-            listed = [value for _, value in self.chooser.options]
-            if not listed:
-                raise ConfigError(f"no question holds {self.filter.value!r}", "a filter that matches", "shorten it")
-            at = -1 if self.chooser.value is None and by > 0 else self.chooser.index or 0
-            self.chooser.value = listed[(at + by) % len(listed)]
+        if (to := self._neighbour(by)) is not None:
+            self.chooser.value = to
 
     def _chosen(self, change: Mapping[str, Any]) -> None:
         if change["new"] is not None and not self._listing:
             self.own.value = ""
-            with self.guarded():
-                self._ask(self._questions[change["new"]])
+            self._show(change["new"], self._questions[change["new"]])
 
     def _typed(self, change: Mapping[str, Any]) -> None:
         if change["new"].strip():
             self.chooser.value = None
-            with self.guarded():
-                self._ask(Question("typed", change["new"].strip(), ""))
+            self._show(None, Question("typed", change["new"].strip(), ""))
+
+    def _show(self, number: int | None, question: Question) -> None:
+        self._shown = number
+        self._buttons()
+        with self.guarded():
+            self._ask(question)
 
     def _ask(self, question: Question) -> None:
         """Search with every retriever (once per question) and score all cut-offs."""
@@ -197,7 +218,7 @@ class RetrievalExplorer(Panel):
                 self.summary.value = f"<p role='status'>not searched: <b>{escape(question.text)}</b></p>"
                 raise
         found, self._failed = self._hits[question.text]
-        self.rankings = rankings(found, question.references, self._cutoffs, self._offsets)
+        self.rankings = rankings(found, question.references, self._cutoffs, self._offsets, self._match)
         self._draw()
 
     def _search(self, text: str) -> tuple[dict[str, Any], dict[str, str]]:

@@ -131,7 +131,7 @@ def _chunks(row: dict, where: str) -> tuple[RetrievedText, ...]:
         if not isinstance(item, dict):
             raise DataError(f"{at} is {type(item).__name__}", 'an object {"doc_id": ..., "text": ...}', "mend it")
         extra = {k: v for k, v in item.items() if k not in ("doc_id", "text") or (k == "doc_id" and v is None)}
-        chunks.append(RetrievedText(_text(item, "text", at), item.get("doc_id"), extra))
+        chunks.append(RetrievedText(text=_text(item, "text", at), doc_id=item.get("doc_id"), extra=extra))
     return tuple(chunks)
 
 

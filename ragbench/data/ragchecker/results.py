@@ -29,9 +29,11 @@ CHECKS = VECTORS | MATRICES
 OPTIONAL = (*CLAIMS, *CHECKS, "metrics")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievedText:
-    """One retrieved text; ``doc_id`` may be missing in RAGChecker's format, ``extra`` keeps fields of other tools."""
+    """One retrieved text, its fields by keyword only: text and id exchanged would make every context metric 0.
+
+    ``doc_id`` may be missing in RAGChecker's format, ``extra`` keeps fields of other tools."""
 
     text: str
     doc_id: str | int | None = None

@@ -92,7 +92,8 @@ def gpt_score(
     questions : shape (n,).
     candidates : what is scored: answers, or for context relevance contexts (a text, or a list of passages).
     contexts : for faithfulness, and only there.
-    prompt : id or file with the fields question and candidate (and context); default by dimension.
+    prompt : id or file with the fields question and candidate (for faithfulness context and candidate); default by
+        dimension.
     ids : names for messages; default numbers.
 
     Returns
@@ -130,7 +131,8 @@ def gpt_ranking(
     ----------
     model, dimension, questions, contexts, ids, options : as for `gpt_score`.
     first, second : the candidates, shape (n,) each.
-    prompt : id or file with the fields question, first and second (and context); default by dimension.
+    prompt : id or file with the fields question, first and second (for faithfulness context, first and second);
+        default by dimension.
 
     Returns
     -------
@@ -181,7 +183,7 @@ def _score_requests(
     template, extra = _template("steps_gpt_score", dimension, prompt, contexts)
     names = names_of(ids, same_length(questions=questions, candidates=candidates, contexts=contexts))
     return [
-        Request(name, fill_prompt(template, question=q.strip(), candidate=shown(c, name), **extra(i, name)), _score())
+        Request(name, fill_prompt(template, candidate=shown(c, name), **extra(i, name, q)), _score())
         for i, (name, q, c) in enumerate(zip(names, questions, candidates, strict=True))
     ]
 
@@ -201,7 +203,7 @@ def _ranking_requests(
     requests = []
     for i, (name, q, a, b) in enumerate(zip(names, questions, first, second, strict=True)):
         for order, (one, two) in enumerate(((a, b), (b, a)), 1):
-            fields = {"question": q.strip(), "first": shown(one, name), "second": shown(two, name), **extra(i, name)}
+            fields = {"first": shown(one, name), "second": shown(two, name), **extra(i, name, q)}
             requests.append(Request(f"{name} order {order}", fill_prompt(template, **fields), _better()))
     return requests
 
@@ -222,10 +224,16 @@ def _template(kind: str, dimension: str, prompt: Prompt | None, contexts: Sequen
             "pass contexts=..." if contexts is None else "leave contexts out",
         )
 
-    def extra(place: int, name: str) -> dict[str, str]:
-        return {} if contexts is None else {"context": shown(contexts[place], name)}
+    template = load_prompt(prompt or f"{kind}_{dimension}")
 
-    return load_prompt(prompt or f"{kind}_{dimension}"), extra
+    def extra(place: int, name: str, question: str) -> dict[str, str]:
+        if contexts is None:
+            return {"question": question.strip()}
+        # Section 5 shows for faithfulness a context and an answer; a prompt of one's own may show the question too.
+        asked = {"question": question.strip()} if "{question}" in template else {}
+        return {"context": shown(contexts[place], name), **asked}
+
+    return template, extra
 
 
 def _score() -> type[BaseModel]:

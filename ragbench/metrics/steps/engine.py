@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ragbench.llm import Step, ask, label_schema
+from ragbench.llm.structured import MOST_ITEMS
 from ragbench.metrics.steps.inputs import check_joint, one_line
 from ragbench.metrics.steps.report import StepReport, Unscored, spent, unread
 from ragbench.prompts import fill_prompt
@@ -230,7 +231,7 @@ def send_some(
 
 @lru_cache(maxsize=64)
 def texts_schema(field: str, count: int | None = None, parts: int = 1) -> type[BaseModel]:
-    """Make the schema of a list of texts, none of them blank: ``count`` of them, or any number.
+    """Make the schema of a list of texts, none of them blank: ``count`` of them, or up to ``MOST_ITEMS``.
 
     With ``parts`` above 1 each entry is itself a list of so many texts.
     """
@@ -246,6 +247,6 @@ def texts_schema(field: str, count: int | None = None, parts: int = 1) -> type[B
     one: Any = Annotated[str, Field(min_length=1), AfterValidator(not_blank)]
     if parts > 1:
         one = Annotated[list[one], Field(min_length=parts, max_length=parts)]
-    sized = Field() if count is None else Field(min_length=count, max_length=count)
+    sized = Field(max_length=MOST_ITEMS) if count is None else Field(min_length=count, max_length=count)
     name = field.title() + (f"Of{parts}" if parts > 1 else "")
     return create_model(name, __config__=ConfigDict(extra="forbid"), **{field: (list[one], sized)})

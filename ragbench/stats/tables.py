@@ -1,0 +1,137 @@
+"""From rows to tables: the only place where scores of single questions are averaged, and compared in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ragbench.stats.intervals import Seed, bootstrap_ci, paired_bootstrap_difference
+from ragbench.stats.paired import holm, paired_permutation_test
+from ragbench.stats.power import power_analysis, questions_for
+
+
+def means(
+    rows: pd.DataFrame,
+    by: Sequence[str],
+    measures: str | Sequence[str],
+    *,
+    groups: str | None = None,
+    resamples: int = 2000,
+    seed: Seed = 0,
+) -> pd.DataFrame:
+    """Average measures over questions, with 95% bootstrap intervals.
+
+    Parameters
+    ----------
+    rows : one row per question and system.
+    by : columns that make the groups, in the order of first appearance; none averages all rows.
+    measures : the column to average, or several.
+    groups : a column; rows that share its value (the systems of one question, the questions about one document) are
+        resampled together. None: each row is on its own.
+    resamples, seed : as for `bootstrap_ci`.
+
+    Returns
+    -------
+    DataFrame: the columns of ``by``, metric (the measure's name; left out for a single one), mean, low, high, n
+    (scored), unscored.
+    """
+    parts = rows.groupby(list(by), sort=False, dropna=False) if by else [((), rows)]
+    cells = []
+    for key, part in parts:
+        together = None if groups is None else part[groups].to_numpy()
+        for measure in [measures] if isinstance(measures, str) else measures:
+            i = bootstrap_ci(part[measure].to_numpy(float), groups=together, resamples=resamples, seed=seed)
+            cells.append((*key, measure, i.estimate, i.low, i.high, i.n, i.n_missing))
+    table = pd.DataFrame(cells, columns=[*by, "metric", "mean", "low", "high", "n", "unscored"])
+    return table.drop(columns="metric") if isinstance(measures, str) else table
+
+
+def compare(
+    rows: pd.DataFrame,
+    systems: str,
+    measure: str,
+    *,
+    by: Sequence[str] = (),
+    pairs: Sequence[tuple[str, str]] | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """Compare systems over the same questions, in pairs.
+
+    Parameters
+    ----------
+    rows : one row per question and system, with a column question_id.
+    systems : the column that names the system.
+    measure : the column to compare.
+    by : columns; systems are compared within each group of rows that share their values.
+    pairs : (a, b) to compare; None: every pair, in the order of first appearance.
+    options : as for `compare_pairs`.
+
+    Returns
+    -------
+    The table of `compare_pairs`, named by the columns of ``by``, then a and b.
+    """
+    scores = {}
+    for key, part in rows.groupby(list(by), sort=False) if by else [((), rows)]:
+        wide = part.pivot(index="question_id", columns=systems, values=measure)
+        for a, b in pairs or combinations(dict.fromkeys(part[systems]), 2):
+            scores[*key, a, b] = wide[a], wide[b]
+    return compare_pairs(scores, [*by, "a", "b"], **options)
+
+
+def compare_pairs(
+    scores: Mapping[tuple, tuple[Any, Any]],
+    names: Sequence[str],
+    *,
+    groups: Mapping[tuple, Any] | None = None,
+    power: float = 0.8,
+    alpha: float = 0.05,
+    resamples: int = 2000,
+    seed: Seed = 0,
+) -> pd.DataFrame:
+    """Compare pairs of scores: interval, paired permutation test, Holm's correction over the table, power.
+
+    Parameters
+    ----------
+    scores : two arrays over the same questions by key, NaN where a score is missing.
+    names : columns for the parts of the keys.
+    groups : by key, a label per question: questions of one label are resampled together, and their signs are flipped
+        together. None: each question is on its own.
+    power, alpha : of the questions needed.
+    resamples : of the bootstrap. seed : of the bootstrap and the test.
+
+    Returns
+    -------
+    DataFrame, one row per key: ``names``, mean a, mean b (over questions with both scores), difference (a - b), low,
+    high (95%, bootstrap), p (paired permutation test), p_holm (for all rows together), n, missing (questions without a
+    score of either), power (chance that as many questions show this difference again), needed (questions for it at
+    ``power`` and ``alpha``), needed_all (the same with alpha divided by the number of rows). The last three are NaN
+    with ``groups``: they count questions that are on their own.
+    """
+    cells = []
+    for key, pair in scores.items():
+        a, b = (np.asarray(side, float) for side in pair)
+        both = ~np.isnan(a - b)
+        needs = [np.nan] * 3
+        if groups is None:
+            interval = power_analysis(a, b, power=power, alpha=alpha, resamples=resamples, seed=seed)
+            difference = interval.difference
+            test = paired_permutation_test(a, b, seed=seed)
+            needed_all = questions_for(difference, interval.sd, power, alpha / len(scores))
+            needs = [interval.power, interval.needed, needed_all]
+        else:
+            labels = np.asarray(groups[key])
+            interval = paired_bootstrap_difference(a, b, groups=labels, resamples=resamples, seed=seed)
+            difference = interval.estimate
+            whole = pd.Series((a - b)[both]).groupby(labels[both]).sum()
+            test = paired_permutation_test(whole, 0 * whole, seed=seed)
+        means = [side[both].mean() if both.any() else np.nan for side in (a, b)]
+        bounds = [difference, interval.low, interval.high]
+        cells.append((*key, *means, *bounds, test.p_value, interval.n, interval.n_missing, *needs))
+    measured = ["mean a", "mean b", "difference", "low", "high", "p", "n", "missing", "power", "needed", "needed_all"]
+    table = pd.DataFrame(cells, columns=[*names, *measured])
+    table.insert(table.columns.get_loc("n"), "p_holm", holm(table["p"]))
+    return table

@@ -1,0 +1,200 @@
+"""Text made comparable: one rule for the metric, the checks and the marks, with the way back to the original text.
+
+A supporting sentence and its document often differ in layout only: the document is wrapped at 72 columns, was copied
+from a PDF, or writes é as two characters. `normalise` removes such differences and keeps an offset map, so that what is
+found can be shown in the text as it is. It changes, in this order:
+
+1. soft hyphens (with a line break after them) and zero-width spaces, joiners and byte order marks are left out;
+2. characters are composed: Unicode NFC, or NFKC (full-width Ａ equals A, the ligature ﬁ equals fi);
+3. a run of white space (tabs, line breaks, no-break spaces ...) is one space, with two exceptions where it holds a line
+   break: between two Chinese or Japanese characters nothing is left of it; and after a hyphen between two letters or
+   digits it goes, with the hyphen when a letter stands before it and a lower-case letter after it (``exam-\\nple`` is
+   ``example``, ``Anglo-\\nSaxon`` is ``Anglo-Saxon``). That hyphen stays where one of the facts compared writes the
+   word with it (``well-\\nknown`` beside the fact "a well-known man").
+
+Case, punctuation and words are left as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Form = Literal["NFC", "NFKC"]
+Edit = tuple[int, int, str]
+
+_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+_BLANKS = f"{_BREAKS}\t\x1f\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
+_ASCII_BLANKS = "".join(c for c in _BLANKS if c.isascii())
+_HIDDEN = "\u00ad\u200b\u2060\ufeff"
+_UNSEEN = re.compile(rf"\u00ad(?:\s*[{_BREAKS}]\s*)?|[{_HIDDEN}]")
+# The character before goes along: a composing mark changes it.
+_FOREIGN = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
+_DIVIDED = re.compile(r"[-\u2010](\s+)(?=([^\W_]+))")
+_COMPOUND = re.compile(r"([^\W_]+)[-\u2010](?=([^\W_]+))")
+_WORD_BEFORE = re.compile(r"[^\W_]+\Z")
+# Symbols, kana, ideographs, full-width forms; not Hangul, which is written with spaces; not the two kana marks.
+_WIDE = (
+    r"\u3001-\u3098\u309b-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff9f\uffe0-\uffe6\U00020000-\U0003ffff"
+)
+_BETWEEN_WIDE = re.compile(rf"(?<=[{_WIDE}])\s+(?=[{_WIDE}])")
+# By UTF-16 unit, which is quicker than searching each: white space but the plain one, and what is hidden.
+_ODD = np.zeros(0x10000, bool)
+_ODD[[ord(c) for c in _BLANKS + _HIDDEN]] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Normalised:
+    """A normalised text and where it comes from.
+
+    Attributes
+    ----------
+    text : the normalised text.
+    starts, stops : int64 arrays, shape (len(text),), ascending: the characters of the original that each character
+        stands for; None when the text did not change.
+    """
+
+    text: str
+    starts: np.ndarray | None = None
+    stops: np.ndarray | None = None
+
+    def cut(self, positions: np.ndarray) -> np.ndarray:
+        """Cut positions of the original (int array, any shape) in the normalised text: what ends before them."""
+        return positions if self.stops is None else np.searchsorted(self.stops, positions, side="right")
+
+    def span(self, start: int, stop: int) -> tuple[int, int]:
+        """Start and end in the original of ``text[start:stop]``, which is not empty."""
+        if self.starts is None or self.stops is None:
+            return start, stop
+        return int(self.starts[start]), int(self.stops[stop - 1])
+
+
+def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Normalised:
+    """Remove differences of layout from a text, by the rule at the head of this module.
+
+    Parameters
+    ----------
+    text : any text.
+    form : "NFC" or "NFKC".
+    facts : the texts it will be compared with: a hyphen at a line end stays where one of them writes it.
+
+    >>> normalise("the  quick\\nbrown fox jum-\\nped").text
+    'the quick brown fox jumped'
+    """
+    normal = unicodedata.is_normalized(form, text)
+    if normal and "  " not in text and not _odd(text):
+        return Normalised(text)
+    made = Normalised(text)
+    if _any(_HIDDEN, text):
+        made = _edited(made, ((*m.span(), "") for m in _UNSEEN.finditer(text)))
+        normal = unicodedata.is_normalized(form, made.text)
+    if not normal:
+        made = _edited(made, _compositions(made.text, form))
+    if _any(_BREAKS, made.text):
+        made = _edited(made, _divisions(made.text, facts))
+        if not made.text.isascii():
+            runs = _BETWEEN_WIDE.finditer(made.text)
+            made = _edited(made, ((*m.span(), "") for m in runs if _any(_BREAKS, m[0])))
+    return _single_spaced(made)
+
+
+def comparable(facts: Sequence[str], text: str, form: Form | None = "NFC") -> tuple[list[str], Normalised]:
+    """Normalise facts and the text they are looked for in; facts lose the white space around them.
+
+    Parameters
+    ----------
+    facts, text : as they are.
+    form : "NFC", "NFKC", or None to leave all as it is.
+    """
+    if form is None:
+        return list(facts), Normalised(text)
+    return [normalise(fact, form, facts).text.strip() for fact in facts], normalise(text, form, facts)
+
+
+def contains(text: str, fact: str, form: Form | None = "NFC") -> bool:
+    """Tell whether a fact stands in a text, differences of layout aside; an empty fact does not."""
+    (wanted,), made = comparable([fact], text, form)
+    return bool(wanted) and wanted in made.text
+
+
+def _any(characters: str, text: str) -> bool:
+    return any(c in text for c in characters)
+
+
+def _odd(text: str) -> bool:
+    """Tell whether a text has white space but the plain one, or hidden characters."""
+    if text.isascii():
+        return _any(_ASCII_BLANKS, text)
+    return bool(_ODD[np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16)].any())
+
+
+def _codes(text: str) -> np.ndarray:
+    """Code points: uint32 array, shape (len(text),)."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _single_spaced(made: Normalised) -> Normalised:
+    """Make each run of white space one space, which stands for the first character of the run."""
+    text = made.text
+    for blank in _BLANKS:
+        text = text.replace(blank, " ")
+    if "  " not in text:
+        return Normalised(text, made.starts, made.stops)
+    blank = _codes(text) == ord(" ")
+    kept = np.flatnonzero(~(blank & np.append(False, blank[:-1])))
+    starts, stops = (kept, kept + 1) if made.starts is None else (made.starts[kept], made.stops[kept])
+    return Normalised(re.sub("  +", " ", text), starts, stops)
+
+
+def _edited(made: Normalised, edits: Iterable[Edit]) -> Normalised:
+    """Replace pieces of a text, given in order as (start, stop, new); each new character stands for the whole piece."""
+    edits = list(edits)
+    if not edits:
+        return made
+    starts = np.arange(len(made.text)) if made.starts is None else made.starts
+    stops = np.arange(1, len(made.text) + 1) if made.stops is None else made.stops
+    pieces, firsts, lasts, at = [], [], [], 0
+    for start, stop, new in [*edits, (len(made.text), len(made.text), "")]:
+        pieces += [made.text[at:start], new]
+        firsts += [starts[at:start], *[starts[start : start + 1]] * len(new)]
+        lasts += [stops[at:start], *[stops[stop - 1 : stop]] * len(new)]
+        at = stop
+    return Normalised("".join(pieces), np.concatenate(firsts), np.concatenate(lasts))
+
+
+def _compositions(text: str, form: Form) -> Iterator[Edit]:
+    """Compose each character with the marks that follow it, where that changes anything."""
+    for run in _FOREIGN.finditer(text):
+        if unicodedata.is_normalized(form, run[0]):
+            continue
+        start = run.start()
+        for at in range(run.start() + 1, run.end() + 1):
+            if at == run.end() or not _attaches(text[at], form):
+                new = unicodedata.normalize(form, text[start:at])
+                if new != text[start:at]:
+                    yield start, at, new
+                start = at
+
+
+@functools.lru_cache(maxsize=65536)
+def _attaches(character: str, form: Form) -> bool:
+    """Tell whether a character may change together with the one before it: a mark, or a Korean vowel or final."""
+    first = unicodedata.normalize(form.replace("C", "D"), character)[0]
+    return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"
+
+
+def _divisions(text: str, facts: Iterable[str]) -> Iterator[Edit]:
+    """Join words that a hyphen at a line end divides."""
+    compounds = {pair for fact in facts for pair in _COMPOUND.findall(fact)}
+    for run in _DIVIDED.finditer(text):
+        at = run.start()
+        before = _WORD_BEFORE.search(text, max(0, at - 60), at)
+        if before and _any(_BREAKS, run[1]):
+            kept = not before[0][-1].isalpha() or not run[2][0].islower() or (before[0], run[2]) in compounds
+            yield at + kept, run.end(), ""

