@@ -130,3 +130,26 @@ def test_a_file_that_cannot_work_is_told_with_its_key(tmp_path, text, message):
 def test_a_missing_file_is_told(tmp_path):
     with pytest.raises(DataError, match="there is no file"):
         Experiment.from_yaml(tmp_path / "no.yaml")
+
+
+def test_generators_and_judges_have_names_and_a_reader_of_your_own_gets_one(tmp_path, monkeypatch):
+    from ragbench.experiment.models import GENERATORS, make_generator, make_judge
+
+    class Shouter:
+        name = "shouter"
+
+        def __init__(self, mark: str = "!") -> None:
+            self.mark = mark
+
+        def answer(self, question, context):
+            return context.upper() + self.mark
+
+    assert "extractive" in make_generator().name
+    assert make_judge().name == "embedded grader"
+    assert [one.base_url for one in make_judge("ollama:x", hosts=["a", "b"])] == ["http://a:11434", "http://b:11434"]
+    monkeypatch.setitem(GENERATORS, "shout", Shouter)
+    assert make_generator("shout", mark="?").answer("q", "ely") == "ELY?"
+    axis = Experiment.from_yaml(write(tmp_path, HEAD + "generator: {s: {use: shout, mark: '?'}}\n")).grid.generator
+    assert axis["s"].mark == "?"
+    with pytest.raises(ConfigError, match="unknown generator 'shouts'"):
+        make_generator("shouts")

@@ -203,39 +203,27 @@ def _retriever(path: Path, use: str, options: dict[str, Any]) -> Callable:
     return functools.partial(retrieval.make_retriever, use, **options)
 
 
-def _person(embedded: str, make: Callable[[], Any], path: Path, use: str, options: dict[str, Any]) -> Any:
-    if use == embedded:
-        if options:
-            raise unknown(f"option of {use}", next(iter(options)), ["none"])
-        return make()
-    from ragbench.llm import chat_model
-    from ragbench.llm.models import NAMES
-
-    if ":" not in use and use not in NAMES:
-        raise unknown("generator" if embedded == "extractive" else "judge", use, (embedded, *NAMES))
-    if use.startswith("gguf:"):
+def _model(path: Path, use: str, options: dict[str, Any], table: Mapping[str, Any], make: Callable) -> Any:
+    if use in table:
+        _checked(use, table[use], options, ("self",))
+    elif use.startswith("gguf:"):
         use = f"gguf:{path.parent / Path(use[5:]).expanduser()}"
-    for option in options:
+    for option in () if use in table else options:
         if option not in _MODEL_OPTIONS:
             raise unknown(f"option of {use}", option, _MODEL_OPTIONS)
-    hosts = options.pop("hosts", None)
-    if hosts is None:
-        return chat_model(use, **options)
-    if not isinstance(hosts, list) or not hosts:
-        raise ConfigError(f"hosts is {hosts!r}", "a list of addresses", "write hosts: [gpu1, gpu2]")
-    return [chat_model(use, host=str(host), **options) for host in hosts]
+    return make(use, **options)
 
 
 def _generator(path: Path, use: str, options: dict[str, Any]) -> Any:
-    from ragbench.generation import ExtractiveReader
+    from ragbench.experiment import models
 
-    return _person("extractive", ExtractiveReader, path, use, options)
+    return _model(path, use, options, models.GENERATORS, models.make_generator)
 
 
 def _judge(path: Path, use: str, options: dict[str, Any]) -> Any:
-    from ragbench.grading import EmbeddedGrader
+    from ragbench.experiment import models
 
-    return _person("embedded", EmbeddedGrader, path, use, options)
+    return _model(path, use, options, models.JUDGES, models.make_judge)
 
 
 _MAKERS: Mapping[str, Callable] = {

@@ -1,0 +1,52 @@
+"""Who answers and who grades, by name: by rules, or a chat model on one host or several.
+
+A reader or grader of your own is one entry: ``GENERATORS["mine"] = Mine``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ragbench.errors import ConfigError, unknown
+from ragbench.generation import ExtractiveReader
+from ragbench.grading import EmbeddedGrader
+from ragbench.llm import chat_model
+from ragbench.llm.models import NAMES
+
+GENERATORS: dict[str, Callable[..., Any]] = {"extractive": ExtractiveReader}
+JUDGES: dict[str, Callable[..., Any]] = {"embedded": EmbeddedGrader}
+
+
+def make_generator(name: str = "extractive", **options: Any) -> Any:
+    """Make a generator by name.
+
+    Parameters
+    ----------
+    name : in `GENERATORS`, or a chat model: ``"ollama:llama3:8b"``, ``"smollm2"`` ...
+    options : of the entry in the table, or of :func:`ragbench.llm.chat_model`. ``hosts``, a list of addresses, makes
+        one model on several hosts.
+
+    Raises
+    ------
+    ConfigError for an unknown name or option.
+    """
+    return _by_name("generator", GENERATORS, name, options)
+
+
+def make_judge(name: str = "embedded", **options: Any) -> Any:
+    """Make a judge by name: in `JUDGES`, or a chat model; see :func:`make_generator`."""
+    return _by_name("judge", JUDGES, name, options)
+
+
+def _by_name(axis: str, table: Mapping[str, Callable[..., Any]], name: str, options: dict[str, Any]) -> Any:
+    if name in table:
+        return table[name](**options)
+    if ":" not in name and name not in NAMES:
+        raise unknown(axis, name, (*table, *NAMES))
+    hosts = options.pop("hosts", None)
+    if hosts is None:
+        return chat_model(name, **options)
+    if not isinstance(hosts, list) or not hosts:
+        raise ConfigError(f"hosts is {hosts!r}", "a list of addresses", "write hosts: [gpu1, gpu2]")
+    return [chat_model(name, host=str(host), **options) for host in hosts]
