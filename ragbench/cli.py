@@ -90,11 +90,11 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.set_defaults(run=_reproduce)
 
     plan = commands.add_parser("plan", help="say what an experiment file will take, without asking a model")
-    plan.add_argument("experiment", help="YAML file, see ragbench.experiment.config")
+    plan.add_argument("experiment", help="YAML file, its keys are in docs/experiment.md")
     plan.add_argument("--tokens-per-second", type=float, default=float("nan"), help="of the model, for the hours")
     plan.set_defaults(run=_plan)
     run = commands.add_parser("run", help="run an experiment file; run it again to go on where it stopped")
-    run.add_argument("experiment", help="YAML file, see ragbench.experiment.config")
+    run.add_argument("experiment", help="YAML file, its keys are in docs/experiment.md")
     run.add_argument("--retry-failed", action="store_true", help="make failed rows again")
     run.set_defaults(run=_run)
     diff = commands.add_parser("diff", help="say what differs between two runs, and which cells moved")

@@ -110,11 +110,11 @@ def test_results_and_cache_are_not_tracked():
     assert not [n for n in tracked() if n.startswith(("data/cache", "data/results", ".venv"))]
 
 
-def test_the_readme_gives_the_measured_quality_of_the_three_embedded_tools():
+def test_the_docs_give_the_measured_quality_of_the_three_embedded_tools():
     from ragbench import EmbeddedJudge, grading
     from ragbench.judge import embedded_checker_quality
 
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "docs" / "models.md").read_text(encoding="utf-8").splitlines()
     rows = {line.split("*")[1]: line for line in lines if line.startswith("| *embedded")}
     grader = grading.measure_judge(split="test")["test"].accuracy
     judge = [value / 100 for value in EmbeddedJudge().card["numbers_x100"]["overall, judge"]["pearson"]]

@@ -104,7 +104,7 @@ def _load(path: Path) -> dict[str, Any]:
             f"{path}{line}: {getattr(error, 'problem', None) or error}", "YAML of plain values", "mend that line"
         ) from None
     if not isinstance(told, dict):
-        raise ConfigError(f"{path} holds {type(told).__name__}", "keys and values: name, data ...", "see the README")
+        raise ConfigError(f"{path} holds {type(told).__name__}", "keys such as name and data", "see docs/experiment.md")
     return told
 
 

@@ -1,0 +1,91 @@
+"""README and docs/: their commands work, their links lead somewhere, and no key of an experiment file is left out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from ragbench import cli
+from ragbench.experiment import Experiment, config, load_rows
+from ragbench.notebooks import find
+from ragbench.paths import project_root
+
+ROOT = project_root()
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text_of(page), re.DOTALL)
+
+
+@pytest.fixture
+def own_files(tmp_path, monkeypatch):
+    """A folder with the README's question and a document that answers it."""
+    (tmp_path / "questions.jsonl").write_text(blocks("README.md", "json")[0])
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "mill.txt").write_text("Ada Ruck founded the mill in 1841. It burnt down later.")
+    (tmp_path / "docs" / "lake.txt").write_text("The lake is deep and cold.")
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
+    return tmp_path
+
+
+def test_the_readmes_experiment_has_under_ten_lines_and_runs(own_files, capsys):
+    (text,) = blocks("README.md", "yaml")
+    assert len(text.splitlines()) <= 10
+    (own_files / "experiment.yaml").write_text(text)
+    assert cli.main(["plan", str(own_files / "experiment.yaml")]) == 0
+    assert cli.main(["run", str(own_files / "experiment.yaml")]) == 0
+    rows = load_rows("first-look")
+    assert set(rows["status"]) == {"ok"}
+    assert set(rows["retriever"]) == {"LLM only", "BM25", "SIM", "Hybrid"}
+    assert rows.loc[rows["N"] == 300, "ir_score"].tolist() == [1.0, 1.0, 1.0]
+    assert cli.main(["export", "first-look", "--to", str(own_files / "report")]) == 0
+    assert (own_files / "report" / "methods.md").is_file()
+
+
+def test_the_python_example_of_the_data_page_runs(own_files, monkeypatch):
+    monkeypatch.chdir(own_files)
+    names: dict = {}
+    exec(blocks("docs/data.md", "python")[0], names)
+    assert set(names["rows"]["ir_score"]) == {1.0}
+
+
+def test_every_key_of_an_experiment_file_is_documented_and_no_other():
+    documented = set(re.findall(r"^\| `(\w+)` \|", text_of("docs/experiment.md").split("## Axes")[0], re.M))
+    assert documented == {*config._REQUIRED, *config._AXES, *config._PLAIN, "k", "N", "code"}
+    axes = set(re.findall(r"^\| `(\w+)` \|", text_of("docs/experiment.md").split("## Axes")[1], re.M))
+    assert axes == set(config._AXES)
+
+
+@pytest.mark.parametrize("page", [page.name for page in PAGES if "docs" in page.parts])
+def test_yaml_in_the_docs_is_read_without_an_error(page, tmp_path):
+    for block in blocks(f"docs/{page}", "yaml"):
+        for told in [block] if "name:" in block else block.splitlines():
+            rest = "" if "name:" in told else "name: t\ndata: minihop\nchunker: token_chunks\n"
+            rest += "retriever: BM25\n" if rest and "retriever:" not in told else ""
+            (tmp_path / "e.yaml").write_text(f"{rest}{told}\n")
+            Experiment.from_yaml(tmp_path / "e.yaml")
+            assert isinstance(yaml.safe_load(told), dict)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_a_file_and_a_heading(page):
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.M)
+            assert anchor in [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
+
+
+def test_the_readme_lists_every_notebook():
+    assert re.findall(r"^\| `(\d\d_\w+)` \|", text_of("README.md"), re.M) == [path.stem for path in find()]
