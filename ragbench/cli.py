@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("run_a", help="name or folder of a run")
     diff.add_argument("run_b", help="name or folder of another")
     diff.set_defaults(run=_diff)
-    audit = commands.add_parser("audit", help="check a run or the ledger: what is missing, and how far it could move each mean")
+    audit = commands.add_parser("audit", help="check a run: what is missing, and how far it could move each mean")
     audit.add_argument("name", metavar="run", help="name or folder of a run, or: ledger")
     audit.set_defaults(run=_audit)
     export = commands.add_parser("export", help="write a run, or the ledger, as tables, figures, methods and data")
