@@ -15,7 +15,8 @@ import numpy as np
 from bench_thresholds import made_points
 
 import ragbench as rb
-from ragbench import data, thesis
+from ragbench import data
+from ragbench.papers import thesis
 from ragbench.widgets import RetrievalExplorer, ThresholdExplorer
 
 
@@ -32,7 +33,7 @@ def milliseconds(move: Callable, values: Iterable) -> tuple[float, float]:
 def main() -> None:
     dataset = data.load_minihop()
     chunks = rb.token_chunks(dataset.documents, size=100, overlap=0.2)
-    retrievers = thesis.retrievers(chunks, rb.default_embedder())
+    retrievers = {name: build(chunks) for name, build in thesis.retrievers().items()}
     explorer = RetrievalExplorer(dataset.questions, retrievers)
     question = dataset.questions[0]
     texts = [" ".join(hit.chunk.text for hit in one.search([question.text], 10)[0]) for one in retrievers.values()]

@@ -176,14 +176,16 @@ def _data_generate(arguments: argparse.Namespace) -> int:
 
 
 def _judge_measure(arguments: argparse.Namespace) -> int:
-    from ragbench import thesis_grid
+    from ragbench.experiment.models import make_judge
     from ragbench.grading import measure_judge
+    from ragbench.llm import Cassette
 
     options = {}
     if arguments.model != "embedded":
-        options = {"per_prompt": arguments.per_prompt, "cassette": thesis_grid.cassette(arguments.cassette)}
+        options = {"per_prompt": arguments.per_prompt}
+        options |= {"cassette": Cassette(arguments.cassette)} if arguments.cassette else {}
     host = {"host": arguments.host} if arguments.host else {}
-    print(measure_judge(thesis_grid.judge(arguments.model, **host), split=arguments.split, **options))
+    print(measure_judge(make_judge(arguments.model, **host), split=arguments.split, **options))
     return 0
 
 

@@ -15,9 +15,10 @@ import pytest
 from fake_ollama import FakeOllama, default_reply
 
 import ragbench as rb
-from ragbench import diagnosis, rageval, rageval_generation, thesis, thesis_grid
+from ragbench import diagnosis, rageval, rageval_generation
 from ragbench.embedding import default_tokenizer
-from ragbench.papers import ragas
+from ragbench.experiment.models import make_generator
+from ragbench.papers import ragas, thesis
 from ragbench.papers import ragchecker as own
 from ragbench.prompts import load_prompt
 
@@ -71,10 +72,7 @@ def minihop(n):
 
 def test_the_thesis_path_sends_the_prompts_of_figures_2_4_and_2_5_at_temperature_0(server):
     data = minihop(2)
-    hits = thesis.search({"BM25": thesis.retrievers(rb.token_chunks(data.documents), rb.default_embedder())["BM25"]},
-                         [q.text for q in data.questions])  # fmt: skip
-    reader, judge = thesis_grid.generator(MODEL), thesis_grid.judge(MODEL)
-    rows = thesis_grid.graded_answers(data, hits, reader, judge, (0, 100), per_prompt="ten", progress=False)
+    rows = thesis.experiment("Table 3.2", data, thesis.models(MODEL), N=(0, 100)).run(progress=False)
     assert rows["grade"].notna().all()
     sent = held_against(server.calls, THESIS, "thesis_with_documents", "thesis_query_only", "thesis_grade")
     assert {f["query"] for f in sent["thesis_query_only"]} == {q.text for q in data.questions}
@@ -89,8 +87,8 @@ def test_the_thesis_mlq_asks_for_sub_questions_at_temperature_0(server):
     server.reply = lambda body: "Who was born?\nWho died?"
     data = minihop(2)
     decompose = rb.llm_decomposer(rb.chat_model(MODEL), progress=False)
-    systems = thesis.retrievers(rb.token_chunks(data.documents), rb.default_embedder(), decompose)
-    systems["MLQ"].search([q.text for q in data.questions], 5)
+    build = thesis.retrievers(decompose)["MLQ"]
+    build(rb.token_chunks(data.documents)).search([q.text for q in data.questions], 5)
     sent = held_against(server.calls, THESIS, "multiquery_decomposition")["multiquery_decomposition"]
     assert {f["question"] for f in sent} == {q.text for q in data.questions}
 
@@ -126,7 +124,7 @@ def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_t
 def test_the_diagnosis_compares_figures_5_and_9_under_the_same_options(server):
     data = diagnosis.answerable(diagnosis.dataset("minihop", 1))
     data = rb.Dataset(data.name, data.questions[:1], data.documents)
-    model = thesis_grid.generator(MODEL, num_ctx=32768)
+    model = make_generator(MODEL, num_ctx=32768)
     grid = diagnosis.grid("x", data, {"BM25": own.retrievers()["BM25"]}, model, [diagnosis.Setting()])
     grid.run(progress=False)
     sent = held_against(server.calls, RAGCHECKER, "ragchecker_default", "ragchecker_optimised")

@@ -15,7 +15,7 @@ from ragbench.chunking import CHUNKERS
 from ragbench.data import DATASETS, load_dataset
 from ragbench.errors import ConfigError
 from ragbench.experiment import Experiment
-from ragbench.papers import ragchecker
+from ragbench.papers import ragchecker, thesis
 from ragbench.paths import project_root
 from ragbench.records import Chunk
 from ragbench.retrieval import RETRIEVERS, Index, make_retriever
@@ -133,7 +133,7 @@ def test_dense_retrievers_share_an_index_until_chunks_or_embedder_change():
 
 
 def test_the_papers_retrievers_are_settings_of_the_table():
-    systems = rb.thesis.retrievers(CHUNKS, Letters())
+    systems = {name: build(CHUNKS) for name, build in thesis.retrievers(embedder=Letters()).items()}
     assert systems["BM25"].settings() == rb.BM25(CHUNKS, variant="terrier").settings()
     assert {name: system.settings().get("over") == systems["SIM"].settings() for name, system in systems.items()} == {
         "BM25": False, "SIM": False, "MMR": True, "MLQ": True, "REO": True,
@@ -192,7 +192,7 @@ def test_a_data_set_and_a_chunker_of_ones_own_run_by_name_in_a_file(tmp_path, mo
 
 def test_the_papers_data_sets_come_from_the_table(monkeypatch):
     monkeypatch.setitem(DATASETS, "minihop", lambda limit=None: people(limit or 2))
-    assert rb.thesis.dataset("minihop", 3).name == "people"
+    assert thesis.dataset("minihop", 3).name == "people"
     assert ragchecker.dataset("minihop").questions == ()
     with pytest.raises(ConfigError, match=r"unknown data set 'minihob'\n.*\n.*mean 'minihop'"):
         load_dataset("minihob")

@@ -1,54 +1,64 @@
-"""The thesis's experiment end to end on MiniHop, and on the recorded HotpotQA subset where it is there."""
+"""The thesis's experiment end to end: Table 3.1's retrievers and scores, answers and grades of Tables 3.2 and 3.3."""
 
 from __future__ import annotations
+
+import json
+import math
 
 import numpy as np
 import pandas as pd
 import pytest
+from fake_ollama import FakeOllama
 
-from ragbench import thesis
+from ragbench import papers
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_minihop
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError
-from ragbench.records import Chunk, Dataset, Hit, Question
+from ragbench.grading import GRADE_COLUMNS, EmbeddedGrader, grade_shares
+from ragbench.papers import thesis
+from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.records import Chunk, Dataset, Document, Hit, Question
+from ragbench.retrieval import reorder
 from ragbench.stats import means
+
+MODEL = "ollama:llama3:8b"
 
 
 @pytest.fixture(scope="module")
-def minihop_rows():
+def minihop_rows(tmp_path_factory):
     data = load_minihop()
     chunks = semantic_chunks(data.documents, default_embedder())
-    systems = thesis.retrievers(chunks, default_embedder())
-    hits = thesis.search(systems, [q.text for q in data.questions])
-    return data, hits, thesis.ir_scores(data, hits)
+    run = thesis.experiment("Table 3.1", data, chunker={"as run": lambda documents: chunks},
+                            folder=tmp_path_factory.mktemp("table_3_1"))  # fmt: skip
+    return data, {c.id: c.text for c in chunks}, run.run(progress=False)
 
 
 def test_every_retriever_keeps_the_number_of_chunks_of_the_published_run(minihop_rows):
-    _, hits, _ = minihop_rows
-    longest = {name: max(len(found) for found in lists) for name, lists in hits.items()}
-    assert longest == {"BM25": 5, "SIM": 10, "MMR": 10, "MLQ": 5, "REO": 10}
-    assert tuple(hits) == thesis.RETRIEVERS
+    _, _, rows = minihop_rows
+    longest = rows["hits"].str.len().groupby(rows["retriever"], sort=False).max()
+    assert longest.to_dict() == {"BM25": 5, "SIM": 10, "MMR": 10, "MLQ": 5, "REO": 10}
+    assert tuple(longest.index) == thesis.RETRIEVERS
 
 
 def test_reo_holds_the_chunks_of_sim_with_the_best_one_last(minihop_rows):
-    _, hits, _ = minihop_rows
-    for sim, reo in zip(hits["SIM"], hits["REO"], strict=True):
-        ids = [h.chunk.id for h in sim]
-        assert [h.chunk.id for h in reo] == [ids[i - 1] for i in (2, 4, 6, 8, 10, 9, 7, 5, 3, 1)]
+    _, _, rows = minihop_rows
+    wide = rows[rows["N"] == 100].pivot(index="question_id", columns="retriever", values="hits")
+    for sim, reo in zip(wide["SIM"], wide["REO"], strict=True):
+        assert reo == [sim[i - 1] for i in (2, 4, 6, 8, 10, 9, 7, 5, 3, 1)]
 
 
 def test_scores_equal_the_definition_on_every_tenth_question(minihop_rows):
-    data, hits, rows = minihop_rows
+    data, texts, rows = minihop_rows
     from ragbench.embedding import default_tokenizer
 
     tokenizer = default_tokenizer()
-    for i in range(0, len(data.questions), 10):
-        text = " ".join(h.chunk.text for h in hits["MMR"][i])
+    mine = rows[(rows["retriever"] == "MMR") & (rows["N"] == 300)].set_index("question_id")
+    for question in data.questions[::10]:
+        text = " ".join(texts[chunk] for chunk in mine.loc[question.id, "hits"])
         end = tokenizer.encode(text, add_special_tokens=False).offsets[299][1]
-        expected = np.mean([longest_common(p, text[:end]) / len(p) for p in data.questions[i].references])
-        mine = rows[(rows["question_id"] == data.questions[i].id) & (rows["retriever"] == "MMR") & (rows["N"] == 300)]
-        assert mine["ir_score"].item() == pytest.approx(expected)
+        expected = np.mean([longest_common(p, text[:end]) / len(p) for p in question.references])
+        assert mine.loc[question.id, "ir_score"] == pytest.approx(expected)
 
 
 def longest_common(part: str, text: str) -> int:
@@ -61,8 +71,7 @@ def longest_common(part: str, text: str) -> int:
 
 def test_minihop_tells_retrievers_apart(minihop_rows):
     """The data set's own promise: best at most 0.9 at N = 1000, at least 0.08 between best and worst at N = 500."""
-    _, _, rows = minihop_rows
-    by_n = rows.groupby(["N", "retriever"])["ir_score"].mean().unstack()
+    by_n = minihop_rows[2].groupby(["N", "retriever"])["ir_score"].mean().unstack()
     assert by_n.loc[1000].max() <= 0.9
     assert by_n.loc[500].max() - by_n.loc[500].min() >= 0.08
 
@@ -77,39 +86,199 @@ def test_rows_are_complete_and_means_carry_counts(minihop_rows):
     assert ((table["low"] <= table["mean"]) & (table["mean"] <= table["high"])).all()
 
 
-def test_unscored_questions_are_counted_not_averaged():
-    questions = (Question("a", "?", "x", ("abc",)), Question("b", "?", "x", ()))
-    data = Dataset("d", questions, ())
-    hit = Hit(Chunk("c", "abc", "d"), 1.0, 1)
-    rows = thesis.ir_scores(data, {"X": [[hit], [hit]]}, [10])
-    assert rows["ir_score"].isna().tolist() == [False, True]
-    table = means(rows, ["retriever", "N"], "ir_score")
-    assert table[["mean", "n", "unscored"]].values.tolist() == [[1.0, 1, 1]]
-
-
 @pytest.mark.parametrize(("k", "position"), [(1, 1), (2, 2), (5, 1), (9, 1), (10, 10)])
 def test_published_reorder_puts_the_best_chunk_first_for_odd_and_last_for_even_k(k, position):
-    assert thesis.best_chunk_position(k) == position
+    assert list(reorder(list(range(k)))).index(0) + 1 == position
 
 
-def test_data_sets_by_name(monkeypatch, tmp_path):
+def test_data_sets_and_tables_by_name(monkeypatch, tmp_path):
     monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
     monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path))
     assert thesis.dataset().name == "minihop"
     with pytest.raises(ConfigError, match="did you mean 'hotpotqa'"):
         thesis.dataset("hotpot")
+    with pytest.raises(ConfigError, match="unknown table"):
+        thesis.experiment("Table 3.4", TOWNS)
 
 
 @pytest.mark.data
 @pytest.mark.slow
-def test_order_of_retrievers_on_hotpotqa_is_the_published_one_for_bm25_and_reo(data_mirror):
+def test_order_of_retrievers_on_hotpotqa_is_the_published_one_for_bm25_and_reo(data_mirror, tmp_path):
     data = thesis.dataset("hotpotqa", limit=300)
-    chunks = semantic_chunks(data.documents, default_embedder())
-    rows = thesis.ir_scores(
-        data, thesis.search(thesis.retrievers(chunks, default_embedder()), [q.text for q in data.questions])
-    )
-    means = rows.groupby(["N", "retriever"])["ir_score"].mean().unstack()
-    assert isinstance(means, pd.DataFrame)
+    rows = thesis.experiment("Table 3.1", data, folder=tmp_path).run(progress=False)
+    table = rows.groupby(["N", "retriever"])["ir_score"].mean().unstack()
     # beyond N = 700 ten short paragraphs begin to fit, the best one at their end included
-    assert (means.loc[:500].idxmin(axis=1) == "REO").all()
-    assert means.loc[1000, "SIM"] > means.loc[1000, "MMR"] > means.loc[1000, "REO"]
+    assert (table.loc[:500].idxmin(axis=1) == "REO").all()
+    assert table.loc[1000, "SIM"] > table.loc[1000, "MMR"] > table.loc[1000, "REO"]
+
+
+# --- answers and grades -----------------------------------------------------------------------------------------
+
+QUESTIONS = (
+    Question("q1", "In which town was Ann Lee born?", "Ely", ("Ann Lee was born in Ely.",), "bridge"),
+    Question("q2", "In which town was Bob Ray born?", "York", ("Bob Ray was born in York.",), "bridge"),
+    Question("q3", "In which town was Cy Orr born?", "Bath", (), "bridge"),
+)
+PAGES = {"Ann Lee": "Ann Lee was born in Ely.", "Bob Ray": "Bob Ray was born in York."}
+PAGES["Kelp"] = "Kelp forests grow under cold water."
+DOCUMENTS = tuple(Document(f"d{i}", title, text, (text,)) for i, (title, text) in enumerate(PAGES.items()))
+TOWNS = Dataset("towns", QUESTIONS[:2], DOCUMENTS)
+
+
+class Found:
+    """A retriever that returns the documents it is told to, one per question."""
+
+    def __init__(self, *titles: str) -> None:
+        self.titles = titles
+
+    def settings(self):
+        return {"titles": self.titles}
+
+    def search(self, queries, k, scope=None):
+        places = [[q.text for q in QUESTIONS].index(query) for query in queries]
+        return [[Hit(Chunk(self.titles[i], PAGES[self.titles[i]], "d"), 1.0, 1)] for i in places]
+
+
+def found(*titles):
+    return lambda chunks: Found(*titles)
+
+
+GOOD, POOR = found("Ann Lee", "Bob Ray", "Kelp"), found("Kelp", "Bob Ray", "Kelp")
+
+
+class Copier:
+    """A generator that returns its context."""
+
+    name = "copier"
+
+    def answer(self, question, context):
+        return context or "There is not enough information."
+
+
+def run(folder, data, who, retriever, N, **options):
+    options = {"retriever": retriever, "k": 1, "N": N, "folder": folder} | options
+    return thesis.experiment("Table 3.3", data, who, **options).run(progress=False)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    who = thesis.Models(thesis.models().decompose, Copier(), EmbeddedGrader(), None)
+    data = Dataset("d", QUESTIONS, DOCUMENTS)
+    return run(tmp_path_factory.mktemp("rows"), data, who, {"A": GOOD, "B": POOR}, (0, 3, 1000))
+
+
+def test_one_row_per_question_system_and_budget_and_one_without_documents(rows):
+    assert len(rows) == 3 * (1 + 2 * 2)
+    assert not rows.duplicated(["question_id", "retriever", "N"]).any()
+    assert (rows.groupby("retriever").size()).to_dict() == {"LLM only": 3, "A": 6, "B": 6}
+    assert set(rows["generator"]) == {"copier"}
+    assert set(rows["judge"]) == {"embedded grader"}
+
+
+def test_scores_belong_to_the_context_that_was_answered_from(rows):
+    table = rows.set_index(["question_id", "retriever", "N"])["ir_score"]
+    assert table["q1", "A", 1000] == 1.0
+    assert table["q1", "A", 3] == pytest.approx(len("Ann Lee was") / len("Ann Lee was born in Ely."))
+    assert table["q1", "B", 1000] < 0.3
+    assert math.isnan(table["q1", "LLM only", 0])
+
+
+def test_questions_without_references_are_counted_not_averaged(rows):
+    table = means(rows[(rows["retriever"] == "A") & (rows["N"] == 1000)], ["retriever", "N"], "ir_score")
+    assert table[["mean", "n", "unscored"]].values.tolist() == [[1.0, 2, 1]]
+
+
+def test_copied_evidence_is_fully_right_and_an_abstention_has_no_information(rows):
+    grades = rows.set_index(["question_id", "retriever", "N"])["grade"]
+    assert grades["q1", "A", 1000] == 5
+    assert grades["q1", "LLM only", 0] == 1
+    assert grades["q1", "B", 1000] != 5
+
+
+def test_shares_are_of_the_scored_answers_and_count_the_unscored():
+    frame = pd.DataFrame(
+        {"system": ["A"] * 4 + ["B"], "grade": pd.array([5, 5, 1, None, None], dtype="Int64"), "seconds": [1.0] * 5}
+    )
+    table = grade_shares(frame, "system").set_index("system")
+    assert table.loc["A", ["grade 1", "grade 5", "n", "unscored"]].tolist() == [1 / 3, 2 / 3, 3, 1]
+    assert math.isnan(table.loc["B", "grade 5"])
+    assert table.loc["B", "unscored"] == 1
+    counts = grade_shares(frame, "system", counts=True).set_index("system")
+    assert counts.loc["A", ["grade 1", "grade 5"]].tolist() == [1, 2]
+    cells = papers.cells(counts.reset_index(), "system", GRADE_COLUMNS)
+    assert cells[(cells["row"] == "A") & (cells["column"] == "grade 5")]["value"].item() == 2
+    assert len(cells) == 10
+
+
+def test_a_model_server_answers_and_grades_and_a_recording_replays_without_it(tmp_path):
+    def reply(request):
+        if request.get("format"):
+            (name, spec), *_ = request["format"]["properties"].items()
+            return json.dumps({name: [5] * spec["minItems"]})
+        return f"Ely, {len(request['messages'][-1]['content'])}."  # every prompt has an answer of its own
+
+    with FakeOllama(reply=reply) as server:
+        who = thesis.models(MODEL, recording=tmp_path / "c.sqlite", host=server.url)
+        first = run(tmp_path / "1", TOWNS, who, {"A": GOOD}, (0, 50))
+        made = len(server.calls)
+        again = run(tmp_path / "2", TOWNS, who, {"A": GOOD}, (0, 50))
+        assert len(server.calls) == made == 4 + 2  # two answers to each question, one prompt for both of them
+    assert first["answer"].tolist() == again["answer"].tolist()
+    assert first["answer"].str.startswith("Ely, ").all()
+    assert first["grade"].tolist() == again["grade"].tolist() == [5] * 4
+    assert first["error"].eq("").all()
+
+
+def towns_model(request):
+    """A model that decomposes every question into one about kelp, answers, and grades 5, 4, 3, 2, 1, 5."""
+    if request.get("format"):
+        (name, spec), *_ = request["format"]["properties"].items()
+        return json.dumps({name: [5, 4, 3, 2, 1, 5][: spec["minItems"]]})
+    if "born" in request["messages"][-1]["content"] and "Kelp" not in request["messages"][-1]["content"]:
+        return "Where do kelp forests grow?"
+    return "In Ely."
+
+
+def test_one_name_makes_decomposer_generator_and_judge_and_the_rows_name_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    with FakeOllama(reply=towns_model) as server:
+        who = thesis.models(MODEL, recording=tmp_path / "c.sqlite", host=server.url)
+        rows = thesis.experiment("Table 3.3", TOWNS, who).run(progress=False)
+        asked = [call.prompt for call in server.calls]
+        decomposition = load_prompt("multiquery_decomposition")
+        for question in TOWNS.questions:
+            assert sum(fill_prompt(decomposition, question=question.text) in prompt for prompt in asked) == 1
+        # MLQ has read what the model asked for first: kelp, of which the rules know nothing.
+        answered = [prompt for prompt in asked if "In which town was Ann Lee born?" in prompt]
+        assert any(prompt.find("Kelp") < prompt.find("Ann Lee was born") for prompt in answered if "Kelp" in prompt)
+    assert who.names == {"decomposer": MODEL, "generator": MODEL, "judge": MODEL}
+    assert str(who) == f"decomposer {MODEL}, generator {MODEL}, judge {MODEL}"
+    assert [rows[column].unique().tolist() for column in ("generator", "judge")] == [[MODEL], [MODEL]]
+
+
+def test_without_a_name_no_part_is_a_language_model_and_another_judge_can_be_named():
+    who = thesis.models()
+    assert str(who) == (
+        "decomposer rules (stand-in, no LLM), generator extractive reader (no LLM), judge embedded grader"
+    )
+    assert who.recording is None
+    mixed = thesis.models(MODEL, "ollama:llama3:70b").names
+    assert mixed == {"decomposer": MODEL, "generator": MODEL, "judge": "ollama:llama3:70b"}
+    assert thesis.models(MODEL, "embedded").names["judge"] == "embedded grader"
+
+
+def test_the_run_of_table_3_3_is_graded_once_and_read_back_unchanged(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    with FakeOllama(reply=towns_model) as server:
+        who = thesis.models(MODEL, host=server.url)
+        first = thesis.experiment("Table 3.3", TOWNS, who).run(progress=False)
+        made = len(server.calls)
+        assert made == 2 + 2 * 6 + 2  # decompositions, six answers a question, one grading of all six
+        again = thesis.experiment("Table 3.3", TOWNS, who).run(progress=False)
+        assert len(server.calls) == made
+    pd.testing.assert_frame_equal(first, again)
+    assert again["grade"].dtype == "Int64"
+    # Other questions or another judge are another run.
+    fewer = Dataset("towns", QUESTIONS[:1], TOWNS.documents)
+    assert len(thesis.experiment("Table 3.3", fewer).run(progress=False)) == 6
+    assert len(thesis.experiment("Table 3.3", TOWNS).run(progress=False)) == 12

@@ -232,7 +232,7 @@ _MAKERS: Mapping[str, Callable] = {
 
 
 def _depths(told: Any, retrievers: Mapping[str, Any]) -> Any:
-    from ragbench.thesis import TOP_K
+    from ragbench.papers.thesis import TOP_K
 
     if told == "thesis":
         return {"thesis": {name: TOP_K[name] for name in retrievers if name in TOP_K}}

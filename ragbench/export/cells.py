@@ -107,8 +107,8 @@ def _seconds(answers: pd.DataFrame, name: str, notes: tuple[str, ...]) -> Made:
 def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> Made:
     import pandas as pd
 
+    from ragbench.grading import grade_shares
     from ragbench.stats import binomial_ci
-    from ragbench.thesis_grid import grade_shares
 
     by = varying(marks, CELL)
     cells = marks[by].drop_duplicates().reset_index(drop=True) if by else pd.DataFrame(index=[0])

@@ -8,7 +8,7 @@ Reading order: ``categories`` -> ``model`` (prompts for a judge model, any numbe
 from __future__ import annotations
 
 from ragbench.grading.baselines import Cutoffs, accuracy_gain, baseline_grades, fit_cutoffs
-from ragbench.grading.categories import GRADES, facts_of
+from ragbench.grading.categories import GRADE_COLUMNS, GRADES, facts_of, grade_shares
 from ragbench.grading.embedded import EmbeddedGrader, fit_embedded_grader
 from ragbench.grading.graded import GradedAnswer, load_graded_answers
 from ragbench.grading.model import GradingPrompt, grade, grading_prompts, group_answers, plan_grading
@@ -23,6 +23,7 @@ from ragbench.grading.report import (
 
 __all__ = [
     "GRADES",
+    "GRADE_COLUMNS",
     "Cutoffs",
     "EmbeddedGrader",
     "GradedAnswer",
@@ -36,6 +37,7 @@ __all__ = [
     "fit_cutoffs",
     "fit_embedded_grader",
     "grade",
+    "grade_shares",
     "grading_prompts",
     "group_answers",
     "judge_report",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Question, check_records
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 GRADES: Mapping[int, str] = {
     1: "no information",
@@ -17,6 +20,7 @@ GRADES: Mapping[int, str] = {
 }
 """The grades of thesis §2.4. They are categories: 3 is not better than 2, and no mean is taken. 2 and 4 contain
 hallucination, 1 and 3 lack information."""
+GRADE_COLUMNS = tuple(f"grade {grade}" for grade in GRADES)
 
 
 def facts_of(question: Question) -> tuple[str, ...]:
@@ -77,3 +81,26 @@ def question_of(question_id: str, known: Mapping[str, Question], place: int) -> 
             "pass all questions, or only the answers to these",
         )
     return known[question_id]
+
+
+def grade_shares(rows: pd.DataFrame, by: str = "retriever", *, counts: bool = False) -> pd.DataFrame:
+    """Count grades by system or budget (thesis, Tables 3.2 and 3.3).
+
+    Parameters
+    ----------
+    rows : of an experiment: columns grade (missing when unscored) and seconds.
+    by : column that makes the rows of the table.
+    counts : numbers of answers instead of shares of the scored ones.
+
+    Returns
+    -------
+    DataFrame: ``by``, grade 1 ... grade 5, seconds (mean), n (scored), unscored. Shares of nothing are NaN.
+    """
+    import pandas as pd
+
+    table = pd.DataFrame({"seconds": rows.groupby(by, sort=False)["seconds"].mean()})
+    number = pd.crosstab(rows[by], rows["grade"]).reindex(index=table.index, columns=list(GRADES), fill_value=0)
+    scored = number.sum(axis=1)
+    number = (number if counts else number.div(scored.where(scored > 0), axis=0)).set_axis(list(GRADE_COLUMNS), axis=1)
+    table = number.join(table).assign(n=scored, unscored=rows["grade"].isna().groupby(rows[by], sort=False).sum())
+    return table.rename_axis(by).reset_index()

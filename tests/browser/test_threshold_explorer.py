@@ -8,12 +8,11 @@ import pytest
 
 CELLS = [
     """import ragbench as rb
-from ragbench import data, thesis_grid, widgets
-minihop = data.load_minihop()
-bm25 = rb.BM25(rb.token_chunks(minihop.documents, size=120))
-hits = {"BM25": bm25.search([q.text for q in minihop.questions], 5)}
-reader, judge = thesis_grid.generator("extractive"), thesis_grid.judge("embedded")
-rows = thesis_grid.graded_answers(minihop, hits, reader, judge, (100,)).dropna(subset=["grade", "ir_score"])""",
+from ragbench import data, widgets
+from ragbench.papers import thesis
+cut = {"120": lambda documents: rb.token_chunks(documents, size=120)}
+grid = thesis.experiment("Table 3.2", data.load_minihop(), N=100, chunker=cut, name="threshold_explorer")
+rows = grid.run(progress=False).dropna(subset=["grade", "ir_score"])""",
     'explorer = widgets.ThresholdExplorer(rows["ir_score"], rows["grade"])\nexplorer',
 ]
 

@@ -1,0 +1,169 @@
+"""The thesis's experiment (El Yagouby 2024, §2.5 and §3): its published settings, as an `Experiment`.
+
+BM25 keeps 5 chunks and MLQ 5 of the union over its sub-questions; SIM, MMR and REO take 10 from MiniLM's vectors. The
+IR score is that of the published run (the longest common substring, Eq 2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ragbench.data import load_dataset
+from ragbench.data.hotpotqa import find_hotpotqa
+from ragbench.errors import unknown
+from ragbench.experiment import Experiment
+from ragbench.records import Dataset
+
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "BM25": {"variant": "terrier"},
+    "SIM": {},
+    "MMR": {"fetch_k": 20, "lambda_mult": 0.5},
+    "MLQ": {"k_each": 10, "keep": 5},
+    "REO": {},
+}
+RETRIEVERS = tuple(SETTINGS)
+TOP_K: Mapping[str, int] = {"BM25": 5, "SIM": 10, "MMR": 10, "MLQ": 5, "REO": 10}
+CUTOFFS = tuple(range(100, 1001, 100))
+# What each table sets apart from `SETTINGS`; all but the first have a generator and a judge.
+TABLES: Mapping[str, Mapping[str, Any]] = {
+    "Table 3.1": {"N": CUTOFFS},
+    "Table 3.2": {"retrievers": ("BM25",), "N": (0, *CUTOFFS), "per_prompt": "ten"},
+    "Table 3.3": {"N": (0, 1000), "per_prompt": "systems"},
+}
+
+
+def dataset(name: str = "auto", limit: int | None = None) -> Dataset:
+    """Load the questions of the experiment.
+
+    Parameters
+    ----------
+    name : ``"hotpotqa"``, ``"minihop"``, or ``"auto"``: HotpotQA where it is there, else MiniHop.
+    limit : keep the first so many questions. HotpotQA then has only their paragraphs, which makes retrieval easier.
+    """
+    if name == "auto":
+        name = "hotpotqa" if find_hotpotqa() else "minihop"
+    if name not in ("hotpotqa", "minihop"):
+        raise unknown("data set", name, ("auto", "hotpotqa", "minihop"))
+    return load_dataset(name, limit=limit)
+
+
+def retrievers(
+    decompose: Callable[[str], Sequence[str]] | None = None, embedder: Any = None
+) -> dict[str, Callable[[Sequence[Any]], Any]]:
+    """Return what builds each of the five retrievers from chunks; the dense ones share an index (§2.5.3).
+
+    Parameters
+    ----------
+    decompose : question -> sub-questions for MLQ; default rules, no language model.
+    embedder : LangChain ``Embeddings``; default MiniLM.
+    """
+    from ragbench.retrieval import make_retriever, rule_decomposer
+
+    build = {}
+    for name, settings in SETTINGS.items():
+        more = {} if name == "BM25" else {"embedder": embedder}
+        more |= {"decompose": decompose or rule_decomposer} if name == "MLQ" else {}
+        build[name] = partial(make_retriever, name, **settings, **more)
+    return build
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Everything in a run of the thesis that may be a language model; made by `models`.
+
+    Attributes
+    ----------
+    decompose : question -> sub-questions, for MLQ.
+    generator, judge : as `make_generator` and `make_judge` return them.
+    recording : the cassette all three use, or None.
+    """
+
+    decompose: Any
+    generator: Any
+    judge: Any
+    recording: Any
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Who took part, by part: the names that stand in rows and in the ledger."""
+        model = getattr(self.decompose, "model", None)
+        return {
+            "decomposer": self.decompose.settings()["decomposer"] if model is None else _name(model),
+            "generator": _name(self.generator),
+            "judge": _name(self.judge),
+        }
+
+    def __str__(self) -> str:
+        return ", ".join(f"{part} {name}" for part, name in self.names.items())
+
+
+def models(model: str | None = None, judge_model: str | None = None, recording: Any = None, **options: Any) -> Models:
+    """Return all that take part in a run, from the switch of a notebook's parameter cell.
+
+    Parameters
+    ----------
+    model : a chat model such as ``"ollama:llama3:8b"``: it decomposes MLQ's questions, answers and grades. None: rules,
+        the extractive reader and the embedded grader, none of them a language model.
+    judge_model : another chat model for the grades (in the thesis Llama 3 8B answers and GPT-4o grades), or
+        ``"embedded"``; None: ``model``.
+    recording : a file that records the calls of all three, or None.
+    options : of the chat models, as for :func:`ragbench.llm.chat_model`.
+
+    Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
+    """
+    from ragbench.experiment.models import make_generator, make_judge
+    from ragbench.llm import Cassette
+    from ragbench.retrieval import llm_decomposer, rule_decomposer
+
+    tape = None if recording is None else Cassette(recording)
+    generator = make_generator(model, **options) if model else make_generator()
+    graded_by = judge_model or model or "embedded"
+    judge = make_judge() if graded_by == "embedded" else make_judge(graded_by, **options)
+    return Models(llm_decomposer(generator, cassette=tape) if model else rule_decomposer, generator, judge, tape)
+
+
+def _name(model: Any) -> str:
+    if isinstance(getattr(model, "name", None), str):  # a reader or a grader
+        return model.name
+    from ragbench.llm.drivers import driver_for
+
+    return driver_for(model).model
+
+
+def experiment(table: str, data: Dataset, who: Models | None = None, **options: Any) -> Experiment:
+    """Set up the run behind a table of the thesis.
+
+    Parameters
+    ----------
+    table : "Table 3.1" (retrieval only), "Table 3.2" (BM25 at eleven budgets) or "Table 3.3" (six systems; Figures 3.1
+        and 3.2 count its rows too). The judge sees the answers of one question in one prompt.
+    data : questions with true answers and references, and their documents.
+    who : from `models`; None: no language model takes part.
+    options : for `Experiment`, in place of what the table sets.
+
+    Returns
+    -------
+    Experiment; its rows lie in ``data/results/thesis_<table>_<data>``, and none is made twice. N = 0 asks without
+    documents, as retriever "LLM only".
+
+    Source: thesis §2.4, §2.5.3, §3.1, §3.2.
+    """
+    from ragbench.chunking import semantic_chunks
+
+    if table not in TABLES:
+        raise unknown("table", table, TABLES)
+    who = who or models()
+    settings = dict(TABLES[table])
+    wanted = settings.pop("retrievers", RETRIEVERS)
+    build = retrievers(who.decompose)
+    tape = False if who.recording is None else who.recording
+    settings |= {"match": "exact", "cassette": tape, "chunker": {"as run": semantic_chunks}}
+    settings |= {"retriever": {name: build[name] for name in wanted}}
+    settings |= {"k": {"as run": {name: TOP_K[name] for name in wanted}}}
+    if table != "Table 3.1":
+        settings |= {"generator": {who.names["generator"]: who.generator}, "judge": {who.names["judge"]: who.judge}}
+    name = f"thesis_{table.lower().replace(' ', '_')}_{data.name}"
+    return Experiment(**{"name": name, "data": {data.name: data}, **settings, **options})
