@@ -278,6 +278,8 @@ def test_what_declines_in_other_languages_is_found_in_no_english_text():
         ("x+1", "The result is 2x+10, or x and 1.", None),
         ("C++", "C++", 5),
         ("C++", "C", None),
+        ("C", "C++", None),
+        ("5", "-5", None),
         ("-5", "5", None),
         ("42", "~42", 5),
         ("x", "x", 5),
