@@ -15,6 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import differential_evolution
 
+from ragbench.stats import interval_text
 from ragbench.thresholds import fit_thresholds, likelihood_h, likelihood_k
 
 
@@ -45,8 +46,8 @@ def main() -> None:
     exact, fitted = timed(fit_thresholds, scores, grades, repeats=20)
     print(
         f"{scores.size:,} points, h and k by the sweep: {1e3 * exact:.1f} ms; "
-        f"h = {fitted.h.value:.4f} [{fitted.h.low:.4f}, {fitted.h.high:.4f}], "
-        f"k = {fitted.k.value:.4f} [{fitted.k.low:.4f}, {fitted.k.high:.4f}]"
+        f"h = {interval_text(fitted.h.value, fitted.h.low, fitted.h.high, '.4f')}, "
+        f"k = {interval_text(fitted.k.value, fitted.k.low, fitted.k.high, '.4f')}"
     )
 
     def optimiser(seed: int) -> list:

@@ -27,7 +27,7 @@ _HOME = {
         "rule_decomposer",
     ],
     "experiment": ["Experiment", "diff", "load_rows"],
-    "audit": ["audit_ledger", "audit_rows"],
+    "report.audit": ["audit_ledger", "audit_rows"],
     "llm": ["Cassette", "Reply", "Usage", "ask", "chat_model"],
     "judge": ["EmbeddedChecker", "EmbeddedJudge", "embedded_labels", "fit_judge", "split_claims"],
     "curation": ["downsample", "long_answers", "short_answered", "steps_for_long_answers"],

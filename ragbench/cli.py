@@ -239,7 +239,7 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    from ragbench.audit import audit, audit_ledger, render
+    from ragbench.report.audit import audit, audit_ledger, render
 
     if arguments.name == "ledger":
         from ragbench.papers import PAPERS, ledger
@@ -255,7 +255,7 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from ragbench.export import export, export_ledger
+    from ragbench.report.export import export, export_ledger
 
     if arguments.name == "ledger":
         print(export_ledger(arguments.to))

@@ -157,11 +157,11 @@ def power_table(found: Mapping[Key, PowerAnalysis]) -> pd.DataFrame:
 def printed(table: pd.DataFrame) -> pd.DataFrame:
     """Return what a printed table shows of `compare`: the interval beside the difference, questions as whole numbers.
 
-    For `ragbench.export.table` as ``shown``.
+    For `ragbench.report.tables.table` as ``shown``.
     """
     import pandas as pd
 
-    from ragbench.export import with_interval
+    from ragbench.report.tables import with_interval
 
     needed = [f"{n:,.0f}" if np.isfinite(n) else "unlimited" for n in table["needed_all"]]
     p = [f"{value:.3f}" if value >= 0.001 else "< 0.001" for value in table["p_holm"]]
@@ -199,10 +199,12 @@ def most_different(rows: pd.DataFrame, key: Key, top: int = 6) -> pd.DataFrame:
 
 def verdicts(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
     """Say each comparison of `compare` in a sentence, by its corrected p-value."""
+    from ragbench.stats import interval_text
+
     said = []
     for row in table.to_dict("records"):
         better, worse = (row["a"], row["b"]) if row["difference"] >= 0 else (row["b"], row["a"])
-        gap = f"{row['difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}], p = {row['p_holm']:.2g} after Holm"
+        gap = f"{interval_text(row['difference'], row['low'], row['high'], '+.3f')}, p = {row['p_holm']:.2g} after Holm"
         if row["p_holm"] < alpha:
             found = f"{better} is better than {worse}: {gap}."
         else:

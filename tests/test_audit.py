@@ -15,13 +15,13 @@ from fake_ollama import FakeOllama, Fault
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragbench.audit import COLUMNS, audit, audit_ledger, audit_rows, current_rows, ranges, render
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_rows
 from ragbench.llm import chat_model
 from ragbench.notebooks import find
 from ragbench.papers import record
 from ragbench.records import Hit
+from ragbench.report.audit import COLUMNS, audit, audit_ledger, audit_rows, current_rows, ranges, render
 
 QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
 RIGHT = "share of grade 5"

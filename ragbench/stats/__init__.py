@@ -13,12 +13,21 @@ from ragbench.stats.agreement import (
     pairwise_agreement,
 )
 from ragbench.stats.association import correlation, preference_correlation, preference_difference, within_correlation
-from ragbench.stats.intervals import Interval, binomial_ci, bootstrap_ci, paired_bootstrap_difference, ppi_mean
+from ragbench.stats.intervals import (
+    MISSING,
+    Interval,
+    binomial_ci,
+    bootstrap_ci,
+    interval_text,
+    paired_bootstrap_difference,
+    ppi_mean,
+)
 from ragbench.stats.paired import PermutationTest, holm, paired_permutation_test, paired_power, questions_needed
 from ragbench.stats.power import PowerAnalysis, detectable_difference, power_analysis, power_curve
 from ragbench.stats.tables import compare, compare_pairs, means
 
 __all__ = [
+    "MISSING",
     "ConfusionMatrix",
     "Interval",
     "PairwiseAgreement",
@@ -33,6 +42,7 @@ __all__ = [
     "correlation",
     "detectable_difference",
     "holm",
+    "interval_text",
     "kappa",
     "means",
     "paired_bootstrap_difference",

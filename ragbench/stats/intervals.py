@@ -20,6 +20,8 @@ from ragbench.stats._inputs import (
     same_length,
 )
 
+MISSING = "–"  # what a printed table shows where there is no number
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -38,7 +40,14 @@ class Interval:
 
     def __str__(self) -> str:
         missing = f", {self.n_missing} missing" if self.n_missing else ""
-        return f"{self.estimate:.3f} [{self.low:.3f}, {self.high:.3f}] (n = {self.n}{missing})"
+        return f"{interval_text(self.estimate, self.low, self.high)} (n = {self.n}{missing})"
+
+
+def interval_text(estimate: float, low: float, high: float, spec: str = ".3f") -> str:
+    """Write "0.512 [0.480, 0.544]": a dash without an estimate, no brackets without an interval."""
+    if np.isnan(estimate):
+        return MISSING
+    return format(estimate, spec) + ("" if np.isnan(low + high) else f" [{low:{spec}}, {high:{spec}}]")
 
 
 Statistic = Literal["mean", "median"] | Callable[..., np.ndarray]

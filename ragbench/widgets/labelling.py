@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets
+import numpy as np
 
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.labelling import Label, LabelItem, Session, agreement, kind_of, partners
+from ragbench.stats import interval_text
 from ragbench.widgets.base import Panel, escape, tag
 
 if TYPE_CHECKING:
@@ -241,8 +243,8 @@ class LabellingTool(Panel):
             for row in table[table["n"] > 0].itertuples():
                 measure = "tau-b" if not self.session.kind.labels else "kappa"
                 value = row.tau_b if measure == "tau-b" else row.kappa
-                reach = f" [{row.kappa_low:.2f}, {row.kappa_high:.2f}]" if row.kappa_low == row.kappa_low else ""
-                number = f"{value:.2f}{reach}" if value == value else "undefined (no variety)"
+                number = interval_text(value, row.kappa_low, row.kappa_high, ".2f")
+                number = "undefined (no variety)" if np.isnan(value) else number
                 cells = (name, row.aspect, f"{row.n}", f"{row.agreement:.0%}", f"{measure} {number}")
                 lines.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
         head = "<tr><th>with</th><th>about</th><th>both</th><th>the same</th><th>agreement</th></tr>"

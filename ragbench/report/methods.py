@@ -1,4 +1,8 @@
-"""The methods paragraph of a run, from its manifest: what was asked, of whom, and with which settings."""
+"""The methods paragraph of a run, from its manifest: what was asked, of whom, and with which settings.
+
+A citation is marked in the text as ``⟦key⟧`` and written as ``[@key]`` (Pandoc) or ``\\cite{key}`` (LaTeX).
+Entries come from ``references.bib`` beside this file and from the run itself: ragbench's version, the models it used.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,75 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from ragbench.export.references import PAPERS, Entry, as_latex, as_markdown, bibtex, cite, model_entry, ragbench_entry
-from ragbench.export.references import used as cited
+from ragbench.errors import unknown
 from ragbench.metrics.ir_score import MATCHES
+from ragbench.report.tables import escape, first_line
 
-_DATA = {"hotpotqa": "yang2018hotpotqa", "ragchecker": PAPERS["ragchecker"], "wikieval": PAPERS["ragas"],
-         "dragonball": PAPERS["rageval"], "generated": PAPERS["rageval"]}  # fmt: skip
+PAPERS = {
+    "thesis": "elyagouby2024",
+    "ragchecker": "ru2024ragchecker",
+    "ragas": "es2024ragas",
+    "rageval": "zhu2024rageval",
+}
+_DATA = {
+    "hotpotqa": "yang2018hotpotqa",
+    "ragchecker": PAPERS["ragchecker"],
+    "wikieval": PAPERS["ragas"],
+    "dragonball": PAPERS["rageval"],
+    "generated": PAPERS["rageval"],
+}
 
 _NO_SETTING = ("retriever", "class", "state", "factory", "over")
 
 
+_MARK = re.compile(r"\s*⟦([\w,:.-]+)⟧")
+
+
+def references() -> dict[str, str]:
+    """Read the shipped ``references.bib``: the text of each entry, by key."""
+    text = Path(__file__).with_name("references.bib").read_text(encoding="utf-8")
+    return {entry[1]: entry[0] for entry in re.finditer(r"^@\w+\{([^,]+),\n.*?^\}\n", text, re.MULTILINE | re.DOTALL)}
+
+
+def bibtex_entry(key: str, kind: str, /, **fields: str) -> str:
+    """Write one entry of BibTeX."""
+    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
+    return f"@{kind}{{{key},\n{lines}\n}}\n"
+
+
+def ragbench_entry(version: str, revision: str = "") -> str:
+    """Write the entry of ragbench itself."""
+    note = f"Version {version}" + (f", revision {revision[:12]}" if revision else "")
+    title = "{ragbench}: a research workbench for evaluating retrieval-augmented generation"
+    return bibtex_entry("ragbench", "misc", author="{The ragbench authors}", title=title, year="2026", note=note)
+
+
+def cite(*keys: str) -> str:
+    """Mark a place in a text where keys are cited."""
+    return f" ⟦{','.join(keys)}⟧"
+
+
+def as_markdown(text: str) -> str:
+    """Write the marked citations as Pandoc reads them."""
+    return _MARK.sub(lambda mark: " [" + "; ".join(f"@{key}" for key in mark[1].split(",")) + "]", text)
+
+
+def as_latex(text: str) -> str:
+    """Write the text for LaTeX with its citations as commands."""
+    *pairs, last = _MARK.split(text)  # text, keys, text, keys, ..., text
+    cited = (rf"{escape(before)}~\cite{{{keys}}}" for before, keys in zip(pairs[::2], pairs[1::2], strict=True))
+    return "".join([*cited, escape(last)])
+
+
 @dataclass(frozen=True)
 class Methods:
-    """The paragraphs, with marked citations, and the entries they cite."""
+    """The paragraphs, with marked citations, and the entries of BibTeX they cite, by key."""
 
     paragraphs: tuple[str, ...]
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, str]
 
     @property
     def markdown(self) -> str:
@@ -33,15 +88,13 @@ class Methods:
     @property
     def latex(self) -> str:
         """As LaTeX, for ``\\input``."""
-        from ragbench.export.latex import first_line
-
         text = "\n\n".join(as_latex(p) for p in self.paragraphs)
         return f"{first_line(text)}\n{text}\n"
 
     @property
     def bibliography(self) -> str:
-        """As BibTeX."""
-        return bibtex(self.entries)
+        """As BibTeX, sorted by key."""
+        return "\n".join(entry for _, entry in sorted(self.entries.items()))
 
 
 def methods(manifest: Mapping[str, Any], counts: Mapping[str, int], resamples: int = 2000) -> Methods:
@@ -57,7 +110,7 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int], resamples: i
     -------
     Methods. Every number stands in the manifest; nothing is guessed.
     """
-    own: dict[str, Entry] = {}
+    own: dict[str, str] = {}
     paragraphs = [
         " ".join([*_software(manifest, own), *_data(manifest)]),
         " ".join([*_chunks(manifest), *_retrieval(manifest), *_contexts(manifest)]),
@@ -65,7 +118,12 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int], resamples: i
         " ".join(_statistics(counts, resamples, graded=bool(_axis(manifest, "judge")))),
     ]
     kept = tuple(p for p in paragraphs if p)
-    return Methods(kept, cited("\n".join(kept), own))
+    known = references() | own
+    keys = dict.fromkeys(key for p in kept for marked in _MARK.findall(p) for key in marked.split(","))
+    for key in keys:
+        if key not in known:
+            raise unknown("reference", key, known)
+    return Methods(kept, {key: known[key] for key in keys})
 
 
 def _axis(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -78,12 +136,15 @@ def listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1] if parts else ""
 
 
-def _software(manifest: Mapping[str, Any], own: dict[str, Entry]) -> list[str]:
+def _software(manifest: Mapping[str, Any], own: dict[str, str]) -> list[str]:
     git, machine = manifest.get("git") or {}, manifest.get("machine", {})
     version = manifest.get("packages", {}).get("ragbench", "")
     own["ragbench"] = ragbench_entry(version, git.get("revision", ""))
-    where = f" (revision {git['revision'][:12]}" + (", with uncommitted changes)" if git.get("changed") else ")") \
-        if git.get("revision") else ""  # fmt: skip
+    where = (
+        f" (revision {git['revision'][:12]}" + (", with uncommitted changes)" if git.get("changed") else ")")
+        if git.get("revision")
+        else ""
+    )
     began = [run["began"][:10] for run in manifest.get("runs", ()) if run.get("began")]
     when = f" between {began[0]} and {began[-1]}" if len(set(began)) > 1 else f" on {began[0]}" if began else ""
     on = f"{machine.get('system', '')} {machine.get('processor', '')}".strip()
@@ -91,7 +152,7 @@ def _software(manifest: Mapping[str, Any], own: dict[str, Entry]) -> list[str]:
     size += f", {machine['memory_gib']} GiB of memory" if machine.get("memory_gib") else ""
     python = manifest.get("python", "")
     said = f'The experiment "{manifest.get("name", "")}" was run{when} with ragbench {version}{where}'
-    return [f"{said}{cite(['ragbench'])} under Python {python} ({on}{size})."]
+    return [f"{said}{cite('ragbench')} under Python {python} ({on}{size})."]
 
 
 def _data(manifest: Mapping[str, Any]) -> list[str]:
@@ -103,7 +164,7 @@ def _data(manifest: Mapping[str, Any]) -> list[str]:
         sha = f"; SHA-256 of the questions {shas[0]}, of the documents {shas[1]}"
         named = "" if label == told.get("name", label) else f"data set {told['name']!r}, "
         size = f"{named}{told['questions']:,} questions{out} over {told['documents']:,} documents{sha}"
-        made.append(f"{label}{cite([key]) if key else ''} ({size})")
+        made.append(f"{label}{cite(key) if key else ''} ({size})")
     return [f"Data: {listed(made)}."] if made else []
 
 
@@ -155,20 +216,20 @@ def _retriever(told: Mapping[str, Any], names: Mapping[str, str]) -> str:
     if kind == "BM25":
         numbers = ", ".join(f"{n} = {told[n]:g}" for n in ("k1", "b", "k3") if n in told)
         terms = f", terms of {told['tokenizer']!r}" if told.get("tokenizer") else ""
-        return f"BM25{cite(['robertson2009bm25'])} (variant {told.get('variant')!r}, {numbers}{terms})"
+        return f"BM25{cite('robertson2009bm25')} (variant {told.get('variant')!r}, {numbers}{terms})"
     if kind == "Dense":
         mini = "MiniLM" in str(told.get("embedder"))
-        keys = cite(["wang2020minilm", "reimers2019sbert"]) if mini else ""
+        keys = cite("wang2020minilm", "reimers2019sbert") if mini else ""
         return f"{told.get('similarity', '')} similarity of vectors by {told.get('embedder')}{keys}"
     below = f" over {_within(over, names)}" if isinstance(over, Mapping) else ""
     if kind == "MMR":
         numbers = f"λ = {told.get('lambda_mult')}, {told.get('fetch_k')} candidates"
-        return f"maximal marginal relevance{cite(['carbonell1998mmr'])} ({numbers}){below}"
+        return f"maximal marginal relevance{cite('carbonell1998mmr')} ({numbers}){below}"
     if kind == "LongContextReorder":
-        return f"best chunks at both ends{cite(['liu2024lost'])} (order {told.get('order')!r}){below}"
+        return f"best chunks at both ends{cite('liu2024lost')} (order {told.get('order')!r}){below}"
     if kind == "Hybrid":
         parts = listed([_within(one, names) for one in over or ()])
-        return f"reciprocal rank fusion{cite(['cormack2009rrf'])} (constant {told.get('constant')}) of {parts}"
+        return f"reciprocal rank fusion{cite('cormack2009rrf')} (constant {told.get('constant')}) of {parts}"
     if kind == "MultiQuery":
         how = told.get("decompose", {})
         by = f"{how.get('decomposer')}" + (f", {how['model']}" if how.get("model") else "")
@@ -195,20 +256,20 @@ def _contexts(manifest: Mapping[str, Any]) -> list[str]:
     return [
         f"The chunks found were joined and cut to N = {tokens} tokens (tokenizer: {name}{token}).{alone} "
         f"The IR score is the length of the longest common {kernel} of each supporting sentence and the "
-        f"context, divided by the sentence's length, and averaged over the sentences{cite([PAPERS['thesis']])}. "
+        f"context, divided by the sentence's length, and averaged over the sentences{cite(PAPERS['thesis'])}. "
         f"{compared}"
     ]
 
 
-def _people(axis: str, manifest: Mapping[str, Any], own: dict[str, Entry]) -> list[str]:
+def _people(axis: str, manifest: Mapping[str, Any], own: dict[str, str]) -> list[str]:
     """Describe who answered, or who graded."""
     made = []
     for label, told in _axis(manifest, axis).items():
         if "provider" in told:
             key = "model:" + re.sub(r"[^\w.-]+", "-", told["model"])
-            own[key] = model_entry(told["provider"], told["model"], told.get("digest"))
+            own[key] = _model_entry(key, told["provider"], told["model"], told.get("digest"))
             keys = [key, *(["ollama"] if told["provider"] == "ollama" else [])]
-            made.append(f"{label}: {told['model']}{cite(keys)} ({', '.join(_model(told))})")
+            made.append(f"{label}: {told['model']}{cite(*keys)} ({', '.join(_model(told))})")
         else:
             name = told.get("generator") or told.get("name") or _call(told)
             settings = [f"{n} = {told[n]}" for n in ("threshold",) if n in told]
@@ -228,9 +289,17 @@ def _people(axis: str, manifest: Mapping[str, Any], own: dict[str, Entry]) -> li
     shown = manifest.get("parameters", {}).get("per_prompt")
     how = f" Answers shown to the judge at once: {shown}." if live else ""
     return [
-        f"Answers were graded in five categories, 1 (no information) to 5 (right){cite([PAPERS['thesis']])}, "
+        f"Answers were graded in five categories, 1 (no information) to 5 (right){cite(PAPERS['thesis'])}, "
         f"by {'; '.join(made)}.{how}{said}"
     ]
+
+
+def _model_entry(key: str, provider: str, model: str, digest: str | None) -> str:
+    where = (
+        rf"\url{{https://ollama.com/library/{model.partition(':')[0]}}}" if provider == "ollama" else escape(provider)
+    )
+    note = {"note": f"Digest {digest[:12]}"} if digest else {}
+    return bibtex_entry(key, "misc", key=escape(model), title=f"{{{escape(model)}}}", howpublished=where, **note)
 
 
 def _model(told: Mapping[str, Any]) -> list[str]:
@@ -245,10 +314,10 @@ def _statistics(counts: Mapping[str, int], resamples: int, graded: bool = False)
     rows, missing = counts.get("rows", 0), counts.get("missing", 0)
     left = f"{counts.get('failed', 0):,} of {rows:,} rows failed"
     left += f"; the run was stopped, {missing:,} of {rows + missing:,} rows are not made yet" if missing else ""
-    shares = f" Shares of grades have exact binomial intervals{cite(['clopper1934'])}." if graded else ""
+    shares = f" Shares of grades have exact binomial intervals{cite('clopper1934')}." if graded else ""
     return [
         f"Means have 95% percentile bootstrap intervals over questions ({resamples:,} resamples, seed 0)"
-        f"{cite(['efron1993bootstrap'])}; n counts the questions scored.{shares} {left}. Unscored rows are left out "
+        f"{cite('efron1993bootstrap')}; n counts the questions scored.{shares} {left}. Unscored rows are left out "
         f"of the means and counted beside them; the audit gives the mean for all of them at their worst and best"
-        f"{cite(['manski1990bounds'])}."
+        f"{cite('manski1990bounds')}."
     ]

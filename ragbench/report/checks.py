@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from ragbench.llm.context import SHORTENED
 from ragbench.llm.reply import CUT_SHORT
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 # What models often say and the judge's own pattern, fitted on other texts, does not know.
 _TOO_LITTLE = re.compile(r"\b(?:not|n['’]t) (?:have )?enough (?:information|context|details?|evidence)", re.IGNORECASE)
@@ -27,15 +24,19 @@ class Check:
     name : as it stands in the audit.
     columns : those it reads; without one of them it cannot be made.
     flagged : frame -> bool Series: the fault is there.
-    looked_at : frame -> bool Series: the row can show it.
     detail : what a flagged row means.
+    looked_at : frame -> bool Series: the row can show it. Default: it has a value in the first column.
     """
 
     name: str
     columns: tuple[str, ...]
     flagged: Callable[[pd.DataFrame], pd.Series]
-    looked_at: Callable[[pd.DataFrame], pd.Series]
     detail: str
+    looked_at: Callable[[pd.DataFrame], pd.Series] | None = None
+
+    def of(self, rows: pd.DataFrame) -> int:
+        """Count the rows that can show the fault."""
+        return int((self.looked_at(rows) if self.looked_at else rows[self.columns[0]].notna()).sum())
 
 
 def failed(rows: pd.DataFrame) -> pd.Series:
@@ -49,31 +50,25 @@ def failed(rows: pd.DataFrame) -> pd.Series:
 
 def reasons(rows: pd.DataFrame) -> pd.Series:
     """Say of each row why it failed or is unscored, in a few words; "" where no column says it."""
-    told = _text(rows, "error_kind")
+    reason = _text(rows, "error_kind")
     if "error_step" in rows:
-        told = (_text(rows, "error_step") + ": " + told).str.strip(": ")
+        reason = (_text(rows, "error_step") + ": " + reason).str.strip(": ")
     for name in ("reason", "error", "note"):
         # Of a long message its kind, which stands before the colon, is what can be counted.
-        told = told.where(told.ne(""), _text(rows, name).str.split(":").str[0].str.slice(0, 60))
-    return told
+        reason = reason.where(reason.ne(""), _text(rows, name).str.split(":").str[0].str.slice(0, 60))
+    return reason
 
 
 def _none(rows: pd.DataFrame) -> pd.Series:
-    import pandas as pd
-
     return pd.Series(False, index=rows.index)
 
 
 def _text(rows: pd.DataFrame, name: str) -> pd.Series:
-    import pandas as pd
-
     empty = pd.Series("", index=rows.index, dtype=object)
     return rows[name].astype(object).where(rows[name].notna(), "").astype(str).str.strip() if name in rows else empty
 
 
 def _number(rows: pd.DataFrame, name: str) -> pd.Series:
-    import pandas as pd
-
     return pd.to_numeric(rows[name], errors="coerce").astype(float)
 
 
@@ -138,8 +133,8 @@ def _prompt_checks(prefix: str, whose: str) -> tuple[Check, Check]:
     columns = (f"{prefix}prompt_tokens", f"{prefix}prompt_estimate")
     cut = f"refused as too long, or the server counted less than {SHORTENED:.0%} of our estimate"
     return (
-        Check(f"{whose}prompts cut", columns, _count_is_short(prefix), _asked(prefix), cut),
-        Check(f"{whose}prompts not counted", columns, _uncounted(prefix), _asked(prefix), "a cut would not show"),
+        Check(f"{whose}prompts cut", columns, _count_is_short(prefix), cut, _asked(prefix)),
+        Check(f"{whose}prompts not counted", columns, _uncounted(prefix), "a cut would not show", _asked(prefix)),
     )
 
 
@@ -151,67 +146,87 @@ def _has_list(rows: pd.DataFrame) -> pd.Series:
     return rows["hits"].map(lambda value: isinstance(value, list | tuple)).astype(bool) & _retrieved(rows)
 
 
+def _list_lengths(rows: pd.DataFrame) -> pd.Series:
+    return rows["hits"].map(lambda value: len(value) if isinstance(value, list | tuple) else 0)
+
+
 RETRIEVAL = (
     Check(
-        "empty contexts", ("N", "context_tokens"), lambda r: _retrieved(r) & _number(r, "context_tokens").eq(0),
-        _retrieved, "a budget above 0, and no token of context",
+        "empty contexts",
+        ("N", "context_tokens"),
+        lambda r: _retrieved(r) & _number(r, "context_tokens").eq(0),
+        "a budget above 0, and no token of context",
+        _retrieved,
     ),
     Check(
-        "zero-score hits", ("zero_hits",), lambda r: _number(r, "zero_hits") > 0,
-        lambda r: _number(r, "zero_hits").notna(), "chunks that share nothing with the question count as found",
+        "zero-score hits",
+        ("zero_hits",),
+        lambda r: _number(r, "zero_hits") > 0,
+        "chunks that share nothing with the question count as found",
     ),
     Check(
-        "fewer hits than k", ("N", "hits", "k"),
-        lambda r: _has_list(r) & (r["hits"].map(lambda v: len(v) if isinstance(v, list | tuple) else 0)
-                                  < _number(r, "k")),
-        _has_list, "the retriever had no more, or keeps fewer",
+        "fewer hits than k",
+        ("hits", "N", "k"),
+        lambda r: _has_list(r) & (_list_lengths(r) < _number(r, "k")),
+        "the retriever had no more, or keeps fewer",
+        _has_list,
     ),
-)  # fmt: skip
+)
 ANSWERS = (
     *_prompt_checks("", ""),
     Check(
-        "replies cut", ("finish",), lambda r: _text(r, "finish").isin(CUT_SHORT) | _truncated(r),
-        lambda r: _text(r, "finish").ne("") | _truncated(r), "the model ran into its limit of tokens",
+        "replies cut",
+        ("finish",),
+        lambda r: _text(r, "finish").isin(CUT_SHORT) | _truncated(r),
+        "the model ran into its limit of tokens",
+        lambda r: _text(r, "finish").ne("") | _truncated(r),
     ),
     Check(
-        "empty answers", ("answer",), lambda r: _answered(r) & _text(r, "answer").eq(""), _answered,
+        "empty answers",
+        ("answer",),
+        lambda r: _answered(r) & _text(r, "answer").eq(""),
         "no text, and no failure either",
+        _answered,
     ),
     Check(
-        "answers without their tags", ("tagged",), lambda r: r["tagged"].notna() & ~_true(r, "tagged"),
-        lambda r: r["tagged"].notna(), "the prompt asks for tags; the whole reply counts as the answer",
+        "answers without their tags",
+        ("tagged",),
+        lambda r: r["tagged"].notna() & ~_true(r, "tagged"),
+        "the prompt asks for tags; the whole reply counts as the answer",
     ),
     Check(
-        "abstentions", ("answer",), lambda r: _answered(r) & _abstained(r), _answered,
+        "abstentions",
+        ("answer",),
+        lambda r: _answered(r) & _abstained(r),
         "the answer says that it cannot answer",
+        _answered,
     ),
-)  # fmt: skip
+)
 GRADES = (
     *_prompt_checks("judge_", "judge's "),
     Check(
-        "JSON repaired", ("judge_repairs",), lambda r: _number(r, "judge_repairs") > 0,
-        lambda r: _number(r, "judge_repairs").notna(), "the judge's first reply did not fit; it was asked once more",
+        "JSON repaired",
+        ("judge_repairs",),
+        lambda r: _number(r, "judge_repairs") > 0,
+        "the judge's first reply did not fit; it was asked once more",
     ),
     Check(
-        "label counts wrong", ("judge_grades_got", "judge_shown"),
-        lambda r: _number(r, "judge_grades_got").notna()
-        & _number(r, "judge_grades_got").ne(_number(r, "judge_shown")),
-        lambda r: _number(r, "judge_grades_got").notna(), "the reply held another number of grades than answers",
+        "label counts wrong",
+        ("judge_grades_got", "judge_shown"),
+        lambda r: r["judge_grades_got"].notna() & _number(r, "judge_grades_got").ne(_number(r, "judge_shown")),
+        "the reply held another number of grades than answers",
     ),
     Check(
-        "answers cut for the judge", ("judge_answer_cut",), lambda r: _true(r, "judge_answer_cut"),
-        lambda r: r["judge_answer_cut"].notna(), "longer than max_chars: graded by their beginning",
+        "answers cut for the judge",
+        ("judge_answer_cut",),
+        lambda r: _true(r, "judge_answer_cut"),
+        "longer than max_chars: graded by their beginning",
     ),
-)  # fmt: skip
+)
 
 
 def counted(values: pd.Series, most: int = 5) -> str:
     """Write the values of a Series with how often each occurs: ``"context 2, no references 1"``."""
-    found = values.where(values.ne(""), "no reason given").value_counts(sort=True)
-    told = [f"{name} {count}" for name, count in list(found.items())[:most]]
-    return ", ".join([*told, *([f"and {len(found) - most} more"] if len(found) > most else [])])
-
-
-def names(checks: Sequence[Check]) -> str:
-    """List the names of checks."""
-    return ", ".join(check.name for check in checks)
+    sizes = values.where(values.ne(""), "no reason given").value_counts(sort=True)
+    shown = [f"{name} {count}" for name, count in list(sizes.items())[:most]]
+    return ", ".join([*shown, *([f"and {len(sizes) - most} more"] if len(sizes) > most else [])])

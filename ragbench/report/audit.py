@@ -1,0 +1,467 @@
+"""What could have gone wrong in silence behind a table: counted, and with what it could have done to the mean.
+
+Rows that failed or were never scored, prompts that were cut, JSON that was repaired, labels that are too few, hits
+without a score, abstentions, empty answers, duplicates, cells that rest on different questions. An audit never mends
+anything and never calls a model: it reads what the rows say of themselves.
+
+Reading order: ``ranges`` (the mean if the unscored rows had all been worst or best) -> ``audit_rows`` (any data frame)
+-> ``audit`` (an experiment) -> ``audit_ledger`` (cells beside the papers') -> ``render``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.experiment.rows import AXIS_COLUMNS
+from ragbench.report.checks import ANSWERS, GRADES, RETRIEVAL, Check, counted, failed, reasons
+
+Bounds = tuple[float, float]
+COLUMNS = ("table", "check", "rows", "of", "most_in", "mean", "if_worst", "if_best", "detail")
+CELL = tuple(name for name in AXIS_COLUMNS if name != "question_id")
+RETRIEVED = ("data", "chunker", "retriever", "k", "N")
+ANSWERED = (*RETRIEVED, "generator")
+RIGHT = "share of grade 5"
+# What a ledger cell can be, by the unit in which the paper gives it.
+_LEDGER_BOUNDS = {"percent": (0.0, 100.0), "share": (0.0, 1.0), "mean IR score": (0.0, 1.0), "accuracy": (0.0, 1.0)}
+
+
+def ranges(
+    rows: pd.DataFrame, score: str, by: Sequence[str] = (), bounds: tuple[float, float] = (0.0, 1.0)
+) -> pd.DataFrame:
+    """Say per cell what the mean is, and what it would be with every unscored row at its worst or best.
+
+    Parameters
+    ----------
+    rows : one row per question and cell.
+    score : column of the score; missing or NaN is unscored.
+    by : columns that make the cells of the table; none: one cell.
+    bounds : (worst, best) value the score can have. For a score of which less is better: (1, 0).
+
+    Returns
+    -------
+    DataFrame, one row per cell in the order of the rows: the columns of ``by``, ``n`` (scored), ``unscored``, ``mean``
+    (over the scored; NaN when there is none), ``if_worst``, ``if_best``. The true mean of all rows lies between the
+    last two, whatever the reason rows are unscored.
+
+    Raises
+    ------
+    ConfigError for a column that is not there, or bounds that are equal.
+
+    Source: Manski (1990), worst-case bounds for missing outcomes.
+    """
+    _require(rows, [score, *by])
+    worst, best = bounds
+    if worst == best:
+        raise ConfigError(f"bounds {bounds}", "the worst and the best value of the score", "e.g. (0, 1)")
+    values = pd.to_numeric(rows[score], errors="coerce").astype(float)
+    keys = [rows[name] for name in by] or [pd.Series(0, index=rows.index, name="")]
+    grouped = values.groupby(keys, sort=False, dropna=False, observed=True)
+    sums = pd.DataFrame({"n": grouped.count(), "total": grouped.size(), "sum": grouped.sum()}).reset_index()
+    unscored = sums["total"] - sums["n"]
+    cells = sums[list(by)].assign(n=sums["n"], unscored=unscored, mean=sums["sum"] / sums["n"].where(sums["n"] > 0))
+    for name, value in (("if_worst", worst), ("if_best", best)):
+        cells[name] = (sums["sum"] + value * unscored) / sums["total"]
+    return cells
+
+
+def _require(rows: pd.DataFrame, names: Sequence[str]) -> None:
+    """Raise the error for the first of the names that is no column."""
+    for name in names:
+        if name not in rows.columns:
+            raise unknown("column", name, rows.columns)
+
+
+def _cell_name(values: object) -> str:
+    """Write the values that name a cell on one line."""
+    return ", ".join(map(str, values)) if isinstance(values, tuple) else str(values)
+
+
+def audit_rows(
+    rows: pd.DataFrame,
+    score: str | Sequence[str] | Mapping[str, Bounds] = (),
+    by: str | Sequence[str] = (),
+    *,
+    bounds: Bounds = (0.0, 1.0),
+    unit: str = "question_id",
+    within: Sequence[str] = (),
+    table: str = "",
+) -> pd.DataFrame:
+    """Count what could have gone wrong in silence behind the means of a data frame.
+
+    Parameters
+    ----------
+    rows : one row per question and cell. Read where they are there: ``status``, ``error_step``, ``error_kind``,
+        ``error``, ``reason``, ``note`` (why a row failed or is unscored), ``answer``, ``abstained``, ``finish``, ``N``,
+        ``k``, ``hits``, ``zero_hits``, ``context_tokens``, ``prompt_tokens``, ``prompt_estimate``, ``judge_repairs``,
+        ``judge_shown``, ``judge_grades_got``, ``judge_answer_cut``, ``judge_prompt_tokens``, ``judge_prompt_estimate``.
+    score : column, or columns, whose mean is reported; or a dict column -> its own bounds. NaN is unscored.
+    by : columns that make the cells of the table.
+    bounds : (worst, best) value a score can have.
+    unit : column that names the question, for duplicates and for cells that rest on different questions.
+    within : columns of ``by`` whose values have questions of their own (data sets, languages): cells are compared
+        within them.
+    table : name for the checks that belong to no score; default "rows".
+
+    Returns
+    -------
+    DataFrame, one row per table and check, columns ``COLUMNS``: ``rows`` (how many show it), ``of`` (how many could),
+    ``most_in`` (the cell with most of them), ``detail``. For "unscored", where there are any, the cell is the one whose
+    mean is the least certain, with its ``mean``, ``if_worst`` and ``if_best``, see ``ranges``. What the columns do not
+    allow to say is listed as "not checked".
+
+    Raises
+    ------
+    ConfigError for a column that is not there.
+    """
+    by = [by] if isinstance(by, str) else list(by)
+    scores = dict(score) if isinstance(score, Mapping) else dict.fromkeys([score] if isinstance(score, str) else score)
+    _require(rows, [*scores, *by, *within])
+    if set(within) - set(by):
+        raise ConfigError(f"within={list(within)}", f"columns of by={by}", "add them to by")
+    book = _Book(rows, by, unit, within)
+    for name, own_bounds in scores.items():
+        book.score(name, name, own_bounds or bounds)
+    name = table or "rows"
+    if "status" in rows or "error" in rows:
+        book.failures(name)
+    if unit in rows:
+        book.duplicates(name)
+    book.checks(name, (*RETRIEVAL, *ANSWERS, *GRADES))
+    return _as_frame(book.entries)
+
+
+class _Book:
+    """The checks made so far of one frame of rows."""
+
+    def __init__(
+        self, rows: pd.DataFrame, by: Sequence[str], unit: str = "question_id", within: Sequence[str] = ()
+    ) -> None:
+        self.rows, self.by, self.unit, self.within = rows.reset_index(drop=True), list(by), unit, list(within)
+        self.entries: list[dict[str, Any]] = []
+
+    def add(self, table: str, check: str, flagged: Any, of: int, detail: str = "", **more: Any) -> None:
+        """Note one check: which rows show the fault, of how many that could."""
+        flagged = np.asarray(flagged, bool)
+        most_in = ""
+        if self.by and flagged.any():
+            sizes = self.rows[flagged].groupby(self.by, sort=False, dropna=False, observed=True).size()
+            most_in = f"{_cell_name(sizes.idxmax())}: {sizes.max()}"
+        self.entries.append(_entry(table, check, flagged.sum(), of, most_in, detail) | more)
+
+    def score(self, table: str, column: str, bounds: Bounds, missing: str = "no reason given") -> None:
+        """Check one score: unscored rows and why, the mean's range, cells that rest on different questions."""
+        values = pd.to_numeric(self.rows[column], errors="coerce").astype(float)
+        unscored = values.isna()
+        why = reasons(self.rows[unscored]).replace("", missing)
+        cells = ranges(self.rows, column, self.by, bounds)
+        more: dict[str, Any] = {}
+        if unscored.any():
+            worst = cells.loc[(cells["if_best"] - cells["if_worst"]).abs().idxmax()]
+            more = {name: float(worst[name]) for name in ("mean", "if_worst", "if_best")}
+            if self.by:
+                more["most_in"] = f"{_cell_name(tuple(worst[name] for name in self.by))}: {worst['unscored']}"
+        self.add(table, "unscored", unscored, len(values), counted(why) if len(why) else "", **more)
+        low, high = sorted(bounds)
+        # A cosine of unit vectors in single precision may be 1.0000002.
+        wild = values.notna() & ((values < low - 1e-6) | (values > high + 1e-6))
+        self.add(table, "out of bounds", wild, int(values.notna().sum()), f"outside [{low:g}, {high:g}]")
+        if self.by:
+            self._same_questions(table, ~unscored)
+
+    def _same_questions(self, table: str, scored: pd.Series) -> None:
+        """Compare the questions that the cells rest on, within each value of ``within``."""
+        keys = [name for name in self.by if name not in self.within]
+        fewer, cells, spans = [], 0, []
+        parts = self.rows.groupby(self.within, sort=False, dropna=False) if self.within else [("", self.rows)]
+        for _, part in parts:
+            kept = part[scored[part.index]]
+            names = part[keys].drop_duplicates() if keys else pd.DataFrame([0])
+            per_cell = kept.groupby(keys, sort=False, dropna=False).size() if keys else pd.Series([len(kept)])
+            cells += len(names)
+            if self.unit in part and keys:
+                pairs = kept[[*keys, self.unit]].drop_duplicates()
+                whole = pairs[self.unit].nunique()
+                per_cell = pairs.groupby(keys, sort=False, dropna=False).size()
+            else:
+                whole = int(per_cell.max()) if len(per_cell) else 0
+            sizes = [*per_cell, *[0] * (len(names) - len(per_cell))]
+            if min(sizes, default=whole) < whole:
+                fewer += [size for size in sizes if size < whole]
+                spans.append(f"n from {min(sizes)} to {max(sizes)} of {whole}")
+        self.entries.append(_entry(table, "cells with unequal n", len(fewer), cells, detail="; ".join(spans[:3])))
+
+    def failures(self, table: str) -> None:
+        """Count failed rows by kind."""
+        flagged = failed(self.rows)
+        self.add(table, "failed", flagged, len(flagged), counted(reasons(self.rows[flagged])))
+
+    def duplicates(self, table: str) -> None:
+        """Count rows that repeat a question within a cell."""
+        twice = self.rows.duplicated([*self.by, self.unit], keep="last")
+        self.add(table, "duplicates", twice, len(twice), "the same question twice in one cell")
+
+    def checks(self, table: str, checks: Sequence[Check]) -> None:
+        """Make the checks for which the columns are there, and list the others."""
+        open_checks = []
+        for check in checks:
+            if all(name in self.rows for name in check.columns):
+                self.add(table, check.name, check.flagged(self.rows), check.of(self.rows), check.detail)
+            else:
+                open_checks.append(check)
+        if open_checks:
+            names = ", ".join(check.name for check in open_checks)
+            self.entries.append(_entry(table, "not checked", 0, 0) | {"detail": f"no such columns: {names}"})
+
+
+def _entry(table: str, check: str, rows: int, of: int, most_in: str = "", detail: str = "") -> dict[str, Any]:
+    return {
+        "table": table,
+        "check": check,
+        "rows": int(rows),
+        "of": int(of),
+        "most_in": most_in if rows else "",
+        "detail": detail if rows else "",
+    }
+
+
+def _as_frame(entries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return checks as a data frame with all columns."""
+    frame = pd.DataFrame(list(entries), columns=list(COLUMNS))
+    for name in ("mean", "if_worst", "if_best"):
+        frame[name] = pd.to_numeric(frame[name]).astype(float)
+    return frame
+
+
+def audit(run: str | os.PathLike[str] | pd.DataFrame) -> pd.DataFrame:
+    """List per table of a run what could have gone wrong in silence.
+
+    Parameters
+    ----------
+    run : name or folder of a run, or its rows as ``load_rows`` gives them (then without the manifest, which says how
+        many rows there should be).
+
+    Returns
+    -------
+    DataFrame as from ``audit_rows``, with the tables "rows", "IR score" (cells with documents; each context once,
+    whatever the number of generators and judges), "answers" and "share of grade 5".
+
+    Raises
+    ------
+    DataError for a run that does not exist or has no rows.
+    """
+    from ragbench.experiment import load_manifest, load_rows
+
+    if isinstance(run, str | os.PathLike):
+        rows = load_rows(run)
+        try:
+            manifest: Mapping[str, Any] = load_manifest(run)
+        except DataError:
+            manifest = {}
+    else:
+        rows, manifest = run, {}
+    if rows.empty:
+        raise DataError("a run without rows", "at least one row", "run the experiment first")
+    current = in_grid_order(current_rows(rows), manifest)
+    entries = _rows_table(rows, current, manifest)
+    contexts = scored_contexts(current)
+    if len(contexts):
+        book = _book(contexts, RETRIEVED)
+        book.score("IR score", "ir_score", (0.0, 1.0), "no references")
+        book.checks("IR score", RETRIEVAL)
+        entries += book.entries
+    answers = once(current[current["generator"] != "none"], ANSWERED, "answer")
+    if len(answers):
+        book = _book(answers, ANSWERED)
+        book.checks("answers", ANSWERS)
+        entries += book.entries
+    grades = graded(current)
+    if len(grades):
+        book = _book(grades, CELL)
+        book.score(RIGHT, RIGHT, (0.0, 1.0))
+        book.checks(RIGHT, GRADES)
+        entries += book.entries
+    return _as_frame(entries)
+
+
+def current_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that count: of several under the same names (older settings in one file) the last one."""
+    return rows.drop_duplicates([*AXIS_COLUMNS], keep="last").reset_index(drop=True)
+
+
+def in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the rows by cell, in the order in which the grid names its values: a file has them as they came."""
+    places = {axis: {name: i for i, name in enumerate(names)} for axis, names in manifest.get("grid", {}).items()}
+    order = rows[list(CELL)].copy()
+    for axis, place in places.items():
+        order[axis] = rows[axis].map(place)
+    # What is named in no grid stands first: the rows without documents.
+    return rows.loc[order.fillna(-1).sort_values(list(CELL), kind="stable").index].reset_index(drop=True)
+
+
+def once(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
+    """Return each question once per cell: the row that has the column, where one has it."""
+    there = rows[column].isna().sort_values(kind="stable").index
+    return rows.loc[there].drop_duplicates([*cell, "question_id"]).sort_index()
+
+
+def scored_contexts(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per question and retrieved context (N > 0)."""
+    return once(rows[rows["N"] > 0], RETRIEVED, "ir_score")
+
+
+def graded(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that were to be graded, with 1.0 for grade 5, 0.0 for another one, NaN where there is none."""
+    asked = rows[rows["judge"] != "none"]
+    right = asked["grade"].eq(5).astype(object).where(asked["grade"].notna(), np.nan).astype(float)
+    return asked.assign(**{RIGHT: right})
+
+
+def varying(rows: pd.DataFrame, cell: Sequence[str]) -> list[str]:
+    """Return the columns of a cell that have more than one value."""
+    return [name for name in cell if rows[name].nunique(dropna=False) > 1]
+
+
+def _book(rows: pd.DataFrame, cell: Sequence[str]) -> _Book:
+    by = varying(rows, cell)
+    return _Book(rows, by, within=[name for name in by if name == "data"])
+
+
+def _rows_table(rows: pd.DataFrame, current: pd.DataFrame, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    book = _book(current, CELL)
+    book.failures("rows")
+    older = _Book(rows, varying(rows, CELL))
+    older.add(
+        "rows",
+        "duplicates",
+        rows.duplicated([*AXIS_COLUMNS], keep="last"),
+        len(rows),
+        "several settings under the same names: the last one made counts",
+    )
+    return [*book.entries, *older.entries, _missing(current, manifest)]
+
+
+def _missing(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Count the rows that the manifest calls for: in the cells that are there, and in those without a row yet."""
+    known = manifest.get("axes", {}).get("data", {})
+    missing = wanted = 0
+    worst = ("", 0)
+    for cell, group in rows.groupby(list(CELL), sort=False, dropna=False):
+        asked = known.get(cell[0], {}).get("questions", rows.loc[rows["data"] == cell[0], "question_id"].nunique())
+        gone = max(0, asked - group["question_id"].nunique())
+        missing, wanted = missing + gone, wanted + asked
+        worst = max(worst, (", ".join(map(str, cell)), gone), key=lambda pair: pair[1])
+    # A run that was stopped early has whole cells (a second data set) without a single row to know them by.
+    unseen = max(0, next((run.get("rows", 0) for run in reversed(manifest.get("runs", ()))), 0) - wanted)
+    missing, wanted = missing + unseen, wanted + unseen
+    worst = max(worst, ("cells without any row", unseen), key=lambda pair: pair[1])
+    stopped = "the run was stopped: run it again to go on"
+    return _entry("rows", "not made yet", missing, wanted, f"{worst[0]}: {worst[1]}", stopped)
+
+
+def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds | None = None) -> pd.DataFrame:
+    """List what could have gone wrong in silence behind the measured cells of one published item.
+
+    Parameters
+    ----------
+    paper, item : as in ``ragbench.papers.record``.
+    by : only the cells that were recorded under this name; default all measured ones.
+    bounds : (worst, best) value of a cell; default by the paper's unit (percent, share ...), else no range is given.
+
+    Returns
+    -------
+    DataFrame as from ``audit_rows``, one table per ``by``: cells without a number and why, questions unscored (with the
+    range of the cell whose value is the least certain), cells that rest on different numbers of questions, cells of
+    which nobody said how many questions they rest on (an identity rests on printed numbers, not on questions).
+
+    Raises
+    ------
+    ConfigError for an item that is neither published nor measured.
+    """
+    from ragbench.papers import items, ledger, published
+
+    cells = ledger(paper, item)
+    if cells.empty:
+        raise unknown(f"item of {paper}", item, items(paper))
+    cells = cells[cells["ours_by"].notna() | cells["recorded_by"].notna()]
+    who = cells["ours_by"].fillna(cells["recorded_by"])
+    cells = cells.assign(who=who, value=pd.to_numeric(cells["ours"].fillna(cells["recorded"]), errors="coerce"))
+    if by is not None:
+        cells = cells[cells["who"] == by]
+    if bounds is None and item in items(paper):
+        known = published(paper, item)
+        cells = cells.merge(known[["row", "column", "unit"]], on=["row", "column"], how="left")
+        # A row of our own has the unit of its column, where the column has one.
+        alike = known.groupby("column")["unit"].agg(lambda units: units.iloc[0] if units.nunique() == 1 else None)
+        cells["unit"] = cells["unit"].fillna(cells["column"].map(alike))
+    limits = [bounds or _LEDGER_BOUNDS.get(unit) for unit in cells.get("unit", pd.Series(None, index=cells.index))]
+    cells = cells.assign(limits=limits)
+    tables = (_ledger_table(f"{item}: {name}", group) for name, group in cells.groupby("who", sort=False))
+    return _as_frame([entry for table in tables for entry in table])
+
+
+def _ledger_table(table: str, cells: pd.DataFrame) -> list[dict[str, Any]]:
+    from ragbench.papers import IDENTITY
+
+    def entry(check: str, rows: float, of: float, flagged: pd.Series, detail: str = "") -> dict[str, Any]:
+        names = cells.loc[flagged, "row"].astype(str) + ", " + cells.loc[flagged, "column"].astype(str)
+        first = "" if names.empty else names.iloc[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        return _entry(table, check, int(rows), int(of), first, detail)
+
+    n, unscored = (pd.to_numeric(cells[name], errors="coerce") for name in ("n", "unscored"))
+    empty, missing = cells["value"].isna(), unscored.fillna(0)
+    countless = n.isna() & ~empty & ~cells["who"].str.startswith(IDENTITY)
+    why = cells.loc[empty, "note"].fillna("").astype(str).str.slice(0, 80)
+    fewer = n < n.max()
+    span = f"n from {n.min():g} to {n.max():g}"
+    return [
+        entry("cells without a number", empty.sum(), len(cells), empty, counted(why)),
+        entry("cells without n", countless.sum(), len(cells), countless),
+        entry("unscored", missing.sum(), n.sum() + missing.sum(), missing > 0) | _range(cells, n, missing),
+        entry("cells with unequal n", fewer.sum(), n.notna().sum(), fewer, span),
+    ]
+
+
+def _range(cells: pd.DataFrame, n: pd.Series, missing: pd.Series) -> dict[str, Any]:
+    """Return the mean's range of the cell that its unscored questions could move most."""
+    widest, most = -1.0, {}
+    for place, limits in cells["limits"].items():
+        value = cells.loc[place, "value"]
+        if limits is None or not missing[place] > 0 or np.isnan(value):
+            continue
+        total = n[place] + missing[place]
+        low, high = ((value * n[place] + limit * missing[place]) / total for limit in limits)
+        if abs(high - low) > widest:
+            name = f"{cells.loc[place, 'row']}, {cells.loc[place, 'column']}: {missing[place]:g}"
+            widest, most = abs(high - low), {"mean": value, "if_worst": low, "if_best": high, "most_in": name}
+    return most
+
+
+def render(frame: pd.DataFrame) -> str:
+    """Write an audit for the terminal: per table what was found, then on one line what was looked for and not found."""
+    lines: list[str] = []
+    for table, part in frame.groupby("table", sort=False):
+        lines.append(f"{table}")
+        clean, empty = [], []
+        for row in part.itertuples():
+            if row.check == "not checked":
+                lines.append(f"  {row.check:28s}{row.detail}")
+            elif row.rows:
+                where = f"  most in {row.most_in}" if row.most_in else ""
+                mean = ""
+                if row.if_worst == row.if_worst:
+                    mean = f"  mean {row.mean:.3f}, could be {row.if_worst:.3f} to {row.if_best:.3f}"
+                detail = f"  ({row.detail})" if row.detail else ""
+                lines.append(f"  {row.check:28s}{row.rows} of {row.of}{mean}{where}{detail}")
+            elif row.of:
+                clean.append(row.check)
+            else:
+                empty.append(row.check)
+        ends = {"none": clean, "no row to look at": empty}
+        lines += [f"  {head:28s}{', '.join(some)}" for head, some in ends.items() if some]
+    return "\n".join(lines)

@@ -1,0 +1,491 @@
+"""A run, or the ledger, as a folder to build a thesis from: tables, figures, methods, references, rows, cassette.
+
+Reading order: ``export`` -> the tables of a run (``run_tables``) -> its figures (``run_figures``) -> ``document``
+(all of it as LaTeX) -> ``export_ledger``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ragbench import plots
+from ragbench.errors import DataError, unknown
+from ragbench.report.audit import (
+    ANSWERED,
+    CELL,
+    RETRIEVED,
+    RIGHT,
+    audit,
+    current_rows,
+    graded,
+    in_grid_order,
+    once,
+    ranges,
+    scored_contexts,
+    varying,
+)
+from ragbench.report.audit import COLUMNS as AUDIT_COLUMNS
+from ragbench.report.folder import Exported, Folder
+from ragbench.report.methods import PAPERS as PAPER_KEYS
+from ragbench.report.methods import Methods, methods, ragbench_entry, references
+from ragbench.report.tables import FIT, MISSING, PREAMBLE, escape, label_of, render_table, with_interval
+from ragbench.stats import binomial_ci, means
+from ragbench.thresholds import fit_thresholds
+
+RESAMPLES = 2000
+POINTS = ("data", "chunker", "generator", "judge")
+GRADES = tuple(f"grade {grade}" for grade in range(1, 6))
+MOST_LINES = 8  # colours and markers of the palette
+MOST_BARS = 40
+
+
+def export(
+    run: str | os.PathLike[str], to: str | os.PathLike[str], *, cassette: str | os.PathLike[str] | None = None
+) -> Exported:
+    """Write everything a paper or thesis needs of a run into a folder.
+
+    Parameters
+    ----------
+    run : name or folder of a run.
+    to : folder to make. One that is not empty is refused, unless an export made it and nothing in it was changed.
+    cassette : the run's cassette, when it does not lie in the run's folder.
+
+    Returns
+    -------
+    Exported: ``tables/`` (CSV, Markdown, LaTeX), ``figures/`` (PDF, PNG, CSV, text), ``methods.md`` and ``.tex``,
+    ``references.bib``, ``all.tex`` (all of it as one document), ``rows.csv``, ``cassette.jsonl``, ``manifest.json``,
+    ``README.md``. Two exports of one run differ in no byte.
+
+    Raises
+    ------
+    DataError for a run that does not exist or has no rows; ConfigError for a folder that is not ours to fill.
+    """
+    from ragbench.experiment import load_manifest, load_rows
+
+    every = load_rows(run)
+    if every.empty:
+        raise DataError(f"the run {str(run)!r} has no rows", "at least one", "run the experiment first")
+    manifest = load_manifest(run)
+    rows = in_grid_order(current_rows(every), manifest)
+    name = str(manifest.get("name", Path(run).name))
+    tape = _tape(run, cassette)
+    folder = Folder(to, f"run {name}")
+    checks = audit(run)
+    tables = {table.stem: table for table in run_tables(rows, name, checks)}
+    for stem, table in tables.items():
+        label = f"tab:{label_of(name)}:{stem}"
+        _write_table(folder, stem, table.frame, table.caption, label, table.shown, table.notes)
+    figures = _figures(folder, {stem: table.frame for stem, table in tables.items()})
+    # Rows of the grid that the run has not made yet.
+    missing = int(checks.loc[checks["check"].eq("not made yet"), "rows"].sum())
+    counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
+    paragraphs = methods(manifest, counts, RESAMPLES)
+    folder.text("methods.md", paragraphs.markdown)
+    folder.text("methods.tex", paragraphs.latex)
+    folder.text("references.bib", paragraphs.bibliography)
+    folder.text("all.tex", document(name, list(tables), figures, "methods"))
+    folder.text("rows.csv", _plain(rows).to_csv(index=False, lineterminator="\n"))
+    folder.text("manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    if missing:
+        folder.done.notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
+    if len(rows) < len(every):
+        folder.done.notes.append(f"{len(every) - len(rows)} rows of older settings under the same names are left out")
+    _cassette(folder, rows, tape)
+    folder.text("README.md", _readme(name, folder))
+    return folder.finish()
+
+
+def _write_table(
+    folder: Folder,
+    stem: str,
+    frame: pd.DataFrame,
+    caption: str,
+    label: str,
+    shown: pd.DataFrame | None = None,
+    notes: Sequence[str] = (),
+) -> None:
+    """Write one table into ``tables/`` of an export."""
+    for kind, text in render_table(frame, caption, label, shown=shown, notes=notes).items():
+        folder.text(f"tables/{stem}.{kind}", text)
+
+
+def _figures(folder: Folder, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str, str]]:
+    """Write the figures of a run; return their names and alt texts."""
+    drawn = []
+    for stem, figure, numbers, alt in run_figures(tables):
+        for path in plots.save_figure(figure, stem, numbers, alt, folder=folder.path / "figures", dpi=300).values():
+            folder.wrote(f"figures/{path.name}")
+        drawn.append((stem, alt))
+    return drawn
+
+
+def _plain(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with their lists as JSON."""
+    plain = rows.copy()
+    for name in rows:
+        if rows[name].map(lambda value: isinstance(value, list | dict)).any():
+            plain[name] = rows[name].map(lambda value: json.dumps(value) if isinstance(value, list | dict) else value)
+    return plain
+
+
+def _tape(run: Any, given: Any) -> Path | None:
+    """Return the path of the run's cassette, None where it has none."""
+    from ragbench.experiment.rows import run_folder
+
+    path = Path(given).expanduser() if given is not None else run_folder(run) / "cassette.sqlite"
+    if given is not None and not path.is_file():
+        raise DataError(f"there is no cassette {path}", "the file that recorded the run", "check --cassette")
+    return path if path.is_file() else None
+
+
+def _cassette(folder: Folder, rows: pd.DataFrame, path: Path | None) -> None:
+    """Write the recorded replies, or say why there are none."""
+    from ragbench.llm import Cassette
+
+    if path is not None:
+        part = folder.path / "cassette.jsonl.part"
+        with Cassette(path, mode="replay") as cassette:
+            count = cassette.export(part)
+        folder.put("cassette.jsonl", part.read_bytes())
+        part.unlink()
+        folder.done.notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")
+    elif rows["digest"].notna().any() or rows["judge_digest"].notna().any():
+        folder.done.notes.append("no cassette in the run's folder: name the one that recorded it with --cassette")
+
+
+def _readme(name: str, folder: Folder) -> str:
+    lines = [f"# {name}", "", "Written by `ragbench export`. `all.tex` sets everything: `pdflatex all`, `bibtex all`,"]
+    lines += ["twice more `pdflatex all`.", ""]
+    lines += [f"- `{file}`" for file in folder.done.files]
+    return "\n".join([*lines, *(f"\nNote: {note}." for note in folder.done.notes)]) + "\n"
+
+
+@dataclass(frozen=True)
+class RunTable:
+    """A table of a run: ``frame`` for the CSV, ``shown`` for readers (None: the same)."""
+
+    stem: str
+    caption: str
+    frame: pd.DataFrame
+    shown: pd.DataFrame | None = None
+    notes: tuple[str, ...] = ()
+
+
+def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[RunTable]:
+    """Yield the tables that the rows of a run allow, each as soon as it is made.
+
+    Parameters
+    ----------
+    rows : of a run, each question once per cell.
+    name : of the run, for the captions.
+    audit : of the same run.
+    """
+    left_out = f"Left out here: {_fixed(rows)}." if _fixed(rows) else ""
+    notes = (left_out,) if left_out else ()
+    contexts = scored_contexts(rows)
+    if len(contexts):
+        yield from _ir_scores(contexts, name, notes)
+    answers = once(rows[rows["generator"] != "none"], ANSWERED, "answer")
+    if len(answers):
+        yield _seconds(answers, name, notes)
+    marks = graded(rows)
+    if len(marks):
+        yield _grades(marks, name, notes)
+        if (marks["N"] > 0).any():
+            yield _thresholds(marks[marks["N"] > 0], name)
+    yield _ranges(contexts, marks, name)
+    shown = audit.drop(columns=[n for n in ("mean", "if_worst", "if_best") if audit[n].isna().all()])
+    caption = f"{name}: what could have gone wrong in silence"
+    yield RunTable("audit", caption, audit[list(AUDIT_COLUMNS)], _worded(shown))
+
+
+def _fixed(rows: pd.DataFrame) -> str:
+    """Name the axes that have one value in the whole run."""
+    return ", ".join(
+        f"{axis} {rows[axis].iloc[0]}"
+        for axis in CELL
+        if rows[axis].nunique(dropna=False) == 1 and rows[axis].iloc[0] != "none"
+    )
+
+
+def system_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
+    """Name each row's system by the values of the columns that vary in the frame, N apart."""
+    by = [name for name in cell if name in frame and name != "N" and frame[name].nunique(dropna=False) > 1]
+    if not by:
+        last = [name for name in ("retriever", "generator") if name in frame]
+        return frame[last[0]].astype(str) if last else frame.iloc[:, 0].astype(str).mask(lambda s: s == s, "all")
+    return frame[by].astype(str).agg(", ".join, axis=1)
+
+
+def _ir_scores(contexts: pd.DataFrame, name: str, notes: tuple[str, ...]) -> Iterator[RunTable]:
+    frame = means(contexts, varying(contexts, RETRIEVED), "ir_score", resamples=RESAMPLES)
+    shown = frame.drop(columns=["mean", "low", "high"])
+    shown.insert(len(shown.columns) - 2, "IR score [95% interval]", with_interval(frame))
+    yield RunTable("ir_score", f"{name}: mean IR score per cell", frame, shown, notes)
+    if "N" in frame and len(varying(frame, [n for n in RETRIEVED if n in frame and n != "N"])):
+        wide = frame.assign(system=system_names(frame, RETRIEVED)).pivot(index="N", columns="system", values="mean")
+        wide = wide[list(dict.fromkeys(system_names(frame, RETRIEVED)))].reset_index()
+        yield RunTable("ir_score_by_n", f"{name}: mean IR score by the budget of N tokens", wide, None, notes)
+
+
+def _seconds(answers: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
+    frame = means(answers, varying(answers, ANSWERED), "seconds", resamples=RESAMPLES)
+    by = [column for column in frame.columns if column in ANSWERED]
+    counts = [column for column in ("prompt_tokens", "output_tokens") if answers[column].notna().any()]
+    if counts:
+        numbers = answers[[*by, *counts]].astype(dict.fromkeys(counts, float))
+        sums = (
+            numbers.groupby(by, sort=False, dropna=False)[counts].mean() if by else numbers[counts].mean().to_frame().T
+        )
+        frame = frame.join(sums.reset_index(drop=True).add_prefix("mean "))
+    frame = frame.rename(columns={"unscored": "untimed"})
+    shown = frame.drop(columns=["mean", "low", "high"])
+    shown.insert(len(by), "seconds [95% interval]", with_interval(frame))
+    cached = int(answers["cached"].map(lambda value: value is True).sum())
+    notes += (f"{cached} answers came from a cassette: their seconds are those of the recording.",) if cached else ()
+    return RunTable("seconds", f"{name}: seconds per answer", frame, _worded(shown), notes)
+
+
+def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
+    from ragbench.grading import grade_shares
+
+    by = varying(marks, CELL)
+    cells = marks[by].drop_duplicates().reset_index(drop=True) if by else pd.DataFrame(index=[0])
+    key = marks[by].astype(str).agg("\x1f".join, axis=1) if by else pd.Series("", index=marks.index)
+    shares = grade_shares(marks.assign(cell=key), "cell").drop(columns=["cell", "seconds"])
+    frame = pd.concat([cells, shares], axis=1)
+    rights = [binomial_ci(round(share * n) if n else 0, n) for share, n in frame[["grade 5", "n"]].to_numpy()]
+    frame.insert(frame.columns.get_loc("n"), "grade 5 low", [interval.low for interval in rights])
+    frame.insert(frame.columns.get_loc("n"), "grade 5 high", [interval.high for interval in rights])
+    shown = frame.drop(columns=["grade 5 low", "grade 5 high"]).astype({"grade 5": object})
+    shown["grade 5"] = with_interval(frame, "grade 5", "grade 5 low", "grade 5 high")
+    shown = shown.rename(columns={"grade 5": "grade 5 [95% interval]"})
+    return RunTable("grades", f"{name}: shares of the five grades", frame, shown, notes)
+
+
+def _thresholds(marks: pd.DataFrame, name: str) -> RunTable:
+    """Fit h and k per data set, chunker, generator and judge, over all retrievers at the largest N (section 3.3)."""
+    largest = int(marks["N"].max())
+    points = marks[(marks["N"] == largest) & marks["ir_score"].notna() & marks["grade"].notna()]
+    by = varying(marks, POINTS)
+    fits = []
+    for key, group in points.groupby(by, sort=False, dropna=False) if by else [((), points)]:
+        cells = dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True))
+        scores, grades = group["ir_score"].to_numpy(float), group["grade"].to_numpy(int)
+        try:
+            fitted = fit_thresholds(scores, grades)
+        except DataError as error:
+            fits.append(cells | {"threshold": "h, k", "n": len(group), "note": error.got})
+            continue
+        for side, fit in (("h", fitted.h), ("k", fitted.k)):
+            values = {"value": fit.value, "plateau_from": fit.low, "plateau_to": fit.high, "agreement": fit.agreement}
+            fits.append(cells | {"threshold": side} | values | {"n": len(group), "note": ""})
+    columns = [*by, "threshold", "value", "plateau_from", "plateau_to", "agreement", "n", "note"]
+    frame = pd.DataFrame(fits, columns=columns)
+    caption = f"{name}: thresholds of the IR score, all retrievers at N = {largest}"
+    under = (
+        "h: below it grade 1 is expected; k: above it grade 5.",
+        "Plateau: values that agree with the grades equally well; not a confidence interval.",
+    )
+    shown = frame if frame["note"].any() else frame.drop(columns="note")
+    return RunTable("thresholds", caption, frame, _worded(shown), under)
+
+
+def _ranges(contexts: pd.DataFrame, marks: pd.DataFrame, name: str) -> RunTable:
+    parts: list[Any] = []
+    for score, rows, cell in (("IR score", contexts, RETRIEVED), (RIGHT, marks, CELL)):
+        if len(rows):
+            column = "ir_score" if score == "IR score" else RIGHT
+            part = ranges(rows, column, varying(rows, cell))
+            part.insert(0, "score", score)
+            parts.append(part)
+    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"score": []})
+    axes = [n for n in CELL if n in frame]
+    frame = frame[["score", *axes, *[n for n in frame.columns if n not in ("score", *axes)]]]
+    shown = frame.copy()
+    for axis in axes:  # the IR score has no generator and judge
+        shown[axis] = frame[axis].astype(object).where(frame[axis].notna(), MISSING)
+    return RunTable("ranges", f"{name}: means, and all unscored rows at their worst or best", frame, _worded(shown))
+
+
+def _worded(table: pd.DataFrame) -> pd.DataFrame:
+    return table.rename(columns=lambda name: name.replace("_", " "))
+
+
+def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, Figure, pd.DataFrame, str]]:
+    """Yield (name, figure, numbers drawn, alt text).
+
+    Parameters
+    ----------
+    tables : by stem, the frames of ``run_tables``.
+    """
+    if "ir_score" in tables:
+        for name, title, part in _parts(tables["ir_score"], "ir_score", MOST_LINES):
+            part = part.assign(retriever=system_names(part, RETRIEVED))
+            high = part.loc[part["mean"].idxmax()] if part["mean"].notna().any() else None
+            best = "" if high is None else f" The highest mean is {high['mean']:.2f}, {high['retriever']}."
+            if "N" in part and part["N"].nunique() > 1:
+                figure = plots.ir_score_curves(part, title=title)
+                alt = f"Mean IR score against N, one line per system: {_names(part)}, with 95% intervals.{best}"
+            else:
+                drawn = part.assign(all="all")
+                figure = plots.grouped_bars(drawn, "retriever", "mean", "all", "mean IR score", title)
+                alt = f"Mean IR score of {_names(part)} as bars, with 95% intervals.{best}"
+            yield name, figure, part, alt
+    if "grades" in tables:
+        for name, title, part in _parts(tables["grades"], "grades", MOST_BARS):
+            by = [column for column in CELL if column in part]
+            cell = part[by].astype(str).agg(", ".join, axis=1) if by else "all"
+            drawn = part.assign(cell=cell)
+            alt = f"Shares of grades 1 to 5, one bar per cell, {len(part)} cells."
+            yield name, plots.stacked_shares(drawn, "cell", GRADES, title), drawn, alt
+    if "seconds" in tables:
+        for name, title, part in _parts(tables["seconds"].dropna(subset="mean"), "seconds", MOST_LINES):
+            if len(part) == 1:  # one bar tells nothing
+                continue
+            names = system_names(part, (*RETRIEVED, "generator"))
+            drawn = part.assign(system=names, N=part.get("N", "all"))
+            figure = plots.grouped_bars(drawn, "N", "mean", "system", "seconds per answer", title)
+            yield name, figure, drawn, f"Mean seconds per answer by N and system, with 95% intervals: {_names(drawn)}."
+
+
+def _names(part: pd.DataFrame) -> str:
+    return ", ".join(dict.fromkeys(part["retriever" if "retriever" in part else "system"].astype(str)))
+
+
+def _parts(frame: pd.DataFrame, stem: str, most: int) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Split a table by data set, chunker, generator and judge, one after the other, until a figure can hold it."""
+    if frame.empty:
+        return
+    split: list[str] = []
+    for axis in ("data", "judge", "generator", "chunker"):
+        sizes = frame.groupby(split, dropna=False) if split else [((), frame)]
+        if max(_size(part, stem) for _, part in sizes) <= most:
+            break
+        if axis in frame:
+            split.append(axis)
+    if not split:
+        yield stem, _title(stem), frame
+        return
+    for key, part in frame.groupby(split, sort=False, dropna=False):
+        words = ", ".join(map(str, key))
+        safe = re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-")
+        yield f"{stem}_{safe}", f"{_title(stem)}, {words}", part.drop(columns=split)
+
+
+def _size(part: pd.DataFrame, stem: str) -> int:
+    return len(part) if stem == "grades" else len(set(system_names(part, (*RETRIEVED, "generator"))))
+
+
+def _title(stem: str) -> str:
+    return {"ir_score": "Mean IR score", "grades": "Shares of grades", "seconds": "Seconds per answer"}[stem]
+
+
+def document(title: str, tables: list[str], figures: list[tuple[str, str]], methods: str = "") -> str:
+    """Write a LaTeX document that holds every part, to be compiled or copied from."""
+    lines = [
+        r"% pdflatex all, bibtex all, pdflatex all, pdflatex all",
+        r"\documentclass[a4paper]{article}",
+        PREAMBLE,
+        r"\IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}",
+        r"\usepackage{url}\urlstyle{same}",
+        r"\usepackage[margin=2.2cm]{geometry}",
+        rf"\title{{{escape(title)}}}\date{{}}\author{{}}",
+        r"\begin{document}",
+        r"\maketitle",
+    ]
+    lines += [r"\section{Methods}", rf"\input{{{methods}}}"] if methods else []
+    lines += [r"\section{Tables}"] + [rf"\input{{tables/{stem}}}" for stem in tables] if tables else []
+    lines += [r"\clearpage\section{Figures}"] if figures else []
+    for stem, alt in figures:
+        # The braces keep a dot in the name from being taken for its ending.
+        lines += [
+            r"\begin{figure}[htbp]",
+            r"\centering",
+            rf"{FIT}{{\includegraphics{{{{figures/{stem}}}.pdf}}}}",
+            rf"\caption{{{escape(alt)}}}\label{{fig:{label_of(stem)}}}",
+            r"\end{figure}",
+        ]
+    lines += [r"\bibliographystyle{plain}", r"\bibliography{references}", r"\end{document}"]
+    return "\n".join(lines) + "\n"
+
+
+def export_ledger(to: str | os.PathLike[str], paper: str | None = None) -> Exported:
+    """Write the ledger as CSV, Markdown and LaTeX, one table per paper and item.
+
+    Parameters
+    ----------
+    to : folder to make, as for ``export``.
+    paper : one paper only; default all four.
+
+    Returns
+    -------
+    Exported: ``tables/<paper>_<item>``, ``references.bib``, ``all.tex``. An item that was measured in several ways has
+    a letter per way, named under the table; one that was not measured shows the paper's cells alone.
+
+    Raises
+    ------
+    ConfigError for an unknown paper or a folder that is not ours to fill.
+    """
+    from ragbench import __version__
+    from ragbench.papers import PAPERS, beside, ledger
+
+    if paper is not None and paper not in PAPERS:
+        raise unknown("paper", paper, PAPERS)
+    folder = Folder(to, "ledger")
+    papers = [paper] if paper else list(PAPERS)
+    stems = []
+    for one in papers:
+        for item, cells in ledger(one).groupby("item", sort=False):
+            frame = beside(cells)
+            shown, notes = _shown(frame)
+            stem = re.sub(r"[^a-z0-9.]+", "_", f"{one}_{item}".lower()).strip("_")
+            caption = f"{item} of {PAPERS[one]}: published, and measured here"
+            _write_table(folder, stem, frame, caption, f"tab:{one}:{item}", shown, notes)
+            stems.append(stem)
+    known = references()
+    entries = {PAPER_KEYS[one]: known[PAPER_KEYS[one]] for one in papers} | {"ragbench": ragbench_entry(__version__)}
+    folder.text("references.bib", Methods((), entries).bibliography)
+    text = document("The papers' numbers beside ours", stems, [])
+    folder.text("all.tex", text.replace(r"\bibliographystyle", "\\nocite{*}\n\\bibliographystyle"))
+    return folder.finish()
+
+
+def _shown(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the table as it is printed: a few digits, a letter for who measured, and the notes that say who."""
+    from ragbench.papers import IDENTITY
+
+    shown = frame.drop(columns="by").copy()
+    for name in ("paper", "recorded", "ours", "difference"):
+        shown[name] = frame[name].map(_short)
+    for name in ("n", "unscored"):
+        shown[name] = frame[name].map(lambda value: "" if value != value else f"{float(value):g}")
+    names = [by for by in dict.fromkeys(frame["by"]) if by]
+    letters = {by: _letters(i) for i, by in enumerate(names)}
+    if len(names) > 1:
+        shown["by"] = frame["by"].map(lambda by: letters.get(by, ""))
+        return shown, [f"{letter}: {by}" for by, letter in letters.items()]
+    return shown, [name if name.startswith(IDENTITY) else f"Measured: {name}" for name in names]
+
+
+def _letters(number: int) -> str:
+    return chr(ord("a") + number) if number < 26 else _letters(number // 26 - 1) + chr(ord("a") + number % 26)
+
+
+def _short(value: Any) -> str:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value) if value is not None else ""
+    if number != number:
+        return ""
+    return f"{number:.0f}" if abs(number) >= 1000 else f"{number:.4g}"

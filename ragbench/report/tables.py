@@ -1,0 +1,282 @@
+"""A data frame as CSV for machines, Markdown for reading and LaTeX for print.
+
+The LaTeX (booktabs, with caption and label) compiles with pdflatex as it is. Characters outside Latin that have a
+command get it; others (Chinese, for instance) stay as they are, which needs lualatex or xelatex: a comment in the first
+line says so.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ragbench.errors import ConfigError
+from ragbench.paths import results_dir
+from ragbench.stats import MISSING, interval_text
+
+PREAMBLE = r"\usepackage[T1]{fontenc} \usepackage{booktabs} \usepackage{longtable} \usepackage{graphicx}"
+LONG = 45  # rows that still fit on one page
+# Shrinks what is wider than the text, and nothing else.
+FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
+_WIDE, _WIDER = 90, 125  # characters in a row from which the type gets smaller
+_WRAP = 45  # characters of a text column from which its lines are broken
+
+_INTERVAL = re.compile(r"-?[\d.,]+( \[-?[\d.,]+, -?[\d.,]+\])?")  # text to pandas, but its minus is no hyphen
+_COMMANDS = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
+    "\u00a0": "~",
+    "−": "$-$",
+    "→": r"$\rightarrow$",
+    "←": r"$\leftarrow$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "≠": r"$\neq$",
+    "≈": r"$\approx$",
+    "∞": r"$\infty$",
+    "√": r"$\surd$",
+    "∈": r"$\in$",
+    "Δ": r"$\Delta$",
+    "Σ": r"$\Sigma$",
+    "Ω": r"$\Omega$",
+    "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "γ": r"$\gamma$",
+    "δ": r"$\delta$",
+    "ε": r"$\varepsilon$",
+    "η": r"$\eta$",
+    "θ": r"$\theta$",
+    "κ": r"$\kappa$",
+    "λ": r"$\lambda$",
+    "μ": r"$\mu$",
+    "π": r"$\pi$",
+    "ρ": r"$\rho$",
+    "σ": r"$\sigma$",
+    "τ": r"$\tau$",
+    "φ": r"$\varphi$",
+    "χ": r"$\chi$",
+    "ω": r"$\omega$",
+}
+_SET_BY_PDFLATEX = re.compile(
+    r"[\x20-\x7e\u00a1-\u00ff\u0100-\u017f\u2013\u2014\u2018-\u201e\u2020\u2022\u2026\u20ac\n]*"
+)
+
+
+def escape(text: str) -> str:
+    """Write a text so that LaTeX sets it as it is; line breaks and control characters become spaces."""
+    plain = re.sub(r"[\x00-\x1f\x7f]+", " ", text)
+    commanded = "".join(_COMMANDS.get(character, character) for character in plain)
+    return re.sub(r"-(?=-)", "-{}", commanded)  # two hyphens would be joined to one dash
+
+
+def label_of(text: str) -> str:
+    """Turn a text into a label that every LaTeX accepts."""
+    return re.sub(r"[^A-Za-z0-9:.]+", "-", text).strip("-")
+
+
+def table(
+    df: pd.DataFrame,
+    stem: str | os.PathLike[str],
+    caption: str,
+    label: str = "",
+    *,
+    shown: pd.DataFrame | None = None,
+    digits: int = 3,
+    notes: Sequence[str] = (),
+) -> dict[str, Path]:
+    """Write a table as CSV, Markdown and LaTeX (booktabs, with caption and label).
+
+    Parameters
+    ----------
+    df : the numbers. An index with a name becomes columns.
+    stem : path without an ending; a bare name lies in ``data/results/tables/``.
+    caption : what the table shows; not empty.
+    label : for ``\\ref``; default the stem's name.
+    shown : what Markdown and LaTeX show instead, e.g. "0.51 [0.48, 0.54]" in one cell; default ``df``.
+    digits : decimals of the numbers shown. The CSV has six significant digits.
+    notes : lines under the table in Markdown and LaTeX.
+
+    Returns
+    -------
+    Paths by kind: csv, md, tex.
+
+    Raises
+    ------
+    ConfigError for a table without columns or a caption.
+    """
+    stem = Path(stem).expanduser()
+    base = stem if stem.parent != Path() else results_dir("tables") / stem
+    base.parent.mkdir(parents=True, exist_ok=True)
+    paths = {}
+    texts = render_table(df, caption, label or stem.name, shown=shown, digits=digits, notes=notes)
+    for kind, text in texts.items():
+        # Not with_suffix: "table_3.1" has a dot of its own.
+        paths[kind] = base.with_name(f"{base.name}.{kind}")
+        paths[kind].write_text(text, encoding="utf-8", newline="\n")
+    return paths
+
+
+def render_table(
+    df: pd.DataFrame,
+    caption: str,
+    label: str,
+    *,
+    shown: pd.DataFrame | None = None,
+    digits: int = 3,
+    notes: Sequence[str] = (),
+) -> dict[str, str]:
+    """Return the texts that ``table`` writes, by kind: csv, md, tex."""
+    if not caption.strip():
+        raise ConfigError("an empty caption", "one sentence on what the table shows", "say it")
+    plain = _flat(df)
+    if not len(plain.columns):
+        raise ConfigError("a table without columns", "at least one", "check the data frame")
+    seen = plain if shown is None else _flat(shown)
+    head = [str(name) for name in seen.columns]
+    numeric = [_is_numeric(seen[name]) for name in seen.columns]
+    body = [[_cell(value, digits) for value in row] for row in seen.itertuples(index=False)]
+    return {
+        "csv": plain.to_csv(index=False, float_format="%.6g", lineterminator="\n"),
+        "md": _markdown(head, body, numeric, caption, notes),
+        "tex": latex_table(head, body, numeric, caption, label, notes),
+    }
+
+
+def with_interval(
+    df: pd.DataFrame, mean: str = "mean", low: str = "low", high: str = "high", digits: int = 3
+) -> pd.Series:
+    """Return "0.512 [0.480, 0.544]" for each row; the dash of a missing value where there is no mean."""
+    rows = df[[mean, low, high]].astype(float).itertuples(index=False)
+    return pd.Series([interval_text(*row, spec=f".{digits}f") for row in rows], index=df.index, dtype=object)
+
+
+def _flat(df: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with named index levels as columns and names of columns on one line."""
+    # A pivoted table with categories as columns takes no further column.
+    flat = df.set_axis([_name(name) for name in df.columns], axis=1)
+    if any(name is not None for name in flat.index.names) or not isinstance(flat.index, pd.RangeIndex):
+        flat = flat.reset_index(names=[_name(n) if n is not None else "" for n in flat.index.names])
+    return flat
+
+
+def _name(name: object) -> str:
+    return ", ".join(str(part) for part in name if str(part)) if isinstance(name, tuple) else str(name)
+
+
+def _is_numeric(values: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+
+
+def _cell(value: Any, digits: int) -> str:
+    if value is None or str(value) in ("<NA>", "NaT") or (_is_float(value) and math.isnan(value)):
+        return MISSING
+    if isinstance(value, bool) or type(value).__name__ == "bool":
+        return "yes" if value else "no"
+    if _is_float(value):
+        return f"{value:.{digits}f}" if math.isfinite(value) else ("∞" if value > 0 else "-∞")
+    return " ".join(str(value).split())
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float) or (hasattr(value, "dtype") and value.dtype.kind == "f")
+
+
+def _markdown(
+    head: Sequence[str], body: Sequence[Sequence[str]], numeric: Sequence[bool], caption: str, notes: Sequence[str]
+) -> str:
+    rule = "|" + "|".join("---:" if right else "---" for right in numeric) + "|"
+    lines = ["| " + " | ".join(map(_escaped, row)) + " |" for row in [head, *body]]
+    return "\n".join([_escaped(caption), "", lines[0], rule, *lines[1:], *(f"\n{_escaped(n)}" for n in notes)]) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\|*<])", r"\\\1", " ".join(text.split()))
+
+
+def latex_table(
+    head: Sequence[str],
+    body: Sequence[Sequence[str]],
+    numeric: Sequence[bool],
+    caption: str,
+    label: str,
+    notes: Sequence[str] = (),
+) -> str:
+    """Write one table: a ``tabular`` in a ``table``, or a ``longtable`` above 45 rows. Needs ``PREAMBLE``.
+
+    Parameters
+    ----------
+    head : names of the columns.
+    body : rows of cells, as text.
+    numeric : for each column whether it holds numbers (set to the right).
+    caption, label : of the table; the label gets "tab:" before it unless it has it.
+    notes : lines under the table.
+    """
+    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+    spec = "".join(_column(width, right, widths) for width, right in zip(widths, numeric, strict=True))
+    total = sum(min(width, _WRAP) for width in widths) + 2 * len(widths)
+    size = r"\scriptsize" if total > _WIDER else r"\footnotesize" if total > _WIDE else r"\small"
+    set_size = rf"{size}\setlength{{\tabcolsep}}{{4pt}}"
+    frame = pd.DataFrame([_row(row, numeric) for row in body], columns=[escape(name) for name in head])
+    styler = frame.style.hide(axis="index")
+    under = [rf"\par\smallskip\footnotesize {escape(note)}" for note in notes]
+    text, label = escape(caption), label_of(label if label.startswith("tab:") else f"tab:{label}")
+    options: dict[str, Any] = {"column_format": spec, "hrules": True}
+    if len(body) > LONG:
+        long = styler.to_latex(**options, environment="longtable", caption=text, label=label)
+        parts = [rf"\begingroup{set_size}", long.rstrip(), *under, r"\par\endgroup"]
+    else:
+        tabular = styler.to_latex(**options).rstrip()
+        fitted = rf"{FIT}{{%{chr(10)}{tabular}}}" if total > _WIDE else tabular
+        top = [r"\begin{table}[htbp]", r"\centering", set_size, rf"\caption{{{text}}}\label{{{label}}}"]
+        parts = [*top, fitted, *under, r"\end{table}"]
+    made = "\n".join(parts)
+    return f"{first_line(made)}\n{made}\n"
+
+
+def first_line(text: str) -> str:
+    """Return the comment that says what a text needs to compile."""
+    if _SET_BY_PDFLATEX.fullmatch(text):
+        return f"% needs {PREAMBLE}"
+    return f"% compile with lualatex or xelatex and a font that has all characters below; needs {PREAMBLE}"
+
+
+def _column(width: int, right: bool, widths: Sequence[int]) -> str:
+    if right:
+        return "r"
+    if width <= _WRAP:
+        return "l"
+    share = min(0.6, max(0.2, width / max(sum(widths), 1)))
+    return rf"p{{{share:.2f}\linewidth}}"
+
+
+def _row(row: Sequence[str], numeric: Sequence[bool]) -> list[str]:
+    cells = [
+        _number(cell) if right or _INTERVAL.fullmatch(cell) else escape(cell)
+        for cell, right in zip(row, numeric, strict=True)
+    ]
+    # After the \\ of the row before, a bracket or star would be taken for its argument.
+    if cells and cells[0][:1] in ("[", "*"):
+        cells[0] = "{" + cells[0][0] + "}" + cells[0][1:]
+    return cells
+
+
+def _number(cell: str) -> str:
+    return re.sub(r"(?<![\w.)])-(?=\d)", "$-$", escape(cell))
