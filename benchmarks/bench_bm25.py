@@ -23,8 +23,8 @@ import numpy as np
 
 from ragbench.records import Chunk
 from ragbench.retrieval import BM25
-from ragbench.retrieval.stopwords import STOP_WORDS
 from ragbench.retrieval.text import PLAIN, Tokenizer
+from ragbench.text.stopwords import STOP_WORDS
 
 K = 10
 

@@ -17,8 +17,8 @@ import numpy as np
 import pandas  # noqa: F401  (its import is not part of what is timed)
 
 from ragbench.datagen import Generated, load_schema, make_set
-from ragbench.metrics._sentences import split_sentences
 from ragbench.metrics.keypoints import answer_rouge_l, passage_table
+from ragbench.text.sentences import split_sentences
 
 
 def timed(function: Callable, *arguments) -> tuple[float, object]:

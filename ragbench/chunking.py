@@ -9,7 +9,6 @@ threshold. A chunk is always a slice of its document's text, so a supporting sen
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ import numpy as np
 
 from ragbench.errors import ConfigError, unknown
 from ragbench.records import Chunk, Document
+from ragbench.text.sentences import Span, sentence_spans
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -27,9 +27,6 @@ PROFILES: dict[str, dict] = {
     "as_run": {"window": 3, "stride": 1, "percentile": 80.0, "threshold": None, "min_chars": 200, "max_tokens": None},
     "paper": {"window": 3, "stride": 2, "percentile": None, "threshold": 0.5, "min_chars": 0, "max_tokens": 512},
 }
-_SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
-
-Span = tuple[int, int]
 
 
 def _documents(documents: Iterable[Document]) -> list[Document]:
@@ -84,40 +81,6 @@ def token_chunks(
             if chunk:
                 chunks.append(chunk)
     return chunks
-
-
-def split_sentences(text: str, min_chars: int = 0) -> list[Span]:
-    """Split a text after ``.``, ``?`` or ``!`` followed by white space, as the published run did.
-
-    Parameters
-    ----------
-    text : any text.
-    min_chars : a sentence is merged with the following ones until it has at least this many characters; what remains
-        at the end joins the last one.
-
-    Returns
-    -------
-    (start, end) character positions, without the white space between.
-    """
-    spans, start = [], 0
-    for match in _SENTENCE_END.finditer(text):
-        spans.append((start, match.start()))
-        start = match.end()
-    spans.append((start, len(text)))
-    spans = [(a, b) for a, b in spans if text[a:b].strip()]
-    merged: list[Span] = []
-    open_at: int | None = None
-    for a, b in spans:
-        open_at = a if open_at is None else open_at
-        if b - open_at >= min_chars:
-            merged.append((open_at, b))
-            open_at = None
-    if open_at is not None:
-        if merged:
-            merged[-1] = (merged[-1][0], spans[-1][1])
-        else:
-            merged.append((open_at, spans[-1][1]))
-    return merged
 
 
 @dataclass(frozen=True)
@@ -178,7 +141,7 @@ def segment(
     s = _settings(profile, settings)
     plans, texts = [], {}
     for document in _documents(documents):
-        sentences = split_sentences(document.text, s["min_chars"])
+        sentences = sentence_spans(document.text, "chunks", s["min_chars"])
         windows = _windows(len(sentences), profile, s["window"], s["stride"]) if sentences else []
         spans = [(sentences[a][0], sentences[b - 1][1]) for a, b in windows]
         rows: list[int] = []

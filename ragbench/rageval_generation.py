@@ -17,10 +17,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.metrics._sentences import check_language
-from ragbench.metrics._sentences import split_sentences as split_by_language
 from ragbench.rageval_index import Make, bm25, cut, cut_queries, with_metadata
 from ragbench.records import Answer, Dataset, Question
+from ragbench.text.sentences import check_language, split_sentences
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,7 +182,6 @@ def embedded_verdicts(
     Source: RAGEval, Eq 3-5 (the paper's judge is GPT-4o).
     """
     from ragbench.judge import EmbeddedChecker
-    from ragbench.judge.text import split_sentences
 
     languages = [language] * len(answers) if isinstance(language, str) else list(language)
     if not len(keypoints) == len(answers) == len(languages):
@@ -198,7 +196,7 @@ def embedded_verdicts(
     ]
     texts = [_readable(answer, code) for answer, code in zip(answers, languages, strict=True)]
     # All sentences in one call: the vectors are kept, so each check finds its own.
-    sentences = {s for own, text in zip(claims, texts, strict=True) for s in (*own, *split_sentences(text))}
+    sentences = {s for own, text in zip(claims, texts, strict=True) for s in (*own, *split_sentences(text, "claims"))}
     if sentences:
         checker.embedder.embed_documents(sorted(sentences))
     return [[VERDICT[label] for label in checker.check(own, text)] for own, text in zip(claims, texts, strict=True)]
@@ -240,7 +238,7 @@ def _readable(text: str, language: str) -> str:
     """Chinese as the checker can read it: a line per sentence, a blank around each character, numbers whole."""
     if language != "zh":
         return text
-    return "\n".join(" ".join(_CHINESE.findall(sentence)) for sentence in split_by_language(text, language))
+    return "\n".join(" ".join(_CHINESE.findall(sentence)) for sentence in split_sentences(text, language))
 
 
 def generation_rows(

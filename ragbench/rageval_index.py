@@ -62,7 +62,7 @@ def sentence_chunks(
 
     Source: RAGEval, section 5.1, which names neither the unit nor the splitter; see the module.
     """
-    from ragbench.metrics._sentences import split_sentences
+    from ragbench.text.sentences import split_sentences
 
     if size < 1:
         raise ConfigError(f"size={size}", "at least 1", "the paper uses 128, 256 and 512")

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
-from ragbench.chunking import segment, semantic_chunks, split_sentences, token_chunks
+from ragbench.chunking import segment, semantic_chunks, token_chunks
 from ragbench.errors import ConfigError
 from ragbench.records import Document
+from ragbench.text.sentences import sentence_spans
 
 
 class Topics(Embeddings):
@@ -73,10 +74,10 @@ def test_token_chunks_cover_every_word_and_repeat_only_the_overlap(n, size, over
 
 def test_sentences_are_merged_until_long_enough_and_the_rest_joins_the_last():
     text = "Aa bb. Cc dd? Ee ff! Gg."
-    assert [text[a:b] for a, b in split_sentences(text)] == ["Aa bb.", "Cc dd?", "Ee ff!", "Gg."]
-    assert [text[a:b] for a, b in split_sentences(text, 10)] == ["Aa bb. Cc dd?", "Ee ff! Gg."]
-    assert [text[a:b] for a, b in split_sentences(text, 13)] == ["Aa bb. Cc dd? Ee ff! Gg."]
-    assert [text[a:b] for a, b in split_sentences(text, 1000)] == [text]
+    assert [text[a:b] for a, b in sentence_spans(text, "chunks")] == ["Aa bb.", "Cc dd?", "Ee ff!", "Gg."]
+    assert [text[a:b] for a, b in sentence_spans(text, "chunks", 10)] == ["Aa bb. Cc dd?", "Ee ff! Gg."]
+    assert [text[a:b] for a, b in sentence_spans(text, "chunks", 13)] == ["Aa bb. Cc dd? Ee ff! Gg."]
+    assert [text[a:b] for a, b in sentence_spans(text, "chunks", 1000)] == [text]
 
 
 CATS = " ".join(f"The cat sat number {i}." for i in range(6))

@@ -49,7 +49,7 @@ from ragbench.datagen.parts import KINDS, mentions, without
 from ragbench.datagen.patterns import choose, fill
 from ragbench.datagen.questions import facts_needed
 from ragbench.errors import ConfigError, DataError
-from ragbench.metrics._sentences import split_sentences
+from ragbench.text.sentences import split_sentences
 
 SHIPPED = [(domain, language) for domain in ("finance", "law", "medicine") for language in ("en", "zh")]
 # Per domain: how many subdomains, and how many profiles each.

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, from_ragchecker, to_ragchecker
 from ragbench.errors import ConfigError, DataError
 from ragbench.judge import EmbeddedChecker, checker, embedded_labels, labels, split_claims
-from ragbench.judge.text import NEGATION, prepare
 from ragbench.metrics.claims import claim_metrics_table
+from ragbench.text.apart import prepare
+from ragbench.text.stance import NEGATION
 
 E, N, C = "Entailment", "Neutral", "Contradiction"
 WORDS = ("river", "Nile", "dam", "not", "1902", "1910", "Egypt", "the", ".", ".\n")

@@ -24,10 +24,11 @@ from ragbench.generation import (
     order_for_prefix_cache,
 )
 from ragbench.generation.compare import options
-from ragbench.generation.text import sentence, sentences, stems, trim
 from ragbench.grading import EmbeddedGrader
 from ragbench.prompts import load_prompt
 from ragbench.records import Chunk, Hit, Question
+from ragbench.text.apart import sentence, sentences, trim
+from ragbench.text.words import stems
 
 CONTEXT = (
     "The Battle of Fell was fought on 3 May 1702 near the ford of Arn. The Duke of Orm won it. "
@@ -235,8 +236,8 @@ def test_a_sentence_knows_its_names_years_numbers_and_places():
 
 
 def test_words_of_one_event_share_a_stem_and_function_words_are_dropped():
-    assert stems("Where did she die?") == stems("her death") == stems("he perished")
-    assert stems("the of and") == []
+    assert stems("Where did she die?", "reader") == stems("her death", "reader") == stems("he perished", "reader")
+    assert stems("the of and", "reader") == []
 
 
 def test_trimming_drops_brackets_and_connectives_and_ends_with_a_stop():

@@ -29,11 +29,11 @@ from ragbench.grading import (
     measure_judge,
     plan_grading,
 )
-from ragbench.grading.evidence import FEATURES, evidence
-from ragbench.grading.stance import choice, declines, declines_elsewhere, options, polarity
-from ragbench.grading.text import signs, tokens
+from ragbench.grading.evidence import FEATURES, choice, evidence, options
 from ragbench.llm import chat_model, thesis_steps
 from ragbench.records import Answer, Question
+from ragbench.text.apart import signs, tokens
+from ragbench.text.stance import abstains, polarity
 
 BRIDGE = Question(
     "b1",
@@ -149,7 +149,7 @@ def test_a_capital_is_a_name_save_for_everyday_words_that_open_a_sentence():
     ],
 )
 def test_declining_is_told_from_answering(text, expected):
-    assert declines(text) is expected
+    assert abstains(text, "grader") is expected
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_what_declines_in_other_languages_is_found_in_no_english_text():
 
     minihop = load_minihop()
     texts = [a.text for a in load_graded_answers()] + [s for d in minihop.documents for s in d.sentences]
-    assert [text for text in texts if declines_elsewhere(text)] == []
+    assert [text for text in texts if abstains(text, "other_languages")] == []
     assert [q.answer for q in minihop.questions if signs(q.answer)] == []
 
 

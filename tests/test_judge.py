@@ -24,9 +24,13 @@ from ragbench.judge import (
     read_pairs,
     split_claims,
 )
-from ragbench.judge.features import NAMES, common_subsequence, features
+from ragbench.judge.features import NAMES, features
 from ragbench.judge.fit import ridge
-from ragbench.judge.text import abstains, is_polar, prepare, split_sentences, stance, word_weight
+from ragbench.text.apart import prepare
+from ragbench.text.common import lcs_length
+from ragbench.text.sentences import split_sentences
+from ragbench.text.stance import abstains, is_polar, stance
+from ragbench.text.words import word_weight
 
 LEXICAL = tuple(n for n in NAMES if n != "cosine")
 WORDS = ["the", "river", "Nile", "flows", "north", "1902", "dam", "not", "Egypt", "of"]
@@ -60,7 +64,7 @@ def test_common_words_weigh_less_than_rare_ones_and_unknown_ones_most():
 
 def test_sentences_end_at_line_ends_and_stops_but_not_after_abbreviations():
     text = "Dr. Smith came in 1.5 hours. He left!\n- One item\n\nIt cost 3. Then he slept e.g. Well"
-    assert split_sentences(text) == [
+    assert list(split_sentences(text, "claims")) == [
         "Dr. Smith came in 1.5 hours.",
         "He left!",
         "- One item",
@@ -77,8 +81,8 @@ def test_stance_reads_yes_no_and_for_polar_questions_the_first_sentence():
 
 
 def test_abstention_is_looked_for_at_the_start_only():
-    assert abstains("The context does not mention the river.")
-    assert not abstains("The Nile. " + "x " * 200 + "It does not mention more.")
+    assert abstains("The context does not mention the river.", "judge")
+    assert not abstains("The Nile. " + "x " * 200 + "It does not mention more.", "judge")
 
 
 def test_names_and_numbers_are_taken_inside_sentences():
@@ -147,7 +151,7 @@ def test_common_subsequence_equals_the_table(a, b):
     for i, x in enumerate(a):
         for j, y in enumerate(b):
             table[i + 1, j + 1] = table[i, j] + 1 if x == y else max(table[i, j + 1], table[i + 1, j])
-    assert common_subsequence(a, b) == table[-1, -1]
+    assert lcs_length(a, b) == table[-1, -1]
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.metrics._sentences import count_words, split_sentences
 from ragbench.metrics.keypoints import (
     VERDICTS,
     answer_rouge_l,
@@ -23,6 +22,7 @@ from ragbench.metrics.keypoints import (
     passage_table,
     reference_recall,
 )
+from ragbench.text.sentences import count_words, split_sentences
 
 REFERENCES = ["Oil rose in May. Gas fell in June.", "Wheat was flat."]
 SPLIT_OVER_TWO = ["(Company: Marn) Oil rose in May. Nothing else.", "Gas fell in June."]  # 6 + 4 words without prefix
@@ -139,7 +139,7 @@ def test_without_references_the_value_is_nan_or_the_one_asked_for():
     ],
 )
 def test_english_sentences_by_rule(text, count):
-    assert len(split_sentences(text)) == count
+    assert len(split_sentences(text, "en")) == count
 
 
 @given(st.text(alphabet="aB .!?\n\"'1。！？（) L", max_size=60), st.sampled_from(["en", "zh"]))

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from ragbench import data, ragas_data
-from ragbench.embedded_ragas import EmbeddedRagas, answer_parts, asked_for, evades
+from ragbench.embedded_ragas import EmbeddedRagas, answer_parts, asked_for
 from ragbench.errors import ConfigError
 from ragbench.judge import EmbeddedChecker
 from ragbench.papers import ragas
+from ragbench.text.stance import abstains
 
 
 class Words:
@@ -55,7 +56,7 @@ def test_what_a_question_asks_for_is_read_from_its_question_words():
     ],
 )
 def test_evasions_are_told(sentence):
-    assert evades(sentence)
+    assert abstains(sentence, "sentence")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_evasions_are_told(sentence):
     ["Ann Carter built it.", "It could not float, so it sank.", "She was not a queen.", "He did not stay in Bath."],
 )
 def test_negated_facts_are_no_evasions(sentence):
-    assert not evades(sentence)
+    assert not abstains(sentence, "sentence")
 
 
 def test_needs_are_met_by_new_names_numbers_and_dates_not_by_the_questions_own():

@@ -16,10 +16,10 @@ from ragbench import rageval
 from ragbench.datagen import load_schema, make_set
 from ragbench.embedding import default_tokenizer
 from ragbench.errors import ConfigError, DataError, RagbenchError
-from ragbench.metrics._sentences import split_sentences
 from ragbench.paths import mirror
 from ragbench.records import Chunk, Dataset, Document, Question
 from ragbench.stats import means
+from ragbench.text.sentences import split_sentences
 
 BY = ["retriever", "setting", "prefix"]
 
@@ -208,9 +208,9 @@ def length(text: str, unit: str) -> int:
 
 def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
     documents = rageval.dataset("generated", documents=2).documents
-    whole = {s for d in documents for s in split_sentences(d.text)}
+    whole = {s for d in documents for s in split_sentences(d.text, "en")}
     chunks = {how: rageval.cut(documents, 64, how) for how in rageval.CUTS}
-    torn = {how: sum(split_sentences(c.text)[-1] not in whole for c in made) for how, made in chunks.items()}
+    torn = {how: sum(split_sentences(c.text, "en")[-1] not in whole for c in made) for how, made in chunks.items()}
     assert torn["characters"] == torn["tokens"] == 0
     assert torn["windows"] > len(chunks["windows"]) / 2
     assert len(chunks["characters"]) > 2 * len(chunks["tokens"])

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
 from ragbench.retrieval._tokenise import number_tokens
-from ragbench.retrieval.languages import FUNCTION_WORDS, language_of
-from ragbench.retrieval.stopwords import STOP_WORDS
 from ragbench.retrieval.text import PLAIN, SPLIT, TERRIER, TOKENIZERS, WORDS, Tokenizer, get_tokenizer, word_table
+from ragbench.text.languages import FUNCTION_WORDS, language_of
+from ragbench.text.stopwords import STOP_WORDS
 
 UNICODE = st.text(
     st.one_of(

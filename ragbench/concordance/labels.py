@@ -205,13 +205,13 @@ def results_of(cases: Sequence[Case]) -> list[RagResult]:
 def _texts(cases: Sequence[Case]) -> list[str]:
     """Every text that the embedded steps below compare by its vector."""
     from ragbench.judge import split_claims
-    from ragbench.judge.text import split_sentences
+    from ragbench.text.sentences import split_sentences
 
     whole = {t for c in cases for t in (c.question.text, c.answer, c.reference, *c.reference_claims, *c.keypoints)}
     answers = {claim for text in {c.answer for c in cases} for claim in split_claims(text)}
     # A join of chunks may make one sentence of two ends, so contexts are split as a whole too.
     apart = {t for c in cases for t in (c.context, c.answer, c.reference, *c.chunks)}
-    sentences = {sentence for text in apart for sentence in split_sentences(text)}
+    sentences = {sentence for text in apart for sentence in split_sentences(text, "claims")}
     return sorted(text for text in whole | answers | sentences if text.strip())
 
 

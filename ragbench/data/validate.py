@@ -10,7 +10,7 @@ from pathlib import Path
 from ragbench.data.hotpotqa import load_hotpotqa
 from ragbench.data.user import load_csv, load_jsonl
 from ragbench.records import Dataset, Question
-from ragbench.text import Form, comparable, contains
+from ragbench.text.layout import Form, comparable, contains
 
 _WORD = re.compile(r"[^\W_]+")
 _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][\w'’-]*(?: (?:(?:of|the|de|von|van) )*[A-Z0-9][\w'’-]*)*")
@@ -41,7 +41,7 @@ def validate(dataset: Dataset, *, min_documents: int = 1, form: Form | None = "N
     ----------
     dataset : questions with references, and the documents these come from.
     min_documents : how many documents each question's evidence must come from (2 for two-hop questions such as MiniHop's).
-    form : evidence is looked for as the IR score does it, see `ragbench.text.comparable`: "NFC", "NFKC", or None for
+    form : evidence is looked for as the IR score does it, see `ragbench.text.layout.comparable`: "NFC", "NFKC", or None for
         ``match="exact"``.
 
     Returns
@@ -154,7 +154,7 @@ def one_document(question: Question, texts: dict[str, str]) -> str | None:
 def _stems(text: str) -> set[str]:
     from Stemmer import Stemmer
 
-    from ragbench.retrieval.stopwords import STOP_WORDS
+    from ragbench.text.stopwords import STOP_WORDS
 
     return set(Stemmer("english").stemWords([w for w in _WORD.findall(text.casefold()) if w not in STOP_WORDS]))
 

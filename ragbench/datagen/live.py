@@ -22,8 +22,8 @@ from ragbench.datagen.patterns import fill
 from ragbench.datagen.questions import annotate
 from ragbench.datagen.schema import Schema
 from ragbench.errors import ConfigError, unknown
-from ragbench.metrics._sentences import split_sentences
 from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.text.sentences import split_sentences
 
 if TYPE_CHECKING:
     from ragbench.llm import Cassette, Reply

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument, Reference, mentions
 from ragbench.datagen.questions import canonical, facts_needed
 from ragbench.datagen.schema import Schema
-from ragbench.metrics._sentences import split_sentences
+from ragbench.text.sentences import split_sentences
 
 MOST_KEYPOINTS = 5
 _LEAST_KEYPOINTS = 3

@@ -4,7 +4,7 @@
 MiniHop (`ragbench.ragas_data`) and never on WikiEval, which they are measured on.
 """
 
-from ragbench.embedded_ragas.answer import AnswerParts, answer_parts, asked_for, evades
+from ragbench.embedded_ragas.answer import AnswerParts, answer_parts, asked_for
 from ragbench.embedded_ragas.scorer import EmbeddedRagas, Needed
 
-__all__ = ["AnswerParts", "EmbeddedRagas", "Needed", "answer_parts", "asked_for", "evades"]
+__all__ = ["AnswerParts", "EmbeddedRagas", "Needed", "answer_parts", "asked_for"]

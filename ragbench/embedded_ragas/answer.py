@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ragbench.judge.text import Prepared, prepare, split_sentences
+from ragbench.text.apart import Prepared, prepare
+from ragbench.text.sentences import split_sentences
+from ragbench.text.stance import abstains
 
 CONTENT = 30.0  # content weight (five or six rare words) that counts as half of an explanation
 SHORT = 4  # words up to which an answer is taken for a bare name or number
@@ -31,24 +33,6 @@ _DATE = re.compile(
 _NUMERAL = re.compile(
     r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen"
     r"|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundreds?|thousands?|millions?|billions?|dozens?"
-)
-_NOT = (
-    r"\b(?:(?:can|could|do|does|did|is|are|was|were|has|have|had|will|would)(?:\s?not|n['’]t)|cannot|unable\s+to"
-    r"|(?:not\s+|im)possible\s+to|nothing|no\s+\w+\s+(?:of|lets?|allows?))\b"
-)
-_KNOWING = (
-    r"(?:know|known|find|found|see|tell|told|say|said|says|determin\w+|answer\w*|specif\w+|record\w*|mention\w*|stat\w+"
-    r"|giv\w+|provid\w+|availab\w+|disclos\w+|announc\w+|reveal\w*|compar\w+|clear|certain|sure|information|detail\w*"
-    r"|cover\w*|includ\w+|contain\w*|confirm\w*|established|identif\w+|name[ds]?)\b"
-)
-_EVASION = re.compile(
-    rf"{_NOT}[^.;!?]{{0,40}}?\b{_KNOWING}"
-    r"|\bno\s+(?:(?:further|explicit|specific|direct|relevant|definite|clear)\s+)?"
-    r"(?:mention|information|answer|details?|data|record|indication|evidence|comparison)\b"
-    r"|\b(?:none|neither)\s+of\s+the\b|\bun(?:known|clear|certain)\b|\binsufficient\b"
-    r"|\bnot\s+(?:yet\s+)?(?:known|clear|available|specified|stated|given|mentioned|recorded|provided)\b"
-    r"|\b(?:sorry|apologi[sz]e)\b|\bas\s+an\s+AI\b|\blook(?:ed)?\s+(?:it\s+)?up\b",
-    re.I,
 )
 
 
@@ -86,11 +70,6 @@ def asked_for(question: str) -> tuple[str, ...]:
     return tuple(found) or ("what",)
 
 
-def evades(sentence: str) -> bool:
-    """Whether a sentence says that something is not known, not found or not told."""
-    return bool(_EVASION.search(sentence))
-
-
 def answer_parts(question: str, answer: str) -> AnswerParts:
     """Take an answer apart by what its question asks for.
 
@@ -98,8 +77,8 @@ def answer_parts(question: str, answer: str) -> AnswerParts:
     ----------
     question, answer : texts; an answer without a word has committed, met and told of 0.
     """
-    sentences = split_sentences(answer)
-    kept = [s for s in sentences if not evades(s)]
+    sentences = split_sentences(answer, "claims")
+    kept = [s for s in sentences if not abstains(s, "sentence")]
     text = " ".join(kept)
     asked, said, needs = prepare(question), prepare(text), asked_for(question)
     stems = frozenset(asked.stems)

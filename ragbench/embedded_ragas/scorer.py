@@ -12,9 +12,10 @@ from ragbench.embedded_ragas.answer import SHORT, answer_parts
 from ragbench.errors import ConfigError
 from ragbench.judge.checker import EmbeddedChecker, split_claims
 from ragbench.judge.features import embed
-from ragbench.judge.text import prepare, split_sentences
 from ragbench.metrics.reference_free import context_relevance
 from ragbench.metrics.steps.inputs import Context, joined, same_length
+from ragbench.text.apart import prepare
+from ragbench.text.sentences import split_sentences
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,8 +135,8 @@ class EmbeddedRagas:
         vectors = embed(self.embedder, [*questions, *answers])
         rows = []
         for question, answer in zip(questions, answers, strict=True):
-            if not (split_sentences(question) and split_sentences(answer)):
-                rows.append((_NAN, 0, "empty question" if not split_sentences(question) else "empty answer"))
+            if not (split_sentences(question, "claims") and split_sentences(answer, "claims")):
+                rows.append((_NAN, 0, "empty question" if not split_sentences(question, "claims") else "empty answer"))
                 continue
             parts = answer_parts(question, answer)
             near = max(float(vectors[question] @ vectors[answer]), 0.0) / self.gate
@@ -158,8 +159,8 @@ class EmbeddedRagas:
         """
         rows = []
         for question, found in zip(questions, self.needed(questions, contexts), strict=True):
-            if not split_sentences(question) or not found.sentences:
-                reason = "empty context" if split_sentences(question) else "empty question"
+            if not split_sentences(question, "claims") or not found.sentences:
+                reason = "empty context" if split_sentences(question, "claims") else "empty question"
                 rows.append((_NAN, len(found.sentences), reason))
                 continue
             score = context_relevance(len(found.needed), len(found.sentences))
@@ -169,7 +170,7 @@ class EmbeddedRagas:
     def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Needed]:
         """Return the sentences of each context, and those of them that its question needs."""
         same_length(questions=_texts(questions, "question"), contexts=contexts)
-        split = [tuple(split_sentences(joined(context, str(i)))) for i, context in enumerate(contexts)]
+        split = [split_sentences(joined(context, str(i)), "claims") for i, context in enumerate(contexts)]
         vectors = embed(self.embedder, [*questions, *(s for own in split for s in own)])
         found = []
         for question, sentences in zip(questions, split, strict=True):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ragbench.generation.text import MONTHS, Sentence, opening_name, sentence, stem, stems, trim
+from ragbench.text.apart import ANY_MONTH, Sentence, opening_name, sentence, trim
+from ragbench.text.words import MONTHS, stem, stems
 
 _YES_NO = re.compile(r"^(?:did|do|does|was|were|is|are|has|have|had)\b", re.IGNORECASE)
 _LEAST = "first earlier earliest sooner older oldest before shorter shortest fewer less lower smaller smallest lighter"
@@ -18,7 +19,7 @@ _MOST += " more greater wider taller heavier after farther further outlived"
 _TIMES = {"first", "earlier", "earliest", "sooner", "older", "oldest", "before", "later", "latest", "last", "younger"}
 _TIMES |= {"youngest", "recent", "after", "outlived"}
 _WORD = re.compile(r"\b(?:" + "|".join((_LEAST + " " + _MOST).split()) + r")\b", re.IGNORECASE)
-_DATE = re.compile(rf"(?:\b(\d{{1,2}}) )?(?:\b({MONTHS}) )?\b(\d{{4}})\b")
+_DATE = re.compile(rf"(?:\b(\d{{1,2}}) )?(?:\b({ANY_MONTH}) )?\b(\d{{4}})\b")
 _BACK = 8
 _OPTION_SHARE = 0.5
 _REST_SHARE = 0.4  # of the other words of a yes/no question, which must stand with each option for a yes
@@ -41,7 +42,7 @@ def options(question: str) -> tuple[str, str, str] | None:
         r"(?:of|between) (?P<a>.+?) and (?P<b>.+?),\s*(?P<rest>.+)",
     ):
         m = re.fullmatch(pattern, last, re.IGNORECASE)
-        if m and stems(m["a"]) and stems(m["b"]):
+        if m and stems(m["a"], "reader") and stems(m["b"], "reader"):
             return m["a"].strip(), m["b"].strip(" ,"), m["rest"].strip()
     if not _YES_NO.match(last):
         return None
@@ -97,7 +98,7 @@ def compare(question: str, found: Sequence[Sentence], rarity: Rarity) -> str | N
 
 def _evidence(option: str, rest: str, found: Sequence[Sentence], rarity: Rarity, wants: str) -> int | None:
     """The sentence that says most about the option; names may stand up to eight sentences before it."""
-    own, asked = set(stems(option)), set(stems(rest)) - set(stems(option))
+    own, asked = set(stems(option, "reader")), set(stems(rest, "reader")) - set(stems(option, "reader"))
     total = sum(map(rarity, own))
     if not total:
         return None  # a name of function words only ("The Who") cannot be found by its words
@@ -106,7 +107,7 @@ def _evidence(option: str, rest: str, found: Sequence[Sentence], rarity: Rarity,
     about = -_BACK
     for k, s in enumerate(found):
         seen.update(dict.fromkeys(s.terms & own, k))
-        opening = {stem(w) for w in opening_name(s).lower().split()}
+        opening = {stem(w, "reader") for w in opening_name(s).lower().split()}
         if opening and len(opening & own) >= _OPTION_SHARE * len(opening):
             about = k
         if (wants == "date" and not s.years) or (wants == "number" and not s.numbers):
@@ -126,10 +127,10 @@ def _date(text: str, rest: str) -> tuple[int, int, int]:
     dates = list(_DATE.finditer(text))
     if not dates:
         return sentence(text).years[0], 0, 0
-    asked = set(stems(rest))
-    places = [m.start() for m in re.finditer(r"\w+", text) if stem(m[0].lower()) in asked]
+    asked = set(stems(rest, "reader"))
+    places = [m.start() for m in re.finditer(r"\w+", text) if stem(m[0].lower(), "reader") in asked]
     m = min(dates, key=lambda d: min((abs(d.start() - p) for p in places), default=0))
-    return int(m[3]), MONTHS.split("|").index(m[2]) + 1 if m[2] else 0, int(m[1] or 0)
+    return int(m[3]), MONTHS.index(m[2]) + 1 if m[2] else 0, int(m[1] or 0)
 
 
 def _holds(x: Sentence, y: Sentence, rest: str, word: re.Match | None, limit: re.Match | None, rarity: Rarity) -> bool:
@@ -139,10 +140,10 @@ def _holds(x: Sentence, y: Sentence, rest: str, word: re.Match | None, limit: re
     if word is not None and word[0].lower() in _TIMES:
         return (_date(x.text, rest) < _date(y.text, rest)) == (word[0].lower() in _LEAST.split())
     if re.search(r"\bsame\b", rest):
-        asked = {stem(w) for w in re.findall(r"\w+", rest.lower())}
-        mine, its = ({stem(w) for n in s.names for w in n.lower().split()} - asked for s in (x, y))
+        asked = {stem(w, "reader") for w in re.findall(r"\w+", rest.lower())}
+        mine, its = ({stem(w, "reader") for n in s.names for w in n.lower().split()} - asked for s in (x, y))
         return bool(mine & its)
-    asked = set(stems(rest))
+    asked = set(stems(rest, "reader"))
     total = sum(map(rarity, asked)) or 1.0
     return all(sum(rarity(t) for t in asked & s.terms) / total >= _REST_SHARE for s in (x, y))
 

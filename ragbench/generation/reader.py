@@ -20,9 +20,10 @@ import numpy as np
 
 from ragbench.errors import ConfigError
 from ragbench.generation.compare import compare
-from ragbench.generation.text import Sentence, sentences, stem, stems, trim
 from ragbench.records import Chunk
-from ragbench.retrieval.languages import language_of
+from ragbench.text.apart import Sentence, sentences, trim
+from ragbench.text.languages import language_of
+from ragbench.text.words import stem, stems
 
 ABSTENTION = "The documents do not contain enough information to answer this question."
 ABSTENTIONS = {
@@ -67,7 +68,7 @@ class ExtractiveReader:
         if background is not None:
             self._frequency = Counter()
             for item in background:
-                self._frequency.update(set(stems(item.text if isinstance(item, Chunk) else item)))
+                self._frequency.update(set(stems(item.text if isinstance(item, Chunk) else item, "reader")))
                 self._texts += 1
 
     @property
@@ -103,7 +104,7 @@ class ExtractiveReader:
         if not question.strip():
             raise ConfigError(f"an empty question: {question!r}", "some text", "leave empty questions out")
         found = sentences(context)
-        asked = list(dict.fromkeys(stems(question)))
+        asked = list(dict.fromkeys(stems(question, "reader")))
         if not found or not asked:
             return self._abstain(question, context)
         idf = self._weights(asked, found)
@@ -142,10 +143,10 @@ class ExtractiveReader:
     ) -> str:
         """Answer by the best pair of sentences; empty when it covers too little of the question."""
         clause = _asking_clause(question)
-        wanted = set(stems(clause))
+        wanted = set(stems(clause, "reader"))
         tail = idf * [t in wanted for t in asked]
         kind = _kind(clause)
-        known = {stem(w) for w in re.findall(r"\w+", question.lower())}
+        known = {stem(w, "reader") for w in re.findall(r"\w+", question.lower())}
         fits = np.array([_fits(s, kind, known) for s in found])
         first = np.sort(np.argsort(-(near @ idf), kind="stable")[:_FIRST_HOPS])
         links = self._links(found, first, known)
@@ -169,7 +170,7 @@ class ExtractiveReader:
 
     def _links(self, found: Sequence[Sentence], first: np.ndarray, known: set[str]) -> np.ndarray:
         """How strongly a name that sentence a adds to the question is taken up by sentence b, 0 to 1."""
-        new = [{stem(w) for n in s.names for w in n.lower().split()} - known for s in found]
+        new = [{stem(w, "reader") for n in s.names for w in n.lower().split()} - known for s in found]
         names = {t: k for k, t in enumerate(sorted(set().union(*(new[i] for i in first))))}
         if not names:
             return np.zeros((len(first), len(found)))
@@ -226,7 +227,7 @@ def _fits(s: Sentence, kind: str, known: set[str]) -> float:
         return float(s.dated)
     if kind == "count":
         return float(bool(s.numbers))
-    fresh = [n for n in s.names if not {stem(w) for w in n.lower().split()} <= known]
+    fresh = [n for n in s.names if not {stem(w, "reader") for w in n.lower().split()} <= known]
     if kind == "place":
         return float(s.placed and bool(fresh))
     if kind == "person":

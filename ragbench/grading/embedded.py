@@ -13,9 +13,9 @@ import numpy as np
 from ragbench.errors import ConfigError, DataError
 from ragbench.grading.categories import GRADES, by_id, facts_of, question_of
 from ragbench.grading.evidence import FEATURES, evidence
-from ragbench.grading.stance import declines, declines_elsewhere
-from ragbench.grading.text import content_stems, holds, one_line, signs, stems, tokens
 from ragbench.records import Answer, Grade, Question, check_records
+from ragbench.text.apart import content_stems, holds, one_line, signs, token_stems, tokens
+from ragbench.text.stance import abstains
 
 MODEL_FILE = Path(__file__).with_name("embedded_grader.json")
 RIDGE = 0.1  # inverse strength C of the L2 penalty, chosen on the dev split by cross-validation over questions
@@ -212,7 +212,7 @@ def _defined(question: str, answer: str, reference: str, facts: tuple[str, ...])
         return 1
     true, said = tokens(reference), tokens(answer[:1000])
     if not true:
-        if declines(answer):
+        if abstains(answer, "grader"):
             return 1
         raise Ungradable(
             f"the true answer {reference!r} has no letter or digit, and the answer says more or something else",
@@ -222,7 +222,7 @@ def _defined(question: str, answer: str, reference: str, facts: tuple[str, ...])
     same = [t.word for t in said] == [t.word for t in true]
     wanted = signs(reference)
     # Words are compared without their signs: where a sign tells two answers apart, these rules cannot.
-    if (same and signs(answer[:1000]) != wanted) or (wanted and content_stems(reference) <= stems(answer)):
+    if (same and signs(answer[:1000]) != wanted) or (wanted and content_stems(reference) <= token_stems(answer)):
         if not holds(answer, reference):
             raise Ungradable(
                 f"the answer has the words of the true answer {reference[:80]!r}, but other signs",
@@ -234,8 +234,8 @@ def _defined(question: str, answer: str, reference: str, facts: tuple[str, ...])
     scripts = {_script(c) for c in answer[:1000] if c.isalpha()}
     foreign = {_script(c) for text in (question, reference, *facts) for c in text if c.isalpha()}.isdisjoint(scripts)
     if scripts and foreign:
-        return 1 if declines(answer) else 4
-    if declines_elsewhere(answer) and not content_stems(reference) & stems(answer[:1000]):
+        return 1 if abstains(answer, "grader") else 4
+    if abstains(answer, "other_languages") and not content_stems(reference) & token_stems(answer[:1000]):
         return 1
     return None
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ragbench.grading import stance
-from ragbench.grading.text import Token, content_stems, stems, tokens
+from ragbench.text.apart import Token, content_stems, token_stems, tokens
+from ragbench.text.stance import abstains, guesses, polarity
 
 FEATURES = (
     "hit",
@@ -40,6 +40,8 @@ FEATURES = (
 _MOST = 20_000  # characters of an answer that are compared; an answer to one question that is longer is judged by these
 _SHORT = 4  # words up to which an answer is the bare thing asked for
 _LONG = 40  # words from which an answer is long; the graded ones have 47 at most, and a weight must not run away
+_COMPARES = re.compile(r"\b(?:than|before|after|followed|follows|preceded|preceding|behind|instead of|rather than)\b")
+_LOOKED = 400  # characters after the one picked in which the sentence may turn it round
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
 
 
@@ -60,6 +62,54 @@ class Task:
     known: frozenset[str]
 
 
+def options(question: str, reference: str) -> tuple[frozenset[str], frozenset[str]] | None:
+    """Find the two things a question lets one choose from, as the stems that tell them apart.
+
+    Returns
+    -------
+    (stems of the true one, stems of the other), or None when the question offers no choice that names the true one.
+    """
+    head, found, tail = question.rpartition(" or ")
+    if not found:
+        return None
+    left = re.split(r"[,:;]", head.rstrip(" ,"))[-1]
+    true, sides = content_stems(reference), (content_stems(left), content_stems(tail))
+    overlaps = [len(true & side) for side in sides]
+    if overlaps[0] == overlaps[1]:
+        return None
+    right = 0 if overlaps[0] > overlaps[1] else 1
+    mine, other = true - sides[1 - right], sides[1 - right] - true - sides[right]
+    return (mine, other) if mine and mine <= sides[right] and other else None
+
+
+def choice(text: str, mine: frozenset[str], other: frozenset[str]) -> int:
+    """Return 1 when an answer picks ``mine``, -1 when it picks ``other``, 0 when it names neither.
+
+    The one named first is picked, unless the sentence turns it round ("Titan was not the first"). An answer that
+    declines picks neither.
+    """
+    if abstains(text, "grader"):
+        return 0
+    said = tokens(text)
+    first = next((t for t in said if t.stem in mine or t.stem in other), None)
+    if first is None:
+        return 0
+    picked = 1 if first.stem in mine else -1
+    clause = re.split(r"[.,;:!?\n]", text[: first.start + _LOOKED].casefold().replace("’", "'"))
+    place = 0
+    for part in clause:
+        if place <= first.start <= place + len(part):
+            return -picked if re.search(r"\bnot\b|n't\b", part) else picked
+        place += len(part) + 1
+    return picked
+
+
+def after_comparison(text: str, place: int) -> bool:
+    """Say whether what stands at ``place`` comes after "than", "before", "followed": the other term of a comparison."""
+    start = max(text.rfind(mark, 0, place) for mark in ",.;!?\n") + 1
+    return bool(_COMPARES.search(text[start:place].casefold()))
+
+
 @functools.lru_cache(maxsize=4096)
 def task(question: str, reference: str, facts: tuple[str, ...]) -> Task:
     """Take a question apart."""
@@ -70,31 +120,31 @@ def task(question: str, reference: str, facts: tuple[str, ...]) -> Task:
     names = [t for t in true if t.capital]
     said = reference.casefold().strip(" .!")
     polar = {"yes": 1, "no": -1}.get(said, 0)
-    holding = [f for f in facts if distinct and distinct <= stems(f)]
-    options = None if polar else stance.options(question, core)
-    if polar or options:
+    holding = [f for f in facts if distinct and distinct <= token_stems(f)]
+    offered = None if polar else options(question, core)
+    if polar or offered:
         holding = list(facts)  # a comparison needs them all
     rest = [f for f in facts if f not in holding]
-    every = frozenset().union(*(stems(f) for f in facts))
+    every = frozenset().union(*(token_stems(f) for f in facts))
     return Task(
-        question=stems(question),
+        question=token_stems(question),
         asked=content_stems(re.split(r"(?<=[.!?]) ", question)[-1]),
         reference=distinct or content_stems(core),
         reference_last=(names[-1] if names else true[-1]).stem,
         reference_is_name=len(names) > 1 and all(t.capital or not t.content for t in true),
         polar=polar,
-        options=options,
+        options=offered,
         facts=every,
         bridges=frozenset().union(*(content_stems(f) for f in rest)) - asked - distinct,
         answer_facts=frozenset().union(*(content_stems(f) for f in holding)) - asked,
-        known=every | stems(question) | stems(reference),
+        known=every | token_stems(question) | token_stems(reference),
     )
 
 
 def _outcome(given: Task, text: str, said: Sequence[Token]) -> dict[str, float]:
     """Say how the answer stands to the true one: hit, part of it, missed, or the opposite."""
     if given.polar or given.options:
-        way = stance.polarity(text) * given.polar if given.polar else stance.choice(text, *given.options)
+        way = polarity(text) * given.polar if given.polar else choice(text, *given.options)
         # Paraphrases ("the Siberian one") name neither option: no hit, and no contradiction.
         return {
             "hit": float(way > 0),
@@ -109,8 +159,7 @@ def _outcome(given: Task, text: str, said: Sequence[Token]) -> dict[str, float]:
         share = 1.0  # "Grant" for "James Augustus Grant"
     first = min((places[s] for s in found), default=0)
     turned = share == 1 and (
-        stance.after_comparison(text, first)
-        or bool(re.search(r"\b(?:not|never)\W+(?:\w+\W+)?$", text[:first].casefold()))
+        after_comparison(text, first) or bool(re.search(r"\b(?:not|never)\W+(?:\w+\W+)?$", text[:first].casefold()))
     )
     return {
         "hit": float(share == 1),
@@ -134,8 +183,8 @@ def evidence(question: str, answer: str, reference: str, facts: tuple[str, ...])
     content = [t for t in said if t.content]
     f = dict.fromkeys(FEATURES, 0.0)
     f |= _outcome(given, text, said)
-    f["declines"] = float(stance.declines(text))
-    f["guesses"] = float(stance.guesses(text))
+    f["declines"] = float(abstains(text, "grader"))
+    f["guesses"] = float(guesses(text))
     fresh = {t.stem: t for t in content if t.stem not in given.known}
     f["wrong_names"] = math.log1p(sum(t.name for t in fresh.values()))
     f["wrong_numbers"] = math.log1p(sum(t.number and len(t.word) > 1 for t in fresh.values()))

@@ -15,7 +15,9 @@ import numpy as np
 
 from ragbench.errors import ConfigError
 from ragbench.judge.features import embed
-from ragbench.judge.text import NEGATION, Prepared, prepare, split_sentences
+from ragbench.text.apart import Prepared, prepare
+from ragbench.text.sentences import split_sentences
+from ragbench.text.stance import NEGATION
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -35,7 +37,7 @@ def split_claims(text: str) -> list[str]:
     """Cut a text into sentence claims, without list markers, emphasis marks and citation numbers."""
     if not isinstance(text, str):
         raise ConfigError(f"text is {type(text).__name__}", "a text", "split one text at a time")
-    claims = (_EMPHASIS.sub("", _CITATION.sub("", _MARKER.sub("", s))).strip() for s in split_sentences(text))
+    claims = (_EMPHASIS.sub("", _CITATION.sub("", _MARKER.sub("", s))).strip() for s in split_sentences(text, "claims"))
     return [c for c in claims if any(ch.isalnum() for ch in c)]
 
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.judge.text import Prepared, abstains, is_polar, prepare, stance
+from ragbench.text.apart import Prepared, prepare
+from ragbench.text.common import lcs_length
+from ragbench.text.stance import abstains, is_polar, stance
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -61,22 +63,6 @@ def _sentence_coverage(text: Prepared, other: Prepared, left_out: frozenset[str]
     return covered / total if total > 0 else 0.0
 
 
-def common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
-    """Length of the longest common subsequence of two token lists.
-
-    Bit-parallel (Hyyrö 2004): one big integer holds a row of the table.
-    """
-    where: dict[str, int] = {}
-    for i, token in enumerate(a):
-        where[token] = where.get(token, 0) | (1 << i)
-    full = (1 << len(a)) - 1
-    row = full
-    for token in b:
-        hits = row & where.get(token, 0)
-        row = ((row + hits) | (row - hits)) & full
-    return len(a) - row.bit_count()
-
-
 def question_stems(question: Prepared, reference: Prepared) -> frozenset[str]:
     """Stems to leave out of the overlaps: the question's, unless the reference has no others ("Paris or Rome?")."""
     asked = frozenset(question.stems)
@@ -92,11 +78,11 @@ def lexical(question: Prepared, reference: Prepared, answer: Prepared) -> dict[s
     f["sentence_p"] = _sentence_coverage(answer, reference, asked)
     f["sentence_f"] = harmonic(f["sentence_r"], f["sentence_p"])
     both = len(reference.stems) + len(answer.stems)
-    f["order_f"] = 2 * common_subsequence(reference.stems, answer.stems) / both if both else 0.0
+    f["order_f"] = 2 * lcs_length(reference.stems, answer.stems) / both if both else 0.0
     ratio = math.log((len(answer.words) + 5) / (len(reference.words) + 5))
     f["short"], f["long"] = min(ratio, 0.0), max(ratio, 0.0)
     f["empty"] = float(not answer.words)
-    f["abstains"] = float(abstains(answer.text) and not abstains(reference.text))
+    f["abstains"] = float(abstains(answer.text, "judge") and not abstains(reference.text, "judge"))
     polar = is_polar(question.text)
     f["stance"] = float(stance(reference.text, polar) * stance(answer.text, polar))
     said = frozenset(answer.words)

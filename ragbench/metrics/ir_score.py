@@ -7,8 +7,8 @@ come from the longest common *substring* (``match="substring"``, the default): a
 in a few thousand characters is almost always complete. Both are exact here, for all cut-offs N in one pass.
 
 The published scores compare characters as they are (``match="exact"``). In other people's documents lines are wrapped
-and characters composed in several ways, so by default both sides are normalised first (`ragbench.text`); for a text
-without such differences the scores are the same.
+and characters composed in several ways, so by default both sides are normalised first
+(`ragbench.text.layout`); for a text without such differences the scores are the same.
 
 Undefined: a question without facts, or with an empty fact, scores NaN. An empty text scores 0.
 """
@@ -31,7 +31,7 @@ from ragbench.metrics.cutoffs import (
     token_cutoffs,
     truncate,
 )
-from ragbench.text import Form, comparable
+from ragbench.text.layout import Form, comparable
 
 __all__ = [
     "MATCHES",
@@ -213,12 +213,12 @@ def ir_score_table(
 
 def _matching(match: str) -> tuple[Callable[..., None], Form | None]:
     """The kernel and the normal form of a match."""
-    from ragbench.metrics import _lcs
+    from ragbench.text import common
 
     if match not in MATCHES:
         raise unknown("match", match, MATCHES)
     kernel, form = MATCHES[match]
-    return {"substring": _lcs.substring_lengths, "subsequence": _lcs.subsequence_lengths}[kernel], form
+    return {"substring": common.substring_lengths, "subsequence": common.subsequence_lengths}[kernel], form
 
 
 def _check(parts: Sequence[Sequence[str]], texts: Sequence[str | Sequence[str]]) -> None:
@@ -278,7 +278,7 @@ def _shares(
     threads: int,
 ) -> np.ndarray:
     """len(LCS) / len(part) of every part of every question: float array, shape (all parts, n cut-offs)."""
-    from ragbench.metrics._lcs import code_points
+    from ragbench.text.common import code_points
 
     kernel, form = matching
     if form is not None and texts:

@@ -2,8 +2,8 @@
 
 Keypoint metrics take the verdicts of a judge, one per keypoint. Recall (Eq 1) and the effective information rate
 (Eq 2) match references to passages sentence by sentence, as substrings. The two published variants compare characters
-as they are; the default, and the same with NFKC, remove differences of layout on both sides first (`ragbench.text`),
-and then count as ``paper`` does:
+as they are; the default, and the same with NFKC, remove differences of layout on both sides first
+(`ragbench.text.layout`), and then count as ``paper`` does:
 
 ``normalised``, ``normalised_nfkc``  for documents whose lines are wrapped, or that compose characters in another way.
 ``paper``     EIR counts the words of references that matched as a whole; a metadata prefix in brackets is cut off
@@ -19,15 +19,16 @@ one passage that holds them all, the evaluation that made the published numbers 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.metrics._sentences import check_language, count_words, split_sentences
-from ragbench.text import Form, comparable
+from ragbench.text.common import lcs_length, lcs_tokens
+from ragbench.text.layout import Form, comparable
+from ragbench.text.sentences import check_language, count_words, split_sentences
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -302,7 +303,7 @@ def answer_rouge_l(
     for i, (answer, reference) in enumerate(zip(answers, references, strict=True)):
         a, r = tokens(answer), tokens(reference)
         if len(a) and len(r):
-            scores[i] = 2 * _lcs_length(a, r) / (len(a) + len(r))
+            scores[i] = 2 * lcs_length(a, r) / (len(a) + len(r))
     return scores
 
 
@@ -312,36 +313,4 @@ def _distinct_rouge_l(answer: str, reference: str, empty: float) -> float:
     words = len({w for s in said for w in s}) + len({w for s in true for w in s})
     if not said or not true:
         return empty
-    return 2 * len({w for r in true for a in said for w in _lcs_words(r, a)}) / words
-
-
-def _lcs_words(a: Sequence[str], b: Sequence[str]) -> list[str]:
-    """Words of the longest common subsequence that is found from the ends, on ties dropping b's word."""
-    length = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
-    for i, word in enumerate(a, 1):
-        for j, other in enumerate(b, 1):
-            above, left = length[i - 1][j], length[i][j - 1]
-            length[i][j] = length[i - 1][j - 1] + 1 if word == other else max(above, left)
-    found, i, j = [], len(a), len(b)
-    while i and j:
-        if a[i - 1] == b[j - 1]:
-            found.append(a[i - 1])
-            i, j = i - 1, j - 1
-        elif length[i - 1][j] > length[i][j - 1]:
-            i -= 1
-        else:
-            j -= 1
-    return found
-
-
-def _lcs_length(a: Sequence[str], b: Sequence[str]) -> int:
-    """Length of the longest common subsequence, one big integer per row (Hyyrö 2004)."""
-    where: dict[str, int] = defaultdict(int)
-    for i, token in enumerate(a):
-        where[token] |= 1 << i
-    full = (1 << len(a)) - 1
-    row = full
-    for token in b:
-        common = row & where.get(token, 0)
-        row = ((row + common) | (row - common)) & full
-    return len(a) - row.bit_count()
+    return 2 * len({w for r in true for a in said for w in lcs_tokens(r, a)}) / words

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ragbench.errors import ConfigError, unknown
+from ragbench.text.common import lcs_length
+from ragbench.text.words import stems
 
 Words = Callable[[str], Sequence[str]]
 
@@ -169,24 +171,11 @@ def rouge_l(
 
 
 def _rouge_l(got: list[str], true: list[str], value: str) -> float:
-    common = _lcs(got, true) if got and true else 0
+    common = lcs_length(got, true) if got and true else 0
     if not common:
         return 0.0
     precision, recall = common / len(got), common / len(true)
     return {"f1": 2 * precision * recall / (precision + recall), "precision": precision, "recall": recall}[value]
-
-
-def _lcs(a: list[str], b: list[str]) -> int:
-    """Return the length of the longest common subsequence, one row of the table in the bits of an int (Hyyrö 2004)."""
-    where: dict[str, int] = {}
-    for i, token in enumerate(a):
-        where[token] = where.get(token, 0) | 1 << i
-    full = (1 << len(a)) - 1
-    row = full
-    for token in b:
-        matched = row & where.get(token, 0)
-        row = (row + matched | row - matched) & full
-    return len(a) - row.bit_count()
 
 
 @functools.cache
@@ -196,21 +185,6 @@ def _rouge_tokenizer(stem: bool) -> Words:
     from rouge_score.tokenizers import DefaultTokenizer  # its Porter variant is NLTK's, which takes seconds to import
 
     return DefaultTokenizer(use_stemmer=True).tokenize
-
-
-def stems(text: str) -> list[str]:
-    """Return the Porter stems of a text's words (runs of Unicode word characters, lower case).
-
-    A lone "s", as an apostrophe leaves it, has an empty stem and is left out.
-    """
-    return [stem for stem in _stemmer().stemWords(re.findall(r"\w+", text.lower())) if stem]
-
-
-@functools.cache
-def _stemmer() -> Any:
-    import Stemmer
-
-    return Stemmer.Stemmer("porter")
 
 
 def idf_weights(texts: Iterable[str]) -> dict[str, float]:
@@ -224,7 +198,7 @@ def idf_weights(texts: Iterable[str]) -> dict[str, float]:
     -------
     dict stem -> weight; empty for no texts.
     """
-    sets = [set(stems(text)) for text in texts]
+    sets = [set(stems(text, "overlap")) for text in texts]
     frequency = Counter(stem for words in sets for stem in words)
     return {stem: math.log(1 + (len(sets) - df + 0.5) / (df + 0.5)) for stem, df in frequency.items()}
 
@@ -245,7 +219,10 @@ def idf_overlap(prediction: str, reference: str, idf: Mapping[str, float], *, un
     reference answers of RAGChecker's 280 recorded pairs.
     """
     rarest = max(idf.values(), default=1.0) if unseen is None else unseen
-    a, b = Counter(stems(_prediction(prediction))), Counter(stems(_texts("reference", reference)[0]))
+    a, b = (
+        Counter(stems(_prediction(prediction), "overlap")),
+        Counter(stems(_texts("reference", reference)[0], "overlap")),
+    )
 
     def weight(words: Counter[str]) -> float:
         return math.fsum(n * idf.get(stem, rarest) for stem, n in words.items())

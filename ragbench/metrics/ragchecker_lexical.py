@@ -12,6 +12,7 @@ import math
 from collections import Counter
 
 from ragbench.errors import ConfigError
+from ragbench.text.common import lcs_length
 
 
 def jieba_tokens(text: str) -> list[str]:
@@ -76,21 +77,8 @@ def rouge_l_jieba(response: str, reference: str) -> float:
     Source: RAGChecker, Table 2 (row ROUGE-L): Pearson 31.75 / 47.88 / 43.10 with the three human labels.
     """
     tokens, wanted = jieba_tokens(response), jieba_tokens(reference)
-    common = _longest_common_subsequence(tokens, wanted)
+    common = lcs_length(tokens, wanted)
     if not common:
         return 0.0
     precision, recall = common / len(tokens), common / len(wanted)
     return 2 * precision * recall / (precision + recall)
-
-
-def _longest_common_subsequence(a: list[str], b: list[str]) -> int:
-    """Length of the LCS by bit-parallel dynamic programming: a column of the table is one integer (Hyyrö 2004)."""
-    places: dict[str, int] = {}
-    for i, token in enumerate(a):
-        places[token] = places.get(token, 0) | 1 << i
-    whole = (1 << len(a)) - 1
-    column = whole  # a zero bit marks a row where the length grows
-    for token in b:
-        matches = column & places.get(token, 0)
-        column = ((column + matches) | (column - matches)) & whole
-    return len(a) - column.bit_count()

@@ -23,8 +23,8 @@ import numpy as np
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.generation import ExtractiveReader
 from ragbench.judge.features import embed
-from ragbench.judge.text import split_sentences
 from ragbench.records import Dataset
+from ragbench.text.sentences import split_sentences
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ class LeadSentences:
 
     def answer(self, question: str, context: str) -> str:
         """Return the sentences; an empty context gives an empty answer."""
-        return " ".join(split_sentences(context)[: self.n])
+        return " ".join(split_sentences(context, "claims")[: self.n])
 
 
 class NearestSentences:
@@ -97,14 +97,14 @@ class NearestSentences:
 
     def warm(self, questions: Sequence[str], texts: Sequence[str]) -> None:
         """Embed questions and the sentences of texts in one call, which is faster than context by context."""
-        new = dict.fromkeys([*questions, *(s for text in texts for s in split_sentences(text))])
+        new = dict.fromkeys([*questions, *(s for text in texts for s in split_sentences(text, "claims"))])
         missing = [text for text in new if text not in self._vectors]
         if missing:
             self._vectors.update(embed(self.embedder, missing))
 
     def answer(self, question: str, context: str) -> str:
         """Return the sentences; an empty context gives an empty answer."""
-        sentences = list(dict.fromkeys(split_sentences(context)))
+        sentences = list(dict.fromkeys(split_sentences(context, "claims")))
         if not sentences:
             return ""
         self.warm([question], [context])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ragbench.data.wikieval import Dimension, Pair, WikiEval, WikiEvalRow, joined
 from ragbench.errors import ConfigError, unknown
-from ragbench.metrics._sentences import split_sentences
 from ragbench.ragas_data.padding import back_linked, sentences_of
+from ragbench.text.sentences import split_sentences
 
 if TYPE_CHECKING:
     from ragbench.records import Dataset, Document, Question
@@ -150,10 +150,10 @@ def exchanged(answer: str, context: str, others: Sequence[str], rng: random.Rand
 
 def _incomplete(kind: str, question: Question, answer: str, rng: random.Random, siblings: Sequence[Document]) -> str:
     if kind == "without the answer":
-        told = [s for s in split_sentences(answer) if question.answer.lower() not in s.lower()]
+        told = [s for s in split_sentences(answer, "en") if question.answer.lower() not in s.lower()]
         # The opening sentence answers in other words where it does not name the answer itself.
         return (
-            " ".join(told if len(told) < len(split_sentences(answer)) else told[1:])
+            " ".join(told if len(told) < len(split_sentences(answer, "en")) else told[1:])
             or "That is part of a longer story."
         )
     if kind == "evasive":

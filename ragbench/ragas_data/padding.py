@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ragbench.metrics._sentences import split_sentences
+from ragbench.text.sentences import split_sentences
 
 if TYPE_CHECKING:
     from ragbench.records import Document
@@ -38,7 +38,7 @@ def back_linked(
 def sentences_of(page: Document) -> Sequence[str]:
     """Return a page's sentences without white space around them."""
     # MiniHop's sentences after the first begin with a blank, so that they join to the text.
-    return [s.strip() for s in page.sentences] or split_sentences(page.text)
+    return [s.strip() for s in page.sentences] or split_sentences(page.text, "en")
 
 
 def _mentions(text: str, title: str) -> bool:

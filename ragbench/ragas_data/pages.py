@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ragbench.data.wikieval import WikiEval, WikiEvalRow
 from ragbench.errors import ConfigError, DataError
-from ragbench.metrics._sentences import split_sentences
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.ragas_data.padding import back_linked, sentences_of
+from ragbench.text.sentences import split_sentences
 
 if TYPE_CHECKING:
     from ragbench.llm import Cassette, Step
@@ -84,7 +84,7 @@ def make_ragas_set(
     answer = step("answer", question=question, context=intro)
     ungrounded = step("ungrounded", question=question)
     poor = step("incomplete", question=question)
-    wanted = {i: max(1, round(padding * len(split_sentences(text)))) for i, text in intro.items()}
+    wanted = {i: max(1, round(padding * len(split_sentences(text, "en")))) for i, text in intro.items()}
     extra = {i: " ".join(back_linked([pages[i]], pages, wanted[i])) for i in intro if i not in failed}
     alone = {i: intro[i] for i, text in extra.items() if not text}
     extra |= step("padding", context=alone, count={i: str(wanted[i]) for i in alone})

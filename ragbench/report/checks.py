@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,9 +9,6 @@ import pandas as pd
 
 from ragbench.llm.context import SHORTENED
 from ragbench.llm.reply import CUT_SHORT
-
-# What models often say and the judge's own pattern, fitted on other texts, does not know.
-_TOO_LITTLE = re.compile(r"\b(?:not|n['’]t) (?:have )?enough (?:information|context|details?|evidence)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -81,8 +77,7 @@ def _answered(rows: pd.DataFrame) -> pd.Series:
 
 
 def _abstained(rows: pd.DataFrame) -> pd.Series:
-    from ragbench.grading.stance import declines_elsewhere
-    from ragbench.judge.text import abstains
+    from ragbench.text.stance import abstains
 
     if "abstained" in rows:
         known, said = rows["abstained"].notna(), _true(rows, "abstained")
@@ -92,9 +87,7 @@ def _abstained(rows: pd.DataFrame) -> pd.Series:
         return said
 
     def declined(text: object) -> bool:
-        if not isinstance(text, str):
-            return False
-        return abstains(text) or declines_elsewhere(text) or bool(_TOO_LITTLE.search(text))
+        return isinstance(text, str) and abstains(text, "audit")
 
     return said.where(known, rows["answer"].map(declined).astype(bool))
 

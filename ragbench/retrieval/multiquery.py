@@ -17,7 +17,7 @@ from pydantic import PrivateAttr
 from ragbench.errors import ConfigError, ModelError, unknown
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, ranked
-from ragbench.retrieval.stopwords import STOP_WORDS
+from ragbench.text.stopwords import STOP_WORDS
 
 PROMPTS = {"perspectives": "multiquery_perspectives", "decomposition": "multiquery_decomposition"}
 

@@ -21,13 +21,13 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ragbench.errors import ConfigError, unknown
-from ragbench.retrieval.languages import LANGUAGES, UNSPACED, language_of
-from ragbench.retrieval.stopwords import STOP_WORDS
+from ragbench.text.languages import LANGUAGES, UNSPACED, language_of
+from ragbench.text.stopwords import STOP_WORDS
+from ragbench.text.words import stemmer
 
 AUTO = "auto"
 # Languages that PyStemmer has had no Snowball stemmer for since 2.2; some came later, which would change results.
@@ -81,13 +81,6 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFKC", text.replace(_SOFT_HYPHEN, "")).casefold()
 
 
-@functools.cache
-def _stemmer(language: str) -> Any:
-    import Stemmer
-
-    return Stemmer.Stemmer(language, 0)  # no inner cache: every term is stemmed once, and the cache is not thread-safe
-
-
 @dataclass(frozen=True)
 class Tokenizer:
     """A pipeline text -> tokens -> terms. Call it with a text to get its terms.
@@ -137,7 +130,7 @@ class Tokenizer:
             None if t in self.stop or (self.drop_noise and _NOISE.search(t)) else t for t in tokens
         ]
         if self.stemmer:
-            stems = iter(_stemmer(self.stemmer).stemWords([t for t in kept if t is not None]))
+            stems = iter(stemmer(self.stemmer).stemWords([t for t in kept if t is not None]))
             kept = [None if t is None else next(stems) or None for t in kept]  # Porter leaves nothing of "s"
         return kept
 

@@ -15,7 +15,7 @@ import numpy as np
 from ragbench.metrics.cutoffs import TokenOffsets, joined_cutoffs
 from ragbench.metrics.ir_score import MATCHES, part_scores
 from ragbench.records import Hit
-from ragbench.text import Normalised, comparable
+from ragbench.text.layout import Normalised, comparable
 from ragbench.widgets.base import escape, mark, tag
 
 

@@ -163,7 +163,7 @@ def best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
     (start, end, share): where the sentence is in the text, the first of equally good ones, and the weight of the shared
     words as a share of the claim's, in (0, 1]. None where no word is shared.
     """
-    from ragbench.judge.text import prepare
+    from ragbench.text.apart import prepare
 
     wanted, found = prepare(claim).weight, prepare(text)
     total = sum(wanted.values())

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragbench.metrics._sentences import split_sentences
 from ragbench.metrics.steps.engine import Request, send_some, texts_schema
 from ragbench.metrics.steps.extraction import Prompt
 from ragbench.metrics.steps.inputs import Context, joined, names_of, same_length
 from ragbench.metrics.steps.report import StepReport
 from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.text.sentences import split_sentences
 
 INSUFFICIENT = "Insufficient Information"
 
@@ -47,7 +47,7 @@ def extract_sentences(
     questions: Sequence[str],
     contexts: Sequence[Context],
     *,
-    split: Callable[[str], Sequence[str]] = split_sentences,
+    rule: str = "en",
     prompt: Prompt = "steps_sentences",
     ids: Sequence[Any] | None = None,
     **options: Any,
@@ -58,7 +58,7 @@ def extract_sentences(
     ----------
     model, options : as for `ragbench.llm.ask`.
     questions : shape (n,). contexts : one text, or a list of passages, per example.
-    split : cuts a context into sentences; default the English rules of ragbench.
+    rule : a row of `ragbench.text.sentences.SENTENCES`, by which a context is cut.
     prompt : id or file with the fields context and question.
     ids : names for messages; default numbers.
 
@@ -72,7 +72,7 @@ def extract_sentences(
     texts = [joined(context, "a context") for context in contexts]
 
     def read(reply: Any, place: int) -> Picked:
-        return pick(reply.parsed.sentences, split(texts[place]))
+        return pick(reply.parsed.sentences, split_sentences(texts[place], rule))
 
     found, report = send_some(model, "sentences", requests, read, options)
     nothing = Picked((), (), 0, True)

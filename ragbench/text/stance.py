@@ -1,12 +1,32 @@
-"""What an answer does before it says anything: decline, guess, say yes or no, or choose one of two."""
+"""What a text does before it says anything: decline, guess, say yes or no.
+
+Fitted models depend on what counts as "I do not know", so each use has its own row in `ABSTENTIONS`.
+
+``judge``            English, in the first 300 characters: a feature of the embedded judge.
+``grader``           English and five other languages, in the first and the last 400 characters: the embedded grader.
+``other_languages``  the same without English: German, French, Spanish, Italian, Chinese.
+``sentence``         English, anywhere in one sentence: the rules beside RAGAS.
+``audit``            ``judge``, ``other_languages``, and "not enough information", which models often write.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from ragbench.grading.text import content_stems, tokens
+from ragbench.errors import unknown
+from ragbench.text.sentences import split_sentences
 
 _LOOKED = 400  # characters in which an answer must decline; later, "not mentioned" is a remark inside an answer
+
+_CANNOT = re.compile(
+    r"\bI (?:do not|don['’]t) (?:know|have)|\b(?:cannot|can['’]t|unable to|not possible to) (?:be )?"
+    r"(?:answer|determin|find|provid|tell)|\b(?:not|n['’]t) (?:explicitly |directly |specifically )?"
+    r"(?:mention|specif|provide|contain|state|include|give|discuss|say)|\bno (?:explicit |direct |specific |relevant )?"
+    r"(?:mention|information|answer)\b|\binsufficient\b",
+    re.I,
+)
+_TOO_LITTLE = re.compile(r"\b(?:not|n['’]t) (?:have )?enough (?:information|context|details?|evidence)", re.I)
 
 _VERBS = (
     "answer|compare|confirm|conclude|decide|determine|establish|find|give|identify|infer|judge|locate|name|provide|"
@@ -38,7 +58,6 @@ _DECLINES = re.compile(
     rf"\b(?:{_THING}|context|documents?|on|about|open)\b"
     rf"|\b(?:not|n't|un)[ -]?(?:sure|certain)\b|\bno idea\b"
 )
-# The same in other languages: a sentence with one of these says that it does not know.
 _DECLINES_ELSEWHERE = re.compile(
     # German
     r"\bnicht (?:genug|genügend|ausreichend|hinreichend)|\breich(?:t|en) nicht (?:aus|hin)"
@@ -62,6 +81,82 @@ _DECLINES_ELSEWHERE = re.compile(
     r"|(?:[没沒]有|[并並]?未(?:曾|能|有)?)[^。！？，\n]{0,6}(?:提到|提及|提供|[说說]明|[记記][载載]|包含|[给給]出|涉及|指出)"
     r"|[没沒]有[^。！？，\n]{0,8}(?:信息|資訊|資料|答案)|(?:信息|資訊|資料|文[档檔])不足|不知道|不清楚|不[详詳]"
 )
+
+_NOT = (
+    r"\b(?:(?:can|could|do|does|did|is|are|was|were|has|have|had|will|would)(?:\s?not|n['’]t)|cannot|unable\s+to"
+    r"|(?:not\s+|im)possible\s+to|nothing|no\s+\w+\s+(?:of|lets?|allows?))\b"
+)
+_KNOWING = (
+    r"(?:know|known|find|found|see|tell|told|say|said|says|determin\w+|answer\w*|specif\w+|record\w*|mention\w*|stat\w+"
+    r"|giv\w+|provid\w+|availab\w+|disclos\w+|announc\w+|reveal\w*|compar\w+|clear|certain|sure|information|detail\w*"
+    r"|cover\w*|includ\w+|contain\w*|confirm\w*|established|identif\w+|name[ds]?)\b"
+)
+_EVASION = re.compile(
+    rf"{_NOT}[^.;!?]{{0,40}}?\b{_KNOWING}"
+    r"|\bno\s+(?:(?:further|explicit|specific|direct|relevant|definite|clear)\s+)?"
+    r"(?:mention|information|answer|details?|data|record|indication|evidence|comparison)\b"
+    r"|\b(?:none|neither)\s+of\s+the\b|\bun(?:known|clear|certain)\b|\binsufficient\b"
+    r"|\bnot\s+(?:yet\s+)?(?:known|clear|available|specified|stated|given|mentioned|recorded|provided)\b"
+    r"|\b(?:sorry|apologi[sz]e)\b|\bas\s+an\s+AI\b|\blook(?:ed)?\s+(?:it\s+)?up\b",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look for words that decline.
+
+    Attributes
+    ----------
+    pattern : the words.
+    first, last : characters looked at, at the beginning and at the end; None: the whole text.
+    folded : look at the text in folded case with straight apostrophes.
+    """
+
+    pattern: re.Pattern[str]
+    first: int | None = None
+    last: int = 0
+    folded: bool = False
+
+    def sees(self, text: str) -> bool:
+        text = _folded(text) if self.folded else text
+        at_end = self.last > 0 and self.pattern.search(text[-self.last :])
+        return bool(self.pattern.search(text[: self.first]) or at_end)
+
+
+_JUDGE = Look(_CANNOT, first=300)
+_ELSEWHERE = Look(_DECLINES_ELSEWHERE, _LOOKED, _LOOKED, folded=True)
+ABSTENTIONS: dict[str, tuple[Look, ...]] = {
+    "judge": (_JUDGE,),
+    "grader": (Look(_DECLINES, _LOOKED, _LOOKED, folded=True), _ELSEWHERE),
+    "other_languages": (_ELSEWHERE,),
+    "sentence": (Look(_EVASION),),
+    "audit": (_JUDGE, _ELSEWHERE, Look(_TOO_LITTLE)),
+}
+
+
+def abstains(text: str, profile: str) -> bool:
+    """Say whether a text states that something is not known, not found or not told.
+
+    Parameters
+    ----------
+    text : an answer, or one sentence of it.
+    profile : a row of `ABSTENTIONS`.
+    """
+    if profile not in ABSTENTIONS:
+        raise unknown("abstention profile", profile, ABSTENTIONS)
+    return any(look.sees(text) for look in ABSTENTIONS[profile])
+
+
+def _folded(text: str) -> str:
+    return text.casefold().replace("’", "'")
+
+
+_YES_NO = re.compile(r"^\W*(?:the answer is )?(yes|no)\b", re.I)
+_POLAR = re.compile(
+    r"^\W*(is|are|was|were|am|do|does|did|can|could|should|would|will|has|have|had|may|might|must)\b", re.I
+)
+NEGATION = re.compile(r"\b(no|not|never|none|neither|nor|cannot|without|unlikely|false|incorrect)\b|n['’]t\b", re.I)
 _GUESSES = re.compile(
     r"\b(?:probably|perhaps|possibly|presumably|maybe|might (?:be|have)|may have been|likely|my guess|must have been"
     r"|i(?:'d)? (?:think|guess|believe|assume|suspect|would say))\b"
@@ -71,30 +166,27 @@ _YES = re.compile(
     r"|they (?:did|do|were|are|have|had)(?! ?n[o']t)|(?:he|she|it) (?:did|does|was|is|has|had)(?! ?n[o']t))\b"
 )
 _NO = re.compile(r"^\W*(?:no|nope|not|never|neither|incorrect|false|wrong|only)\b")
-_NEGATION = re.compile(r"\b(?:not|never|neither|nor|no|only|different|differ\w*|another|unlike)\b|n't\b")
+_NEGATES = re.compile(r"\b(?:not|never|neither|nor|no|only|different|differ\w*|another|unlike)\b|n't\b")
 _CLAUSE_END = re.compile(r"[.,;:!?\n]|\b(?:because|since|but|although|while|whereas)\b")
-_COMPARES = re.compile(r"\b(?:than|before|after|followed|follows|preceded|preceding|behind|instead of|rather than)\b")
 
 
-def declines(text: str) -> bool:
-    """Say whether an answer states, near its beginning or at its end, that it does not know.
+def is_polar(question: str) -> bool:
+    """Whether a question asks for yes or no."""
+    return bool(_POLAR.match(question))
 
-    Parameters
-    ----------
-    text : the answer, in English or a language of `declines_elsewhere`; looked at are its first and last 400
-        characters, in any case and with either apostrophe.
+
+def stance(text: str, polar: bool) -> int:
+    """1 for yes, -1 for no, 0 for neither; without a yes or no, a polar question is answered by its first sentence.
+
+    The judge's rule; the grader's is `polarity`.
     """
-    return _says(_DECLINES, text) or declines_elsewhere(text)
-
-
-def declines_elsewhere(text: str) -> bool:
-    """Say the same for German, French, Spanish, Italian and Chinese, without the English words."""
-    return _says(_DECLINES_ELSEWHERE, text)
-
-
-def _says(pattern: re.Pattern[str], text: str) -> bool:
-    text = text.casefold().replace("’", "'")
-    return bool(pattern.search(text[:_LOOKED]) or pattern.search(text[-_LOOKED:]))
+    match = _YES_NO.match(text)
+    if match:
+        return 1 if match.group(1).lower() == "yes" else -1
+    if not polar or not text.strip():
+        return 0
+    first = next(iter(split_sentences(text, "claims")), text)
+    return -1 if NEGATION.search(first) else 1
 
 
 def guesses(text: str) -> bool:
@@ -104,62 +196,14 @@ def guesses(text: str) -> bool:
 
 def polarity(text: str) -> int:
     """Return 1 for yes, -1 for no, 0 for neither, from the first clause of the answer to a yes/no question."""
-    text = text.casefold().replace("’", "'")[:_LOOKED]
-    if declines(text) and not re.match(r"\W*(?:yes|no)\b(?=[,.;:!—–-])", text):
+    text = _folded(text)[:_LOOKED]
+    if abstains(text, "grader") and not re.match(r"\W*(?:yes|no)\b(?=[,.;:!—–-])", text):
         return 0
     if _NO.match(text):
         return -1
     clause = _CLAUSE_END.split(text.lstrip(" \"'([").removeprefix("the answer is "), maxsplit=1)[0]
     if re.match(r"\W*(?:yes|yeah|correct|indeed|true|right)\b", clause):
         return 1
-    if re.match(r"\W*no\b", clause) or _NEGATION.search(clause):
+    if re.match(r"\W*no\b", clause) or _NEGATES.search(clause):
         return -1
     return 1 if _YES.match(text) or re.search(r"\b(?:both|same|either|each|too|also)\b", clause) else 0
-
-
-def options(question: str, reference: str) -> tuple[frozenset[str], frozenset[str]] | None:
-    """Find the two things a question lets one choose from, as the stems that tell them apart.
-
-    Returns
-    -------
-    (stems of the true one, stems of the other), or None when the question offers no choice that names the true one.
-    """
-    head, found, tail = question.rpartition(" or ")
-    if not found:
-        return None
-    left = re.split(r"[,:;]", head.rstrip(" ,"))[-1]
-    true, sides = content_stems(reference), (content_stems(left), content_stems(tail))
-    overlaps = [len(true & side) for side in sides]
-    if overlaps[0] == overlaps[1]:
-        return None
-    right = 0 if overlaps[0] > overlaps[1] else 1
-    mine, other = true - sides[1 - right], sides[1 - right] - true - sides[right]
-    return (mine, other) if mine and mine <= sides[right] and other else None
-
-
-def choice(text: str, mine: frozenset[str], other: frozenset[str]) -> int:
-    """Return 1 when an answer picks ``mine``, -1 when it picks ``other``, 0 when it names neither.
-
-    The one named first is picked, unless the sentence turns it round ("Titan was not the first"). An answer that
-    declines picks neither.
-    """
-    if declines(text):
-        return 0
-    said = tokens(text)
-    first = next((t for t in said if t.stem in mine or t.stem in other), None)
-    if first is None:
-        return 0
-    picked = 1 if first.stem in mine else -1
-    clause = re.split(r"[.,;:!?\n]", text[: first.start + _LOOKED].casefold().replace("’", "'"))
-    place = 0
-    for part in clause:
-        if place <= first.start <= place + len(part):
-            return -picked if re.search(r"\bnot\b|n't\b", part) else picked
-        place += len(part) + 1
-    return picked
-
-
-def after_comparison(text: str, place: int) -> bool:
-    """Say whether what stands at ``place`` comes after "than", "before", "followed": the other term of a comparison."""
-    start = max(text.rfind(mark, 0, place) for mark in ",.;!?\n") + 1
-    return bool(_COMPARES.search(text[start:place].casefold()))

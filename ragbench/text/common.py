@@ -1,7 +1,9 @@
-"""Longest common substring and subsequence of many facts against many texts, at several cut-offs in one pass.
+"""Longest common substring and subsequence (LCS).
 
-Everything here works on Unicode code points (``uint32``). For a fact p and a text t, and ascending cut-offs
-c_1 <= ... <= c_K, the kernels give the LCS length of p and of the prefix t[:c_j], for every j.
+`lcs_length` and `lcs_tokens` take two lists of tokens. The kernels take many facts against many texts at several
+cut-offs in one pass, on Unicode code points (``uint32``): for a fact p, a text t and ascending cut-offs
+c_1 <= ... <= c_K they give the LCS length of p and of the prefix t[:c_j], for every j. Libraries take one pair and one
+cut-off at a time, 6 to 11 times slower for rapidfuzz's subsequence (`benchmarks/README.md`).
 
 Substring: a match that beats the best length b so far holds a q-gram of the fact on any grid of step b + 2 - q, so only
 those text positions are looked at and extended both ways. Worst case O(len(p) * len(t)), usually far below len(t).
@@ -14,6 +16,7 @@ Python threads enter them at once, or after a fork, and executors do both.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,6 +24,41 @@ from numba import njit
 
 # Length of the q-grams of the main pass: longer means fewer false candidates, a finer grid. Best of 2 to 10 measured.
 _Q = 4
+
+
+def lcs_length(a: Sequence[str], b: Sequence[str]) -> int:
+    """Length of the longest common subsequence: a column of the table is the bits of one integer (Hyyrö 2004)."""
+    places: dict[str, int] = defaultdict(int)
+    for i, token in enumerate(a):
+        places[token] |= 1 << i
+    whole = (1 << len(a)) - 1
+    column = whole  # a zero bit marks a row where the length grows
+    for token in b:
+        matches = column & places.get(token, 0)
+        column = ((column + matches) | (column - matches)) & whole
+    return len(a) - column.bit_count()
+
+
+def lcs_tokens(a: Sequence[str], b: Sequence[str]) -> list[str]:
+    """Tokens of the longest common subsequence that is found from the ends, last first; on ties b's token is dropped.
+
+    Which of several is found matters to ROUGE-L as the package rouge counts it: by distinct words.
+    """
+    length = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for i, word in enumerate(a, 1):
+        for j, other in enumerate(b, 1):
+            above, left = length[i - 1][j], length[i][j - 1]
+            length[i][j] = length[i - 1][j - 1] + 1 if word == other else max(above, left)
+    common, i, j = [], len(a), len(b)
+    while i and j:
+        if a[i - 1] == b[j - 1]:
+            common.append(a[i - 1])
+            i, j = i - 1, j - 1
+        elif length[i - 1][j] > length[i][j - 1]:
+            i -= 1
+        else:
+            j -= 1
+    return common
 
 
 def code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

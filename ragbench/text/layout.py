@@ -29,11 +29,11 @@ import numpy as np
 Form = Literal["NFC", "NFKC"]
 Edit = tuple[int, int, str]
 
-_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-_BLANKS = f"{_BREAKS}\t\x1f\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
+BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+_BLANKS = f"{BREAKS}\t\x1f\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
 _ASCII_BLANKS = "".join(c for c in _BLANKS if c.isascii())
 _HIDDEN = "\u00ad\u200b\u2060\ufeff"
-_UNSEEN = re.compile(rf"\u00ad(?:\s*[{_BREAKS}]\s*)?|[{_HIDDEN}]")
+_UNSEEN = re.compile(rf"\u00ad(?:\s*[{BREAKS}]\s*)?|[{_HIDDEN}]")
 # The character before goes along: a composing mark changes it.
 _FOREIGN = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 _DIVIDED = re.compile(r"[-\u2010](\s+)(?=([^\W_]+))")
@@ -96,11 +96,11 @@ def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Norma
         normal = unicodedata.is_normalized(form, made.text)
     if not normal:
         made = _edited(made, _compositions(made.text, form))
-    if _any(_BREAKS, made.text):
+    if _any(BREAKS, made.text):
         made = _edited(made, _divisions(made.text, facts))
         if not made.text.isascii():
             runs = _BETWEEN_WIDE.finditer(made.text)
-            made = _edited(made, ((*m.span(), "") for m in runs if _any(_BREAKS, m[0])))
+            made = _edited(made, ((*m.span(), "") for m in runs if _any(BREAKS, m[0])))
     return _single_spaced(made)
 
 
@@ -195,6 +195,6 @@ def _divisions(text: str, facts: Iterable[str]) -> Iterator[Edit]:
     for run in _DIVIDED.finditer(text):
         at = run.start()
         before = _WORD_BEFORE.search(text, max(0, at - 60), at)
-        if before and _any(_BREAKS, run[1]):
+        if before and _any(BREAKS, run[1]):
             kept = not before[0][-1].isalpha() or not run[2][0].islower() or (before[0], run[2]) in compounds
             yield at + kept, run.end(), ""

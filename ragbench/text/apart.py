@@ -1,0 +1,272 @@
+"""Texts taken apart once for many comparisons: by the judge, by the grader, by the extractive reader.
+
+`prepare`    for the judge and the checker: stems with weights, sentences, numbers, names. Made for English; other
+             languages with spaces work through the pieces of the vocabulary, languages without spaces do not.
+`tokens`     for the grader: comparable words (accents, number words, months and possessives made equal), with names and
+             numbers marked. Words of other scripts are kept; they share none with an English reference.
+`sentences`  for the reader: stems, names, years, quantities, places. English rules, any script.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from ragbench.text.sentences import split_sentences
+from ragbench.text.stopwords import STOP_WORDS
+from ragbench.text.words import MONTHS, TENS, UNITS, everyday, stem, stemmer, stems, word_weight, words
+
+# The judge's and the checker's
+
+_COMMON = 3.0  # log rank up to which a word is taken to carry nothing ("the" 1.8, "with" 3.1, "river" 5.8)
+_LEAST = 0.1  # so that a reference of common words only ("The Who") can still be matched
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+_INNER_NAME = re.compile(r"(?<=[^\W_.!?][ \t])[A-Z][\w-]+|(?<=[,;:(\"'] )[A-Z][\w-]+|(?<=[(\"'])[A-Z][\w-]+")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A text taken apart. ``stems`` are in text order, ``weights`` their log ranks; ``sentences`` index into both."""
+
+    text: str
+    words: tuple[str, ...]
+    stems: tuple[str, ...]
+    weights: tuple[float, ...]
+    sentences: tuple[str, ...]
+    bounds: tuple[tuple[int, int], ...]
+    numbers: frozenset[str]
+    names: frozenset[str]
+
+    @functools.cached_property
+    def counts(self) -> Counter:
+        return Counter(self.stems)
+
+    @functools.cached_property
+    def weight(self) -> dict[str, float]:
+        """Content weight of each stem: its log rank (of the commonest form) above that of common words."""
+        lightest: dict[str, float] = {}
+        for s, w in zip(self.stems, self.weights, strict=True):
+            lightest[s] = min(w, lightest.get(s, w))
+        return {s: max(w - _COMMON, _LEAST) for s, w in lightest.items()}
+
+    @functools.cached_property
+    def sentence_stems(self) -> list[frozenset[str]]:
+        return [frozenset(self.stems[a:b]) for a, b in self.bounds]
+
+
+@functools.lru_cache(maxsize=20_000)
+def prepare(text: str) -> Prepared:
+    """Take a text apart; the last 20,000 texts are remembered, since a reference meets many answers."""
+    pieces = split_sentences(text, "claims")
+    by_sentence = [words(piece, "claims") for piece in pieces]
+    every = [word for ws in by_sentence for word in ws]
+    ends = np.cumsum([0, *map(len, by_sentence)]).tolist()
+    return Prepared(
+        text,
+        tuple(every),
+        tuple(stemmer("english").stemWords(every)),
+        tuple(word_weight(w) for w in every),
+        pieces,
+        tuple(itertools.pairwise(ends)),
+        frozenset(n.replace(",", "").rstrip(".") for n in _DIGITS.findall(text)),
+        frozenset(n.lower() for n in _INNER_NAME.findall(text)),
+    )
+
+
+# The grader's
+
+_UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
+_GRADED_WORD = re.compile(rf"\d+(?:[.,]\d+)*|[{_UNSPACED}]|[^\W\d_{_UNSPACED}]+(?:['’][^\W\d_{_UNSPACED}]+)?|[^\W_]")
+_OPENS_AFTER = re.compile(r"[.!?:;\n]")
+_SHORT = {m[:3].lower(): m.lower() for m in MONTHS if m != "May"} | {"sept": "september", "st": "saint", "mt": "mount"}
+_SMALL = UNITS | TENS
+_LARGE = {"hundred": 100, "thousand": 1000, "million": 10**6}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One word. ``word`` is its comparable form, ``stem`` that of its family; ``start`` its place in the text."""
+
+    word: str
+    stem: str
+    start: int
+    capital: bool
+    name: bool  # a capitalised word, save everyday ones where a sentence opens
+    number: bool
+    plain: bool  # a function word, or nothing but everyday language
+
+    @property
+    def content(self) -> bool:
+        """Whether it is more than a function word."""
+        return self.word not in FUNCTION_WORDS
+
+
+FUNCTION_WORDS = frozenset(STOP_WORDS) | {"s", "t", "not", "yes", "no", "ca", "wo", "one"}
+
+
+# Signs that change what a formula or a name says (x+1, C++, -5). A hyphen inside a word and a bullet are none.
+_SIGN = re.compile(r"([+=<>^±×÷√∑∏∫∞≤≥≠]|(?<![\w)\]])-(?=[\d(]|[a-z]\b))")
+
+
+def signs(text: str) -> list[str]:
+    """Return the mathematical signs of a text in order; none in ordinary prose."""
+    return _SIGN.findall(one_line(text))
+
+
+def one_line(text: str) -> str:
+    """Return a text with characters of one meaning made equal (NFKC, one minus, lower case), white space as one blank.
+
+    Signs stay, unlike in `tokens`: for answers whose words do not say it all.
+    """
+    return " ".join(unicodedata.normalize("NFKC", text).replace("\u2212", "-").casefold().split())
+
+
+def holds(text: str, wanted: str) -> bool:
+    """Say whether a text holds another one to the sign, as a whole: "x + 1" holds "x+1", "2x+10" does not."""
+    parts = r"\s*".join(map(re.escape, "".join(one_line(wanted).split())))
+    return bool(re.search(rf"(?<![\w+*/^=<>-]){parts}(?!\w|\s*[+*/^=<>-])", one_line(text)))
+
+
+def plain_form(text: str) -> str:
+    """Lower-case a text and take the accents off its Latin letters; same length is not kept."""
+    folded = unicodedata.normalize("NFKD", text.replace("’", "'")).casefold()
+    return "".join(c for c in folded if not unicodedata.combining(c))
+
+
+def _comparable(raw: str) -> str:
+    word = plain_form(raw)
+    word = word.removesuffix("'s").removesuffix("n't").removesuffix("'")
+    word = re.sub(r"'(?:m|re|ve|ll|d)$", "", word)
+    if word[:1].isdigit():
+        return word.replace(",", "")
+    return _SHORT.get(word, word)
+
+
+def _merge_numbers(found: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
+    """Join number words: "forty two" 42, "sixteen hundred" 1600, "nineteen seventy-eight" 1978, "third" stays."""
+    merged: list[tuple[str, str, int]] = []
+    i = 0
+    while i < len(found):
+        raw, word, start = found[i]
+        large = found[i + 1][1] if i + 1 < len(found) else ""
+        if word not in _SMALL or (word == "one" and large not in _LARGE):  # "the Siberian one" counts nothing
+            merged.append(found[i])
+            i += 1
+            continue
+        value, i = _SMALL[word], i + 1
+        if word in TENS and i < len(found) and 0 < _SMALL.get(found[i][1], 99) < 10:
+            value, i = value + _SMALL[found[i][1]], i + 1
+        elif 10 < value < 20 and i < len(found) and found[i][1] in TENS:
+            value, i = value * 100 + TENS[found[i][1]], i + 1
+            if i < len(found) and 0 < _SMALL.get(found[i][1], 99) < 10:
+                value, i = value + _SMALL[found[i][1]], i + 1
+        while i < len(found) and found[i][1] in _LARGE:
+            value, i = value * _LARGE[found[i][1]], i + 1
+        merged.append((raw, str(value), start))
+    return merged
+
+
+@functools.lru_cache(maxsize=20_000)
+def tokens(text: str) -> tuple[Token, ...]:
+    """Cut a text into tokens; remembered, since questions and facts come back for many answers."""
+    found = [(m[0], _comparable(m[0]), m.start()) for m in _GRADED_WORD.finditer(text)]
+    result, end_of_last = [], 0
+    for raw, word, start in _merge_numbers(found):
+        opens = not result or bool(_OPENS_AFTER.search(text, end_of_last, start))
+        number = word[:1].isdigit()
+        is_name = raw[:1].isupper() and word not in FUNCTION_WORDS and not (opens and everyday(word))
+        is_plain = word in FUNCTION_WORDS or (not is_name and not number and everyday(word))
+        result.append(Token(word, stem(word, "claims"), start, raw[:1].isupper(), is_name, number, is_plain))
+        end_of_last = start + len(raw)
+    return tuple(result)
+
+
+def token_stems(text: str) -> frozenset[str]:
+    """Return the stems of all of a text's `tokens`."""
+    return frozenset(t.stem for t in tokens(text))
+
+
+def content_stems(text: str) -> frozenset[str]:
+    """Return the stems of the `tokens` that are more than function words; of all when there are no others."""
+    every = tokens(text)
+    return frozenset(t.stem for t in every if t.content) or frozenset(t.stem for t in every)
+
+
+# The reader's
+
+_CAPITAL = r"[A-ZÀ-ÖØ-ÞČŁŚŠŽΑ-ΩА-Я][\w'’]*"
+# "Bay of Bengal", "Pont de Normandie", "Ludwig van Beethoven": small words inside a name.
+_NAME = re.compile(
+    rf"(?<!\w){_CAPITAL}(?:(?:[ -]|, (?=Queen|King))(?:(?:of|the|de|la|du|von|van|d')[ ]?){{0,2}}{_CAPITAL})*"
+)
+ANY_MONTH = "|".join(MONTHS)
+_DAY = re.compile(rf"\b\d{{1,2}} (?={ANY_MONTH})|\b(?:{ANY_MONTH}) \d{{1,2}}\b")
+YEAR = re.compile(r"(?<![\d.,])\b(?:1\d{3}|20\d{2}|[3-9]\d{2}(?! (?:metres|km|kilometres|miles|men|square)))\b(?!,\d)")
+_PLACE = re.compile(rf"\b(?:in|at|near|on|to|from|of|off|into) (?:the )?{_CAPITAL}")
+_NUMBER_WORDS = {w: v for w, v in (UNITS | TENS).items() if v} | {
+    f"{ten}-{unit}": TENS[ten] + value for ten in TENS for unit, value in UNITS.items() if 0 < value < 10
+}
+_QUANTITY = re.compile(r"\d[\d,]*(?:\.\d+)?|\b(?:" + "|".join(sorted(_NUMBER_WORDS, key=len, reverse=True)) + r")\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence and what was found in it.
+
+    ``names`` are capitalised spans (the first word only when it is no function word), ``terms`` all stems,
+    ``numbers`` quantities that are not years.
+    """
+
+    text: str
+    terms: frozenset[str]
+    names: tuple[str, ...]
+    years: tuple[int, ...]
+    numbers: tuple[float, ...]
+    dated: bool
+    placed: bool
+
+
+def _trim_name(name: str) -> str:
+    parts = name.split(" ")
+    while parts and parts[0].lower() in STOP_WORDS:
+        parts.pop(0)
+    return " ".join(parts).removesuffix("'s").removesuffix("’s")
+
+
+@functools.lru_cache(maxsize=32768)
+def sentence(text: str) -> Sentence:
+    """Analyse one sentence; remembered, since the same sentences come back in many contexts."""
+    names = tuple(n for n in (_trim_name(m[0]) for m in _NAME.finditer(text)) if n)
+    years = tuple(int(y) for y in YEAR.findall(text))
+    numbers = tuple(value for value in map(_value, _QUANTITY.findall(_DAY.sub("", text))) if value not in years)
+    dated = bool(years) or bool(re.search(rf"\b(?:{ANY_MONTH})\b", text))
+    return Sentence(text, frozenset(stems(text, "reader")), names, years, numbers, dated, bool(_PLACE.search(text)))
+
+
+def opening_name(s: Sentence) -> str:
+    """Return the name a sentence begins with, which the next sentences are likely about; empty when there is none."""
+    return s.names[0] if s.names and s.text.removeprefix("The ").startswith(s.names[0]) else ""
+
+
+def _value(word: str) -> float:
+    return float(_NUMBER_WORDS[word]) if word in _NUMBER_WORDS else float(word.replace(",", ""))
+
+
+@functools.lru_cache(maxsize=4096)
+def sentences(text: str) -> tuple[Sentence, ...]:
+    """Split a text into analysed sentences; a piece cut off at the end counts as one."""
+    return tuple(map(sentence, split_sentences(text, "reader")))
+
+
+def trim(text: str) -> str:
+    """Drop what a sentence says in brackets and the connective it opens with; end it with a full stop."""
+    text = re.sub(r"\s*\([^()]*\)", "", text)
+    text = re.sub(r"^(?:However|Moreover|Therefore|Thus|Instead|Meanwhile),\s+", "", text)
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?", "。", "！", "？", '"', "”")) else text.rstrip(" ,;:") + "."
