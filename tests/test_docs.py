@@ -88,4 +88,4 @@ def test_links_lead_to_a_file_and_a_heading(page):
 
 
 def test_the_readme_lists_every_notebook():
-    assert re.findall(r"^\| `(\d\d_\w+)` \|", text_of("README.md"), re.M) == [path.stem for path in find()]
+    assert re.findall(r"^\| `(\d\d\w+)` \|", text_of("README.md"), re.M) == [path.stem for path in find()]
