@@ -110,6 +110,20 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--cassette", help="the run's cassette, when it is not in the run's folder")
     export.set_defaults(run=_export)
 
+    recordings = commands.add_parser("recordings", help="replies of real models: record, ship, verify").add_subparsers(
+        required=True, metavar="action"
+    )
+    for action, told in (
+        ("record", "ask the model; run it again to go on where it stopped"),
+        ("export", "write what is recorded to data/recordings, as far as it is whole"),
+        ("verify", "look for prompts without a reply, stale replies, other weights; status 1 if there are any"),
+    ):
+        one = recordings.add_parser(action, help=told)
+        one.add_argument("name", help="of the recording: smollm2")
+        if action == "export":
+            one.add_argument("--cassette", help="the file that record writes, when it is in another checkout")
+        one.set_defaults(run=_recordings, action=action)
+
     lab = commands.add_parser("lab", help="open JupyterLab on the notebooks")
     lab.set_defaults(run=_lab)
     return parser
@@ -262,6 +276,20 @@ def _export(arguments: argparse.Namespace) -> int:
     else:
         print(export(arguments.name, arguments.to, cassette=arguments.cassette))
     return 0
+
+
+def _recordings(arguments: argparse.Namespace) -> int:
+    from ragbench import recordings
+
+    if arguments.action == "record":
+        print(recordings.record(arguments.name))
+        return 0
+    if arguments.action == "export":
+        print(recordings.export(arguments.name, arguments.cassette))
+        return 0
+    problems = recordings.verify(arguments.name)
+    print("\n".join([*problems, f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"]))
+    return 1 if problems else 0
 
 
 def _lab(arguments: argparse.Namespace) -> int:

@@ -384,6 +384,23 @@ def test_import_refuses_a_damaged_line_by_file_and_line_and_takes_nothing(fake, 
     assert len(other) == 0
 
 
+def test_a_compressed_export_holds_the_chosen_rows_and_a_cut_one_is_refused(fake, tmp_path):
+    cassette = Cassette(tmp_path / "a.sqlite")
+    replies, _ = run(fake, cassette)
+    chosen = {replies[0].key, replies[2].key}
+    assert cassette.export(tmp_path / "a.jsonl.gz", chosen) == 2
+    packed = (tmp_path / "a.jsonl.gz").read_bytes()
+    assert packed[:2] == b"\x1f\x8b"
+    assert cassette.export(tmp_path / "a.jsonl.gz", chosen) == 2
+    assert (tmp_path / "a.jsonl.gz").read_bytes() == packed
+    other = Cassette(tmp_path / "b.sqlite")
+    assert other.import_(tmp_path / "a.jsonl.gz") == 2
+    assert set(other.get(reply.key for reply in replies)) == chosen
+    (tmp_path / "a.jsonl.gz").write_bytes(packed[:-20])
+    with pytest.raises(DataError, match=r"a\.jsonl\.gz, line \d: EOFError"):
+        Cassette(tmp_path / "c.sqlite").import_(tmp_path / "a.jsonl.gz")
+
+
 def test_import_needs_record_mode(fake, tmp_path):
     cassette = Cassette(tmp_path / "a.sqlite")
     run(fake, cassette)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
-from os import PathLike
-from typing import TYPE_CHECKING, Any
+import zlib
+from collections.abc import Collection
+from os import PathLike, fspath
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm.keys import checksum, key_of, stored_request
@@ -17,10 +21,12 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def export(cassette: Cassette, path: str | PathLike[str]) -> int:
+def export(cassette: Cassette, path: str | PathLike[str], keys: Collection[str] | None = None) -> int:
     """See ``Cassette.export``."""
     rows = cassette.rows(f"SELECT {', '.join(COLUMNS)} FROM replies ORDER BY key")
-    with open(path, "w", encoding="utf-8", newline="\n") as out:
+    if keys is not None:
+        rows = [row for row in rows if row[0] in keys]
+    with _text(path, "wb") as out:
         for row in rows:
             record: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
             record["ok"] = bool(record["ok"])
@@ -30,23 +36,31 @@ def export(cassette: Cassette, path: str | PathLike[str]) -> int:
     return len(rows)
 
 
+def _text(path: str | PathLike[str], mode: Literal["rb", "wb"]) -> IO[str]:
+    """Open JSON Lines; a name that ends in .gz is compressed, the same rows to the same bytes."""
+    if not fspath(path).endswith(".gz"):
+        return open(path, mode[0], encoding="utf-8", newline="\n")
+    file = gzip.GzipFile(path, mode, mtime=0)
+    return io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+
+
 def read_lines(cassette: Cassette, path: str | PathLike[str]) -> tuple[list[tuple], set[tuple[str, str, str]]]:
     """Read and check an export: the rows to insert, and the (provider, model, digest) triples in it."""
     if cassette.mode != "record":
         raise ConfigError(f"import into {cassette!r}", "a cassette in record mode", "open it with mode='record'")
     rows, models = [], set()
-    with open(path, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
+    try:
+        with _text(path, "rb") as lines:
+            for line in lines:
                 row, who = _row(json.loads(line))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DataError(
-                    f"{path}, line {number}: {type(error).__name__}: {error}",
-                    "an unchanged line written by Cassette.export",
-                    "take the export again",
-                ) from None
-            rows.append(row)
-            models.add(who)
+                rows.append(row)
+                models.add(who)
+    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(
+            f"{path}, line {len(rows) + 1}: {type(error).__name__}: {error}",
+            "an unchanged line written by Cassette.export",
+            "take the export again",
+        ) from None
     return rows, models
 
 

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -219,17 +219,22 @@ class Cassette:
 
     # -- what a person uses ------------------------------------------------------------------------------------------
 
-    def export(self, path: str | os.PathLike[str]) -> int:
-        """Write all rows as JSON Lines, sorted by key (the same cassette gives the same file).
+    def export(self, path: str | os.PathLike[str], keys: Collection[str] | None = None) -> int:
+        """Write the rows as JSON Lines, sorted by key (the same rows give the same file).
+
+        Parameters
+        ----------
+        path : compressed when it ends in ``.gz``.
+        keys : of the rows to write; None: all.
 
         Returns
         -------
         int : lines written.
         """
-        return archive.export(self, path)
+        return archive.export(self, path, keys)
 
     def import_(self, path: str | os.PathLike[str]) -> int:
-        """Read JSON Lines that ``export`` wrote; an answer that is already here stays.
+        """Read JSON Lines that ``export`` wrote (``.gz`` too); an answer that is already here stays.
 
         Returns
         -------

