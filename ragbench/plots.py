@@ -1,4 +1,8 @@
-"""One function per figure; each takes a long-form table and returns a matplotlib Figure.
+"""One function per kind of figure; each takes a long-form table and returns a matplotlib Figure.
+
+Lines (`ir_score_curves`, `settings`, `power_curves`, `rank_lines`), bars (`grouped_bars`, `stacked_shares`), dots with
+intervals (`dots`, `two_judges`), areas (`heat_maps`, `confusion`, `clustered_heat_map`) and distributions (`histogram`,
+`sorted_scores`, `score_violins`, `pair_scatter`, `reliability`, `window_distances`).
 
 Colours are Okabe and Ito's, told apart by colour-blind readers, and every line has its own marker besides.
 """
@@ -8,27 +12,35 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
 
 from ragbench.errors import ConfigError
 from ragbench.paths import figures_dir
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from ragbench.stats import PowerAnalysis, power_curve
 
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7F7F7F", "#F0E442"]
-RETRIEVERS = ["BM25", "SIM", "MMR", "MLQ", "REO"]
-WIDEST = 16.0  # inches
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
+DASHES = [":", "--", "-.", (0, (1, 3)), (0, (6, 2))]
+RETRIEVERS = ["BM25", "SIM", "MMR", "MLQ", "REO"]
+GRADE_COLOURS = ["#999999", "#E69F00", "#F0E442", "#D55E00", "#009E73"]  # none, part wrong, part, wrong, right
+# Covered, contradicted, neither: apart in grey too, by hatching.
+VERDICT_COLOURS = {"completeness": PALETTE[2], "hallucination": PALETTE[4], "irrelevance": "#BBBBBB"}
+VERDICT_HATCHES = ["", "///", "..."]
+WIDEST = 16.0  # inches
+_PER_ROW = 4
+_LEAST_SPAN = 0.2  # a point or two of difference must not fill a panel
 
 
-def _style(width: float = 7.0, height: float = 4.2, ncols: int = 1, nrows: int = 1, **grid):
+def _open(width: float = 7.0, height: float = 4.2, ncols: int = 1, nrows: int = 1, **grid: Any) -> tuple[Figure, Any]:
     """Open a figure in the project's look."""
-    import matplotlib.pyplot as plt
-    import seaborn as sns
+    import seaborn as sns  # slow to import, and a program that only saves tables needs none of it
 
     look = {"axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 110, "legend.frameon": False}
     with sns.axes_style("whitegrid", rc=look), plt.rc_context({"font.size": 10, "axes.titlesize": 11}):
@@ -41,6 +53,32 @@ def _look(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and marker by name; the five retrievers of the thesis always have the same ones."""
     order = [*RETRIEVERS, *(n for n in names if n not in RETRIEVERS)]
     return {n: (PALETTE[i % len(PALETTE)], MARKERS[i % len(MARKERS)]) for i, n in enumerate(order)}
+
+
+def _reach(part: pd.DataFrame, value: str) -> np.ndarray | None:
+    """Lengths of the interval below and above each value; None where the table has none."""
+    if "low" not in part:
+        return None
+    centre, low, high = (part[name].to_numpy(float) for name in (value, "low", "high"))
+    return np.vstack([centre - low, high - centre]).clip(min=0)
+
+
+def _unique(values: pd.Series) -> list:
+    return list(dict.fromkeys(values))
+
+
+def _panels(frame: pd.DataFrame, by: str | None) -> list[tuple[str, pd.DataFrame]]:
+    return [(str(name), part) for name, part in frame.groupby(by, sort=False)] if by else [("", frame)]
+
+
+def _legend_below(figure: Figure, axes: np.ndarray, ncols: int = 4) -> None:
+    """Write one legend for all panels."""
+    handles: dict[str, Any] = {}
+    for axis in axes.ravel():
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    columns = min(ncols, len(handles) or 1)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8)
 
 
 def save_figure(
@@ -68,8 +106,6 @@ def save_figure(
     ConfigError for an empty alt text, or a figure too wide for a page: with A4's long side of 11.7 inches to fill, what
     is wider than 16 has letters nobody can read.
     """
-    import matplotlib.pyplot as plt
-
     if not alt.strip():
         raise ConfigError(
             "an empty alt text", "the picture in words", "say what a reader who cannot see it should know"
@@ -99,8 +135,8 @@ def ir_score_curves(ours: pd.DataFrame, paper: pd.DataFrame | None = None, title
     title : what the left panel was measured on.
     """
     panels = [(title, ours)] + ([("as published", paper)] if paper is not None else [])
-    figure, axes = _style(4.6 * len(panels), 4.0, ncols=len(panels), sharey=True)
-    look = _look(list(ours["retriever"].unique()))
+    figure, axes = _open(4.6 * len(panels), 4.0, ncols=len(panels), sharey=True)
+    look = _look(_unique(ours["retriever"]))
     for axis, (name, frame) in zip(axes[0], panels, strict=True):
         for retriever, line in frame.groupby("retriever", sort=False):
             colour, marker = look[retriever]
@@ -113,24 +149,442 @@ def ir_score_curves(ours: pd.DataFrame, paper: pd.DataFrame | None = None, title
     return figure
 
 
-def window_distances(distances: np.ndarray, threshold: float, breaks: Sequence[int], title: str) -> Figure:
-    """Cosine distance from each window of sentences to the next, with the breaks (Figure 2.6)."""
-    figure, axes = _style(7.5, 3.2)
-    axis = axes[0, 0]
-    x = np.arange(len(distances))
-    axis.plot(x, distances, color=PALETTE[0], marker="o", ms=3)
-    axis.axhline(threshold, color=PALETTE[4], ls="--", lw=1, label=f"threshold {threshold:.3f}")
-    for i, at in enumerate(breaks):
-        axis.axvline(at, color=PALETTE[6], lw=0.8, label="new chunk after this window" if i == 0 else None)
-    axis.set(xlabel="window", ylabel="cosine distance to the next", title=title)
-    axis.set_ylim(0, max(float(np.max(distances, initial=0)), threshold) * 1.35)  # room for the legend
-    axis.legend(loc="upper right", ncols=2, fontsize=8)
+def settings(
+    ours: pd.DataFrame,
+    x: str,
+    values: Sequence[Any],
+    panel: str,
+    row: str | None = None,
+    *,
+    hue: str = "system",
+    paper: pd.DataFrame | None = None,
+    thin: str | None = None,
+    join: bool = True,
+    spread: float = 0.06,
+    xlabel: str = "",
+    titles: Mapping[str, str] | None = None,
+) -> Figure:
+    """Means with intervals along a setting, a panel per metric, with the paper's numbers in black.
+
+    Parameters
+    ----------
+    ours : columns mean, low, high, and those named by ``x``, ``panel``, ``row`` and ``hue``.
+    x, values : column of the setting, and its values along the axis, in order.
+    panel, row : column whose values stand side by side, and one whose values stand above each other, on one scale. With
+        no ``row`` panels wrap, each on a scale of its own.
+    hue : column that makes lines.
+    paper : columns ``x``, mean, ``panel``, ``row``. A panel that only the paper has is drawn too.
+    thin : column; rows with a value in it other than "" are drawn as thin lines without intervals.
+    join : draw lines. Otherwise points, from zero up, and the paper's values as bars.
+    spread : distance between the systems, so that intervals stand beside each other.
+    titles : of panels, where the value's own name is not enough.
+    """
+    paper = ours.iloc[:0] if paper is None else paper[paper[x].isin(values)]
+    panels, names = _unique(pd.concat([ours[panel], paper[panel]])), _unique(ours[hue])
+    rows = _unique(ours[row]) if row else [""]
+    ncols = len(panels) if row else min(_PER_ROW, len(panels))
+    nrows = len(rows) if row else -(-len(panels) // ncols)
+    size = (0.9 + max(2.6, 0.75 * len(values)) * ncols, 0.8 + 2.3 * nrows)
+    figure, axes = _open(*size, ncols=ncols, nrows=nrows, sharey="row" if row else False, sharex=bool(row))
+    for place, axis in enumerate(axes.ravel()):
+        if place >= len(panels) * len(rows):
+            axis.set_visible(False)
+            continue
+        name, line = panels[place % len(panels)], rows[place // len(panels)]
+        part, printed = (f[(f[panel] == name) & (f[row] == line if row else True)] for f in (ours, paper))
+        for i, (system, points) in enumerate((n, part[part[hue] == n]) for n in names):
+            _thin_lines(axis, points, x, values, thin, i, f"{system}, ")
+            thick = points[points[thin] == ""] if thin else points
+            if len(thick):
+                at = [values.index(v) + spread * (i - (len(names) - 1) / 2) for v in thick[x]]
+                look = {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)], "ms": 5, "capsize": 2}
+                look |= {"lw": 1.8} if join else {"lw": 0, "elinewidth": 1}
+                axis.errorbar(at, thick["mean"], _reach(thick, "mean"), label=str(system), **look)
+        at = [values.index(v) for v in printed[x]]
+        if join and at:
+            axis.plot(at, printed["mean"], color="black", marker="X", ms=6, lw=1.4, label="paper")
+        elif at:
+            ends = ([v - 0.42 for v in at], [v + 0.42 for v in at])
+            axis.hlines(printed["mean"], *ends, color="black", lw=1.6, label="paper")
+        shown = [f"{v:,}" if isinstance(v, int | np.integer) else str(v) for v in values]
+        turned = {"rotation": 30, "ha": "right"} if max(map(len, shown)) > 7 else {}
+        axis.set_xticks(range(len(values)), shown, fontsize=8, **turned)
+        axis.set_xlim(-0.4, len(values) - 0.6)
+        axis.grid(axis="x", visible=False)
+        if row is None or place < ncols:
+            axis.set_title((titles or {}).get(name, str(name).replace("_", " ")), fontsize=9 if row is None else 11)
+        if row is None or place >= ncols * (nrows - 1):
+            axis.set_xlabel(xlabel)
+        if row and place % ncols == 0:
+            axis.set_ylabel(str(line).replace("_", " "))
+    for axis in axes[:, 0] if row else axes.ravel():  # only now: limits set earlier would end the scaling
+        low, high = axis.get_ylim()
+        room = max(0.0, _LEAST_SPAN - (high - low)) / 2 if join else 0
+        axis.set_ylim(*((low - room, high + room) if join else (0, high)))
+    _legend_below(figure, axes)
     return figure
+
+
+def _thin_lines(
+    axis: Axes, points: pd.DataFrame, x: str, values: Sequence[Any], thin: str | None, colour: int, label: str
+) -> None:
+    if thin is None:
+        return
+    for i, (name, part) in enumerate(points[points[thin] != ""].groupby(thin, sort=False)):
+        style = {"color": PALETTE[colour % len(PALETTE)], "ls": DASHES[i % len(DASHES)], "lw": 0.9, "alpha": 0.6}
+        axis.plot([values.index(v) for v in part[x]], part["mean"], label=f"{label}{name}", **style)
+
+
+def power_curves(analyses: Mapping[Any, PowerAnalysis], limit: int = 5000) -> Figure:
+    """Draw the chance of finding each difference again against the number of questions; a marker stands at the run's.
+
+    Parameters
+    ----------
+    analyses : by name or (a, b, measure), as `ragbench.comparison.analyses` returns them; those without a standard
+        deviation have no curve and are named in the legend.
+    limit : questions at which the axis ends at the latest.
+    """
+    figure, axes = _open(8.4, 3.8)
+    axis = axes[0, 0]
+    finite = [a.needed for a in analyses.values() if np.isfinite(a.needed)]
+    end = float(min(limit, 1.6 * max([20, *finite, *(a.n for a in analyses.values())])))
+    sizes = np.unique(np.geomspace(5, end, 60).round().astype(int)).tolist()
+    for i, (key, analysis) in enumerate(analyses.items()):
+        colour, marker = PALETTE[i % len(PALETTE)], MARKERS[i % len(MARKERS)]
+        name = key if isinstance(key, str) else f"{key[0]} - {key[1]}, {key[2]}"
+        curve = power_curve(analysis, sizes)
+        if not curve:
+            axis.plot([], [], color=colour, marker=marker, label=f"{name}: too few pairs")
+            continue
+        needed = f"{analysis.needed:,.0f}" if np.isfinite(analysis.needed) else "no number"
+        axis.plot(*zip(*curve, strict=True), color=colour, ls=("-", "--")[i // len(PALETTE) % 2])
+        place = (analysis.n, analysis.power) if analysis.n <= end else ([], [])
+        axis.plot(*place, color=colour, marker=marker, ms=7, label=f"{name}: {needed}")
+    axis.axhline(next(iter(analyses.values())).target, color="#777777", lw=0.8, ls=":")
+    axis.set(xscale="log", ylim=(0, 1.03), xlabel="questions", ylabel="chance of finding the difference")
+    ticks = [t for t in (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000) if t <= end]
+    axis.set_xticks(ticks, [f"{t:,}" for t in ticks], fontsize=8)
+    axis.minorticks_off()
+    level = next(iter(analyses.values())).alpha
+    title = f"questions needed, each test at {level:g}"
+    figure.legend(fontsize=8, loc="outside right upper", title=title, title_fontsize=8)
+    return figure
+
+
+def rank_lines(
+    frame: pd.DataFrame,
+    measures: Sequence[str],
+    name: str,
+    panel: str | None = None,
+    lower_is_better: Sequence[str] = (),
+) -> Figure:
+    """Each system's rank by each measure as a line: crossings are disagreements. Rank 1 is on top.
+
+    Parameters
+    ----------
+    frame : one row per system and panel; equal values share their mean rank.
+    measures : columns to be ranked, from left to right.
+    name, panel : columns that name the systems and make the panels.
+    lower_is_better : measures of which less is better.
+    """
+    panels, names = _panels(frame, panel), _unique(frame[name])
+    if len(names) > len(PALETTE):
+        raise ConfigError(f"{len(names)} systems", f"at most {len(PALETTE)}", "draw fewer in one figure")
+    two, last = len(measures) == 2, len(measures) - 1
+    width = 5.2 if two else 2.4 + 0.85 * len(measures)
+    figure, axes = _open(width * len(panels), 1.6 + 0.34 * len(names), ncols=len(panels))
+    for axis, (title, part) in zip(axes[0], panels, strict=True):
+        signs = [-1 if measure in lower_is_better else 1 for measure in measures]
+        ranks = part[list(measures)].mul(signs).rank(ascending=False)
+        for system, line in zip(part[name], ranks.to_numpy(), strict=True):
+            i = names.index(system)
+            axis.plot(range(len(measures)), line, color=_dark(PALETTE[i]), marker=MARKERS[i], lw=1.6)
+        ends = ((-0.05, measures[0], "right"),) if two else ()
+        for x, measure, side in (*ends, (last + 0.05 * (1 if two else 3), measures[-1], "left")):
+            for rank, same in part[name].groupby(ranks[measure]):  # systems of equal value share a line of text
+                axis.text(x, rank, " / ".join(map(str, same)), ha=side, va="center", fontsize=8)
+        shown = measures if two else [measure.replace(" ", "\n", 1) for measure in measures]
+        axis.set_xticks(range(len(measures)), shown, **({} if two else {"rotation": 45, "ha": "right", "fontsize": 8}))
+        axis.set(title=title, xlim=(-1.1, 2.1) if two else (-0.3, last + 1.1), ylim=(len(part) + 0.5, 0.5))
+        axis.set_yticks([] if two else range(1, len(part) + 1))
+        axis.set_ylabel("" if two else "rank (1 is best)")
+        axis.grid(visible=False)
+        axis.spines[["left", "bottom"]].set_visible(False)
+    return figure
+
+
+def grouped_bars(
+    frame: pd.DataFrame, x: str, y: str, hue: str, ylabel: str, title: str = "", panel: str | None = None
+) -> Figure:
+    """Bars of ``y`` over ``x`` in groups of ``hue``, with intervals where the table has columns low and high.
+
+    With ``panel``, the values of that column have panels of their own, three in a row.
+    """
+    if frame.empty:
+        raise ConfigError("no rows to draw", "at least one", "check what the table was made from")
+    panels = _panels(frame, panel)
+    names, groups = _unique(frame[hue]), _unique(frame[x])
+    ncols = min(3, len(panels))
+    nrows = -(-len(panels) // ncols)
+    width = max(6.0 if panel is None else 3.4, 1.1 * len(groups) * max(1, len(names) / 3))
+    size = (width * ncols, 3.6 if panel is None else 0.9 + 2.5 * nrows)
+    figure, axes = _open(*size, ncols=ncols, nrows=nrows, sharex=True, sharey=True)
+    bar, look = 0.8 / len(names), _look(names)
+    for axis, (heading, cell) in zip(axes.ravel(), panels, strict=False):
+        for i, name in enumerate(names):
+            part = cell[cell[hue] == name].set_index(x).reindex(groups)
+            place = np.arange(len(groups)) + (i - (len(names) - 1) / 2) * bar
+            axis.bar(place, part[y], width=bar * 0.92, color=look[name][0], label=str(name))
+            if "low" in part:
+                axis.errorbar(place, part[y], _reach(part, y), fmt="none", ecolor="#333333", lw=0.9, capsize=2)
+        turned = {"rotation": 20, "ha": "right", "fontsize": 8} if panel else {}
+        axis.set_xticks(np.arange(len(groups)), [str(g) for g in groups], **turned)
+        counted = f" (n = {cell['n'].max():.0f})" if panel and "n" in cell else ""
+        axis.set_title(f"{heading}{counted}" if panel else title)
+        axis.grid(axis="x", visible=False)
+    for axis in axes.ravel()[len(panels) :]:
+        axis.set_visible(False)
+    for axis in axes[:, 0]:
+        axis.set_ylabel(ylabel)
+    top = float(frame[[y, "high"] if "high" in frame else [y]].max().max())  # one question alone has no interval
+    if panel:
+        axes[0, 0].set_ylim(0, 1.05 * top if top > 0 else 1.0)
+        _legend_below(figure, axes)
+        figure.suptitle(title)
+    else:
+        axes[0, 0].set(xlabel=x, ylim=(0, 1.2 * top if top > 0 else 1.0))  # room for the legend
+        axes[0, 0].legend(fontsize=8, ncols=min(4, len(names)))
+    return figure
+
+
+def stacked_shares(
+    table: pd.DataFrame,
+    row: str,
+    columns: Sequence[str],
+    title: str = "",
+    *,
+    panel: str | None = None,
+    colours: Sequence[str] = GRADE_COLOURS,
+    hatches: Sequence[str] = (),
+    xlabel: str = "share of answers",
+) -> Figure:
+    """Shares of categories as one stacked bar per row, each share written into its part unless that is hatched."""
+    panels, rows = _panels(table, panel), _unique(table[row])
+    size = (7.5 if panel is None else 1.2 + 4.4 * len(panels), 1.3 + (0.45 if panel is None else 0.34) * len(rows))
+    figure, axes = _open(*size, ncols=len(panels), sharey=True)
+    for axis, (heading, part) in zip(axes[0], panels, strict=True):
+        place, left = np.array([rows.index(name) for name in part[row]]), np.zeros(len(part))
+        for i, (column, colour) in enumerate(zip(columns, colours, strict=False)):
+            values = part[column].to_numpy(float)
+            hatch = {"hatch": hatches[i], "edgecolor": "white"} if hatches else {}
+            axis.barh(place, values, left=left, color=colour, label=column, height=0.75, **hatch)
+            for y, start, value in zip(place, left, values, strict=True):
+                if value >= 0.04 and not hatches:
+                    axis.text(start + value / 2, y, f"{value:.2f}", ha="center", va="center", fontsize=8)
+            left += np.nan_to_num(values)
+        # The names of three models are longer than the figure is wide.
+        axis.set_title(heading or textwrap.fill(title, 75))
+        axis.set(xlim=(0, 1), xlabel=xlabel)
+        axis.grid(axis="y", visible=False)
+    axes[0, 0].set_yticks(range(len(rows)), [str(name) for name in rows])
+    axes[0, 0].set_ylim(len(rows) - 0.5, -0.5)
+    _legend_below(figure, axes, ncols=len(columns))
+    return figure
+
+
+def dots(
+    frame: pd.DataFrame,
+    row: str,
+    value: str,
+    hue: str | None = None,
+    *,
+    xlabel: str,
+    panel: str | None = None,
+    at: float = 0.0,
+    filled: str | None = None,
+    xlim: tuple[float, float] | None = None,
+) -> Figure:
+    """One line per ``row`` with a dot per ``hue``, and its interval where the table has columns low and high.
+
+    Parameters
+    ----------
+    frame : long form; rows are drawn from the top in their order of appearance.
+    panel : column that makes panels side by side.
+    at : where the reference line stands: no correlation, chance.
+    filled : boolean column; dots are hollow and grey where it is False.
+    xlim : of all panels.
+    """
+    panels, rows = _panels(frame, panel), _unique(frame[row])
+    names = _unique(frame[hue]) if hue else [""]
+    alone = not frame.duplicated([row, *([panel] if panel else [])]).any()
+    figure, axes = _open(3.6 + 2.9 * len(panels), 1.4 + 0.32 * len(rows), ncols=len(panels), sharex=True, sharey=True)
+    for axis, (title, part) in zip(axes[0], panels, strict=True):
+        for i, name in enumerate(names):
+            points = part[part[hue] == name] if hue else part
+            look = {"color": PALETTE[i % len(PALETTE)], "fmt": MARKERS[i % len(MARKERS)]}
+            apart = 0 if alone else 0.22 * (i - (len(names) - 1) / 2)
+            _dots(axis, points[points[filled]] if filled else points, value, row, rows, apart, label=str(name), **look)
+            if filled:
+                hollow = look | {"color": PALETTE[6], "mfc": "white"}
+                _dots(axis, points[~points[filled]], value, row, rows, apart, **hollow)
+        axis.axvline(at, color="#777777", lw=0.8, ls=":")
+        axis.set(title=title, xlabel=xlabel, xlim=xlim)
+    axes[0, 0].set_yticks(range(len(rows)), [str(r).replace("_", " ") for r in rows], fontsize=8)
+    axes[0, 0].set_ylim(len(rows) - 0.4, -0.6)
+    if hue and hue != row:
+        _legend_below(figure, axes, ncols=len(names))
+    return figure
+
+
+def _dots(
+    axis: Axes, points: pd.DataFrame, value: str, row: str, rows: Sequence[Any], apart: float, **look: Any
+) -> None:
+    if len(points):
+        place = np.array([rows.index(r) for r in points[row]]) + apart
+        axis.errorbar(
+            points[value].to_numpy(float), place, xerr=_reach(points, value), ms=5, lw=1.2, capsize=2, **look, ls="none"
+        )
+
+
+def two_judges(frame: pd.DataFrame, first: str = "people", second: str = "judge") -> Figure:
+    """The three measures by two judges side by side, a panel per language (Figure 6).
+
+    Parameters
+    ----------
+    frame : from `ragbench.rageval_quality.figure_6`: language, measure, people, judge, within, n.
+    first, second : what the two are called.
+    """
+    frame = frame[frame["n"] > 0]
+    if frame.empty:
+        raise ConfigError("no answer judged by both", "at least one", "label keypoints of the same answers")
+    panels = list(frame.groupby("language", sort=False))
+    figure, axes = _open(3.6 * len(panels), 3.4, ncols=len(panels), sharey=True)
+    for axis, (language, part) in zip(axes[0], panels, strict=True):
+        place, ends = np.arange(len(part)), part[["people", "judge"]]
+        axis.vlines(place, ends.min(axis=1), ends.max(axis=1), color="#888888")
+        for i, (column, label) in enumerate((("people", first), ("judge", second))):
+            axis.plot(place, part[column], MARKERS[i], color=PALETTE[i], ms=7, ls="none", label=label)
+        above = {"xytext": (0, 8), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+        for x, top, gap, within in zip(place, ends.max(axis=1), part["difference"], part["within"], strict=True):
+            axis.annotate(f"{gap:+.3f}{'' if within else ' *'}", (x, top), **above)
+        axis.set(title=f"{language} (n = {part['n'].max():.0f})", ylim=(0, 1.05), xlim=(-0.6, len(part) - 0.4))
+        axis.set_xticks(place, part["measure"], fontsize=8)
+    axes[0, 0].set_ylabel("mean")
+    axes[0, -1].legend(fontsize=8, loc="upper right")
+    figure.supxlabel(f"number: {first} - {second}; * not within the tolerance", fontsize=8)
+    return figure
+
+
+def _cells(axis: Axes, texts: np.ndarray, dark: np.ndarray, size: int = 8) -> None:
+    """Write a text into each cell of a heat map, white where the cell is dark."""
+    for (i, j), text in np.ndenumerate(texts):
+        axis.text(j, i, text, ha="center", va="center", fontsize=size, color="white" if dark[i, j] else "black")
+
+
+def heat_maps(
+    tables: Mapping[str, pd.DataFrame], lower_is_better: Sequence[str] = (), ncols: int = 1, decimals: int | None = None
+) -> Figure:
+    """Tables of systems (rows) by metrics (columns), one panel each; darker is better.
+
+    A column's shades run from its worst to its best value over all panels.
+
+    Parameters
+    ----------
+    tables : panel title -> numbers; the same rows and columns in each.
+    lower_is_better : columns whose small values are dark.
+    ncols : panels side by side.
+    decimals : write each number into its cell with so many ("-" for NaN); None leaves the cells bare.
+    """
+    first = next(iter(tables.values()))
+    stacked = pd.concat(tables.values())
+    low, reach = stacked.min(), stacked.max() - stacked.min()
+    nrows = -(-len(tables) // ncols)
+    width, height = 1.8 + 0.55 * first.shape[1] * ncols, 1.3 + (0.28 * len(first) + 0.35) * nrows
+    figure, axes = _open(width, height, ncols=ncols, nrows=nrows, sharex=True, sharey=True)
+    for axis, (title, table) in zip(axes.ravel(), tables.items(), strict=False):
+        shade = ((table - low) / reach.where(reach > 0, 1)).to_numpy(float)
+        shade = np.where(table.columns.isin(lower_is_better), 1 - shade, shade)
+        axis.imshow(shade, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axis.set_title(title)
+        axis.grid(visible=False)
+        axis.set_yticks(range(len(table)), [str(v) for v in table.index], fontsize=8)
+        columns = [str(c).replace("_", " ") for c in table.columns]
+        axis.set_xticks(range(len(columns)), columns, rotation=40, ha="right", fontsize=8)
+        if decimals is not None:
+            texts = table.map(lambda value: f"{value:.{decimals}f}" if pd.notna(value) else "-").to_numpy()
+            _cells(axis, texts, shade > 0.6)
+    for axis in axes.ravel()[len(tables) :]:
+        axis.set_visible(False)
+    return figure
+
+
+def confusion(counts: np.ndarray, labels: Sequence[object], title: str, xlabel: str, ylabel: str) -> Figure:
+    """A confusion matrix with its counts written in."""
+    figure, axes = _open(4.2, 3.8)
+    axis = axes[0, 0]
+    axis.imshow(counts, cmap="Blues")
+    _cells(axis, np.asarray(counts).astype(str), counts > counts.max() / 2, size=10)
+    axis.set_xticks(range(len(labels)), [str(v) for v in labels])
+    axis.set_yticks(range(len(labels)), [str(v) for v in labels])
+    axis.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    axis.grid(visible=False)
+    return figure
+
+
+def clustered_heat_map(matrix: pd.DataFrame, groups: Mapping[str, str], title: str) -> Figure:
+    """Draw correlations as a heat map, like metrics side by side, with the tree that put them there.
+
+    Parameters
+    ----------
+    matrix : symmetric, from `ragbench.concordance.correlation_matrix`; an undefined cell is crossed out.
+    groups : metric -> paper; its names colour the labels.
+    title : of the figure.
+    """
+    from scipy.cluster.hierarchy import dendrogram
+
+    from ragbench.concordance import cluster_order
+
+    names, tree = cluster_order(matrix)
+    values = matrix.loc[names, names].to_numpy(float)
+    side = 2.2 + 0.31 * len(names)
+    figure, axes = _open(side + 2.2, side, ncols=2, gridspec_kw={"width_ratios": [1, 7]})
+    branch, axis = axes[0]
+    if len(tree):
+        grey = {"color_threshold": 0, "above_threshold_color": "#777777"}
+        dendrogram(tree, orientation="left", no_labels=True, ax=branch, **grey)
+    branch.set_ylim(10 * len(names), 0)  # a leaf of the tree is ten units high; the map counts from the top
+    branch.axis("off")
+    image = axis.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+    for i, j in zip(*np.nonzero(np.isnan(values)), strict=True):
+        axis.plot([j - 0.3, j + 0.3], [i - 0.3, i + 0.3], color="#777777", lw=0.8)
+    if len(names) <= 30:
+        for (i, j), value in np.ndenumerate(values):
+            if i != j and abs(value) >= 0.3:
+                colour = "white" if abs(value) > 0.6 else "black"
+                axis.text(j, i, f"{value:.1f}".replace("0.", "."), ha="center", va="center", fontsize=6, color=colour)
+    axis.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=8)
+    axis.set_yticks(range(len(names)), names, fontsize=8)
+    axis.yaxis.tick_right()
+    axis.grid(visible=False)
+    colours = {paper: PALETTE[i % len(PALETTE)] for i, paper in enumerate(dict.fromkeys(groups.values()))}
+    for label in (*axis.get_xticklabels(), *axis.get_yticklabels()):
+        label.set_color(_dark(colours.get(groups.get(label.get_text(), ""), "#000000")))
+    axis.set_title(title)
+    figure.colorbar(image, ax=branch, location="left", shrink=0.4, pad=0.05, label="correlation")
+    return figure
+
+
+def _dark(colour: str) -> str:
+    """Darken the light colours of the palette, which are for areas, so that text in them can be read."""
+    red, green, blue = to_rgb(colour)
+    light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    factor = min(1.0, 0.42 / light) if light else 1.0
+    return to_hex((red * factor, green * factor, blue * factor))
 
 
 def histogram(groups: Mapping[str, Sequence[float]], xlabel: str, title: str, bins: int = 40) -> Figure:
     """Distribution of a quantity, one outline per group."""
-    figure, axes = _style(7.0, 3.2)
+    figure, axes = _open(7.0, 3.2)
     top = float(np.percentile(np.concatenate([np.asarray(v, float) for v in groups.values()]), 99.5))
     # Dashes of its own for each outline: where two coincide, both are seen.
     for i, (name, values) in enumerate(groups.items()):
@@ -149,116 +603,126 @@ def histogram(groups: Mapping[str, Sequence[float]], xlabel: str, title: str, bi
     return figure
 
 
-def grouped_bars(frame: pd.DataFrame, x: str, y: str, hue: str, ylabel: str, title: str) -> Figure:
-    """Bars of ``y`` over ``x`` in groups of ``hue``, with intervals where the table has columns low and high."""
-    figure, axes = _style(max(6.0, 1.1 * frame[x].nunique() * max(1, frame[hue].nunique() / 3)), 3.6)
-    axis = axes[0, 0]
-    names, groups = list(dict.fromkeys(frame[hue])), list(dict.fromkeys(frame[x]))
-    width = 0.8 / len(names)
-    look = _look(names)
-    for i, name in enumerate(names):
-        part = frame[frame[hue] == name].set_index(x).reindex(groups)
-        place = np.arange(len(groups)) + (i - (len(names) - 1) / 2) * width
-        axis.bar(place, part[y], width=width * 0.92, color=look[name][0], label=str(name))
-        if "low" in part:
-            reach = np.vstack([part[y] - part["low"], part["high"] - part[y]]).clip(min=0)
-            axis.errorbar(place, part[y], reach, fmt="none", ecolor="#333333", lw=0.9, capsize=2)
-    axis.set_xticks(np.arange(len(groups)), [str(g) for g in groups])
-    axis.set(xlabel=x, ylabel=ylabel, title=title)
-    top = float(frame[[y, "high"] if "high" in frame else [y]].max().max())  # one question alone has no interval
-    axis.set_ylim(0, 1.2 * top if top > 0 else 1.0)  # room for the legend
-    axis.grid(axis="x", visible=False)
-    axis.legend(fontsize=8, ncols=min(4, len(names)))
-    return figure
+def sorted_scores(groups: Mapping[str, Sequence[float]], h: float, k: float, *, shares: bool = False) -> Figure:
+    """Sorted IR scores of each group with the thresholds h and k (Figures 3.1 and 3.2).
 
-
-GRADE_COLOURS = [
-    "#999999",
-    "#E69F00",
-    "#F0E442",
-    "#D55E00",
-    "#009E73",
-]  # 1 none, 2 part wrong, 3 part, 4 wrong, 5 right
-
-
-def stacked_shares(table: pd.DataFrame, row: str, columns: Sequence[str], title: str) -> Figure:
-    """Shares of categories as one stacked bar per row, each share written into its part (Tables 3.2 and 3.3)."""
-    figure, axes = _style(7.5, 0.45 * len(table) + 1.3)
-    axis = axes[0, 0]
-    left = np.zeros(len(table))
-    for column, colour in zip(columns, GRADE_COLOURS, strict=False):
-        values = table[column].to_numpy(float)
-        axis.barh(np.arange(len(table)), values, left=left, color=colour, label=column, height=0.75)
-        for i, value in enumerate(values):
-            if value >= 0.04:
-                axis.text(left[i] + value / 2, i, f"{value:.2f}", ha="center", va="center", fontsize=8)
-        left += np.nan_to_num(values)
-    axis.set_yticks(np.arange(len(table)), [str(v) for v in table[row]])
-    axis.invert_yaxis()
-    axis.set(xlim=(0, 1), xlabel="share of answers")
-    axis.set_title(textwrap.fill(title, 75), pad=24)  # the names of three models are longer than the figure is wide
-    axis.grid(axis="y", visible=False)
-    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(columns), fontsize=8)
-    return figure
-
-
-def scores_by_grade_group(groups: Mapping[str, Sequence[float]], h: float, k: float) -> Figure:
-    """Sorted IR scores of each grade group, with the thresholds h and k (Figure 3.1)."""
-    figure, axes = _style(3.1 * len(groups), 3.2, ncols=len(groups), sharey=True)
+    ``shares`` writes in how many lie above k, between, and below h.
+    """
+    figure, axes = _open((2.6 if shares else 3.1) * len(groups), 3.2, ncols=len(groups), sharey=True)
     for axis, (name, scores) in zip(axes[0], groups.items(), strict=True):
         ordered = np.sort(np.asarray(scores, float))
         axis.plot(np.arange(len(ordered)), ordered, color=PALETTE[0])
         axis.axhline(k, color=PALETTE[4], lw=1, label=f"k = {k:.3f}")
         axis.axhline(h, color=PALETTE[2], lw=1, ls="--", label=f"h = {h:.3f}")
-        axis.set(title=f"{name} (n = {len(ordered)})", xlabel="answer, sorted by IR score", ylim=(-0.02, 1.02))
+        axis.set(title=f"{name} (n = {len(ordered)})", xlabel="sorted by IR score", ylim=(-0.02, 1.02))
+        if shares:
+            above, below = np.mean(ordered > k), np.mean(ordered < h)
+            for height, share in (((k + 1) / 2, above), ((h + k) / 2, 1 - above - below), (h / 2, below)):
+                # The curve climbs from lower left to upper right: the top share stands left of it, the others right.
+                x, side = (0.03, "left") if height > k else (0.97, "right")
+                style = {"transform": axis.get_yaxis_transform(), "fontsize": 9, "va": "center", "ha": side}
+                axis.text(x, height, f"{share:.1%}", **style)
     axes[0, 0].set_ylabel("IR score")
-    axes[0, -1].legend(loc="lower right", fontsize=8)
+    if not shares:
+        axes[0, -1].legend(loc="lower right", fontsize=8)
     return figure
 
 
-def threshold_panels(scores: Mapping[str, Sequence[float]], h: float, k: float) -> Figure:
-    """Sorted IR scores of each retriever cut by h and k, the three shares written in (Figure 3.2)."""
-    figure, axes = _style(2.6 * len(scores), 3.0, ncols=len(scores), sharey=True)
-    for axis, (name, values) in zip(axes[0], scores.items(), strict=True):
-        ordered = np.sort(np.asarray(values, float))
-        axis.plot(np.arange(len(ordered)), ordered, color=PALETTE[0])
-        axis.axhline(k, color=PALETTE[4], lw=1)
-        axis.axhline(h, color=PALETTE[2], lw=1, ls="--")
-        parts = {(k + 1) / 2: np.mean(ordered > k), (h + k) / 2: np.mean((ordered >= h) & (ordered <= k))}
-        parts[h / 2] = np.mean(ordered < h)
-        for height, share in parts.items():
-            # The curve climbs from lower left to upper right: the top share stands left of it, the others right.
-            x, side = (0.03, "left") if height > k else (0.97, "right")
-            axis.text(x, height, f"{share:.1%}", transform=axis.get_yaxis_transform(), fontsize=9, va="center", ha=side)
-        axis.set(title=name, xlabel="question, sorted", ylim=(0, 1))
-    axes[0, 0].set_ylabel("IR score")
+def pair_scatter(frame: pd.DataFrame, row: str = "source", column: str = "dimension") -> Figure:
+    """Draw each pair at its two scores: above the diagonal the text made better wins.
+
+    Parameters
+    ----------
+    frame : columns better and worse (NaN: not drawn, but counted in the title), and the two that make panels.
+    row, column : columns whose values make rows and columns of panels, in order of appearance.
+    """
+    rows, columns = _unique(frame[row]), _unique(frame[column])
+    figure, axes = _open(1.0 + 2.9 * len(columns), 0.7 + 2.7 * len(rows), ncols=len(columns), nrows=len(rows))
+    for i, source in enumerate(rows):
+        for j, name in enumerate(columns):
+            axis, part = axes[i, j], frame[(frame[row] == source) & (frame[column] == name)]
+            known = part.dropna(subset=["better", "worse"])
+            low, high = _range(known[["better", "worse"]].to_numpy(float))
+            axis.plot([low, high], [low, high], color="#777777", lw=0.8, ls=":")
+            wins = (known["better"] > known["worse"]).to_numpy()
+            for k, (label, chosen) in enumerate({"made better wins": wins, "tie or loss": ~wins}.items()):
+                points = known[chosen]
+                style = {"color": PALETTE[(0, 4)[k]], "marker": MARKERS[(0, 6)[k]], "s": 22, "alpha": 0.75}
+                axis.scatter(points["worse"], points["better"], label=f"{label} ({len(points)})", linewidths=0, **style)
+            unscored = len(part) - len(known)
+            axis.set(xlim=(low, high), ylim=(low, high), aspect="equal")
+            axis.set_title(f"{name}\n{source}, n = {len(known)}" + (f" ({unscored} unscored)" if unscored else ""))
+            axis.legend(fontsize=7, loc="lower right", handletextpad=0.1, borderpad=0.2)
+            if i == len(rows) - 1:
+                axis.set_xlabel("score, text made worse")
+        axes[i, 0].set_ylabel("score, text made better")
+    return figure
+
+
+def _range(values: np.ndarray) -> Sequence[float]:
+    """From a little below the least to a little above the greatest; 0..1 without values."""
+    if not values.size:
+        return 0.0, 1.0
+    low, high = float(values.min()), float(values.max())
+    room = 0.06 * max(high - low, 0.1)
+    return low - room, high + room
+
+
+def score_violins(frame: pd.DataFrame) -> Figure:
+    """Distribution of normalised score differences at each human label, means joined by a dashed line (Figure 4).
+
+    Parameters
+    ----------
+    frame : one row per label given; columns aspect (a column of panels), metric (a row of panels), label (-2..2) and
+        score (-2..2).
+    """
+    aspects, metrics = _unique(frame["aspect"]), _unique(frame["metric"])
+    size = (1.0 + 2.9 * len(aspects), 0.8 + 2.1 * len(metrics))
+    figure, axes = _open(*size, ncols=len(aspects), nrows=len(metrics), sharex=True, sharey=True)
+    for i, metric in enumerate(metrics):
+        for j, aspect in enumerate(aspects):
+            axis, part = axes[i, j], frame[(frame["metric"] == metric) & (frame["aspect"] == aspect)]
+            by_label = {label: scores.to_numpy(float) for label, scores in part.groupby("label")["score"]}
+            # A single point, or equal ones, have no density: they are drawn as their mean alone.
+            spread = {label: scores for label, scores in by_label.items() if np.ptp(scores) > 0}
+            if spread:
+                drawn = axis.violinplot(list(spread.values()), list(spread), widths=0.8, showextrema=False)
+                for body in drawn["bodies"]:
+                    body.set(facecolor=PALETTE[i % len(PALETTE)], alpha=0.45)
+            means = [scores.mean() for scores in by_label.values()]
+            axis.plot(list(by_label), means, color="#222222", ls="--", lw=1.2, marker="o", ms=3)
+            axis.set(ylim=(-2.1, 2.1), xticks=range(-2, 3))
+            if i == 0:
+                axis.set_title(aspect)
+            if i == len(metrics) - 1:
+                axis.set_xlabel("human label")
+        axes[i, 0].set_ylabel(f"{metric}\nscore difference", fontsize=9)
     return figure
 
 
 def reliability(curves: Mapping[str, pd.DataFrame]) -> Figure:
     """Predicted probability against observed share, a line per group (columns predicted, observed, low, high)."""
-    figure, axes = _style(4.6, 4.2)
+    figure, axes = _open(4.6, 4.2)
     axis = axes[0, 0]
     axis.plot([0, 1], [0, 1], color="#777777", lw=0.8, ls=":")
     for i, (name, curve) in enumerate(curves.items()):
-        reach = np.vstack([curve["observed"] - curve["low"], curve["high"] - curve["observed"]]).clip(min=0)
-        axis.errorbar(
-            curve["predicted"], curve["observed"], reach, color=PALETTE[i], marker=MARKERS[i], ms=5, lw=1, label=name
-        )
+        style = {"color": PALETTE[i], "marker": MARKERS[i], "ms": 5, "lw": 1}
+        axis.errorbar(curve["predicted"], curve["observed"], _reach(curve, "observed"), label=name, **style)
     axis.set(xlabel="predicted probability", ylabel="observed share", xlim=(0, 1), ylim=(0, 1))
     axis.legend(fontsize=8)
     return figure
 
 
-def confusion(counts: np.ndarray, labels: Sequence[object], title: str, xlabel: str, ylabel: str) -> Figure:
-    """A confusion matrix with its counts written in."""
-    figure, axes = _style(4.2, 3.8)
+def window_distances(distances: np.ndarray, threshold: float, breaks: Sequence[int], title: str) -> Figure:
+    """Cosine distance from each window of sentences to the next, with the breaks (Figure 2.6)."""
+    figure, axes = _open(7.5, 3.2)
     axis = axes[0, 0]
-    axis.imshow(counts, cmap="Blues")
-    for (i, j), count in np.ndenumerate(counts):
-        axis.text(j, i, str(count), ha="center", va="center", color="white" if count > counts.max() / 2 else "black")
-    axis.set_xticks(range(len(labels)), [str(v) for v in labels])
-    axis.set_yticks(range(len(labels)), [str(v) for v in labels])
-    axis.set(title=title, xlabel=xlabel, ylabel=ylabel)
-    axis.grid(visible=False)
+    x = np.arange(len(distances))
+    axis.plot(x, distances, color=PALETTE[0], marker="o", ms=3)
+    axis.axhline(threshold, color=PALETTE[4], ls="--", lw=1, label=f"threshold {threshold:.3f}")
+    for i, at in enumerate(breaks):
+        axis.axvline(at, color=PALETTE[6], lw=0.8, label="new chunk after this window" if i == 0 else None)
+    axis.set(xlabel="window", ylabel="cosine distance to the next", title=title)
+    axis.set_ylim(0, max(float(np.max(distances, initial=0)), threshold) * 1.35)  # room for the legend
+    axis.legend(loc="upper right", ncols=2, fontsize=8)
     return figure

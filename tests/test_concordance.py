@@ -15,7 +15,7 @@ from scipy import stats as reference
 from sklearn.metrics import roc_auc_score
 
 from ragbench import concordance as co
-from ragbench import plots_concordance
+from ragbench import plots
 from ragbench.concordance.agreement import separation
 from ragbench.concordance.cases import cut_chunks
 from ragbench.concordance.labels import Once
@@ -506,7 +506,7 @@ def test_disagreements_are_found_on_one_scale():
 def test_the_heat_map_has_the_tree_beside_its_rows():
     names = THREE
     matrix = pd.DataFrame([[1, 0.1, 0.9], [0.1, 1, NAN], [0.9, NAN, 1]], index=names, columns=names)
-    figure = plots_concordance.clustered_heat_map(matrix, {m.name: m.paper for m in METRICS}, "made")
+    figure = plots.clustered_heat_map(matrix, {m.name: m.paper for m in METRICS}, "made")
     branch, axis = figure.axes[:2]
     order, _ = co.cluster_order(matrix)
     assert [t.get_text() for t in axis.get_yticklabels()] == order
@@ -522,12 +522,15 @@ def test_the_heat_map_has_the_tree_beside_its_rows():
 def test_agreement_and_rankings_are_drawn_from_their_tables():
     papers = {m.name: m.paper for m in METRICS}
     agreement = co.grade_agreement(made_table(), THREE, resamples=20)
-    figure = plots_concordance.agreement_dots(agreement, papers)
+    named = agreement.assign(paper=agreement["metric"].map(papers))
+    figure = plots.dots(named, "metric", "auc", "paper", xlabel="AUC", at=0.5)
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == agreement["metric"].tolist()
     assert {t.get_text() for t in figure.legends[0].get_texts()} == {"lexical", "RAGChecker", "RAGEval"}
     means = pd.DataFrame({"token F1": [0.3, 0.2, 0.1], "RAGChecker hallucination": [0.1, 0.3, 0.2]}, list("xyz"))
-    lines = plots_concordance.ranking_lines(means, {"token F1": True, "RAGChecker hallucination": False}, THREE[:2])
-    assert [line.get_ydata().tolist() for line in lines.axes[0].lines] == [[1, 1], [2, 3], [3, 2]]
+    means["ten"] = [10, 9, 8]
+    measures = [*THREE[:2], "ten"]
+    lines = plots.rank_lines(means.reset_index(names="system"), measures, "system", lower_is_better=THREE[1:2])
+    assert [line.get_ydata().tolist() for line in lines.axes[0].lines] == [[1, 1, 1], [2, 3, 2], [3, 2, 3]]
     assert [t.get_text() for t in lines.axes[0].texts] == ["x", "y", "z"]
 
 

@@ -15,14 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragbench import diagnosis as dg
-from ragbench import papers
+from ragbench import papers, plots
 from ragbench.data import load_minihop
 from ragbench.errors import ConfigError, DataError
 from ragbench.judge.labels import embedded_labels
 from ragbench.llm import chat_model
 from ragbench.metrics.steps import ragchecker_labels
 from ragbench.paths import mirror
-from ragbench.plots_diagnosis import budget_lines, setting_lines
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Hit, Question
 from ragbench.stats import means
@@ -586,7 +585,9 @@ def long_means() -> pd.DataFrame:
 
 def test_lines_show_means_domains_and_the_papers_numbers():
     paper = pd.DataFrame({"value": [5, 20, 5], "metric": ["f1", "f1", "faithfulness"], "mean": [0.517, 0.534, 0.881]})
-    figure = setting_lines(long_means(), paper, "k", [5, 10, 20], {"f1": "F1 (reader)"})
+    figure = plots.settings(
+        long_means(), "value", [5, 10, 20], "metric", paper=paper, thin="domain", titles={"f1": "F1 (reader)"}
+    )
     shown = [a for a in figure.axes if a.get_visible()]
     assert [a.get_title() for a in shown] == ["claim recall", "F1 (reader)", "faithfulness"]
     f1 = shown[1]
@@ -610,12 +611,13 @@ def test_budgets_are_drawn_in_tokens_one_line_per_size():
     table = means(made_scores(k5=0.1), dg.SYSTEM, ["claim_recall"], resamples=0).query(
         "overlap == 0.2 and prompt == 'default'"
     )
-    figure = budget_lines(
-        table.rename(columns={"retriever": "system"}).assign(low=lambda t: t["mean"], high=lambda t: t["mean"])
-    )
-    assert [a.get_title() for a in figure.axes] == ["A: claim recall", "B: claim recall"]
+    table = table.assign(low=table["mean"], high=table["mean"], tokens=table["k"] * table["size"])
+    budgets = sorted(table["tokens"].unique())
+    figure = plots.settings(table, "tokens", budgets, "retriever", "metric", hue="size", spread=0)
+    assert [a.get_title() for a in figure.axes] == ["A", "B"]
+    assert figure.axes[0].get_ylabel() == "claim recall"
     labels = [t.get_text() for t in figure.axes[1].get_xticklabels()]
     assert labels == ["750", "1,500", "3,000", "6,000", "12,000"]
     lines = {c.get_label(): c.lines[0] for c in figure.axes[0].containers}
-    assert lines["300 tokens each"].get_xdata().tolist() == [1, 2, 3]
-    np.testing.assert_allclose(numbers(lines["600 tokens each"]), [0.345, 0.745, 0.745])
+    assert lines["300"].get_xdata().tolist() == [1, 2, 3]
+    np.testing.assert_allclose(numbers(lines["600"]), [0.345, 0.745, 0.745])

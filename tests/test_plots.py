@@ -103,7 +103,7 @@ def test_a_long_title_of_shares_stays_within_the_figure():
 
 
 def test_score_panels_sort_each_group_and_draw_both_thresholds():
-    figure = plots.scores_by_grade_group({"five": [0.9, 0.1, 0.5], "one": [0.2]}, h=0.1, k=0.7)
+    figure = plots.sorted_scores({"five": [0.9, 0.1, 0.5], "one": [0.2]}, h=0.1, k=0.7)
     first, second = figure.axes
     np.testing.assert_allclose(first.lines[0].get_ydata(), [0.1, 0.5, 0.9])
     assert {float(line.get_ydata()[0]) for line in first.lines[1:]} == {0.1, 0.7}
@@ -111,7 +111,7 @@ def test_score_panels_sort_each_group_and_draw_both_thresholds():
 
 
 def test_threshold_panels_write_the_three_shares():
-    axis = plots.threshold_panels({"BM25": [0.05, 0.3, 0.4, 0.9]}, h=0.1, k=0.7).axes[0]
+    axis = plots.sorted_scores({"BM25": [0.05, 0.3, 0.4, 0.9]}, h=0.1, k=0.7, shares=True).axes[0]
     shares = {round(t.get_position()[1], 2): t.get_text() for t in axis.texts}
     assert shares == {0.85: "25.0%", 0.4: "50.0%", 0.05: "25.0%"}
 
@@ -127,3 +127,200 @@ def test_confusion_writes_every_count():
     axis = plots.confusion(np.array([[3, 1], [0, 2]]), ["a", "b"], "t", "judge", "by hand").axes[0]
     assert [t.get_text() for t in axis.texts] == ["3", "1", "0", "2"]
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("judge", "by hand")
+
+
+@pytest.fixture
+def systems():
+    first = pd.DataFrame({"f1": [10.0, 20.0], "hallucination": [5.0, 1.0]}, index=["A", "B"])
+    return {"one": first, "two": first + 10}
+
+
+def test_heat_map_is_dark_where_a_system_is_good_on_one_scale_for_all_panels(systems):
+    figure = plots.heat_maps(systems, ["hallucination"], ncols=2, decimals=1)
+    left, right = (axis.images[0].get_array() for axis in figure.axes)
+    np.testing.assert_allclose(left, [[0, 1 - 4 / 14], [0.5, 1]])
+    np.testing.assert_allclose(right, [[0.5, 0], [1, 1 - 10 / 14]])
+    assert [t.get_text() for t in figure.axes[1].texts] == ["20.0", "15.0", "30.0", "11.0"]
+    assert [axis.get_title() for axis in figure.axes] == ["one", "two"]
+
+
+def test_heat_map_hides_panels_without_a_table_and_survives_a_constant_column(systems):
+    figure = plots.heat_maps(systems | {"three": systems["one"].assign(f1=7.0)}, ncols=2)
+    assert [axis.get_visible() for axis in figure.axes] == [True, True, True, False]
+    assert not figure.axes[0].texts
+    same = plots.heat_maps({"x": pd.DataFrame({"f1": [3.0, 3.0]})})
+    assert np.isfinite(same.axes[0].images[0].get_array()).all()
+
+
+def test_dots_stand_on_their_row_with_their_interval():
+    frame = pd.DataFrame(
+        {"metric": ["m", "n", "m", "n"], "who": ["x", "x", "y", "y"], "r": [0.1, 0.2, 0.3, 0.4], "aspect": ["a"] * 4}
+    )
+    frame = frame.assign(low=frame["r"] - 0.1, high=frame["r"] + 0.2)
+    axis = plots.dots(frame, "metric", "r", "who", xlabel="correlation", panel="aspect").axes[0]
+    points = [c.lines[0] for c in axis.containers]
+    np.testing.assert_allclose(points[0].get_xdata(), [0.1, 0.2])
+    np.testing.assert_allclose(np.round(points[1].get_ydata()), [0, 1])
+    segments = axis.containers[1].lines[2][0].get_segments()
+    np.testing.assert_allclose([s[:, 0] for s in segments], [[0.2, 0.5], [0.3, 0.6]])
+    assert axis.yaxis_inverted()
+    bare = plots.dots(frame.drop(columns=["low", "high", "aspect"]), "metric", "r", "who", xlabel="r")
+    assert len(bare.axes) == 1
+    assert not bare.axes[0].containers[0].lines[2]
+
+
+def test_violins_join_the_means_and_skip_what_has_no_spread():
+    rows = [("a", "m", -2, s) for s in (-1.0, 0.0)] + [("a", "m", 1, s) for s in (0.5, 1.5)] + [("a", "m", 2, 2.0)]
+    frame = pd.DataFrame(rows, columns=["aspect", "metric", "label", "score"])
+    frame = pd.concat([frame, frame.assign(aspect="b"), frame.assign(metric="k"), frame.assign(aspect="b", metric="k")])
+    figure = plots.score_violins(frame)
+    assert len(figure.axes) == 4
+    axis = figure.axes[0]
+    np.testing.assert_allclose(axis.lines[0].get_xdata(), [-2, 1, 2])
+    np.testing.assert_allclose(axis.lines[0].get_ydata(), [-0.5, 1.0, 2.0])
+    assert axis.lines[0].get_linestyle() == "--"
+    assert len(axis.collections) == 2
+    assert [a.get_title() for a in figure.axes[:2]] == ["a", "b"]
+    assert figure.axes[2].get_ylabel().startswith("k")
+
+
+def models() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "panel": ["CN"] * 3 + ["EN"] * 3,
+            "name": list("abcabc"),
+            "x": [3, 2, 1, 1, 2, 3],
+            "y": [0.1, 0.5, 0.5, 3, 2, 1],
+        }
+    )
+
+
+def test_rank_lines_start_at_the_rank_by_the_left_measure_and_end_at_the_right_one():
+    figure = plots.rank_lines(models(), ["x", "y"], "name", "panel")
+    chinese, english = figure.axes
+    assert [list(line.get_ydata()) for line in chinese.lines] == [[1, 3], [2, 1.5], [3, 1.5]]
+    assert [list(line.get_ydata()) for line in english.lines] == [[3, 1], [2, 2], [1, 3]]
+    assert chinese.get_ylim() == (3.5, 0.5)  # rank 1 on top
+    assert "b / c" in [text.get_text() for text in chinese.texts]
+
+
+def test_rank_lines_refuse_more_systems_than_colours():
+    many = pd.DataFrame({"panel": "p", "name": range(9), "x": range(9), "y": range(9)})
+    with pytest.raises(ConfigError, match="9 systems"):
+        plots.rank_lines(many, ["x", "y"], "name", "panel")
+
+
+def test_settings_show_means_intervals_and_the_papers_value():
+    rows = [
+        (panel, setting, system, measure, mean, mean - 0.1, mean + 0.2)
+        for panel in ("CN", "EN")
+        for measure, level in (("recall", 0.5), ("eir", 0.3))
+        for setting, step in (("k2", 0.0), ("k4", 0.1))
+        for system, mean in (("BM25", level + step), ("MiniLM", level - step))
+        if panel == "EN" or system == "BM25"
+    ]
+    ours = pd.DataFrame(rows, columns=["panel", "setting", "system", "measure", "mean", "low", "high"])
+    paper = pd.DataFrame({"panel": ["EN"], "setting": ["k4"], "measure": ["recall"], "mean": [0.77]})
+    figure = plots.settings(ours, "setting", ["k2", "k4"], "panel", "measure", paper=paper, join=False, spread=0.16)
+    assert [a.get_title() for a in figure.axes] == ["CN", "EN", "", ""]
+    recall = figure.axes[1]
+    assert recall.get_ylabel() == ""
+    assert figure.axes[0].get_ylabel() == "recall"
+    points = {c.get_label(): np.asarray(c.lines[0].get_ydata(), float) for c in recall.containers}
+    np.testing.assert_allclose(points["BM25"], [0.5, 0.6])
+    np.testing.assert_allclose(points["MiniLM"], [0.5, 0.4])
+    bar = next(c for c in recall.collections if c.get_label() == "paper")
+    np.testing.assert_allclose(bar.get_segments()[0], [[0.58, 0.77], [1.42, 0.77]])
+    ends = recall.containers[0].lines[2][0].get_segments()[1][:, 1]
+    np.testing.assert_allclose(ends, [0.5, 0.8])
+    assert {t.get_text() for t in figure.legends[0].get_texts()} == {"paper", "BM25", "MiniLM"}
+    assert all(a.get_ylim()[0] == 0 for a in figure.axes)
+    assert recall.get_ylim()[1] > 0.8
+
+
+def test_a_panel_with_larger_values_than_the_first_stays_in_view():
+    rows = [("CN", "k2", "BM25", "eir", 0.05, 0.04, 0.06), ("EN", "k2", "BM25", "eir", 0.25, 0.2, 0.3)]
+    ours = pd.DataFrame(rows, columns=["panel", "setting", "system", "measure", "mean", "low", "high"])
+    assert plots.settings(ours, "setting", ["k2"], "panel", "measure", join=False).axes[1].get_ylim()[1] > 0.3
+
+
+def ranks() -> pd.DataFrame:
+    rows = [
+        (language, "law", criterion, writer, share, share - 0.1, share + 0.05, 20)
+        for language, more in (("zh", 0.0), ("en", 0.1))
+        for criterion, level in (("safety", 0.5), ("clarity", 0.4))
+        for writer, share in (("RAGEval", level + more), ("zero-shot", level - 0.2))
+    ]
+    columns = ["language", "domain", "criterion", "writer", "first", "low", "high", "n"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def first_ranks(frame: pd.DataFrame):
+    frame = frame.assign(panel=frame["domain"] + ", " + frame["language"])
+    return plots.grouped_bars(frame, "criterion", "first", "writer", "share ranked first", panel="panel")
+
+
+def test_bars_are_the_shares_by_writer_and_criterion():
+    figure = first_ranks(ranks())
+    chinese, english = figure.axes
+    assert [a.get_title() for a in figure.axes] == ["law, zh (n = 20)", "law, en (n = 20)"]
+    bars = {
+        c.get_label(): [b.get_height() for b in c]
+        for c in english.containers
+        if c.get_label() in ("RAGEval", "zero-shot")
+    }
+    np.testing.assert_allclose(bars["RAGEval"], [0.6, 0.5])
+    np.testing.assert_allclose(bars["zero-shot"], [0.3, 0.2])
+    ends = english.collections[0].get_segments()
+    np.testing.assert_allclose([s[:, 1] for s in ends], [[0.5, 0.65], [0.4, 0.55]])
+    assert [t.get_text() for t in chinese.get_xticklabels()] == ["safety", "clarity"]
+    assert [t.get_text() for t in figure.legends[0].texts] == ["RAGEval", "zero-shot"]
+
+
+def test_panels_without_data_are_hidden():
+    four = pd.concat([ranks(), ranks().assign(domain="finance")])
+    assert [a.get_visible() for a in first_ranks(four).axes] == [True] * 4 + [False] * 2
+
+
+def judges() -> pd.DataFrame:
+    rows = [
+        ("en", "completeness", 0.6, 0.61, -0.01, True, 30),
+        ("en", "hallucination", 0.3, 0.2, 0.1, False, 30),
+        ("zh", "completeness", np.nan, np.nan, np.nan, False, 0),
+    ]
+    return pd.DataFrame(rows, columns=["language", "measure", "people", "judge", "difference", "within", "n"])
+
+
+def test_two_judges_mark_what_is_outside_the_tolerance_and_leave_out_empty_panels():
+    figure = plots.two_judges(judges(), second="GPT")
+    assert [a.get_title() for a in figure.axes] == ["en (n = 30)"]
+    axis = figure.axes[0]
+    assert [t.get_text() for t in axis.texts] == ["-0.010", "+0.100 *"]
+    drawn = {line.get_label(): list(line.get_ydata()) for line in axis.lines}
+    assert drawn == {"people": [0.6, 0.3], "GPT": [0.61, 0.2]}
+
+
+def test_verdicts_stack_to_one_and_the_first_generator_is_on_top():
+    frame = pd.DataFrame(
+        {
+            "language": ["CN", "CN", "EN"],
+            "generator": ["a", "b", "a"],
+            "completeness": [0.5, 0.2, 0.7],
+            "hallucination": [0.3, 0.2, 0.1],
+            "irrelevance": [0.2, 0.6, 0.2],
+        }
+    )
+    colours = list(plots.VERDICT_COLOURS.values())
+    look = {"panel": "language", "colours": colours, "hatches": plots.VERDICT_HATCHES}
+    chinese, english = plots.stacked_shares(frame, "generator", list(plots.VERDICT_COLOURS), **look).axes
+    ends = [[b.get_x() + b.get_width() for b in c] for c in chinese.containers]
+    np.testing.assert_allclose(ends, [[0.5, 0.2], [0.8, 0.4], [1, 1]])
+    assert len({c[0].get_hatch() for c in chinese.containers}) == 3
+    low, high = english.get_ylim()
+    assert low > high
+
+
+@pytest.mark.parametrize(("draw", "frame"), [(first_ranks, ranks().iloc[:0]), (plots.two_judges, judges().iloc[2:])])
+def test_nothing_to_draw_is_said(draw, frame):
+    with pytest.raises(ConfigError, match=r"to draw|judged by both"):
+        draw(frame)

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from ragbench import data, papers, plots, plots_ragas
+from ragbench import data, papers, plots
 from ragbench.data.wikieval import Pair
 from ragbench.data.wikieval_runs import RecordedRow, RecordedRun
 from ragbench.papers import ragas
@@ -99,7 +99,7 @@ def test_figures_show_every_scored_pair_and_say_how_many_are_not(tmp_path, monke
             "worse": [0.0, 0.5, 0.1, 0.1, 0.4],
         }
     )
-    figure = plots_ragas.pair_scatter(points)
+    figure = plots.pair_scatter(points)
     axes = figure.get_axes()
     assert len(axes) == 4
     assert axes[0].get_title() == "faithfulness\nrecorded, n = 2 (1 unscored)"
@@ -108,7 +108,7 @@ def test_figures_show_every_scored_pair_and_say_how_many_are_not(tmp_path, monke
     assert [t.get_text() for t in axes[0].get_legend().get_texts()] == ["made better wins (1)", "tie or loss (1)"]
     table = pd.DataFrame({"source": ["paper", "ours"], "dimension": "faithfulness", "agreement": [0.95, 0.9]})
     table["low"], table["high"] = [math.nan, 0.8], [math.nan, 1.0]
-    dots = plots_ragas.agreement_dots(table)
+    dots = plots.dots(table, "source", "agreement", "source", xlabel="agreement", panel="dimension", at=0.5)
     (axis,) = dots.get_axes()
     assert [t.get_text() for t in axis.get_yticklabels()] == ["paper", "ours"]
     assert plots.save_figure(dots, "x", table, "dots")["png"].stat().st_size > 0

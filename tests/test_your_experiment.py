@@ -13,7 +13,7 @@ import pytest
 import yaml
 from fake_ollama import FakeOllama
 
-from ragbench import comparison, plots_comparison, your_experiment
+from ragbench import comparison, plots, your_experiment
 from ragbench.cli import main
 from ragbench.data import load_csv, load_documents, load_jsonl
 from ragbench.datagen import generate
@@ -440,18 +440,20 @@ def test_what_cannot_be_compared_is_said():
 def test_figures_show_every_comparison():
     rows = made_rows()
     table, found = comparison.compare(rows), comparison.analyses(rows)
-    figure = plots_comparison.differences(table)
+    drawn = table.assign(pair=table["a"] + " - " + table["b"], holds=table["p_holm"] < 0.05)
+    figure = plots.dots(drawn, "pair", "difference", xlabel="first minus second", panel="measure", filled="holds")
     assert [axis.get_title() for axis in figure.axes] == ["IR score", "fully right"]
     assert len(figure.axes[0].get_yticklabels()) == 6
-    filled = [line.get_markerfacecolor() != "white" for line in figure.axes[0].lines if line.get_marker() == "o"]
-    held = (table[table["measure"] == "IR score"]["p_holm"] < 0.05).tolist()
-    assert filled == held
-    curves = plots_comparison.power_curves(found)
+    dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+    filled = sorted(y for line in dots if line.get_markerfacecolor() != "white" for y in line.get_ydata())
+    assert filled == np.flatnonzero(drawn[drawn["measure"] == "IR score"]["holds"]).tolist()
+    assert sum(len(line.get_ydata()) for line in dots) == 6
+    curves = plots.power_curves(found)
     legend = [text.get_text() for text in curves.legends[0].get_texts()]
     assert len(legend) == len(found)
     assert legend[0].startswith("A@50 - B@50, IR score: ")
     few = comparison.analyses(rows[rows["question_id"] == "q0"], ("A@50", "B@50"))
-    labels = [text.get_text() for text in plots_comparison.power_curves(few).legends[0].get_texts()]
+    labels = [text.get_text() for text in plots.power_curves(few).legends[0].get_texts()]
     assert labels == ["A@50 - B@50, IR score: too few pairs", "A@50 - B@50, fully right: too few pairs"]
 
 
