@@ -85,7 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "paper", nargs="?", choices=[*SERIES], help="one paper's notebooks (default: every notebook)"
     )
-    reproduce.add_argument("--in-place", action="store_true", help="overwrite the notebooks with their executed form")
+    reproduce.add_argument(
+        "--publish", action="store_true", help="write over the checkout's own notebooks, figures and ledger"
+    )
     reproduce.add_argument("--limit", type=int, help="first so many questions only, for a quick look")
     reproduce.set_defaults(run=_reproduce)
 
@@ -216,10 +218,15 @@ def _judge_fit(arguments: argparse.Namespace) -> int:
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     from ragbench.notebooks import run_all
-    from ragbench.papers import PAPERS, summary, write_markdown
+    from ragbench.papers import PAPERS, begin_ledger, summary, write_markdown
+    from ragbench.paths import published_figures
 
+    if arguments.publish:
+        os.environ["RAGBENCH_FIGURES"] = str(published_figures())
+    if arguments.paper is None:
+        begin_ledger()
     parameters = {"LIMIT": arguments.limit} if arguments.limit else None
-    seconds = run_all(arguments.paper, in_place=arguments.in_place, parameters=parameters)
+    seconds = run_all(arguments.paper, publish=arguments.publish, parameters=parameters)
     path = write_markdown()
     print(summary(arguments.paper if arguments.paper in PAPERS else None))
     for name, s in seconds.items():

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from ragbench.errors import DataError, RagbenchError
 from ragbench.paths import project_root, results_dir
+from ragbench.retrieval.base import cores
 
 SERIES = {"start": "0", "thesis": "1", "ragchecker": "2", "ragas": "3", "rageval": "4", "beyond": "9"}
 
@@ -123,31 +127,52 @@ def _tidy(book: Any) -> None:
 
 
 def run_all(
-    series: str | None = None, *, in_place: bool = False, parameters: Mapping[str, Any] | None = None
+    series: str | None = None, *, publish: bool = False, parameters: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
     """Run the notebooks of one paper, or all, with a progress bar.
 
     Parameters
     ----------
     series : a key of `SERIES`; None runs every notebook there is.
-    in_place : overwrite the notebooks with their executed form, as the committed ones are made.
+    publish : write notebooks, figures and ledger over those of the checkout, as the committed ones are made. Otherwise
+        all goes to the folder of results, and the checkout stays as it is.
     parameters : passed to every notebook that has them.
 
     Returns
     -------
     Seconds by notebook name.
     """
-    import nbformat
     from tqdm.auto import tqdm
 
-    seconds = {}
-    with tqdm(find(series), unit="notebook") as bar:
-        for path in bar:
-            bar.set_description(path.stem)
-            start = time.perf_counter()
-            cells = nbformat.read(path, as_version=4).cells
-            source = "\n".join(c.source for c in cells if "parameters" in c.metadata.get("tags", []))
-            mine = {k: v for k, v in (parameters or {}).items() if f"{k} =" in source}
-            execute(path, mine, path if in_place else None)
-            seconds[path.stem] = time.perf_counter() - start
+    # Notebooks of one paper build on each other, papers do not: two of them at a time, each in its own order.
+    papers = [list(books) for _, books in itertools.groupby(find(series), key=lambda path: path.stem[0])]
+    seconds: dict[str, float] = {}
+    failed = threading.Event()
+    with tqdm(total=sum(map(len, papers)), unit="notebook") as bar, ThreadPoolExecutor(min(2, cores())) as pool:
+
+        def run(books: Sequence[Path]) -> None:
+            for path in books:
+                if failed.is_set():
+                    return
+                start = time.perf_counter()
+                try:
+                    execute(path, _known(path, parameters or {}), path if publish else None)
+                except BaseException:
+                    failed.set()
+                    raise
+                seconds[path.stem] = time.perf_counter() - start
+                bar.set_description(path.stem)
+                bar.update()
+
+        for running in [pool.submit(run, books) for books in sorted(papers, key=len, reverse=True)]:
+            running.result()
     return seconds
+
+
+def _known(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep the parameters a notebook has."""
+    import nbformat
+
+    cells = nbformat.read(path, as_version=4).cells
+    source = "\n".join(c.source for c in cells if "parameters" in c.metadata.get("tags", []))
+    return {name: value for name, value in parameters.items() if f"{name} =" in source}

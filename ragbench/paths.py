@@ -69,8 +69,16 @@ def results_dir(*parts: str) -> Path:
 
 
 def figures_dir() -> Path:
-    """Return (and make) the folder of figures and the ledger: ``RAGBENCH_FIGURES``, else ``figures``."""
+    """Return (and make) the folder that figures and the ledger are written to.
+
+    ``RAGBENCH_FIGURES``, else ``figures`` among the results: a run of one's own leaves the published figures alone.
+    """
     base = os.environ.get("RAGBENCH_FIGURES", "").strip()
-    path = Path(base).expanduser() if base else project_root() / "figures"
+    path = Path(base).expanduser() if base else results_dir("figures")
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def published_figures() -> Path:
+    """Return the folder of the figures and the ledger that came with the checkout."""
+    return project_root() / "figures"

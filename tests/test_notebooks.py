@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pandas as pd
 import pytest
 
-from ragbench.notebooks import execute, find
-from ragbench.paths import mirror
+from ragbench import notebooks
+from ragbench.notebooks import NotebookError, execute, find, run_all
+from ragbench.paths import mirror, published_figures
 
 SMALL = {
     "00_start_here": {"LIMIT": 20},
@@ -110,6 +112,53 @@ def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, tmp_path, mo
         else:  # recorded data sets add cells
             assert all(counts.get(item, 0) >= n for item, n in LEDGER[path.stem].items())
         assert measured["n"].dropna().gt(0).all()
+
+
+def tracked_files() -> dict[str, str]:
+    folders = [published_figures(), published_figures().parent / "notebooks"]
+    return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for folder in folders for p in sorted(folder.iterdir())}
+
+
+@pytest.mark.slow
+def test_a_run_of_ones_own_leaves_the_checkout_as_it_is_and_a_second_one_writes_the_same_bytes(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    monkeypatch.delenv("RAGBENCH_FIGURES", raising=False)
+    monkeypatch.setattr(notebooks, "find", lambda series: [p for p in find() if p.stem.startswith("11")])
+    before = tracked_files()
+    seconds = []
+    written = []
+    for _ in range(2):
+        seconds.append(run_all(parameters={"DATA": "minihop", "LIMIT": 10, "NOBODY": 1}))
+        written.append({p.name: p.read_bytes() for p in (tmp_path / "figures").iterdir() if p.suffix != ".lock"})
+    assert [list(s) for s in seconds] == [["11_thesis_ir_score"]] * 2
+    assert {"11_table_3.1.png", "11_table_3.1.pdf", "ledger.csv"} <= written[0].keys()
+    assert [name for name, content in written[0].items() if content != written[1].get(name)] == []
+    assert (tmp_path / "notebooks" / "11_thesis_ir_score.ipynb").is_file()
+    assert tracked_files() == before
+
+
+def test_the_first_notebook_that_fails_ends_the_run_and_is_named(monkeypatch, tmp_path):
+    ran = []
+
+    def broken(path, parameters, out):
+        ran.append(path.stem)
+        raise NotebookError("cell 3", "a clean run", "read it")
+
+    monkeypatch.setattr(notebooks, "execute", broken)
+    with pytest.raises(NotebookError, match="cell 3"):
+        run_all()
+    assert len(ran) <= 2
+
+
+def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkeypatch):
+    ran = []
+    monkeypatch.setattr(notebooks, "execute", lambda path, parameters, out: ran.append((path, out)))
+    run_all(publish=True)
+    assert sorted(path for path, _ in ran) == find()
+    assert all(path == out for path, out in ran)
+    for digit in "012349":
+        mine = [path.stem for path, _ in ran if path.stem[0] == digit]
+        assert mine == sorted(mine)
 
 
 def mixed_replies(request) -> str:

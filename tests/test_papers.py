@@ -222,3 +222,19 @@ def test_counts_of_the_ledger_are_whole_numbers():
     for wrong in (6.5, -1):
         with pytest.raises(ConfigError, match=f"n = {wrong}"):
             papers.record("thesis", "Table 3.1", table.assign(n=wrong), by="x")
+
+
+def test_before_a_first_measurement_the_ledger_is_the_one_that_came_along_and_a_full_run_begins_empty(
+    tmp_path, monkeypatch
+):
+    monkeypatch.delenv("RAGBENCH_FIGURES")
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    came = papers.ledger("thesis", "Table 3.1")["ours"].notna().sum()
+    assert came > 0
+    path = papers.record("thesis", "Table 3.1", cells(), by="mine")
+    assert path == tmp_path / "figures" / "ledger.csv"
+    assert papers.ledger("thesis", "Table 3.1")["ours"].notna().sum() == came + 1
+    papers.begin_ledger()
+    assert papers.ledger()["ours"].notna().sum() == 0
+    papers.record("thesis", "Table 3.1", cells(), by="mine")
+    assert papers.ledger()["ours"].notna().sum() == 1

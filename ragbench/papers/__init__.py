@@ -6,6 +6,7 @@ what they measured with `record`; `ledger` joins both, so a published cell witho
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pandas as pd
 from filelock import FileLock
 
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.paths import figures_dir, shipped
+from ragbench.paths import figures_dir, published_figures, shipped
 
 PAPERS = {
     "thesis": "El Yagouby 2024, Evaluation Framework for Retrieval-Augmented Generation Systems",
@@ -106,7 +107,7 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
 
     Returns
     -------
-    Path of ``figures/ledger.csv``, rebuilt.
+    Path of ``ledger.csv`` in the folder of figures, rebuilt.
     """
     lacking = {"row", "column", "value"} - set(cells.columns)
     if lacking:
@@ -199,8 +200,13 @@ def beside(frame: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns={"published": "paper"})
 
 
+def begin_ledger() -> None:
+    """Empty the ledger in the folder of figures: what it holds afterwards was measured since."""
+    _write(pd.DataFrame(columns=COLUMNS, dtype=object))
+
+
 def write_markdown() -> Path:
-    """Write ``figures/ledger.md``, the readable form of the ledger, and return its path."""
+    """Write ``ledger.md``, the readable form of the ledger, beside it, and return its path."""
     lines = [
         "# Ledger: the papers' numbers beside ours",
         "",
@@ -271,8 +277,10 @@ def _shown(value: object) -> str:
 
 
 def _measured() -> pd.DataFrame:
-    """The measured cells of ``figures/ledger.csv``."""
+    """The measured cells of the ledger; before a first measurement of one's own, those that came with the checkout."""
     path = figures_dir() / "ledger.csv"
+    if not path.is_file() and not os.environ.get("RAGBENCH_FIGURES", "").strip():
+        path = published_figures() / "ledger.csv"
     if not path.is_file():
         return pd.DataFrame(columns=COLUMNS, dtype=object)
     text = dict.fromkeys(set(COLUMNS) - {"published", "recorded", "ours", "n", "unscored"}, str)
