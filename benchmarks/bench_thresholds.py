@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import differential_evolution
 
+from ragbench.metrics.thresholds import fit_thresholds, likelihood_h, likelihood_k
 from ragbench.stats import interval_text
-from ragbench.thresholds import fit_thresholds, likelihood_h, likelihood_k
 
 
 def made_points(n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -102,7 +102,7 @@ _HOME = {
         "preference_correlation",
         "questions_needed",
     ],
-    "thresholds": [
+    "metrics.thresholds": [
         "best_threshold",
         "calibrate",
         "fit_thresholds",

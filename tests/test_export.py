@@ -301,7 +301,7 @@ def test_the_means_are_those_of_the_rows_with_counts_beside_them(live_run, expor
 
 
 def test_thresholds_are_fitted_at_the_largest_budget_or_say_why_not(live_run, exported, tmp_path, undrawn):
-    from ragbench.thresholds import fit_thresholds
+    from ragbench.metrics.thresholds import fit_thresholds
 
     rows = load_rows(live_run)
     points = rows[(rows["N"] == 20) & rows["grade"].notna()]

@@ -16,10 +16,11 @@ from ragbench.stats import (
     paired_permutation_test,
     paired_power,
     power_analysis,
+    power_at,
     power_curve,
+    questions_for,
     questions_needed,
 )
-from ragbench.stats.power import power_at, questions_for
 
 NAN = float("nan")
 

@@ -117,7 +117,7 @@ def test_bootstrap_interval_covers_the_true_mean_as_often_as_it_says():
 
 
 def test_memory_of_the_bootstrap_is_cut_into_blocks_without_changing_coverage(monkeypatch):
-    monkeypatch.setattr("ragbench.stats._inputs._DRAWS", 50)
+    monkeypatch.setattr("ragbench.stats.inputs._DRAWS", 50)
     values = np.random.default_rng(0).random(40)
     blocked = bootstrap_ci(values, resamples=3000)
     exact = 1.96 * values.std() / np.sqrt(40)

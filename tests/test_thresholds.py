@@ -10,14 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.stats import paired_bootstrap_difference
-from ragbench.thresholds import (
+from ragbench.metrics.thresholds import (
     GROUPS,
     GroupModel,
     agreement_curve,
     best_threshold,
-    brier_score,
-    brier_terms,
     calibrate,
     fit_thresholds,
     grade_groups,
@@ -25,8 +22,8 @@ from ragbench.thresholds import (
     likelihood_k,
     predicted_groups,
     region_shares,
-    reliability_curve,
 )
+from ragbench.stats import brier_score, brier_terms, paired_bootstrap_difference, reliability_curve
 
 NAN = float("nan")
 
@@ -289,6 +286,19 @@ def test_brier_by_hand():
     assert brier_terms(p, [0, 0, 1]).tolist() == [0, 0.5, 2]
     assert brier_score(p, [0, 0, 1]) == pytest.approx(2.5 / 3)
     assert np.isnan(brier_score(np.empty((0, 3)), []))
+
+
+def test_the_bins_of_the_reliability_curve_are_scikit_learns():
+    from sklearn.calibration import calibration_curve
+
+    rng = np.random.default_rng(0)
+    p = rng.random(997)
+    happened = rng.random(997) < p
+    ours = reliability_curve(p, happened, bins=7)
+    observed, predicted = calibration_curve(happened, p, n_bins=7, strategy="quantile")
+    np.testing.assert_allclose(ours["observed"], observed)
+    np.testing.assert_allclose(ours["predicted"], predicted)
+    assert ours["n"].sum() == 997
 
 
 def test_reliability_curve_by_hand_keeps_equal_predictions_together():

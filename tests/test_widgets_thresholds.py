@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragbench.errors import DataError
-from ragbench.thresholds import fit_thresholds
+from ragbench.metrics.thresholds import fit_thresholds
 from ragbench.widgets import ThresholdExplorer
 
 SCORES = [0.9, 0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0]

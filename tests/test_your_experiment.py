@@ -20,8 +20,7 @@ from ragbench.datagen import generate
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import TIMING, Experiment, load_rows
 from ragbench.notebooks import execute, find
-from ragbench.stats import holm, paired_bootstrap_difference, paired_permutation_test
-from ragbench.stats.power import questions_for
+from ragbench.stats import holm, paired_bootstrap_difference, paired_permutation_test, questions_for
 
 TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells"]
 

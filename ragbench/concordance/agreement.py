@@ -15,7 +15,7 @@ import numpy as np
 from ragbench.concordance.scores import METRICS
 from ragbench.errors import DataError, unknown
 from ragbench.stats import correlation
-from ragbench.stats._inputs import group_counts, group_index, percentiles
+from ragbench.stats.inputs import group_counts, group_index, percentiles
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,7 +26,7 @@ from ragbench.metrics.reference_free import (
 )
 from ragbench.metrics.steps.inputs import Context, joined
 from ragbench.stats import pairwise_agreement
-from ragbench.stats._inputs import as_floats
+from ragbench.stats.inputs import as_floats
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

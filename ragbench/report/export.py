@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from ragbench import plots
 from ragbench.errors import DataError, unknown
+from ragbench.metrics.thresholds import fit_thresholds
 from ragbench.report.audit import (
     ANSWERED,
     CELL,
@@ -39,7 +40,6 @@ from ragbench.report.methods import PAPERS as PAPER_KEYS
 from ragbench.report.methods import Methods, methods, ragbench_entry, references
 from ragbench.report.tables import FIT, MISSING, PREAMBLE, escape, label_of, render_table, with_interval
 from ragbench.stats import binomial_ci, means
-from ragbench.thresholds import fit_thresholds
 
 RESAMPLES = 2000
 POINTS = ("data", "chunker", "generator", "judge")

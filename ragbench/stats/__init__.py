@@ -13,6 +13,7 @@ from ragbench.stats.agreement import (
     pairwise_agreement,
 )
 from ragbench.stats.association import correlation, preference_correlation, preference_difference, within_correlation
+from ragbench.stats.calibration import brier_score, brier_terms, reliability_curve
 from ragbench.stats.intervals import (
     MISSING,
     Interval,
@@ -22,8 +23,17 @@ from ragbench.stats.intervals import (
     paired_bootstrap_difference,
     ppi_mean,
 )
-from ragbench.stats.paired import PermutationTest, holm, paired_permutation_test, paired_power, questions_needed
-from ragbench.stats.power import PowerAnalysis, detectable_difference, power_analysis, power_curve
+from ragbench.stats.paired import PermutationTest, holm, paired_permutation_test
+from ragbench.stats.power import (
+    PowerAnalysis,
+    detectable_difference,
+    paired_power,
+    power_analysis,
+    power_at,
+    power_curve,
+    questions_for,
+    questions_needed,
+)
 from ragbench.stats.tables import compare, compare_pairs, means
 
 __all__ = [
@@ -36,6 +46,8 @@ __all__ = [
     "annotator_agreement",
     "binomial_ci",
     "bootstrap_ci",
+    "brier_score",
+    "brier_terms",
     "compare",
     "compare_pairs",
     "confusion_matrix",
@@ -50,10 +62,13 @@ __all__ = [
     "paired_power",
     "pairwise_agreement",
     "power_analysis",
+    "power_at",
     "power_curve",
     "ppi_mean",
     "preference_correlation",
     "preference_difference",
+    "questions_for",
     "questions_needed",
+    "reliability_curve",
     "within_correlation",
 ]

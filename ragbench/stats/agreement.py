@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from ragbench.errors import DataError, unknown
-from ragbench.stats._inputs import Seed, as_floats, as_level, as_resamples, percentiles, same_length
+from ragbench.stats.inputs import Seed, as_floats, as_level, as_resamples, percentiles, same_length
 from ragbench.stats.intervals import Interval, binomial_ci
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,8 +34,6 @@ class ConfusionMatrix:
 
     def to_frame(self) -> pd.DataFrame:
         """The counts as a table with named axes."""
-        import pandas as pd
-
         index, columns = pd.Index(self.labels, name="truth"), pd.Index(self.labels, name="predicted")
         return pd.DataFrame(self.counts, index=index, columns=columns)
 
@@ -64,9 +60,8 @@ def confusion_matrix(
     pairs = list(zip(np.asarray(truth, object), np.asarray(predicted, object), strict=True))
     present = [(i, t, p) for i, (t, p) in enumerate(pairs) if not (_missing(t) or _missing(p))]
     if labels is None:
-        found = {x for _, t, p in present for x in (t, p)}
         try:
-            labels = sorted(found)
+            labels = sorted({x for _, t, p in present for x in (t, p)})
         except TypeError:
             raise DataError("labels of types that have no common order", "all numbers or all text") from None
     order = tuple(labels)
@@ -127,7 +122,11 @@ def kappa(
 
 
 def _kappas(counts: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """1 - observed / expected disagreement of confusion matrices, shape (rows, k, k)."""
+    """1 - observed / expected disagreement of confusion matrices, shape (rows, k, k).
+
+    All resamples at once: scikit-learn's cohen_kappa_score takes one pair of label lists, and 500 times as long for an
+    interval. A test compares the two.
+    """
     observed = (counts * cost).sum((1, 2))
     by_chance = np.einsum("ri,rj,ij->r", counts.sum(2), counts.sum(1), cost) / counts.sum((1, 2))
     undefined = by_chance == 0

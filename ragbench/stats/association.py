@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from ragbench.errors import DataError, unknown
-from ragbench.stats._inputs import (
+from ragbench.stats.inputs import (
     Seed,
     as_floats,
     as_level,
@@ -106,8 +107,6 @@ def within_correlation(
     >>> within_correlation([1, 2, 11, 12], [8, 7, 18, 17], ["a", "a", "b", "b"]).estimate
     -1.0
     """
-    import pandas as pd
-
     same_length(x=x, y=y, groups=groups)
     if method not in (methods := ("pearson", "spearman", "kendall")):
         raise unknown("method", method, methods)
@@ -173,7 +172,7 @@ def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _kendall(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    from scipy.stats import kendalltau
+    from scipy.stats import kendalltau  # slow to import
 
     flat = _constant(np.broadcast_to(x, weights.shape), weights) | _constant(np.broadcast_to(y, weights.shape), weights)
     return np.array(

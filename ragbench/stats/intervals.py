@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy.special import betaincinv, ndtri
 
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.stats._inputs import (
+from ragbench.stats.inputs import (
     Seed,
     as_floats,
     as_level,
@@ -177,13 +178,12 @@ def binomial_ci(successes: float, n: int, level: float = 0.95) -> Interval:
 
     Source: Clopper & Pearson (1934), Biometrika 26.
     """
-    from scipy.special import betaincinv
-
     level = as_level(level)
     if n < 0 or not 0 <= successes <= n:
         raise ConfigError(f"{successes!r} successes of {n!r}", "0 <= successes <= n")
     if n == 0:
         return Interval(float("nan"), float("nan"), float("nan"), 0, 0, level)
+    # The beta quantiles themselves: scipy.stats.binomtest takes no half successes.
     tail = (1 - level) / 2
     low = float(betaincinv(successes, n - successes + 1, tail)) if successes > 0 else 0.0
     high = float(betaincinv(successes + 1, n - successes, 1 - tail)) if successes < n else 1.0
@@ -243,8 +243,6 @@ def ppi_mean(
     estimate = float(human.mean() + weight * (rest.mean() - judge.mean()))
     if n < 2 or many < 2:
         return Interval(estimate, float("nan"), float("nan"), n, missing, level)
-    from scipy.special import ndtri
-
     variance = weight**2 * rest.var(ddof=1) / many + (human - weight * judge).var(ddof=1) / n
     half = float(ndtri((1 + level) / 2) * np.sqrt(variance))
     return Interval(estimate, estimate - half, estimate + half, n, missing, level)

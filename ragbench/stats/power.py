@@ -1,7 +1,8 @@
-"""How many questions a comparison needs: the power of a paired test, read off the differences of a first run.
+"""How many questions a comparison needs: the power of a paired test.
 
-The design calculation (`paired_power`, `questions_needed`) takes a difference and a standard deviation; here both are
-estimated from the per-question differences of a run, with what that estimate leaves open said beside it.
+The design calculation (`paired_power`, `questions_needed`, `detectable_difference`) takes a difference and a standard
+deviation. `power_analysis` estimates both from the per-question differences of a run, and says beside it what that
+estimate leaves open.
 """
 
 from __future__ import annotations
@@ -14,11 +15,70 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import ConfigError
-from ragbench.stats._inputs import Seed, as_floats, same_length
+from ragbench.stats.inputs import Seed, as_floats, same_length
 from ragbench.stats.intervals import bootstrap_ci
-from ragbench.stats.paired import paired_power, questions_needed
 
 _MOST = 10_000_000  # more questions than this are reported as inf: nobody will write them
+
+
+def paired_power(n: int, difference: float, sd: float, alpha: float = 0.05) -> float:
+    """Chance that a two-sided paired t test on n questions finds a true mean difference.
+
+    Parameters
+    ----------
+    n : number of questions, 2 or more.
+    difference : true mean difference between the systems.
+    sd : standard deviation of the per-question differences.
+    alpha : level of the test.
+
+    Returns
+    -------
+    float in (alpha, 1].
+
+    Source: noncentral t distribution; Cohen (1988), chapter 2.
+    """
+    from scipy.stats import nct, t  # slow to import
+
+    _check_design(difference, sd, alpha)
+    if n < 2 or n != int(n):
+        raise ConfigError(f"n {n!r}", "a whole number of questions, 2 or more")
+    critical = t.isf(alpha / 2, n - 1)
+    shift = abs(difference) / sd * np.sqrt(n)
+    # From a shift of 5 on the wrong tail holds less than 1e-8, and scipy gives NaN for some of it.
+    wrong = nct.cdf(-critical, n - 1, shift) if shift < 5 else 0.0
+    return float(nct.sf(critical, n - 1, shift) + wrong)
+
+
+def questions_needed(difference: float, sd: float, power: float = 0.8, alpha: float = 0.05) -> int:
+    """Smallest number of questions at which a paired comparison finds a difference.
+
+    Parameters
+    ----------
+    difference : the mean difference worth finding, e.g. 0.02 of IR score.
+    sd : standard deviation of the per-question differences, e.g. from a pilot run.
+    power : chance of finding it.
+    alpha : level of the two-sided test; divide it by the number of comparisons when there are several.
+
+    Returns
+    -------
+    int, the smallest n with :func:`paired_power` at least ``power``.
+
+    >>> questions_needed(0.5, 1.0)
+    34
+    """
+    _check_design(difference, sd, alpha)
+    _check_levels(alpha, power)
+    high = 2
+    while paired_power(high, difference, sd, alpha) < power:
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if paired_power(middle, difference, sd, alpha) < power:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +116,10 @@ class PowerAnalysis:
     def __str__(self) -> str:
         if math.isnan(self.needed):
             return f"{self.n} pairs, {self.n_missing} missing: too few to say how many questions are needed"
-        found = f"a difference of {self.difference:+.4g} (sd {self.sd:.3g}) over {self.n} questions"
+        design = f"a difference of {self.difference:+.4g} (sd {self.sd:.3g}) over {self.n} questions"
         enough = f"has power {self.power:.2f}; power {self.target:g} takes {_count(self.needed)} questions"
         spread = f" [{_count(self.needed_low)}, {_count(self.needed_high)}]" if not math.isnan(self.needed_low) else ""
-        return f"{found} {enough}{spread}"
+        return f"{design} {enough}{spread}"
 
 
 def power_analysis(
@@ -97,23 +157,29 @@ def power_analysis(
     Source: noncentral t distribution, Cohen (1988), chapter 2; the floor is that of an exact permutation test, whose
     smallest two-sided p-value is 2 / 2**n.
     """
-    if not 0 < alpha < 1:
-        raise ConfigError(f"alpha {alpha!r}", "between 0 and 1, e.g. 0.05")
-    if not alpha < power < 1:
-        raise ConfigError(f"power {power!r}", f"between alpha ({alpha}) and 1, e.g. 0.8")
+    _check_levels(alpha, power)
     if difference is not None and not math.isfinite(difference):
         raise ConfigError(f"difference {difference!r}", "a finite number, or None for the mean of the pairs")
     both = as_floats(a, "a") if b is None else _differences(a, b)
-    found = bootstrap_ci(both, resamples=resamples, seed=seed)
-    wanted = found.estimate if difference is None else float(difference)
+    mean = bootstrap_ci(both, resamples=resamples, seed=seed)
+    wanted = mean.estimate if difference is None else float(difference)
     sd = _spread(both)
-    needed = [questions_for(d, sd, power, alpha) for d in (wanted, *_ends(found.low, found.high))]
-    if difference is not None or math.isnan(found.low):
+    needed = [questions_for(d, sd, power, alpha) for d in (wanted, *_ends(mean.low, mean.high))]
+    if difference is not None or math.isnan(mean.low):
         needed[1:] = [math.nan, math.nan]
     return PowerAnalysis(
-        found.n, found.n_missing, wanted, found.low, found.high, sd, power_at(found.n, wanted, sd, alpha),
-        *needed, detectable_difference(found.n, sd, power, alpha), power, alpha,
-    )  # fmt: skip
+        mean.n,
+        mean.n_missing,
+        wanted,
+        mean.low,
+        mean.high,
+        sd,
+        power_at(mean.n, wanted, sd, alpha),
+        *needed,
+        detectable_difference(mean.n, sd, power, alpha),
+        power,
+        alpha,
+    )
 
 
 def power_at(n: int, difference: float, sd: float, alpha: float = 0.05) -> float:
@@ -219,3 +285,18 @@ def _floor(alpha: float) -> int:
 
 def _count(n: float) -> str:
     return f"{n:,.0f}" if math.isfinite(n) else f"more than {_MOST:,}"
+
+
+def _check_design(difference: float, sd: float, alpha: float) -> None:
+    if not (np.isfinite(difference) and difference != 0):
+        raise ConfigError(f"difference {difference!r}", "a finite difference other than 0")
+    if not (np.isfinite(sd) and sd > 0):
+        raise ConfigError(f"sd {sd!r}", "a positive standard deviation of the differences")
+    _check_levels(alpha)
+
+
+def _check_levels(alpha: float, power: float | None = None) -> None:
+    if not 0 < alpha < 1:
+        raise ConfigError(f"alpha {alpha!r}", "between 0 and 1, e.g. 0.05")
+    if power is not None and not alpha < power < 1:
+        raise ConfigError(f"power {power!r}", f"between alpha ({alpha}) and 1, e.g. 0.8")

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.stats.intervals import Seed, bootstrap_ci, paired_bootstrap_difference
+from ragbench.stats.inputs import Seed
+from ragbench.stats.intervals import bootstrap_ci, paired_bootstrap_difference
 from ragbench.stats.paired import holm, paired_permutation_test
 from ragbench.stats.power import power_analysis, questions_for
 

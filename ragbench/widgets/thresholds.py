@@ -11,17 +11,17 @@ import ipywidgets
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.thresholds import (
+from ragbench.metrics.thresholds import (
     GROUPS,
     Threshold,
     Thresholds,
     agreement_curve,
+    as_points,
     fit_thresholds,
     grade_groups,
     predicted_groups,
     region_shares,
 )
-from ragbench.thresholds._inputs import as_points
 from ragbench.widgets.base import Panel, escape, figure
 
 # Left panel: sorted scores. Right panel: agreement. One scale of scores for both, top to bottom.
@@ -61,7 +61,7 @@ class ThresholdExplorer(Panel):
     h, k : the sliders, in steps of 0.001.
     thresholds : the values of h and k that are shown.
     agreement : share of answers on which threshold and grade agree.
-    fitted : :class:`ragbench.thresholds.Thresholds`, or None where the grades do not allow a fit.
+    fitted : :class:`ragbench.metrics.thresholds.Thresholds`, or None where the grades do not allow a fit.
 
     Raises
     ------

@@ -1,8 +1,14 @@
-"""Thresholds by an exact sweep, and the likelihood they maximise (thesis §3.3, Eq 3.1-3.5).
+"""From the IR score to the grade of the answer: the thesis's thresholds h and k (section 3.3).
 
-The printed likelihood carries a minus sign, so the published run minimised it, with a stochastic optimiser. It depends
-on the threshold only through the number of agreements, a step function that changes at the observed scores: one pass
-over the sorted scores gives the best value and the whole plateau on which it holds.
+The printed likelihood (Eq 3.1-3.5) carries a minus sign, so the published run minimised it, with a stochastic
+optimiser. It depends on the threshold only through the number of agreements, a step function that changes at the
+observed scores: one pass over the sorted scores gives the best value and the whole plateau on which it holds
+(`fit_thresholds`). `calibrate` tests the boxes on questions they were not fitted on, and replaces them by probabilities
+(beyond the thesis).
+
+There is no interval of h or k: they maximise a count of agreements, and the bootstrap is not valid for such an
+estimator (Abrevaya & Huang 2005, Econometrica 73). What has an interval is the gain in agreement on unseen questions
+(notebook 14).
 """
 
 from __future__ import annotations
@@ -13,11 +19,14 @@ from typing import Any, Literal
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.thresholds._inputs import as_grades, as_points, as_scores, same_size
+from ragbench.stats import brier_score
+from ragbench.stats.inputs import Seed, group_index
 
 Side = Literal["above", "below"]
+Method = Literal["isotonic", "logistic"]
+_CLASSES = np.arange(3)
 
-# Grade groups of §3.3, in the order of the IR score: grade 1; grades 2, 3, 4; grade 5.
+# Grade groups of section 3.3, in the order of the IR score: grade 1; grades 2, 3, 4; grade 5.
 GROUPS = ("no information", "wrong or incomplete", "fully right")
 
 
@@ -126,7 +135,7 @@ def best_threshold(scores: Any, positive: Any, side: Side = "above") -> Threshol
     ------
     DataError for empty input, lengths that differ, NaN scores, labels that are not boolean, or a single class.
 
-    Source: thesis §3.3, Eq 3.1-3.5 (the maximum of the likelihood). Paper values: h = 0.105, k = 0.670.
+    Source: thesis, section 3.3, Eq 3.1-3.5 (the maximum of the likelihood). Paper values: h = 0.105, k = 0.670.
 
     >>> best_threshold([0.1, 0.2, 0.6, 0.9], [False, False, True, True])
     Threshold(value=0.4, low=0.2, high=0.6, agreement=1.0, plateaus=1)
@@ -175,7 +184,7 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
     ------
     DataError for empty input, lengths that differ, NaN scores, grades outside 1-5, or no (or only) grades 1 or 5.
 
-    Source: thesis §3.3, Eq 3.1-3.5. Paper values: h = 0.105, k = 0.670.
+    Source: thesis, section 3.3, Eq 3.1-3.5. Paper values: h = 0.105, k = 0.670.
     """
     scores, marks = as_points(ir_scores, grades)
     for grade in (1, 5):
@@ -239,7 +248,7 @@ def region_shares(scores: Any, h: Any, k: Any) -> RegionShares:
     ------
     DataError for empty input or NaN scores; ConfigError when h > k or either is NaN.
 
-    Source: thesis §3.3, Figure 3.2. Paper values (BM25): below 5.61%, between 56.51%, above 37.88%.
+    Source: thesis, section 3.3, Figure 3.2. Paper values (BM25): below 5.61%, between 56.51%, above 37.88%.
     """
     values, low, high = as_scores(scores), float(h), float(k)
     if not low <= high:
@@ -254,7 +263,7 @@ def grade_groups(grades: Any) -> np.ndarray:
 
 
 def predicted_groups(scores: Any, h: Any, k: Any) -> np.ndarray:
-    """The group that the three boxes predict from a score: 2 above k, else 0 below h, else 1 (thesis §3.3)."""
+    """The group that the three boxes predict from a score: 2 above k, else 0 below h, else 1 (thesis, section 3.3)."""
     values = as_scores(scores)
     return np.where(values > float(k), 2, np.where(values < float(h), 0, 1))
 
@@ -267,3 +276,175 @@ def _labelled(scores: Any, positive: Any, side: str) -> tuple[np.ndarray, np.nda
     if labels.dtype != bool and not np.isin(labels, (0, 1)).all():
         raise DataError(f"labels of type {labels.dtype}", "booleans, or 0 and 1", "pass e.g. grades == 5")
     return values, labels.astype(bool)
+
+
+class GroupModel:
+    """Probability of each grade group given the IR score.
+
+    The boxes say one group with certainty; this says how often each group occurs at a score.
+
+    Parameters
+    ----------
+    method : "isotonic": P(grade > 1) and P(grade = 5) as non-falling step functions of the score, and the middle group
+        what lies between them (the two never cross, as grade 5 implies grade > 1); "logistic": multinomial logistic
+        regression on the score.
+    """
+
+    def __init__(self, method: Method = "isotonic") -> None:
+        if method not in ("isotonic", "logistic"):
+            raise unknown("method", method, ("isotonic", "logistic"))
+        self.method = method
+
+    def fit(self, ir_scores: Any, grades: Any) -> GroupModel:
+        """Fit on scores and grades, shape (n,); returns itself."""
+        scores, marks = as_points(ir_scores, grades)
+        groups = grade_groups(marks)
+        self._logistic: Any = None
+        if self.method == "isotonic":
+            from sklearn.isotonic import IsotonicRegression
+
+            self._steps = [
+                IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, groups >= g) for g in (1, 2)
+            ]
+        elif np.unique(groups).size == 1:
+            self._only = (groups[0] == _CLASSES).astype(float)
+        else:
+            from sklearn.linear_model import LogisticRegression
+
+            # Next to no shrinkage: a few parameters, thousands of points, and shrinking would spoil the calibration.
+            self._logistic = LogisticRegression(C=1e6, max_iter=1000).fit(scores[:, None], groups)
+        return self
+
+    def predict(self, ir_scores: Any) -> np.ndarray:
+        """Probabilities of the groups in the order of GROUPS: float array, shape (n, 3), rows adding up to 1."""
+        scores = np.asarray(ir_scores, float)
+        if self.method == "isotonic":
+            some, full = (step.predict(scores) for step in self._steps)
+            return np.stack([1 - some, some - full, full], axis=1).clip(0, 1)
+        if self._logistic is None:
+            return np.tile(self._only, (scores.size, 1))
+        result = np.zeros((scores.size, 3))
+        result[:, self._logistic.classes_] = self._logistic.predict_proba(scores[:, None])
+        return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupProbabilities:
+    """Out-of-fold predictions for every point, by four predictors fitted on the other folds.
+
+    Attributes
+    ----------
+    groups : int array, shape (n,): the true group, 0, 1 or 2.
+    probabilities : dict of float arrays, shape (n, 3): "calibrated" (the model); "boxes" (h and k, certain of their
+        group); "boxes with shares" (the shares of the groups within each box); "base rate" (the shares overall).
+    brier : dict of floats in [0, 2]: mean multi-class Brier score of each; smaller is better.
+    """
+
+    groups: np.ndarray
+    probabilities: dict[str, np.ndarray]
+    brier: dict[str, float]
+
+
+def calibrate(
+    ir_scores: Any,
+    grades: Any,
+    groups: Any = None,
+    *,
+    method: Method = "isotonic",
+    folds: int = 5,
+    seed: Seed = 0,
+) -> GroupProbabilities:
+    """Cross-validated probabilities of the grade groups, beside the three boxes.
+
+    Parameters
+    ----------
+    ir_scores, grades : as in :func:`fit_thresholds`, shape (n,).
+    groups : question ids, shape (n,): the points of one question fall into one fold.
+    method : see :class:`GroupModel`.
+    folds : number of folds, between 2 and the number of questions.
+    seed : of the assignment of questions to folds.
+
+    Returns
+    -------
+    GroupProbabilities.
+
+    Raises
+    ------
+    DataError as :func:`fit_thresholds`, also when the training part of a fold lacks grade 1 or 5.
+    """
+    scores, marks = as_points(ir_scores, grades)
+    index, n_groups = group_index(groups, scores.size)
+    if not 2 <= folds <= n_groups:
+        raise ConfigError(f"{folds} folds for {n_groups} questions", "2 or more, at most one per question")
+    fold = (np.random.default_rng(seed).permutation(n_groups) % folds)[index]
+    truth = grade_groups(marks)
+    names = ("calibrated", "boxes", "boxes with shares", "base rate")
+    probabilities = {name: np.empty((scores.size, 3)) for name in names}
+    for held in range(folds):
+        train, test = fold != held, fold == held
+        sweep = Sweep(scores[train])
+        h, k = sweep.best(marks[train] == 1, "below").value, sweep.best(marks[train] == 5, "above").value
+        if np.isnan(h + k):
+            raise DataError(
+                "a training fold without grade 1 or 5", "both in every fold", "use fewer folds or more data"
+            )
+        boxes = predicted_groups(scores, h, k)
+        base = np.bincount(truth[train], minlength=3) / train.sum()
+        shares = np.array([_shares(truth[train][boxes[train] == box], base) for box in _CLASSES])
+        probabilities["calibrated"][test] = GroupModel(method).fit(scores[train], marks[train]).predict(scores[test])
+        probabilities["boxes"][test] = boxes[test][:, None] == _CLASSES
+        probabilities["boxes with shares"][test] = shares[boxes[test]]
+        probabilities["base rate"][test] = base
+    return GroupProbabilities(truth, probabilities, {name: brier_score(p, truth) for name, p in probabilities.items()})
+
+
+def _shares(labels: np.ndarray, empty: np.ndarray) -> np.ndarray:
+    return np.bincount(labels, minlength=3) / labels.size if labels.size else empty
+
+
+def as_points(ir_scores: Any, grades: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Check scores and grades of the same answers."""
+    scores, marks = as_scores(ir_scores), as_grades(grades)
+    same_size(scores, marks, "grades")
+    return scores, marks
+
+
+def same_size(scores: np.ndarray, other: np.ndarray, name: str) -> None:
+    """DataError unless there is one of the other per score."""
+    if other.shape != scores.shape:
+        raise DataError(f"{scores.size} scores and {other.size} {name}", "one of each per answer, in the same order")
+
+
+def as_scores(scores: Any) -> np.ndarray:
+    """Finite scores, one dimension, at least one."""
+    try:
+        values = np.asarray(scores, float)
+    except (TypeError, ValueError):
+        raise DataError("scores that are not numbers", "finite numbers") from None
+    if values.ndim != 1 or not values.size:
+        raise DataError(f"scores of shape {values.shape}", "one dimension, at least one score")
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if wrong.size:
+        raise DataError(
+            f"{wrong.size} of {values.size} scores are NaN or infinite (first at position {wrong[0]})",
+            "finite scores",
+            "leave those answers out, and report how many they are",
+        )
+    return values
+
+
+def as_grades(grades: Any) -> np.ndarray:
+    """Whole numbers 1 to 5, one dimension."""
+    try:
+        values = np.asarray(grades, float)
+    except (TypeError, ValueError):
+        raise DataError("grades that are not numbers", "whole numbers 1 to 5") from None
+    wrong = np.flatnonzero(~((values >= 1) & (values <= 5) & (np.floor(values) == values)))
+    if values.ndim != 1 or wrong.size:
+        first = f"{values.ravel()[wrong[0]]} at position {wrong[0]}" if wrong.size else f"shape {values.shape}"
+        raise DataError(
+            f"{wrong.size} grades outside 1-5 (first: {first})",
+            "whole numbers 1 to 5, one dimension",
+            "leave unscored answers out, and report how many they are",
+        )
+    return values.astype(np.int64)
