@@ -1,4 +1,4 @@
-"""Documents -> chunks: fixed windows of tokens, and the thesis's semantic chunking (§2.5.2) in two named profiles.
+"""Documents -> chunks: windows of tokens, whole sentences, and the thesis's semantic chunking (§2.5.2).
 
 The thesis describes windows of three consecutive sentences, sliding by two, and a fixed similarity threshold
 (``profile="paper"``). The published run did something else (``profile="as_run"``): short sentences merged to at least
@@ -27,6 +27,7 @@ PROFILES: dict[str, dict] = {
     "as_run": {"window": 3, "stride": 1, "percentile": 80.0, "threshold": None, "min_chars": 200, "max_tokens": None},
     "paper": {"window": 3, "stride": 2, "percentile": None, "threshold": 0.5, "min_chars": 0, "max_tokens": 512},
 }
+UNITS = ("characters", "tokens")
 
 
 def _documents(documents: Iterable[Document]) -> list[Document]:
@@ -261,5 +262,68 @@ def _at_most(text: str, sentences: Sequence[Span], limit: int, tokenizer: Tokeni
     return [(int(offsets[a, 0]), int(offsets[b - 1, 1])) for a, b in spans]
 
 
+def sentence_chunks(
+    documents: Iterable[Document], size: int = 512, unit: str = "characters", language: str = "en"
+) -> list[Chunk]:
+    """Pack whole sentences into chunks of at most ``size``.
+
+    Parameters
+    ----------
+    documents : the texts to cut.
+    size : most characters (or tokens) from the first to the last character of a chunk. A sentence that is longer
+        makes a chunk by itself.
+    unit : ``"characters"``, or ``"tokens"`` of the embedded model's WordPiece (one per character in Chinese).
+    language : ``"en"`` or ``"zh"``: how sentences end.
+
+    Returns
+    -------
+    Chunks in document order, each a slice of its document; ids ``<document id>#0, #1, ...``.
+
+    Raises
+    ------
+    ConfigError for a size below 1, an unknown unit or language.
+    """
+    from ragbench.text.sentences import split_sentences
+
+    if size < 1:
+        raise ConfigError(f"size={size}", "at least 1", "use for instance 512 characters")
+    if unit not in UNITS:
+        raise unknown("unit", unit, UNITS)
+    documents = list(documents)
+    chunks = []
+    for document, place in zip(documents, _places(documents, unit), strict=True):
+        spans: list[tuple[int, int]] = []
+        end = 0
+        open_chunk = False
+        for sentence in split_sentences(document.text, language):
+            start = document.text.index(sentence, end)
+            end = start + len(sentence)
+            if open_chunk and place(end) - place(spans[-1][0]) <= size:
+                spans[-1] = (spans[-1][0], end)
+            else:
+                spans.append((start, end))
+                open_chunk = True
+        chunks += [
+            Chunk(f"{document.id}#{i}", document.text[a:b], document.id, document.title)
+            for i, (a, b) in enumerate(spans)
+        ]
+    return chunks
+
+
+def _places(documents: Sequence[Document], unit: str) -> list[Callable[[int], int]]:
+    """For each document: character position -> number of units before it."""
+    if unit == "characters":
+        return [int] * len(documents)
+    from ragbench.embedding import default_tokenizer
+
+    encodings = default_tokenizer().encode_batch([d.text for d in documents], add_special_tokens=False)
+    starts = [np.array([start for start, _ in e.offsets]) for e in encodings]
+    return [lambda at, own=own: int(np.searchsorted(own, at)) for own in starts]
+
+
 # One of your own is a function documents -> chunks, and one entry.
-CHUNKERS: dict[str, Callable[..., list[Chunk]]] = {"token_chunks": token_chunks, "semantic": semantic_chunks}
+CHUNKERS: dict[str, Callable[..., list[Chunk]]] = {
+    "token_chunks": token_chunks,
+    "semantic": semantic_chunks,
+    "sentences": sentence_chunks,
+}

@@ -34,6 +34,10 @@ class DataError(RagbenchError):
     """A data set or file is missing, malformed, or not the one it claims to be."""
 
 
+class NotHereError(DataError):
+    """A data set that one has to bring oneself is not on this machine."""
+
+
 class ModelError(RagbenchError):
     """A model server is away, refuses, or replied with something that cannot be used."""
 

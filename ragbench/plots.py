@@ -451,7 +451,7 @@ def two_judges(frame: pd.DataFrame, first: str = "people", second: str = "judge"
 
     Parameters
     ----------
-    frame : from `ragbench.rageval_quality.figure_6`: language, measure, people, judge, within, n.
+    frame : from `ragbench.papers.rageval.quality.figure_6`: language, measure, people, judge, within, n.
     first, second : what the two are called.
     """
     frame = frame[frame["n"] > 0]

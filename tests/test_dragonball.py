@@ -7,9 +7,10 @@ import json
 
 import pytest
 
-from ragbench.data import dragonball_statistics, load_dragonball, load_dragonball_answers
+from ragbench.data import load_dragonball, load_dragonball_answers
 from ragbench.data.dragonball import QUESTION_TYPES
 from ragbench.errors import ConfigError, DataError
+from ragbench.papers.rageval import table_1
 
 DOCUMENTS = [
     {"domain": "Finance", "language": "en", "doc_id": 4, "company_name": "Tarn", "content": "Tarn grew. It hired."},
@@ -77,7 +78,7 @@ def test_filters_keep_questions_and_documents_of_the_language_and_domain(folder)
 
 
 def test_statistics_by_hand(folder):
-    table = dragonball_statistics(load_dragonball(folder())).set_index(["row", "column"])
+    table = table_1(load_dragonball(folder())).set_index(["row", "column"])
     assert table.loc[("Legal CN", "documents"), "value"] == 1
     assert table.loc[("Finance CN", "documents"), "value"] == 0
     assert table.loc[("Factual", "share of questions"), "value"] == pytest.approx(100 / 3)
@@ -144,7 +145,7 @@ def test_type_names_are_distinct():
 @pytest.mark.data
 def test_the_files_give_table_1_up_to_the_two_lost_questions(data_mirror):
     data = load_dragonball(data_mirror / "rageval")
-    table = dragonball_statistics(data).set_index("row")
+    table = table_1(data).set_index("row")
     assert (
         table.loc[table["column"] == "documents", "value"] == table.loc[table["column"] == "documents", "paper"]
     ).all()

@@ -6,24 +6,34 @@ import importlib.util
 import itertools
 import math
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragbench import rageval
+from ragbench.chunking import sentence_chunks
+from ragbench.data import load_dataset
 from ragbench.datagen import load_schema, make_set
 from ragbench.embedding import default_tokenizer
 from ragbench.errors import ConfigError, DataError, RagbenchError
+from ragbench.papers import rageval
+from ragbench.papers.rageval import retrieval
 from ragbench.paths import mirror
 from ragbench.records import Chunk, Dataset, Document, Question
+from ragbench.retrieval import make_retriever
 from ragbench.stats import means
 from ragbench.text.sentences import split_sentences
 
 BY = ["retriever", "setting", "prefix"]
 
 EN = {"language": "en"}
+
+
+@pytest.fixture(autouse=True)
+def _results(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
 
 
 def small_dataset() -> Dataset:
@@ -51,7 +61,7 @@ def scores(rows, question: str, **where) -> tuple[float, float]:
 
 
 def test_recall_and_eir_by_hand_with_and_without_the_metadata_prefix():
-    rows = rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25("en")}, {"1": (50, 1), "2": (50, 2)})
+    rows = retrieval.retrieval_rows(small_dataset(), {"BM25": retrieval.bm25("en")}, {"1": (50, 1), "2": (50, 2)})
     # Sentences of 45, 24, 45 and 23 characters: each is a chunk of its own. Without the title "profit" stands in a#0
     # and b#0 alike and the tie falls to a#0; with it, only Voss's chunks have "voss", and b#0 has both terms.
     assert scores(rows, "q1", k=1, prefix=False) == (0.0, 0.0)
@@ -63,17 +73,17 @@ def test_recall_and_eir_by_hand_with_and_without_the_metadata_prefix():
 
 
 def test_questions_without_references_are_counted_as_unscored_or_scored_zero_on_request():
-    make = {"BM25": rageval.bm25("en")}
-    rows = rageval.retrieval_rows(small_dataset(), make, {"1": (50, 1)}, prefix=[True])
-    recall = means(rows, BY, rageval.MEASURES).query("metric == 'recall'").iloc[0]
+    make = {"BM25": retrieval.bm25("en")}
+    rows = retrieval.retrieval_rows(small_dataset(), make, {"1": (50, 1)}, prefix=[True])
+    recall = means(rows, BY, retrieval.MEASURES).query("metric == 'recall'").iloc[0]
     assert (recall["mean"], recall["n"], recall["unscored"]) == (0.75, 2, 1)
-    zeros = rageval.retrieval_rows(small_dataset(), make, {"1": (50, 1)}, prefix=[True], empty=0.0)
-    assert means(zeros, BY, rageval.MEASURES)["mean"].tolist() == [pytest.approx(1.5 / 3), pytest.approx(2 / 3)]
+    zeros = retrieval.retrieval_rows(small_dataset(), make, {"1": (50, 1)}, prefix=[True], empty=0.0)
+    assert means(zeros, BY, retrieval.MEASURES)["mean"].tolist() == [pytest.approx(1.5 / 3), pytest.approx(2 / 3)]
 
 
 def test_intervals_hold_the_mean_and_are_per_cell():
-    rows = rageval.retrieval_rows(rageval.dataset("generated", documents=6), {"BM25": rageval.bm25("en")})
-    table = means(rows, BY, rageval.MEASURES)
+    rows = retrieval.retrieval_rows(rageval.generated(documents=6), {"BM25": retrieval.bm25("en")})
+    table = means(rows, BY, retrieval.MEASURES)
     assert len(table) == 7 * 2 * 2
     assert ((table["low"] <= table["mean"]) & (table["mean"] <= table["high"]) & (table["low"] < table["high"])).all()
     one = rows[(rows["setting"] == "TopK 4") & rows["prefix"]]
@@ -129,14 +139,14 @@ def slow_rows(data: Dataset, size: int, k: int, prefix: bool, terms) -> list[tup
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("prefix", [False, True])
 def test_rows_agree_with_a_slow_oracle(language, prefix):
-    data = rageval.dataset("generated", language, "law", documents=3, seed=3)
+    data = rageval.generated(language, "law", documents=3, seed=3)
 
     def words(text: str) -> list[str]:
         return re.findall(r"[a-z0-9]+", text.lower())
 
-    terms = rageval.character_bigrams if language == "zh" else words
-    make = {"BM25": rageval.bm25(language, terms)}
-    rows = rageval.retrieval_rows(data, make, {"s": (90, 1), "l": (300, 3)}, prefix=[prefix])
+    terms = retrieval.character_bigrams if language == "zh" else words
+    make = {"BM25": retrieval.bm25(language, terms)}
+    rows = retrieval.retrieval_rows(data, make, {"s": (90, 1), "l": (300, 3)}, prefix=[prefix])
     assert 0 < rows["recall"].mean() < 1
     for name, size, k in (("s", 90, 1), ("l", 300, 3)):
         got = rows.loc[rows["setting"] == name, ["recall", "eir"]].to_numpy()
@@ -144,9 +154,9 @@ def test_rows_agree_with_a_slow_oracle(language, prefix):
 
 
 def test_a_smaller_k_is_the_beginning_of_a_larger_one():
-    data, make = rageval.dataset("generated", documents=5), {"BM25": rageval.bm25("en")}
-    both = rageval.retrieval_rows(data, make, {"2": (256, 2), "6": (256, 6)}, prefix=[True])
-    alone = rageval.retrieval_rows(data, make, {"2": (256, 2)}, prefix=[True])
+    data, make = rageval.generated(documents=5), {"BM25": retrieval.bm25("en")}
+    both = retrieval.retrieval_rows(data, make, {"2": (256, 2), "6": (256, 6)}, prefix=[True])
+    alone = retrieval.retrieval_rows(data, make, {"2": (256, 2)}, prefix=[True])
     assert both[both["k"] == 2].reset_index(drop=True).equals(alone)
     recall = both.pivot(index="question_id", columns="k", values="recall").dropna()
     assert (recall[6] >= recall[2]).all()
@@ -154,8 +164,8 @@ def test_a_smaller_k_is_the_beginning_of_a_larger_one():
 
 
 def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
-    makes = {"b": rageval.bm25("en"), "a": rageval.bm25("en", "plain")}
-    rows = rageval.retrieval_rows(
+    makes = {"b": retrieval.bm25("en"), "a": retrieval.bm25("en", "plain")}
+    rows = retrieval.retrieval_rows(
         small_dataset(), makes, {"x": (50, 2), "w": (90, 1), "v": (50, 1)}, prefix=[True, False]
     )
     keys = [tuple(r) for r in rows[["setting", "prefix", "retriever", "question_id"]].itertuples(index=False)]
@@ -167,7 +177,7 @@ def test_the_prefix_is_indexed_but_never_counted_or_matched():
     document = Document("a", "Marn was sold", "The mill burnt.", (), EN)
     question = Question("q", "Which mill of Marn was sold?", "none", ("Marn was sold",), meta=EN)
     data = Dataset("one", (question,), (document,))
-    rows = rageval.retrieval_rows(data, {"BM25": rageval.bm25("en")}, {"1": (99, 1)}, variant="released")
+    rows = retrieval.retrieval_rows(data, {"BM25": retrieval.bm25("en")}, {"1": (99, 1)}, variant="released")
     assert rows["recall"].tolist() == [0.0, 0.0]
     assert rows["words"].tolist() == [3, 3]
 
@@ -177,17 +187,17 @@ def test_the_prefix_is_indexed_but_never_counted_or_matched():
 
 def test_sentence_chunks_pack_whole_sentences_up_to_the_size():
     document = Document("d", "T", "One is here. Two is here.\nThree is a much longer sentence. Four.", (), EN)
-    got = [c.text for c in rageval.sentence_chunks([document], 25)]
+    got = [c.text for c in sentence_chunks([document], 25)]
     assert got == ["One is here. Two is here.", "Three is a much longer sentence.", "Four."]
-    assert [c.text for c in rageval.sentence_chunks([document], 24)][:2] == ["One is here.", "Two is here."]
-    assert [c.id for c in rageval.sentence_chunks([document], 25)] == ["d#0", "d#1", "d#2"]
+    assert [c.text for c in sentence_chunks([document], 24)][:2] == ["One is here.", "Two is here."]
+    assert [c.id for c in sentence_chunks([document], 25)] == ["d#0", "d#1", "d#2"]
 
 
 @given(st.integers(1, 700), st.sampled_from(["characters", "tokens"]), st.sampled_from(["en", "zh"]))
 def test_sentence_chunks_keep_every_sentence_once_and_the_size(size, unit, language):
     document = SETS[language].documents[0]
     plain = Document(document.id, document.title, document.text)
-    chunks = rageval.sentence_chunks([plain], size, unit, language)
+    chunks = sentence_chunks([plain], size, unit, language)
     sentences = split_sentences(document.text, language)
     assert [s for c in chunks for s in split_sentences(c.text, language)] == list(sentences)
     assert all(c.text in document.text for c in chunks)
@@ -207,9 +217,9 @@ def length(text: str, unit: str) -> int:
 
 
 def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
-    documents = rageval.dataset("generated", documents=2).documents
+    documents = rageval.generated(documents=2).documents
     whole = {s for d in documents for s in split_sentences(d.text, "en")}
-    chunks = {how: rageval.cut(documents, 64, how) for how in rageval.CUTS}
+    chunks = {how: retrieval.cut(documents, 64, how) for how in retrieval.CUTS}
     torn = {how: sum(split_sentences(c.text, "en")[-1] not in whole for c in made) for how, made in chunks.items()}
     assert torn["characters"] == torn["tokens"] == 0
     assert torn["windows"] > len(chunks["windows"]) / 2
@@ -219,7 +229,7 @@ def test_windows_of_tokens_cut_inside_sentences_and_sentence_chunks_do_not():
 
 def test_metadata_goes_before_the_text_and_an_empty_title_adds_nothing():
     chunks = [Chunk("a#0", "Text.", "a", "Marn Ltd"), Chunk("b#0", "Text.", "b", "")]
-    assert [c.text for c in rageval.with_metadata(chunks)] == ["(Marn Ltd) Text.", "Text."]
+    assert [c.text for c in retrieval.with_titles(chunks)] == ["(Marn Ltd) Text.", "Text."]
     assert chunks[0].text == "Text."
 
 
@@ -227,42 +237,42 @@ def test_metadata_goes_before_the_text_and_an_empty_title_adds_nothing():
 
 
 def test_character_bigrams_by_hand():
-    assert rageval.character_bigrams("公司于2012年，上市A股。") == ["公司", "司于", "2012", "年", "上市", "a", "股"]
-    assert rageval.character_bigrams("，。 ") == []
+    assert retrieval.character_bigrams("公司于2012年，上市A股。") == ["公司", "司于", "2012", "年", "上市", "a", "股"]
+    assert retrieval.character_bigrams("，。 ") == []
 
 
 def test_jieba_words_have_no_punctuation():
     pytest.importorskip("jieba")
-    words = rageval.jieba_words("公司于2012年召开股东大会，出席者众。")
+    words = retrieval.jieba_words("公司于2012年召开股东大会，出席者众。")
     assert "".join(words) == "公司于2012年召开股东大会出席者众"
     assert "股东大会" in words
 
 
 def test_auto_takes_jieba_only_where_it_is_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert rageval.chinese_tokenizer() is rageval.character_bigrams
+    assert retrieval.chinese_tokenizer() is retrieval.character_bigrams
     with pytest.raises(ConfigError, match=r"jieba.*\n.*\n.*bigrams"):
-        rageval.chinese_tokenizer("jieba")
+        retrieval.chinese_tokenizer("jieba")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    assert rageval.chinese_tokenizer() is rageval.jieba_words
-    assert rageval.chinese_tokenizer("bigrams") is rageval.character_bigrams
+    assert retrieval.chinese_tokenizer() is retrieval.jieba_words
+    assert retrieval.chinese_tokenizer("bigrams") is retrieval.character_bigrams
 
 
 def test_the_tokenizer_is_named_in_the_retrievers_settings():
-    chunks = rageval.cut(rageval.dataset("generated", "zh", documents=1).documents, 128, language="zh")
-    got = rageval.bm25("zh", "bigrams")(chunks).settings()
+    chunks = retrieval.cut(rageval.generated("zh", documents=1).documents, 128, language="zh")
+    got = retrieval.bm25("zh", "bigrams")(chunks).settings()
     assert (got["tokenizer"], got["variant"]) == ("character_bigrams", "lucene")
-    assert rageval.bm25("en")(chunks).settings()["tokenizer"] == "terrier"
+    assert retrieval.bm25("en")(chunks).settings()["tokenizer"] == "terrier"
 
 
 def test_queries_are_cut_after_128_tokens():
     long = "word " * 200
-    short, cut = rageval.cut_queries(["a few words", long])
+    short, cut = retrieval.cut_queries(["a few words", long])
     assert short == "a few words"
     assert cut.split() == ["word"] * 128
-    assert rageval.cut_queries(["word " * 128, "word " * 129], 128) == ["word " * 128, ("word " * 128).strip()]
+    assert retrieval.cut_queries(["word " * 128, "word " * 129], 128) == ["word " * 128, ("word " * 128).strip()]
     data = small_dataset()
-    rows = rageval.retrieval_rows(data, {"BM25": rageval.bm25("en")}, {"1": (50, 1)}, prefix=[True], query_tokens=1)
+    rows = retrieval.retrieval_rows(data, {"BM25": retrieval.bm25("en")}, {"1": (50, 1)}, prefix=[True], query_tokens=1)
     recall, eir = scores(rows, "q1")  # "What" is a stop word: no passage, so no word to take a share of
     assert recall == 0.0
     assert math.isnan(eir)
@@ -276,8 +286,8 @@ def test_dense_uses_the_embedder_it_is_given():
         def embed_query(self, text):
             return self.embed_documents([text])[0]
 
-    rows = rageval.retrieval_rows(
-        small_dataset(), {"letters": rageval.dense(Letters())}, {"4": (50, 4)}, prefix=[False]
+    rows = retrieval.retrieval_rows(
+        small_dataset(), {"letters": partial(make_retriever, "SIM", embedder=Letters())}, {"4": (50, 4)}, prefix=[False]
     )
     assert rows["recall"].tolist()[:2] == [1.0, 1.0]
     assert rows["words"].tolist() == [9 + 5 + 9 + 6] * 3
@@ -287,7 +297,7 @@ def test_dense_uses_the_embedder_it_is_given():
 
 
 def test_the_generated_set_has_the_type_references_and_documents_of_each_question():
-    data = rageval.dataset("generated", "zh", "medicine", documents=3, seed=2)
+    data = rageval.generated("zh", "medicine", documents=3, seed=2)
     texts = {d.id: d.text for d in data.documents}
     assert data.meta["setting"] == "templates, seed 2"
     assert len(texts) == 3
@@ -296,8 +306,8 @@ def test_the_generated_set_has_the_type_references_and_documents_of_each_questio
         assert all(any(r in texts[i] for i in q.meta["doc_ids"]) for r in q.references)
 
 
-def test_per_type_keeps_the_first_questions_of_each_type():
-    whole, few = rageval.dataset("generated", documents=8), rageval.dataset("generated", documents=8, per_type=3)
+def test_per_kind_keeps_the_first_questions_of_each_type():
+    whole, few = rageval.generated(documents=8), load_dataset("generated", rageval.DATA, per_kind=3, documents=8)
     for kind in {q.kind for q in whole.questions}:
         expected = [q.id for q in whole.questions if q.kind == kind][:3]
         assert [q.id for q in few.questions if q.kind == kind] == expected
@@ -306,13 +316,13 @@ def test_per_type_keeps_the_first_questions_of_each_type():
 
 def test_auto_takes_dragonball_only_where_it_is(monkeypatch, tmp_path):
     monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
-    assert rageval.dataset(documents=1).name == "generated"
+    assert load_dataset("auto", rageval.DATA, documents=1).name == "generated"
     with pytest.raises(DataError, match="not on this machine"):
-        rageval.dataset("dragonball")
+        load_dataset("dragonball", rageval.DATA)
 
 
 def test_dragonball_at_512_characters_is_near_the_papers_bm25_row(dragonball):
-    rows = rageval.retrieval_rows(dragonball, {"BM25": rageval.bm25("en")}, {"512-5": (512, 5)}, prefix=[True])
+    rows = retrieval.retrieval_rows(dragonball, {"BM25": retrieval.bm25("en")}, {"512-5": (512, 5)}, prefix=[True])
     # Table 4: Recall 0.6717, EIR 0.1162. The same in tokens gives an EIR of 0.03.
     assert rows["recall"].mean() == pytest.approx(0.67, abs=0.06)
     assert rows["eir"].mean() == pytest.approx(0.125, abs=0.02)
@@ -321,7 +331,7 @@ def test_dragonball_at_512_characters_is_near_the_papers_bm25_row(dragonball):
 @pytest.fixture
 def dragonball() -> Dataset:
     try:
-        return rageval.dataset("dragonball", per_type=50)
+        return load_dataset("dragonball", rageval.DATA, per_kind=50)
     except DataError:
         pytest.skip("DRAGONBall is not in RAGBENCH_DATA/rageval")
 
@@ -329,18 +339,18 @@ def dragonball() -> Dataset:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: rageval.dataset("squad"), "squad.*\n.*generated"),
-        (lambda: rageval.dataset("generated", per_type=0), "per_type=0"),
-        (lambda: rageval.sentence_chunks([], 0), "size=0"),
-        (lambda: rageval.sentence_chunks([], 9, "words"), "words.*\n.*characters"),
-        (lambda: rageval.cut([], 9, "pages"), "pages.*\n.*windows"),
-        (lambda: rageval.chinese_tokenizer("thulac"), "thulac.*\n.*bigrams"),
-        (lambda: rageval.cut_queries(["a"], 0), "tokens=0"),
-        (lambda: rageval.retrieval_rows(mixed(), {"BM25": rageval.bm25()}), "en, zh.*\n.*one language"),
-        (lambda: rageval.retrieval_rows(Dataset("none", (), ()), {"BM25": rageval.bm25()}), "no questions"),
-        (lambda: rageval.retrieval_rows(small_dataset(), {}), "no retriever"),
-        (lambda: rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25()}, {}), "no setting"),
-        (lambda: rageval.retrieval_rows(small_dataset(), {"BM25": rageval.bm25()}, {"x": (5, 0)}), "'x'"),
+        (lambda: load_dataset("squad", rageval.DATA), "squad.*\n.*generated"),
+        (lambda: load_dataset("generated", rageval.DATA, per_kind=0), "per_kind=0"),
+        (lambda: sentence_chunks([], 0), "size=0"),
+        (lambda: sentence_chunks([], 9, "words"), "words.*\n.*characters"),
+        (lambda: retrieval.cut([], 9, "pages"), "pages.*\n.*windows"),
+        (lambda: retrieval.chinese_tokenizer("thulac"), "thulac.*\n.*bigrams"),
+        (lambda: retrieval.cut_queries(["a"], 0), "tokens=0"),
+        (lambda: retrieval.retrieval_rows(mixed(), {"BM25": retrieval.bm25()}), "en, zh.*\n.*one language"),
+        (lambda: retrieval.retrieval_rows(Dataset("none", (), ()), {"BM25": retrieval.bm25()}), "no questions"),
+        (lambda: retrieval.retrieval_rows(small_dataset(), {}), "retriever is empty"),
+        (lambda: retrieval.retrieval_rows(small_dataset(), {"BM25": retrieval.bm25()}, {}), "no setting"),
+        (lambda: retrieval.retrieval_rows(small_dataset(), {"BM25": retrieval.bm25()}, {"x": (5, 0)}), "k has 0"),
     ],
 )
 def test_bad_input_says_what_to_do(call, message):
@@ -356,7 +366,7 @@ def mixed() -> Dataset:
 
 @pytest.mark.skipif(mirror("rageval", "dragonball_docs.jsonl") is None, reason="needs RAGBENCH_DATA/rageval")
 def test_first_documents_of_dragonball_keep_only_the_questions_about_them():
-    few, all_of_it = (rageval.dataset("dragonball", documents=n) for n in (4, 40))
+    few, all_of_it = (rageval.dragonball(documents=n) for n in (4, 40))
     assert len(few.documents) == 4
     assert few.documents == all_of_it.documents[:4]
     ids = {d.id for d in few.documents}
@@ -367,4 +377,4 @@ def test_first_documents_of_dragonball_keep_only_the_questions_about_them():
 
 def test_no_documents_is_no_data_set():
     with pytest.raises(ConfigError, match="documents=0"):
-        rageval.dataset("generated", documents=0)
+        rageval.generated(documents=0)

@@ -13,16 +13,21 @@ import numpy as np
 import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench import labelling, papers
-from ragbench import rageval_generation as generation
-from ragbench import rageval_quality as quality
 from ragbench.data.dragonball import DOMAINS, LANGUAGES, QUESTION_TYPES
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import Cassette, chat_model
-from ragbench.records import Answer, Dataset, Document, Question
+from ragbench.papers.rageval import generation, quality
+from ragbench.records import Dataset, Document, Question
+
+
+@pytest.fixture(autouse=True)
+def _results(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
+
 
 AT = "2026-11-21T10:00:00+00:00"
 POINTS = ("It rose.", "It fell.", "It stayed.")
@@ -31,6 +36,12 @@ POINTS = ("It rose.", "It fell.", "It stayed.")
 def question(number, domain="finance", language="en", kind="factual", **meta):
     about = {"domain": domain, "language": language, "doc_ids": ("d1",), "keypoints": POINTS, **meta}
     return Question(f"q{number}", f"Question {number}?", "It rose. It fell.", ("It rose.",), kind, "", about)
+
+
+def answered(*pairs, error=""):
+    """Rows as of `generation.answers`: (question id, text) each."""
+    rows = pd.DataFrame(pairs, columns=["question_id", "answer"])
+    return rows.assign(status="failed" if error else "ok", model="gen", setting="TopK 5")
 
 
 def everywhere(n):
@@ -114,7 +125,7 @@ def test_items_show_what_annotators_are_given_and_not_who_wrote_it():
     assert (items, left_out) == ([], (("finance/en/d1", "no text by one-shot"),))
     assert quality.document_items([document], {})[1] == (("finance/en/d1", "no text by another writer"),)
 
-    point = quality.keypoint_items([question(1)], [Answer("q1", "", "secret")])[0]
+    point = quality.keypoint_items([question(1)], [""])[0]
     assert point.aspects == {"1": "It rose.", "2": "It fell.", "3": "It stayed."}
     assert point.texts == {"Question": "Question 1?", "Answer": "(empty)"}
 
@@ -180,6 +191,7 @@ def test_without_labels_every_cell_of_table_2_is_undefined():
     assert (table["unscored"] == 70).all()
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 5)), min_size=1, max_size=30))
 def test_the_mean_is_over_items_whatever_was_labelled_before(given_scores):
     labels = [score(f"law/en/factual/{name}", s) for name, s in given_scores]
@@ -324,8 +336,8 @@ def test_a_model_cuts_the_keypoints_and_says_where_it_failed(tmp_path):
     assert own.meta["keypoints_by"] == "data"
     assert any("Question 1?" in p and "It rose. It fell." in p for p in prompts)
     assert not any("Question 3?" in p for p in prompts)
-    answers = [Answer(q.id, "Oil rose.", "gen") for q in (cut, failed)]
-    rows = generation.generation_rows([cut, failed], answers, [["covered", "neither", "neither"], []])
+    answers = answered((cut.id, "Oil rose."), (failed.id, "Oil rose."))
+    rows = generation.score_answers([cut, failed], answers, [["covered", "neither", "neither"], []])
     assert rows["completeness"].isna().tolist() == [False, True]
 
 
@@ -350,14 +362,14 @@ def test_the_generator_reads_passages_with_their_title(language):
             return context
 
     data = corpus(language)
-    answer = generation.passage_answers(data, Echo())[0]
-    assert answer.text == f"({data.documents[0].title}) {data.documents[0].text}"
+    answer = generation.answers(data, Echo())["answer"].item()
+    assert answer == f"({data.documents[0].title}) {data.documents[0].text}"
     with pytest.raises(ConfigError, match="budget=3") as refused:
-        generation.passage_answers(data, Echo(), budget=3)
+        generation.answers(data, Echo(), budget=3)
     alone = int(re.search(r"the (\d+) tokens", str(refused.value))[1])
-    short = generation.passage_answers(data, Echo(), budget=alone + 3)[0].text
-    assert 0 < len(short) < len(answer.text)
-    assert answer.text.startswith(short)
+    short = generation.answers(data, Echo(), budget=alone + 3)["answer"].item()
+    assert 0 < len(short) < len(answer)
+    assert answer.startswith(short)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -369,9 +381,8 @@ def test_a_live_run_sends_its_own_prompt_and_the_limits_of_section_5_1(language)
     long = replace(data, documents=(replace(data.documents[0], text=data.documents[0].text * 600),))
     with FakeOllama() as server:
         model = generation.chat_generator("ollama:llama3:8b", server.url)
-        answer = generation.passage_answers(long, model, size=10**6)[0]
-    assert answer.meta["prompt"] == f"rageval_answer_{language}"
-    assert answer.meta["prompt_sha256"] == prompt_hash(f"rageval_answer_{language}")
+        row = generation.answers(long, model, {"all": (10**6, 5)}).iloc[0]
+    assert row["prompt_sha256"] == prompt_hash(f"rageval_answer_{language}")
     (call,) = server.calls
     sent = call.body["messages"][-1]["content"]
     assert data.questions[0].text in sent
@@ -387,7 +398,7 @@ def test_chatgpt_samples_as_section_5_1_says(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with FakeOllama(models={"gpt-4o": "x"}) as server:
         model = generation.chat_generator("openai:gpt-4o", f"{server.url}/v1")
-        generation.passage_answers(corpus(), model)
+        generation.answers(corpus(), model)
     body = server.calls[0].body
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     assert (body["temperature"], body["top_p"], limit) == (0.2, 1.0, 256)
@@ -396,26 +407,26 @@ def test_chatgpt_samples_as_section_5_1_says(monkeypatch):
 def test_an_answer_that_the_limit_ended_is_kept_and_other_failures_are_not_scored():
     data = corpus()
     with FakeOllama(reply=lambda body: "It burned. " * 400) as server:
-        cut = generation.passage_answers(data, generation.chat_generator("ollama:llama3:8b", server.url))[0]
-    assert cut.meta["finish"] == "length"
-    assert "error" not in cut.meta
-    assert cut.text.startswith("It burned. It burned.")
-    q, failed = question(1), Answer("q1", "", "gen", meta={"error": "server: down"})
-    rows = generation.generation_rows([q], [failed], generation.judge_answers([q], [failed]))
+        cut = generation.answers(data, generation.chat_generator("ollama:llama3:8b", server.url)).iloc[0]
+    assert cut["finish"] == "length"
+    assert cut["status"] == "ok"
+    assert cut["answer"].startswith("It burned. It burned.")
+    q, failed = question(1), answered(("q1", None), error="server: down")
+    rows = generation.score_answers([q], failed, generation.judge_answers([q], failed))
     assert rows[["completeness", "rouge_l"]].isna().to_numpy().all()
     assert rows["unread"].tolist() == [3]
 
 
 def test_the_extractive_reader_is_the_default_and_abstains_in_the_language():
-    answer = generation.passage_answers(corpus())[0]
-    assert answer.generator == "extractive reader (no LLM)"
-    assert "June" in answer.text
+    row = generation.answers(corpus()).iloc[0]
+    assert row["model"] == "extractive reader (no LLM)"
+    assert "June" in row["answer"]
     data = corpus("zh")
     lost = replace(data, questions=(replace(data.questions[0], text="xyz qrst?"),))
-    assert generation.passage_answers(lost)[0].text == "现有文档不足以回答该问题。"
+    assert generation.answers(lost)["answer"].item() == "现有文档不足以回答该问题。"
     mixed = replace(data, questions=(*data.questions, *corpus("en").questions))
     with pytest.raises(DataError, match="one language"):
-        generation.passage_answers(mixed)
+        generation.answers(mixed)
 
 
 def test_embedded_verdicts_cover_what_is_said_and_see_other_numbers(minilm):
@@ -445,23 +456,23 @@ def test_embedded_verdicts_read_chinese_character_by_character(minilm):
 
 def test_a_model_judges_keypoints_in_the_place_of_the_stand_in(minilm, tmp_path):
     q = question(1, keypoints=("Oil rose.", "Gas fell."))
-    a = Answer(q.id, "Oil rose.", "gen")
-    assert generation.judge_answers([q], [a]) == generation.embedded_verdicts([q.meta["keypoints"]], [a.text])
+    a = answered((q.id, "Oil rose."))
+    assert generation.judge_answers([q], a) == generation.embedded_verdicts([q.meta["keypoints"]], ["Oil rose."])
     with FakeOllama(reply=lambda body: '{"labels": ["contradicted", "neither"]}') as server:
         model = chat_model("ollama:llama3:8b", host=server.url)
         tape = Cassette(tmp_path / "tape.sqlite", mode="record")
-        judged = generation.judge_answers([q], [a], model, cassette=tape)
-        assert judged == generation.judge_answers([q], [a], model, cassette=tape) == [["contradicted", "neither"]]
+        judged = generation.judge_answers([q], a, model, cassette=tape)
+        assert judged == generation.judge_answers([q], a, model, cassette=tape) == [["contradicted", "neither"]]
         assert len(server.calls) == 1
         for text in ("Question 1?", "Oil rose.", "Gas fell."):
             assert text in server.calls[0].prompt
-    assert generation.generation_rows([q], [a], judged)["hallucination"].tolist() == [0.5]
+    assert generation.score_answers([q], a, judged)["hallucination"].tolist() == [0.5]
 
 
 def rows_of(*cases):
     questions = [question(i, language=g, kind=k) for i, (g, k, _, _) in enumerate(cases)]
-    answers = [Answer(q.id, text, "gen") for q, (_, _, text, _) in zip(questions, cases, strict=True)]
-    return generation.generation_rows(questions, answers, [own for *_, own in cases])
+    answers = answered(*((q.id, text) for q, (_, _, text, _) in zip(questions, cases, strict=True)))
+    return generation.score_answers(questions, answers, [own for *_, own in cases])
 
 
 def test_rows_and_table_3_by_hand():
@@ -510,14 +521,14 @@ def test_what_the_embedded_checker_judged_never_stands_in_a_row_of_the_paper():
 
 def test_rows_that_do_not_pair_up_are_refused():
     with pytest.raises(DataError, match="no rows"):
-        generation.table_3(generation.generation_rows([], [], []))
-    q, a = question(1), Answer("q1", "x", "gen")
+        generation.table_3(generation.score_answers([], answered(), []))
+    q, a = question(1), answered(("q1", "x"))
     with pytest.raises(DataError, match="as many of each"):
-        generation.generation_rows([q], [a], [])
-    with pytest.raises(DataError, match="beside an answer to 'q9'"):
-        generation.generation_rows([q], [Answer("q9", "x", "gen")], [["covered"] * 3])
+        generation.score_answers([q], a, [])
+    with pytest.raises(DataError, match="an answer to 'q9'"):
+        generation.score_answers([q], answered(("q9", "x")), [["covered"] * 3])
     with pytest.raises(DataError, match="with 2 verdicts"):
-        generation.generation_rows([q], [a], [["covered"] * 2])
+        generation.score_answers([q], a, [["covered"] * 2])
 
 
 @pytest.mark.data

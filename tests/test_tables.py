@@ -192,7 +192,7 @@ def test_a_data_set_and_a_chunker_of_ones_own_run_by_name_in_a_file(tmp_path, mo
 
 def test_the_papers_data_sets_come_from_the_table(monkeypatch):
     monkeypatch.setitem(DATASETS, "minihop", lambda limit=None: people(limit or 2))
-    assert thesis.dataset("minihop", 3).name == "people"
+    assert load_dataset("minihop", limit=3).name == "people"
     assert ragchecker.dataset("minihop").questions == ()
     with pytest.raises(ConfigError, match=r"unknown data set 'minihob'\n.*\n.*mean 'minihop'"):
         load_dataset("minihob")

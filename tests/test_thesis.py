@@ -12,7 +12,7 @@ from fake_ollama import FakeOllama
 
 from ragbench import papers
 from ragbench.chunking import semantic_chunks
-from ragbench.data import load_minihop
+from ragbench.data import load_dataset, load_minihop
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError
 from ragbench.grading import GRADE_COLUMNS, EmbeddedGrader, grade_shares
@@ -94,9 +94,9 @@ def test_published_reorder_puts_the_best_chunk_first_for_odd_and_last_for_even_k
 def test_data_sets_and_tables_by_name(monkeypatch, tmp_path):
     monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
     monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path))
-    assert thesis.dataset().name == "minihop"
+    assert load_dataset("auto", thesis.DATA).name == "minihop"
     with pytest.raises(ConfigError, match="did you mean 'hotpotqa'"):
-        thesis.dataset("hotpot")
+        load_dataset("hotpot", thesis.DATA)
     with pytest.raises(ConfigError, match="unknown table"):
         thesis.experiment("Table 3.4", TOWNS)
 
@@ -104,7 +104,7 @@ def test_data_sets_and_tables_by_name(monkeypatch, tmp_path):
 @pytest.mark.data
 @pytest.mark.slow
 def test_order_of_retrievers_on_hotpotqa_is_the_published_one_for_bm25_and_reo(data_mirror, tmp_path):
-    data = thesis.dataset("hotpotqa", limit=300)
+    data = load_dataset("hotpotqa", limit=300)
     rows = thesis.experiment("Table 3.1", data, folder=tmp_path).run(progress=False)
     table = rows.groupby(["N", "retriever"])["ir_score"].mean().unstack()
     # beyond N = 700 ten short paragraphs begin to fit, the best one at their end included

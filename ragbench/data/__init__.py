@@ -1,10 +1,12 @@
 """Data sets in, `Dataset` out. Malformed input is one error with file and line; nothing is loaded by halves."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ragbench.data.clapnq import load_clapnq
-from ragbench.data.dragonball import dragonball_statistics, load_dragonball, load_dragonball_answers
+from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
 from ragbench.data.fetch import fetch_hotpotqa
 from ragbench.data.hotpotqa import load_hotpotqa
 from ragbench.data.minihop import load_minihop
@@ -21,7 +23,7 @@ from ragbench.data.validate import Problem, validate, validate_files
 from ragbench.data.wiki import build_wiki_corpus
 from ragbench.data.wikieval import load_wikieval
 from ragbench.data.wikieval_runs import load_wikieval_runs
-from ragbench.errors import unknown
+from ragbench.errors import ConfigError, NotHereError, unknown
 from ragbench.records import Dataset
 
 # One of your own is a function that returns a Dataset, and one entry.
@@ -33,13 +35,47 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
 }
 
 
-def load_dataset(name: str, **options: Any) -> Dataset:
-    """Load a data set by its name in `DATASETS`, with the options of its loader.
+def load_dataset(
+    name: str,
+    table: Mapping[str, Callable[..., Dataset]] = DATASETS,
+    *,
+    per_kind: int | None = None,
+    **options: Any,
+) -> Dataset:
+    """Load a data set by its name.
+
+    Parameters
+    ----------
+    name : in ``table``; ``"auto"``: the first of the table that is on this machine.
+    table : name -> loader; the papers have tables of their own, such as ``ragbench.papers.thesis.DATA``.
+    per_kind : keep the first so many questions of each domain and kind; None for all.
+    options : of the loader.
 
     Raises
     ------
-    ConfigError for an unknown name; DataError for a data set that is not there.
+    ConfigError for an unknown name or an impossible number; DataError for a data set that is not there.
     """
-    if name not in DATASETS:
-        raise unknown("data set", name, DATASETS)
-    return DATASETS[name](**options)
+    if per_kind is not None and per_kind < 1:
+        raise ConfigError(f"per_kind={per_kind}", "at least 1, or None for all questions", "leave it out")
+    if name not in table and (name != "auto" or table is DATASETS):
+        raise unknown("data set", name, table if table is DATASETS else ("auto", *table))
+    *others, last = table if name == "auto" else [name]
+    for other in others:
+        try:
+            return _first_per_kind(table[other](**options), per_kind)
+        except NotHereError:
+            continue
+    return _first_per_kind(table[last](**options), per_kind)
+
+
+def _first_per_kind(data: Dataset, number: int | None) -> Dataset:
+    if number is None:
+        return data
+    seen: Counter[tuple[Any, str]] = Counter()
+    kept = []
+    for question in data.questions:
+        kind = (question.meta.get("domain"), question.kind)
+        seen[kind] += 1
+        if seen[kind] <= number:
+            kept.append(question)
+    return replace(data, questions=tuple(kept))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ragbench.data.files import raise_all, read_jsonl, require_text
-from ragbench.errors import DataError
+from ragbench.errors import DataError, NotHereError
 from ragbench.paths import mirror
 from ragbench.records import Dataset, Document, Question
 
@@ -44,7 +44,7 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
     """
     given = Path(path).expanduser() if path is not None else mirror("clapnq", FILE)
     if given is None:
-        raise DataError(
+        raise NotHereError(
             "ClapNQ is not on this machine",
             f"RAGBENCH_DATA/clapnq/{FILE}",
             "copy annotated_data/dev from ClapNQ's repository there, or pass the file as path",

@@ -7,13 +7,12 @@ in both languages, the paper's (Table 6).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragbench.data.files import raise_all, read_jsonl, require_text
-from ragbench.errors import DataError, unknown
+from ragbench.errors import DataError, NotHereError, unknown
 from ragbench.paths import mirror
 from ragbench.records import Answer, Dataset, Document, Question
 
@@ -37,18 +36,6 @@ QUESTION_TYPES = {
 _TYPE = {released: name for name, names in QUESTION_TYPES.items() for released in names}
 _DOMAIN = {"Finance": "finance", "Law": "law", "Medical": "medicine"}
 _TITLE = {"Finance": "company_name", "Law": "court_name", "Medical": "hospital_patient_name"}
-# Rows of Table 1: our name of a type, and the paper's.
-_TABLE_1 = {
-    "information integration": "Information Integration",
-    "factual": "Factual",
-    "multi-hop": "Multi-hop Reasoning",
-    "summary": "Summary",
-    "numerical comparison": "Numerical Comparison",
-    "temporal sequence": "Time-series",
-    "unanswerable": "Irrelevant/Unanswerable",
-}
-_COUNTS = ("0 Documents", "1 Document", "2 Documents", "3 Documents", "4 Documents", "More than 4")
-
 
 def load_dragonball(path: str | Path | None = None, language: str | None = None, domain: str | None = None) -> Dataset:
     """Load DRAGONBall's questions and documents.
@@ -126,50 +113,11 @@ def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Quest
     return tuple(q for q, _ in pairs), tuple(a for _, a in pairs)
 
 
-def dragonball_statistics(dataset: Dataset) -> pd.DataFrame:
-    """Recompute Table 1 from the files, beside the paper's cells.
-
-    Parameters
-    ----------
-    dataset : what `load_dragonball` gave; load both languages and all domains for the paper's table.
-
-    Returns
-    -------
-    DataFrame with columns row, column, value, n, paper: documents per domain and language, questions by type and by
-    number of references (percent; n is the count behind), and the number of questions. The last column is the paper's.
-
-    Source: RAGEval, Table 1. Its "reference document count" is taken as the number of references: no question's
-    references come from more than three documents.
-    """
-    import pandas as pd
-
-    from ragbench.papers import published
-
-    total = len(dataset.questions)
-    if not total:
-        raise DataError("a data set without questions", "at least one question", "load it without a filter")
-    names = {"finance": "Finance", "law": "Legal", "medicine": "Medical"}
-    documents = Counter((d.meta["domain"], d.meta["language"]) for d in dataset.documents)
-    cells = [
-        (f"{names[d]} {shown}", "documents", documents[d, language], documents[d, language])
-        for d in DOMAINS
-        for language, shown in (("zh", "CN"), ("en", "EN"))
-    ]
-    kinds = Counter(q.kind for q in dataset.questions)
-    cells += [(row, "share of questions", 100 * kinds[k] / total, kinds[k]) for k, row in _TABLE_1.items()]
-    sizes = Counter(min(len(q.references), 5) for q in dataset.questions)
-    cells += [(row, "share by reference count", 100 * sizes[i] / total, sizes[i]) for i, row in enumerate(_COUNTS)]
-    cells.append(("All", "questions", total, total))
-    table = pd.DataFrame(cells, columns=["row", "column", "value", "n"])
-    paper = published("rageval", "Table 1").rename(columns={"value": "paper"})[["row", "column", "paper"]]
-    return table.merge(paper, on=["row", "column"], how="left", validate="1:1")
-
-
 def _files(path: str | Path | None) -> tuple[Path, Path]:
     """The questions file and the documents file."""
     folder = Path(path).expanduser() if path is not None else mirror("rageval")
     if folder is None:
-        raise DataError(
+        raise NotHereError(
             "DRAGONBall is not on this machine",
             f"{DOCUMENTS_FILE} and {QUESTION_FILES[0]} in RAGBENCH_DATA/rageval",
             "download the RAGEval release (non-commercial licence) and pass its folder, or make a set of your own with "

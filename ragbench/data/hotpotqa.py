@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ragbench.data.files import check_limit, raise_all, read_json, require_text
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError, DataError, NotHereError
 from ragbench.paths import cache_dir, mirror
 from ragbench.records import Dataset, Document, Question
 
@@ -60,7 +60,7 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
     if path is None:
         path = find_hotpotqa()
         if path is None:
-            raise DataError(
+            raise NotHereError(
                 "HotpotQA is not on this machine",
                 f"{OFFICIAL_NAME} or its subset in RAGBENCH_DATA/hotpotqa, or the official file in the cache",
                 "run `ragbench data fetch hotpotqa` (47 MB), or use load_minihop(), which needs no download",

@@ -126,7 +126,7 @@ def _human(labels: Iterable[Label], aspect: str | None) -> tuple[Kind, dict[str,
     kind = KINDS[kinds.pop()]
     if not kind.labels or not kind.aspects:
         raise ConfigError(
-            f"labels of kind {kind.name!r}", "grade, preference or rubric", "see ragbench.rageval_quality"
+            f"labels of kind {kind.name!r}", "grade, preference or rubric", "see ragbench.papers.rageval.quality"
         )
     aspect = aspect or (next(iter(kind.aspects)) if len(kind.aspects) == 1 else None)
     if aspect not in kind.aspects:

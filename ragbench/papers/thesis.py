@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ragbench.data import load_dataset
-from ragbench.data.hotpotqa import find_hotpotqa
+from ragbench.data import load_hotpotqa, load_minihop
 from ragbench.errors import unknown
 from ragbench.experiment import Experiment
 from ragbench.records import Dataset
 
+# For `ragbench.data.load_dataset`. A limited HotpotQA has only the paragraphs of its questions: retrieval is easier.
+DATA: Mapping[str, Callable[..., Dataset]] = {"hotpotqa": load_hotpotqa, "minihop": load_minihop}
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "BM25": {"variant": "terrier"},
     "SIM": {},
@@ -33,21 +34,6 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
     "Table 3.2": {"retrievers": ("BM25",), "N": (0, *CUTOFFS), "per_prompt": "ten"},
     "Table 3.3": {"N": (0, 1000), "per_prompt": "systems"},
 }
-
-
-def dataset(name: str = "auto", limit: int | None = None) -> Dataset:
-    """Load the questions of the experiment.
-
-    Parameters
-    ----------
-    name : ``"hotpotqa"``, ``"minihop"``, or ``"auto"``: HotpotQA where it is there, else MiniHop.
-    limit : keep the first so many questions. HotpotQA then has only their paragraphs, which makes retrieval easier.
-    """
-    if name == "auto":
-        name = "hotpotqa" if find_hotpotqa() else "minihop"
-    if name not in ("hotpotqa", "minihop"):
-        raise unknown("data set", name, ("auto", "hotpotqa", "minihop"))
-    return load_dataset(name, limit=limit)
 
 
 def retrievers(

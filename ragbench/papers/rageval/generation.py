@@ -1,7 +1,7 @@
-"""RAGEval's generators (Zhu et al. 2024, section 5.2): answers over retrieved passages, verdicts, Table 3.
+"""RAGEval's generators (section 5.2): answers over retrieved passages, verdicts on keypoints, Table 3.
 
-data set -> five passages -> an answer by any generator -> a verdict per keypoint (embedded, or by a model) -> one row
-per question -> Table 3's cells. The paper leaves unanswerable questions out of that table; so does `table_3`.
+data set -> passages -> an answer by any generator (an `Experiment`) -> a verdict per keypoint (embedded, or by a model)
+-> one row per answer -> Table 3's cells, without unanswerable questions, as the paper has it.
 
 Section 5.1 gives a generator 4,096 tokens of input and 256 new tokens, and samples as the model does by default
 (ChatGPT models: temperature 0.2, top-p 1); `chat_generator` makes a chat model with these settings. The paper prints
@@ -12,20 +12,28 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.rageval_index import Make, bm25, cut, cut_queries, with_metadata
-from ragbench.records import Answer, Dataset, Question
+from ragbench.experiment import Experiment
+from ragbench.papers.rageval import PRINTED, SETTINGS, language_of
+from ragbench.papers.rageval.retrieval import Build, ShortQueries, bm25, cut, with_titles
+from ragbench.records import Dataset, Question
 from ragbench.text.sentences import check_language, split_sentences
 
 if TYPE_CHECKING:
     import pandas as pd
 
 INPUT_TOKENS, NEW_TOKENS = 4096, 256  # section 5.1
-MEASURES = ("completeness", "hallucination", "irrelevance", "rouge_l")
+# Measure: its name in Tables 3 to 5.
+MEASURES = {
+    "completeness": "Completeness",
+    "hallucination": "Hallucination",
+    "irrelevance": "Irrelevance",
+    "rouge_l": "Rouge-L",
+}
 VERDICT = {"Entailment": "covered", "Contradiction": "contradicted", "Neutral": "neither"}
 _CHINESE = re.compile(r"[A-Za-z0-9]+(?:[.,][0-9]+)*|[^\W_]")
 
@@ -90,68 +98,85 @@ def _keypoints_by_model(questions: Sequence[Question], model: Any, cassette: Any
     return failed | {q.id: (q.keypoints, "model") for q in done.made}
 
 
-def passage_answers(
+def answers(
     data: Dataset,
     generator: Any = None,
+    settings: Mapping[str, tuple[int, int]] | None = None,
     *,
-    make: Make | None = None,
-    size: int = 512,
-    k: int = 5,
+    build: Build | None = None,
     how: str = "characters",
     budget: int = INPUT_TOKENS,
     prompt: str | os.PathLike[str] | None = None,
-    cassette: Any = None,
-) -> list[Answer]:
+    **options: Any,
+) -> pd.DataFrame:
     """Answer a data set's questions from retrieved passages, under the settings of section 5.1.
 
     Parameters
     ----------
     data : questions and documents in one language.
-    generator : what `ragbench.generate` takes, a model from `chat_generator`; None: the extractive reader over these
-        documents.
-    make : what builds the retriever (`ragbench.rageval_index`); None: BM25 for the language.
-    size, how : of chunks, see `ragbench.rageval_index.cut`; their title stands before them, for the generator too.
-    k : passages.
+    generator : a reader, or a model from `chat_generator`; None: the extractive reader over these documents.
+    settings : name -> (chunk size, passages); None: Table 3's and Table 4's, 512 and 5.
+    build : what builds the retriever from chunks; None: BM25 for the language.
+    how : how documents are cut, see `ragbench.papers.rageval.retrieval.cut`; their title stands before each chunk, for
+        the generator too.
     budget : tokens of the input: prompt, question and passages together, by the embedded WordPiece. The passages are
         cut to what the longest question leaves, for a reader too.
     prompt : id or file with the fields ``{query}`` and ``{documents}``; None: ``rageval_answer_en`` or ``_zh``.
-    cassette : for a model.
+    options : for `Experiment`: ``cassette``, ``folder`` ...
 
     Returns
     -------
-    Answers in the order of the questions. One that a model's limit of new tokens ended is kept as far as it goes, with
-    ``meta["finish"] == "length"``, since the paper scores such answers too.
+    Rows of the `Experiment` by setting and question, with a column setting; settings that are alike share a row's
+    answer. One that a model's limit of new tokens ended is kept as far as it goes (``finish`` is "length"), since the
+    paper scores such answers too.
 
     Raises
     ------
     DataError for questions in several languages or none; ConfigError for a budget that the prompt alone exceeds.
     """
+    import pandas as pd
+
     from ragbench.embedding import default_tokenizer
-    from ragbench.generation import ABSTENTIONS, ExtractiveReader, contexts_from_hits, generate
+    from ragbench.experiment.identity import is_model
+    from ragbench.generation import ABSTENTIONS, ExtractiveReader
     from ragbench.prompts import fill_prompt, load_prompt
 
-    language = _language(data.questions)
+    language = language_of(data.questions)
     prompt = prompt or f"rageval_answer_{language}"
     text = load_prompt(prompt)
     bare = [fill_prompt(text, query=q.text, documents="") for q in data.questions]
     longest = max(len(e.ids) for e in default_tokenizer().encode_batch(bare, add_special_tokens=False))
     if budget <= longest:
         raise ConfigError(f"budget={budget}", f"more than the {longest} tokens of prompt and question", "raise it")
-    chunks = with_metadata(cut(data.documents, size, how, language))
-    hits = (make or bm25(language))(chunks).search(cut_queries([q.text for q in data.questions]), k)
-    contexts = [row[0] for row in contexts_from_hits(hits, [budget - longest])]
-    if generator is None:
-        generator = ExtractiveReader(chunks, abstention=ABSTENTIONS["chinese" if language == "zh" else "english"])
-    options = {} if cassette is None else {"cassette": cassette}
-    return generate(generator, data.questions, contexts, with_documents=prompt, **options)
-
-
-def _language(questions: Sequence[Question]) -> str:
-    languages = {q.meta.get("language") for q in questions}
-    if len(languages) != 1:
-        shown = ", ".join(sorted(map(str, languages))) or "no questions"
-        raise DataError(f"a data set with {shown}", "questions in one language", "load one language at a time")
-    return languages.pop()
+    settings = settings or {"TopK 5": SETTINGS["TopK 5"]}
+    sizes = dict.fromkeys(size for size, _ in settings.values())
+    chunks = {str(size): with_titles(cut(data.documents, size, how, language)) for size in sizes}
+    if generator is None:  # a reader knows how rare a word is among the chunks it reads
+        abstention = ABSTENTIONS["chinese" if language == "zh" else "english"]
+        generators = {size: ExtractiveReader(own, abstention=abstention) for size, own in chunks.items()}
+    else:
+        generators = dict.fromkeys(chunks, generator)
+    wanted = {(str(size), k) for size, k in settings.values()}
+    grid = Experiment(
+        f"rageval_answers_{data.name}_{language}",
+        **{
+            "data": {data.name: data},
+            "chunker": {size: (lambda documents, own=own: own) for size, own in chunks.items()},
+            "retriever": {"BM25": lambda own: ShortQueries(own, build or bm25(language))},
+            "k": sorted({k for _, k in settings.values()}),
+            "N": budget - longest,
+            "generator": generators,
+            "prompts": dict.fromkeys(generators, prompt) if is_model(generator) else None,
+            "keep": lambda cell: (cell.chunker, cell.k) in wanted and cell.generator == cell.chunker,
+            **options,
+        },
+    )
+    rows = grid.run(progress=False)
+    parts = [
+        rows[(rows["chunker"] == str(size)) & (rows["k"] == k)].assign(setting=name)
+        for name, (size, k) in settings.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def embedded_verdicts(
@@ -202,38 +227,6 @@ def embedded_verdicts(
     return [[VERDICT[label] for label in checker.check(own, text)] for own, text in zip(claims, texts, strict=True)]
 
 
-def judge_answers(
-    questions: Sequence[Question], answers: Sequence[Answer], model: Any = None, **options: Any
-) -> list[list[str | None]]:
-    """Judge each question's keypoints, by a model or by the stand-in.
-
-    Parameters
-    ----------
-    questions : with keypoints (`with_keypoints`). answers : in the same order.
-    model : a chat model, or None for `embedded_verdicts`.
-    options : for the model, as for `ragbench.llm.ask`, such as ``cassette``.
-
-    Returns
-    -------
-    verdicts for `generation_rows`; None where a model's verdict could not be read, and for an answer whose call failed:
-    that is no empty answer, so it is not judged.
-
-    Source: RAGEval, Eq 3-5.
-    """
-    pairs = list(zip(questions, answers, strict=True))
-    asked = [(q, a.text) for q, a in pairs if "error" not in a.meta and q.meta["keypoints"]]
-    points, texts = [q.meta["keypoints"] for q, _ in asked], [text for _, text in asked]
-    if model is None:
-        judged = embedded_verdicts(points, texts, [q.meta["language"] for q, _ in asked])
-    else:
-        from ragbench.metrics.steps import keypoint_verdicts
-
-        ids, about = [q.id for q, _ in asked], [q.text for q, _ in asked]
-        judged = keypoint_verdicts(model, about, texts, points, ids=ids, **options).labels if asked else []
-    told = {q.id: list(own) for (q, _), own in zip(asked, judged, strict=True)}
-    return [told.get(q.id, [None] * len(q.meta["keypoints"])) for q in questions]
-
-
 def _readable(text: str, language: str) -> str:
     """Chinese as the checker can read it: a line per sentence, a blank around each character, numbers whole."""
     if language != "zh":
@@ -241,24 +234,61 @@ def _readable(text: str, language: str) -> str:
     return "\n".join(" ".join(_CHINESE.findall(sentence)) for sentence in split_sentences(text, language))
 
 
-def generation_rows(
-    questions: Sequence[Question], answers: Sequence[Answer], verdicts: Sequence[Sequence[str | None]]
-) -> pd.DataFrame:
-    """Score answers: one row per question.
+def judge_answers(
+    questions: Sequence[Question], rows: pd.DataFrame, model: Any = None, **options: Any
+) -> list[list[str | None]]:
+    """Judge the keypoints of each answer, by a model or by the stand-in.
 
     Parameters
     ----------
-    questions : with keypoints (`with_keypoints`). answers, verdicts : in the same order.
+    questions : with keypoints (`with_keypoints`). rows : from `answers`, about these questions.
+    model : a chat model, or None for `embedded_verdicts`.
+    options : for the model, as for `ragbench.llm.ask`, such as ``cassette``.
 
     Returns
     -------
-    DataFrame with columns question_id, domain, language, kind, generator, completeness, hallucination, irrelevance
-    (NaN where a verdict could not be read), rouge_l (English: the released code's; Chinese: characters, where the
-    released code has jieba's words; NaN for a failed call), keypoints, unread, keypoints_by.
+    verdicts for `score_answers`, a list per row; None where a model's verdict could not be read, and for an answer
+    whose call failed: that is no empty answer, so it is not judged.
+
+    Source: RAGEval, Eq 3-5.
+    """
+    by_id = {q.id: q for q in questions}
+    of_row = [by_id[name] for name in rows["question_id"]]
+    verdicts: list[list[str | None]] = [[None] * len(q.meta["keypoints"]) for q in of_row]
+    judged = [i for i, ok in enumerate(rows["status"] == "ok") if ok and verdicts[i]]
+    points, texts = [of_row[i].meta["keypoints"] for i in judged], rows["answer"].iloc[judged].tolist()
+    if model is None:
+        labels: Any = embedded_verdicts(points, texts, [of_row[i].meta["language"] for i in judged])
+    elif not judged:
+        labels = []
+    else:
+        from ragbench.metrics.steps import keypoint_verdicts
+
+        ids = [of_row[i].id for i in judged]
+        labels = keypoint_verdicts(model, [of_row[i].text for i in judged], texts, points, ids=ids, **options).labels
+    for i, own in zip(judged, labels, strict=True):
+        verdicts[i] = list(own)
+    return verdicts
+
+
+def score_answers(
+    questions: Sequence[Question], rows: pd.DataFrame, verdicts: Sequence[Sequence[str | None]]
+) -> pd.DataFrame:
+    """Score answers: one row per answer.
+
+    Parameters
+    ----------
+    questions : with keypoints (`with_keypoints`). rows : from `answers`. verdicts : a list per row.
+
+    Returns
+    -------
+    DataFrame with columns question_id, domain, language, kind, setting, generator, completeness, hallucination,
+    irrelevance (NaN where a verdict could not be read), keypoints, unread, rouge_l (English: the released code's;
+    Chinese: characters, where the released code has jieba's words; NaN for a failed call), keypoints_by.
 
     Raises
     ------
-    DataError when the three do not pair up.
+    DataError when rows and verdicts do not pair up.
 
     Source: RAGEval, Eq 3-5 and ROUGE-L (Table 3).
     """
@@ -266,35 +296,26 @@ def generation_rows(
 
     from ragbench.metrics.keypoints import answer_rouge_l, keypoint_table
 
-    if not len(questions) == len(answers) == len(verdicts):
-        raise DataError(
-            f"{len(questions)} questions, {len(answers)} answers, {len(verdicts)} lists of verdicts", "as many of each"
-        )
-    for question, answer, own in zip(questions, answers, verdicts, strict=True):
-        if question.id != answer.question_id or len(own) != len(question.meta["keypoints"]):
+    if len(rows) != len(verdicts):
+        raise DataError(f"{len(rows)} answers, {len(verdicts)} lists of verdicts", "as many of each")
+    by_id = {q.id: q for q in questions}
+    about, rouge = [], []
+    for row, own in zip(rows.itertuples(), verdicts, strict=True):
+        question = by_id.get(row.question_id)
+        if question is None or len(own) != len(question.meta["keypoints"]):
             raise DataError(
-                f"question {question.id!r} beside an answer to {answer.question_id!r} with {len(own)} verdicts",
-                "the answer to the question, and a verdict for each of its keypoints",
-                "keep the three in one order",
+                f"an answer to {row.question_id!r} with {len(own)} verdicts",
+                "an answer to one of the questions, and a verdict for each of its keypoints",
+                "keep rows and verdicts in one order",
             )
-    about = [
-        {
-            "question_id": q.id,
-            "domain": q.meta["domain"],
-            "language": q.meta["language"],
-            "kind": q.kind,
-            "generator": a.generator,
-        }
-        for q, a in zip(questions, answers, strict=True)
-    ]
-    rows = pd.DataFrame(about).join(keypoint_table(verdicts).rename(columns={"n": "keypoints", "unscored": "unread"}))
-    scores = []
-    for q, a in zip(questions, answers, strict=True):
-        g = q.meta["language"]
-        got = answer_rouge_l([a.text], [q.answer], g, variant="released" if g == "en" else "words")
-        scores.append(float("nan") if "error" in a.meta else got[0])
-    rows["rouge_l"] = scores
-    return rows.assign(keypoints_by=[q.meta.get("keypoints_by", "data") for q in questions])
+        language, variant = question.meta["language"], "released" if question.meta["language"] == "en" else "words"
+        about.append((question.id, question.meta["domain"], language, question.kind, row.setting, row.model))
+        answer = [row.answer] if row.status == "ok" else []
+        rouge += [*answer_rouge_l(answer, [question.answer] * len(answer), language, variant=variant)] or [float("nan")]
+    frame = pd.DataFrame(about, columns=["question_id", "domain", "language", "kind", "setting", "generator"])
+    frame = frame.join(keypoint_table(verdicts).rename(columns={"n": "keypoints", "unscored": "unread"}))
+    source = [by_id[name].meta.get("keypoints_by", "data") for name in frame["question_id"]]
+    return frame.assign(rouge_l=rouge, keypoints_by=source)
 
 
 def table_3(rows: pd.DataFrame, by: str = "generator", *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
@@ -302,8 +323,8 @@ def table_3(rows: pd.DataFrame, by: str = "generator", *, resamples: int = 1000,
 
     Parameters
     ----------
-    rows : from `generation_rows`.
-    by : the column that makes the table's rows; ``"setting"``, say, for the generation half of Tables 4 and 5.
+    rows : from `score_answers`.
+    by : the column that makes the table's rows; ``"setting"`` for the generation half of Tables 4 and 5.
     resamples, seed : of the intervals.
 
     Returns
@@ -315,17 +336,15 @@ def table_3(rows: pd.DataFrame, by: str = "generator", *, resamples: int = 1000,
     """
     import pandas as pd
 
-    from ragbench.stats import bootstrap_ci
+    from ragbench.stats import means
 
     if rows.empty:
         raise DataError("no rows", "at least one answered question", "answer and judge some questions first")
-    answerable = rows[rows["kind"] != "unanswerable"]
-    shown = {"zh": "CN", "en": "EN"}
-    names = dict(zip(MEASURES, ("Completeness", "Hallucination", "Irrelevance", "Rouge-L"), strict=True))
-    cells = []
-    for row, own in answerable.groupby(by, sort=False):
-        for measure, name in names.items():
-            for language, code in shown.items():
-                i = bootstrap_ci(own.loc[own["language"] == language, measure], resamples=resamples, seed=seed)
-                cells.append((row, f"{name} {code}", i.estimate, i.low, i.high, i.n, i.n_missing))
-    return pd.DataFrame(cells, columns=["row", "column", "value", "low", "high", "n", "unscored"])
+    answerable = rows[rows["kind"] != "unanswerable"].sort_values("language", ascending=False, kind="stable")  # CN, EN
+    parts = [
+        means(part, [by], measure, resamples=resamples, seed=seed).assign(column=f"{name} {PRINTED[language]}")
+        for measure, name in MEASURES.items()
+        for language, part in answerable.groupby("language", sort=False)
+    ]
+    table = pd.concat(parts, ignore_index=True).rename(columns={by: "row", "mean": "value"})
+    return table[["row", "column", "value", "low", "high", "n", "unscored"]]

@@ -1,0 +1,400 @@
+"""RAGEval's quality assessment (section 4): what people are asked, and Table 2, Figures 5 and 6 from their labels.
+
+The protocol: 420 questions with answer and references (10 of each of 7 types, 2 languages, 3 domains) scored 0 to 5;
+20, 20 and 19 documents per language ranked beside a zero-shot and a one-shot one; the 420 again, for verdicts on the
+keypoints of answers. An item's name in a label file is ``domain/language/type/question`` (for documents
+``domain/language/document``), so that the file can be counted without the data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ragbench.data.dragonball import DOMAINS, LANGUAGES, QUESTION_TYPES
+from ragbench.errors import ConfigError, DataError
+from ragbench.labelling import KINDS, Label, LabelItem, by_annotator, current, ranks_of
+from ragbench.metrics.keypoints import keypoint_metrics
+from ragbench.papers.rageval import PRINTED
+from ragbench.records import Document, Question
+from ragbench.stats import compare_pairs, means
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PER_CELL = 10
+DOCUMENTS_RANKED: Mapping[str, int] = {"finance": 20, "law": 20, "medicine": 19}
+OURS, BASELINES = "RAGEval", ("zero-shot", "one-shot")
+TOLERANCE = 0.015  # the paper finds less between people and judge (Figure 6)
+_QUESTION_PARTS, _DOCUMENT_PARTS = ("domain", "language", "type", "id"), ("domain", "language", "id")
+# Order of the rows: languages as printed, everything else as the paper lists it.
+_ORDER = (*reversed(LANGUAGES), *DOMAINS, *QUESTION_TYPES, *KINDS["ranks"].aspects, OURS, *BASELINES)
+_RANK = {name: place for place, name in enumerate(_ORDER)}
+
+
+def _order(seed: int, name: str) -> str:
+    return hashlib.sha256(f"{seed}/{name}".encode()).hexdigest()
+
+
+def question_name(question: Question) -> str:
+    """The name of a question's item in label files: ``domain/language/type/question``."""
+    return f"{question.meta['domain']}/{question.meta['language']}/{question.kind}/{question.id}"
+
+
+def document_name(document: Document) -> str:
+    """The name of a document's item in label files: ``domain/language/document``."""
+    return f"{document.meta['domain']}/{document.meta['language']}/{document.id}"
+
+
+def question_sample(
+    questions: Iterable[Question], per_cell: int = PER_CELL, seed: int = 0
+) -> tuple[tuple[Question, ...], pd.DataFrame]:
+    """Choose the questions that people score: so many of each type, language and domain, at random.
+
+    Parameters
+    ----------
+    questions : of any languages and domains, as `load_dragonball` has them.
+    per_cell : questions of each type, language and domain.
+    seed : the choice goes by a hash of seed and name: it does not change when other questions are added to the set.
+
+    Returns
+    -------
+    sample : in the order of domain, language, type.
+    cells : DataFrame, one row for each of the 42 cells: domain, language, type, available, sampled, short. A cell with
+        too few questions gives what it has.
+
+    Raises
+    ------
+    ConfigError for a ``per_cell`` below 1.
+
+    Source: RAGEval, section 4 (420 samples).
+    """
+    import pandas as pd
+
+    if per_cell < 1:
+        raise ConfigError(f"per_cell={per_cell}", "at least 1", "the paper took 10")
+    cells = defaultdict(list)
+    for question in questions:
+        cells[question.meta["domain"], question.meta["language"], question.kind].append(question)
+    sample, counts = [], []
+    for key in ((d, g, t) for d in DOMAINS for g in LANGUAGES for t in QUESTION_TYPES):
+        own = sorted(cells[key], key=lambda q: _order(seed, question_name(q)))[:per_cell]
+        sample += own
+        counts.append((*key, len(cells[key]), len(own), per_cell - len(own)))
+    columns = ["domain", "language", "type", "available", "sampled", "short"]
+    return tuple(sample), pd.DataFrame(counts, columns=columns)
+
+
+def document_sample(documents: Iterable[Document], seed: int = 0) -> tuple[Document, ...]:
+    """Choose the documents that people rank: 20 of finance, 20 of law, 19 of medicine per language, or all there are.
+
+    Source: RAGEval, section 4.
+    """
+    cells = defaultdict(list)
+    for document in documents:
+        cells[document.meta["domain"], document.meta["language"]].append(document)
+    return tuple(
+        document
+        for (domain, _), own in sorted(cells.items())
+        for document in sorted(own, key=lambda d: _order(seed, document_name(d)))[: DOCUMENTS_RANKED[domain]]
+    )
+
+
+def question_items(questions: Iterable[Question], documents: Iterable[Document]) -> list[LabelItem]:
+    """Make the items of Figure 3: document, question, its type, answer and references, to be scored 0 to 5.
+
+    Source: RAGEval, section 4 (what annotators are given).
+    """
+    texts = {d.id: d.text if d.text.startswith(d.title) else f"{d.title}\n{d.text}" for d in documents}
+    items = []
+    for q in questions:
+        shown = {"Question": f"{q.text}\n({q.kind})", "Answer": q.answer}
+        shown["References"] = "\n".join(f"- {r}" for r in q.references) or "(none)"
+        shown["Documents"] = "\n\n".join(texts[i] for i in q.meta.get("doc_ids", ()) if i in texts) or "(not named)"
+        items.append(LabelItem(question_name(q), shown))
+    return items
+
+
+def document_items(
+    documents: Sequence[Document], baselines: Mapping[str, Mapping[str, str]]
+) -> tuple[list[LabelItem], tuple[tuple[str, str], ...]]:
+    """Make the items of Figure 4: each document beside those that a model wrote without a configuration.
+
+    Parameters
+    ----------
+    documents : ours; from `document_sample`.
+    baselines : writer ("zero-shot", "one-shot") -> document id -> text; see `write_baselines`.
+
+    Returns
+    -------
+    items, left_out : the latter as (document, reason), where a writer has no text.
+    """
+    items, left_out = [], []
+    for document in documents:
+        texts = {OURS: document.text} | {writer: own.get(document.id, "") for writer, own in baselines.items()}
+        lacking = [writer for writer, text in texts.items() if not text.strip()]
+        if lacking or len(texts) < 2:
+            left_out.append((document_name(document), f"no text by {', '.join(lacking) or 'another writer'}"))
+        else:
+            items.append(LabelItem(document_name(document), {}, texts))
+    return items, tuple(left_out)
+
+
+def write_baselines(
+    model: Any, schema: Any, configurations: Sequence[Any], sample: str, cassette: Any = None
+) -> tuple[dict[str, dict[str, str]], tuple[tuple[str, str], ...]]:
+    """Let a model write each document without its configuration: zero-shot, and one-shot with a sample document.
+
+    Parameters
+    ----------
+    model, cassette : as for `ragbench.llm.ask`.
+    schema, configurations : which documents; only domain, subdomain and language reach the model.
+    sample : the document shown in one-shot mode.
+
+    Returns
+    -------
+    texts, failed : writer -> document id -> text, and what failed as (document, reason).
+    """
+    from ragbench.datagen.live import model_documents
+
+    texts, failed = {}, []
+    for mode in BASELINES:
+        given = {"sample": sample} if mode == "one-shot" else {}
+        done = model_documents(model, schema, configurations, mode, cassette=cassette, **given)
+        texts[mode] = {d.id: d.text for d in done.made}
+        failed += [(f"{name} {mode}", reason) for name, reason in done.failed]
+    return texts, tuple(failed)
+
+
+def keypoint_items(questions: Sequence[Question], answers: Sequence[str]) -> list[LabelItem]:
+    """Make the items of Figure 6: question, answer, and the true answer's keypoints to be judged one by one."""
+    items = []
+    for question, answer in zip(questions, answers, strict=True):
+        points = {str(n): text for n, text in enumerate(question.meta["keypoints"], 1)}
+        shown = {"Question": question.text, "Answer": answer or "(empty)"}
+        items.append(LabelItem(question_name(question), shown, {}, points))
+    return items
+
+
+def verdict_labels(questions: Sequence[Question], verdicts: Sequence[Sequence[str | None]], judge: str) -> list[Label]:
+    """Write a judge's verdicts as labels, the judge as annotator: what `figure_6` and ``agreement`` compare.
+
+    A verdict that could not be read (None) makes no label.
+    """
+    return [
+        Label("keypoints", question_name(question), str(n), verdict, judge, "")
+        for question, own in zip(questions, verdicts, strict=True)
+        for n, verdict in enumerate(own, 1)
+        if verdict is not None
+    ]
+
+
+def _sorted(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Order rows as the paper lists their groups; within a group they stay as they are."""
+    return rows.sort_values(list(by), key=lambda column: column.map(_RANK), kind="stable")
+
+
+def quality_means(
+    labels: Iterable[Label], by: Sequence[str] = ("language", "domain"), *, resamples: int = 2000, seed: int = 0
+) -> pd.DataFrame:
+    """Average the rubric scores.
+
+    Parameters
+    ----------
+    labels : from label files; rows of other kinds are passed over. Several people's scores of one item are averaged.
+    by : any of domain, language, type.
+    resamples, seed : of the interval, over items.
+
+    Returns
+    -------
+    DataFrame: the columns of ``by``, mean, low, high (95% bootstrap), n (items), share_4_5 (of items with 4 or more),
+    annotators.
+
+    Source: RAGEval, section 4, Table 2.
+    """
+    import pandas as pd
+
+    scores = [
+        {**_parts(label.item, _QUESTION_PARTS), "item": label.item, "who": label.annotator, "score": float(label.label)}
+        for label in current(labels, "rubric")
+    ]
+    scores = pd.DataFrame(scores, columns=[*_QUESTION_PARTS, "item", "who", "score"])
+    items = scores.groupby(["item", *_QUESTION_PARTS], sort=False)["score"].mean().reset_index()
+    items = _sorted(items.assign(high_score=items["score"] >= 4), by)
+    table = means(items, by, "score", resamples=resamples, seed=seed).drop(columns="unscored")
+    share = items.groupby(list(by))["high_score"].mean().rename("share_4_5")
+    people = scores.groupby(list(by))["who"].nunique().rename("annotators")
+    return table.join(share, on=list(by)).join(people, on=list(by))
+
+
+def table_2(labels: Iterable[Label], per_cell: int = PER_CELL) -> pd.DataFrame:
+    """Compute Table 2 from rubric labels, every cell of it.
+
+    Returns
+    -------
+    DataFrame with columns row ("CN", "EN"), column ("Finance", "Law", "Medical"), value, low, high, n, unscored (items
+    of the protocol without a label). Without labels value is NaN and n is 0.
+
+    Source: RAGEval, Table 2. Paper value: 4.94 (CN, Finance).
+    """
+    import pandas as pd
+
+    cells = pd.MultiIndex.from_product([reversed(LANGUAGES), DOMAINS], names=["language", "domain"])  # CN first
+    table = quality_means(labels).set_index(["language", "domain"]).reindex(cells).reset_index()
+    table = table.assign(row=table["language"].map(PRINTED), column=table["domain"].map(PRINTED), value=table["mean"])
+    table["n"] = table["n"].fillna(0).astype(int)
+    table["unscored"] = (per_cell * len(QUESTION_TYPES) - table["n"]).clip(lower=0)
+    return table[["row", "column", "value", "low", "high", "n", "unscored"]]
+
+
+def rank_shares(
+    labels: Iterable[Label],
+    by: Sequence[str] = ("language", "domain", "criterion", "writer"),
+    *,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Count how often each writer's document is ranked first, and its mean rank.
+
+    Parameters
+    ----------
+    labels : from label files; rows of other kinds are passed over. Several people's ranks of one document are averaged.
+    by : "criterion" and "writer", and any of domain, language.
+    resamples, seed : of the interval, over documents.
+
+    Returns
+    -------
+    DataFrame: the columns of ``by``, first (share of documents on the first rank; a tie on it counts for each), low,
+    high (95% bootstrap), mean_rank (ties share the better rank: 1, 1, 2), n (documents).
+
+    Source: RAGEval, section 4, Figure 5. Paper value: above 0.85 (richness, clarity, safety, both languages).
+    """
+    import pandas as pd
+
+    ranks = [
+        {**_parts(label.item, _DOCUMENT_PARTS), "item": label.item, "criterion": label.aspect, "writer": w, "rank": r}
+        for label in current(labels, "ranks")
+        for w, r in ranks_of(label.label).items()
+    ]
+    ranks = pd.DataFrame(ranks, columns=["domain", "language", "item", "criterion", "writer", "rank"])
+    ranks = _sorted(ranks.assign(first=ranks["rank"] == 1), by)
+    documents = ranks.groupby([*by, "item"], sort=False)[["first", "rank"]].mean().reset_index()
+    table = means(documents, by, "first", resamples=resamples, seed=seed).rename(columns={"mean": "first"})
+    mean_rank = documents.groupby(list(by))["rank"].mean().rename("mean_rank")
+    return table.join(mean_rank, on=list(by))[[*by, "first", "low", "high", "mean_rank", "n"]]
+
+
+def figure_5(labels: Iterable[Label]) -> pd.DataFrame:
+    """Compute the numbers the paper gives of Figure 5: how often its own document is first, by criterion and language.
+
+    Returns
+    -------
+    DataFrame with columns row (e.g. "Safety CN"), column (as in the published cells), value (percent), n. Without
+    labels value is NaN and n is 0.
+    """
+    import pandas as pd
+
+    shares = rank_shares(labels, ("criterion", "language", "writer"), resamples=0).query("writer == @OURS")
+    cells = pd.MultiIndex.from_product([KINDS["ranks"].aspects, reversed(LANGUAGES)], names=["criterion", "language"])
+    table = shares.set_index(["criterion", "language"])[["first", "n"]].reindex(cells).reset_index()
+    table["row"] = table["criterion"].str.capitalize() + " " + table["language"].map(PRINTED)
+    table = table.assign(column="share ranked first, more than", value=100 * table["first"].astype(float))
+    return table.assign(n=table["n"].fillna(0).astype(int))[["row", "column", "value", "n"]]
+
+
+def figure_6(
+    people: Iterable[Label],
+    judge: Iterable[Label],
+    *,
+    tolerance: float = TOLERANCE,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Compare the three measures as people and a judge see them, over the same answers.
+
+    Parameters
+    ----------
+    people, judge : verdicts of one annotator each; a judge's from `verdict_labels`. Two judges can be compared too.
+    tolerance : how far apart the means may be.
+    resamples, seed : of the interval of the difference, paired over answers.
+
+    Returns
+    -------
+    DataFrame, one row per language and measure ("completeness", "hallucination", "irrelevance"), and for both
+    languages together ("all"): people, judge (means), difference (people - judge), low, high, within (whether the
+    means are less than ``tolerance`` apart), n (answers with the same keypoints judged by both), unscored (others).
+
+    Raises
+    ------
+    DataError for several annotators on one side.
+
+    Source: RAGEval, section 4, Figure 6 (absolute differences below 0.015).
+    """
+    import pandas as pd
+
+    first, second = _verdicts(people), _verdicts(judge)
+    items = sorted(first.keys() | second.keys())
+    both = [i for i in items if i in first and i in second and first[i].keys() == second[i].keys()]
+    sides = [
+        pd.DataFrame([keypoint_metrics(list(side[i].values())) for i in both], both, ["completeness", "hallucination",
+                                                                                      "irrelevance"], float)
+        for side in (first, second)
+    ]  # fmt: skip
+    languages = pd.Series([_parts(i, _QUESTION_PARTS)["language"] for i in items], items, dtype=object)
+    pairs, asked = {}, []
+    for language in (*reversed(LANGUAGES), "all"):
+        wanted = languages.index if language == "all" else languages.index[languages == language]
+        for measure in sides[0]:
+            pairs[language, measure] = tuple(side.loc[side.index.isin(wanted), measure] for side in sides)
+            asked.append(len(wanted))
+    table = compare_pairs(pairs, ["language", "measure"], resamples=resamples, seed=seed)
+    table = table.rename(columns={"mean a": "people", "mean b": "judge"})
+    table = table.assign(within=table["difference"].abs() < tolerance, unscored=asked - table["n"])
+    columns = ["language", "measure", "people", "judge", "difference", "low", "high", "within", "n", "unscored"]
+    return table[columns]
+
+
+def _parts(item: str, names: Sequence[str]) -> dict[str, str]:
+    parts = dict(zip(names, item.split("/", len(names) - 1), strict=False))
+    if len(parts) < len(names) or parts["domain"] not in DOMAINS or parts["language"] not in LANGUAGES:
+        raise DataError(
+            f"an item named {item!r}", "/".join(names), "make items with question_items, or leave these out"
+        )
+    return parts
+
+
+def _verdicts(labels: Iterable[Label]) -> dict[str, dict[str, str]]:
+    held = current(labels, "keypoints")
+    if len(by_annotator(held)) > 1:
+        who = ", ".join(by_annotator(held))
+        raise DataError(f"verdicts by {who}", "one annotator on each side", "part them with by_annotator(labels)")
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for label in held:
+        found[label.item][label.aspect] = label.label
+    return found
+
+
+def apart(cells: pd.DataFrame, judge: str | None, sight: pd.DataFrame) -> pd.DataFrame:
+    """Give cells of Tables 3 to 5 that the embedded checker judged rows of their own, not the paper's.
+
+    Parameters
+    ----------
+    cells : columns row, column, value ...; for example from `ragbench.papers.rageval.generation.table_3`.
+    judge : the model that judged, whose cells stay in the paper's rows; None: the embedded checker.
+    sight : completeness that the checker finds, index (language, text) with a row for ``"its references"``.
+
+    Returns
+    -------
+    the cells with a note: what the checker sees, or which ROUGE-L it is.
+    """
+    rouge = {"EN": "ROUGE-L of the released code", "CN": "ROUGE-L of characters; the released code has jieba's words"}
+    seen = {PRINTED[g]: sight.loc[(g, "its references"), "completeness"] for g in LANGUAGES}
+    notes = []
+    for column in cells["column"]:
+        measure, language = column.rsplit(" ", 1)
+        share = f"the embedded checker finds {seen[language]:.2f} of the keypoints in the true references"
+        notes.append(rouge[language] if measure == "Rouge-L" else None if judge else share)
+    rows = cells["row"] if judge else cells["row"] + ", embedded checker"
+    return cells.assign(row=rows, note=notes)
