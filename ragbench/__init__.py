@@ -110,6 +110,7 @@ _HOME = {
     ],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
+_MODULES = ["data", "datagen", "experiment", "llm", "metrics", "papers", "plots", "retrieval", "stats", "widgets"]
 
 __all__ = [*_WHERE, "__version__"]
 
@@ -126,4 +127,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_WHERE])
+    return sorted([*_WHERE, *_MODULES, "__version__"])

@@ -6,8 +6,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from ragbench import __version__
 from ragbench.errors import RagbenchError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ragbench", description="A workbench for evaluating retrieval-augmented generation."
     )
+    parser.add_argument("--version", action="version", version=f"ragbench {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
     doctor = commands.add_parser("doctor", help="say what is installed and there, and what to do about what is not")
@@ -127,6 +133,8 @@ def _parser() -> argparse.ArgumentParser:
         one.set_defaults(run=_recordings, action=action)
 
     lab = commands.add_parser("lab", help="open JupyterLab on the notebooks")
+    lab.add_argument("--port", type=int, help="of its server (default: the first free one from 8888)")
+    lab.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
     lab.set_defaults(run=_lab)
     return parser
 
@@ -185,9 +193,17 @@ def _data_validate(arguments: argparse.Namespace) -> int:
 
 
 def _data_generate(arguments: argparse.Namespace) -> int:
+    from collections import Counter
+
+    from ragbench.data import load_jsonl
     from ragbench.datagen import generate
 
-    print(generate(arguments.domain, arguments.language, arguments.documents, arguments.seed, arguments.out))
+    folder = generate(arguments.domain, arguments.language, arguments.documents, arguments.seed, arguments.out)
+    made = load_jsonl(folder)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(q.kind for q in made.questions).items())
+    questions = folder / "questions.jsonl"
+    print(f"{folder}: {len(made.documents)} documents, {len(made.questions)} questions ({kinds})")
+    print(f"in experiment.yaml: data: {{{arguments.domain}: {{questions: {questions}, documents: {folder}}}}}")
     return 0
 
 
@@ -248,8 +264,32 @@ def _run(arguments: argparse.Namespace) -> int:
     experiment = Experiment.from_yaml(arguments.experiment)
     rows = experiment.run(retry_failed=arguments.retry_failed)
     failed = int((rows["status"] == "failed").sum())
-    print(f"{len(rows)} rows, {failed} failed, in {os.path.relpath(experiment.folder)}")
+    folder = os.path.relpath(experiment.folder)
+    print(f"{len(rows)} rows, {failed} failed, in {folder}")
+    print(_run_summary(rows))
+    if failed:
+        print("failed rows: ragbench audit says why; ragbench run --retry-failed makes them again")
+    print(f"next: ragbench audit {folder}; ragbench export {folder} --to FOLDER")
     return 1 if failed else 0
+
+
+def _run_summary(rows: pd.DataFrame) -> str:
+    """Mean IR score and share of grade 5, a line per system and a column per N."""
+    retrieved = rows[rows["N"] > 0]
+    axes = ("data", "chunker", "k", "generator", "judge")
+    systems = ["retriever", *(axis for axis in axes if retrieved[axis].nunique() > 1)]
+    right = rows["grade"].eq(5).where(rows["grade"].notna()).astype(float)
+    parts = {
+        "mean IR score": retrieved.assign(value=retrieved["ir_score"]),
+        "share of grade 5": rows.assign(value=right),
+    }
+    lines = []
+    for name, scored in parts.items():
+        if scored["value"].notna().any():
+            table = scored.pivot_table(index=systems, columns="N", values="value", sort=False, dropna=False)
+            lines += [f"\n{name} at N tokens ({int(scored['value'].isna().sum())} rows without)"]
+            lines += [table.to_string(float_format="{:.3f}".format, na_rep="-")]
+    return "\n".join([*lines, ""])
 
 
 def _diff(arguments: argparse.Namespace) -> int:
@@ -302,15 +342,12 @@ def _recordings(arguments: argparse.Namespace) -> int:
 def _lab(arguments: argparse.Namespace) -> int:
     from ragbench.paths import project_root
 
-    command = [
-        sys.executable,
-        "-m",
-        "jupyter",
-        "lab",
-        "--notebook-dir",
-        str(project_root()),
-        "notebooks/00_start_here.ipynb",
-    ]
+    command = [sys.executable, "-m", "jupyter", "lab", "--notebook-dir", str(project_root())]
+    command += ["notebooks/00_start_here.ipynb"]
+    if arguments.port is not None:
+        command += ["--port", str(arguments.port)]
+    if arguments.no_browser:
+        command.append("--no-browser")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
     os.chdir(project_root())

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+import ragbench
 from ragbench import cli, doctor, notebooks
 from ragbench.errors import DataError
 from ragbench.paths import shipped
@@ -128,7 +131,11 @@ def test_judge_fit_names_a_bad_pairs_file(capsys, tmp_path):
 def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(capsys, tmp_path):
     out = tmp_path / "made"
     options = ["data", "generate", "--domain", "law", "--documents", "3", "--seed", "7", "--out", str(out)]
-    assert run(capsys, *options)[0] == 0
+    status, said, _ = run(capsys, *options)
+    assert status == 0
+    assert said.startswith(f"{out}: 3 documents, ")
+    assert "3 unanswerable)" in said
+    assert f"data: {{law: {{questions: {out / 'questions.jsonl'}, documents: {out}}}}}" in said
     files = [str(out / "questions.jsonl"), str(out / "documents.jsonl")]
     assert run(capsys, "data", "validate", *files)[:2] == (0, "0 problems\n")
     status, said, _ = run(capsys, "data", "validate", *files, "--min-documents", "2")
@@ -138,6 +145,38 @@ def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(capsys
     assert status == 2
     assert "empty" in err
     assert "did you mean 'finance'" in run(capsys, *options[:2], "--domain", "finanse", "--out", str(tmp_path / "x"))[2]
+
+
+def test_the_summary_of_a_run_counts_what_has_no_value():
+    rows = {"retriever": ["A", "A", "B", "B", "LLM only"], "N": [10, 10, 10, 10, 0], "k": [5, 5, 5, 5, 0]}
+    rows |= {"ir_score": [1.0, 0.5, None, None, None], "grade": pd.array([5, 1, 5, None, 4], "Int64")}
+    rows |= {"data": "d", "chunker": ["c"] * 4 + ["none"], "generator": "g", "judge": "j"}
+    said = cli._run_summary(pd.DataFrame(rows))
+    assert said.splitlines()[1] == "mean IR score at N tokens (2 rows without)"
+    assert re.search(r"^A +0\.750$", said, re.M)
+    assert "share of grade 5 at N tokens (1 rows without)" in said
+    assert re.search(r"^B +- +1\.000$|^B +1\.000 +-$", said, re.M)
+
+
+def test_version_is_printed(capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert (caught.value.code, capsys.readouterr().out) == (0, f"ragbench {ragbench.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "passed"),
+    [([], []), (["--port", "9999"], ["--port", "9999"]), (["--no-browser"], ["--no-browser"])],
+)
+def test_lab_passes_port_and_browser_on(options, passed, monkeypatch):
+    started = []
+    monkeypatch.setattr("os.execv", lambda program, command: started.append(command))
+    monkeypatch.setattr("os.chdir", lambda folder: None)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    cli.main(["lab", *options])
+    (command,) = started
+    assert command[1:4] == ["-m", "jupyter", "lab"]
+    assert command[command.index("notebooks/00_start_here.ipynb") + 1 :] == passed
 
 
 def test_an_experiment_file_is_planned_run_and_compared(capsys, tmp_path, monkeypatch):
@@ -161,6 +200,9 @@ def test_an_experiment_file_is_planned_run_and_compared(capsys, tmp_path, monkey
         status, out, _ = run(capsys, "run", str(tmp_path / f"{name}.yaml"))
         assert status == 0
         assert out.startswith("2 rows, 0 failed")
+        assert "mean IR score at N tokens (0 rows without)" in out
+        assert re.search(r"^BM25 +[01]\.\d{3}$", out, re.M)
+        assert f"next: ragbench audit {os.path.relpath(tmp_path / 'results' / name)}; ragbench export" in out
     status, out, _ = run(capsys, "diff", "one", "two")
     assert status == 0
     assert "chunks: 3 -> 6" in out

@@ -73,6 +73,17 @@ def test_every_lazy_name_exists():
         ragbench.nonsense  # noqa: B018
 
 
+def test_dir_shows_what_a_user_uses_and_nothing_else():
+    import ragbench
+
+    shown = dir(ragbench)
+    assert {"data", "metrics", "papers", "plots", "stats", "widgets", "Experiment", "ir_score"} <= set(shown)
+    assert set(ragbench.__all__) <= set(shown)
+    assert not {"Any", "annotations", "importlib"} & set(shown)
+    for name in shown:
+        assert getattr(ragbench, name) is not None
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_committed_notebook_ran_cleanly_from_top_to_bottom(path):
     book = json.loads(path.read_text(encoding="utf-8"))
