@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas  # noqa: F401  (its import is not part of what is timed)
 
-from ragbench.datagen import Generated, load_schema, make_set
+from ragbench.datagen import GeneratedSet, load_schema, make_set
 from ragbench.metrics.keypoints import answer_rouge_l, passage_table
 from ragbench.text.sentences import split_sentences
 
@@ -27,7 +27,7 @@ def timed(function: Callable, *arguments) -> tuple[float, object]:
     return time.perf_counter() - start, result
 
 
-def made_questions(generated: Generated, n: int) -> tuple[list[list[str]], list[list[str]]]:
+def made_questions(generated: GeneratedSet, n: int) -> tuple[list[list[str]], list[list[str]]]:
     """References, and five passages each: windows of 12 sentences over the gold documents and random others."""
     rng = np.random.default_rng(0)
     windows = [

@@ -56,7 +56,7 @@ _HOME = {
     ],
     "embedded_ragas": ["EmbeddedRagas"],
     "papers.ragas": ["LiveRagas", "agreement_row", "baseline_scores", "score_pairs", "steps_for_pairs"],
-    "ragas_data": ["make_ragas_set", "minihop_ragas_set", "steps_for_ragas_set"],
+    "datagen.ragas_pairs": ["make_ragas_set", "minihop_ragas_set", "steps_for_ragas_set"],
     "metrics.protocols": ["crag_score", "erag_scores", "rgb_accuracy", "rgb_error_rates", "rgb_rejection_rate"],
     "metrics.steps": [
         "check_claims",

@@ -43,11 +43,10 @@ from ragbench.datagen import (
     write_documents,
     write_set,
 )
-from ragbench.datagen.derive import derive, parse_date, parse_number
-from ragbench.datagen.names import blocklist
-from ragbench.datagen.parts import KINDS, mentions, without
-from ragbench.datagen.patterns import choose, fill
+from ragbench.datagen.configuration import blocklist
+from ragbench.datagen.parts import KINDS
 from ragbench.datagen.questions import facts_needed
+from ragbench.datagen.wording import choose, derive, fill, mentions, parse_date, parse_number, without
 from ragbench.errors import ConfigError, DataError
 from ragbench.text.sentences import split_sentences
 

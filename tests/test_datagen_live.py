@@ -8,12 +8,21 @@ import re
 import pytest
 from fake_ollama import FakeOllama
 
-from ragbench.datagen import load_schema, make_configurations, make_set, read_schema, write_set
-from ragbench.datagen.live import model_documents, model_values
-from ragbench.datagen.live_questions import model_keypoints, model_questions, model_references, model_refine
-from ragbench.datagen.live_schema import schema_from_documents
-from ragbench.datagen.live_set import make_model_set
-from ragbench.datagen.parts import KINDS, mentions
+from ragbench.datagen import (
+    KINDS,
+    load_schema,
+    make_configurations,
+    make_model_set,
+    make_set,
+    read_schema,
+    schema_from_documents,
+    write_set,
+)
+from ragbench.datagen.answers import model_keypoints, model_refine
+from ragbench.datagen.configuration import model_values
+from ragbench.datagen.document import model_documents
+from ragbench.datagen.questions import model_questions, model_references
+from ragbench.datagen.wording import mentions
 from ragbench.errors import ConfigError, ModelError
 from ragbench.llm import chat_model
 

@@ -7,8 +7,9 @@ import pytest
 from ragbench.data import load_minihop
 from ragbench.data.ragchecker import LABELS, RagResult, RetrievedText
 from ragbench.datagen import load_schema, make_set
-from ragbench.datagen.live import model_documents
-from ragbench.datagen.live_questions import model_keypoints, model_questions, model_references, model_refine
+from ragbench.datagen.answers import model_keypoints, model_refine
+from ragbench.datagen.document import model_documents
+from ragbench.datagen.questions import model_questions, model_references
 from ragbench.experiment import Experiment
 from ragbench.llm import chat_model, plan
 from ragbench.metrics.claims import claim_metrics_table

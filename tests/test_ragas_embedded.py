@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ragbench import data, ragas_data
+from ragbench import data
+from ragbench.datagen import ragas_pairs
 from ragbench.embedded_ragas import EmbeddedRagas, answer_parts, asked_for
 from ragbench.errors import ConfigError
 from ragbench.judge import EmbeddedChecker
@@ -188,7 +189,7 @@ def embedded():
     ("dimension", "least"), [("faithfulness", 29), ("answer_relevance", 28), ("context_relevance", 24)]
 )
 def test_pairs_built_from_minihop_are_mostly_ordered_rightly(embedded, dimension, least):
-    pairs = ragas_data.minihop_ragas_set(limit=30).pairs(dimension)
+    pairs = ragas_pairs.minihop_ragas_set(limit=30).pairs(dimension)
     row = ragas.agreement_row(ragas.score_pairs(embedded, pairs, dimension))
     assert row["n"] == 30
     assert row["wins"] >= least

@@ -8,11 +8,11 @@ import re
 import pytest
 from fake_ollama import FakeOllama
 
-from ragbench import ragas_data
 from ragbench.data import load_minihop
+from ragbench.datagen import ragas_pairs
+from ragbench.datagen.ragas_pairs import INCOMPLETE, back_linked, exchanged
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import chat_model, plan
-from ragbench.ragas_data import INCOMPLETE, back_linked, exchanged
 from ragbench.records import Document
 from ragbench.text.sentences import split_sentences
 
@@ -21,7 +21,7 @@ QUIET = {"progress": False, "retries": 0}
 
 @pytest.fixture(scope="module")
 def made():
-    return ragas_data.minihop_ragas_set()
+    return ragas_pairs.minihop_ragas_set()
 
 
 def test_there_is_a_row_per_long_answer_and_all_texts_differ(made):
@@ -77,25 +77,25 @@ def test_incomplete_answers_come_in_three_kinds_in_turn(made):
 
 
 def test_the_set_is_the_same_twice_and_another_with_another_seed(made):
-    assert ragas_data.minihop_ragas_set(limit=5).rows == made.rows[:5]
-    assert ragas_data.minihop_ragas_set(limit=5, seed=1).rows != made.rows[:5]
-    more = ragas_data.minihop_ragas_set(limit=5, padding=1.0)
+    assert ragas_pairs.minihop_ragas_set(limit=5).rows == made.rows[:5]
+    assert ragas_pairs.minihop_ragas_set(limit=5, seed=1).rows != made.rows[:5]
+    more = ragas_pairs.minihop_ragas_set(limit=5, padding=1.0)
     assert all(len(a.context_v2[-1]) > len(b.context_v2[-1]) for a, b in zip(more, made, strict=False))
     with pytest.raises(ConfigError, match="padding=0"):
-        ragas_data.minihop_ragas_set(padding=0)
+        ragas_pairs.minihop_ragas_set(padding=0)
     with pytest.raises(ConfigError, match="limit=-3"):
-        ragas_data.minihop_ragas_set(limit=-3)
+        ragas_pairs.minihop_ragas_set(limit=-3)
 
 
 def test_graded_pairs_hold_a_right_answer_and_a_worse_one_of_the_split_asked_for():
     for dimension in ("faithfulness", "answer_relevance"):
-        sizes = [len(ragas_data.minihop_graded_pairs(dimension, split)) for split in ("dev", "test", None)]
+        sizes = [len(ragas_pairs.minihop_graded_pairs(dimension, split)) for split in ("dev", "test", None)]
         assert sizes[0] + sizes[1] == sizes[2] > 30
-    pair = ragas_data.minihop_graded_pairs("answer_relevance")[0]
+    pair = ragas_pairs.minihop_graded_pairs("answer_relevance")[0]
     assert pair.better == "Burton passed away at Trieste, where he was serving as consul."
     assert "could not find" in pair.worse
     with pytest.raises(ConfigError, match="unknown dimension of graded pairs"):
-        ragas_data.minihop_graded_pairs("context_relevance")
+        ragas_pairs.minihop_graded_pairs("context_relevance")
 
 
 def test_exchanged_names_are_new_and_the_same_throughout():
@@ -149,7 +149,7 @@ def reply(body):
 
 def test_four_calls_per_page_make_a_row_and_a_fifth_pads_a_page_that_nobody_mentions():
     with FakeOllama(reply=reply) as server:
-        made = ragas_data.make_ragas_set(chat_model("ollama:llama3:8b", host=server.url), PAGES, **QUIET)
+        made = ragas_pairs.make_ragas_set(chat_model("ollama:llama3:8b", host=server.url), PAGES, **QUIET)
         prompts = [call.prompt for call in server.calls]
     assert len(made) == 3
     assert not made.failed
@@ -169,7 +169,7 @@ def test_four_calls_per_page_make_a_row_and_a_fifth_pads_a_page_that_nobody_ment
     assert not any("Vadodara" in p or "In 1896." in p for p in blind)
     assert all("When was it finished?" in p for p in blind)
     assert any(p.startswith("Use the information in the context") and "Vadodara" in p for p in prompts)
-    planned = plan(ragas_data.steps_for_ragas_set(PAGES))
+    planned = plan(ragas_pairs.steps_for_ragas_set(PAGES))
     # Nobody mentions pages 2 and 3.
     assert sum(step.calls for step in planned.steps) == 4 * 3 + 2
     assert raopura.meta["padding"] == "model"
@@ -180,7 +180,7 @@ def test_a_page_whose_call_fails_is_left_out_and_listed():
         return "" if "Moss is green" in body["messages"][0]["content"] else reply(body)
 
     with FakeOllama(reply=sometimes) as server:
-        made = ragas_data.make_ragas_set(chat_model("ollama:llama3:8b", host=server.url), PAGES, **QUIET)
+        made = ragas_pairs.make_ragas_set(chat_model("ollama:llama3:8b", host=server.url), PAGES, **QUIET)
     assert [row.id for row in made] == ["1", "2"]
     ((page, why),) = made.failed
     assert page == "3"
@@ -189,9 +189,9 @@ def test_a_page_whose_call_fails_is_left_out_and_listed():
 
 def test_an_empty_page_is_refused_before_any_call():
     with pytest.raises(DataError, match="page '9' has no text"):
-        ragas_data.make_ragas_set(None, [Document("9", "Empty", " ")])
-    for make in (lambda pages: ragas_data.make_ragas_set(None, pages), ragas_data.steps_for_ragas_set):
+        ragas_pairs.make_ragas_set(None, [Document("9", "Empty", " ")])
+    for make in (lambda pages: ragas_pairs.make_ragas_set(None, pages), ragas_pairs.steps_for_ragas_set):
         with pytest.raises(DataError, match="no pages"):
             make([])
     with pytest.raises(ConfigError, match="intro_sentences=0"):
-        ragas_data.steps_for_ragas_set(PAGES, 0)
+        ragas_pairs.steps_for_ragas_set(PAGES, 0)

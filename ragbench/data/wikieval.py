@@ -108,7 +108,7 @@ def load_wikieval(path: str | Path | None = None) -> WikiEval:
         raise DataError(
             "WikiEval is not on this machine",
             "RAGBENCH_DATA/wikieval/wikieval.jsonl",
-            "set RAGBENCH_DATA, or pass WikiEval as JSON lines; ragbench.ragas_data makes a set of its shape",
+            "set RAGBENCH_DATA, or pass WikiEval as JSON lines; ragbench.datagen.ragas_pairs makes a set of its shape",
         )
     rows: list[WikiEvalRow] = []
     errors: list[DataError] = []

@@ -1,27 +1,28 @@
-"""RAGEval's data generation (Zhu et al. 2024, section 3): from a schema to documents, questions, references, answers.
+"""Generated data: RAGEval's (Zhu et al. 2024, section 3), and pairs for RAGAS (Es et al. 2023, section 4).
 
-Reading order: `schema` -> `configuration` (values by rule) -> `document` (template writer) -> `questions` (drafts and
-references) -> `refine` (answers and references made to agree; keypoints) -> `checks` (the validator) -> `generate`
-(all of it). `live` has the steps that a model does; `names` invents names, `patterns` and `derive` word things.
+Reading order: `schema` -> `configuration` (values) -> `document` -> `questions` (drafts and references) -> `answers`
+(made to agree with references; keypoints) -> `checks` (the validator) -> `sets` (all of it). Each step has its rules
+first, then the way a model does it. `parts` are the records they hand on, `wording` the patterns of sentences.
+`ragas_pairs`: texts made better and worse.
 """
 
+from ragbench.datagen.answers import add_keypoints, keypoints, refine
 from ragbench.datagen.checks import check, require_references
-from ragbench.datagen.configuration import make_configuration, make_configurations
+from ragbench.datagen.configuration import invent, make_configuration, make_configurations, real_names
 from ragbench.datagen.document import write_document, write_documents
-from ragbench.datagen.generate import Generated, answer_questions, generate, make_set, write_set
-from ragbench.datagen.names import invent, real_names
-from ragbench.datagen.parts import QRA, Configuration, Derived, GeneratedDocument, Reference, Section, Sentence
+from ragbench.datagen.parts import KINDS, QRA, Configuration, Derived, GeneratedDocument, Reference, Section, Sentence
 from ragbench.datagen.questions import annotate, draft_questions, facts_in, facts_needed, find_references
-from ragbench.datagen.refine import add_keypoints, keypoints, refine
-from ragbench.datagen.schema import DOMAINS, Schema, build_schema, load_schema, read_schema
+from ragbench.datagen.schema import DOMAINS, Schema, build_schema, load_schema, read_schema, schema_from_documents
+from ragbench.datagen.sets import GeneratedSet, answer_questions, generate, make_model_set, make_set, write_set
 
 __all__ = [
     "DOMAINS",
+    "KINDS",
     "QRA",
     "Configuration",
     "Derived",
-    "Generated",
     "GeneratedDocument",
+    "GeneratedSet",
     "Reference",
     "Schema",
     "Section",
@@ -41,11 +42,13 @@ __all__ = [
     "load_schema",
     "make_configuration",
     "make_configurations",
+    "make_model_set",
     "make_set",
     "read_schema",
     "real_names",
     "refine",
     "require_references",
+    "schema_from_documents",
     "write_document",
     "write_documents",
     "write_set",

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ragbench.data.validate import Problem
-from ragbench.datagen.derive import NUMBER, derive
-from ragbench.datagen.names import real_names
-from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument, mentions, without
+from ragbench.datagen.configuration import real_names
+from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument
+from ragbench.datagen.wording import NUMBER, derive, mentions, without
 from ragbench.errors import DataError
 
 # A capital inside an English sentence; a family name with 某 as our Chinese records write people.

@@ -1,6 +1,6 @@
 """Configurations: values for a schema's fields by rule, seeded.
 
-A model may fill in further ones (`ragbench.datagen.live`).
+A model may fill in further ones (`model_values`). Names are invented, and checked against a list of real ones.
 
 Rules of a field, with what they take:
 
@@ -20,15 +20,23 @@ profile     a column of the subdomain's row; ``subdomain`` its name
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from ragbench.datagen.derive import MONTHS
-from ragbench.datagen.names import invent
-from ragbench.datagen.parts import FIELD, Configuration, mentions
+from pydantic import BaseModel
+
+from ragbench.datagen.parts import LANGUAGES, Configuration, Done, ask_step, listed
 from ragbench.datagen.schema import Schema
+from ragbench.datagen.wording import FIELD, MONTHS, mentions
 from ragbench.errors import ConfigError
+from ragbench.llm import Cassette
+from ragbench.prompts import fill_prompt, load_prompt
 
 _TRIES = 200
 
@@ -186,3 +194,143 @@ _RULES: dict[str, Callable] = {
     "invented": _invented,
     "choice": lambda rule, values, language, rng: rng.choice(rule["from"]),
 }
+
+
+# -- invented names ----------------------------------------------------------------------------------------------------
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_EN_HEAD = _words(
+    "Bal Bren Cald Dorv Eld Farn Gald Hask Ild Jesp Kelv Lund Marv Nerv Orv Pelv Quar Rask Selv Tarv Ulv "
+    "Velm Wist Yarv Zelk Ambr Brisk Corv Druv Esk Fenv Grav Hult Istr Karv Lorv Mosk Nalv"
+)
+_EN_MIDDLE = ("a", "e", "i", "o", "an", "en", "or", "el", "is", "un")
+_EN_FAMILY = ("ric", "sk", "mer", "thal", "dun", "nard", "quist", "zar", "lov", "bane", "dell", "vic", "gren", "tz")
+_EN_PLACE = ("wick", "stead", "mouth", "holm", "ford", "haven", "crest", "moor", "gate", "fell", "bury", "minster")
+_EN_FIRM = ("ra", "nova", "tis", "lia", "rex", "dor", "via", "mont", "trix", "gen", "sol", "lux", "cor", "phen")
+_EN_GIVEN = _words(
+    "Ada Boris Clara Dario Edda Felix Greta Hugo Ines Jonas Karin Leon Mira Nils Olga Pavel Rosa Stefan "
+    "Tilda Viktor Wanda Xenia Yara Zoe Anton Berta Cyril Dora Emil Frida"
+)
+_ZH_FAMILY = "闻苗宓郗邸阚蔺芮胥晁邰卞滕缪阮屈虞戚佘栾扈郏宁茅庞岑宦暴厉戎祖符景詹束龙叶幸司韶"
+_ZH_HEAD = "岚澜霁翎漪沅芷菡珩琮筠荇霂峣嶂骊鹭鸢鸾鹂汐渌潞滟璟昀暄晞霏棠"
+_ZH_TAIL = "穹湄汀皋垠屿岑渚溆墟甸陌浔淙崖坞岫漠崮浦"
+
+
+@cache
+def blocklist() -> frozenset[str]:
+    """Return well-known real names of companies, people, hospitals and cities that must not be made, lower-cased."""
+    lines = (Path(__file__).parent / "schemas" / "blocklist.txt").read_text(encoding="utf-8").splitlines()
+    return frozenset(line.strip().lower() for line in lines if line.strip() and not line.startswith("#"))
+
+
+def real_names(text: str) -> list[str]:
+    """Return the names of the blocklist that a text mentions, sorted.
+
+    A short list cannot prove that a name is invented: the names that ragbench makes are put together from syllables
+    and checked against it; a model's text is only checked.
+    """
+    low = text.lower()
+    return sorted(name for name in blocklist() if name in low and mentions(low, name))
+
+
+def invent(kind: str, language: str, rng: random.Random) -> str:
+    """Make a name.
+
+    Parameters
+    ----------
+    kind : "person", "place" or "firm" (the distinctive part of a company's name).
+    language : "en" or "zh"; a Chinese person is a rare family name with 某, as court records anonymise.
+    rng : the source of chance.
+    """
+    while True:
+        name = (_chinese if language == "zh" else _english)(kind, rng)
+        if not any(part in blocklist() for part in (name.lower(), *name.lower().split())):
+            return name
+
+
+def _english(kind: str, rng: random.Random) -> str:
+    end = {"person": _EN_FAMILY, "place": _EN_PLACE, "firm": _EN_FIRM}[kind]
+    word = rng.choice(_EN_HEAD) + rng.choice(_EN_MIDDLE) + rng.choice(end)
+    return f"{rng.choice(_EN_GIVEN)} {word}" if kind == "person" else word
+
+
+def _chinese(kind: str, rng: random.Random) -> str:
+    if kind == "person":
+        return rng.choice(_ZH_FAMILY) + rng.choice(("某某", "某甲", "某乙", "某丙", "某丁"))
+    return rng.choice(_ZH_HEAD) + rng.choice(_ZH_TAIL)
+
+
+# -- values by a model -------------------------------------------------------------------------------------------------
+
+
+class ValueReply(BaseModel):
+    """A made-up value."""
+
+    value: str
+
+
+def model_values(
+    model: Any,
+    schema: Schema,
+    configurations: Sequence[Configuration],
+    *,
+    cassette: Cassette | None = None,
+    prompt: str | os.PathLike[str] = "rageval_values",
+) -> Done[Configuration]:
+    """Let a model fill the fields that a schema marks with ``llm`` (what is wanted, in words).
+
+    Parameters
+    ----------
+    model : as for `ragbench.llm.ask`.
+    schema, configurations : the rule-based values, which the model is shown.
+    cassette : as for `ragbench.llm.ask`.
+    prompt : id or file.
+
+    Returns
+    -------
+    Done with all configurations; where the model failed, or its value is long, names somebody real, or cannot be told
+    apart from another fact, the rule's value stays and ``failed`` says so.
+
+    Source: RAGEval, section 3.2 (hybrid of rule-based and model values).
+    """
+    wanted = [(c, name, rule["llm"]) for c in configurations for name, rule in schema.fields.items() if rule.get("llm")]
+    text = load_prompt(prompt)
+    prompts = [
+        fill_prompt(
+            text,
+            language=LANGUAGES[c.language],
+            domain=schema.domain,
+            subdomain=c.subdomain,
+            values=listed(c, [n for n in c.text if n != name]),
+            wanted=what,
+        )
+        for c, name, what in wanted
+    ]
+    replies = ask_step(model, prompts, ValueReply, cassette, [f"{c.id}/{name}" for c, name, _ in wanted], "values")
+    done = {c.id: c for c in configurations}
+    failed = []
+    for (c, name, _), reply in zip(wanted, replies, strict=True):
+        value = reply.parsed.value.strip().rstrip(".。") if reply.ok else ""
+        now = done[c.id]
+        changed = replace(now, values={**now.values, name: value}, text={**now.text, name: value})
+        reason = _unusable(value, changed, schema) if reply.ok else str(reply.error)
+        if reason:
+            failed.append((f"{c.id}/{name}", reason))
+        else:
+            done[c.id] = changed
+    return Done(tuple(done.values()), tuple(failed))
+
+
+def _unusable(value: str, configuration: Configuration, schema: Schema) -> str:
+    if not value or len(value) > 160 or "\n" in value:
+        return f"no phrase: {value[:40]!r}"
+    if re.search(r"\d", value):
+        return f"a number or date, which the rules make: {value[:40]!r}"
+    if real_names(value):
+        return f"a real name: {real_names(value)[0]!r}"
+    found = clash(configuration.text, schema.fact_fields, [configuration.text[n] for n in schema.context])
+    return f"cannot be told apart: {found}" if found else ""

@@ -1,15 +1,31 @@
-"""The template writer: a configuration becomes a document, offline, each sentence from a pattern of the schema."""
+"""A configuration becomes a document: by templates, offline, each sentence from a pattern; or by a model."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Collection, Sequence
+from typing import Any
 
-from ragbench.datagen.parts import Configuration, GeneratedDocument, Section, Sentence
-from ragbench.datagen.patterns import fill, write
+from ragbench.datagen.parts import (
+    LANGUAGES,
+    Configuration,
+    Done,
+    GeneratedDocument,
+    Section,
+    Sentence,
+    ask_step,
+    listed,
+)
+from ragbench.datagen.questions import annotate
 from ragbench.datagen.schema import FactPattern, Schema
-from ragbench.errors import ConfigError
+from ragbench.datagen.wording import fill, write
+from ragbench.errors import ConfigError, unknown
+from ragbench.llm import Cassette, Reply
+from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.text.sentences import split_sentences
 
+MODES = ("configuration", "zero-shot", "one-shot")
 _TRIES = 100
 
 
@@ -90,3 +106,88 @@ def _write(
 def _sentence(fact: FactPattern, configuration: Configuration, rng: random.Random) -> Sentence:
     text, mark = write(fact.say, configuration.text, rng)
     return Sentence(text, fact.fields, f"{fact.id}/{mark}")
+
+
+def model_documents(
+    model: Any,
+    schema: Schema,
+    configurations: Sequence[Configuration],
+    mode: str = "configuration",
+    *,
+    drop: Sequence[Sequence[str]] | None = None,
+    sample: str = "",
+    cassette: Cassette | None = None,
+    prompt: str | os.PathLike[str] | None = None,
+) -> Done[GeneratedDocument]:
+    """Let a model write documents.
+
+    Parameters
+    ----------
+    model, cassette : as for `ragbench.llm.ask`.
+    schema, configurations : what to write; sections are written one by one and put together.
+    mode : "configuration" (the paper's way), or its two baselines: "zero-shot" (the domain only) and "one-shot" (the
+        domain and a sample document), which know no configuration.
+    drop : for each configuration the fields to withhold, for unanswerable questions; default none.
+    sample : the document that one-shot shows.
+    prompt : id or file; default by mode.
+
+    Returns
+    -------
+    Done. In mode "configuration" ``dropped`` lists the withheld facts and those the model did not write word for word;
+    in the other modes no fact is known, so that the documents serve comparison (Figure 5) and not questions.
+
+    Source: RAGEval, sections 3.2 and 4.
+    """
+    if mode not in MODES:
+        raise unknown("mode", mode, MODES)
+    if mode == "one-shot" and not sample.strip():
+        raise ConfigError("mode 'one-shot' without a sample", "the text of one document", "pass sample=...")
+    withheld = [frozenset(d) for d in drop] if drop is not None else [frozenset[str]()] * len(configurations)
+    text = load_prompt(prompt or {"configuration": "rageval_document"}.get(mode, f"rageval_{mode.replace('-', '_')}"))
+    jobs: list[tuple[int, str, str]] = []
+    for number, c in enumerate(configurations):
+        common = {"domain": schema.domain, "subdomain": c.subdomain, "language": LANGUAGES[c.language]}
+        if mode != "configuration":
+            jobs.append((number, "", fill_prompt(text, **common, **({"sample": sample} if mode == "one-shot" else {}))))
+            continue
+        title = fill(schema.title, c.text)
+        for section in schema.sections:
+            names = [n for fact in section.facts for n in fact.fields if n not in withheld[number]]
+            if names:
+                facts = listed(c, [*schema.context, *names])
+                filled = fill_prompt(text, **common, title=title, heading=section.heading, facts=facts)
+                jobs.append((number, section.heading, filled))
+    ids = [f"{configurations[n].id}/{heading or mode}" for n, heading, _ in jobs]
+    replies = ask_step(model, [job[2] for job in jobs], None, cassette, ids, "documents")
+    made, failed = [], []
+    for number, c in enumerate(configurations):
+        own = [(heading, reply) for (n, heading, _), reply in zip(jobs, replies, strict=True) if n == number]
+        wrong = [str(reply.error) for _, reply in own if not reply.ok]
+        if wrong:
+            failed.append((c.id, wrong[0]))
+        elif mode == "configuration":
+            made.append(_assembled(schema, c, own))
+        else:
+            made.append(_free(c, own[0][1].text, mode))
+    return Done(tuple(made), tuple(failed))
+
+
+def _assembled(schema: Schema, configuration: Configuration, parts: Sequence[tuple[str, Reply]]) -> GeneratedDocument:
+    fields = schema.fact_fields
+    sections = tuple(
+        Section(heading, annotate(split_sentences(reply.text, schema.language), configuration, fields))
+        for heading, reply in parts
+    )
+    stated = {name for s in sections for sentence in s.sentences for name in sentence.facts}
+    dropped = tuple(name for name in fields if name not in stated)
+    title = fill(schema.title, configuration.text)
+    return GeneratedDocument(configuration.id, title, schema.language, sections, dropped, "model, configuration")
+
+
+def _free(configuration: Configuration, text: str, mode: str) -> GeneratedDocument:
+    title, _, body = text.strip().partition("\n")
+    sentences = tuple(Sentence(s) for s in split_sentences(body or title, configuration.language))
+    section = (Section("", sentences),)
+    return GeneratedDocument(
+        configuration.id, title.strip("# *"), configuration.language, section, (), f"model, {mode}"
+    )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-LANGUAGES = ("en", "zh")
+from pydantic import BaseModel
+
+from ragbench.llm import Cassette, Reply, ask
+
+LANGUAGES = {"en": "English", "zh": "Chinese"}
 KINDS = (
     "factual",
     "multi-hop",
@@ -18,7 +20,9 @@ KINDS = (
     "temporal sequence",
     "unanswerable",
 )
+MULTI = ("information integration", "numerical comparison", "temporal sequence")  # over several documents
 Fact = tuple[str, str]  # (document id, field)
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class QRA:
     derived: tuple[Derived, ...] = ()
     keypoints: tuple[str, ...] = ()
     lost: tuple[Fact, ...] = ()
-    changes: tuple[str, ...] = field(default=())
+    changes: tuple[str, ...] = ()
 
     @property
     def answer(self) -> str:
@@ -122,51 +126,26 @@ class QRA:
         return (" " if self.language == "en" else "").join(self.statements)
 
 
-def mentions(text: str, value: str) -> bool:
-    """Tell whether a text holds a value as a whole, not as a part of a longer number or word.
+@dataclass(frozen=True)
+class Done(Generic[Made]):
+    """Results of a model's step, and for what failed its id and the reason: nothing is dropped in silence."""
 
-    Parameters
-    ----------
-    text, value : compared without regard to case; a value that starts or ends in a Latin letter or digit must not be
-        continued by another one, nor a number by decimals or a group of thousands.
-    """
-    return next(_places(text, value), None) is not None
+    made: tuple[Made, ...]
+    failed: tuple[tuple[str, str], ...] = ()
 
 
-def without(text: str, value: str) -> str:
-    """Take a value out of a text wherever the text `mentions` it; longer numbers that hold it stay."""
-    for place in reversed([*_places(text, value)]):
-        text = text[:place] + text[place + len(value) :]
-    return text
+def listed(configuration: Configuration, names: Sequence[str]) -> str:
+    """Write fields and their values as a list, for a prompt."""
+    return "\n".join(f"- {name.replace('_', ' ')}: {configuration.text[name]}" for name in names)
 
 
-def _places(text: str, value: str) -> Iterator[int]:
-    text, value = _lower(text), _lower(value)
-    start = text.find(value)
-    while start >= 0 and value:
-        end = start + len(value)
-        if not (
-            _continued(text[max(0, start - 2) : start][::-1], value[0]) or _continued(text[end : end + 2], value[-1])
-        ):
-            yield start
-        start = text.find(value, start + 1)
-
-
-@lru_cache(maxsize=8192)
-def _lower(text: str) -> str:
-    low = text.lower()
-    # A few letters grow when lowered; places in the text must stay what they are.
-    return low if len(low) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
-
-
-def _continued(outside: str, edge: str) -> bool:
-    """Whether a word or number goes on; ``outside`` are the two characters next to the edge, nearest first."""
-    if not (edge.isascii() and edge.isalnum()) or not outside:
-        return False
-    if outside[0].isascii() and outside[0].isalnum():
-        # Chinese writes numbers and Latin letters without blanks: 3月14日, but a digit next to a digit goes on.
-        return True
-    return edge.isdigit() and outside[0] in ".," and outside[1:].isdigit()
-
-
-FIELD = re.compile(r"\{([A-Za-z_][\w.]*)\}")
+def ask_step(
+    model: Any,
+    prompts: Sequence[str],
+    reply: type[BaseModel] | None,
+    cassette: Cassette | None,
+    ids: Sequence[str],
+    step: str,
+) -> list[Reply]:
+    """Send the prompts of one step; none, no call."""
+    return ask(model, prompts, reply, cassette, ids=ids, step=f"rageval {step}") if prompts else []

@@ -8,26 +8,54 @@ A schema is a YAML file, one per domain and language; copy one and edit it to ma
 ``sections``   heading and ``facts``: id, ``say`` (patterns of one sentence each, all stating the same fields), and for
                facts that may be left out on purpose ``lost`` (what is missing, in words, and the question about it).
 ``questions``  per type: ``ask`` (patterns), ``say`` (at least three statements), ``derive`` (values to be inferred).
+
+`schema_from_documents` lets a model propose one from documents of your own (RAGEval, section 3.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ragbench.datagen.parts import KINDS, LANGUAGES
-from ragbench.datagen.patterns import fields_of
-from ragbench.errors import ConfigError, DataError, unknown
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, ValidationError
+
+from ragbench.datagen.parts import KINDS, LANGUAGES, MULTI, ask_step
+from ragbench.datagen.wording import FIELD, choose, fields_of
+from ragbench.errors import ConfigError, DataError, ModelError, unknown
+from ragbench.llm import Cassette
+from ragbench.llm.structured import MOST_ITEMS
+from ragbench.prompts import fill_prompt, load_prompt
 
 _FOLDER = Path(__file__).parent / "schemas"
 DOMAINS = ("finance", "law", "medicine")
 RULES = {
-    "amount", "choice", "date", "difference", "invented", "number", "percent", "person", "place", "profile",
-    "subdomain", "sum", "year",
-}  # fmt: skip
+    "amount",
+    "choice",
+    "date",
+    "difference",
+    "invented",
+    "number",
+    "percent",
+    "person",
+    "place",
+    "profile",
+    "subdomain",
+    "sum",
+    "year",
+}
+
+DERIVE = {"days", "difference", "earlier", "larger", "later", "smaller", "sum"}
+_OF_DATES = {"days", "earlier", "later"}
+_NAMING = {"earlier", "larger", "later", "smaller"}
+_STATEMENTS = 3
+_SHOWN = 5
+_Texts = Annotated[list[StrictStr], Field(min_length=1)]
+_Rows = Annotated[list[list[StrictStr | StrictInt | StrictFloat]], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -124,8 +152,6 @@ def read_schema(path: str | Path) -> Schema:
     DataError when it is missing or no YAML mapping; ConfigError when a field is missing, refers to itself in a circle,
     has an unknown rule, or when patterns do not fit the fields.
     """
-    import yaml
-
     path = Path(path).expanduser()
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -150,10 +176,19 @@ def build_schema(raw: Mapping[str, Any], source: str = "schema") -> Schema:
     raw : as in a schema file.
     source : its name in messages.
     """
-    from ragbench.datagen.schema_checks import check_shape, problems
-
-    needed = ("domain", "language", "title", "subdomain", "context", "profile", "profiles", "fields", "sections",
-              "questions", "unanswerable")  # fmt: skip
+    needed = (
+        "domain",
+        "language",
+        "title",
+        "subdomain",
+        "context",
+        "profile",
+        "profiles",
+        "fields",
+        "sections",
+        "questions",
+        "unanswerable",
+    )
     if not isinstance(raw, Mapping):
         raise ConfigError(f"{source}: a {type(raw).__name__}", "a mapping of the schema's parts", "copy a shipped one")
     for key in needed:
@@ -171,10 +206,21 @@ def build_schema(raw: Mapping[str, Any], source: str = "schema") -> Schema:
     sections = tuple(_section(s, context, source) for s in raw["sections"])
     questions = tuple(_question(kind, q, source) for kind, several in raw["questions"].items() for q in several)
     schema = Schema(
-        raw["domain"], raw["language"], raw["title"], raw["subdomain"], tuple(raw["context"]), tuple(raw["profile"]),
-        raw["profiles"], fields, _order(fields, source), sections, questions, tuple(raw["unanswerable"]),
-        raw.get("drop", 2), source,
-    )  # fmt: skip
+        raw["domain"],
+        raw["language"],
+        raw["title"],
+        raw["subdomain"],
+        tuple(raw["context"]),
+        tuple(raw["profile"]),
+        raw["profiles"],
+        fields,
+        _order(fields, source),
+        sections,
+        questions,
+        tuple(raw["unanswerable"]),
+        raw.get("drop", 2),
+        source,
+    )
     for problem in problems(schema):
         raise ConfigError(f"{source}: {problem}", "a schema whose parts fit together", "mend that part")
     return schema
@@ -232,3 +278,266 @@ def _question(kind: str, raw: Mapping[str, Any], source: str) -> QuestionPattern
     return QuestionPattern(
         raw["id"], kind, tuple(raw["ask"]), tuple(raw.get("say", ())), raw.get("derive", {}), raw.get("section", "")
     )
+
+
+# -- what can be wrong with a schema: the form of its parts, and parts that do not fit together ------------------------
+
+
+class _Part(BaseModel):
+    # A misspelt key would otherwise be passed over in silence, and what it says be lost.
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Lost(_Part):
+    what: StrictStr
+    ask: StrictStr
+
+
+class _Fact(_Part):
+    id: StrictStr
+    say: _Texts
+    lost: _Lost = None
+
+
+class _Section(_Part):
+    id: StrictStr
+    heading: StrictStr
+    facts: list[_Fact]
+    fixed: bool = False
+
+
+class _Derived(_Part):
+    rule: StrictStr
+    of: Annotated[list[StrictStr], Field(min_length=2)]
+    names: list[StrictStr] = []
+
+
+class _Question(_Part):
+    id: StrictStr
+    ask: _Texts
+    say: list[StrictStr] = []
+    derive: dict[str, _Derived] = {}
+    section: StrictStr = ""
+
+
+class _Rule(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    rule: StrictStr
+    year: StrictStr = ""
+    after: StrictStr = ""
+    of: list[StrictStr] = []
+
+
+class _Schema(_Part):
+    domain: StrictStr
+    language: StrictStr
+    title: StrictStr
+    subdomain: StrictStr
+    context: list[StrictStr]
+    profile: list[StrictStr]
+    profiles: Annotated[dict[str, _Rows], Field(min_length=1)]
+    fields: dict[str, _Rule]
+    sections: list[_Section]
+    questions: dict[str, list[_Question]]
+    unanswerable: list[StrictStr]
+    drop: Annotated[int, Field(ge=0)] = 2
+
+
+def check_shape(raw: Mapping[str, Any], source: str) -> None:
+    """Check that every part of a schema's mapping has its form: texts, lists, the keys that are known.
+
+    Raises
+    ------
+    ConfigError naming each part, e.g. ``sections[0].facts[2].say``.
+    """
+    try:
+        _Schema.model_validate(raw)
+    except ValidationError as error:
+        found = [f"{_path(e['loc'])}: {e['msg']}" for e in error.errors()]
+        more = f" (and {len(found) - _SHOWN} more)" if len(found) > _SHOWN else ""
+        raise ConfigError(
+            f"{source}: " + "; ".join(found[:_SHOWN]) + more,
+            "parts in the form of a shipped schema",
+            "mend them; quote a text that YAML takes for something else, such as no or 2021-03-14",
+        ) from None
+
+
+def _path(keys: tuple[str | int, ...]) -> str:
+    return "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in keys).lstrip(".")
+
+
+def problems(schema: Schema) -> Iterator[str]:
+    """Name what does not fit together: fields, patterns, questions."""
+    stated = set(schema.fact_fields)
+    known = set(schema.fields)
+    for name in schema.context:
+        if name not in known:
+            yield f"the context field {name!r} is missing from the fields"
+    for name, rows in schema.profiles.items():
+        for row in rows:
+            if len(row) != len(schema.profile):
+                yield f"a profile of {name!r} has {len(row)} values for {len(schema.profile)} columns"
+    for fact in schema.facts:
+        for name in set().union(*map(fields_of, fact.say)) - known:
+            yield f"the fact {fact.id!r} uses the field {name!r}, which is missing"
+    for name in known - stated - set(schema.context):
+        if not schema.fields[name].get("hidden"):
+            yield f"no sentence states the field {name!r}; mark it 'hidden: true' if that is meant"
+    for where, pattern in _patterns(schema):
+        if set(FIELD.sub("", choose(pattern)[0])) & set("{}[]"):
+            yield f"{where} has a bracket without its partner in {pattern[:60]!r}"
+    for fact in schema.facts:
+        missing = sorted(set(schema.named) - fields_of(fact.lost[1])) if fact.lost else []
+        if missing:
+            yield f"the question about the lost fact {fact.id!r} does not name {missing[0]!r}"
+    for question in schema.questions:
+        yield from _question_problems(question, schema, stated | set(schema.context))
+
+
+def _patterns(schema: Schema) -> Iterator[tuple[str, str]]:
+    yield "the title", schema.title
+    for fact in schema.facts:
+        yield from ((f"the fact {fact.id!r}", pattern) for pattern in (*fact.say, *(fact.lost or ())))
+    for q in schema.questions:
+        yield from ((f"the {q.kind} question {q.id!r}", pattern) for pattern in (*q.ask, *q.say))
+    yield from (("the answer to unanswerable questions", pattern) for pattern in schema.unanswerable)
+
+
+def _question_problems(question: QuestionPattern, schema: Schema, usable: set[str]) -> Iterator[str]:
+    where = f"the {question.kind} question {question.id!r}"
+    if question.section:
+        if question.section not in {s.id for s in schema.sections}:
+            yield f"{where} names the section {question.section!r}, which is missing"
+    elif len(question.say) < _STATEMENTS:
+        yield f"{where} has {len(question.say)} statements; at least {_STATEMENTS} give 3-5 keypoints"
+    marks = ("a.", "b.") if question.kind in MULTI else ("",)
+    naming = {f"{mark}{name}" for mark in marks for name in schema.named}
+    for ask in question.ask:
+        for name in sorted(naming - fields_of(ask)):
+            yield f"{where} does not name {name!r}, so it is not clear which document is meant"
+    used = set().union(*map(fields_of, (*question.ask, *question.say))) - set(question.derive)
+    for name, rule in question.derive.items():
+        yield from (f"{where} derives {name!r} {what}" for what in _derive_problems(rule, schema))
+        used |= set(rule["of"]) | set().union(*map(fields_of, rule.get("names", ())))
+    for name in sorted(used):
+        owner, _, bare = name.rpartition(".")
+        if (owner in ("a", "b")) != (question.kind in MULTI) or bare not in usable:
+            yield f"{where} uses {name!r}, which no document states"
+
+
+def _derive_problems(rule: Mapping[str, Any], schema: Schema) -> Iterator[str]:
+    how, of, names = rule["rule"], rule["of"], rule.get("names", ())
+    if how not in DERIVE:
+        yield f"by {how!r}, which is none of {', '.join(sorted(DERIVE))}"
+        return
+    if how != "sum" and len(of) != 2:
+        yield f"by {how!r} from {len(of)} values, not 2"
+    if how in _NAMING and len(names) != len(of):
+        yield f"by {how!r} with {len(names)} names for {len(of)} values"
+    for name in of:
+        made = schema.fields.get(name.rpartition(".")[2], {}).get("rule")
+        if made is not None and (made == "date") != (how in _OF_DATES):
+            yield f"by {how!r} from {name!r}, which is made by the rule {made!r}"
+
+
+# -- a schema from documents, by a model -------------------------------------------------------------------------------
+
+
+class FieldReply(BaseModel):
+    """A field of a schema, as a model proposes it."""
+
+    name: str
+    rule: str
+    values: list[str] = Field(max_length=MOST_ITEMS)
+    low: int
+    high: int
+    unit: str
+    section: str
+    sentence: str
+
+
+class SchemaReply(BaseModel):
+    """A schema, as a model proposes it."""
+
+    about: str
+    subdomains: list[str] = Field(max_length=MOST_ITEMS)
+    fields: list[FieldReply] = Field(max_length=MOST_ITEMS)
+
+
+def schema_from_documents(
+    model: Any,
+    documents: Sequence[str],
+    domain: str,
+    language: str = "en",
+    *,
+    cassette: Cassette | None = None,
+    prompt: str | os.PathLike[str] = "rageval_schema",
+) -> str:
+    """Let a model read seed documents and propose a schema, as YAML to look at and edit.
+
+    Parameters
+    ----------
+    model, cassette : as for `ragbench.llm.ask`.
+    documents : texts of a few documents of the domain.
+    domain : its name. language : "en" or "zh".
+    prompt : id or file.
+
+    Returns
+    -------
+    YAML text. Save it, edit it, and read it with `ragbench.datagen.read_schema`, which checks it. It has no question
+    patterns: ask by model (`ragbench.datagen.questions.model_questions`), or write some.
+
+    Raises
+    ------
+    ModelError when the model's reply cannot be used.
+
+    Source: RAGEval, section 3.1.
+    """
+    if language not in LANGUAGES:
+        raise unknown("language", language, LANGUAGES)
+    if isinstance(documents, str) or not documents:
+        raise ConfigError("no list of seed documents", "the texts of at least one document", "pass a list of texts")
+    texts = "\n\n".join(f"[{i}]\n{text}" for i, text in enumerate(documents, 1))
+    # {name} stands in the prompt as an example of a field; it is no field of the prompt.
+    filled = fill_prompt(load_prompt(prompt), language=LANGUAGES[language], domain=domain, documents=texts)
+    reply = ask_step(model, [filled], SchemaReply, cassette, [f"schema/{domain}"], "schema")[0]
+    if not reply.ok:
+        raise ModelError(
+            f"no schema for {domain}: {reply.error}", "a schema in the form asked for", "try another model"
+        )
+    return proposed_yaml(reply.parsed, domain, language)
+
+
+def proposed_yaml(proposal: SchemaReply, domain: str, language: str) -> str:
+    """Write a proposed schema as YAML in the form of the shipped ones."""
+    fields: dict[str, dict[str, Any]] = {}
+    sections: dict[str, list[dict[str, Any]]] = {}
+    for f in proposal.fields:
+        rule: dict[str, Any] = {"rule": f.rule}
+        if f.rule == "company":
+            rule = {"rule": "invented", "form": ["{firm} Group" if language == "en" else "{firm}集团"]}
+        elif f.rule == "choice":
+            rule["from"] = list(f.values)
+        elif f.rule == "date":
+            fields.setdefault("calendar_year", {"rule": "year", "low": 2010, "high": 2024, "hidden": True})
+            rule["year"] = "calendar_year"
+        elif f.rule in ("year", "amount", "number"):
+            rule |= {"low": f.low, "high": f.high} | ({"unit": f.unit} if f.unit else {})
+        fields[f.name] = rule
+        if f.name != proposal.about:
+            sections.setdefault(f.section, []).append({"id": f.name, "say": [f.sentence]})
+    raw = {
+        "domain": domain,
+        "language": language,
+        "title": f"{{{proposal.about}}}",
+        "subdomain": "subdomain",
+        "context": [proposal.about, "subdomain"],
+        "drop": 0,
+        "profile": [],
+        "profiles": {name: [[]] for name in proposal.subdomains},
+        "fields": fields,
+        "sections": [{"id": f"s{i}", "heading": h, "facts": facts} for i, (h, facts) in enumerate(sections.items(), 1)],
+        "questions": {},
+        "unanswerable": [],
+    }
+    return yaml.safe_dump(raw, allow_unicode=True, sort_keys=False, width=120)

@@ -19,7 +19,7 @@ from ragbench.records import Dataset, Document, Question
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ragbench.datagen import Generated
+    from ragbench.datagen import GeneratedSet
 
 # Chunk size and passages: of Table 4 (section 5.1: 512 and 5), then the rows of Table 5 by their names.
 SETTINGS: Mapping[str, tuple[int, int]] = {
@@ -78,7 +78,7 @@ def _check_documents(documents: int) -> None:
         raise ConfigError(f"documents={documents}", "at least 1", "leave it out for 40")
 
 
-def as_dataset(generated: Generated, *, seed: int | None = None) -> Dataset:
+def as_dataset(generated: GeneratedSet, *, seed: int | None = None) -> Dataset:
     """Turn a generated set into a `Dataset`, questions and documents as `load_dragonball` has them."""
     schema = generated.schema
     about = {"domain": schema.domain, "language": schema.language}

@@ -89,7 +89,7 @@ def with_keypoints(questions: Sequence[Question], model: Any = None, *, cassette
 
 
 def _keypoints_by_model(questions: Sequence[Question], model: Any, cassette: Any) -> dict[str, tuple[Any, str]]:
-    from ragbench.datagen.live_questions import model_keypoints
+    from ragbench.datagen.answers import model_keypoints
     from ragbench.datagen.parts import QRA
 
     asked = [QRA(q.id, q.kind, q.meta.get("language", "en"), q.text, (q.answer,), ()) for q in questions]

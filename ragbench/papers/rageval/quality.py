@@ -157,7 +157,7 @@ def write_baselines(
     -------
     texts, failed : writer -> document id -> text, and what failed as (document, reason).
     """
-    from ragbench.datagen.live import model_documents
+    from ragbench.datagen.document import model_documents
 
     texts, failed = {}, []
     for mode in BASELINES:

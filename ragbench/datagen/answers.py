@@ -1,14 +1,22 @@
-"""Refinement of answers and references, and keypoints (RAGEval, section 3.3)."""
+"""Answers and references made to agree, and keypoints (RAGEval, section 3.3): by rule, and by a model."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument, Reference, mentions
-from ragbench.datagen.questions import canonical, facts_needed
+from pydantic import BaseModel, Field
+
+from ragbench.datagen.parts import LANGUAGES, QRA, Configuration, Done, GeneratedDocument, Reference, ask_step
+from ragbench.datagen.questions import canonical, facts_needed, numbered, sentences_of, settled
 from ragbench.datagen.schema import Schema
+from ragbench.datagen.wording import mentions
+from ragbench.llm import Cassette
+from ragbench.llm.structured import MOST_ITEMS
+from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
 MOST_KEYPOINTS = 5
@@ -114,7 +122,7 @@ def keypoints(answer: str, language: str = "en") -> tuple[str, ...]:
     -------
     keypoints, five at most; an answer with fewer than three sentences and clauses gives as many as it has.
 
-    Source: RAGEval, section 3.3, which has a model do it (`ragbench.datagen.live.model_keypoints`).
+    Source: RAGEval, section 3.3, which has a model do it (`model_keypoints`).
     """
     points = list(split_sentences(answer, language))
     if len(points) < _LEAST_KEYPOINTS:
@@ -130,3 +138,93 @@ def keypoints(answer: str, language: str = "en") -> tuple[str, ...]:
 def add_keypoints(question: QRA) -> QRA:
     """Give a question the keypoints of its answer."""
     return replace(question, keypoints=keypoints(question.answer, question.language))
+
+
+# -- by a model --------------------------------------------------------------------------------------------------------
+
+
+class Unsupported(BaseModel):
+    """A statement without support, and the sentence that supports it after all (0: none)."""
+
+    statement: int
+    sentence: int
+
+
+class RefineReply(BaseModel):
+    """What to mend."""
+
+    unsupported: list[Unsupported] = Field(max_length=MOST_ITEMS)
+    missing: list[str] = Field(max_length=MOST_ITEMS)
+
+
+class KeypointsReply(BaseModel):
+    """Three to five key points."""
+
+    keypoints: list[str] = Field(min_length=3, max_length=5)
+
+
+def model_refine(
+    model: Any,
+    questions: Sequence[QRA],
+    documents: Mapping[str, GeneratedDocument],
+    *,
+    cassette: Cassette | None = None,
+    prompt: str | os.PathLike[str] = "rageval_refine",
+) -> Done[QRA]:
+    """Let a model compare answers with references; what it reports is mended by the paper's rules.
+
+    An unsupported statement gains the sentence that the model found for it, or is removed; what the references say and
+    the answer lacks is added to the answer. Unanswerable questions pass without being asked.
+    """
+    text = load_prompt(prompt)
+    asked = [q for q in questions if q.kind != "unanswerable"]
+    prompts = [
+        fill_prompt(
+            text,
+            language=LANGUAGES[q.language],
+            question=q.question,
+            statements=numbered(q.statements),
+            references="\n".join(f"- {r.text}" for r in q.references) or "none",
+            sentences=numbered(sentences_of(q, documents)),
+        )
+        for q in asked
+    ]
+    replies = ask_step(model, prompts, RefineReply, cassette, [q.id for q in asked], "refine")
+    return settled(questions, asked, replies, lambda q, report: _mended(q, report, documents))
+
+
+def _mended(question: QRA, report: RefineReply, documents: Mapping[str, GeneratedDocument]) -> QRA | str:
+    sentences = sentences_of(question, documents)
+    references, changes, removed = list(question.references), list(question.changes), set()
+    for item in report.unsupported:
+        if not (1 <= item.statement <= len(question.statements) and 0 <= item.sentence <= len(sentences)):
+            return f"statement {item.statement} or sentence {item.sentence} does not exist"
+        if item.sentence:
+            references.append(sentences[item.sentence - 1])
+            changes.append(f"reference added: {references[-1].text}")
+        else:
+            removed.add(item.statement - 1)
+            changes.append(f"removed: {question.statements[item.statement - 1]}")
+    kept = [s for i, s in enumerate(question.statements) if i not in removed]
+    added = [s.strip() for s in report.missing if s.strip()]
+    changes += [f"supplemented: {s}" for s in added]
+    ordered = in_document_order(references, documents, question.doc_ids)
+    return replace(question, statements=(*kept, *added), references=ordered, changes=tuple(changes))
+
+
+def model_keypoints(
+    model: Any,
+    questions: Sequence[QRA],
+    *,
+    cassette: Cassette | None = None,
+    prompt: str | os.PathLike[str] = "rageval_keypoints",
+) -> Done[QRA]:
+    """Let a model cut answers into three to five keypoints; a reply with fewer or more is a failure."""
+    text = load_prompt(prompt)
+    prompts = [
+        fill_prompt(text, language=LANGUAGES[q.language], question=q.question, answer=q.answer) for q in questions
+    ]
+    replies = ask_step(model, prompts, KeypointsReply, cassette, [q.id for q in questions], "keypoints")
+    pairs = list(zip(questions, replies, strict=True))
+    made = [replace(q, keypoints=tuple(reply.parsed.keypoints)) for q, reply in pairs if reply.ok]
+    return Done(tuple(made), tuple((q.id, str(reply.error)) for q, reply in pairs if not reply.ok))

@@ -1,27 +1,35 @@
-"""The whole way at once: a domain becomes a folder with documents and questions."""
+"""The whole way at once: a domain becomes a folder with documents and questions, by rules or with a model."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ragbench.data.validate import Problem
+from ragbench.datagen.answers import add_keypoints, model_keypoints, model_refine, refine
 from ragbench.datagen.checks import check, require_references
-from ragbench.datagen.configuration import make_configurations
-from ragbench.datagen.document import write_documents
-from ragbench.datagen.parts import QRA, Configuration, GeneratedDocument
-from ragbench.datagen.questions import draft_questions, facts_needed, find_references
-from ragbench.datagen.refine import add_keypoints, refine
+from ragbench.datagen.configuration import make_configurations, model_values
+from ragbench.datagen.document import left_out, model_documents, write_documents
+from ragbench.datagen.parts import QRA, Configuration, Done, GeneratedDocument
+from ragbench.datagen.questions import (
+    PER_DOCUMENT,
+    draft_questions,
+    facts_needed,
+    find_references,
+    model_questions,
+    model_references,
+)
 from ragbench.datagen.schema import Schema, load_schema
 from ragbench.errors import DataError
+from ragbench.llm import Cassette
 
 
 @dataclass(frozen=True)
-class Generated:
+class GeneratedSet:
     """A generated set in memory."""
 
     schema: Schema
@@ -35,10 +43,10 @@ class Generated:
 
     def __repr__(self) -> str:
         name = f"{self.schema.domain}, {self.schema.language}"
-        return f"Generated({name}: {len(self.documents)} documents, {len(self.questions)} questions)"
+        return f"GeneratedSet({name}: {len(self.documents)} documents, {len(self.questions)} questions)"
 
 
-def make_set(schema: Schema, documents: int, seed: int = 0) -> Generated:
+def make_set(schema: Schema, documents: int, seed: int = 0) -> GeneratedSet:
     """Generate a set in memory, offline: configurations, documents, questions, references, refinement, keypoints.
 
     Parameters
@@ -52,7 +60,7 @@ def make_set(schema: Schema, documents: int, seed: int = 0) -> Generated:
     questions = answer_questions(
         schema, configurations, written, draft_questions(schema, configurations, written, seed)
     )
-    return Generated(schema, tuple(configurations), tuple(written), tuple(questions))
+    return GeneratedSet(schema, tuple(configurations), tuple(written), tuple(questions))
 
 
 def answer_questions(
@@ -69,6 +77,47 @@ def answer_questions(
         facts = facts_needed(draft, draft.answer, own, schema.fact_fields) if draft.kind != "unanswerable" else []
         done.append(add_keypoints(refine(find_references(draft, facts, texts), schema, by_id, texts)))
     return done
+
+
+def make_model_set(
+    model: Any,
+    schema: Schema,
+    documents: int,
+    seed: int = 0,
+    per_document: Mapping[str, int] = PER_DOCUMENT,
+    *,
+    cassette: Cassette | None = None,
+) -> tuple[GeneratedSet, tuple[tuple[str, str], ...]]:
+    """Generate a set with a model at every step of the paper.
+
+    Parameters
+    ----------
+    model, cassette : as for `ragbench.llm.ask`.
+    schema : a shipped one or your own.
+    documents, seed : as for `ragbench.datagen.make_set`.
+    per_document : questions per type and document.
+
+    Returns
+    -------
+    the set, and what failed on the way as (id, reason). ``problems()`` of the set runs the validator; a model's set
+    seldom passes it whole, and `ragbench.datagen.write_set` refuses what does not: take the questions it names out.
+    """
+    failed: list[tuple[str, str]] = []
+
+    def kept(done: Done) -> tuple:
+        failed.extend(done.failed)
+        return done.made
+
+    settled = kept(model_values(model, schema, make_configurations(schema, documents, seed), cassette=cassette))
+    drop = [[name for fact in left_out(schema, c, seed) for name in fact.fields] for c in settled]
+    written = kept(model_documents(model, schema, settled, drop=drop, cassette=cassette))
+    texts = {d.id: d for d in written}
+    used = tuple(c for c in settled if c.id in texts)
+    questions = kept(model_questions(model, schema, used, written, per_document, cassette=cassette))
+    questions = kept(model_references(model, questions, texts, cassette=cassette))
+    questions = kept(model_refine(model, questions, texts, cassette=cassette))
+    questions = kept(model_keypoints(model, questions, cassette=cassette))
+    return GeneratedSet(schema, used, written, questions), tuple(failed)
 
 
 def generate(
@@ -100,7 +149,7 @@ def generate(
     return write_set(make_set(schema, documents, seed), out, seed=seed)
 
 
-def write_set(generated: Generated, out: str | Path, *, seed: int | None = None) -> Path:
+def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = None) -> Path:
     """Write a set to a folder.
 
     Files: ``documents.jsonl`` and ``questions.jsonl``, which ``ragbench.data.load_jsonl(questions, documents)`` reads;
@@ -146,14 +195,14 @@ def write_set(generated: Generated, out: str | Path, *, seed: int | None = None)
     return folder
 
 
-def document_row(document: GeneratedDocument, generated: Generated) -> dict[str, Any]:
+def document_row(document: GeneratedDocument, generated: GeneratedSet) -> dict[str, Any]:
     """Return a document as its line of ``documents.jsonl``."""
     domain = generated.schema.domain
     row = {"id": document.id, "title": document.title, "text": document.text}
     return {**row, "domain": domain, "language": document.language, "writer": document.writer}
 
 
-def question_row(question: QRA, generated: Generated) -> dict[str, Any]:
+def question_row(question: QRA, generated: GeneratedSet) -> dict[str, Any]:
     """Return a question as its line of ``questions.jsonl``."""
     return {
         "id": question.id,

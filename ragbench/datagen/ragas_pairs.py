@@ -1,0 +1,318 @@
+"""Sets of WikiEval's shape (RAGAS, section 4): from MiniHop by rule, offline; from a user's own pages with a model.
+
+Each row holds a text made better and a text made worse for each of the three dimensions: grounded / ungrounded answer,
+complete / incomplete answer, focused / padded context. Padding comes from pages that mention the page (back-links).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ragbench.data.minihop import load_minihop
+from ragbench.data.wikieval import Dimension, Pair, WikiEval, WikiEvalRow, joined
+from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.grading.graded import load_graded_answers
+from ragbench.llm import Cassette, Step, ask
+from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.records import Dataset, Document, Question
+from ragbench.text.sentences import split_sentences
+
+PROMPTS = {
+    "question": "ragas_data_question",
+    "answer": "ragas_data_answer",
+    "ungrounded": "ragas_data_ungrounded",
+    "incomplete": "ragas_data_incomplete",
+    "padding": "ragas_data_padding",
+}
+INCOMPLETE = ("without the answer", "evasive", "vague")
+_YEAR = re.compile(r"\b1[0-9]{3}\b|\b20[0-9]{2}\b")
+_NUMBER = re.compile(r"(?<![\w.,])\d[\d,.]*\d|(?<![\w.,])\d\b")
+_MONTH = "January|February|March|April|May|June|July|August|September|October|November|December"
+_NAME = re.compile(rf"(?<=[a-z,;] )(?!(?:{_MONTH})\b)[A-Z][\w’'-]+(?: (?:(?:of|de|von|van) )?[A-Z][\w’'-]+)*")
+_WORSE = {"faithfulness": (4, 2), "answer_relevance": (1, 3)}
+
+
+def minihop_ragas_set(limit: int | None = None, seed: int = 0, padding: float = 0.5) -> WikiEval:
+    """Make a set of WikiEval's shape from MiniHop, by rules alone.
+
+    Parameters
+    ----------
+    limit : keep the first so many rows.
+    seed : of the choices among names, numbers and padding.
+    padding : sentences added to ``context_v2``, as a share of those in ``context_v1``.
+
+    Returns
+    -------
+    WikiEval named "minihop-ragas", one row per question with a long answer (65). ``context_v1`` are the documents that
+    support the answer. ``ungrounded_answer`` is the answer with its names and numbers exchanged for others of the same
+    topic that the context does not hold. ``poor_answer`` is in turn the answer without the sentences that
+    answer, an evasion with a remark on the topic, or the answer with names and numbers made vague;
+    ``meta["incomplete"]`` says which.
+
+    Source: RAGAS, section 4; there ChatGPT writes the answers.
+    """
+    if not 0 < padding <= 5:
+        raise ConfigError(f"padding={padding}", "a share above 0 and up to 5", "0.5 adds half as many sentences")
+    if limit is not None and limit < 1:
+        raise ConfigError(f"limit={limit}", "at least 1, or None for all", "leave it out to make every row")
+    dataset = load_minihop()
+    titles = {d.title: d for d in dataset.documents}
+    rows = []
+    for question in dataset.questions:
+        if "long_answer" in question.meta and (limit is None or len(rows) < limit):
+            rows.append(_minihop_row(question, dataset, titles, INCOMPLETE[len(rows) % 3], seed, padding))
+    return WikiEval("minihop-ragas", tuple(rows))
+
+
+def minihop_graded_pairs(dimension: Dimension, split: str | None = None) -> list[Pair]:
+    """Take pairs from MiniHop's graded answers: a right and complete answer and a worse one, neither made by rule.
+
+    Parameters
+    ----------
+    dimension : "faithfulness" (worse: a wrong conclusion, else a wrong detail; judged against the gold documents) or
+        "answer_relevance" (worse: no answer, else a part of it).
+    split : "dev" or "test" of the graded answers; default both.
+
+    Returns
+    -------
+    list of Pair, one per question that has both. The better answer is often the shorter one, so length alone decides
+    the wrong way there.
+    """
+    if dimension not in _WORSE:
+        raise unknown("dimension of graded pairs", dimension, _WORSE)
+    dataset = load_minihop()
+    texts = {d.title: d.text for d in dataset.documents}
+    answers: dict[str, dict[int, str]] = {}
+    for graded in load_graded_answers(split=split):
+        answers.setdefault(graded.question_id, {})[graded.grade] = graded.text
+    pairs = []
+    for q in dataset.questions:
+        own = answers.get(q.id, {})
+        worse = next((own[grade] for grade in _WORSE[dimension] if grade in own), None)
+        if 5 in own and worse is not None:
+            gold = dict.fromkeys(title for title, _ in q.meta["supporting_facts"])
+            context = joined([texts[title] for title in gold]) if dimension == "faithfulness" else ""
+            pairs.append(Pair(q.id, q.text, own[5], worse, context))
+    return pairs
+
+
+def _minihop_row(
+    question: Question, dataset: Dataset, titles: dict[str, Document], kind: str, seed: int, padding: float
+) -> WikiEvalRow:
+    rng = random.Random(f"{seed}/{question.id}")
+    used = dict.fromkeys(title for claim in question.meta["claims"] for title, _ in claim["support"])
+    gold = [titles[title] for title in used]
+    siblings = [d for d in dataset.documents if d.title not in used and d.meta["topic"] == gold[0].meta["topic"]]
+    context = tuple(" ".join(sentences_of(d)) for d in gold)
+    answer = question.meta["long_answer"]
+    extra = back_linked(gold, dataset.documents, round(padding * sum(len(d.sentences) for d in gold)), siblings)
+    poor = _incomplete(kind, question, answer, rng, siblings)
+    return WikiEvalRow(
+        question.id,
+        question.text,
+        context,
+        (*context, " ".join(extra)),
+        answer,
+        exchanged(answer, " ".join(context) + " " + question.text, [d.text for d in siblings], rng),
+        poor,
+        source=", ".join(used),
+        meta={"incomplete": kind},
+    )
+
+
+def exchanged(answer: str, context: str, others: Sequence[str], rng: random.Random) -> str:
+    """Exchange the answer's names and numbers for others that the context does not hold.
+
+    Parameters
+    ----------
+    answer : the grounded answer. context : what may not be used. others : texts that names are taken from.
+    rng : makes the choices; a name is exchanged for the same one throughout.
+
+    Returns
+    -------
+    The answer; unchanged only where it has neither a name nor a number outside the first words of its sentences.
+    """
+    names = [n for n in dict.fromkeys(m for text in others for m in _NAME.findall(text)) if n not in context]
+    rng.shuffle(names)
+    taken: dict[str, str] = {}
+
+    def name(match: re.Match[str]) -> str:
+        if match[0] not in taken and names:
+            taken[match[0]] = names.pop()
+        return taken.get(match[0], match[0])
+
+    def number(match: re.Match[str]) -> str:
+        old = match[0]
+        if old not in taken:
+            digits = int(re.sub(r"\D", "", old))
+            steps = [n for n in range(3, 40) if str(digits + n) not in context]
+            taken[old] = str(digits + rng.choice(steps))
+        return taken[old]
+
+    return _NUMBER.sub(number, _NAME.sub(name, answer))
+
+
+def _incomplete(kind: str, question: Question, answer: str, rng: random.Random, siblings: Sequence[Document]) -> str:
+    if kind == "without the answer":
+        told = [s for s in split_sentences(answer, "en") if question.answer.lower() not in s.lower()]
+        # The opening sentence answers in other words where it does not name the answer itself.
+        return (
+            " ".join(told if len(told) < len(split_sentences(answer, "en")) else told[1:])
+            or "That is part of a longer story."
+        )
+    if kind == "evasive":
+        aside = rng.choice([s for d in siblings for s in sentences_of(d)])
+        opening = rng.choice(
+            (
+                "That has not been recorded in what is known to me.",
+                "No definite answer can be given here.",
+                "There is more than one side to this matter.",
+                "This would have to be looked up elsewhere.",
+            )
+        )
+        return f"{opening} {aside}"
+    vague = _NAME.sub(lambda match: rng.choice(("somebody", "a certain place", "something of that kind")), answer)
+    return _NUMBER.sub("some", _YEAR.sub("some year", vague))
+
+
+def back_linked(
+    pages: Sequence[Document], others: Iterable[Document], count: int, reserve: Iterable[Document] = ()
+) -> list[str]:
+    """Return up to ``count`` sentences of other pages that mention one of the pages by title, as back-links do.
+
+    Parameters
+    ----------
+    pages : what is padded. others : where to look.
+    reserve : pages whose sentences fill what is missing, in order.
+
+    Returns
+    -------
+    Sentences, each once, none of the pages' own.
+    """
+    own = {sentence for page in pages for sentence in sentences_of(page)}
+    names = [page.title for page in pages]
+    links = [d for d in others if d.title not in names]
+    found = [s for d in links for s in sentences_of(d) if any(_mentions(s, name) for name in names)]
+    around = [s for d in links if any(_mentions(d.text, name) for name in names) for s in sentences_of(d)]
+    spare = [s for d in reserve for s in sentences_of(d)]
+    return [s for s in dict.fromkeys([*found, *around, *spare]) if s not in own][:count]
+
+
+def sentences_of(page: Document) -> Sequence[str]:
+    """Return a page's sentences without white space around them."""
+    # MiniHop's sentences after the first begin with a blank, so that they join to the text.
+    return [s.strip() for s in page.sentences] or split_sentences(page.text, "en")
+
+
+def _mentions(text: str, title: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(title)}(?!\w)", text) is not None
+
+
+def make_ragas_set(
+    model: Any,
+    pages: Sequence[Document],
+    *,
+    intro_sentences: int = 12,
+    padding: float = 0.5,
+    cassette: Cassette | None = None,
+    prompts: dict[str, str] | None = None,
+    **options: Any,
+) -> WikiEval:
+    """Make a set of WikiEval's shape from a user's own pages, with a model.
+
+    Four calls per page, five for a page that no other page mentions.
+
+    Parameters
+    ----------
+    model, cassette, options : as for `ragbench.llm.ask`.
+    pages : documents, e.g. of `ragbench.data.load_documents`; their opening sentences are the introduction.
+    intro_sentences : how many of them.
+    padding : sentences to add for ``context_v2``, as a share of the introduction's.
+    prompts : ids or files in place of `PROMPTS`.
+
+    Returns
+    -------
+    WikiEval; a page for which a call failed is left out and listed in ``failed`` with the reason.
+
+    Raises
+    ------
+    DataError for no page or an empty one; errors of ``ask``.
+
+    Source: RAGAS, section 4 (the wording of the prompts is ours).
+    """
+    used = {**PROMPTS, **(prompts or {})}
+    introductions = _introductions(pages, intro_sentences)
+    failed: dict[int, str] = {}
+
+    def step(kind: str, **fields: dict[int, str]) -> dict[int, str]:
+        """Ask about every page that has all fields; note failures."""
+        places = [i for i in range(len(pages)) if i not in failed and all(i in column for column in fields.values())]
+        template = load_prompt(used[kind])
+        asked = [fill_prompt(template, **{name: column[i] for name, column in fields.items()}) for i in places]
+        names = [f"{pages[i].id} {kind}" for i in places]
+        replies = (
+            ask(model, asked, cassette=cassette, ids=names, **{"step": f"ragas {kind}", **options}) if asked else []
+        )
+        done = {}
+        for i, reply in zip(places, replies, strict=True):
+            if reply.ok and reply.text.strip():
+                done[i] = reply.text.strip()
+            else:
+                failed[i] = f"{kind}: {reply.error or 'an empty reply'}"
+        return done
+
+    intro = dict(enumerate(introductions))
+    question = step("question", context=intro)
+    answer = step("answer", question=question, context=intro)
+    ungrounded = step("ungrounded", question=question)
+    poor = step("incomplete", question=question)
+    wanted = {i: max(1, round(padding * len(split_sentences(text, "en")))) for i, text in intro.items()}
+    extra = {i: " ".join(back_linked([pages[i]], pages, wanted[i])) for i in intro if i not in failed}
+    alone = {i: intro[i] for i, text in extra.items() if not text}
+    extra |= step("padding", context=alone, count={i: str(wanted[i]) for i in alone})
+    rows = [
+        WikiEvalRow(
+            pages[i].id,
+            question[i],
+            (intro[i],),
+            (intro[i], extra[i]),
+            answer[i],
+            ungrounded[i],
+            poor[i],
+            source=pages[i].title,
+            meta={"padding": "model" if i in alone else "back-links"},
+        )
+        for i in range(len(pages))
+        if i not in failed
+    ]
+    return WikiEval("own pages", tuple(rows), tuple((pages[i].id, why) for i, why in sorted(failed.items())))
+
+
+def steps_for_ragas_set(pages: Sequence[Document], intro_sentences: int = 12) -> list[Step]:
+    """Count the calls of `make_ragas_set` before the run, for `ragbench.llm.plan`.
+
+    Returns
+    -------
+    Steps with their number of calls: question, answer, ungrounded and incomplete once per page, padding once per page
+    that no other page mentions.
+    """
+    template = load_prompt(PROMPTS["question"])
+    first = [fill_prompt(template, context=text) for text in _introductions(pages, intro_sentences)]
+    alone = sum(not back_linked([page], pages, 1) for page in pages)
+    calls = {"answer": len(pages), "ungrounded": len(pages), "incomplete": len(pages), "padding": alone}
+    return [Step("ragas question", prompts=first), *(Step(f"ragas {kind}", calls=n) for kind, n in calls.items())]
+
+
+def _introductions(pages: Sequence[Document], count: int) -> list[str]:
+    if not pages:
+        raise DataError("no pages", "at least one document", "load them with ragbench.data.load_documents")
+    if count < 1:
+        raise ConfigError(f"intro_sentences={count}", "at least 1", "leave it out for the default")
+    texts = [" ".join(sentences_of(page)[:count]) for page in pages]
+    for page, text in zip(pages, texts, strict=True):
+        if not text:
+            raise DataError(f"page {page.id!r} has no text", "a page with an introduction", "leave it out")
+    return texts

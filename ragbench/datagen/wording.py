@@ -1,0 +1,200 @@
+"""How texts word values: patterns, whole mentions, dates, amounts, and what follows from them.
+
+A pattern's ``{field}`` takes a value, ``[a|b|c]`` one of its alternatives. Derived values (days between dates, sums,
+what is larger) are computed from the *wording* of the values, so that the validator can redo them from a document.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from ragbench.errors import ConfigError, DataError
+
+FIELD = re.compile(r"\{([A-Za-z_][\w.]*)\}")
+_CHOICE = re.compile(r"\[([^\[\]]*)\]")
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_EN_DATE = re.compile(rf"(\d{{1,2}}) ({'|'.join(MONTHS)}) (\d{{4}})")
+_ZH_DATE = re.compile(r"(\d{4})年(\d{1,2})月(\d{1,2})日")
+NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")
+
+
+def fields_of(pattern: str) -> frozenset[str]:
+    """Return the names of the fields a pattern mentions."""
+    return frozenset(FIELD.findall(pattern))
+
+
+def choose(pattern: str, rng: random.Random | None = None) -> tuple[str, tuple[int, ...]]:
+    """Settle every ``[a|b]`` of a pattern.
+
+    Parameters
+    ----------
+    pattern : text with alternatives.
+    rng : chooses; None takes the first alternative everywhere.
+
+    Returns
+    -------
+    the text with its fields still open, and the numbers of the alternatives taken.
+    """
+    taken: list[int] = []
+
+    def pick(match: re.Match) -> str:
+        options = match.group(1).split("|")
+        taken.append(rng.randrange(len(options)) if rng else 0)
+        return options[taken[-1]]
+
+    return _CHOICE.sub(pick, pattern), tuple(taken)
+
+
+def fill(pattern: str, values: Mapping[str, str], *, sentence: bool = True) -> str:
+    """Put values into the fields of a pattern; a sentence begins with a capital letter.
+
+    Raises
+    ------
+    ConfigError for a field without a value.
+    """
+
+    def value(match: re.Match) -> str:
+        if match.group(1) not in values:
+            raise ConfigError(
+                f"the pattern {pattern[:60]!r} needs {match.group(1)!r}",
+                "a field of the schema",
+                "add the field, or mend the pattern",
+            )
+        return values[match.group(1)]
+
+    text = FIELD.sub(value, pattern)
+    return text[:1].upper() + text[1:] if sentence else text
+
+
+def write(patterns: Sequence[str], values: Mapping[str, str], rng: random.Random | None) -> tuple[str, str]:
+    """Choose a pattern and fill it.
+
+    Returns
+    -------
+    the sentence, and the mark of the choices, e.g. ``"1:0.2"`` (second pattern, alternatives 0 and 2).
+    """
+    number = rng.randrange(len(patterns)) if rng else 0
+    text, taken = choose(patterns[number], rng)
+    return fill(text, values), f"{number}:{'.'.join(map(str, taken))}"
+
+
+def mentions(text: str, value: str) -> bool:
+    """Tell whether a text holds a value as a whole, not as a part of a longer number or word.
+
+    Parameters
+    ----------
+    text, value : compared without regard to case; a value that starts or ends in a Latin letter or digit must not be
+        continued by another one, nor a number by decimals or a group of thousands.
+    """
+    return next(_places(text, value), None) is not None
+
+
+def without(text: str, value: str) -> str:
+    """Take a value out of a text wherever the text `mentions` it; longer numbers that hold it stay."""
+    for place in reversed([*_places(text, value)]):
+        text = text[:place] + text[place + len(value) :]
+    return text
+
+
+def _places(text: str, value: str) -> Iterator[int]:
+    text, value = _lower(text), _lower(value)
+    start = text.find(value)
+    while start >= 0 and value:
+        end = start + len(value)
+        if not (
+            _continued(text[max(0, start - 2) : start][::-1], value[0]) or _continued(text[end : end + 2], value[-1])
+        ):
+            yield start
+        start = text.find(value, start + 1)
+
+
+@lru_cache(maxsize=8192)
+def _lower(text: str) -> str:
+    low = text.lower()
+    # A few letters grow when lowered; places in the text must stay what they are.
+    return low if len(low) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+
+
+def _continued(outside: str, edge: str) -> bool:
+    """Whether a word or number goes on; ``outside`` are the two characters next to the edge, nearest first."""
+    if not (edge.isascii() and edge.isalnum()) or not outside:
+        return False
+    if outside[0].isascii() and outside[0].isalnum():
+        # Chinese writes numbers and Latin letters without blanks: 3月14日, but a digit next to a digit goes on.
+        return True
+    return edge.isdigit() and outside[0] in ".," and outside[1:].isdigit()
+
+
+def parse_date(text: str) -> dt.date:
+    """Read a date as documents write it, in either language.
+
+    Raises
+    ------
+    DataError for anything else.
+    """
+    english, chinese = _EN_DATE.fullmatch(text), _ZH_DATE.fullmatch(text)
+    if english:
+        return dt.date(int(english[3]), MONTHS.index(english[2]) + 1, int(english[1]))
+    if chinese:
+        return dt.date(*map(int, chinese.groups()))
+    raise DataError(f"{text!r} is no date", "a date such as 14 March 2021 or 2021年3月14日", "mend the value")
+
+
+def parse_number(text: str) -> tuple[float, str]:
+    """Read an amount as documents write it: the number, and its unit as written (with the blank before it).
+
+    Raises
+    ------
+    DataError for a text that does not start with a number.
+    """
+    match = NUMBER.match(text)
+    if match is None:
+        raise DataError(f"{text!r} is no amount", "a number and a unit", "mend the value")
+    return float(match[0].replace(",", "")), text[match.end() :]
+
+
+def derive(rule: str, texts: Sequence[str], names: Sequence[str] = (), language: str = "en") -> str | None:
+    """Derive a value.
+
+    Parameters
+    ----------
+    rule : "days" (between two dates), "difference" (of two amounts, without sign), "sum", "larger", "smaller" (of
+        amounts), "earlier", "later" (of dates).
+    texts : the wordings of the values.
+    names : for larger, smaller, earlier, later: what to call each of them.
+    language : of the result.
+
+    Returns
+    -------
+    the wording of the result; None when two values are equal, so that neither is larger or earlier.
+    """
+    if rule in ("days", "earlier", "later"):
+        dates = [parse_date(t) for t in texts]
+        if len(set(dates)) < len(dates):
+            return None
+        if rule == "days":
+            gap = abs((dates[1] - dates[0]).days)
+            return f"{gap}天" if language == "zh" else f"{gap:,} day{'s' if gap != 1 else ''}"
+        return names[dates.index(min(dates) if rule == "earlier" else max(dates))]
+    parsed = [parse_number(t) for t in texts]
+    numbers, unit = [n for n, _ in parsed], parsed[0][1]
+    if rule == "sum":
+        return _amount(sum(numbers), unit, language)
+    if len(set(numbers)) < len(numbers):
+        return None
+    if rule == "difference":
+        return _amount(abs(numbers[0] - numbers[1]), unit, language)
+    return names[numbers.index(max(numbers) if rule == "larger" else min(numbers))]
+
+
+def _amount(number: float, unit: str, language: str) -> str:
+    if unit.startswith("%"):
+        return f"{number:.1f}个百分点" if language == "zh" else f"{number:.1f} percentage points"
+    return f"{number:.0f}{unit}" if language == "zh" else f"{number:,.0f}{unit}"
