@@ -15,7 +15,8 @@ from typing import Any
 
 from ragbench.chunking import token_chunks
 from ragbench.data.ragchecker import RagResult, RetrievedText
-from ragbench.judge import EmbeddedChecker, embedded_labels, split_claims
+from ragbench.labelling.claims import embedded_labels
+from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
 from ragbench.papers import ragchecker as own
 from ragbench.papers.ragchecker import LeadSentences, NearestSentences
 from ragbench.retrieval import BM25

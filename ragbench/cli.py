@@ -209,7 +209,7 @@ def _data_generate(arguments: argparse.Namespace) -> int:
 
 def _judge_measure(arguments: argparse.Namespace) -> int:
     from ragbench.experiment.models import make_judge
-    from ragbench.grading import measure_judge
+    from ragbench.labelling.grades import measure_judge
     from ragbench.llm import Cassette
 
     options = {}
@@ -222,7 +222,8 @@ def _judge_measure(arguments: argparse.Namespace) -> int:
 
 
 def _judge_fit(arguments: argparse.Namespace) -> int:
-    from ragbench.judge import fit_judge, read_pairs
+    from ragbench.labelling.judge_fit import fit_judge
+    from ragbench.labelling.preferences import read_pairs
 
     report = fit_judge(read_pairs(arguments.pairs) if arguments.pairs else None)
     print(report)

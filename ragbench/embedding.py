@@ -297,3 +297,13 @@ def _as_array(embedder: Embeddings, texts: list[str]) -> np.ndarray:
 def default_embedder(precision: str = "fp32") -> CachedEmbeddings:
     """Return the embedded default: MiniLM with its vectors cached on disk."""
     return CachedEmbeddings(MiniLM(precision))
+
+
+def embed(embedder: Embeddings, texts: Sequence[str]) -> dict[str, np.ndarray]:
+    """Embed distinct texts in one call; a text without a word is the zero vector."""
+    distinct = list(dict.fromkeys(t for t in texts if t.strip()))
+    make = getattr(embedder, "embed_array", embedder.embed_documents)
+    rows = np.asarray(make(distinct), dtype=np.float32) if distinct else np.zeros((0, 1), np.float32)
+    vectors = dict(zip(distinct, rows, strict=True))
+    nothing = np.zeros(rows.shape[1], np.float32)
+    return {t: vectors.get(t, nothing) for t in texts}

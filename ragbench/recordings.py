@@ -214,7 +214,7 @@ def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None)
     CallError : a prompt has no reply on the recording.
     """
     from ragbench.experiment.rows import to_frame
-    from ragbench.grading import EmbeddedGrader
+    from ragbench.labelling.embedded_grader import EmbeddedGrader
 
     told = manifest(name)
     covered, recording = told["grids"][grid]["questions"], _known(name)

@@ -13,9 +13,8 @@ import numpy as np
 
 from ragbench.data.files import sha256
 from ragbench.data.minihop import load_minihop
-from ragbench.grading import facts_of, fit_embedded_grader, load_graded_answers
-from ragbench.grading.embedded import MODEL_FILE, RIDGE, odds_of
-from ragbench.grading.evidence import evidence
+from ragbench.labelling.embedded_grader import MODEL_FILE, RIDGE, evidence, fit_embedded_grader, odds_of
+from ragbench.labelling.grades import facts_of, load_graded_answers
 from ragbench.paths import shipped
 
 FOLDS, REPEATS = 10, 5

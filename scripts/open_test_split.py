@@ -8,8 +8,15 @@ The split of 2026-11-22 (by documents) is not unseen: see the MiniHop README. Do
 from __future__ import annotations
 
 from ragbench.data.minihop import load_minihop
-from ragbench.grading import accuracy_gain, as_answers, baseline_grades, grade, judge_report, load_graded_answers
-from ragbench.grading.embedded import EmbeddedGrader
+from ragbench.labelling.embedded_grader import EmbeddedGrader
+from ragbench.labelling.grades import (
+    accuracy_gain,
+    as_answers,
+    baseline_grades,
+    grade,
+    judge_report,
+    load_graded_answers,
+)
 
 
 def main() -> None:

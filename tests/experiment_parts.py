@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ragbench.chunking import Chunk
 from ragbench.experiment import Experiment
-from ragbench.grading import EmbeddedGrader
+from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.records import Dataset, Document, Hit, Question
 
 TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells", "Leeds", "Derby"]

@@ -191,7 +191,7 @@ def test_a_data_set_that_a_stopped_run_has_not_begun_is_counted(tmp_path):
 
 
 def test_a_context_is_counted_once_however_many_generators_and_judges_saw_it(tmp_path):
-    from ragbench.grading import EmbeddedGrader
+    from ragbench.labelling.embedded_grader import EmbeddedGrader
 
     two = {"a": EmbeddedGrader(), "b": EmbeddedGrader()}
     experiment(tmp_path, 3, generator={"x": Copier(), "y": Copier(broken="Person0")}, judge=two).run(progress=False)

@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from ragbench import papers
 from ragbench.errors import DataError
-from ragbench.judge import checker_quality
+from ragbench.labelling.claims import checker_quality
 
 E, N, C = "Entailment", "Neutral", "Contradiction"
 

@@ -116,7 +116,7 @@ def test_judge_fit_says_where_it_saved(capsys, tmp_path, monkeypatch):
 
     # Fitting takes minutes; here it only matters what is said of a report that saves itself.
     report = SimpleNamespace(save=lambda path: Path(path).write_text("{}", encoding="utf-8") and None)
-    monkeypatch.setattr("ragbench.judge.fit_judge", lambda pairs: report)
+    monkeypatch.setattr("ragbench.labelling.judge_fit.fit_judge", lambda pairs: report)
     status, out, _ = run(capsys, "judge", "fit", "--out", str(tmp_path / "c.json"))
     assert (status, (tmp_path / "c.json").read_text()) == (0, "{}")
     assert f"saved: {tmp_path / 'c.json'}" in out

@@ -21,12 +21,14 @@ from ragbench.concordance.cases import cut_chunks
 from ragbench.concordance.labels import Once
 from ragbench.concordance.scores import METRICS
 from ragbench.data import load_minihop
-from ragbench.embedded_ragas import EmbeddedRagas
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError
 from ragbench.generation import contexts_from_hits
-from ragbench.grading import EmbeddedGrader, GradedAnswer, facts_of, load_graded_answers
-from ragbench.judge import EmbeddedChecker, EmbeddedJudge, split_claims
+from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
+from ragbench.labelling.embedded_grader import EmbeddedGrader
+from ragbench.labelling.embedded_judge import EmbeddedJudge
+from ragbench.labelling.embedded_ragas import EmbeddedRagas
+from ragbench.labelling.grades import GradedAnswer, facts_of, load_graded_answers
 from ragbench.llm import chat_model
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.claims import ClaimLabels, claim_metrics

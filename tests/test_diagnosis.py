@@ -18,9 +18,8 @@ from ragbench import diagnosis as dg
 from ragbench import papers, plots
 from ragbench.data import load_minihop
 from ragbench.errors import ConfigError, DataError
-from ragbench.judge.labels import embedded_labels
+from ragbench.labelling.claims import embedded_labels, ragchecker_labels
 from ragbench.llm import chat_model
-from ragbench.metrics.steps import ragchecker_labels
 from ragbench.paths import mirror
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Hit, Question

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, from_ragchecker, to_ragchecker
 from ragbench.errors import ConfigError, DataError
-from ragbench.judge import EmbeddedChecker, checker, embedded_labels, labels, split_claims
+from ragbench.labelling import claims, embedded_checker
+from ragbench.labelling.claims import embedded_labels
+from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
 from ragbench.metrics.claims import claim_metrics_table
 from ragbench.text.apart import prepare
 from ragbench.text.stance import NEGATION
@@ -96,7 +98,7 @@ def test_texts_in_slices_are_labelled_as_at_once(claims, many):
     rule = EmbeddedChecker(Bags())
     whole = rule.check_many(claims, many), rule.support(claims, many).tolist()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checker, "_CELLS", 40)
+        patch.setattr(embedded_checker, "_CELLS", 40)
         assert (rule.check_many(claims, many), rule.support(claims, many).tolist()) == whole
 
 
@@ -184,7 +186,7 @@ def test_claims_are_checked_once_against_a_text_however_many_results_share_both(
 
 def test_a_text_is_taken_apart_once_however_many_results_have_it(monkeypatch):
     taken = []
-    monkeypatch.setattr(labels, "split_claims", lambda text: taken.append(text) or split_claims(text))
+    monkeypatch.setattr(claims, "split_claims", lambda text: taken.append(text) or split_claims(text))
     label(*(replace(RESULT, id=str(i)) for i in range(3)))
     assert sorted(taken) == sorted([RESULT.response, RESULT.reference])
 

@@ -24,7 +24,7 @@ from experiment_parts import Copier, Named, experiment, people, whole, words
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, diff, load_manifest, load_rows
 from ragbench.experiment.running import Progress
-from ragbench.grading import EmbeddedGrader
+from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.metrics.ir_score import ir_score
 from ragbench.records import Chunk, Dataset, Hit
 

@@ -176,7 +176,7 @@ def test_a_broken_off_run_shows_the_judge_the_same_prompt_again(tmp_path, server
 
 
 def test_an_embedded_judge_grades_a_models_answers_and_the_other_way_round(tmp_path, server):
-    from ragbench.grading import EmbeddedGrader
+    from ragbench.labelling.embedded_grader import EmbeddedGrader
 
     rows = live(tmp_path / "a", server, 1, judge={"e": EmbeddedGrader()}).run(progress=False)
     assert rows["grade"].notna().all()

@@ -24,7 +24,7 @@ from ragbench.generation import (
     order_for_prefix_cache,
 )
 from ragbench.generation.compare import options
-from ragbench.grading import EmbeddedGrader
+from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.prompts import load_prompt
 from ragbench.records import Chunk, Hit, Question
 from ragbench.text.apart import sentence, sentences, trim

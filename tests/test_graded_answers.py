@@ -12,12 +12,11 @@ import pytest
 from ragbench.data.files import sha256
 from ragbench.data.minihop import load_minihop
 from ragbench.errors import ConfigError, DataError
-from ragbench.grading import (
-    EmbeddedGrader,
+from ragbench.labelling.embedded_grader import EmbeddedGrader, fit_embedded_grader
+from ragbench.labelling.grades import (
     accuracy_gain,
     as_answers,
     baseline_grades,
-    fit_embedded_grader,
     grade,
     judge_report,
     load_graded_answers,

@@ -13,15 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.grading import (
+from ragbench.labelling.embedded_grader import FEATURES, EmbeddedGrader, choice, evidence, fit_embedded_grader, options
+from ragbench.labelling.grades import (
     GRADES,
-    EmbeddedGrader,
     GradedAnswer,
     accuracy_gain,
     baseline_grades,
     facts_of,
     fit_cutoffs,
-    fit_embedded_grader,
     grade,
     grading_prompts,
     group_answers,
@@ -29,7 +28,6 @@ from ragbench.grading import (
     measure_judge,
     plan_grading,
 )
-from ragbench.grading.evidence import FEATURES, choice, evidence, options
 from ragbench.llm import chat_model, thesis_steps
 from ragbench.records import Answer, Question
 from ragbench.text.apart import signs, tokens
@@ -259,7 +257,7 @@ def test_an_abstention_in_another_language_is_no_information_and_not_fully_wrong
 
 def test_what_declines_in_other_languages_is_found_in_no_english_text():
     from ragbench.data import load_minihop
-    from ragbench.grading import load_graded_answers
+    from ragbench.labelling.grades import load_graded_answers
 
     minihop = load_minihop()
     texts = [a.text for a in load_graded_answers()] + [s for d in minihop.documents for s in d.sentences]

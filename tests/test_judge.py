@@ -13,19 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.judge import (
-    EmbeddedChecker,
-    EmbeddedJudge,
-    FitReport,
-    LabelledPair,
-    fit_judge,
-    load_coefficients,
-    load_ragchecker_pairs,
-    read_pairs,
-    split_claims,
-)
-from ragbench.judge.features import NAMES, features
-from ragbench.judge.fit import ridge
+from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
+from ragbench.labelling.embedded_judge import NAMES, EmbeddedJudge, features, load_coefficients
+from ragbench.labelling.judge_fit import FitReport, fit_judge, ridge
+from ragbench.labelling.preferences import LabelledPair, load_ragchecker_pairs, read_pairs
 from ragbench.text.apart import prepare
 from ragbench.text.common import lcs_length
 from ragbench.text.sentences import split_sentences
@@ -260,9 +251,8 @@ def test_unknown_criterion_and_foreign_coefficients_are_refused(tmp_path):
 
 
 def test_importing_the_judge_loads_no_model():
-    code = (
-        "import sys, ragbench.judge; print(*[m for m in ('onnxruntime', 'tokenizers', 'pandas') if m in sys.modules])"
-    )
+    seen = "print(*[m for m in ('onnxruntime', 'tokenizers', 'pandas') if m in sys.modules])"
+    code = f"import sys, ragbench.labelling.embedded_judge\n{seen}"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
 
 

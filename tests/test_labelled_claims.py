@@ -12,15 +12,14 @@ import pytest
 
 from ragbench import stats
 from ragbench.errors import ConfigError, DataError
-from ragbench.judge import (
-    EmbeddedChecker,
+from ragbench.labelling.claims import (
+    MEASURES,
     checker_intervals,
     checker_quality,
     embedded_checker_quality,
     load_labelled_claims,
 )
-from ragbench.judge.checker import LABELS
-from ragbench.judge.validation import MEASURES
+from ragbench.labelling.embedded_checker import LABELS, EmbeddedChecker
 
 E, N, C = "Entailment", "Neutral", "Contradiction"
 ROW = {"id": "a", "document": "Moss", "claim": "Moss is green.", "label": E, "split": "dev"}

@@ -15,19 +15,19 @@ from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragbench import labelling as lab
 from ragbench.errors import ConfigError, DataError, RagbenchError
+from ragbench.labelling import agreement, people
 from ragbench.stats import ppi_mean
 
 AT = "2026-11-21T10:00:00+00:00"
 
 
 def row(item, label, annotator="ana", kind="grade", aspect="grade", note=""):
-    return lab.Label(kind, item, aspect, label, annotator, AT, note)
+    return people.Label(kind, item, aspect, label, annotator, AT, note)
 
 
 def grade_items(n):
-    return [lab.LabelItem(f"q{i}", {"Question": f"Question {i}?", "Answer": f"Answer {i}."}) for i in range(n)]
+    return [people.LabelItem(f"q{i}", {"Question": f"Question {i}?", "Answer": f"Answer {i}."}) for i in range(n)]
 
 
 def clock():
@@ -41,9 +41,9 @@ def clock():
 def test_rows_come_back_as_they_were_written(tmp_path):
     path = tmp_path / "deep" / "labels.csv"
     rows = [row("q1", "4", note='says "five", not six'), row("q2", "1", note="a, b"), row("问题", "5", "李")]
-    lab.append_labels(path, rows[:1])
-    lab.append_labels(path, rows[1:])
-    assert lab.load_labels(path) == rows
+    people.append_labels(path, rows[:1])
+    people.append_labels(path, rows[1:])
+    assert people.load_labels(path) == rows
     assert path.read_text(encoding="utf-8").splitlines()[0] == "kind,item,aspect,label,annotator,at,note"
     assert path.read_text(encoding="utf-8").count("kind,item") == 1
 
@@ -51,27 +51,27 @@ def test_rows_come_back_as_they_were_written(tmp_path):
 @given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")), max_size=30))
 def test_any_note_survives_the_file(tmp_path_factory, note):
     path = tmp_path_factory.mktemp("notes") / "labels.csv"
-    lab.append_labels(path, [row("q1", "4", note=note), row("q2", "3")])
-    assert [one.note for one in lab.load_labels(path)] == [note, ""]
+    people.append_labels(path, [row("q1", "4", note=note), row("q2", "3")])
+    assert [one.note for one in people.load_labels(path)] == [note, ""]
 
 
 def test_a_note_over_several_lines_stays_one_row(tmp_path):
     path = tmp_path / "labels.csv"
-    lab.append_labels(path, [row("q1", "4", note="one\ntwo\r\nthree")])
-    assert lab.load_labels(path)[0].note == "one two three"
+    people.append_labels(path, [row("q1", "4", note="one\ntwo\r\nthree")])
+    assert people.load_labels(path)[0].note == "one two three"
     assert len(path.read_text().splitlines()) == 2
 
 
 def test_the_last_row_of_an_item_wins_and_an_empty_label_takes_back():
     rows = [row("q1", "4"), row("q2", "3"), row("q1", "5"), row("q2", ""), row("q1", "2", "bo")]
-    assert [(x.item, x.label, x.annotator) for x in lab.current(rows)] == [("q1", "5", "ana"), ("q1", "2", "bo")]
+    assert [(x.item, x.label, x.annotator) for x in people.current(rows)] == [("q1", "5", "ana"), ("q1", "2", "bo")]
     other = row("q1", "1", kind="rubric", aspect="quality")
-    assert lab.current([*rows, other], "rubric") == [other]
+    assert people.current([*rows, other], "rubric") == [other]
 
 
 def test_aspects_of_an_item_are_kept_apart():
     rows = [row("p", "1", kind="preference", aspect=a) for a in ("correctness", "overall")]
-    assert lab.current(rows) == rows
+    assert people.current(rows) == rows
 
 
 @pytest.mark.parametrize(
@@ -93,27 +93,27 @@ def test_aspects_of_an_item_are_kept_apart():
 )
 def test_a_bad_row_is_named_by_file_and_line_and_nothing_is_loaded(tmp_path, line, says):
     path = tmp_path / "labels.csv"
-    lab.append_labels(path, [row("q1", "4")])
+    people.append_labels(path, [row("q1", "4")])
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(DataError) as caught:
-        lab.load_labels(path)
+        people.load_labels(path)
     assert f"{path}, line 3: " in str(caught.value)
     assert says in str(caught.value)
 
 
 def test_all_bad_rows_are_reported_together(tmp_path):
     path = tmp_path / "labels.csv"
-    lab.append_labels(path, [row("q1", "4")])
+    people.append_labels(path, [row("q1", "4")])
     path.write_text(path.read_text() + "x\n" + f"grade,q3,grade,4,ana,{AT},\n" + "y\n")
     with pytest.raises(DataError, match=r"2 of 4 records are bad(.|\n)*line 3(.|\n)*line 5"):
-        lab.load_labels(path)
+        people.load_labels(path)
 
 
 def test_a_row_that_could_not_be_read_again_is_not_written(tmp_path):
     path = tmp_path / "labels.csv"
     for bad in (row("q1", "7"), row("q1", "4", annotator=" "), row("q1", "4", aspect="overall")):
         with pytest.raises(DataError, match="a label with"):
-            lab.append_labels(path, [row("q0", "4"), bad])
+            people.append_labels(path, [row("q0", "4"), bad])
     assert not path.exists()
 
 
@@ -121,25 +121,25 @@ def test_a_file_of_something_else_is_left_alone(tmp_path):
     path = tmp_path / "thesis.csv"
     path.write_text("a;b\n1;2\n")
     with pytest.raises(DataError, match="is no label file"):
-        lab.append_labels(path, [row("q1", "4")])
+        people.append_labels(path, [row("q1", "4")])
     with pytest.raises(DataError, match="line 1: 'a;b'"):
-        lab.load_labels(path)
+        people.load_labels(path)
     assert path.read_text() == "a;b\n1;2\n"
 
 
 def test_a_line_cut_off_by_a_crash_does_not_run_into_the_next_one(tmp_path):
     path = tmp_path / "labels.csv"
-    lab.append_labels(path, [row("q1", "4")])
+    people.append_labels(path, [row("q1", "4")])
     path.write_text(path.read_text() + "grade,q2,gra")
-    lab.append_labels(path, [row("q3", "5")])
+    people.append_labels(path, [row("q3", "5")])
     with pytest.raises(DataError, match="line 3: 3 columns"):
-        lab.load_labels(path)
+        people.load_labels(path)
     assert path.read_text().splitlines()[3].startswith("grade,q3,grade,5")
 
 
 def _write_many(path, annotator, n):
     for i in range(n):
-        lab.append_labels(path, [row(f"q{i}", "4", annotator), row(f"q{i}", "5", annotator)])
+        people.append_labels(path, [row(f"q{i}", "4", annotator), row(f"q{i}", "5", annotator)])
 
 
 def test_two_people_write_to_one_file_at_once_and_no_row_is_lost(tmp_path):
@@ -150,43 +150,43 @@ def test_two_people_write_to_one_file_at_once_and_no_row_is_lost(tmp_path):
         writer.start()
     for writer in writers:
         writer.join(60)
-    rows = lab.load_labels(path)
+    rows = people.load_labels(path)
     assert len(rows) == 80
-    assert {name: len(own) for name, own in lab.by_annotator(lab.current(rows)).items()} == {"ana": 20, "bo": 20}
+    assert {name: len(own) for name, own in people.by_annotator(people.current(rows)).items()} == {"ana": 20, "bo": 20}
 
 
 def test_a_writer_waits_for_its_turn(tmp_path):
     path = tmp_path / "labels.csv"
-    writer = threading.Thread(target=lab.append_labels, args=(path, [row("q1", "4")]))
+    writer = threading.Thread(target=people.append_labels, args=(path, [row("q1", "4")]))
     with FileLock(tmp_path / ".labels.csv.lock"):
         writer.start()
         writer.join(0.3)
         assert not path.exists() or path.stat().st_size == 0
     writer.join(30)
-    assert lab.load_labels(path) == [row("q1", "4")]
+    assert people.load_labels(path) == [row("q1", "4")]
 
 
 def test_a_file_saved_by_a_spreadsheet_with_a_byte_order_mark_is_read(tmp_path):
     path = tmp_path / "labels.csv"
-    lab.append_labels(path, [row("q1", "4")])
+    people.append_labels(path, [row("q1", "4")])
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    assert lab.load_labels(path) == [row("q1", "4")]
+    assert people.load_labels(path) == [row("q1", "4")]
 
 
 # ranks
 
 
 def test_ranks_keep_the_order_alone():
-    assert lab.rank_label({"b": 3, "a": 1, "c": 3}) == "a=1;b=3;c=3"
-    assert lab.ranks_of("a=1;b=3;c=3") == {"a": 1, "b": 2, "c": 2}
-    assert lab.ranks_of("a=2;b=2") == {"a": 1, "b": 1}
+    assert people.rank_label({"b": 3, "a": 1, "c": 3}) == "a=1;b=3;c=3"
+    assert people.ranks_of("a=1;b=3;c=3") == {"a": 1, "b": 2, "c": 2}
+    assert people.ranks_of("a=2;b=2") == {"a": 1, "b": 1}
     with pytest.raises(DataError, match="not of the form"):
-        lab.rank_label({"a;b": 1, "c": 2})
+        people.rank_label({"a;b": 1, "c": 2})
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 6), min_size=2))
 def test_ranks_read_again_order_the_same_way(ranks):
-    read = lab.ranks_of(lab.rank_label(ranks))
+    read = people.ranks_of(people.rank_label(ranks))
     for a, b in itertools.combinations(ranks, 2):
         assert np.sign(ranks[a] - ranks[b]) == np.sign(read[a] - read[b])
     assert sorted(set(read.values())) == list(range(1, len(set(ranks.values())) + 1))
@@ -196,18 +196,18 @@ def test_ranks_read_again_order_the_same_way(ranks):
 
 
 def test_each_label_is_on_the_disk_before_the_next_item(tmp_path):
-    session = lab.Session(grade_items(3), "grade", "ana", tmp_path / "l.csv", clock=clock())
+    session = people.Session(grade_items(3), "grade", "ana", tmp_path / "l.csv", clock=clock())
     order = [item.id for item in session.items]
     for n, key in enumerate("451", 1):
         assert session.item.id == order[n - 1]
         assert session.press(key, note=f"note {n}")
-        rows = lab.load_labels(tmp_path / "l.csv")
+        rows = people.load_labels(tmp_path / "l.csv")
         assert [(r.item, r.label, r.note) for r in rows][-1] == (order[n - 1], key, f"note {n}")
         assert len(rows) == n == session.done
 
 
 def test_a_key_without_meaning_changes_nothing(tmp_path):
-    session = lab.Session(grade_items(2), "grade", "ana", tmp_path / "l.csv")
+    session = people.Session(grade_items(2), "grade", "ana", tmp_path / "l.csv")
     before = session.item.id
     assert not any(session.press(key) for key in ("0", "6", "", "x", "11"))
     assert session.item.id == before
@@ -216,31 +216,31 @@ def test_a_key_without_meaning_changes_nothing(tmp_path):
 
 def test_a_session_resumes_where_this_annotator_stopped(tmp_path):
     path = tmp_path / "l.csv"
-    first = lab.Session(grade_items(6), "grade", "ana", path)
+    first = people.Session(grade_items(6), "grade", "ana", path)
     order = [i.id for i in first.items]
     for _ in range(2):
         first.press("5")
-    again = lab.Session(grade_items(6), "grade", "ana", path)
+    again = people.Session(grade_items(6), "grade", "ana", path)
     assert [i.id for i in again.items] == order
     assert (again.done, again.item.id) == (2, order[2])
-    other = lab.Session(grade_items(6), "grade", "bo", path)
+    other = people.Session(grade_items(6), "grade", "bo", path)
     assert (other.done, other.position) == (0, 0)
 
 
 def test_the_order_is_set_by_the_seed_and_survives_new_items(tmp_path):
     orders = {
-        seed: [i.id for i in lab.Session(grade_items(30), "grade", "a", tmp_path / "l", seed).items]
+        seed: [i.id for i in people.Session(grade_items(30), "grade", "a", tmp_path / "l", seed).items]
         for seed in (0, 1, None)
     }
     assert orders[None] == [i.id for i in grade_items(30)]
     assert len({tuple(o) for o in orders.values()}) == 3
-    more = [i.id for i in lab.Session(grade_items(40), "grade", "a", tmp_path / "l", 0).items]
+    more = [i.id for i in people.Session(grade_items(40), "grade", "a", tmp_path / "l", 0).items]
     assert [i for i in more if int(i[1:]) < 30] == orders[0]
 
 
 def test_undo_writes_what_held_before_and_goes_back(tmp_path):
     path = tmp_path / "l.csv"
-    session = lab.Session(grade_items(2), "grade", "ana", path, clock=clock())
+    session = people.Session(grade_items(2), "grade", "ana", path, clock=clock())
     first = session.item.id
     session.press("4")
     session.go(0)
@@ -250,23 +250,23 @@ def test_undo_writes_what_held_before_and_goes_back(tmp_path):
     assert session.undo()
     assert (session.label_of("grade"), session.done) == ("", 0)
     assert not session.undo()
-    assert [r.label for r in lab.load_labels(path)] == ["4", "2", "4", ""]
-    assert lab.current(lab.load_labels(path)) == []
+    assert [r.label for r in people.load_labels(path)] == ["4", "2", "4", ""]
+    assert people.current(people.load_labels(path)) == []
 
 
 def preference_items(n):
-    return [lab.LabelItem(f"p{i}", {"Question": "Q"}, {"one": f"first {i}", "two": f"second {i}"}) for i in range(n)]
+    return [people.LabelItem(f"p{i}", {"Question": "Q"}, {"one": f"first {i}", "two": f"second {i}"}) for i in range(n)]
 
 
 def test_a_preference_is_stored_for_the_second_candidate_on_whichever_side_it_is_shown(tmp_path):
-    session = lab.Session(preference_items(20), "preference", "ana", tmp_path / "l.csv")
+    session = people.Session(preference_items(20), "preference", "ana", tmp_path / "l.csv")
     sides = {}
     for _ in range(20):
         sides[session.item.id] = session.candidates()["B"]
         for _ in range(3):
             session.press("5")  # whatever stands on the right is much better
     assert set(sides.values()) == {"one", "two"}
-    stored = {(r.item, r.aspect): r.label for r in lab.load_labels(tmp_path / "l.csv")}
+    stored = {(r.item, r.aspect): r.label for r in people.load_labels(tmp_path / "l.csv")}
     assert len(stored) == 60
     assert all(stored[item, a] == ("2" if right == "two" else "-2") for item, right in sides.items() for a in
                ("correctness", "completeness", "overall"))  # fmt: skip
@@ -275,7 +275,7 @@ def test_a_preference_is_stored_for_the_second_candidate_on_whichever_side_it_is
 
 
 def test_a_preference_asks_three_things_before_the_next_item(tmp_path):
-    session = lab.Session(preference_items(2), "preference", "ana", tmp_path / "l.csv")
+    session = people.Session(preference_items(2), "preference", "ana", tmp_path / "l.csv")
     first, asked = session.item.id, []
     for _ in range(3):
         asked.append(session.aspect)
@@ -291,16 +291,16 @@ def test_a_preference_asks_three_things_before_the_next_item(tmp_path):
 
 
 def test_a_half_answered_item_is_resumed_at_the_open_question(tmp_path):
-    session = lab.Session(preference_items(1), "preference", "ana", tmp_path / "l.csv")
+    session = people.Session(preference_items(1), "preference", "ana", tmp_path / "l.csv")
     session.press("3")
-    again = lab.Session(preference_items(1), "preference", "ana", tmp_path / "l.csv")
+    again = people.Session(preference_items(1), "preference", "ana", tmp_path / "l.csv")
     assert (again.done, again.aspect) == (0, "completeness")
 
 
 def test_ranks_take_a_key_for_each_document_shown_and_allow_ties(tmp_path):
     writers = {"ours": "text o", "zero-shot": "text z", "one-shot": "text n"}
-    items = [lab.LabelItem(f"d{i}", {}, writers) for i in range(8)]
-    session = lab.Session(items, "ranks", "ana", tmp_path / "l.csv")
+    items = [people.LabelItem(f"d{i}", {}, writers) for i in range(8)]
+    session = people.Session(items, "ranks", "ana", tmp_path / "l.csv")
     orders = set()
     for i in range(8):
         session.go(i)
@@ -317,29 +317,29 @@ def test_ranks_take_a_key_for_each_document_shown_and_allow_ties(tmp_path):
     session.press("2")
     session.press("1")
     assert session.press("2")
-    stored = lab.ranks_of(lab.load_labels(tmp_path / "l.csv")[0].label)
+    stored = people.ranks_of(people.load_labels(tmp_path / "l.csv")[0].label)
     assert stored == {shown[0]: 2, shown[1]: 1, shown[2]: 2}
     assert session.aspect == "clarity"
     assert session.shown_label("safety") == "212"
 
 
 def test_keypoints_are_asked_one_by_one(tmp_path):
-    item = lab.LabelItem("q1", {"Answer": "A"}, {}, {"1": "point one", "2": "point two"})
-    session = lab.Session([item], "keypoints", "ana", tmp_path / "l.csv")
+    item = people.LabelItem("q1", {"Answer": "A"}, {}, {"1": "point one", "2": "point two"})
+    session = people.Session([item], "keypoints", "ana", tmp_path / "l.csv")
     session.press("1")
     session.press("2")
-    rows = lab.load_labels(tmp_path / "l.csv")
+    rows = people.load_labels(tmp_path / "l.csv")
     assert [(r.aspect, r.label) for r in rows] == [("1", "covered"), ("2", "contradicted")]
     assert session.done == 1
 
 
 def test_a_label_that_could_not_be_written_does_not_count(tmp_path, monkeypatch):
-    session = lab.Session(grade_items(2), "grade", "ana", tmp_path / "l.csv")
+    session = people.Session(grade_items(2), "grade", "ana", tmp_path / "l.csv")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ragbench.labelling.session.append_labels", full)
+    monkeypatch.setattr("ragbench.labelling.people.append_labels", full)
     with pytest.raises(OSError, match="No space"):
         session.press("4")
     assert (session.done, session.position) == (0, 0)
@@ -356,12 +356,12 @@ def test_a_label_that_could_not_be_written_does_not_count(tmp_path, monkeypatch)
         (grade_items(1), "ranks", "ana", "2 to 9 candidates"),
         (preference_items(1), "grade", "ana", "with 2 candidates"),
         (grade_items(1), "keypoints", "ana", "with 0 aspects"),
-        ([lab.LabelItem("x", {}, {"a=b": "", "c": ""})], "ranks", "ana", "named with ="),
+        ([people.LabelItem("x", {}, {"a=b": "", "c": ""})], "ranks", "ana", "named with ="),
     ],
 )
 def test_a_session_that_cannot_work_says_why(tmp_path, items, kind, annotator, says):
     with pytest.raises(ConfigError, match=says):
-        lab.Session(items, kind, annotator, tmp_path / "l.csv")
+        people.Session(items, kind, annotator, tmp_path / "l.csv")
 
 
 # agreement
@@ -375,7 +375,7 @@ def test_agreement_by_hand():
     # Ten items, 7 equal. Margins: a 4x1 6x5, b 5x1 5x5; by chance .4 * .5 + .6 * .5 = .5; kappa (.7 - .5) / .5.
     a = ratings(list("1111555555"), "ana")
     b = ratings(list("1115551155"), "bo")
-    table = lab.agreement(a, b, resamples=200).iloc[0]
+    table = agreement.agreement(a, b, resamples=200).iloc[0]
     assert (table["n"], table["only_a"], table["only_b"]) == (10, 0, 0)
     assert table["agreement"] == pytest.approx(0.7)
     assert table["kappa"] == pytest.approx(0.4)
@@ -386,7 +386,7 @@ def test_agreement_by_hand():
 
 def test_labels_of_one_side_only_are_counted():
     a, b = ratings("1234", "ana"), [*ratings("12", "bo"), row("q9", "5", "bo")]
-    table = lab.agreement(a, b, resamples=0).iloc[0]
+    table = agreement.agreement(a, b, resamples=0).iloc[0]
     assert (table["n"], table["only_a"], table["only_b"], table["agreement"]) == (2, 2, 1, 1.0)
 
 
@@ -399,7 +399,7 @@ def test_preferences_are_compared_by_aspect_with_distance():
         [row(f"q{i}", str(x), who, "preference", "overall") for i, x in enumerate(values)]
         for who, values in (("ana", one), ("bo", two))
     )
-    table = lab.agreement(a, b, resamples=0).set_index("aspect")
+    table = agreement.agreement(a, b, resamples=0).set_index("aspect")
     assert list(table.index) == ["correctness", "completeness", "overall"]
     mine = table.loc["overall"]
     assert mine["kappa"] == pytest.approx(cohen_kappa_score(one, two))
@@ -414,14 +414,16 @@ def test_distances_go_by_the_scale_and_not_by_the_alphabet():
     a = ratings(["-2", "-2", "2", "0"], "ana", "preference", "overall")
     near = ratings(["-1", "-2", "2", "0"], "bo", "preference", "overall")
     far = ratings(["2", "-2", "2", "0"], "bo", "preference", "overall")
-    value = [lab.agreement(a, b, resamples=0).set_index("aspect").loc["overall", "weighted_kappa"] for b in (near, far)]
+    value = [
+        agreement.agreement(a, b, resamples=0).set_index("aspect").loc["overall", "weighted_kappa"] for b in (near, far)
+    ]
     assert value[0] > 0.9 > value[1]
 
 
 def test_ranks_are_compared_by_order():
     orders = {"ana": ["a=1;b=2;c=3", "a=1;b=1;c=2", "a=1;b=1;c=1"], "bo": ["a=1;b=3;c=2", "a=1;b=1;c=3", "a=1;b=2;c=3"]}
     a, b = (ratings(labels, who, "ranks", "safety") for who, labels in orders.items())
-    table = lab.agreement(a, b).set_index("aspect").loc["safety"]
+    table = agreement.agreement(a, b).set_index("aspect").loc["safety"]
     # Item 0: two of three pairs in one order, tau 1/3. Item 1: the same order, tau 1. Item 2: undefined.
     assert table["tau_b"] == pytest.approx((1 / 3 + 1) / 2)
     assert (table["n"], table["undefined"]) == (3, 1)
@@ -432,7 +434,7 @@ def test_ranks_are_compared_by_order():
 def test_verdicts_on_keypoints_are_pooled():
     a = [row("q", v, "ana", "keypoints", str(i)) for i, v in enumerate(["covered", "neither", "covered"])]
     b = [row("q", v, "bo", "keypoints", str(i)) for i, v in enumerate(["covered", "covered", "covered"])]
-    table = lab.agreement(a, b, resamples=0)
+    table = agreement.agreement(a, b, resamples=0)
     assert (len(table), table["n"].iloc[0]) == (1, 3)
     assert table["agreement"].iloc[0] == pytest.approx(2 / 3)
 
@@ -440,7 +442,7 @@ def test_verdicts_on_keypoints_are_pooled():
 @given(st.lists(st.tuples(st.sampled_from("12345"), st.sampled_from("12345")), min_size=1, max_size=25))
 def test_agreement_is_the_same_from_either_side(pairs):
     a, b = ratings([p[0] for p in pairs], "ana"), ratings([p[1] for p in pairs], "bo")
-    one, two = (lab.agreement(*sides, resamples=0).iloc[0] for sides in ((a, b), (b, a)))
+    one, two = (agreement.agreement(*sides, resamples=0).iloc[0] for sides in ((a, b), (b, a)))
     assert one["agreement"] == two["agreement"]
     assert one["kappa"] == pytest.approx(two["kappa"], nan_ok=True)
 
@@ -456,13 +458,13 @@ def test_agreement_is_the_same_from_either_side(pairs):
 )
 def test_agreement_wants_two_people_and_one_kind(a, b):
     with pytest.raises(DataError, match="one kind, two people"):
-        lab.agreement(a, b)
+        agreement.agreement(a, b)
 
 
 def test_ranks_of_different_documents_are_not_compared():
     a, b = ratings(["a=1;b=2"], "ana", "ranks", "safety"), ratings(["a=1;c=2"], "bo", "ranks", "safety")
     with pytest.raises(DataError, match="the same candidates"):
-        lab.agreement(a, b)
+        agreement.agreement(a, b)
 
 
 # calibration
@@ -471,7 +473,7 @@ def test_ranks_of_different_documents_are_not_compared():
 def test_a_judge_that_is_always_too_kind_is_corrected_by_the_labels():
     human = ratings(list("5555533333"), "ana")
     judge = {f"q{i}": "5" for i in range(10)} | {f"q{i}": ("5" if i % 4 else 4) for i in range(10, 110)}
-    found = lab.calibrate_judge(human, judge, resamples=200)
+    found = agreement.calibrate_judge(human, judge, resamples=200)
     assert (found.n_both, found.n_judge_only, found.n_human_only, found.unscored) == (10, 100, 0, 0)
     assert found.agreement.estimate == pytest.approx(0.5)
     assert found.judge_only == pytest.approx(85 / 110)
@@ -486,19 +488,19 @@ def test_a_judge_that_is_always_too_kind_is_corrected_by_the_labels():
 
 def test_the_rubric_takes_its_own_numbers():
     human = ratings(["5", "3"], "ana", "rubric", "quality")
-    found = lab.calibrate_judge(human, {"q0": 4, "q1": 4, "q2": 2, "q3": 4}, resamples=0)
+    found = agreement.calibrate_judge(human, {"q0": 4, "q1": 4, "q2": 2, "q3": 4}, resamples=0)
     assert found.mean.estimate == pytest.approx(3.0)  # 3 + (4 - 4)
     assert found.human_only.estimate == 4.0
 
 
 def test_what_the_judge_did_not_score_is_counted_and_left_out():
     human = ratings(list("545"), "ana")
-    found = lab.calibrate_judge(human, {"q0": 5, "q1": None, "q7": 5, "q8": float("nan")}, resamples=0)
+    found = agreement.calibrate_judge(human, {"q0": 5, "q1": None, "q7": 5, "q8": float("nan")}, resamples=0)
     assert (found.n_both, found.n_human_only, found.n_judge_only, found.unscored) == (1, 2, 1, 2)
 
 
 def test_without_further_items_the_corrected_mean_is_undefined():
-    found = lab.calibrate_judge(ratings("55", "ana"), {"q0": 5, "q1": 4}, resamples=0)
+    found = agreement.calibrate_judge(ratings("55", "ana"), {"q0": 5, "q1": 4}, resamples=0)
     assert math.isnan(found.mean.estimate)
     assert found.agreement.estimate == 0.5
 
@@ -506,8 +508,8 @@ def test_without_further_items_the_corrected_mean_is_undefined():
 def test_a_kind_with_several_aspects_asks_which():
     human = ratings(["2", "-1"], "ana", "preference", "overall")
     with pytest.raises(ConfigError, match="correctness, completeness, overall"):
-        lab.calibrate_judge(human, {"q0": 2})
-    assert lab.calibrate_judge(human, {"q0": 2, "q5": 1}, aspect="overall", resamples=0).n_both == 1
+        agreement.calibrate_judge(human, {"q0": 2})
+    assert agreement.calibrate_judge(human, {"q0": 2, "q5": 1}, aspect="overall", resamples=0).n_both == 1
 
 
 @pytest.mark.parametrize(
@@ -520,17 +522,19 @@ def test_a_kind_with_several_aspects_asks_which():
 )
 def test_a_calibration_that_cannot_be_made_says_why(labels, judge, says):
     with pytest.raises(RagbenchError, match=says):
-        lab.calibrate_judge(labels, judge)
+        agreement.calibrate_judge(labels, judge)
 
 
 def test_a_session_leads_to_a_calibration(tmp_path):
-    session = lab.Session(grade_items(4), "grade", "ana", tmp_path / "l.csv")
+    session = people.Session(grade_items(4), "grade", "ana", tmp_path / "l.csv")
     for key in "5544":
         session.press(key)
     judge = {item.id: 5 for item in session.items} | {"more": 5}
-    assert lab.calibrate_judge(lab.load_labels(tmp_path / "l.csv"), judge, resamples=0).agreement.estimate == 0.5
+    assert (
+        agreement.calibrate_judge(people.load_labels(tmp_path / "l.csv"), judge, resamples=0).agreement.estimate == 0.5
+    )
     with (tmp_path / "l.csv").open(newline="") as file:
-        assert [r["at"] for r in csv.DictReader(file)] == sorted(r.at for r in lab.load_labels(tmp_path / "l.csv"))
+        assert [r["at"] for r in csv.DictReader(file)] == sorted(r.at for r in people.load_labels(tmp_path / "l.csv"))
 
 
 # answers as items
@@ -541,27 +545,27 @@ def test_answers_become_items_without_their_generator(tmp_path):
 
     question = Question("q1", "Which sea?", "The North Sea", ("It lies by the North Sea.",))
     answers = [Answer("q1", "The Baltic", "model A"), Answer("q1", "", "model B", meta={"id": "a7"})]
-    items = lab.grade_items([question], answers)
+    items = people.grade_items([question], answers)
     assert [item.id for item in items] == ["q1/model A", "a7"]
     assert [item.texts["Answer to be graded"] for item in items] == ["The Baltic", "(empty)"]
     assert not any("model" in text for item in items for text in item.texts.values())
-    assert "Supporting facts" not in lab.grade_items([question], answers, facts=False)[0].texts
-    pair = lab.preference_items([question], [answers])[0]
-    session = lab.Session([pair], "preference", "ana", tmp_path / "l.csv")
+    assert "Supporting facts" not in people.grade_items([question], answers, facts=False)[0].texts
+    pair = people.preference_items([question], [answers])[0]
+    session = people.Session([pair], "preference", "ana", tmp_path / "l.csv")
     right = session.candidates()["B"]
     session.press("5")
-    assert lab.load_labels(tmp_path / "l.csv")[0].label == ("2" if right == "2 model B" else "-2")
+    assert people.load_labels(tmp_path / "l.csv")[0].label == ("2" if right == "2 model B" else "-2")
     with pytest.raises(DataError, match="q9"):
-        lab.grade_items([question], [Answer("q9", "x", "m")])
+        people.grade_items([question], [Answer("q9", "x", "m")])
 
 
 def test_partners_are_found_in_the_same_file_and_beside_it(tmp_path):
-    lab.append_labels(tmp_path / "a.csv", [*ratings("12", "ana"), *ratings("13", "bo")])
-    lab.append_labels(tmp_path / "b.csv", [*ratings("45", "cy"), row("q", "3", "di", "rubric", "quality")])
+    people.append_labels(tmp_path / "a.csv", [*ratings("12", "ana"), *ratings("13", "bo")])
+    people.append_labels(tmp_path / "b.csv", [*ratings("45", "cy"), row("q", "3", "di", "rubric", "quality")])
     (tmp_path / "other.csv").write_text("x,y\n")
-    found = lab.partners(tmp_path / "a.csv", "grade", "ana")
+    found = agreement.partners(tmp_path / "a.csv", "grade", "ana")
     assert {name: [r.label for r in rows] for name, rows in found.items()} == {"bo": ["1", "3"], "cy": ["4", "5"]}
-    assert lab.partners(tmp_path / "new.csv", "grade", "di").keys() == {"ana", "bo", "cy"}
+    assert agreement.partners(tmp_path / "new.csv", "grade", "di").keys() == {"ana", "bo", "cy"}
 
 
 # the form, without a browser
@@ -585,7 +589,7 @@ def test_the_form_writes_a_label_and_shows_the_next_item(tmp_path):
     first = form.session.item
     form._note.value = " unsure "
     button(form, "4").click()
-    stored = lab.load_labels(tmp_path / "l.csv")
+    stored = people.load_labels(tmp_path / "l.csv")
     assert [(r.item, r.label, r.note) for r in stored] == [(first.id, "4", "unsure")]
     assert form._note.value == ""
     assert "item 2 of 3 · 1 done" in form._head.value
@@ -614,7 +618,7 @@ def test_only_the_keys_of_the_kind_have_buttons(tmp_path):
     for kind, items, keys in (
         ("grade", grade_items(1), "12345"),
         ("rubric", grade_items(1), "012345"),
-        ("ranks", [lab.LabelItem("d", {}, {"a": "x", "b": "y"})], "12"),
+        ("ranks", [people.LabelItem("d", {}, {"a": "x", "b": "y"})], "12"),
     ):
         form = tool(tmp_path / kind, kind=kind, items=items)
         assert "".join(k for k in "0123456789" if button(form, k).layout.display != "none") == keys
@@ -637,7 +641,7 @@ def test_the_form_shows_agreement_when_a_second_person_has_labelled(tmp_path):
     for key in "1155":
         button(form, key).click()
     rows = [row(label.item, "1" if i < 1 else "5", "bo") for i, label in enumerate(form.labels)]
-    lab.append_labels(tmp_path / "bo.csv", rows)
+    people.append_labels(tmp_path / "bo.csv", rows)
     again = tool(tmp_path, 4)
     assert "all done" in again._head.value
     # Three of four the same; by chance .5 * .25 + .5 * .75 = .5, kappa (.75 - .5) / .5.

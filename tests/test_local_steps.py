@@ -11,18 +11,12 @@ from ragbench.datagen.answers import model_keypoints, model_refine
 from ragbench.datagen.document import model_documents
 from ragbench.datagen.questions import model_questions, model_references
 from ragbench.experiment import Experiment
+from ragbench.labelling.claims import check_claims, ragchecker_labels, steps_for_ragchecker
+from ragbench.labelling.keypoints import keypoint_verdicts
+from ragbench.labelling.preferences import gpt_ranking
+from ragbench.labelling.statements import extract_statements, generate_questions, statement_verdicts
 from ragbench.llm import chat_model, plan
 from ragbench.metrics.claims import claim_metrics_table
-from ragbench.metrics.steps import (
-    check_claims,
-    extract_statements,
-    generate_questions,
-    gpt_ranking,
-    keypoint_verdicts,
-    ragchecker_labels,
-    statement_verdicts,
-    steps_for_ragchecker,
-)
 from ragbench.retrieval import llm_decomposer
 
 pytestmark = pytest.mark.live

@@ -16,7 +16,7 @@ from experiment_parts import Copier, Named, experiment, people, whole, words
 from fake_ollama import DIGEST, FakeOllama
 
 from ragbench.experiment import diff, load_manifest
-from ragbench.grading import EmbeddedGrader
+from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import chat_model
 from ragbench.paths import project_root
 from ragbench.prompts import load_prompt, prompt_hash

@@ -122,12 +122,12 @@ def test_results_and_cache_are_not_tracked():
 
 
 def test_the_docs_give_the_measured_quality_of_the_three_embedded_tools():
-    from ragbench import EmbeddedJudge, grading
-    from ragbench.judge import embedded_checker_quality
+    from ragbench import EmbeddedJudge, measure_judge
+    from ragbench.labelling.claims import embedded_checker_quality
 
     lines = (ROOT / "docs" / "models.md").read_text(encoding="utf-8").splitlines()
     rows = {line.split("*")[1]: line for line in lines if line.startswith("| *embedded")}
-    grader = grading.measure_judge(split="test")["test"].accuracy
+    grader = measure_judge(split="test")["test"].accuracy
     judge = [value / 100 for value in EmbeddedJudge().card["numbers_x100"]["overall, judge"]["pearson"]]
     checker, never = embedded_checker_quality("test")[["accuracy", "low", "high"]].to_numpy().tolist()
     measured = {

@@ -7,9 +7,9 @@ import pytest
 
 from ragbench import data
 from ragbench.datagen import ragas_pairs
-from ragbench.embedded_ragas import EmbeddedRagas, answer_parts, asked_for
 from ragbench.errors import ConfigError
-from ragbench.judge import EmbeddedChecker
+from ragbench.labelling.embedded_checker import EmbeddedChecker
+from ragbench.labelling.embedded_ragas import EmbeddedRagas, answer_parts, asked_for
 from ragbench.papers import ragas
 from ragbench.text.stance import abstains
 

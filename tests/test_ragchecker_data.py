@@ -30,7 +30,7 @@ from ragbench.data.ragchecker import (
     to_ragchecker,
 )
 from ragbench.errors import ConfigError, DataError
-from ragbench.judge import load_ragchecker_pairs
+from ragbench.labelling.preferences import load_ragchecker_pairs
 
 RECORD = {
     "query_id": "q1",

@@ -12,7 +12,7 @@ from fake_ollama import FakeOllama
 
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
 from ragbench.errors import ConfigError, DataError
-from ragbench.judge import embedded_labels
+from ragbench.labelling.claims import embedded_labels
 from ragbench.metrics.claims import METRICS
 from ragbench.papers import ragchecker as systems
 from ragbench.papers.ragchecker import LeadSentences, NearestSentences

@@ -16,9 +16,10 @@ from fake_ollama import FakeOllama
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragbench import labelling, papers
+from ragbench import papers
 from ragbench.data.dragonball import DOMAINS, LANGUAGES, QUESTION_TYPES
 from ragbench.errors import ConfigError, DataError
+from ragbench.labelling import agreement, people
 from ragbench.llm import Cassette, chat_model
 from ragbench.papers.rageval import generation, quality
 from ragbench.records import Dataset, Document, Question
@@ -50,12 +51,12 @@ def everywhere(n):
 
 
 def score(item, label, annotator="ana"):
-    return labelling.Label("rubric", item, "quality", str(label), annotator, AT)
+    return people.Label("rubric", item, "quality", str(label), annotator, AT)
 
 
 def ranked(item, aspect="safety", annotator="ana", **ranks):
-    label = labelling.rank_label({name.replace("_", "-"): rank for name, rank in ranks.items()})
-    return labelling.Label("ranks", item, aspect, label, annotator, AT)
+    label = people.rank_label({name.replace("_", "-"): rank for name, rank in ranks.items()})
+    return people.Label("ranks", item, aspect, label, annotator, AT)
 
 
 # the samples
@@ -259,7 +260,7 @@ def test_people_and_judge_are_compared_by_hand():
     assert table.loc[("zh", "completeness"), "difference"] == 0
     assert table["n"].tolist() == [1, 1, 1, 1, 1, 1, 2, 2, 2]
     assert (table["unscored"] == 0).all()
-    agreed = labelling.agreement(verdicts(ana, "ana"), verdicts(bot, "bot")).iloc[0]
+    agreed = agreement.agreement(verdicts(ana, "ana"), verdicts(bot, "bot")).iloc[0]
     assert (agreed["n"], agreed["agreement"]) == (6, pytest.approx(5 / 6))
 
 
@@ -298,10 +299,10 @@ def test_labels_of_other_items_are_refused_by_name(name):
 
 def test_a_session_over_the_items_fills_table_2_from_the_file(tmp_path):
     questions = everywhere(1)
-    session = labelling.Session(quality.question_items(questions, []), "rubric", "ana", tmp_path / "ana.csv")
+    session = people.Session(quality.question_items(questions, []), "rubric", "ana", tmp_path / "ana.csv")
     while session.done < len(session.items):
         session.press("5" if session.item.id.startswith("finance") else "4")
-    table = quality.table_2(labelling.load_labels(tmp_path / "ana.csv"), per_cell=1)
+    table = quality.table_2(people.load_labels(tmp_path / "ana.csv"), per_cell=1)
     assert table["value"].tolist() == [5, 4, 4, 5, 4, 4]
     assert table["n"].tolist() == [7] * 6
     assert table["unscored"].tolist() == [0] * 6
@@ -430,7 +431,7 @@ def test_the_extractive_reader_is_the_default_and_abstains_in_the_language():
 
 
 def test_embedded_verdicts_cover_what_is_said_and_see_other_numbers(minilm):
-    from ragbench.judge import EmbeddedChecker
+    from ragbench.labelling.embedded_checker import EmbeddedChecker
 
     points = [["The mill burned down in June.", "Sales reached 40 crowns.", "A new chairman was elected."]] * 2
     answers = ["The mill burned down in June. Sales reached 90 crowns.", " "]
@@ -443,7 +444,7 @@ def test_embedded_verdicts_cover_what_is_said_and_see_other_numbers(minilm):
 
 
 def test_embedded_verdicts_read_chinese_character_by_character(minilm):
-    from ragbench.judge import EmbeddedChecker
+    from ragbench.labelling.embedded_checker import EmbeddedChecker
 
     said = "公司于2023年2月11日并购霂汀服务有限公司，价款为4968万元。工厂在六月烧毁。"
     points = ["公司收购了霂汀服务有限公司。", "价款为1234万元。", "董事会有7名董事，其中3名独立董事。"]

@@ -14,19 +14,13 @@ from fake_ollama import FakeOllama, Fault
 
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, from_ragchecker, to_ragchecker
 from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.labelling.asking import reply_schema
+from ragbench.labelling.claims import check_claims, extract_claims, ragchecker_labels, steps_for_ragchecker
+from ragbench.labelling.keypoints import keypoint_verdicts, steps_for_keypoints
+from ragbench.labelling.statements import extract_statements
 from ragbench.llm import Cassette, chat_model, plan
 from ragbench.metrics.claims import claim_metrics_table
 from ragbench.metrics.keypoints import keypoint_table
-from ragbench.metrics.steps import (
-    check_claims,
-    extract_claims,
-    extract_statements,
-    keypoint_verdicts,
-    ragchecker_labels,
-    steps_for_keypoints,
-    steps_for_ragchecker,
-)
-from ragbench.metrics.steps.engine import reply_schema
 
 QUIET = {"progress": False, "retries": 0}
 

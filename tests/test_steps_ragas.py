@@ -12,22 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
-from ragbench.llm import Cassette, chat_model, plan
-from ragbench.metrics.steps import (
+from ragbench.labelling.asking import StepReport
+from ragbench.labelling.claims import extract_claims
+from ragbench.labelling.preferences import Ranking, gpt_ranking, gpt_score, steps_for_baselines
+from ragbench.labelling.statements import (
     INSUFFICIENT,
-    Ranking,
-    StepReport,
-    extract_claims,
     extract_sentences,
     extract_statements,
     generate_questions,
-    gpt_ranking,
-    gpt_score,
     pick,
     statement_verdicts,
-    steps_for_baselines,
     steps_for_ragas,
 )
+from ragbench.llm import Cassette, chat_model, plan
 
 QUIET = {"progress": False, "retries": 0}
 

@@ -15,7 +15,8 @@ from ragbench.chunking import semantic_chunks
 from ragbench.data import load_dataset, load_minihop
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError
-from ragbench.grading import GRADE_COLUMNS, EmbeddedGrader, grade_shares
+from ragbench.labelling.embedded_grader import EmbeddedGrader
+from ragbench.labelling.grades import GRADE_COLUMNS, grade_shares
 from ragbench.papers import thesis
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Chunk, Dataset, Document, Hit, Question

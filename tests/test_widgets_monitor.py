@@ -148,7 +148,7 @@ def test_a_failing_model_appears_with_its_kind_and_its_own_remedy(tmp_path):
 
 
 def test_tokens_are_those_of_the_answers_each_counted_once(tmp_path):
-    from ragbench.grading import EmbeddedGrader
+    from ragbench.labelling.embedded_grader import EmbeddedGrader
 
     with FakeOllama(reply=reply, latency_s=0.01) as server:
         judges = {"a": EmbeddedGrader(), "b": EmbeddedGrader()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.judge.checker import split_claims
+from ragbench.labelling.embedded_checker import split_claims
 from ragbench.records import Hit, Question, check_records
 
 
@@ -61,8 +61,8 @@ def graded_cases(
 
     Parameters
     ----------
-    questions : those asked. answers : `ragbench.grading.GradedAnswer` records, any number per question; those to other
-        questions are passed over.
+    questions : those asked. answers : graded answers (`ragbench.load_graded_answers`), any number per question; those
+        to other questions are passed over.
     hits : one list per question: the context that all its answers are scored with.
     N : tokens of the context. tokenizer : as in `ragbench.metrics.cutoffs.joined_cutoffs`.
     """

@@ -83,13 +83,14 @@ def embedded_labels(cases: Sequence[Case], embedder: Embeddings | None = None) -
     -------
     Labels, ``by`` "embedded".
 
-    Source: stand-ins for the papers' model steps, see `ragbench.judge` and `ragbench.embedded_ragas`.
+    Source: stand-ins for the papers' model steps, see `ragbench.labelling`.
     """
-    from ragbench.embedded_ragas import EmbeddedRagas
     from ragbench.embedding import default_embedder
-    from ragbench.grading import EmbeddedGrader
-    from ragbench.judge import EmbeddedChecker, EmbeddedJudge
-    from ragbench.judge.labels import embedded_labels as label_claims
+    from ragbench.labelling.claims import embedded_labels as label_claims
+    from ragbench.labelling.embedded_checker import EmbeddedChecker
+    from ragbench.labelling.embedded_grader import EmbeddedGrader
+    from ragbench.labelling.embedded_judge import EmbeddedJudge
+    from ragbench.labelling.embedded_ragas import EmbeddedRagas
     from ragbench.records import Answer
 
     check_cases(cases)
@@ -135,8 +136,9 @@ def model_labels(model: Any, cases: Sequence[Case], embedder: Embeddings | None 
     -------
     Labels; what could not be read is None or NaN.
     """
-    from ragbench.grading import grade
-    from ragbench.metrics.steps import keypoint_verdicts, ragchecker_labels
+    from ragbench.labelling.claims import ragchecker_labels
+    from ragbench.labelling.grades import grade
+    from ragbench.labelling.keypoints import keypoint_verdicts
     from ragbench.papers.ragas import LiveRagas
     from ragbench.records import Answer
 
@@ -172,9 +174,11 @@ def model_steps(cases: Sequence[Case], claims_per_text: int = 5) -> list[Step]:
     ----------
     cases : what is scored. claims_per_text : claims to reckon with in an answer that has not been taken apart.
     """
-    from ragbench.grading import grading_prompts
+    from ragbench.labelling.claims import steps_for_ragchecker
+    from ragbench.labelling.grades import grading_prompts
+    from ragbench.labelling.keypoints import steps_for_keypoints
+    from ragbench.labelling.statements import steps_for_ragas
     from ragbench.llm import Step
-    from ragbench.metrics.steps import steps_for_keypoints, steps_for_ragas, steps_for_ragchecker
     from ragbench.records import Answer
 
     answers, questions = [c.answer for c in cases], [c.question.text for c in cases]
@@ -204,7 +208,7 @@ def results_of(cases: Sequence[Case]) -> list[RagResult]:
 
 def _texts(cases: Sequence[Case]) -> list[str]:
     """Every text that the embedded steps below compare by its vector."""
-    from ragbench.judge import split_claims
+    from ragbench.labelling.embedded_checker import split_claims
     from ragbench.text.sentences import split_sentences
 
     whole = {t for c in cases for t in (c.question.text, c.answer, c.reference, *c.reference_claims, *c.keypoints)}

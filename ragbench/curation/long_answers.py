@@ -9,11 +9,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from ragbench.errors import ConfigError, DataError
+from ragbench.labelling.asking import Request, StepReport, as_step, check_joint, one_line, send_some
+from ragbench.labelling.claims import Prompt, check_claims, extract_claims
 from ragbench.llm import Step
-from ragbench.metrics.steps import StepReport, check_claims, extract_claims
-from ragbench.metrics.steps.engine import Request, as_step, send_some
-from ragbench.metrics.steps.extraction import Prompt
-from ragbench.metrics.steps.inputs import check_joint, one_line
 from ragbench.prompts import fill_prompt, load_prompt
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 from ragbench.data.minihop import load_minihop
 from ragbench.data.wikieval import Dimension, Pair, WikiEval, WikiEvalRow, joined
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.grading.graded import load_graded_answers
+from ragbench.labelling.grades import load_graded_answers
 from ragbench.llm import Cassette, Step, ask
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Dataset, Document, Question

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from ragbench.data.ragchecker import RagResult
     from ragbench.experiment import Experiment
+    from ragbench.labelling.claims import Labelled
     from ragbench.llm import Plan
-    from ragbench.metrics.steps import Labelled
 
 CLAIMS = ("references", "answers")
 RETRIEVER = ("claim_recall", "context_precision")
@@ -118,8 +118,8 @@ def plan(
     Plan with the steps of ``Experiment.plan`` and, with a checker, those of ``steps_for_ragchecker``. The chunks are
     those that the retrievers find; answers that are not written yet count as different from each other.
     """
+    from ragbench.labelling.claims import steps_for_ragchecker
     from ragbench.llm import plan as plan_steps
-    from ragbench.metrics.steps import steps_for_ragchecker
 
     def labels(rows: pd.DataFrame) -> Plan:
         rows = rows.assign(answer=rows.get("answer", rows["answer_key"]))

@@ -43,7 +43,7 @@ class Experiment:
     prompts : generator -> id or file of its prompt with documents (fields ``{query}``, ``{documents}``), for chat
         models; one that is not named takes the thesis's. One model under two names is two prompts compared.
     keep : function of a ``ragbench.experiment.grid.Cell``: which cells of the product there are. None: all.
-    per_prompt, order, max_chars : answers a judge model sees at once, as in ``ragbench.grading.grade``.
+    per_prompt, order, max_chars : answers a judge model sees at once, as in ``ragbench.grade``.
     tokenizer, begin_token, match : how contexts are cut and scored, as in ``ir_score_table``.
     cassette : where replies of models are recorded; default a file next to the rows. False: nowhere.
     concurrency : questions under way at once per host. Keep 1 to measure seconds as the thesis did.

@@ -26,7 +26,7 @@ class Live:
     ----------
     generators, judges : by name, the chat model once per host. facts : what goes into every row they make.
     graders : embedded graders, for the answers of models.
-    per_prompt, order, max_chars : for judges, as in ``ragbench.grading.grade``.
+    per_prompt, order, max_chars : for judges, as in ``ragbench.grade``.
     cassette, options : for ``ragbench.llm.ask``.
     prompts : with documents, by generator; one that is not named takes the thesis's.
     """
@@ -112,8 +112,7 @@ class Live:
         self, question: Question, answers: Sequence[Answer], mine: Sequence[Draft | None], name: str,
         models: Sequence[Any], lane: int,
     ) -> None:  # fmt: skip
-        from ragbench.grading import grade
-        from ragbench.grading.model import grading_prompts
+        from ragbench.labelling.grades import grade, grading_prompts
         from ragbench.llm.context import prompt_tokens
 
         shown = {"per_prompt": len(answers), "order": self.order, "max_chars": self.max_chars}
@@ -167,7 +166,7 @@ def judge_groups(
     -------
     list of (answers of one prompt, and for each the draft that waits for its grade, or None).
     """
-    from ragbench.grading import group_answers
+    from ragbench.labelling.grades import group_answers
 
     made: list[tuple[list[Answer], list[Draft | None]]] = []
     generators = dict.fromkeys(d.cell.generator for d in drafts if d.cell.judge == judge)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ragbench.errors import ConfigError, unknown
 from ragbench.generation import ExtractiveReader
-from ragbench.grading import EmbeddedGrader
+from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import chat_model
 from ragbench.llm.models import NAMES
 

@@ -215,7 +215,7 @@ class _Planner:
                     draft.row["answer"] = found[key]["text"]
 
     def _grade(self, made: Made, scale: float) -> int:
-        from ragbench.grading import grading_prompts
+        from ragbench.labelling.grades import grading_prompts
 
         calls = 0
         settings = {"order": self.experiment.order, "max_chars": self.experiment.max_chars}

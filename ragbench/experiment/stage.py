@@ -97,7 +97,7 @@ def prepare(experiment: Experiment, cassette: Any, digests: Mapping[str, str], *
 
 
 def _people(stage: Stage, experiment: Experiment, cassette: Any, digests: Mapping[str, str], ask: bool) -> None:
-    from ragbench.grading.model import PROMPT
+    from ragbench.labelling.grades import PROMPT
     from ragbench.llm.drivers import driver_for
     from ragbench.prompts import prompt_hash
 

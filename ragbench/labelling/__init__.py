@@ -1,36 +1,14 @@
-"""Labels that people give: grades, preferences, rubric scores, ranks and keypoint verdicts, in one plain CSV.
+"""Who says what of an answer. One file a kind of label: what it means, how a model and how simple rules give it.
 
-Reading order: ``kinds`` (what is asked and which answers there are) -> ``items`` (answers as things to label) ->
-``store`` (the append-only file) -> ``session`` (one person's way through the items, without a screen) -> ``agreement``
-(of two people) -> ``calibration`` (of a judge with people). The form in JupyterLab is `ragbench.widgets.LabellingTool`.
+``grades``       1 to 5, by a judge model; ``embedded_grader`` without one; how good either is
+``claims``       a text's claims, and whether other texts entail them; ``embedded_checker`` without a model
+``statements``   RAGAS: statements, verdicts, questions, needed sentences; ``embedded_ragas`` without a model
+``keypoints``    RAGEval: is each keypoint of the true answer covered, contradicted, or neither
+``preferences``  which of two answers is better; ``embedded_judge`` scores without a model, ``judge_fit`` fits it
+``people``       labels that people give: what is asked, the file, the session; ``agreement`` of two people, or of a
+                 judge and a person
+``asking``       how every label is asked of a model: each different prompt once, several items per prompt
+
+A reply that cannot be read leaves its item unscored (None), with the raw reply in the report. ``steps_for_...`` give
+the calls of a run before it, to `ragbench.llm.plan`. The prompts are ``ragbench/prompts/*.txt``; any can be replaced.
 """
-
-from ragbench.labelling.agreement import agreement, partners
-from ragbench.labelling.calibration import Calibration, calibrate_judge
-from ragbench.labelling.items import grade_items, preference_items
-from ragbench.labelling.kinds import KINDS, Kind, LabelItem, kind_of, rank_label, ranks_of
-from ragbench.labelling.session import Session
-from ragbench.labelling.store import COLUMNS, Label, append_labels, by_annotator, current, is_label_file, load_labels
-
-__all__ = [
-    "COLUMNS",
-    "KINDS",
-    "Calibration",
-    "Kind",
-    "Label",
-    "LabelItem",
-    "Session",
-    "agreement",
-    "append_labels",
-    "by_annotator",
-    "calibrate_judge",
-    "current",
-    "grade_items",
-    "is_label_file",
-    "kind_of",
-    "load_labels",
-    "partners",
-    "preference_items",
-    "rank_label",
-    "ranks_of",
-]

@@ -16,6 +16,7 @@ import pandas as pd
 from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair
 from ragbench.data.wikieval_runs import RecordedRun
 from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.labelling.asking import Context, joined
 from ragbench.metrics.reference_free import (
     answer_relevance,
     answer_relevance_table,
@@ -24,15 +25,14 @@ from ragbench.metrics.reference_free import (
     faithfulness,
     faithfulness_table,
 )
-from ragbench.metrics.steps.inputs import Context, joined
 from ragbench.stats import pairwise_agreement
 from ragbench.stats.inputs import as_floats
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
+    from ragbench.labelling.asking import StepReport
     from ragbench.llm import Step
-    from ragbench.metrics.steps import StepReport
 
 TIE = 6  # decimals: vectors differ in the seventh between machines, which is no preference
 _TROUBLE = ("fail", "error", "partial")
@@ -54,7 +54,7 @@ class Scorer(Protocol):
 
 
 class LiveRagas:
-    """RAGAS's three metrics by a chat model, through `ragbench.metrics.steps`.
+    """RAGAS's three metrics by a chat model, through `ragbench.labelling.statements`.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class LiveRagas:
         ``questions`` help to read the answers. ``claims`` of the answers, found before (RAGChecker's), serve as their
         statements, so that no answer is taken apart twice.
         """
-        from ragbench.metrics.steps import extract_statements, statement_verdicts
+        from ragbench.labelling.statements import extract_statements, statement_verdicts
 
         if claims is None:
             asked = list(questions) if questions is not None else [""] * len(answers)
@@ -97,9 +97,8 @@ class LiveRagas:
 
     def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
         """Score answers by the questions they would answer; one call each."""
-        from ragbench.embedding import default_embedder
-        from ragbench.judge.features import embed
-        from ragbench.metrics.steps import generate_questions
+        from ragbench.embedding import default_embedder, embed
+        from ragbench.labelling.statements import generate_questions
 
         made = generate_questions(self.model, answers, self.n, **self.options)
         self.reports.append(made.report)
@@ -111,7 +110,7 @@ class LiveRagas:
 
     def context_relevance(self, questions: Sequence[str], contexts: Sequence[Any]) -> pd.DataFrame:
         """Score contexts by the sentences copied from them; one call each. Column altered: texts that are no copies."""
-        from ragbench.metrics.steps import extract_sentences
+        from ragbench.labelling.statements import extract_sentences
 
         copied = extract_sentences(self.model, questions, contexts, **self.options)
         self.reports.append(copied.report)
@@ -153,7 +152,7 @@ def baseline_scores(
 
     Source: RAGAS, section 5; both orders are ours.
     """
-    from ragbench.metrics.steps import gpt_ranking, gpt_score
+    from ragbench.labelling.preferences import gpt_ranking, gpt_score
 
     first, second, questions = [p.better for p in pairs], [p.worse for p in pairs], [p.question for p in pairs]
     contexts = [p.context for p in pairs] if _dimension(dimension) == "faithfulness" else None
@@ -215,7 +214,8 @@ def steps_for_pairs(pairs: Mapping[Dimension, Sequence[Pair]], n: int = 3, basel
     own way (a call per generated question) takes 6 + 2n; each baseline takes two calls per pair and dimension. A joint
     reply with a wrong number of verdicts costs one more call per statement, which the step's report counts.
     """
-    from ragbench.metrics.steps import steps_for_baselines, steps_for_ragas
+    from ragbench.labelling.preferences import steps_for_baselines
+    from ragbench.labelling.statements import steps_for_ragas
 
     if not pairs:
         raise ConfigError("no pairs", "pairs by dimension", "pass {dimension: data.pairs(dimension)}")
@@ -272,8 +272,7 @@ def rescore(run: RecordedRun, embedder: Embeddings | None = None) -> list[float]
         return [faithfulness(row.labels) for row in run.rows]
     if run.dimension == "context_relevance":
         return [context_relevance(row.labels, row.total) for row in run.rows]
-    from ragbench.embedding import default_embedder
-    from ragbench.judge.features import embed
+    from ragbench.embedding import default_embedder, embed
 
     vectors = embed(embedder or default_embedder(), [t for row in run.rows for t in (row.question, *row.texts)])
     return [

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ragbench.embedding import embed
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.generation import ExtractiveReader
-from ragbench.judge.features import embed
 from ragbench.records import Dataset
 from ragbench.text.sentences import split_sentences
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ragbench.data.ragchecker import RagResult, RagResults
     from ragbench.experiment import Experiment
-    from ragbench.metrics.steps import Labelled
+    from ragbench.labelling.claims import Labelled
 
 SIZE, OVERLAP, K = 300, 0.2, 20  # App. D
 SYSTEM = ["retriever", "generator"]
@@ -258,11 +258,11 @@ def label(results: RagResults, judge: str = "embedded", *, cassette: Any = None,
     options : for `ragbench.llm.chat_model`: ``host`` ...
     """
     if judge == "embedded":
-        from ragbench.judge import embedded_labels
+        from ragbench.labelling.claims import embedded_labels
 
         return embedded_labels(results)
+    from ragbench.labelling.claims import ragchecker_labels
     from ragbench.llm import Cassette, chat_model
-    from ragbench.metrics.steps import ragchecker_labels
 
     tape = Cassette(cassette) if isinstance(cassette, (str, os.PathLike)) else cassette
     return ragchecker_labels(chat_model(judge, **options), results, cassette=tape)

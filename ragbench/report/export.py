@@ -256,7 +256,7 @@ def _seconds(answers: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTab
 
 
 def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
-    from ragbench.grading import grade_shares
+    from ragbench.labelling.grades import grade_shares
 
     by = varying(marks, CELL)
     cells = marks[by].drop_duplicates().reset_index(drop=True) if by else pd.DataFrame(index=[0])

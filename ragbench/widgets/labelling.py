@@ -11,7 +11,8 @@ import ipywidgets
 import numpy as np
 
 from ragbench.errors import ConfigError, RagbenchError
-from ragbench.labelling import Label, LabelItem, Session, agreement, kind_of, partners
+from ragbench.labelling.agreement import agreement, partners
+from ragbench.labelling.people import Label, LabelItem, Session, kind_of
 from ragbench.stats import interval_text
 from ragbench.widgets.base import Panel, escape, tag
 

@@ -9,7 +9,7 @@ import ragbench as rb
 
 minihop, checker = rb.data.load_minihop(), rb.EmbeddedChecker()
 questions = {q.id: q for q in minihop.questions if q.meta.get("claims")}
-graded = [a for a in rb.grading.load_graded_answers() if a.question_id in questions][5:10]
+graded = [a for a in rb.load_graded_answers() if a.question_id in questions][5:10]
 asked = [questions[a.question_id] for a in graded]
 hits = rb.BM25(rb.token_chunks(minihop.documents, size=100)).search([q.text for q in asked], 5)
 results = []

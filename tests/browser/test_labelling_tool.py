@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ragbench import labelling
+from ragbench.labelling import people
 
-IMPORTS = "from ragbench import data, grading, labelling, widgets\n"
+IMPORTS = "from ragbench import data, widgets\nfrom ragbench.labelling import grades, people\n"
 GRADES = f"""{IMPORTS}questions = data.load_minihop().questions
-answers = grading.as_answers(grading.load_graded_answers(split="test")[:5])
-items = labelling.grade_items(questions, answers)"""
+answers = grades.as_answers(grades.load_graded_answers(split="test")[:5])
+items = people.grade_items(questions, answers)"""
 TWO = f"""{IMPORTS}pair = {{"one": "It is red.", "two": "It is green."}}
-items = [labelling.LabelItem(f"p{{i}}", {{"Question": f"What colour is {{i}}?"}}, pair) for i in range(2)]
+items = [people.LabelItem(f"p{{i}}", {{"Question": f"What colour is {{i}}?"}}, pair) for i in range(2)]
 three = {{"ours": "A long text.", "zero-shot": "A text.", "one-shot": "Another text."}}
-documents = [labelling.LabelItem("d", {{}}, three)]"""
+documents = [people.LabelItem("d", {{}}, three)]"""
 
 
 class Form:
@@ -28,7 +28,7 @@ class Form:
         self.out.locator(".rb-item section").first.click()
 
     def rows(self):
-        return labelling.load_labels(self.path) if self.path.exists() else []
+        return people.load_labels(self.path) if self.path.exists() else []
 
     def press(self, key, rows=None, sees=None):
         """Press a key, and wait until the file has so many rows, or the form shows a text."""
@@ -86,11 +86,11 @@ def test_grades_by_keyboard_and_mouse_are_on_the_disk_and_resumed(open_notebook,
     assert not again.book.errors
 
     # A second person, who sees one of the five otherwise.
-    ana = labelling.current(form.rows())
-    others = [labelling.Label(r.kind, r.item, r.aspect, r.label, "bo", r.at) for r in ana]
-    others[0] = labelling.Label("grade", others[0].item, "grade", "3", "bo", ana[0].at)
+    ana = people.current(form.rows())
+    others = [people.Label(r.kind, r.item, r.aspect, r.label, "bo", r.at) for r in ana]
+    others[0] = people.Label("grade", others[0].item, "grade", "3", "bo", ana[0].at)
     assert ana[0].label != "3"
-    labelling.append_labels(tmp_path / "bo.csv", others)
+    people.append_labels(tmp_path / "bo.csv", others)
     last = Form(open_notebook([GRADES, tool("grade", path)]), path)
     last.out.get_by_role("cell", name="80%").wait_for()
     last.out.get_by_role("cell", name="kappa 0.").wait_for()
@@ -127,7 +127,7 @@ def test_preferences_and_ranks_by_keyboard_alone(open_notebook, tmp_path):
     form.press("5", 2)
     form.press("3", 3)
     form.press("4", 4, "item 2 of 2 · 1 done")
-    held = {r.aspect: r.label for r in labelling.current(form.rows())}
+    held = {r.aspect: r.label for r in people.current(form.rows())}
     sign = 1 if held["correctness"] == "2" else -1
     assert held == {"correctness": f"{2 * sign}", "completeness": "0", "overall": f"{sign}"}
 
@@ -136,7 +136,7 @@ def test_preferences_and_ranks_by_keyboard_alone(open_notebook, tmp_path):
     for key in "212":
         ranks.press(key)
     ranks.wait(5)
-    given = labelling.ranks_of(ranks.rows()[-1].label)
+    given = people.ranks_of(ranks.rows()[-1].label)
     assert sorted(given.values()) == [1, 2, 2]
     assert given.keys() == {"ours", "zero-shot", "one-shot"}
     ranks.out.get_by_text("212").wait_for()

@@ -2,7 +2,7 @@
 
 Faithfulness takes one verdict per statement of the answer, answer relevance the vectors of the questions that a model
 wrote for the answer, context relevance the sentences that a model copied from the context. The labels come from
-`ragbench.metrics.steps`, from a recorded run, or from a person.
+`ragbench.labelling`, from a recorded run, or from a person.
 
 Where nothing can be said (an answer without statements, no generated question, a zero vector, an empty context, a reply
 that could not be read) the value is NaN unless the caller names another; the tables count, and say why.

@@ -201,7 +201,7 @@ def read_extraction(extracted: Sequence[str] | int, sentences: Sequence[str] | i
     total = len(known) if known is not None else int(sentences)  # type: ignore[call-overload]
     count, altered = len(listed) if listed is not None else int(extracted), 0  # type: ignore[call-overload]
     if listed is not None:
-        from ragbench.metrics.steps.sentences import pick
+        from ragbench.labelling.statements import pick
 
         found = pick(listed, known or ())
         if found.insufficient:

@@ -206,7 +206,7 @@ def embedded_verdicts(
 
     Source: RAGEval, Eq 3-5 (the paper's judge is GPT-4o).
     """
-    from ragbench.judge import EmbeddedChecker
+    from ragbench.labelling.embedded_checker import EmbeddedChecker
 
     languages = [language] * len(answers) if isinstance(language, str) else list(language)
     if not len(keypoints) == len(answers) == len(languages):
@@ -262,7 +262,7 @@ def judge_answers(
     elif not judged:
         labels = []
     else:
-        from ragbench.metrics.steps import keypoint_verdicts
+        from ragbench.labelling.keypoints import keypoint_verdicts
 
         ids = [of_row[i].id for i in judged]
         labels = keypoint_verdicts(model, [of_row[i].text for i in judged], texts, points, ids=ids, **options).labels

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragbench.data.dragonball import DOMAINS, LANGUAGES, QUESTION_TYPES
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling import KINDS, Label, LabelItem, by_annotator, current, ranks_of
+from ragbench.labelling.people import KINDS, Label, LabelItem, by_annotator, current, ranks_of
 from ragbench.metrics.keypoints import keypoint_metrics
 from ragbench.papers.rageval import PRINTED
 from ragbench.records import Document, Question

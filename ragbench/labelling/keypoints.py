@@ -1,16 +1,14 @@
-"""RAGEval's judge: is each keypoint of the true answer covered by a response, contradicted by it, or neither?"""
+"""Verdicts on keypoints (RAGEval): is each covered by a response, contradicted by it, or neither?"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from ragbench.labelling.asking import Judged, Task, Unit, names_of, same_length, task_step
+from ragbench.labelling.claims import Prompt, checked, judge_known
 from ragbench.llm import Step
 from ragbench.metrics.keypoints import VERDICTS
-from ragbench.metrics.steps.checking import checked, judge_known
-from ragbench.metrics.steps.engine import Judged, Task, Unit, task_step
-from ragbench.metrics.steps.extraction import Prompt
-from ragbench.metrics.steps.inputs import names_of, same_length
 from ragbench.prompts import load_prompt
 
 STEP = "keypoints"

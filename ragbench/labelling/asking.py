@@ -1,4 +1,4 @@
-"""How every step talks to the model: each different prompt once, and several items per prompt without guessing.
+"""How every label is asked of a model: each different prompt once, and several items per prompt without guessing.
 
 A joint prompt puts n items (claims, statements, keypoints) before the model. Its reply schema leaves the number of
 labels open (up to 2n, so that a runaway list ends): a schema of exactly n makes servers with a grammar write n labels
@@ -8,21 +8,151 @@ of its labels is used, since nobody knows which item was left out, and its items
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ragbench.llm import Step, ask, label_schema
+from pydantic import BaseModel
+
+from ragbench.errors import ConfigError
+from ragbench.llm import Reply, Step, Usage, ask, label_schema
 from ragbench.llm.structured import MOST_ITEMS
-from ragbench.metrics.steps.inputs import check_joint, one_line
-from ragbench.metrics.steps.report import StepReport, Unscored, spent, unread
 from ragbench.prompts import fill_prompt
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+# Inputs, checked
 
-    from ragbench.llm import Reply
+Context = str | Sequence[str]
+
+
+def one_line(text: str) -> str:
+    """Put a text on one line, so that an item cannot pass for two numbered ones."""
+    return " ".join(text.split())
+
+
+def check_joint(joint: int | None) -> None:
+    """Raise ConfigError unless ``joint`` is None or a number of at least 1."""
+    if joint is not None and (isinstance(joint, bool) or not isinstance(joint, int) or joint < 1):
+        raise ConfigError(f"joint={joint!r}", "items per prompt, at least 1, or None for all of one text", "choose one")
+
+
+def same_length(**columns: Sequence[Any] | None) -> int:
+    """Return the common length of the columns; ConfigError for one string in place of a list, or unequal lengths."""
+    sizes = {}
+    for name, values in columns.items():
+        if isinstance(values, str):
+            raise ConfigError(f"{name} is one string", "a list, one entry per example", f"pass {name}=[...]")
+        if values is not None:
+            sizes[name] = len(values)
+    if len(set(sizes.values())) > 1:
+        told = ", ".join(f"{size} {name}" for name, size in sizes.items())
+        raise ConfigError(told, "as many of each", "pass one entry per example in every list")
+    return next(iter(sizes.values()), 0)
+
+
+def names_of(ids: Sequence[Any] | None, count: int) -> list[str]:
+    """Return the given ids as texts, or numbers."""
+    if ids is not None:
+        same_length(ids=ids, examples=range(count))
+    return [str(name) for name in (ids if ids is not None else range(count))]
+
+
+def joined(context: Context, name: str) -> str:
+    """Return a context as one text, passages a blank line apart."""
+    if isinstance(context, str):
+        return context.strip()
+    if not isinstance(context, Iterable) or not all(isinstance(passage, str) for passage in context):
+        raise ConfigError(f"the context of {name} holds something else than texts", "a text or a list of texts",
+                          "pass chunk.text, not the chunk")  # fmt: skip
+    return "\n\n".join(passage.strip() for passage in context if passage.strip())
+
+
+# Reports: what a step took, and the raw replies that went unscored
+
+
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """Something the model was asked and no usable reply came back for.
+
+    Attributes
+    ----------
+    id : what it was about: the id of the text, or of the text and the claim (``"q1 claim 3"``).
+    kind : one of ``ragbench.llm.KINDS``.
+    detail : what was wrong, in words.
+    raw : the reply, word for word ("" when there was none).
+    """
+
+    id: str
+    kind: str
+    detail: str
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """Counts of one step. Add two reports of the same step with ``+``.
+
+    Attributes
+    ----------
+    step : its name, as in the cassette.
+    prompts : different prompts that were needed.
+    calls : requests made for them now, repair tries and tries after a broken connection among them.
+    cached : prompts that the cassette answered.
+    repaired : prompts whose first reply did not fit and whose second one did.
+    items : what was to be scored: texts, claims or pairs. settled : those that needed no model (an empty text entails
+        nothing). unscored : those without a readable reply; each is in ``failures``.
+    joint : prompts about more than one item.
+    mismatches : joint replies with more or fewer labels than items. unreadable : joint replies that could not be read.
+        No label of either is used: all their items are asked again one by one, ``rechecked`` in number.
+    usage : tokens, time and money spent now.
+    """
+
+    step: str
+    prompts: int = 0
+    calls: int = 0
+    cached: int = 0
+    repaired: int = 0
+    items: int = 0
+    settled: int = 0
+    unscored: int = 0
+    joint: int = 0
+    mismatches: int = 0
+    unreadable: int = 0
+    rechecked: int = 0
+    usage: Usage = field(default_factory=Usage)
+    failures: tuple[Unscored, ...] = field(default=(), repr=False)
+
+    @property
+    def mismatch_rate(self) -> float:
+        """Share of the joint prompts whose reply had the wrong number of labels; NaN without joint prompts."""
+        return self.mismatches / self.joint if self.joint else float("nan")
+
+    def __add__(self, other: StepReport) -> StepReport:
+        sums = {name: getattr(self, name) + getattr(other, name) for name in self.__slots__ if name != "step"}
+        return StepReport(self.step, **sums)
+
+
+def spent(step: str, replies: Iterable[Reply]) -> StepReport:
+    """Count prompts, calls and usage of the replies to different prompts."""
+    replies = list(replies)
+    now = [reply for reply in replies if not reply.cached]
+    return StepReport(
+        step,
+        prompts=len(replies),
+        calls=sum(reply.attempts for reply in now),
+        cached=len(replies) - len(now),
+        repaired=sum(reply.repairs for reply in replies if reply.ok),
+        usage=sum((reply.usage for reply in now), Usage()),
+    )
+
+
+def unread(name: str, reply: Reply) -> Unscored:
+    """Keep what came back for an item that stays unscored."""
+    kind = reply.error.kind if reply.error is not None else "other"
+    return Unscored(name, kind, str(reply.error), reply.raw or reply.text)
+
+
+# Requests
 
 # The model answered, or would have, had the prompt been shorter: one item alone may fare better. After any other
 # failure (no server, no model, no time) it would not.

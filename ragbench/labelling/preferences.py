@@ -1,26 +1,136 @@
-"""RAGAS's two baselines: a score from 0 to 10 (GPT Score), and the better of two (GPT Ranking), per dimension.
+"""Preferences: which of two answers is better, and how good one is.
 
-The paper's ranking asks once per pair. Here both orders are asked: a model that takes whatever stands first then
-shows as such, and decides nothing.
+People's: RAGChecker's labelled pairs, or your own. The model's way: RAGAS's two baselines, a score from 0 to 10 (GPT
+Score) and the better of two (GPT Ranking), per dimension. The paper's ranking asks once per pair; here both orders are
+asked, so that a model that takes whatever stands first shows as such, and decides nothing. The embedded way:
+`ragbench.labelling.embedded_judge`; how far it agrees with people: `ragbench.labelling.judge_fit`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from ragbench.errors import ConfigError, unknown
+from pydantic import BaseModel
+
+from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.labelling.asking import Context, Request, StepReport, as_step, joined, names_of, same_length, send, unread
+from ragbench.labelling.claims import Prompt
 from ragbench.llm import Step
-from ragbench.metrics.steps.engine import Request, as_step, send
-from ragbench.metrics.steps.extraction import Prompt
-from ragbench.metrics.steps.inputs import Context, joined, names_of, same_length
-from ragbench.metrics.steps.report import StepReport, unread
 from ragbench.prompts import fill_prompt, load_prompt
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+# Pairs of answers that people compared
+
+
+@dataclass(frozen=True)
+class LabelledPair:
+    """Two answers to one question, and how people compare them.
+
+    ``labels`` maps a criterion to one label per annotator, -2 (answer 1 much better) .. 2 (answer 2 much better).
+    ``group`` names the domain that is left out together; ``recorded`` holds another metric's scores of both answers.
+    """
+
+    question: str
+    reference: str
+    answers: tuple[str, str]
+    labels: Mapping[str, tuple[float, ...]]
+    group: str = ""
+    recorded: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def load_ragchecker_pairs(path: str | Path | None = None) -> list[LabelledPair]:
+    """Load RAGChecker's 280 human-labelled pairs with its recorded scores.
+
+    Parameters
+    ----------
+    path : as for `ragbench.data.load_ragchecker_meta`, which reads and checks the files.
+
+    Returns
+    -------
+    280 pairs in 10 groups, two labels for each of three criteria; ``recorded`` is empty where RAGChecker's scores are
+    not beside the labels.
+
+    Raises
+    ------
+    DataError when the files are missing, malformed, or do not belong together.
+    """
+    from ragbench.data.ragchecker import load_ragchecker_meta
+
+    pairs = []
+    for pair in load_ragchecker_meta(path).pairs:
+        first, second = pair.responses
+        pairs.append(
+            LabelledPair(
+                pair.question,
+                pair.reference,
+                (first.text, second.text),
+                {c: tuple(map(float, labels)) for c, labels in pair.labels.items()},
+                pair.domain,
+                {c: (score, second.scores[c]) for c, score in first.scores.items()},
+            )
+        )
+    return pairs
+
+
+def read_pairs(path: str | Path) -> list[LabelledPair]:
+    """Read a user's labelled pairs from JSON lines.
+
+    Each line: ``question``, ``reference``, ``answer_1``, ``answer_2`` (texts; an answer may be empty), ``labels``: an
+    object from criterion to a label or a list of labels in -2..2 (or ``label``, which is ``overall``), and where
+    there is one ``group``: the domain, left out together with its fellows when the fit is measured.
+
+    Raises
+    ------
+    DataError naming file, line and field.
+    """
+    from ragbench.data.files import read_jsonl, require_text
+
+    pairs = []
+    for number, row in read_jsonl(path):
+        where = f"{path}, line {number}"
+        question, reference = (require_text(row, name, where) for name in ("question", "reference"))
+        answers = tuple(require_text(row, name, where, empty=True) for name in ("answer_1", "answer_2"))
+        raw = row["labels"] if "labels" in row else {"overall": row.get("label")}
+        if not isinstance(raw, dict) or not raw:
+            raise DataError(
+                f"{where}: 'labels' is {type(raw).__name__}", 'an object such as {"overall": [1, 2]}', "mend that line"
+            )
+        labels = {name: _labels(value, f"{where}: {name!r}") for name, value in raw.items()}
+        pairs.append(LabelledPair(question, reference, answers, labels, str(row.get("group") or "")))  # type: ignore[arg-type]
+    return pairs
+
+
+def _labels(value: Any, where: str) -> tuple[float, ...]:
+    values = value if isinstance(value, list) else [value]
+    good = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and -2 <= v <= 2]
+    if not values or len(good) != len(values):
+        raise DataError(
+            f"{where} has the label {value!r}",
+            "numbers from -2 (answer 1 much better) to 2 (answer 2 much better)",
+            "write for instance 1 or [1, 2], one number per annotator",
+        )
+    return tuple(float(v) for v in values)
+
+
+def shared_criteria(pairs: Sequence[LabelledPair]) -> list[str]:
+    """Return the criteria that every pair is labelled for, in the order of the first pair.
+
+    Raises
+    ------
+    DataError when there is none.
+    """
+    common = [c for c in pairs[0].labels if all(c in p.labels for p in pairs)]
+    if not common:
+        raise DataError(
+            "no criterion is labelled in every pair", "at least one", "label all pairs for 'overall', for instance"
+        )
+    return common
+
+
+# A model scores and ranks
 
 DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]

@@ -9,18 +9,15 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from langchain_core.embeddings import Embeddings
 
+from ragbench.embedding import embed
 from ragbench.errors import ConfigError
-from ragbench.judge.features import embed
 from ragbench.text.apart import Prepared, prepare
 from ragbench.text.sentences import split_sentences
 from ragbench.text.stance import NEGATION
-
-if TYPE_CHECKING:
-    from langchain_core.embeddings import Embeddings
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = "Entailment", "Neutral", "Contradiction"
 LABELS = (ENTAILMENT, NEUTRAL, CONTRADICTION)

@@ -1,0 +1,853 @@
+"""Claims of a text, and whether other texts entail them (RAGChecker, section 3.2).
+
+The model's way: `extract_claims`, `check_claims`, and both over whole results, `ragchecker_labels`. The embedded way:
+`embedded_labels`, whose claims are sentences and whose labels are an `EmbeddedChecker`'s; the result has the same form.
+How far a checker agrees with labels by others: `checker_quality`, and on MiniHop `embedded_checker_quality`. Those
+labels are reference labels, assigned by a strong language model under a written guideline; checked by a person: 0; the
+second pass measures repeatability, not human agreement.
+
+A text is taken apart once, however many results, metrics or papers need its claims: equal prompts are asked once in a
+call, a cassette keeps them between runs, and a ``shared`` dict between calls without one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from ragbench.data.files import raise_all, read_jsonl, require_text
+from ragbench.data.ragchecker import Claim, RagResult, RagResults, claim_text
+from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.labelling.asking import (
+    Judged,
+    Request,
+    StepReport,
+    Task,
+    Unit,
+    as_step,
+    check_joint,
+    judge_items,
+    names_of,
+    same_length,
+    send,
+    task_step,
+    texts_schema,
+    unread,
+)
+from ragbench.labelling.embedded_checker import ENTAILMENT, LABELS, EmbeddedChecker, split_claims
+from ragbench.llm import Reply, Step
+from ragbench.metrics.claims import CHECKS
+from ragbench.paths import shipped
+from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.records import check_records
+from ragbench.stats import Interval
+
+# Texts taken apart
+
+Form = Literal["sentence", "triple"]
+Prompt = str | os.PathLike[str]
+SharedClaims = MutableMapping[str, tuple[Claim, ...]]
+FORMS = {"sentence": "steps_claims", "triple": "steps_triples"}
+_PARTS = {"sentence": 1, "triple": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """Claims of each text, in the order of the texts; None where no reply could be read (see ``report.failures``)."""
+
+    claims: tuple[tuple[Claim, ...] | None, ...]
+    report: StepReport
+
+
+def extract_claims(
+    model: Any,
+    texts: Sequence[str],
+    form: Form = "sentence",
+    *,
+    shared: SharedClaims | None = None,
+    prompt: Prompt | None = None,
+    ids: Sequence[Any] | None = None,
+    **options: Any,
+) -> Extracted:
+    """Take texts apart into claims, each different text once.
+
+    Parameters
+    ----------
+    model : as for `ragbench.llm.ask`.
+    texts : responses, reference answers, or any other texts, shape (n,).
+    form : "sentence", or "triple" (subject, predicate, object), which is what RAGChecker's recorded files hold.
+    shared : claims found before, by prompt hash; filled in place. Use one dict per model.
+    prompt : id or file with the field passage; default by form.
+    ids : names for messages; default numbers.
+    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency``, ``progress`` ...
+
+    Returns
+    -------
+    Extracted. An empty text has no claims and needs no call; a text without statements may have none either.
+
+    Raises
+    ------
+    ConfigError for another form or lists that do not fit; errors of ``ask``.
+
+    Source: RAGChecker, section 3.2 (text-to-claim extractor; the wording of the prompt is ours).
+    """
+    requests = claim_requests(texts, form, prompt, ids)
+    return take_apart(model, "claims", requests, form, shared, options)
+
+
+def claim_requests(
+    texts: Sequence[str], form: Form, prompt: Prompt | None, ids: Sequence[Any] | None = None
+) -> list[Request | None]:
+    """Make the prompt of each text; None for an empty text."""
+    if form not in FORMS:
+        raise unknown("form of claims", form, FORMS)
+    names, template = names_of(ids, same_length(texts=texts)), load_prompt(prompt or FORMS[form])
+    return [
+        Request(name, fill_prompt(template, passage=text.strip()), texts_schema("claims", parts=_PARTS[form]))
+        if text.strip()
+        else None
+        for name, text in zip(names, texts, strict=True)
+    ]
+
+
+def new_requests(requests: Sequence[Request | None], form: Form, shared: SharedClaims | None) -> dict[str, Request]:
+    """Return the requests that have to be made, by hash: each prompt once, without those whose claims are known."""
+    new: dict[str, Request] = {}
+    for request in requests:
+        if request is not None and (key := claims_key(request, form)) not in (shared or {}):
+            new.setdefault(key, request)
+    return new
+
+
+def claims_key(request: Request, form: Form) -> str:
+    """Hash what decides about the claims: form, wording and text."""
+    return hashlib.sha256(f"{form}\0{request.prompt}".encode()).hexdigest()
+
+
+def _read(reply: Reply, form: Form) -> tuple[Claim, ...]:
+    found = reply.parsed.claims
+    return tuple(found) if form == "sentence" else tuple((s, p, o) for s, p, o in found)
+
+
+def take_apart(
+    model: Any,
+    step: str,
+    requests: Sequence[Request | None],
+    form: Form,
+    shared: SharedClaims | None,
+    options: dict[str, Any],
+) -> Extracted:
+    """Read the claims of each request, asking only for those that ``shared`` lacks; None needs no call."""
+    known: SharedClaims = {} if shared is None else shared
+    wanted = {claims_key(request, form) for request in requests if request is not None}
+    new = new_requests(requests, form, known)
+    replies, report = send(model, step, list(new.values()), options)
+    failures = []
+    for (key, request), reply in zip(new.items(), replies, strict=True):
+        if reply.ok:
+            known[key] = _read(reply, form)
+        else:
+            failures.append(unread(request.id, reply))
+    claims = tuple(() if request is None else known.get(claims_key(request, form)) for request in requests)
+    empty = sum(request is None for request in requests)
+    counts = {"items": len(wanted) + empty, "settled": len(wanted) - len(new) + empty, "unscored": len(failures)}
+    return Extracted(claims, replace(report, **counts, failures=tuple(failures)))
+
+
+# Claims checked: Entailment, Neutral and Contradiction kept apart
+
+
+def check_claims(
+    model: Any,
+    claims: Sequence[Sequence[Claim] | None],
+    references: Sequence[str],
+    joint: int | None = 5,
+    *,
+    prompt: str | os.PathLike[str] = "steps_check",
+    ids: Sequence[Any] | None = None,
+    **options: Any,
+) -> Judged:
+    """Check lists of claims, each against its own text.
+
+    Parameters
+    ----------
+    model : as for `ragbench.llm.ask`.
+    claims : for each text its claims (sentences or triples); None where they are not known, as `extract_claims` says.
+    references : the texts, shape (n,): a reference answer, a response, a chunk.
+    joint : claims per prompt; 1 asks for each singly, None puts all claims of one text into one prompt, so that the
+        number of calls does not depend on the number of claims. A joint reply with another number of labels than
+        claims is not used: its claims are checked again one by one.
+    prompt : id or file with the fields reference, count and claims. What comes before the claims is what the prompts
+        of one text share, and what a server's prompt cache saves: keep the text first.
+    ids : names of the pairs for messages; default numbers.
+    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency``, ``progress`` ...
+
+    Returns
+    -------
+    Judged: for each text one label per claim; None where the reply could not be read, and None in place of the list
+    where the claims were None. An empty text entails nothing: Neutral, without a call.
+
+    Raises
+    ------
+    ConfigError for lists that do not fit, DataError for something that is no claim; errors of ``ask``.
+
+    Source: RAGChecker, section 3.2 (claim-entailment checker; the wording of the prompt is ours).
+    """
+    return judge_known(model, check_task(prompt), claim_units(claims, references, ids), joint, options)
+
+
+def check_task(prompt: str | os.PathLike[str]) -> Task:
+    """Make the task of a claim check."""
+    return Task("claim check", load_prompt(prompt), LABELS, "Neutral", "reference", "claims", "claim")
+
+
+def claim_units(
+    claims: Sequence[Sequence[Claim] | None], references: Sequence[str], ids: Sequence[Any] | None = None
+) -> list[Unit | None]:
+    """Pair claims with their texts; None where the claims are not known."""
+    names = names_of(ids, same_length(claims=claims, references=references))
+    return [
+        None if own is None else Unit(name, text.strip(), checked(own, name), {})
+        for name, own, text in zip(names, claims, references, strict=True)
+    ]
+
+
+def checked(claims: Sequence[Claim], name: str, what: str = "claim") -> tuple[str, ...]:
+    """Return claims as texts; DataError naming the place of one that is none."""
+    if isinstance(claims, str):
+        raise ConfigError(f"the {what}s of {name} are one string", f"a list of {what}s", "put it in a list")
+    for place, claim in enumerate(claims):
+        parts = [claim] if isinstance(claim, str) else claim
+        triple = isinstance(parts, (list, tuple)) and len(parts) in (1, 3)
+        if not (triple and all(isinstance(part, str) for part in parts) and any(part.strip() for part in parts)):
+            raise DataError(
+                f"{what} {place + 1} of {name} is {claim!r:.60}",
+                "a sentence, or a triple (subject, predicate, object) of texts",
+                "mend it, or extract the claims again",
+            )
+    return tuple(claim_text(claim) for claim in claims)
+
+
+def judge_known(
+    model: Any, task: Task, units: Sequence[Unit | None], joint: int | None, options: dict[str, Any]
+) -> Judged:
+    """Judge the units that are there; None for the others."""
+    judged = judge_items(model, task, [unit for unit in units if unit is not None], joint, options)
+    labels = iter(judged.labels)
+    return Judged(tuple(None if unit is None else next(labels) for unit in units), judged.report)
+
+
+# The model's way over whole results
+
+_RESPONSE, _REFERENCE = "response_claims", "reference_claims"
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Results with the claims and labels that could be had.
+
+    Attributes
+    ----------
+    results : all results. Claims and checks that could not be read stay None there, also a check of which one label
+        is unread: RAGChecker's format and its metrics have no fourth label.
+    unscored : ids of the results that lack a check for this reason; ``scored`` are the others.
+    partial : (id, check) -> the labels of such a check, as in the results, with None for the unread ones.
+    reports : "claims" and "claim check" -> what the step took.
+    """
+
+    results: RagResults
+    unscored: tuple[str | int, ...]
+    partial: Mapping[tuple[str | int, str], tuple]
+    reports: Mapping[str, StepReport]
+
+    @property
+    def scored(self) -> RagResults:
+        """The results with all labels, which `ragbench.metrics.claims.claim_metrics_table` takes."""
+        out = set(self.unscored)
+        return replace(self.results, results=tuple(r for r in self.results.results if r.id not in out))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The claims of one side of a result, to be checked against one text (a chunk, if ``chunk`` is not None)."""
+
+    result: int
+    check: str
+    side: str
+    text: str
+    chunk: int | None = None
+
+
+def ragchecker_labels(
+    model: Any,
+    results: RagResults | Sequence[RagResult],
+    *,
+    joint: int | None = 5,
+    form: Form = "sentence",
+    shared: SharedClaims | None = None,
+    claims_prompt: Prompt | None = None,
+    check_prompt: Prompt = "steps_check",
+    **options: Any,
+) -> Labelled:
+    """Extract and check the claims of results: everything that RAGChecker's eleven metrics need.
+
+    Parameters
+    ----------
+    model : as for `ragbench.llm.ask`.
+    results : from `ragbench.data.ragchecker.read_ragchecker`, or records of your own. Claims and labels that are there
+        stay; only what is missing is asked.
+    joint : claims per prompt, see `check_claims`.
+    form, shared, claims_prompt : see `extract_claims`.
+    check_prompt : id or file, see `check_claims`.
+    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency``, ``progress`` ...
+
+    Returns
+    -------
+    Labelled. The same claims against the same chunk (the reference's claims under two generators) are checked once.
+
+    Raises
+    ------
+    ConfigError for arguments that cannot work, DataError for an id used twice; errors of ``ask``.
+
+    Source: RAGChecker, section 3.2 and appendix B.
+    """
+    check_joint(joint)
+    given = records_of(results)
+    sides = _unknown(given)
+    found = extract_claims(
+        model,
+        [text for _, _, text in sides],
+        form,
+        shared=shared,
+        prompt=claims_prompt,
+        ids=[f"{given[n].id} {side}" for n, side, _ in sides],
+        **options,
+    )
+    rows = list(given)
+    for (n, side, _), claims in zip(sides, found.claims, strict=True):
+        if claims is not None:
+            rows[n] = replace(rows[n], metrics=None, **{side: claims})
+    pairs = list(_pairs(rows))
+    judged = check_claims(
+        model,
+        [getattr(rows[p.result], p.side) for p in pairs],
+        [p.text for p in pairs],
+        joint,
+        prompt=check_prompt,
+        ids=[_name(rows[p.result], p) for p in pairs],
+        **options,
+    )
+    parts: dict[tuple[int, str], list] = defaultdict(list)
+    for pair, labels in zip(pairs, judged.labels, strict=True):
+        parts[pair.result, pair.check].append(labels)
+    partial = {}
+    for n, row in enumerate(rows):
+        for check in row.missing():
+            claims = getattr(row, _side(check))
+            if claims is None:
+                continue
+            columns = parts[n, check]
+            matrix = check.endswith("chunks")
+            labels = tuple(tuple(c[i] for c in columns) for i in range(len(claims))) if matrix else columns[0]
+            unread = any(None in each for each in labels) if matrix else None in labels
+            if unread:
+                partial[row.id, check] = labels
+            else:
+                rows[n] = replace(rows[n], metrics=None, **{check: labels})
+    whole = replace(results, results=tuple(rows)) if isinstance(results, RagResults) else RagResults(tuple(rows))
+    if whole.results != given:
+        whole = replace(whole, metrics=None)  # averages of other labels
+    unscored = tuple(row.id for row in rows if row.missing())
+    return Labelled(whole, unscored, partial, {r.step: r for r in (found.report, judged.report)})
+
+
+def steps_for_ragchecker(
+    results: RagResults | Sequence[RagResult],
+    *,
+    joint: int | None = 5,
+    form: Form = "sentence",
+    shared: SharedClaims | None = None,
+    claims_prompt: Prompt | None = None,
+    check_prompt: Prompt = "steps_check",
+    claims_per_text: int | None = None,
+) -> list[Step]:
+    """Count the calls of `ragchecker_labels` before the run, for `ragbench.llm.plan`.
+
+    Parameters
+    ----------
+    results, joint, form, shared, claims_prompt, check_prompt : as for `ragchecker_labels`.
+    claims_per_text : claims to reckon with in a text that has not been taken apart yet. Needed only when ``joint`` is a
+        number and some claims are not known.
+
+    Returns
+    -------
+    [claims, claim check]. The first has its prompts, so its count is exact. So has the second once all claims are
+    known (after extraction, call this again). Before that it counts: with ``joint=None`` one call per text and text it
+    is checked against (1 + chunks, for each side), of which texts without claims will need none; with a number, what
+    ``claims_per_text`` makes of it, as the step's name says. Joint replies with a wrong number of labels cost one more
+    call per claim; calls repeated after a failure come on top, too.
+
+    Raises
+    ------
+    ConfigError when the number of claims is needed and not known.
+    """
+    check_joint(joint)
+    rows = list(records_of(results))
+    sides = _unknown(rows)
+    requests = claim_requests([text for _, _, text in sides], form, claims_prompt)
+    new = new_requests(requests, form, shared)
+    first = as_step("claims", list(new.values()))
+    source: dict[tuple[int, str], str] = {}
+    for (n, side, _), request in zip(sides, requests, strict=True):
+        if request is None:
+            rows[n] = replace(rows[n], **{side: ()})
+        elif (key := claims_key(request, form)) in new:
+            source[n, side] = key
+        else:
+            assert shared is not None
+            rows[n] = replace(rows[n], **{side: shared[key]})
+    pairs = list(_pairs(rows))
+    known = [p for p in pairs if (p.result, p.side) not in source]
+    units = claim_units([getattr(rows[p.result], p.side) for p in known], [p.text for p in known])
+    exact = task_step(check_task(check_prompt), [unit for unit in units if unit is not None], joint)
+    unknown = {(source[p.result, p.side], p.text.strip()) for p in pairs if (p.result, p.side) in source}
+    waiting = sum(bool(text) for _, text in unknown)
+    if not waiting:
+        return [first, exact]
+    each, name = 1, "claim check, at most"
+    if joint is not None:
+        if claims_per_text is None or claims_per_text < 0:
+            raise ConfigError(
+                f"claims_per_text={claims_per_text} with joint={joint}, and texts not taken apart yet",
+                "a number of claims to reckon with",
+                "pass claims_per_text=10, or joint=None, whose calls do not depend on it",
+            )
+        each, name = math.ceil(claims_per_text / joint), f"claim check, if {claims_per_text} claims per text"
+    return [first, Step(name, calls=len(exact.prompts) + waiting * each)]
+
+
+def records_of(results: RagResults | Sequence[RagResult]) -> tuple[RagResult, ...]:
+    """Return the records of results; DataError for anything else, or an id used twice."""
+    rows = tuple(results.results if isinstance(results, RagResults) else results)
+    check_records(rows, RagResult, "results to label")
+    twice = [name for name, count in Counter(str(row.id) for row in rows).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"the id {twice[0]!r} belongs to several results",
+            "an id used once",
+            "put the system's name into the ids, or make one call per system",
+        )
+    return rows
+
+
+def _side(check: str) -> str:
+    return _RESPONSE if check.startswith("response") else _REFERENCE
+
+
+def _unknown(rows: Sequence[RagResult]) -> list[tuple[int, str, str]]:
+    """List (number of the result, side, text) of the texts whose claims are needed and not known."""
+    wanted = []
+    for n, row in enumerate(rows):
+        for side, text in ((_RESPONSE, row.response), (_REFERENCE, row.reference)):
+            if getattr(row, side) is None and any(_side(check) == side for check in row.missing()):
+                wanted.append((n, side, text))
+    return wanted
+
+
+def _pairs(rows: Sequence[RagResult]) -> Iterator[_Pair]:
+    for n, row in enumerate(rows):
+        for check in CHECKS:
+            if getattr(row, check) is not None:
+                continue
+            if check.endswith("chunks"):
+                yield from (_Pair(n, check, _side(check), chunk.text, j) for j, chunk in enumerate(row.chunks))
+            else:
+                text = row.reference if check == CHECKS[0] else row.response
+                yield _Pair(n, check, _side(check), text)
+
+
+def _name(row: RagResult, pair: _Pair) -> str:
+    return f"{row.id} {pair.check}" + ("" if pair.chunk is None else f"[{pair.chunk}]")
+
+
+# The embedded way
+
+_SIDES = ("response", "reference")
+_Claims = tuple["Claim", ...]
+_Needed = dict[_Claims, dict[str, None]]  # texts that a list of claims is checked against, in order
+
+
+def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = None) -> Labelled:
+    """Take responses and references apart into sentence claims and check them, without a model server.
+
+    Parameters
+    ----------
+    results : results as for `ragchecker_labels`. Claims and labels that are there stay; only
+        what is missing is made.
+    checker : an `EmbeddedChecker`, or any object whose ``check_many(claims, texts)`` gives a label per claim and text;
+        default EmbeddedChecker().
+
+    Returns
+    -------
+    Labelled, as from ``ragchecker_labels``; nothing is unscored. Its reports count calls (none) and items: texts taken
+    apart, and labels made. Each text is embedded once, and each list of claims is checked once against each text,
+    however many results share them: the reference's claims against a chunk that three retrievers found, for instance.
+
+    Raises
+    ------
+    DataError for an id used twice; ConfigError for a checker whose labels do not fit the claims.
+
+    Source: RAGChecker, section 3.2 (extraction and checking; the paper's are language models, these are not).
+    """
+    from ragbench.data.ragchecker import RagResults
+    from ragbench.labelling.asking import StepReport
+    from ragbench.labelling.claims import Labelled, records_of
+
+    given = records_of(results)
+    texts: dict[str, _Claims] = {}
+    rows = [_with_claims(row, texts) for row in given]
+    labels, made = _checked(rows, EmbeddedChecker() if checker is None else checker)
+    rows = [_with_labels(row, labels) for row in rows]
+    whole = replace(results, results=tuple(rows)) if isinstance(results, RagResults) else RagResults(tuple(rows))
+    if whole.results != given:
+        whole = replace(whole, metrics=None)  # averages of other labels
+    reports = {
+        "claims": StepReport("claims", items=len(texts), settled=len(texts)),
+        "claim check": StepReport("claim check", items=made, settled=made),
+    }
+    return Labelled(whole, (), {}, reports)
+
+
+def _with_claims(row: RagResult, texts: dict[str, _Claims]) -> RagResult:
+    """Split the sides whose claims are needed and not known; ``texts`` remembers what has been split."""
+    for side in _SIDES:
+        name = f"{side}_claims"
+        if getattr(row, name) is None and any(check.startswith(side) for check in row.missing()):
+            text = getattr(row, side)
+            if text not in texts:
+                texts[text] = tuple(split_claims(text))
+            row = replace(row, metrics=None, **{name: texts[text]})
+    return row
+
+
+def _jobs(row: RagResult) -> dict[str, tuple[_Claims, tuple[str, ...]]]:
+    """List each missing check: the claims, and the texts they are checked against."""
+    chunks = tuple(chunk.text for chunk in row.chunks)
+    other = {"response_in_reference": (row.reference,), "reference_in_response": (row.response,)}
+    claims = {side: _hashable(getattr(row, f"{side}_claims")) for side in _SIDES}
+    return {check: (claims[check.split("_")[0]], other.get(check, chunks)) for check in row.missing()}
+
+
+def _hashable(claims: Sequence[Claim] | None) -> _Claims:
+    return tuple(tuple(c) if isinstance(c, list) else c for c in claims or ())
+
+
+def _checked(rows: Sequence[RagResult], checker: Any) -> tuple[Mapping[_Claims, Mapping[str, Sequence[str]]], int]:
+    """Labels by list of claims and text, and how many there are."""
+    needed: _Needed = {}
+    for row in rows:
+        for claims, texts in _jobs(row).values():
+            needed.setdefault(claims, {}).update(dict.fromkeys(texts))
+    if isinstance(checker, EmbeddedChecker):
+        every = dict.fromkeys(text for texts in needed.values() for text in texts)
+        checker = checker.warm(list(dict.fromkeys(c for claims in needed for c in claims)), list(every))
+    labels, made = {}, 0
+    for claims, texts in needed.items():
+        table = checker.check_many(claims, list(texts)) if claims and texts else [[] for _ in claims]
+        if len(table) != len(claims) or any(len(row) != len(texts) for row in table):
+            raise ConfigError(
+                f"{checker!r} gave {len(table)} rows of {sorted({len(row) for row in table})} labels",
+                f"{len(claims)} rows, one per claim, of {len(texts)} labels, one per text",
+                "mend its check_many; do not pad the labels",
+            )
+        columns = zip(*table, strict=True) if table else ((),) * len(texts)
+        labels[claims] = dict(zip(texts, columns, strict=True))
+        made += len(claims) * len(texts)
+    return labels, made
+
+
+def _with_labels(row: RagResult, labels: Mapping[_Claims, Mapping[str, Sequence[str]]]) -> RagResult:
+    found: dict[str, tuple] = {}
+    for check, (claims, texts) in _jobs(row).items():
+        columns = [labels[claims][text] for text in texts]
+        if check.endswith("chunks"):
+            found[check] = tuple(tuple(column[i] for column in columns) for i in range(len(claims)))
+        else:
+            found[check] = tuple(columns[0])
+    return replace(row, metrics=None, **found) if found else row
+
+
+# How far a checker agrees with labelled claims (RAGChecker, Table 16)
+
+SPLITS = ("dev", "test")
+MEASURES = ("accuracy", "factual f1", "non-factual f1", "accuracy, three labels", "pearson", "spearman")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledClaim:
+    """A claim about a document, and its label.
+
+    ``document`` is its title, ``text`` its text. ``first_label`` and ``second_label`` are two labellings of the same
+    wording, None for a claim reworded after them; ``label`` is what they led to.
+    """
+
+    id: str
+    document: str
+    text: str
+    claim: str
+    label: str
+    split: str
+    first_label: str | None = None
+    second_label: str | None = None
+
+
+def load_labelled_claims(
+    path: str | Path | None = None, split: str | None = None, texts: Mapping[str, str] | None = None
+) -> tuple[LabelledClaim, ...]:
+    """Load labelled claims: those over MiniHop, or your own file of the same form.
+
+    Parameters
+    ----------
+    path : JSON lines with ``id``, ``document`` (title), ``claim``, ``label``, ``split`` ("dev" or "test"); optionally
+        ``second_label``, and ``first_label`` where the label was changed after both. Default
+        ``data/minihop/labelled_claims.jsonl``.
+    split : only this one; default both. Set a checker's thresholds on "dev", open "test" when they are fixed.
+    texts : title -> text of the documents; default MiniHop's.
+
+    Returns
+    -------
+    tuple of LabelledClaim, in file order.
+
+    Raises
+    ------
+    DataError that names file and line: a missing field, an unknown label, split or document, a repeated id or claim, or
+    a document with claims in both splits.
+    """
+    if split is not None and split not in SPLITS:
+        raise unknown("split", split, SPLITS)
+    if texts is None:
+        from ragbench.data.minihop import load_minihop
+
+        texts = {d.title: d.text for d in load_minihop().documents}
+    path = shipped("minihop", "labelled_claims.jsonl") if path is None else Path(path)
+    found: list[LabelledClaim] = []
+    errors: list[DataError] = []
+    lines = list(read_jsonl(path))
+    seen: set[object] = set()
+    split_of: dict[str, str] = {}
+    for number, row in lines:
+        where = f"{path}, line {number}"
+        try:
+            one = _labelled(row, where, texts)
+            again = [key for key in (one.id, (one.document, one.claim)) if key in seen]
+            if again:
+                raise DataError(f"{where}: {again[0]!r} was there before", "ids and claims that occur once", "drop one")
+            if split_of.setdefault(one.document, one.split) != one.split:
+                raise DataError(
+                    f"{where}: document {one.document!r} is in both splits",
+                    "all claims about a document in one split",
+                    "move them together, or tuning sees the test documents",
+                )
+        except DataError as error:
+            errors.append(error)
+            continue
+        seen |= {one.id, (one.document, one.claim)}
+        found.append(one)
+    raise_all(errors, path, len(lines))
+    return tuple(one for one in found if split in (None, one.split))
+
+
+def _labelled(row: dict, where: str, texts: Mapping[str, str]) -> LabelledClaim:
+    texts_of = {name: require_text(row, name, where) for name in ("id", "document", "claim")}
+    if row.get("split") not in SPLITS:
+        raise DataError(f"{where}: split is {row.get('split')!r}", "'dev' or 'test'", "write one of the two")
+    for name in ("label", "first_label", "second_label"):
+        value = row.get(name)
+        if value not in LABELS and not (value is None and name != "label"):
+            raise DataError(f"{where}: {name} is {value!r}", f"one of {', '.join(LABELS)}", "read claim and text again")
+    if texts_of["document"] not in texts:
+        raise DataError(
+            f"{where}: no document {texts_of['document']!r}", "a title of the documents", "check the spelling"
+        )
+    second = row.get("second_label")
+    first = row.get("first_label") or (row["label"] if second is not None else None)
+    return LabelledClaim(
+        texts_of["id"], texts_of["document"], texts[texts_of["document"]], texts_of["claim"],
+        row["label"], row["split"], first, second,
+    )  # fmt: skip
+
+
+def checker_quality(
+    human: Sequence[str],
+    predicted: Sequence[str | None],
+    responses: Sequence[Hashable] | None = None,
+) -> dict[str, float]:
+    """Measure a checker's labels against reference labels, people's or others.
+
+    Parameters
+    ----------
+    human : a label per claim: Entailment, Neutral or Contradiction.
+    predicted : the checker's; None where it gave none, which is left out and counted.
+    responses : the response each claim is from, for the two correlations; None leaves them undefined.
+
+    Returns
+    -------
+    dict: ``accuracy`` (entailed or not), ``factual f1`` (of Entailment), ``non-factual f1`` (of the other two),
+    ``accuracy, three labels``, all in [0, 1]; ``pearson`` and ``spearman`` between the shares of claims not entailed,
+    per response, in [-1, 1]; ``n`` claims, ``responses`` and ``unscored`` claims. What is undefined is NaN: an F1
+    without such a claim on either side, a correlation of fewer than two responses or of a constant.
+
+    Raises
+    ------
+    DataError for lists of different length or an unknown label word.
+
+    Source: RAGChecker, appendix G, Table 16. Paper value (Llama3 + Llama3, zero context): accuracy 91.89, F1 83.06 and
+    94.67, Pearson 81.77, Spearman 80.83 (x100). That accuracy is of two classes follows from the published numbers:
+    accuracy and the two F1 determine each other only then.
+    """
+    from ragbench.stats import correlation
+
+    found = _matched(human, predicted, responses)
+    pearson = spearman = float("nan")
+    if found.shares is not None:
+        pearson = correlation(*found.shares, "pearson", resamples=0).estimate
+        spearman = correlation(*found.shares, "spearman", resamples=0).estimate
+    true, said = found.true, found.said
+    return {
+        "accuracy": float((true == said).mean()) if true.size else float("nan"),
+        "factual f1": float(_f1(_coded(true, said))),
+        "non-factual f1": float(_f1(_coded(~true, ~said))),
+        "accuracy, three labels": float(found.same.mean()) if true.size else float("nan"),
+        "pearson": pearson,
+        "spearman": spearman,
+        "n": int(true.size),
+        "responses": 0 if found.shares is None else len(found.shares[0]),
+        "unscored": len(predicted) - int(true.size),
+    }
+
+
+def checker_intervals(
+    human: Sequence[str],
+    predicted: Sequence[str | None],
+    responses: Sequence[Hashable],
+    *,
+    resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """Measure a checker as `checker_quality` does, with percentile intervals over responses.
+
+    Parameters
+    ----------
+    human, predicted, responses : as for `checker_quality`. A response (or document) is drawn with all its claims, since
+        claims about one text are not independent.
+    resamples, level, seed : as in `ragbench.stats.bootstrap_ci`.
+
+    Returns
+    -------
+    dict: an Interval for each of `MEASURES`; n counts claims, and responses for the two correlations.
+
+    Raises
+    ------
+    DataError as for `checker_quality`.
+    """
+    from ragbench.stats import Interval, bootstrap_ci, correlation
+
+    found = _matched(human, predicted, responses)
+    options: dict[str, Any] = {"resamples": resamples, "level": level, "seed": seed}
+    values = (
+        (found.true == found.said, "mean"),
+        (_coded(found.true, found.said), _f1),
+        (_coded(~found.true, ~found.said), _f1),
+        (found.same, "mean"),
+    )
+    rows = [bootstrap_ci(v, statistic, groups=found.index, **options) for v, statistic in values]  # type: ignore[arg-type]
+    nothing = Interval(float("nan"), float("nan"), float("nan"), 0, 0, level)
+    both = (
+        [correlation(*found.shares, m, **options) for m in ("pearson", "spearman")] if found.shares else [nothing] * 2
+    )
+    return dict(zip(MEASURES, rows + both, strict=True))
+
+
+def embedded_checker_quality(split: str = "test", checker: Any = None) -> pd.DataFrame:
+    """Measure the embedded checker on MiniHop's labelled claims, beside calling every claim not entailed.
+
+    Parameters
+    ----------
+    split : "dev" or "test"; nothing of the checker was set on either.
+    checker : default `ragbench.EmbeddedChecker`.
+
+    Returns
+    -------
+    DataFrame, index who labels: accuracy (entailed or not, in [0, 1]), low and high (95%, over documents), n claims.
+    The labels are reference labels by a strong language model; people checked none.
+    """
+    import pandas as pd
+
+    from ragbench.labelling.embedded_checker import EmbeddedChecker
+
+    claims = load_labelled_claims(split=split)
+    checker = checker or EmbeddedChecker()
+    true, documents = [c.label for c in claims], [c.document for c in claims]
+    said = [checker.check([c.claim], c.text)[0] for c in claims]
+    sources = {"embedded checker": said, "always 'not entailed'": ["Neutral"] * len(claims)}
+    found = {name: checker_intervals(true, labels, documents)["accuracy"] for name, labels in sources.items()}
+    rows = {name: (i.estimate, i.low, i.high, i.n) for name, i in found.items()}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["accuracy", "low", "high", "n"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Matched:
+    """The claims that a checker labelled.
+
+    ``true`` and ``said``: entailed by the reference label, and by its own. ``same``: the same of three labels.
+    ``index``: number of the response. ``shares``: not entailed, per response, by the reference and by it.
+    """
+
+    true: np.ndarray
+    said: np.ndarray
+    same: np.ndarray
+    index: np.ndarray
+    shares: tuple[np.ndarray, np.ndarray] | None
+
+
+def _matched(human: Sequence[str], predicted: Sequence[str | None], responses: Sequence[Hashable] | None) -> _Matched:
+    sizes = {len(human), len(predicted), len(predicted if responses is None else responses)}
+    if len(sizes) > 1:
+        raise DataError(f"lists of {' and '.join(map(str, sorted(sizes)))} items", "one item per claim in each")
+    for who, labels in (("human", human), ("predicted", [p for p in predicted if p is not None])):
+        strange = [label for label in labels if label not in LABELS]
+        if strange:
+            raise DataError(f"{who} label {strange[0]!r}", f"one of {', '.join(LABELS)}", "check that claim again")
+    kept = [i for i, label in enumerate(predicted) if label is not None]
+    truth, guess = ([labels[i] for i in kept] for labels in (human, predicted))
+    true, said = (np.array([label == ENTAILMENT for label in labels], bool) for labels in (truth, guess))
+    same = np.array([a == b for a, b in zip(truth, guess, strict=True)], bool)
+    of = [responses[i] for i in kept] if responses is not None else []
+    place = {response: i for i, response in enumerate(dict.fromkeys(of))}
+    index = np.array([place[response] for response in of], int)
+    shares = None
+    if of:
+        not_true, not_said = (np.bincount(index, ~flags) / np.bincount(index) for flags in (true, said))
+        shares = (not_true, not_said)
+    return _Matched(true, said, same, index, shares)
+
+
+def _coded(true: np.ndarray, said: np.ndarray) -> np.ndarray:
+    """One number per claim: 0 neither, 1 said alone, 2 true alone, 3 both."""
+    return 2 * true.astype(int) + said.astype(int)
+
+
+def _f1(codes: np.ndarray, axis: int = -1) -> np.ndarray:
+    both, one = (codes == 3).sum(axis), ((codes == 1) | (codes == 2)).sum(axis)
+    with np.errstate(invalid="ignore"):
+        return np.true_divide(2 * both, 2 * both + one)

@@ -1,0 +1,346 @@
+"""RAGAS's model steps: statements of an answer, verdicts on them, questions it would answer, sentences it needs.
+
+The embedded way is `ragbench.labelling.embedded_ragas`. Per example one call each for statements, verdicts, questions
+and sentences: four, where the paper asks n times for a question (a call each, 3 + n). At temperature 0 n equal prompts
+would give n equal questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ragbench.data.ragchecker import Claim
+from ragbench.errors import ConfigError
+from ragbench.labelling.asking import (
+    Context,
+    Judged,
+    Request,
+    StepReport,
+    Task,
+    Unit,
+    as_step,
+    joined,
+    names_of,
+    same_length,
+    send_some,
+    texts_schema,
+)
+from ragbench.labelling.claims import (
+    Extracted,
+    Prompt,
+    SharedClaims,
+    checked,
+    judge_known,
+    take_apart,
+)
+from ragbench.llm import Step
+from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.text.sentences import split_sentences
+
+# Statements, verdicts, questions
+
+VERDICTS = ("Yes", "No")
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """Questions for each answer, shape (n_answers, n); None where no reply could be read."""
+
+    questions: tuple[tuple[str, ...] | None, ...]
+    report: StepReport
+
+
+def extract_statements(
+    model: Any,
+    questions: Sequence[str],
+    answers: Sequence[str],
+    *,
+    shared: SharedClaims | None = None,
+    prompt: Prompt = "steps_statements",
+    ids: Sequence[Any] | None = None,
+    **options: Any,
+) -> Extracted:
+    """Take answers apart into statements, with their questions in view.
+
+    Parameters
+    ----------
+    model, shared, ids, options : as for `extract_claims`, whose claims do as well where the answer is to be taken apart
+        once for RAGChecker and RAGAS together.
+    questions, answers : shape (n,) each.
+    prompt : id or file with the fields question and answer.
+
+    Returns
+    -------
+    Extracted.
+
+    Source: RAGAS, section 3 (faithfulness, first step: one call per answer).
+    """
+    requests = statement_requests(questions, answers, prompt, ids)
+    return take_apart(model, "statements", requests, "sentence", shared, options)
+
+
+def statement_verdicts(
+    model: Any,
+    statements: Sequence[Sequence[Claim] | None],
+    contexts: Sequence[Context],
+    joint: int | None = None,
+    *,
+    prompt: Prompt = "steps_verdicts",
+    ids: Sequence[Any] | None = None,
+    **options: Any,
+) -> Judged:
+    """Decide which statements their context supports, with a sentence that says why before each verdict.
+
+    Parameters
+    ----------
+    model, options : as for `ragbench.llm.ask`.
+    statements : from `extract_statements`, or claims from `extract_claims`; None where they are not known.
+    contexts : one text, or a list of passages, per example.
+    joint : statements per prompt; None: all of one answer, as in the paper. A reply with a wrong number of verdicts is
+        not used, its statements are asked again one by one.
+    prompt : id or file with the fields context, count and statements.
+    ids : names for messages; default numbers.
+
+    Returns
+    -------
+    Judged with "Yes" or "No" per statement, None where unscored. An empty context supports nothing: No.
+
+    Source: RAGAS, section 3 (faithfulness, second step).
+    """
+    names = names_of(ids, same_length(statements=statements, contexts=contexts))
+    units = [
+        None if own is None else Unit(name, joined(context, name), checked(own, name, "statement"), {})
+        for name, own, context in zip(names, statements, contexts, strict=True)
+    ]
+    task = Task("verdicts", load_prompt(prompt), VERDICTS, "No", "context", "statements", "statement", explain=True)
+    return judge_known(model, task, units, joint, options)
+
+
+def generate_questions(
+    model: Any,
+    answers: Sequence[str],
+    n: int = 3,
+    *,
+    prompt: Prompt = "steps_questions",
+    ids: Sequence[Any] | None = None,
+    **options: Any,
+) -> Generated:
+    """Write n questions that each answer would answer, in one call per different answer.
+
+    Parameters
+    ----------
+    model, options : as for `ragbench.llm.ask`.
+    answers : shape (n_answers,).
+    n : questions per answer.
+    prompt : id or file with the fields answer and count.
+    ids : names for messages; default numbers.
+
+    Returns
+    -------
+    Generated. An empty answer answers nothing: no questions, no call.
+
+    Raises
+    ------
+    ConfigError for n below 1.
+
+    Source: RAGAS, section 3, Eq 1.
+    """
+    requests = _question_requests(answers, n, prompt, ids)
+    found, report = send_some(model, "questions", requests, lambda reply, _: tuple(reply.parsed.questions), options)
+    return Generated(tuple(() if r is None else one for r, one in zip(requests, found, strict=True)), report)
+
+
+def statement_requests(
+    questions: Sequence[str], answers: Sequence[str], prompt: Prompt, ids: Sequence[Any] | None = None
+) -> list[Request | None]:
+    """Make the prompt of each answer; None for an empty answer."""
+    names, template = names_of(ids, same_length(questions=questions, answers=answers)), load_prompt(prompt)
+    return [
+        Request(name, fill_prompt(template, question=q.strip(), answer=a.strip()), texts_schema("claims"))
+        if a.strip()
+        else None
+        for name, q, a in zip(names, questions, answers, strict=True)
+    ]
+
+
+def steps_for_ragas(
+    questions: Sequence[str],
+    answers: Sequence[str],
+    contexts: Sequence[Context],
+    n: int = 3,
+    *,
+    statements_prompt: Prompt = "steps_statements",
+    questions_prompt: Prompt = "steps_questions",
+    sentences_prompt: Prompt = "steps_sentences",
+) -> list[Step]:
+    """Count the calls of the three metrics before the run, for `ragbench.llm.plan`: at most four per example.
+
+    Parameters
+    ----------
+    questions, answers, contexts, n : as for the steps. The prompts too, by id or file.
+
+    Returns
+    -------
+    [statements, verdicts, questions, sentences]. All but the verdicts have their prompts, each different one once. Of
+    verdicts there is at most one call per example (``joint=None``): none for an answer without statements. Verdicts
+    that come back in a wrong number are asked again one by one, which comes on top.
+    """
+    same_length(questions=questions, answers=answers, contexts=contexts)
+    texts = [joined(context, str(i)) for i, context in enumerate(contexts)]
+    taken = statement_requests(questions, answers, statements_prompt)
+    judged = {(r.prompt, text) for r, text in zip(taken, texts, strict=True) if r is not None and text}
+    asked = _question_requests(answers, n, questions_prompt, None)
+    copied = sentence_requests(questions, contexts, sentences_prompt, None)
+    return [
+        as_step("statements", [r for r in taken if r]),
+        Step("verdicts, at most", calls=len(judged)),
+        as_step("questions", [r for r in asked if r]),
+        as_step("sentences", [r for r in copied if r]),
+    ]
+
+
+def _question_requests(
+    answers: Sequence[str], n: int, prompt: Prompt, ids: Sequence[Any] | None
+) -> list[Request | None]:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ConfigError(
+            f"n={n!r}", "a number of questions of at least 1", "the paper's metric averages over n of them"
+        )
+    names, template = names_of(ids, same_length(answers=answers)), load_prompt(prompt)
+    return [
+        Request(name, fill_prompt(template, answer=a.strip(), count=str(n)), texts_schema("questions", n))
+        if a.strip()
+        else None
+        for name, a in zip(names, answers, strict=True)
+    ]
+
+
+# Sentences that a question needs, copied from a context by the model and checked to be copies
+
+INSUFFICIENT = "Insufficient Information"
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """What the model copied from one context.
+
+    Attributes
+    ----------
+    sentences : the context's own sentences that it copied whole, each once, in the order of the context.
+    altered : what it wrote and the context does not hold as whole sentences: not counted.
+    total : sentences of the context.
+    insufficient : it copied nothing, or wrote just "Insufficient Information".
+    """
+
+    sentences: tuple[str, ...]
+    altered: tuple[str, ...]
+    total: int
+    insufficient: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PickedSentences:
+    """One `Picked` per example; None where no reply could be read."""
+
+    picked: tuple[Picked | None, ...]
+    report: StepReport
+
+
+def extract_sentences(
+    model: Any,
+    questions: Sequence[str],
+    contexts: Sequence[Context],
+    *,
+    rule: str = "en",
+    prompt: Prompt = "steps_sentences",
+    ids: Sequence[Any] | None = None,
+    **options: Any,
+) -> PickedSentences:
+    """Copy from each context the sentences that its question needs, and check that they are copies.
+
+    Parameters
+    ----------
+    model, options : as for `ragbench.llm.ask`.
+    questions : shape (n,). contexts : one text, or a list of passages, per example.
+    rule : a row of `ragbench.text.sentences.SENTENCES`, by which a context is cut.
+    prompt : id or file with the fields context and question.
+    ids : names for messages; default numbers.
+
+    Returns
+    -------
+    PickedSentences. Copies are compared without white space. An empty context has no sentences: insufficient, no call.
+
+    Source: RAGAS, section 3, Eq 2.
+    """
+    requests = sentence_requests(questions, contexts, prompt, ids)
+    texts = [joined(context, "a context") for context in contexts]
+
+    def read(reply: Any, place: int) -> Picked:
+        return pick(reply.parsed.sentences, split_sentences(texts[place], rule))
+
+    found, report = send_some(model, "sentences", requests, read, options)
+    nothing = Picked((), (), 0, True)
+    return PickedSentences(tuple(nothing if r is None else p for r, p in zip(requests, found, strict=True)), report)
+
+
+def pick(items: Sequence[str], sentences: Sequence[str]) -> Picked:
+    """Find the context's sentences that were copied whole, and what is no copy.
+
+    Parameters
+    ----------
+    items : what the model wrote; an item may hold several sentences in a row.
+    sentences : of the context, in order.
+
+    Returns
+    -------
+    Picked.
+    """
+    wrote = [item for item in items if item.strip()]
+    phrase = [item.strip().strip("\"'.").casefold() == INSUFFICIENT.casefold() for item in wrote]
+    if all(phrase):
+        return Picked((), (), len(sentences), True)
+    starts, text = [], ""
+    for sentence in sentences:
+        starts.append(len(text))
+        text += _compact(sentence)
+    starts.append(len(text))
+    taken: set[int] = set()
+    altered = []
+    for item in wrote:
+        inside = [s for s in _places(_compact(item), text, starts) if s]
+        fresh = next((s for s in inside if not s <= taken), None)
+        if not inside:
+            altered.append(item)
+        elif fresh is not None:
+            taken |= fresh
+    return Picked(tuple(sentences[i] for i in sorted(taken)), tuple(altered), len(sentences), False)
+
+
+def _places(item: str, text: str, starts: Sequence[int]) -> list[set[int]]:
+    """For each place of the item in the text: the sentences that lie wholly inside it."""
+    found = []
+    at = text.find(item)
+    while at >= 0:
+        end = at + len(item)
+        found.append({i for i in range(len(starts) - 1) if at <= starts[i] and starts[i + 1] <= end})
+        at = text.find(item, at + 1)
+    return found
+
+
+def sentence_requests(
+    questions: Sequence[str], contexts: Sequence[Context], prompt: Prompt, ids: Sequence[Any] | None
+) -> list[Request | None]:
+    """Make the prompt of each question and context; None for an empty context."""
+    names, template = names_of(ids, same_length(questions=questions, contexts=contexts)), load_prompt(prompt)
+    requests: list[Request | None] = []
+    for name, question, context in zip(names, questions, contexts, strict=True):
+        text = joined(context, name)
+        filled = fill_prompt(template, context=text, question=question.strip())
+        requests.append(Request(name, filled, texts_schema("sentences", None)) if text else None)
+    return requests
+
+
+def _compact(text: str) -> str:
+    return "".join(text.split())
