@@ -42,7 +42,7 @@ _HOME = {
     "curation": ["downsample", "long_answers", "short_answered", "steps_for_long_answers"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table", "macro_average"],
-    "generation": ["ExtractiveReader", "contexts_from_hits", "generate", "generation_tasks", "order_for_prefix_cache"],
+    "generation": ["ExtractiveReader", "contexts_from_hits", "generate", "generation_tasks"],
     "metrics.cutoffs": ["TokenOffsets", "joined_cutoffs", "token_cutoffs", "truncate"],
     "metrics.ir_score": ["ir_score", "ir_score_curve", "ir_score_table"],
     "metrics.keypoints": [

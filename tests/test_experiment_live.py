@@ -269,7 +269,7 @@ def test_a_stopped_run_keeps_the_calls_under_way(tmp_path):
 
 
 def test_a_call_that_outlives_a_stopped_run_writes_into_no_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("ragbench.experiment.running.GRACE_S", 0.0)
+    monkeypatch.setattr("ragbench.llm.asking.GRACE_S", 0.0)
     stop = threading.Event()
     with FakeOllama(reply=reply, latency_s=0.4) as server:
         grid = live(tmp_path, server, 4, judge=None, N=(4,), concurrency=4)

@@ -21,7 +21,6 @@ from ragbench.generation import (
     contexts_from_hits,
     generate,
     generation_tasks,
-    order_for_prefix_cache,
 )
 from ragbench.generation.compare import options
 from ragbench.labelling.embedded_grader import EmbeddedGrader
@@ -284,23 +283,6 @@ def test_the_grid_has_the_number_of_answers_that_the_thesis_counts():
     assert [t.system for t in generation_tasks(asked, found, [0], words)] == ["query only"] * 2
     with pytest.raises(ConfigError, match="1 lists of hits of 'X' for 2 questions"):
         generation_tasks(asked, {"X": [[]]}, tokenizer=words)
-
-
-def test_the_levels_of_one_question_follow_one_another_each_a_continuation():
-    a, b = question("A?", "a"), question("B?", "b")
-    asked = [a, b, a, b, a, b, a]
-    contexts = ["one two three", "x y", None, "x", "one", "", "zero"]
-    assert order_for_prefix_cache(asked, contexts) == [2, 4, 0, 6, 5, 3, 1]
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("ABC"), st.none() | st.text("xy ", max_size=4)), max_size=20))
-def test_the_order_is_a_permutation_that_keeps_questions_together(pairs):
-    asked, contexts = [question(q) for q, _ in pairs], [c for _, c in pairs]
-    order = order_for_prefix_cache(asked, contexts)
-    assert sorted(order) == list(range(len(pairs)))
-    runs = [q for q, _ in itertools.groupby(asked[i].text for i in order)]
-    assert len(runs) == len(set(runs))
 
 
 # generate

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
 from ragbench.llm import CallError, Cassette, Interrupted, ask, chat_model
-from ragbench.llm.driver import retry_after
+from ragbench.llm.drivers import retry_after
 from ragbench.llm.schedule import Item, groups
 
 FAST = {"backoff_s": 0.01, "progress": False}
@@ -149,6 +149,84 @@ def test_prompts_with_a_common_beginning_go_to_one_host_side_by_side_longest_gro
 def test_grouping_keeps_every_prompt_once(texts):
     items = [Item([n], str(n), [{"role": "user", "content": text}]) for n, text in enumerate(texts)]
     assert sorted(int(item.id) for group in groups(items) for item in group) == list(range(len(texts)))
+
+
+def test_the_prompts_of_a_named_group_stay_together_each_before_those_that_continue_it():
+    contexts = [
+        ("a", "one two three"),
+        ("b", "x y"),
+        ("a", "Alone?"),
+        ("b", "x"),
+        ("a", "one"),
+        ("b", ""),
+        ("a", "zero"),
+    ]
+    items = [Item([n], str(n), [{"content": text}], group=name) for n, (name, text) in enumerate(contexts)]
+    assert [[int(item.id) for item in group] for group in groups(items)] == [[2, 4, 0, 6], [5, 3, 1]]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["A", "B", "C"]), st.text("xy ", max_size=4)), max_size=20))
+def test_named_groups_are_never_mixed_or_divided(prompts):
+    items = [Item([n], str(n), [{"content": text}], group=name) for n, (name, text) in enumerate(prompts)]
+    made = groups(items)
+    assert sorted(item.group for group in made for item in list(group)[:1]) == sorted({name for name, _ in prompts})
+    assert sorted(int(item.id) for group in made for item in group) == list(range(len(prompts)))
+    for group in made:
+        texts = [item.text for item in group]
+        assert len({item.group for item in group}) == 1
+        assert texts == sorted(texts)
+
+
+def test_each_place_at_a_server_goes_through_a_group_of_its_own():
+    with FakeOllama(latency_s=0.05) as fake:
+        prompts = [f"{name}: {'x' * n}" for name in "ab" for n in range(5)]
+        ask(model_at(fake), prompts, groups=[p[0] for p in prompts], concurrency=2, progress=False)
+    asked = [call.prompt for call in fake.calls]
+    assert [sorted(p[0] for p in asked[i : i + 2]) for i in range(0, 10, 2)] == [["a", "b"]] * 5
+    assert [p for p in asked if p[0] == "a"] == prompts[:5]
+
+
+def test_on_reply_is_told_of_every_reply_in_this_thread_and_holds_up_the_place_that_made_it(tmp_path):
+    seen, at_once = [], []
+    with FakeOllama(latency_s=0.01) as fake:
+
+        def note(place, reply):
+            assert threading.current_thread() is threading.main_thread()
+            at_once.append(len(fake.calls) - len(seen))
+            seen.append((place, reply.text))
+
+        cassette = Cassette(tmp_path / "c.sqlite")
+        prompts = [f"p{n % 12}" for n in range(16)]
+        replies = ask(model_at(fake), prompts, cassette=cassette, concurrency=3, on_reply=note, progress=False)
+        assert sorted(seen) == [(place, reply.text) for place, reply in enumerate(replies)]
+        assert len(fake.calls) == 12
+        assert max(at_once) <= 3
+        for mode in ("record", "replay"):
+            seen.clear()
+            ask(model_at(fake), prompts, cassette=Cassette(cassette.path, mode), on_reply=note, progress=False)
+            assert len(seen) == 16
+
+
+def test_what_on_reply_raises_ends_the_ask(fake):
+    def full(place, reply):
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        ask(model_at(fake), [f"p{n}" for n in range(30)], concurrency=2, on_reply=full, progress=False)
+    assert len(fake.calls) <= 4
+    assert ask(model_at(fake), ["still there"], progress=False)[0].ok
+
+
+def test_a_stopped_ask_keeps_the_calls_under_way_and_marks_the_rest(fake, tmp_path):
+    fake.latency_s = 0.05
+    done = []
+    replies = ask(
+        model_at(fake), [f"p{n}" for n in range(20)], concurrency=2, progress=False,
+        on_reply=lambda place, reply: done.append(place), stop=lambda: len(done) >= 4,
+    )  # fmt: skip
+    assert sum(reply.ok for reply in replies) == len(done) == len(fake.calls) <= 5
+    assert {reply.error.kind for reply in replies if not reply.ok} == {"interrupted"}
 
 
 @pytest.mark.parametrize("name", ["429", "503"])

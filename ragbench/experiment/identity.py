@@ -13,8 +13,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ragbench.errors import ConfigError, ModelError, unknown
+from ragbench.errors import ConfigError, unknown
+from ragbench.llm import chat_model, loop
+from ragbench.llm.drivers import Driver, agreed_digest, driver_for
+from ragbench.llm.failures import AWAY, CallError
 from ragbench.llm.keys import canonical
+from ragbench.llm.secrets import sounds_secret
 from ragbench.records import Chunk, Dataset, Document, Question
 
 _KEY_CHARS = 32
@@ -129,10 +133,8 @@ def _function_identity(function: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """Keep numbers, texts and lists and dicts of them; anything else is left out, and so is what sounds secret."""
-    from ragbench.llm.secrets import _SECRET_NAME as secret
-
     if isinstance(value, Mapping):
-        pairs = ((str(k), _plain(v)) for k, v in value.items() if not secret.search(str(k)))
+        pairs = ((str(k), _plain(v)) for k, v in value.items() if not sounds_secret(str(k)))
         return {k: v for k, v in pairs if v is not _NOTHING}
     if isinstance(value, list | tuple):
         return [v for v in map(_plain, value) if v is not _NOTHING]
@@ -181,8 +183,6 @@ def prompt_hashes(with_documents: str | os.PathLike[str] | None) -> dict[str, st
 
 def hosts_of(model: Any) -> list[Any]:
     """Return the chat models behind an axis value, one per host."""
-    from ragbench.llm import chat_model
-
     models = [model] if isinstance(model, str) or not isinstance(model, Sequence) else list(model)
     return [chat_model(one) if isinstance(one, str) else one for one in models]
 
@@ -201,8 +201,6 @@ def model_identity(hosts: Sequence[Any], cassette: Any, recorded: str | None, *,
     ------
     ModelError when no server answers and nothing tells which weights are meant, or the hosts have different ones.
     """
-    from ragbench.llm.drivers import driver_for
-
     drivers = [driver_for(model) for model in hosts]
     first = drivers[0]
     alike = {canonical([d.provider, d.name, d.options()]) for d in drivers}
@@ -231,21 +229,17 @@ def model_identity(hosts: Sequence[Any], cassette: Any, recorded: str | None, *,
     }
 
 
-def _from_servers(drivers: Sequence[Any]) -> Any:
+def _from_servers(drivers: Sequence[Driver]) -> str | CallError | None:
     """Return the digest the servers agree on, or the error of a server that is away when all are."""
-    from ragbench.llm import loop
-    from ragbench.llm.failures import AWAY
-
-    found: dict[str, Any] = {}
-    away: Exception | None = None
+    digests: list[str | None] = []
+    away: CallError | None = None
     for driver in drivers:
         try:
-            found[loop.run(driver.digest())] = driver
-        except ModelError as error:
-            if getattr(error, "kind", "") not in AWAY:
+            digests.append(loop.run(driver.digest()))
+        except CallError as error:
+            if error.kind not in AWAY:
                 raise
+            digests.append(None)
             away = error
-    if len(found) > 1:
-        told = ", ".join(digest[:12] for digest in found)
-        raise drivers[0].fail("digest", f"two digests under one name: {told}", do="pull the same model on every host")
-    return next(iter(found), away)
+    agreed = agreed_digest(drivers, digests)
+    return away if agreed is None else agreed

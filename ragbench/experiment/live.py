@@ -1,157 +1,100 @@
-"""The part of a run that waits: calls to model servers, made from this process, one question after another per host.
+"""The part of a run that waits: calls to model servers, made from this process, a batch of questions at a time.
 
-Models are not sent to other processes: their connections cannot be, and an API key should not be. All prompts of one
-question go to one host, each one after the one whose beginning it shares, so that the server's prompt cache is used;
-as many questions are under way per host as ``concurrency`` allows.
+Models are not sent to other processes: their connections cannot be, and an API key should not be. Every prompt of a
+batch goes to one ``ask``, which puts a question's prompts one after another; every row is written as its reply comes.
 """
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from ragbench.experiment.spec import NONE, Experiment
+from ragbench.experiment.stage import Stage
 from ragbench.experiment.work import Draft, Failure, Item, fail, grade_here, put_answer, unanswered
-from ragbench.records import Answer, Question
+from ragbench.generation.answers import PROMPTS, answer_prompts, as_answer
+from ragbench.labelling.grades import GradingPrompt, grading_prompts, group_answers, read_grades
+from ragbench.llm import Reply, ask
+from ragbench.llm.context import prompt_tokens
+from ragbench.llm.failures import AWAY
+from ragbench.records import Answer
+
+Batch = Sequence[tuple[Item, Sequence[Draft]]]
 
 
-@dataclass
-class Live:
-    """The models of a run and how they are asked.
+@dataclass(slots=True)
+class Call:
+    """One prompt of a run. ``take`` puts its reply into the rows of ``drafts``, which wait for it."""
 
-    Attributes
-    ----------
-    generators, judges : by name, the chat model once per host. facts : what goes into every row they make.
-    graders : embedded graders, for the answers of models.
-    per_prompt, order, max_chars : for judges, as in ``ragbench.grade``.
-    cassette, options : for ``ragbench.llm.ask``.
-    prompts : with documents, by generator; one that is not named takes the thesis's.
-    """
+    question_id: str
+    id: str
+    text: str
+    schema: Any
+    drafts: Sequence[Draft]
+    take: Callable[[Reply], None]
 
-    generators: Mapping[str, Sequence[Any]]
-    judges: Mapping[str, Sequence[Any]]
-    facts: Mapping[str, Mapping[str, Any]]
-    judge_facts: Mapping[str, Mapping[str, Any]]
-    graders: Mapping[str, Any]
-    per_prompt: str | int = "one"
-    order: int | None = None
-    max_chars: int = 4000
-    cassette: Any = None
-    concurrency: int = 4
-    options: Mapping[str, Any] = field(default_factory=dict)
-    prompts: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def lanes(self) -> int:
-        """How many questions are under way at once."""
-        hosts = max((len(models) for models in (*self.generators.values(), *self.judges.values())), default=1)
-        return self.concurrency * hosts
+def answer_calls(experiment: Experiment, stage: Stage, batch: Batch, name: str) -> list[Call]:
+    """List the prompts of one generator for the answers that are missing."""
+    waiting = [(item.question, group) for item, drafts in batch for group in unanswered(drafts, name)]
+    questions, contexts = [question for question, _ in waiting], [group[0].context for _, group in waiting]
+    prompts = answer_prompts(questions, contexts, experiment.prompts.get(name, PROMPTS["with_documents"]))
+    facts = stage.model_facts("generator", name)
 
-    def finish(self, item: Item, drafts: Sequence[Draft], lane: int, emit: Callable, stopped: Callable) -> None:
-        """Make the answers and grades that are still missing, and emit every row as soon as it is whole."""
-        waiting = list(drafts)
-
-        def flush() -> None:
-            for draft in [d for d in waiting if self._whole(d)]:
-                emit(draft.row)
-                waiting.remove(draft)
-
-        flush()
-        for name, models in self.generators.items():
-            groups = unanswered(drafts, name)
-            for place in _by_prefix(item.question, groups):
-                if stopped():
-                    return
-                self._answer(item.question, groups[place], name, models, lane)
-                grade_here(item.question, groups[place], self.graders)
-                flush()
-        for name, models in self.judges.items():
-            for answers, mine in judge_groups(item, drafts, name, self.per_prompt):
-                if stopped():
-                    return
-                self._grade(item.question, answers, mine, name, models, lane)
-                flush()
-
-    def _whole(self, draft: Draft) -> bool:
-        row, cell = draft.row, draft.cell
-        if row["status"] != "ok":
-            return True
-        return ("answer" in row or cell.generator == "none") and ("grade" in row or cell.judge == "none")
-
-    def _ask_options(self, step: str) -> dict[str, Any]:
-        return {"cassette": self.cassette, "concurrency": self.concurrency, "progress": False, "step": step} | {
-            **self.options
-        }
-
-    def _answer(self, question: Question, group: Sequence[Draft], name: str, models: Sequence[Any], lane: int) -> None:
-        from ragbench.generation import generate
+    def call(question: Any, group: Sequence[Draft], prompt: Any) -> Call:
+        def take(reply: Reply) -> None:
+            answer = as_answer(question, prompt, reply, {})
+            used = answer.meta["usage"]
+            extra = facts | {
+                "prompt_sha256": answer.meta["prompt_sha256"], "finish": answer.meta["finish"],
+                "cached": answer.meta["cached"], "prompt_tokens": used["prompt_tokens"],
+                "output_tokens": used["output_tokens"], "prompt_estimate": answer.meta["prompt_estimate"],
+                "tagged": answer.meta.get("tagged"),
+            }  # fmt: skip
+            put_answer(group, answer, extra)
+            grade_here(question, group, stage.graders)
 
         cell = group[0].cell
-        meta = [{"system": f"{cell.chunker}/{cell.retriever}/{cell.k}", "n_tokens": cell.N}]
+        where = f"{cell.chunker}/{cell.retriever}/{cell.k}"
+        return Call(question.id, f"{question.id}/{where}/{cell.N}", prompt.text, None, group, take)
 
-        def ask(model: Any) -> Answer:
-            options = self._ask_options("generate")
-            if name in self.prompts:
-                options["with_documents"] = self.prompts[name]
-            return generate(model, [question], [group[0].context], meta=meta, **options)[0]
-
-        answer = _on_a_host(ask, models, lane, lambda a: a.meta.get("error", "").partition(":")[0])
-        used = answer.meta["usage"]
-        extra = dict(self.facts[name]) | {
-            "prompt_sha256": answer.meta["prompt_sha256"], "finish": answer.meta["finish"],
-            "cached": answer.meta["cached"], "prompt_tokens": used["prompt_tokens"],
-            "output_tokens": used["output_tokens"], "prompt_estimate": answer.meta["prompt_estimate"],
-            "tagged": answer.meta.get("tagged"),
-        }  # fmt: skip
-        put_answer(group, answer, extra)
-
-    def _grade(
-        self, question: Question, answers: Sequence[Answer], mine: Sequence[Draft | None], name: str,
-        models: Sequence[Any], lane: int,
-    ) -> None:  # fmt: skip
-        from ragbench.labelling.grades import grade, grading_prompts
-        from ragbench.llm.context import prompt_tokens
-
-        shown = {"per_prompt": len(answers), "order": self.order, "max_chars": self.max_chars}
-        estimate = prompt_tokens([{"content": grading_prompts([question], answers, **shown)[0].text}])
-
-        def ask(model: Any) -> list[Any]:
-            return grade(model, [question], answers, **shown, **self._ask_options("grade"))
-
-        begin = time.perf_counter()
-        grades = _on_a_host(ask, models, lane, lambda found: found[0].meta.get("error", ""))
-        seconds = time.perf_counter() - begin
-        for draft, one in zip(mine, grades, strict=True):
-            if draft is None:
-                continue
-            told = one.meta
-            draft.row |= dict(self.judge_facts[name]) | {
-                "grade": one.value, "judge_seconds": seconds, "judge_shown": told["shown"],
-                "judge_position": told["position"], "judge_answer_cut": told["cut"], "judge_repairs": told["repairs"],
-                "judge_grades_got": told["grades_got"], "judge_prompt_tokens": told["usage"]["prompt_tokens"],
-                "judge_prompt_estimate": estimate,
-            }  # fmt: skip
-            if one.value is None:
-                draft.row["judge_raw"] = one.raw
-                fail(draft.row, Failure("grade", told["error"], told["detail"]))
+    return [call(*waits, prompt) for waits, prompt in zip(waiting, prompts, strict=True)]
 
 
-def _on_a_host(ask: Callable, models: Sequence[Any], lane: int, kind_of: Callable) -> Any:
-    """Ask the lane's own host; where that cannot answer anybody, let the others share the work."""
-    from ragbench.llm.failures import HOST_WIDE
+def grade_calls(experiment: Experiment, stage: Stage, batch: Batch, name: str) -> list[Call]:
+    """List the prompts of one judge for the grades that are missing."""
+    facts = stage.judge_facts(name)
 
-    own = lane % len(models)
-    result, others = ask(models[own]), [model for place, model in enumerate(models) if place != own]
-    return ask(others) if others and kind_of(result) in HOST_WIDE else result
+    def call(item: Item, answers: Sequence[Answer], mine: Sequence[Draft | None]) -> Call:
+        shown = {"per_prompt": len(answers), "order": experiment.order, "max_chars": experiment.max_chars}
+        prompt: GradingPrompt = grading_prompts([item.question], answers, **shown)[0]
 
+        def take(reply: Reply) -> None:
+            for place, grade in read_grades(prompt, reply, answers, experiment.order):
+                draft, told = mine[place], grade.meta
+                if draft is None:
+                    continue
+                draft.row |= facts | {
+                    "grade": grade.value, "judge_seconds": reply.seconds, "judge_shown": told["shown"],
+                    "judge_position": told["position"], "judge_answer_cut": told["cut"],
+                    "judge_repairs": told["repairs"], "judge_grades_got": told["grades_got"],
+                    "judge_prompt_tokens": told["usage"]["prompt_tokens"],
+                    "judge_prompt_estimate": prompt_tokens([{"content": prompt.text}]),
+                }  # fmt: skip
+                if grade.value is None:
+                    draft.row["judge_raw"] = grade.raw
+                    fail(draft.row, Failure("grade", told["error"], told["detail"]))
 
-def _by_prefix(question: Question, groups: Sequence[Sequence[Draft]]) -> list[int]:
-    from ragbench.generation import order_for_prefix_cache
+        waiting = [draft for draft in mine if draft is not None]
+        name_of_it = f"{prompt.question_id} {prompt.places[0]}"
+        return Call(prompt.question_id, name_of_it, prompt.text, prompt.schema, waiting, take)
 
-    return order_for_prefix_cache([question] * len(groups), [group[0].context for group in groups])
+    return [
+        call(item, *group)
+        for item, drafts in batch
+        for group in judge_groups(item, drafts, name, experiment.per_prompt)
+    ]
 
 
 def judge_groups(
@@ -166,11 +109,8 @@ def judge_groups(
     -------
     list of (answers of one prompt, and for each the draft that waits for its grade, or None).
     """
-    from ragbench.labelling.grades import group_answers
-
-    made: list[tuple[list[Answer], list[Draft | None]]] = []
-    generators = dict.fromkeys(d.cell.generator for d in drafts if d.cell.judge == judge)
-    for generator in generators:
+    groups: list[tuple[list[Answer], list[Draft | None]]] = []
+    for generator in dict.fromkeys(d.cell.generator for d in drafts if d.cell.judge == judge):
         rows: list[tuple[dict[str, Any], Draft | None]] = [
             (d.row, d) for d in drafts
             if d.cell.judge == judge and d.cell.generator == generator and d.row["status"] == "ok" and "answer" in d.row
@@ -185,44 +125,60 @@ def judge_groups(
             }) for row, _ in rows
         ]  # fmt: skip
         for places in group_answers(answers, per_prompt):
-            mine = [rows[p][1] for p in places]
-            if any(mine):
-                made.append(([answers[p] for p in places], mine))
-    return made
+            waiting = [rows[p][1] for p in places]
+            if any(waiting):
+                groups.append(([answers[p] for p in places], waiting))
+    return groups
 
 
-class Lanes:
-    """Threads that finish questions. They are daemons: a call that hangs cannot hold up the end of the program."""
+def whole(draft: Draft) -> bool:
+    """Whether a row has all that its cell asks for."""
+    row, cell = draft.row, draft.cell
+    if row["status"] != "ok":
+        return True
+    return ("answer" in row or cell.generator == NONE) and ("grade" in row or cell.judge == NONE)
 
-    def __init__(self, count: int, work: Callable[[Any, int], None]) -> None:
-        self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._work, self.error = work, None
-        self.open, self._lock = 0, threading.Lock()
-        self._threads = [threading.Thread(target=self._run, args=(i,), daemon=True) for i in range(count)]
-        for thread in self._threads:
-            thread.start()
 
-    def put(self, job: Any) -> None:
-        """Add a question."""
-        with self._lock:
-            self.open += 1
-        self._jobs.put(job)
+@dataclass(slots=True)
+class Live:
+    """Asks the models of a run.
 
-    def close(self, grace_s: float) -> None:
-        """Let the threads end, and wait a moment for them."""
-        for _ in self._threads:
-            self._jobs.put(None)
-        end = time.monotonic() + grace_s
-        for thread in self._threads:
-            thread.join(max(0.0, end - time.monotonic()))
+    Attributes
+    ----------
+    cassette : or None. emit : takes each row as soon as it is whole. stopped : whether the run is to end.
+    """
 
-    def _run(self, lane: int) -> None:
-        while (job := self._jobs.get()) is not None:
-            try:
-                if self.error is None:
-                    self._work(job, lane)
-            except BaseException as error:
-                self.error = error
-            finally:
-                with self._lock:
-                    self.open -= 1
+    experiment: Experiment
+    stage: Stage
+    cassette: Any
+    emit: Callable[[dict[str, Any]], None]
+    stopped: Callable[[], bool]
+
+    def finish(self, batch: Batch) -> None:
+        """Make the answers and grades that a batch lacks."""
+        for name, models in self.stage.generators.items():
+            self._ask("generate", models, answer_calls(self.experiment, self.stage, batch, name), on_length="keep")
+        for name, models in self.stage.judges.items():
+            self._ask("grade", models, grade_calls(self.experiment, self.stage, batch, name))
+
+    def _ask(self, step: str, models: Sequence[Any], calls: Sequence[Call], **options: Any) -> None:
+        def take(place: int, reply: Reply) -> None:
+            if reply.error is not None and reply.error.kind in AWAY:
+                raise reply.error  # no host is left: these rows are made when one is back
+            calls[place].take(reply)
+            self.put(calls[place].drafts)
+
+        if calls and not self.stopped():
+            settings = {"step": step, "cassette": self.cassette, "concurrency": self.experiment.concurrency}
+            ask(
+                models, [call.text for call in calls], schema=[call.schema for call in calls],
+                ids=[call.id for call in calls], groups=[call.question_id for call in calls],
+                on_reply=take, stop=self.stopped,
+                **(settings | {"progress": False} | options | self.experiment.options),
+            )  # fmt: skip
+
+    def put(self, drafts: Iterable[Draft]) -> None:
+        """Emit the rows that are whole."""
+        for draft in drafts:
+            if whole(draft):
+                self.emit(draft.row)

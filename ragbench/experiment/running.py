@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
-import threading
 import time
 import warnings
 from collections import Counter
@@ -17,21 +17,22 @@ from typing import TYPE_CHECKING, Any
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.identity import object_identity
-from ragbench.experiment.live import Lanes, Live
+from ragbench.experiment.live import Live, whole
 from ragbench.experiment.rows import Journal, latest, newly_used, to_frame, without_text
+from ragbench.experiment.spec import Experiment
 from ragbench.experiment.stage import Stage, items, prepare, retrieve
 from ragbench.experiment.work import Draft, Item, block
 from ragbench.retrieval.base import cores
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # slow import
     import pandas as pd
-
-    from ragbench.experiment.core import Experiment
 
 AT_ONCE = 500  # questions retrieved together: bounds memory
 # Questions per task: in threads one, so that a kill loses little; elsewhere enough to be worth the sending.
 IN_THREADS, ELSEWHERE = 1, 50
-GRACE_S = 2.0  # for calls under way when a run is stopped
+# Rows in a batch for every call under way at once, where a model grades: enough that waiting for the last reply costs
+# little, few enough that rows come soon.
+ROUNDS = 16
 _POLL_S = 0.2
 
 
@@ -103,34 +104,22 @@ class _Run:
     ) -> None:  # fmt: skip
         self.experiment, self.stage, self.journal, self.rows = experiment, stage, journal, rows
         self.state, self.tick, self.stop = state, tick, stop
-        self.halting = self.ended = False
-        self.live = Live(
-            stage.generators, stage.judges,
-            {name: stage.model_facts("generator", name) for name in stage.generators},
-            {name: _judge_facts(stage, name) for name in stage.judges},
-            stage.graders, experiment.per_prompt, experiment.order, experiment.max_chars, cassette,
-            experiment.concurrency, experiment.options, experiment.prompts,
-        )  # fmt: skip
-        self._lock = threading.Lock()
+        self.live = Live(experiment, stage, cassette, self.emit, self.stopped)
+        hosts = max(map(len, (*stage.generators.values(), *stage.judges.values())), default=1)
+        # A row that a model grades is whole at the end of its batch, any other one as soon as its answer comes.
+        self.most = ROUNDS * experiment.concurrency * hosts if stage.judges else math.inf
 
     def emit(self, row: dict[str, Any]) -> None:
-        with self._lock:
-            if self.ended:  # a call that outlived the run: the file is closed, the reply is on the cassette
-                return
-            self.journal.write(row)
-            self.rows[row["key"]] = row
-            self.state.count(row)
-            self.tick()
+        self.journal.write(row)
+        self.rows[row["key"]] = row
+        self.state.count(row)
+        self.tick()
 
     def stopped(self) -> bool:
-        return self.halting or (self.stop is not None and self.stop.is_set())
+        return self.stop is not None and self.stop.is_set()
 
     def all(self, todo: dict[str, list[Item]], executor: Executor | None) -> None:
-        if not any(todo.values()):
-            return
         own = ThreadPoolExecutor(cores(), thread_name_prefix="ragbench") if executor is None else None
-        here = own or executor
-        lanes = Lanes(self.live.lanes if self.experiment.live else 0, self._finish)
         try:
             for name, left in todo.items():
                 for start in range(0, len(left), AT_ONCE):
@@ -138,32 +127,42 @@ class _Run:
                         return
                     some = left[start : start + AT_ONCE]
                     retrieve(self.stage, name, some)
-                    self._window(some, here, lanes)
+                    self._window(some, executor or own)
         finally:
-            self.halting = True
-            lanes.close(GRACE_S)
-            with self._lock:
-                self.ended = True
             if own is not None:
                 own.shutdown(wait=False, cancel_futures=True)
 
-    def _window(self, some: Sequence[Item], executor: Any, lanes: Lanes) -> None:
+    def _window(self, some: Sequence[Item], executor: Any) -> None:
+        """Make the rows of some questions; while models answer one batch of them, the next is computed."""
+        batch: list[tuple[Item, Sequence[Draft]]] = []
+        waiting = 0
+        with contextlib.closing(self._computed(some, executor)) as computed:
+            for item, drafts in computed:
+                self.live.put(drafts)
+                lacking = sum(not whole(draft) for draft in drafts)
+                if lacking:
+                    batch.append((item, drafts))
+                    waiting += lacking
+                if waiting >= self.most:
+                    self.live.finish(batch)
+                    batch, waiting = [], 0
+        self.live.finish(batch)
+
+    def _computed(self, some: Sequence[Item], executor: Any) -> Iterator[tuple[Item, list[Draft]]]:
         size = IN_THREADS if isinstance(executor, ThreadPoolExecutor) else ELSEWHERE
-        blocks = [list(some[i : i + size]) for i in range(0, len(some), size)]
         work = (self.experiment.cutting, self.stage.readers, self.stage.graders)
-        waiting: dict[Future[Any], list[Item]] = {}
+        waiting: dict[Future[Any], Sequence[Item]] = {}
         done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
         try:
-            for one in blocks:
-                future = executor.submit(block, one, *work)
-                waiting[future] = one
+            for start in range(0, len(some), size):
+                block_items = list(some[start : start + size])
+                future = executor.submit(block, block_items, *work)
+                waiting[future] = block_items
                 future.add_done_callback(done.put)
-            while (waiting or lanes.open) and not self.stopped() and lanes.error is None:
+            while waiting and not self.stopped():
                 with contextlib.suppress(queue.Empty):
-                    future = done.get(timeout=_POLL_S if waiting else _POLL_S / 20)
-                    self._take(waiting.pop(future), future.result(), lanes)
-            if lanes.error is not None:
-                raise lanes.error
+                    future = done.get(timeout=_POLL_S)
+                    yield from zip(waiting.pop(future), future.result(), strict=True)
         except BrokenExecutor as error:
             raise RagbenchError(
                 f"a worker of the executor died: {error or type(error).__name__}",
@@ -182,23 +181,6 @@ class _Run:
         finally:
             for future in waiting:
                 future.cancel()
-
-    def _take(self, asked: Sequence[Item], made: Sequence[Sequence[Draft]], lanes: Lanes) -> None:
-        for item, drafts in zip(asked, made, strict=True):
-            if self.experiment.live:
-                lanes.put((item, drafts))
-            else:
-                for draft in drafts:
-                    self.emit(draft.row)
-
-    def _finish(self, job: tuple[Item, Sequence[Draft]], lane: int) -> None:
-        if not self.stopped():
-            self.live.finish(*job, lane, self.emit, self.stopped)
-
-
-def _judge_facts(stage: Stage, name: str) -> dict[str, Any]:
-    told = {f"judge_{key}": value for key, value in stage.model_facts("judge", name).items()}
-    return told | {"judge_prompt_sha256": next(iter(stage.prompts["judge"].values()))}
 
 
 def _name(executor: Executor | None) -> str:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ragbench.errors import ConfigError
 from ragbench.experiment import identity
-from ragbench.experiment.grid import Cell
+from ragbench.experiment.spec import Cell, Experiment
 from ragbench.experiment.work import ANSWER_FIELDS, Failure, FunctionReader, Item
 from ragbench.records import Dataset, Question
 from ragbench.retrieval.base import check_retriever
-
-if TYPE_CHECKING:
-    from ragbench.experiment.core import Experiment
 
 
 @dataclass
@@ -46,6 +43,11 @@ class Stage:
         options = {**told["options"], **told["options"].get("options", {})}
         found = {"model": f"{told['provider']}:{told['model']}", "digest": told["digest"], "num_ctx": told["num_ctx"]}
         return found | {"temperature": options.get("temperature"), "seed": options.get("seed")}
+
+    def judge_facts(self, name: str) -> dict[str, Any]:
+        """Return what a row says of the model that graded it."""
+        facts = {f"judge_{key}": value for key, value in self.model_facts("judge", name).items()}
+        return facts | {"judge_prompt_sha256": next(iter(self.prompts["judge"].values()))}
 
 
 def prepare(experiment: Experiment, cassette: Any, digests: Mapping[str, str], *, ask_server: bool) -> Stage:

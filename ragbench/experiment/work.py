@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragbench.experiment.grid import NONE, Cell
+from ragbench.experiment.spec import NONE, Cell, Cutting
+from ragbench.metrics.cutoffs import TokenOffsets, joined_cutoffs
+from ragbench.metrics.ir_score import ir_score_table
 from ragbench.records import Answer, Hit, Question
 
 Search = tuple[str, str, int]
@@ -63,15 +65,6 @@ class Draft:
     context: str | None = None
 
 
-@dataclass(frozen=True)
-class Cutting:
-    """How contexts are cut and scored: tokenizer of N, whether its begin token counts, match of the IR score."""
-
-    tokenizer: Any = None
-    begin_token: bool = False
-    match: str = "substring"
-
-
 ANSWER_FIELDS = ("answer", "abstained", "seconds", "model", "digest", "temperature", "seed", "num_ctx", "prompt_sha256")
 ANSWER_FIELDS += ("finish", "prompt_tokens", "prompt_estimate", "output_tokens", "tagged", "cached")
 
@@ -118,21 +111,19 @@ def block(
 
 
 @functools.lru_cache(maxsize=4)
-def _kept_offsets(tokenizer: Any) -> Any:
-    from ragbench.metrics.cutoffs import TokenOffsets
-
+def _kept_offsets(tokenizer: Any) -> TokenOffsets:
     return TokenOffsets(tokenizer)
 
 
-def _offsets(tokenizer: Any) -> Any:
+def _offsets(tokenizer: Any) -> TokenOffsets:
     """Return the token offsets of this process: every chunk is tokenised once in it."""
     try:
         return _kept_offsets(tokenizer)
     except TypeError:  # a tokenizer that cannot be hashed
-        return _kept_offsets.__wrapped__(tokenizer)
+        return TokenOffsets(tokenizer)
 
 
-def _drafts(item: Item, cutting: Cutting, offsets: Any) -> list[Draft]:
+def _drafts(item: Item, cutting: Cutting, offsets: TokenOffsets) -> list[Draft]:
     """Cut the contexts of one question at every N, score all of them in one pass, and begin its rows."""
     budgets: dict[Search, list[int]] = {}
     for cell, _, _ in item.wanted:
@@ -157,7 +148,7 @@ def _drafts(item: Item, cutting: Cutting, offsets: Any) -> list[Draft]:
 
 
 def _cut(
-    item: Item, search: Search, budgets: Sequence[int], cutting: Cutting, offsets: Any
+    item: Item, search: Search, budgets: Sequence[int], cutting: Cutting, offsets: TokenOffsets
 ) -> dict[int, tuple[dict[str, Any], str | None]] | Failure:
     """Return by N what the row says of the context, and the context."""
     if search[0] == NONE:
@@ -165,9 +156,6 @@ def _cut(
     hits = item.found[search]
     if isinstance(hits, Failure):
         return hits
-    from ragbench.metrics.cutoffs import joined_cutoffs
-    from ragbench.metrics.ir_score import ir_score_table
-
     try:
         texts = [hit.chunk.text for hit in hits]
         joined = " ".join(texts)

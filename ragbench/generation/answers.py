@@ -6,11 +6,14 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError
-from ragbench.generation.contexts import order_for_prefix_cache
 from ragbench.records import Answer, Question
+
+if TYPE_CHECKING:  # slow import
+    from ragbench.llm import Reply
 
 PROMPTS: Mapping[str, str] = {"with_documents": "thesis_with_documents", "query_only": "thesis_query_only"}
 
@@ -66,26 +69,69 @@ def generate(
             given = ", ".join([*(["cassette"] if cassette is not None else []), *options])
             raise ConfigError(f"{given} with a reader", "no options of a chat model", "leave them out")
         return [_read(model, *job) for job in zip(questions, contexts, extra, strict=True)]
-    prompts, used = _prompts(questions, contexts, with_documents, query_only)
     from ragbench.llm import ask
+
+    prompts = answer_prompts(questions, contexts, with_documents, query_only)
+    ids = [_call_id(*job) for job in zip(questions, contexts, extra, strict=True)]
+    options = {"step": "generation", "on_length": "keep", "ids": ids, "groups": [q.id for q in questions]} | options
+    replies = ask(model, [p.text for p in prompts], cassette=cassette, concurrency=concurrency, **options)
+    return [
+        as_answer(question, prompt, reply, {**m, "concurrency": concurrency})
+        for question, prompt, reply, m in zip(questions, prompts, replies, extra, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPrompt:
+    """What a chat model is asked for one answer. ``about``: name and hash of the prompt, for the answer's ``meta``."""
+
+    text: str
+    about: Mapping[str, Any]
+
+
+def answer_prompts(
+    questions: Sequence[Question],
+    contexts: Sequence[str | None],
+    with_documents: str | os.PathLike[str] = PROMPTS["with_documents"],
+    query_only: str | os.PathLike[str] = PROMPTS["query_only"],
+) -> list[AnswerPrompt]:
+    """Write the prompt of each answer; see :func:`generate`."""
+    questions, contexts = _checked(questions, contexts)
+    from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
+
+    # Only the prompts that are needed must be readable.
+    needed = {c is None for c in contexts}
+    source = {True: query_only, False: with_documents}
+    text = {alone: load_prompt(source[alone]) for alone in needed}
+    about = {
+        alone: {"prompt": os.path.basename(source[alone]), "prompt_sha256": prompt_hash(source[alone])}
+        | ({"tagged": False} if "<answer>" in text[alone] else {})
+        for alone in needed
+    }
+    return [
+        AnswerPrompt(
+            fill_prompt(text[c is None], query=q.text, **({} if c is None else {"documents": c})), about[c is None]
+        )
+        for q, c in zip(questions, contexts, strict=True)
+    ]
+
+
+def as_answer(question: Question, prompt: AnswerPrompt, reply: Reply, meta: Mapping[str, Any]) -> Answer:
+    """Make the Answer of a reply; a failed one is an answer without text and with ``meta["error"]``."""
     from ragbench.llm.context import prompt_tokens
 
-    order = order_for_prefix_cache(questions, contexts)
-    ids = [_call_id(questions[i], contexts[i], extra[i]) for i in order]
-    options = {"step": "generation", "on_length": "keep", "ids": ids} | options
-    replies = ask(model, [prompts[i] for i in order], cassette=cassette, concurrency=concurrency, **options)
-    answers: list[Answer | None] = [None] * len(questions)
-    for i, reply in zip(order, replies, strict=True):
-        found = extra[i] | used[i] | {"cached": reply.cached, "digest": reply.digest, "finish": reply.finish}
-        estimate = prompt_tokens([{"content": prompts[i]}])  # to be held against the server's own count
-        found |= {"usage": reply.usage.to_dict(), "prompt_estimate": estimate, "concurrency": concurrency}
-        if not reply.ok:
-            found |= {"error": f"{getattr(reply.error, 'kind', 'failed')}: {reply.error}", "raw": reply.raw}
-        text = reply.text if reply.ok else ""
-        if reply.ok and "tagged" in found:
-            text, found["tagged"] = _untagged(text)
-        answers[i] = Answer(questions[i].id, text, reply.model, reply.seconds, found)
-    return answers  # type: ignore[return-value]
+    about: dict[str, Any] = {
+        **meta, **prompt.about, "cached": reply.cached, "digest": reply.digest, "finish": reply.finish,
+        "usage": reply.usage.to_dict(),
+        # To be held against the server's own count.
+        "prompt_estimate": prompt_tokens([{"content": prompt.text}]),
+    }  # fmt: skip
+    if reply.error is not None:
+        about |= {"error": f"{reply.error.kind}: {reply.error}", "raw": reply.raw}
+    text = reply.text if reply.ok else ""
+    if reply.ok and "tagged" in about:
+        text, about["tagged"] = _untagged(text)
+    return Answer(question.id, text, reply.model, reply.seconds, about)
 
 
 def _checked(questions: Any, contexts: Any) -> tuple[list[Question], list[str | None]]:
@@ -118,27 +164,6 @@ def _read(reader: Any, question: Question, context: str | None, extra: dict[str,
     if callable(abstains):
         extra = extra | {"abstained": abstains(text)}
     return Answer(question.id, text, reader.name, seconds, extra)
-
-
-def _prompts(
-    questions: Sequence[Question], contexts: Sequence[str | None], with_documents: Any, query_only: Any
-) -> tuple[list[str], list[dict[str, Any]]]:
-    from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
-
-    # Only the prompts that are needed must be readable.
-    needed = {c is None for c in contexts}
-    source = {True: query_only, False: with_documents}
-    text = {alone: load_prompt(source[alone]) for alone in needed}
-    about = {
-        alone: {"prompt": os.path.basename(source[alone]), "prompt_sha256": prompt_hash(source[alone])}
-        | ({"tagged": False} if "<answer>" in text[alone] else {})
-        for alone in needed
-    }
-    filled = [
-        fill_prompt(text[True], query=q.text) if c is None else fill_prompt(text[False], query=q.text, documents=c)
-        for q, c in zip(questions, contexts, strict=True)
-    ]
-    return filled, [about[c is None] for c in contexts]
 
 
 def _untagged(reply: str) -> tuple[str, bool]:

@@ -1,4 +1,4 @@
-"""What a generator gets to see: the first N tokens of the joined chunks, for every N, in the order it is asked.
+"""What a generator gets to see: the first N tokens of the joined chunks, for every N.
 
 A context is a text or None. None (N = 0) means the query alone. An empty text means that documents were asked for and
 none came: the prompt with documents, their section empty. The two are different experiments and never mixed.
@@ -104,27 +104,3 @@ def generation_tasks(
         for system, contexts in cut.items():
             tasks += [Task(question, text, system, n) for n, text in zip(above, contexts[i], strict=True)]
     return tasks
-
-
-def order_for_prefix_cache(questions: Sequence[Question], contexts: Sequence[str | None]) -> list[int]:
-    """Order prompts so that each begins like the one before it for as long as possible.
-
-    The prompt names the query first and ends with the documents, so the N levels of one question share all but their
-    ends and a server that keeps the last prompt reads only what was added.
-
-    Parameters
-    ----------
-    questions, contexts : of equal length; a question comes once per context.
-
-    Returns
-    -------
-    list of int, a permutation: questions in order of first appearance, the query alone first, then every context
-    before those that continue it.
-    """
-    first: dict[str, int] = {}
-    for question in questions:
-        first.setdefault(question.text, len(first))
-    # Lexicographic order puts a text right before its continuations.
-    return sorted(
-        range(len(questions)), key=lambda i: (first[questions[i].text], contexts[i] is not None, contexts[i] or "")
-    )

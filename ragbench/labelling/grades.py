@@ -379,7 +379,7 @@ def grade(
         **{"step": "grading", **options},
     )
     pairs = zip(prompts, replies, strict=True)
-    grades = dict(verdict for one, reply in pairs for verdict in _verdicts(one, reply, answers, order))
+    grades = dict(verdict for one, reply in pairs for verdict in read_grades(one, reply, answers, order))
     return [grades[place] for place in range(len(answers))]
 
 
@@ -451,7 +451,7 @@ def _shown(number: int, text: str, max_chars: int) -> str:
     return f"{number}. " + (line[:max_chars] + (" [...]" if len(line) > max_chars else "") or "(empty)")
 
 
-def _verdicts(
+def read_grades(
     one: GradingPrompt, reply: Reply, answers: Sequence[Answer], order: int | None
 ) -> Iterator[tuple[int, Grade]]:
     values = reply.parsed.grades if reply.ok else [None] * len(one.places)

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError
 from ragbench.llm import loop
-from ragbench.llm.cassette import Cassette
-from ragbench.llm.driver import Driver
-from ragbench.llm.drivers import driver_for
-from ragbench.llm.failures import failure
-from ragbench.llm.invoke import as_messages
-from ragbench.llm.job import Job
-from ragbench.llm.keys import canonical
+from ragbench.llm.cassette import Cassette, miss
+from ragbench.llm.context import prompt_tokens, too_long, was_cut, with_advice
+from ragbench.llm.drivers import FINISHED, Driver, Wire, agreed_digest, as_messages, driver_for
+from ragbench.llm.failures import AWAY, KINDS, CallError, failure, redact
+from ragbench.llm.keys import Keys, canonical
 from ragbench.llm.models import DEADLINE_S, chat_model
-from ragbench.llm.reply import Reply
-from ragbench.llm.schedule import Item
-from ragbench.llm.structured import json_schema_of
+from ragbench.llm.reply import CUT_SHORT, Reply, Usage
+from ragbench.llm.schedule import Host, Item, Schedule, Worker, gate_of
+from ragbench.llm.structured import json_schema_of, read, repair_messages, schema_dict, without_thinking
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # slow import
     from pydantic import BaseModel
 
 log = logging.getLogger("ragbench.llm")
 _BAR_FROM = 20
+GRACE_S = 2.0  # for calls under way when ``stop`` says so
 
 
 class Interrupted(KeyboardInterrupt):
@@ -57,6 +59,9 @@ def ask(
     backoff_s: float = 0.5,
     on_miss: str = "raise",
     on_length: str = "fail",
+    on_reply: Callable[[int, Reply], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+    groups: Sequence[str] | None = None,
 ) -> list[Reply]:
     """Send many prompts to one chat model; return one Reply each, in the order of the prompts.
 
@@ -86,6 +91,12 @@ def ask(
     on_length : a reply without schema that ended at its limit of tokens is a failure of kind ``truncated`` (``"fail"``,
         for labels), or an answer with ``finish == "length"`` (``"keep"``, for generated answers: ``generate`` does so).
         With a schema it is always a failure.
+    on_reply : called in this thread with place and reply, as the replies come. A place at a server takes on its next
+        prompt when this has returned.
+    stop : when it says True, no further prompt goes out; those under way have two seconds. What is then not answered
+        is a failure of kind ``interrupted``, of which ``on_reply`` is not told.
+    groups : what each prompt belongs to (its question, say). The prompts of one group go to one place at one server,
+        one after another. Default: prompts that share their beginning are a group.
 
     Returns
     -------
@@ -99,7 +110,7 @@ def ask(
     Interrupted (a KeyboardInterrupt) : Ctrl-C; ``.replies`` holds what is done, the cassette has it too.
     """
     drivers = _drivers(model)
-    items = _items(prompts, schema, ids, drivers[0])
+    items = _items(prompts, schema, ids, groups, drivers[0])
     if isinstance(cassette, str | os.PathLike):
         cassette = Cassette(cassette)
     for name, value, known in (("on_miss", on_miss, ("raise", "reply")), ("on_length", on_length, ("fail", "keep"))):
@@ -113,14 +124,14 @@ def ask(
         patience_s=patience_s,
         outage_s=outage_s,
     )
-    job = Job(drivers, items, cassette, limits, step, price, count_tokens, keep_cut=on_length == "keep")
+    job = Job(drivers, items, cassette, limits, step, price, count_tokens, on_length == "keep", on_reply, stop)
     if job.cassette is not None and job.cassette.mode == "replay":
         missing = job.replay()
         if missing is not None and on_miss == "raise":
             raise missing
     elif items:
-        _run(job, progress)
-    replies = [reply for reply in job.replies if reply is not None]
+        _run(job, progress, stop)
+    replies = job.all_replies()
     _tell(replies, step)
     return replies
 
@@ -141,18 +152,22 @@ def _drivers(model: Any) -> list[Driver]:
     return drivers
 
 
-def _items(prompts: Sequence[Any], schema: Any, ids: Sequence[str] | None, driver: Driver) -> list[Item]:
+def _items(
+    prompts: Sequence[Any], schema: Any, ids: Sequence[str] | None, groups: Sequence[str] | None, driver: Driver
+) -> list[Item]:
     if isinstance(prompts, str):
         raise ConfigError("prompts is one str", "a list of prompts", "ask(model, [prompt])")
     prompts = list(prompts)
     schemas = list(schema) if isinstance(schema, Sequence) else [schema] * len(prompts)
     names = [str(name) for name in ids] if ids is not None else [str(number) for number in range(len(prompts))]
-    for what, given in (("schemas", schemas), ("ids", names)):
+    groups = [""] * len(prompts) if groups is None else list(groups)
+    for what, given in (("schemas", schemas), ("ids", names), ("groups", groups)):
         if len(given) != len(prompts):
             raise ConfigError(f"{len(given)} {what} for {len(prompts)} prompts", "one per prompt", f"check {what}")
     items = []
     for place, (prompt, one, name) in enumerate(zip(prompts, schemas, names, strict=True)):
-        item = Item([place], name, as_messages(prompt), one, json_schema_of(one) if one is not None else "")
+        json_schema = json_schema_of(one) if one is not None else ""
+        item = Item([place], name, as_messages(prompt), one, json_schema, groups[place])
         if driver.secrets and any(secret in item.text for secret in driver.secrets):
             raise failure("secret", f"prompt {name!r} holds the API key", *driver.who, secrets=driver.secrets)
         items.append(item)
@@ -167,14 +182,13 @@ def _limits(**limits: float) -> dict[str, float]:
     return limits
 
 
-def _run(job: Job, progress: bool | None) -> None:
-    total = len(job.items)
-    show = total >= _BAR_FROM and _somebody_looks() if progress is None else progress
+def _run(job: Job, progress: bool | None, stop: Callable[[], bool] | None) -> None:
+    show = len(job.items) >= _BAR_FROM and _somebody_looks() if progress is None else progress
     bar = None
     if show:
         from tqdm.auto import tqdm
 
-        bar = tqdm(total=total, desc=job.step or "ask", unit="prompt")
+        bar = tqdm(total=len(job.items), desc=job.step or "ask", unit="prompt")
 
     def tick() -> None:
         if bar is not None:
@@ -182,26 +196,23 @@ def _run(job: Job, progress: bool | None) -> None:
             bar.set_postfix(failed=job.failed, cached=job.cached, refresh=False)
             bar.update(job.done - bar.n)
 
+    stopped_at: list[float] = []
+
+    def leave() -> bool:
+        if stop is not None and not stopped_at and stop():
+            stopped_at.append(time.monotonic())
+        return bool(stopped_at) and time.monotonic() - stopped_at[0] >= GRACE_S
+
     try:
-        loop.run(job.run(), tick if bar is not None else None)
+        loop.run(job.run(), tick, caller=job.caller, leave=leave)
     except KeyboardInterrupt:
-        raise _interrupted(job) from None
+        replies = job.all_replies()
+        done = sum(reply.error is None or reply.error.kind != "interrupted" for reply in replies)
+        kept = f"recorded on {job.cassette.path.name}, run again to go on" if job.cassette else "in .replies"
+        raise Interrupted(f"{done} of {len(replies)} replies are done ({kept})", replies) from None
     finally:
         if bar is not None:
             bar.close()
-
-
-def _interrupted(job: Job) -> Interrupted:
-    driver = job.drivers[0]
-    replies = []
-    for item in job.items:
-        reply = job.replies[item.places[0]]
-        if reply is None:
-            reply = job.unanswered(item, driver, driver.fail("interrupted", "not answered yet"))
-        replies.append(reply)
-    done = sum(reply.error is None or reply.error.kind != "interrupted" for reply in replies)
-    kept = f"recorded on {job.cassette.path.name}, run again to go on" if job.cassette else "in .replies"
-    return Interrupted(f"{done} of {len(replies)} replies are done ({kept})", replies)
 
 
 def _somebody_looks() -> bool:
@@ -217,3 +228,379 @@ def _tell(replies: Sequence[Reply], step: str) -> None:
         first = next(reply for reply in replies if reply.error is not None)
         log.warning("%s%d of %d prompts failed: %s. First (%s): %s", f"{step}: " if step else "", sum(kinds.values()),
                     len(replies), told, first.id, first.error)  # fmt: skip
+
+
+class Job:
+    """The state of one ``ask``.
+
+    Parameters
+    ----------
+    drivers : one per host, all of the same model.
+    items : the prompts.
+    cassette : or None.
+    limits : concurrency, deadline_s, retries, backoff_s, patience_s, outage_s.
+    step, price, count_tokens, on_reply, stop : see ``ask``.
+    keep_cut : whether a text that ended at its limit is an answer.
+    """
+
+    def __init__(
+        self,
+        drivers: Sequence[Driver],
+        items: list[Item],
+        cassette: Cassette | None,
+        limits: dict[str, Any],
+        step: str,
+        price: tuple[float, float] | None,
+        count_tokens: Callable[[str], int] | None,
+        keep_cut: bool = False,
+        on_reply: Callable[[int, Reply], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self.drivers, self.items, self.limits, self.step = drivers, items, limits, step
+        self.cassette = cassette if cassette is not None and cassette.mode != "off" else None
+        self.price, self.count_tokens, self.keep_cut = price, count_tokens, keep_cut
+        self.replies: list[Reply | None] = [None] * len(items)
+        self.done = self.failed = self.cached = self.recorded = 0
+        self.digest = ""
+        self._keys: Keys | None = None
+        self.caller, self.on_reply, self.stop = loop.Caller(), on_reply, stop or (lambda: False)
+        self._untold: deque[int] = deque()  # places of replies that ``on_reply`` was not told of yet
+
+    # -- from the cassette -------------------------------------------------------------------------------------------
+
+    def replay(self) -> CallError | None:
+        """Serve everything from the cassette, without a socket. Returns the error for what is missing, if any."""
+        assert self.cassette is not None
+        driver = self.drivers[0]
+        digest = self.cassette.choose_digest(driver.provider, driver.name, driver.pinned_digest)
+        missing = self._look_up(digest) if digest is not None else self.items
+        if not missing:
+            self._tell()
+            return None
+        ids = [self.items[place].id for item in missing for place in item.places]
+        error = miss(self.cassette, ids, driver.model, len(self.items))
+        for item in missing:
+            one = miss(self.cassette, [item.id], driver.model, len(self.items))
+            self._settle(item, self._unanswered(item, driver, one))
+        self._tell()
+        return error
+
+    def _look_up(self, digest: str) -> list[Item]:
+        """Serve what is recorded; return the rest. A recorded failure is served in replay mode only."""
+        assert self.cassette is not None
+        driver = self.drivers[0]
+        self.digest = digest
+        self._keys = Keys.of(driver, digest)
+        for item in self.items:
+            item.key = self._keys.key(item.messages, item.json_schema)
+        found = self.cassette.get(item.key for item in self.items)
+        missing: dict[str, Item] = {}
+        for item in self.items:
+            answer = found.get(item.key)
+            if answer is not None and (answer["ok"] or self.cassette.mode == "replay"):
+                self._settle(item, self._served(item, answer))
+            elif item.key in missing:
+                # The same request twice: asked once, as a second run would find it on the cassette.
+                missing[item.key].places += item.places
+            else:
+                missing[item.key] = item
+        self.recorded = self.done
+        return list(missing.values())
+
+    def _served(self, item: Item, answer: dict[str, Any]) -> Reply:
+        names = {"id": item.id, "step": self.step, "digest": self.digest, "key": item.key}
+        return _from_answer(answer, self.drivers[0], item.schema, self.keep_cut, **names)
+
+    # -- from the servers --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve what is recorded, ask for the rest, and settle every item."""
+        try:
+            await self._run()
+        finally:
+            for driver in self.drivers:
+                if not driver.kept:
+                    await driver.close()
+
+    async def _run(self) -> None:
+        most = self.limits["concurrency"]
+        hosts = [Host(d, min(most, d.slots or most), gate_of(d.host)) for d in self.drivers]
+        missing = await self._not_recorded(hosts)
+        await self._hand_over()
+        workers = [Worker(host) for host in hosts for _ in range(min(host.limit, len(missing)))]
+        names = ("retries", "backoff_s", "patience_s", "outage_s")
+        schedule = Schedule(missing, workers, **{name: self.limits[name] for name in names}, stop=self.stop)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for worker in workers:
+                    tasks.create_task(self._work(schedule, worker))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        if not self.stop():
+            for item in schedule.left_over():
+                host = next(host for host in reversed(hosts) if host.dead is not None)
+                assert host.dead is not None
+                self._finish(item, self._unanswered(item, host.driver, host.dead))
+            await self._hand_over()
+
+    async def _not_recorded(self, hosts: Sequence[Host]) -> list[Item]:
+        """Find out whose replies these will be, serve what is recorded of that model, and return the rest.
+
+        A host that cannot say which weights it has takes no part when replies are recorded: nobody would know whose
+        they are. As long as everything is on the cassette, no host needs to be there.
+        """
+        driver = hosts[0].driver
+        on_server = await self._digest_of(hosts, patient=False)
+        if self.cassette is None:
+            self.digest = on_server or ""
+            return self.items
+        digest = self.cassette.choose_digest(driver.provider, driver.name, on_server)
+        missing = self._look_up(digest) if digest is not None else self.items
+        if missing and any(host.digest is None for host in hosts):
+            on_server = await self._digest_of(hosts, patient=True)
+            chosen = self.cassette.choose_digest(driver.provider, driver.name, on_server)
+            if digest is None and chosen is not None:
+                missing = self._look_up(chosen)
+        if missing and on_server is not None:
+            self.cassette.register(driver.provider, driver.name, self.digest)
+        return missing
+
+    async def _digest_of(self, hosts: Sequence[Host], patient: bool) -> str | None:
+        """Ask the hosts that have not said so yet which weights stand behind the name; they must agree."""
+        await asyncio.gather(*(self._ask_digest(host, patient) for host in hosts if host.digest is None))
+        return agreed_digest(self.drivers, [host.digest for host in hosts])
+
+    async def _ask_digest(self, host: Host, patient: bool) -> None:
+        for tried in range(self.limits["retries"] + 1 if patient else 1):
+            if tried:
+                await asyncio.sleep(self.limits["backoff_s"] * 2 ** (tried - 1))
+            try:
+                host.digest = await host.driver.digest()
+            except CallError as error:
+                final = KINDS[error.kind].host_wide and not (error.kind in AWAY and host.gate.answered)
+                host.dead = error if final or (patient and self.cassette is not None) else None
+                if final:
+                    return
+            else:
+                host.gate.answered, host.dead = host.gate.answered or host.driver.has_spoken, None
+                return
+
+    async def _work(self, schedule: Schedule, worker: Worker) -> None:
+        host = worker.host
+        while (item := await schedule.next(worker)) is not None:
+            await host.gate.enter(host.limit)
+            if self.stop():
+                host.gate.leave()
+                return
+            try:
+                reply = await self._attempt(host.driver, item)
+            except CallError as error:
+                if error.kind == "context" and "num_ctx=" not in error.do:
+                    error = with_advice(error, item.estimate, host.driver.num_predict)
+                if item.attempts and schedule.failed(host, item, error):
+                    continue
+                reply = self._unanswered(item, host.driver, error)
+            else:
+                schedule.succeeded(host)
+            finally:
+                host.gate.leave()
+            self._finish(item, reply)
+            await self._hand_over()
+            schedule.settled()
+
+    async def _attempt(self, driver: Driver, item: Item) -> Reply:
+        """Make one call (or, where a structured reply was not good, its repair) and judge what comes back."""
+        if not item.estimate:
+            item.estimate = prompt_tokens(item.messages, self.count_tokens)
+        exact = self.count_tokens is not None
+        if error := too_long(item.estimate, exact, driver.num_ctx, driver.num_predict, driver.who):
+            raise error
+        schema = schema_dict(item.json_schema)
+        if item.draft is None:
+            wire = await self._call(driver, item, item.messages, schema)
+            verdict = _judge(driver, wire, item.schema, item.estimate, self.keep_cut)
+            if not verdict.problem:
+                return self._answered(item, driver, wire, verdict)
+            item.draft = (wire.text, verdict.problem)
+        messages = repair_messages(item.messages, *item.draft, item.json_schema)
+        wire = await self._call(driver, item, messages, schema)
+        verdict = _judge(driver, wire, item.schema, prompt_tokens(messages, self.count_tokens))
+        if verdict.problem:
+            kind = "truncated" if wire.finish in CUT_SHORT else "invalid"
+            raise driver.fail(kind, f"after one repair try: {verdict.problem}", raw=wire.text)
+        return self._answered(item, driver, wire, verdict)
+
+    def _answered(self, item: Item, driver: Driver, wire: Wire, verdict: _Verdict) -> Reply:
+        made = {"text": verdict.text, "parsed": verdict.parsed, "raw": wire.text, "finish": wire.finish}
+        return self._reply(item, driver, ok=True, **made)
+
+    async def _call(self, driver: Driver, item: Item, messages: list[dict], schema: dict | None) -> Wire:
+        item.attempts += 1
+        start = time.perf_counter()
+        wire = await driver.call(messages, schema, self.limits["deadline_s"])
+        usage = wire.usage(time.perf_counter() - start, self.price or driver.price)
+        item.spent = usage if item.spent is None else item.spent + usage
+        wire.text = _hide(wire.text, driver.secrets)
+        return wire
+
+    def _reply(self, item: Item, driver: Driver, **fields: Any) -> Reply:
+        usage = item.spent or Usage()
+        return Reply(
+            usage=usage,
+            seconds=usage.seconds,
+            id=item.id,
+            step=self.step,
+            repairs=int(item.draft is not None),
+            attempts=item.attempts,
+            model=driver.model,
+            digest=self.digest,
+            host=driver.host,
+            key=item.key,
+            **fields,
+        )
+
+    def _unanswered(self, item: Item, driver: Driver, error: CallError) -> Reply:
+        """Make the failed Reply of an item."""
+        raw = error.raw or (item.draft[0] if item.draft else "")
+        return self._reply(item, driver, text=raw, raw=raw, error=error)
+
+    # -- settling ----------------------------------------------------------------------------------------------------
+
+    def _finish(self, item: Item, reply: Reply) -> None:
+        """Record a reply that was just made, then settle it."""
+        if self.cassette is not None and self._keys is not None:
+            request = self._keys.request(item.messages, item.json_schema)
+            new = self.cassette.put(item.key, request, _to_answer(reply), step=self.step, prompt_id=item.id)
+            if not new:
+                # Another process was first: its answer stays, and is what a replay will give.
+                recorded = self.cassette.get([item.key])[item.key]
+                reply = self._served(item, recorded)
+        self._settle(item, reply)
+
+    def _settle(self, item: Item, reply: Reply) -> None:
+        for number, place in enumerate(item.places):
+            one = reply
+            if number:
+                one = replace(reply, cached=True, id=self.items[place].id)
+            self.replies[place] = one
+            self._untold.append(place)
+            self.done += 1
+            self.failed += not one.ok
+            self.cached += one.cached
+
+    async def _hand_over(self) -> None:
+        if self.on_reply is not None and self._untold:
+            await self.caller.call(self._tell)
+
+    def _tell(self) -> None:
+        """Tell ``on_reply`` of what was settled; runs in the caller's thread."""
+        while self.on_reply is not None and self._untold:
+            place = self._untold.popleft()
+            reply = self.replies[place]
+            assert reply is not None
+            self.on_reply(place, reply)
+
+    def all_replies(self) -> list[Reply]:
+        """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""
+        driver = self.drivers[0]
+        return [
+            reply or self._unanswered(item, driver, driver.fail("interrupted", "not answered yet"))
+            for item, reply in zip(self.items, self.replies, strict=True)
+        ]
+
+
+def _hide(text: str, secrets: tuple[str, ...]) -> str:
+    return redact(text, secrets) if any(secret in text for secret in secrets) else text
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """The answer's text (and object), or what is wrong with a structured one and may be repaired."""
+
+    text: str = ""
+    parsed: Any = None
+    problem: str = ""
+
+
+def _judge(driver: Driver, wire: Wire, schema: Any, estimate: int, keep_cut: bool = False) -> _Verdict:
+    """Judge one reply as it came over the wire.
+
+    Raises
+    ------
+    CallError : ``context`` (the model did not see the whole prompt), ``truncated``, ``refused``, ``unfinished``,
+        ``empty``. A structured reply that is cut off or does not fit is no error yet: it has its repair try.
+    """
+    error = was_cut(estimate, wire.prompt_tokens, wire.output_tokens, driver.num_ctx, driver.num_predict, driver.who)
+    if error is not None:
+        error.raw = wire.text
+        raise error
+    if wire.finish in CUT_SHORT and not (keep_cut and schema is None):
+        limits = f"num_predict={driver.num_predict}, num_ctx={driver.num_ctx}"
+        what = f"the reply was cut off after {wire.output_tokens} tokens ({limits})"
+        if schema is None:
+            raise driver.fail("truncated", what, raw=wire.text)
+        return _Verdict(problem=what)
+    if wire.finish not in FINISHED | CUT_SHORT:
+        kind = "refused" if "filter" in wire.finish or wire.finish == "refusal" else "unfinished"
+        raise driver.fail(kind, f"the server stopped for the reason {wire.finish!r}", raw=wire.text)
+    text = without_thinking(wire.text)
+    if not text:
+        what = "nothing but an unfinished thinking part" if text is None else "an empty answer"
+        raise driver.fail("empty", what, raw=wire.text)
+    if schema is None:
+        return _Verdict(text)
+    parsed, text, problem = read(wire.text, schema)
+    return _Verdict(text, parsed, problem)
+
+
+def _to_answer(reply: Reply) -> dict[str, Any]:
+    """Return what is stored of a reply; what the key says already (model, options ...) is not repeated."""
+    error = None
+    if reply.error is not None:
+        told = reply.error
+        error = {"kind": told.kind, "got": told.got, "expected": told.expected, "do": told.do, "status": told.status}
+    return {
+        "ok": reply.ok,
+        "text": reply.text,
+        "raw": reply.raw,
+        "finish": reply.finish,
+        "usage": reply.usage.to_dict(),
+        "seconds": reply.seconds,
+        "repairs": reply.repairs,
+        "attempts": reply.attempts,
+        "error": error,
+    }
+
+
+def _from_answer(answer: Mapping[str, Any], driver: Driver, schema: Any, keep_cut: bool = False, **names: str) -> Reply:
+    """Rebuild a reply; a structured one is validated again, so that a schema's new validators hold for old replies.
+
+    ``names``: ``id``, ``step``, ``digest`` and ``key`` of the Reply.
+    """
+    error = None
+    parsed = None
+    if not answer["ok"]:
+        told = answer["error"]
+        error = CallError(told["got"], told["expected"], told["do"])
+        error.kind, error.model, error.status = told["kind"], driver.model, told["status"]
+    elif schema is not None:
+        parsed, _, problem = read(answer["text"], schema)
+        if problem:
+            error = driver.fail("invalid", f"the recorded reply does not fit the schema: {problem}", do="record anew")
+    elif answer["finish"] in CUT_SHORT and not keep_cut:
+        error = driver.fail("truncated", "the recorded reply was cut off", raw=answer["raw"])
+    return Reply(
+        text=answer["text"],
+        parsed=parsed,
+        ok=error is None,
+        error=error,
+        usage=Usage.from_dict(answer["usage"]),
+        seconds=answer["seconds"],
+        cached=True,
+        raw=answer["raw"],
+        finish=answer["finish"],
+        repairs=answer["repairs"],
+        attempts=answer["attempts"],
+        model=driver.model,
+        **names,
+    )

@@ -5,25 +5,43 @@ Replies that failed are kept as failures and asked again; they are never served 
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 import sqlite3
 import sys
 import threading
+import time
+import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal
 
-from ragbench.errors import DataError, unknown
-from ragbench.llm import archive
+from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.llm.failures import CallError, failure
-from ragbench.llm.keys import checksum
-from ragbench.llm.store import open_to_read, open_to_write
+from ragbench.llm.keys import FORMAT, checksum, key_of, stored_request
 
 MODES = ("record", "replay", "off")
 MODE_VARIABLE = "RAGBENCH_CASSETTE"
+_COLUMNS = (
+    "key", "ok", "step", "prompt_id", "provider", "model", "digest", "request", "answer", "checksum", "recorded_at"
+)  # fmt: skip
+_TABLES = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS models (provider TEXT, model TEXT, digest TEXT, PRIMARY KEY (provider, model, digest));
+CREATE TABLE IF NOT EXISTS replies (
+    key TEXT PRIMARY KEY, ok INTEGER NOT NULL, step TEXT NOT NULL, prompt_id TEXT NOT NULL, provider TEXT NOT NULL,
+    model TEXT NOT NULL, digest TEXT NOT NULL, request TEXT NOT NULL, answer TEXT NOT NULL, checksum TEXT NOT NULL,
+    recorded_at TEXT NOT NULL
+);
+INSERT OR IGNORE INTO about VALUES ('format', '{FORMAT}');
+COMMIT;
+"""
+_WAIT_S = 60.0
 # A forked process must not close the connection it was born with: that would touch its parent's log.
 _inherited: list[sqlite3.Connection] = []
 
@@ -100,7 +118,7 @@ class Cassette:
         if self.mode != "record" and not self.path.exists():
             raise DataError(f"{self.path}: no such cassette", "a recorded cassette (SQLite file)", how_to_record(self))
         try:
-            return open_to_write(self.path) if self.mode == "record" else open_to_read(self.path)
+            return _open_to_write(self.path) if self.mode == "record" else _open_to_read(self.path)
         except sqlite3.DatabaseError as error:
             raise DataError(
                 f"{self.path}: not readable as a cassette ({error})",
@@ -200,8 +218,8 @@ class Cassette:
         return self._insert(row)
 
     def _insert(self, row: tuple) -> bool:
-        marks = ",".join("?" * len(archive.COLUMNS))
-        update = ", ".join(f"{name} = excluded.{name}" for name in archive.COLUMNS[1:])
+        marks = ",".join("?" * len(_COLUMNS))
+        update = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
         with self._lock:
             try:
                 done = self._connection().execute(
@@ -231,7 +249,17 @@ class Cassette:
         -------
         int : lines written.
         """
-        return archive.export(self, path, keys)
+        rows = self.rows(f"SELECT {', '.join(_COLUMNS)} FROM replies ORDER BY key")
+        if keys is not None:
+            rows = [row for row in rows if row[0] in keys]
+        with _lines(path, "wb") as out:
+            for row in rows:
+                record: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
+                record["ok"] = bool(record["ok"])
+                for name in ("request", "answer"):
+                    record[name] = json.loads(record[name])
+                out.write(json.dumps(record, ensure_ascii=True) + "\n")
+        return len(rows)
 
     def import_(self, path: str | os.PathLike[str]) -> int:
         """Read JSON Lines that ``export`` wrote (``.gz`` too); an answer that is already here stays.
@@ -245,7 +273,19 @@ class Cassette:
         DataError : with file and line, when a line is damaged or its key does not belong to its request. Nothing of
             the file is then taken over.
         """
-        rows, models = archive.read_lines(self, path)
+        if self.mode != "record":
+            raise ConfigError(f"import into {self!r}", "a cassette in record mode", "open it with mode='record'")
+        rows: list[tuple] = []
+        try:
+            with _lines(path, "rb") as lines:
+                rows.extend(_row(json.loads(line)) for line in lines)
+        except (ValueError, KeyError, TypeError, AttributeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DataError(
+                f"{path}, line {len(rows) + 1}: {type(error).__name__}: {error}",
+                "an unchanged line written by Cassette.export",
+                "take the export again",
+            ) from None
+        models = {row[4:7] for row in rows}
         with self._lock:
             db = self._connection()
             db.execute("BEGIN IMMEDIATE")
@@ -262,7 +302,20 @@ class Cassette:
         dict : ``replies`` and ``failures`` (counts), ``by_kind`` (failures), ``by_step`` (replies, failures, calls,
         prompt_tokens, output_tokens, seconds), ``models`` (name and digest), ``bytes``.
         """
-        return archive.stats(self)
+        names = ("calls", "prompt_tokens", "output_tokens", "seconds")
+        sums = ", ".join(f"sum(json_extract(answer, '$.usage.{name}'))" for name in names)
+        steps = self.rows(f"SELECT step, sum(ok), sum(1 - ok), {sums} FROM replies GROUP BY step ORDER BY step")
+        kind = "json_extract(answer, '$.error.kind')"
+        kinds = self.rows(f"SELECT {kind}, count(*) FROM replies WHERE ok = 0 GROUP BY 1 ORDER BY 1")
+        models = self.rows("SELECT provider, model, digest FROM models ORDER BY 1, 2, 3")
+        return {
+            "replies": sum(row[1] for row in steps),
+            "failures": sum(row[2] for row in steps),
+            "by_kind": dict(kinds),
+            "by_step": {row[0]: dict(zip(("replies", "failures", *names), row[1:], strict=True)) for row in steps},
+            "models": [{"model": f"{provider}:{model}", "digest": digest} for provider, model, digest in models],
+            "bytes": self.path.stat().st_size,
+        }
 
     def verify(self) -> list[str]:
         """Check the file, every key against its request, and every answer against its checksum.
@@ -271,7 +324,18 @@ class Cassette:
         -------
         list of str : what is wrong, with the prompt's id; empty when all is well.
         """
-        return archive.verify(self)
+        problems = [f"SQLite: {row[0]}" for row in self.rows("PRAGMA integrity_check") if row[0] != "ok"]
+        rows = self.rows("SELECT key, prompt_id, request, answer, checksum FROM replies ORDER BY key")
+        for key, prompt_id, request, answer, noted in rows:
+            where = f"prompt {prompt_id!r} (key {key[:12]})"
+            if key_of(json.loads(request)) != key:
+                problems.append(f"{where}: the key does not belong to the request")
+            if checksum(answer) != noted:
+                problems.append(f"{where}: the answer was changed after recording")
+        doubled = "SELECT provider, model, count(*) FROM models GROUP BY 1, 2 HAVING count(*) > 1"
+        for provider, model, count in self.rows(doubled):
+            problems.append(f"{provider}:{model}: {count} digests under one name")
+        return problems
 
 
 def how_to_record(cassette: Cassette) -> str:
@@ -293,3 +357,76 @@ def miss(cassette: Cassette, ids: Sequence[str], model: str, of: int) -> CallErr
 
 def _short(digest: str) -> str:
     return f"{digest[:12]}..." if len(digest) > 12 else (digest or "(none)")
+
+
+def _lines(path: str | os.PathLike[str], mode: Literal["rb", "wb"]) -> IO[str]:
+    """Open JSON Lines; a name that ends in .gz is compressed, the same rows to the same bytes."""
+    if not os.fspath(path).endswith(".gz"):
+        return open(path, mode[0], encoding="utf-8", newline="\n")
+    file = gzip.GzipFile(path, mode, mtime=0)
+    return io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+
+
+def _row(record: dict[str, Any]) -> tuple:
+    """Return the cells of one exported line, checked."""
+    request, answer = record["request"], json.dumps(record["answer"], ensure_ascii=True, separators=(",", ":"))
+    if key_of(request) != record["key"]:
+        raise ValueError("the key does not belong to the request")
+    if checksum(answer) != record["checksum"]:
+        raise ValueError("the answer was changed after recording")
+    who = (request["provider"], request["model"], request["digest"])
+    cells = (record["key"], int(record["ok"]), record["step"], record["prompt_id"], *who, stored_request(request))
+    return (*cells, answer, record["checksum"], record["recorded_at"])
+
+
+def _open_to_write(path: Path) -> sqlite3.Connection:
+    """Open or make a cassette; several processes may do so at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    db = _connect(path.as_posix())
+    _refuse_other_files(db, path)
+    until = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            break
+        except sqlite3.OperationalError as error:
+            # Changing the journal needs the file alone, and SQLite does not wait for that by itself.
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+    db.execute("PRAGMA synchronous=NORMAL")
+    db.executescript(_TABLES)
+    return db
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    """Open a cassette that must be there, without the right to change it."""
+    uri = path.resolve().as_uri()
+    db = _connect(f"{uri}?mode=ro", uri=True)
+    try:
+        db.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError:
+        # A folder that cannot be written to has no room for the log's index; a closed cassette has no log.
+        db.close()
+        db = _connect(f"{uri}?mode=ro&immutable=1", uri=True)
+    _refuse_other_files(db, path, must_exist=True)
+    return db
+
+
+def _refuse_other_files(db: sqlite3.Connection, path: Path, must_exist: bool = False) -> None:
+    """Raise DataError when the file is SQLite, but no cassette of this format."""
+    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables and not must_exist:
+        return
+    found = db.execute("SELECT value FROM about WHERE name = 'format'").fetchone() if "about" in tables else None
+    if found != (FORMAT,):
+        held = f"format {found[0]}" if found else f"tables {', '.join(sorted(tables)) or 'none'}"
+        raise DataError(
+            f"{path}: an SQLite file, but no cassette of this version ({held})",
+            f"a cassette of format {FORMAT}",
+            "give another path",
+        )
+
+
+def _connect(path: str, uri: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=uri)

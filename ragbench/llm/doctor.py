@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from ragbench.llm import loop
 from ragbench.llm.asking import ask
-from ragbench.llm.driver import Driver
-from ragbench.llm.drivers import driver_for
+from ragbench.llm.drivers import Driver, driver_for
 from ragbench.llm.failures import CallError
 from ragbench.llm.models import chat_model
 from ragbench.llm.reply import Reply

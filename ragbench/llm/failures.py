@@ -71,8 +71,6 @@ KINDS = {
 }
 
 AWAY = frozenset({"server_down", "dns"})  # nothing listens there, now
-# No other prompt gets an answer there either: another host may have one.
-HOST_WIDE = frozenset(name for name, kind in KINDS.items() if kind.host_wide)
 # With these a second wait of deadline_s rarely helps, so they are tried again once, whatever retries says.
 ONCE_MORE = frozenset({"no_bytes", "slow", "empty"})
 

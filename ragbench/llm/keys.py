@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ragbench.llm.drivers import Driver
+
 FORMAT = "ragbench-cassette-1"
 
 
@@ -39,6 +41,11 @@ class Keys:
     def __init__(self, provider: str, model: str, digest: str, options: Mapping[str, Any]) -> None:
         self.who = {"provider": provider, "model": model, "digest": digest, "options": _plain(options)}
         self._base = hashlib.sha256(f"{FORMAT}\n{canonical(self.who)}\n".encode())
+
+    @classmethod
+    def of(cls, driver: Driver, digest: str) -> Keys:
+        """Make the keys of a driver's model, with these weights."""
+        return cls(driver.provider, driver.name, digest, driver.options())
 
     def key(self, messages: Sequence[dict], schema: str = "") -> str:
         """Return the sha256 (hex) for these messages and this schema (its canonical JSON text, or "")."""

@@ -7,7 +7,9 @@ All connections live on this loop, so that they are kept alive from one call of 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import queue
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -30,7 +32,54 @@ def the_loop() -> asyncio.AbstractEventLoop:
         return _state["loop"]
 
 
-def run(work: Coroutine[Any, Any, T], tick: Callable[[], None] | None = None, grace_s: float = 5.0) -> T:
+class Caller:
+    """The thread that waits in ``run``: a coroutine has it call functions, one after another."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[Callable[[], None], asyncio.Future[None]] | None] = queue.SimpleQueue()
+        self._gone = False
+
+    async def call(self, function: Callable[[], None]) -> None:
+        """Have the function called, and wait until it has returned; not at all once the thread waits no longer."""
+        done = asyncio.get_running_loop().create_future()
+        self._calls.put((function, done))
+        if self._gone:
+            self.leave()
+        await done
+
+    def serve(self, timeout_s: float) -> None:
+        """Call the next function, if there is one in time."""
+        with contextlib.suppress(queue.Empty):
+            asked = self._calls.get(timeout=timeout_s)
+            if asked is not None:
+                asked[0]()
+                self._release(asked[1])
+
+    def wake(self) -> None:
+        """Let ``serve`` return."""
+        self._calls.put(None)
+
+    def leave(self) -> None:
+        """Call nothing any more; whoever waits for it goes on."""
+        self._gone = True
+        with contextlib.suppress(queue.Empty):
+            while True:
+                if (asked := self._calls.get_nowait()) is not None:
+                    self._release(asked[1])
+
+    @staticmethod
+    def _release(done: asyncio.Future[None]) -> None:
+        done.get_loop().call_soon_threadsafe(lambda: done.done() or done.set_result(None))
+
+
+def run(
+    work: Coroutine[Any, Any, T],
+    tick: Callable[[], None] | None = None,
+    grace_s: float = 5.0,
+    *,
+    caller: Caller | None = None,
+    leave: Callable[[], bool] = lambda: False,
+) -> T | None:
     """Run a coroutine on the loop and wait for it here, where Ctrl-C arrives.
 
     Parameters
@@ -38,10 +87,12 @@ def run(work: Coroutine[Any, Any, T], tick: Callable[[], None] | None = None, gr
     work : the coroutine.
     tick : called in this thread about ten times a second, and at the end (draws the progress bar).
     grace_s : on an interrupt the coroutine is cancelled and given this long to clean up.
+    caller : through which the coroutine calls functions in this thread.
+    leave : asked about ten times a second; when it says True, the coroutine is left to itself.
 
     Returns
     -------
-    what the coroutine returns; its exceptions are raised here.
+    what the coroutine returns (None when it was left); its exceptions are raised here.
     """
     loop = the_loop()
     try:
@@ -55,6 +106,7 @@ def run(work: Coroutine[Any, Any, T], tick: Callable[[], None] | None = None, gr
             "a call from your own thread",
             "await model.ainvoke(...) there, or move the call out of the callback",
         )
+    caller = caller or Caller()
     ended = threading.Event()
 
     async def watched() -> T:
@@ -64,20 +116,19 @@ def run(work: Coroutine[Any, Any, T], tick: Callable[[], None] | None = None, gr
             ended.set()
 
     future = asyncio.run_coroutine_threadsafe(watched(), loop)
+    future.add_done_callback(lambda _: caller.wake())
     try:
-        while True:
-            try:
-                return future.result(timeout=_POLL_S if tick else 1.0)
-            except TimeoutError:
-                # A TimeoutError of the coroutine itself ends up here too; then it is done.
-                if future.done():
-                    return future.result()
-                if tick:
-                    tick()
-    except (KeyboardInterrupt, SystemExit):
+        while not (future.done() or leave()):
+            caller.serve(_POLL_S)
+            if tick:
+                tick()
+        return future.result() if future.done() else None
+    except BaseException:
         future.cancel()
+        caller.leave()
         ended.wait(grace_s)
         raise
     finally:
+        caller.leave()
         if tick:
             tick()

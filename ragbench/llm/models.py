@@ -89,7 +89,7 @@ def chat_model(
 
 
 def _ollama(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> BaseChatModel:
-    from ragbench.llm.chat_ollama import OllamaChat
+    from ragbench.llm.ollama import OllamaChat
 
     _check(OllamaChat, settings)
     base_url, user = address(host or os.environ.get("OLLAMA_HOST") or "http://localhost:11434", 11434)
@@ -101,7 +101,7 @@ def _ollama(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key
 
 def _openai_class() -> Any:
     try:
-        from ragbench.llm.chat_openai import OpenAIChat
+        from ragbench.llm.openai import OpenAIChat
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the package {error.name} is not installed",
@@ -115,7 +115,7 @@ def _local(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key:
     import httpx
 
     cls = _openai_class()
-    from ragbench.llm.driver_local import AsyncToServer, ToServer
+    from ragbench.llm.openai import AsyncToServer, ToServer
 
     _check(cls, settings)
     server = local.server_for(local.smollm2() if name == SMOLLM2 else local.gguf(name), num_ctx, host)

@@ -4,21 +4,133 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError
+from ragbench.llm.cassette import Cassette
 from ragbench.llm.context import ESTIMATOR, prompt_tokens
-from ragbench.llm.invoke import as_messages
+from ragbench.llm.drivers import Driver, as_messages, driver_for
 from ragbench.llm.keys import Keys
-from ragbench.llm.plan_table import Plan, PlannedStep, Step
+from ragbench.llm.models import chat_model
 from ragbench.llm.reply import Usage
 from ragbench.llm.structured import json_schema_of
 
-if TYPE_CHECKING:
-    from ragbench.llm.cassette import Cassette
+if TYPE_CHECKING:  # slow import
+    import pandas as pd
 
 _SAMPLE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kind of call in a run.
+
+    Attributes
+    ----------
+    name : ``"grading"``.
+    prompts : the prompts themselves; or leave them out and give ``calls``.
+    calls : how many calls there will be, when the prompts do not exist yet.
+    schema : as for ``ask``.
+    prompt_tokens : tokens of one prompt, when the prompts do not exist yet (NaN: unknown).
+    output_tokens : tokens of one reply, where there is no recorded reply to go by (NaN: unknown).
+    """
+
+    name: str
+    prompts: Sequence[Any] = ()
+    calls: int = 0
+    schema: Any = None
+    prompt_tokens: float = math.nan
+    output_tokens: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One row of a Plan. ``calls = cached + repeated + remaining``; tokens, seconds and cost are for what remains.
+
+    Attributes
+    ----------
+    calls : prompts of the step. cached : on the cassette. repeated : equal to another prompt of the step.
+    remaining : calls to be made.
+    prompt_tokens, output_tokens : expected sums (NaN: unknown).
+    seconds : expected time (NaN: unknown). cost : expected money (NaN: unknown).
+    basis : what the numbers rest on.
+    """
+
+    name: str
+    calls: int
+    cached: int = 0
+    repeated: int = 0
+    remaining: int = 0
+    prompt_tokens: float = math.nan
+    output_tokens: float = math.nan
+    seconds: float = math.nan
+    cost: float = math.nan
+    basis: str = ""
+
+    @property
+    def hours(self) -> float:
+        """Expected time in hours."""
+        return self.seconds / 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run will take, by step. ``plan["grading"].calls``, ``plan.total.hours``, ``print(plan)``.
+
+    ``notes`` are lines that are printed below: settings that were chosen from the data, and warnings.
+    """
+
+    steps: tuple[PlannedStep, ...] = field(default_factory=tuple)
+    notes: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[PlannedStep]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, name: str) -> PlannedStep:
+        for step in self.steps:
+            if step.name == name:
+                return step
+        raise KeyError(f"{name!r}; the plan has: {', '.join(step.name for step in self.steps)}")
+
+    def __add__(self, other: Plan) -> Plan:
+        return Plan(self.steps + other.steps, self.notes + other.notes)
+
+    @property
+    def total(self) -> PlannedStep:
+        """The sum over the steps; a sum with an unknown part is unknown (a step with nothing left to do is not)."""
+        counts = {name: sum(getattr(step, name) for step in self.steps) for name in _COUNTS}
+        left = [step for step in self.steps if step.remaining]
+        sums = {name: math.fsum(getattr(step, name) for step in left) for name in _SUMS}
+        return PlannedStep("total", **counts, **sums)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the steps and their total as a data frame, one row each."""
+        import pandas as pd
+
+        rows = [*self.steps, self.total]
+        return pd.DataFrame([{f.name: getattr(row, f.name) for f in fields(PlannedStep)} for row in rows])
+
+    def __str__(self) -> str:
+        head = f"{'step':<16}{'calls':>10}{'cached':>10}{'remaining':>11}{'prompt tok.':>14}{'hours':>9}{'cost':>10}"
+        lines = [head]
+        for step in (*self.steps, self.total):
+            tokens = "?" if math.isnan(step.prompt_tokens) else f"{step.prompt_tokens:,.0f}"
+            hours = "?" if math.isnan(step.seconds) else f"{step.hours:,.2f}"
+            cost = "?" if math.isnan(step.cost) else f"{step.cost:,.2f}"
+            counts = f"{step.calls:>10,}{step.cached:>10,}{step.remaining:>11,}"
+            lines.append(f"{step.name:<16}{counts}{tokens:>14}{hours:>9}{cost:>10}")
+        lines += [f"{step.name}: {step.basis}" for step in self.steps if step.basis]
+        lines += self.notes
+        return "\n".join(lines)
+
+
+_COUNTS = ("calls", "cached", "repeated", "remaining")
+_SUMS = ("prompt_tokens", "output_tokens", "seconds", "cost")
 
 
 def thesis_steps(questions: int = 7404, retrievers: int = 5, budgets: int = 10, **per_call: float) -> tuple[Step, Step]:
@@ -61,6 +173,7 @@ def plan(
     concurrency: int = 1,
     price: tuple[float, float] | None = None,
     count_tokens: Callable[[str], int] | None = None,
+    on_recorded: Callable[[int, str], None] | None = None,
 ) -> Plan:
     """Say what a run will take, without making a call.
 
@@ -75,6 +188,7 @@ def plan(
     concurrency : calls under way at once that the server really runs side by side.
     price : money per million (prompt tokens, output tokens). Default: the model's own.
     count_tokens : the model's own tokenizer; default an estimate.
+    on_recorded : called with place and text of every prompt that the cassette has the reply to.
 
     Returns
     -------
@@ -86,13 +200,18 @@ def plan(
     """
     if cassette is not None and model is None:
         raise ConfigError("a cassette without a model", "the chat model as well", "plan(steps, model, cassette)")
-    driver, price = _driver(model, price)
+    driver = None if model is None else driver_for(chat_model(model) if isinstance(model, str) else model)
+    price = price or (driver.price if driver else None)
     history = _History(driver, cassette, count_tokens)
     rows = []
     for step in [steps] if isinstance(steps, Step) else steps:
         if len(step.prompts) and step.calls:
             raise ConfigError(f"step {step.name!r} with prompts and calls", "one of the two", "leave calls out")
-        row = _with_prompts(step, history, count_tokens) if len(step.prompts) else _without_prompts(step, history)
+        row = (
+            _with_prompts(step, history, count_tokens, on_recorded)
+            if len(step.prompts)
+            else _without_prompts(step, history)
+        )
         read_rate = prompt_tokens_per_second
         write_rate, how = history.speed() if math.isnan(tokens_per_second) else (tokens_per_second, "given")
         if math.isnan(read_rate) and how != "given":
@@ -109,33 +228,23 @@ def plan(
     return Plan(tuple(rows))
 
 
-def _driver(model: Any, price: tuple[float, float] | None) -> tuple[Any, tuple[float, float] | None]:
-    if model is None:
-        return None, price
-    from ragbench.llm.drivers import driver_for
-    from ragbench.llm.models import chat_model
-
-    driver = driver_for(chat_model(model) if isinstance(model, str) else model)
-    return driver, price or driver.price
-
-
 class _History:
     """What the cassette tells of this model: its digest, and averages over the last recorded replies."""
 
-    def __init__(self, driver: Any, cassette: Cassette | None, count: Callable[[str], int] | None) -> None:
+    def __init__(self, driver: Driver | None, cassette: Cassette | None, count: Callable[[str], int] | None) -> None:
         self.cassette = cassette if cassette is not None and cassette.mode != "off" else None
         self.keys: Keys | None = None
         self.seen = 0
         self.correction, self.output, self.reading_speed, self._speed = 1.0, math.nan, math.nan, math.nan
-        if self.cassette is None:
+        if self.cassette is None or driver is None:
             return
         digest = self.cassette.choose_digest(driver.provider, driver.name, driver.pinned_digest)
         if digest is None:
             return
-        self.keys = Keys(driver.provider, driver.name, digest, driver.options())
+        self.keys = Keys.of(driver, digest)
         self._learn(driver, digest, count)
 
-    def _learn(self, driver: Any, digest: str, count: Callable[[str], int] | None) -> None:
+    def _learn(self, driver: Driver, digest: str, count: Callable[[str], int] | None) -> None:
         assert self.cassette is not None
         rows = self.cassette.rows(
             "SELECT request, answer FROM replies WHERE ok = 1 AND provider = ? AND model = ? AND digest = ?"
@@ -161,7 +270,12 @@ class _History:
         return self._speed, f"measured on {self.seen} recorded replies"
 
 
-def _with_prompts(step: Step, history: _History, count: Callable[[str], int] | None) -> dict[str, Any]:
+def _with_prompts(
+    step: Step,
+    history: _History,
+    count: Callable[[str], int] | None,
+    on_recorded: Callable[[int, str], None] | None,
+) -> dict[str, Any]:
     schemas = step.schema if isinstance(step.schema, Sequence) else [step.schema] * len(step.prompts)
     prompts = [as_messages(prompt) for prompt in step.prompts]
     cached = repeated = 0
@@ -174,9 +288,11 @@ def _with_prompts(step: Step, history: _History, count: Callable[[str], int] | N
         assert history.cassette is not None
         found = history.cassette.get(made)
         left, known = [], set()
-        for key, messages in zip(made, prompts, strict=True):
+        for place, (key, messages) in enumerate(zip(made, prompts, strict=True)):
             if key in found and found[key]["ok"]:
                 cached += 1
+                if on_recorded is not None:
+                    on_recorded(place, found[key]["text"])
             elif key in known:
                 repeated += 1
             else:

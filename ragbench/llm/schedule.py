@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
 import os
 import random
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ragbench.llm.drivers import Driver
 from ragbench.llm.failures import AWAY, KINDS, ONCE_MORE, CallError
-
-if TYPE_CHECKING:
-    from ragbench.llm.driver import Driver
-    from ragbench.llm.reply import Usage
+from ragbench.llm.reply import Usage
 
 # A host that refuses this many prompts more than can be under way at once, and answers none between them, has no right
 # answer for the rest either.
 _GIVE_UP_AFTER = 2
 _LONGEST_PAUSE_S = 30.0
+_POLL_S = 0.2  # how often a waiting worker looks whether it is to stop
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Item:
-    """One prompt on its way: where its reply belongs, and what has happened to it so far."""
+    """One prompt on its way: where its reply belongs, and what has happened to it so far.
+
+    ``group`` names what it belongs to (a question, say); "" where its beginning decides.
+    """
 
     places: list[int]
     id: str
     messages: list[dict]
     schema: Any = None
     json_schema: str = ""
+    group: str = ""
     key: str = ""
     estimate: int = 0
     tries: int = 0
@@ -39,6 +42,7 @@ class Item:
     busy_since: float | None = None
     spent: Usage | None = None
     draft: tuple[str, str] | None = None  # (what was written, what was wrong): the repair try is due
+    refused_by: list[Host] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -54,6 +58,18 @@ class Gate:
     answered: bool = False
     free: asyncio.Event = field(default_factory=asyncio.Event)
 
+    async def enter(self, limit: int) -> None:
+        """Wait until fewer than so many calls are under way, and count one more."""
+        while self.busy >= limit:
+            self.free.clear()
+            await self.free.wait()
+        self.busy += 1
+
+    def leave(self) -> None:
+        """Count one less."""
+        self.busy -= 1
+        self.free.set()
+
 
 _gates: dict[tuple[int, str, int], Gate] = {}
 
@@ -63,7 +79,7 @@ def gate_of(host: str) -> Gate:
     return _gates.setdefault((os.getpid(), host, id(asyncio.get_running_loop())), Gate())
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Host:
     """One server of a run, and how it has behaved."""
 
@@ -76,63 +92,69 @@ class Host:
     refused: set[int] = field(default_factory=set)
     busy_answers: int = 0
     dead: CallError | None = None
-    current: deque[Item] = field(default_factory=deque)
 
 
-def groups(items: list[Item]) -> list[deque[Item]]:
+class Worker:
+    """One place at a host, with the prompts it goes through one after another."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.current: deque[Item] = deque()
+
+
+def groups(items: Iterable[Item]) -> list[deque[Item]]:
     """Put prompts that share their beginning side by side, the longest job first.
 
-    Two neighbours (in alphabetical order) belong together when they share at least half of the shorter one: the same
-    question with more and more context, or the same passage with many claims. Such a group goes to one host in this
-    order, so that the server finds the beginning in its prompt cache.
-
-    Parameters
-    ----------
-    items : the prompts of one call of ``ask``.
+    Prompts with the name of a group are put together by it. Without one, two neighbours (in alphabetical order) belong
+    together when they share at least half of the shorter one: the same question with more and more context, or the same
+    passage with many claims. Such a group goes to one place of one host in this order, so that the server finds the
+    beginning in its prompt cache.
 
     Returns
     -------
     list of groups, the one with the most text first; each in alphabetical order.
     """
-    texts = sorted(((item.text, number) for number, item in enumerate(items)), key=lambda pair: pair)
     found: list[tuple[int, deque[Item]]] = []
-    before = ""
-    for text, number in texts:
+    before, named = "", ""
+    for name, text, item in sorted(((item.group, item.text, item) for item in items), key=lambda entry: entry[:2]):
         half = (min(len(before), len(text)) + 1) // 2
-        if found and half and before[:half] == text[:half]:
+        if found and name == named and (name or (half and before[:half] == text[:half])):
             size, group = found[-1]
-            group.append(items[number])
+            group.append(item)
             found[-1] = (size + len(text), group)
         else:
-            found.append((len(text), deque([items[number]])))
-        before = text
+            found.append((len(text), deque([item])))
+        before, named = text, name
     found.sort(key=lambda pair: -pair[0])
     return [group for _, group in found]
 
 
 class Schedule:
-    """Hands items to hosts until every one is settled or no host is left.
+    """Hands items to workers until every one is settled, no host is left, or ``stop`` says so.
 
     Parameters
     ----------
     items : the prompts.
-    hosts : the servers that share them.
+    workers : the places at the servers that share them.
     retries : how often a failure that may pass (``KINDS[...].retry``) is tried again.
     backoff_s : first pause before another try; doubled each time, with jitter.
     patience_s : how long a prompt waits, in all, for a server that says it is busy.
     outage_s : how long a server that has answered before may be away.
+    stop : says whether no further item is to go out.
     """
 
     def __init__(
         self,
         items: list[Item],
-        hosts: list[Host],
+        workers: list[Worker],
         retries: int,
         backoff_s: float,
         patience_s: float,
         outage_s: float,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.hosts, self.retries, self.backoff_s = hosts, retries, backoff_s
+        self.workers, self.hosts = workers, list(dict.fromkeys(worker.host for worker in workers))
+        self.retries, self.backoff_s, self.stop = retries, backoff_s, stop
         self.patience_s, self.outage_s = patience_s, outage_s
         self._waiting = deque(groups(items))
         self._later: list[tuple[float, int, Item]] = []
@@ -147,43 +169,49 @@ class Schedule:
             self._rouse()
 
     def left_over(self) -> list[Item]:
-        """Return the items nobody will take any more (all hosts are dead)."""
-        rest = [item for group in (*self._waiting, *(host.current for host in self.hosts)) for item in group]
-        rest += [item for _, _, item in sorted(self._later)]
-        self._waiting.clear()
-        self._later.clear()
-        for host in self.hosts:
-            host.current.clear()
-        return rest
+        """Return the items nobody will take any more (all hosts are dead, or the run is stopped)."""
+        rest = [item for group in (*self._waiting, *(worker.current for worker in self.workers)) for item in group]
+        return rest + [item for _, _, item in sorted(self._later, key=lambda entry: entry[:2])]
 
-    async def next(self, host: Host) -> Item | None:
-        """Wait for an item this host may work on; None when there will be none."""
-        while self._open and host.dead is None:
+    async def next(self, worker: Worker) -> Item | None:
+        """Wait for an item this worker may take on; None when there will be none."""
+        host = worker.host
+        while self._open and host.dead is None and not self.stop():
             now = asyncio.get_running_loop().time()
+            again = min(
+                (entry for entry in self._later if self._may(host, entry[2])), default=None, key=lambda e: e[:2]
+            )
             if host.pause_until > now:
                 await self._sleep(host.pause_until - now)
-            elif self._later and self._later[0][0] <= now:
-                return heapq.heappop(self._later)[2]
-            elif (item := self._take(host)) is not None:
+            elif again is not None and again[0] <= now:
+                self._later.remove(again)
+                return again[2]
+            elif (item := self._take(worker)) is not None:
                 return item
             else:
-                await self._sleep(self._later[0][0] - now if self._later else None)
+                await self._sleep(again[0] - now if again is not None else _POLL_S)
         return None
 
-    def _take(self, host: Host) -> Item | None:
-        if not host.current:
-            if self._waiting:
-                host.current = self._waiting.popleft()
-            else:
-                # Nothing untouched is left: help the host that has most still to do, from the far end of its group.
-                other = max(self.hosts, key=lambda h: len(h.current))
+    def _take(self, worker: Worker) -> Item | None:
+        if not worker.current:
+            if not self._waiting:
+                # Nothing untouched is left: help whoever has most still to do, from the far end of its group.
+                other = max(self.workers, key=lambda w: len(w.current))
                 return other.current.pop() if other.current else None
-        return host.current.popleft()
+            worker.current = self._waiting.popleft()
+        return worker.current.popleft()
 
-    async def _sleep(self, seconds: float | None) -> None:
+    def _may(self, host: Host, item: Item) -> bool:
+        """Whether the host may try the item: one that refused it only where no other host is left to ask."""
+        return host not in item.refused_by or not self._others(item)
+
+    def _others(self, item: Item) -> bool:
+        return any(host.dead is None and host not in item.refused_by for host in self.hosts)
+
+    async def _sleep(self, seconds: float) -> None:
         wake = self._wake
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(min(seconds, _POLL_S)):
                 await wake.wait()
         except TimeoutError:
             return
@@ -207,9 +235,12 @@ class Schedule:
             return self._busy(host, item, error, now)
         if kind.host_wide:
             host.refused.add(item.places[0])
+            item.refused_by.append(host)
             if len(host.refused) > host.limit + _GIVE_UP_AFTER or not host.gate.answered:
                 self._bury(host, error)
                 return self._elsewhere(item, now)
+            if self._others(item):
+                return self._again(item, now)
         else:
             self.succeeded(host)
         if item.tries >= (min(1, self.retries) if error.kind in ONCE_MORE or kind.host_wide else self.retries):
@@ -217,8 +248,7 @@ class Schedule:
         if not (kind.retry or kind.host_wide):
             return False
         item.tries += 1
-        self._again(item, now + self._jitter(item.tries))
-        return True
+        return self._again(item, now + self._jitter(item.tries))
 
     def _away(self, host: Host, item: Item, error: CallError, now: float) -> bool:
         host.down_since = now if host.down_since is None else host.down_since
@@ -226,8 +256,7 @@ class Schedule:
             self._bury(host, error)
             return self._elsewhere(item, now)
         host.pause_until = now + min(self._jitter(1), self.outage_s / 4)
-        self._again(item, now)
-        return True
+        return self._again(item, now)
 
     def _busy(self, host: Host, item: Item, error: CallError, now: float) -> bool:
         host.gate.answered, host.down_since = True, None
@@ -241,25 +270,23 @@ class Schedule:
         others = any(other.dead is None and other.pause_until <= now for other in self.hosts)
         if now + pause - item.busy_since > self.patience_s and not others:
             return False
-        self._again(item, now)
-        return True
+        return self._again(item, now)
 
     def _elsewhere(self, item: Item, now: float) -> bool:
-        if all(host.dead is not None for host in self.hosts):
-            return False
-        self._again(item, now)
-        return True
+        return any(host.dead is None for host in self.hosts) and self._again(item, now)
 
     def _bury(self, host: Host, error: CallError) -> None:
         host.dead = error
-        if host.current:
-            self._waiting.appendleft(host.current)
-            host.current = deque()
+        for worker in self.workers:
+            if worker.host is host and worker.current:
+                self._waiting.appendleft(worker.current)
+                worker.current = deque()
         self._rouse()
 
-    def _again(self, item: Item, when: float) -> None:
-        heapq.heappush(self._later, (when, next(self._numbers), item))
+    def _again(self, item: Item, when: float) -> bool:
+        self._later.append((when, next(self._numbers), item))
         self._rouse()
+        return True
 
     def _jitter(self, tries: int) -> float:
         return min(self.backoff_s * 2 ** (tries - 1), _LONGEST_PAUSE_S) * random.uniform(0.5, 1.5)

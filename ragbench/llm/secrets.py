@@ -18,6 +18,11 @@ _NO_OPTION = re.compile(
 )
 
 
+def sounds_secret(name: str) -> bool:
+    """Whether a field, header or variable of this name is likely to hold a secret."""
+    return bool(_SECRET_NAME.search(name))
+
+
 def secret_strings(model: Any, headers: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Collect the secrets a model holds: SecretStr fields, keys in headers, the password in its address.
 
@@ -54,7 +59,7 @@ def _values(model: Any) -> Iterator[Any]:
 
 def _from_headers(headers: Mapping[str, Any]) -> Iterator[str]:
     for name, value in headers.items():
-        if isinstance(value, str) and _SECRET_NAME.search(str(name)):
+        if isinstance(value, str) and sounds_secret(str(name)):
             yield value.split(" ", 1)[-1]
 
 
@@ -79,7 +84,7 @@ def plain_options(model: Any) -> dict[str, Any]:
 
 def _is_plain(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return all(isinstance(k, str) and not _SECRET_NAME.search(k) and _is_plain(v) for k, v in value.items())
+        return all(isinstance(k, str) and not sounds_secret(k) and _is_plain(v) for k, v in value.items())
     if isinstance(value, list | tuple):
         return all(_is_plain(item) for item in value)
     return isinstance(value, bool | int | float | str)

@@ -152,10 +152,10 @@ def environment_secrets() -> tuple[str, ...]:
 def _secrets(environment: dict[str, Any]) -> Iterator[str]:
     from urllib.parse import unquote, urlsplit
 
-    from ragbench.llm.secrets import _SECRET_NAME
+    from ragbench.llm.secrets import sounds_secret
 
     for name, value in environment.items():
-        if _SECRET_NAME.search(name) and len(value.strip()) >= 8:
+        if sounds_secret(name) and len(value.strip()) >= 8:
             yield value.strip()
         if "://" in value and "@" in value:
             try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pydantic import PrivateAttr
@@ -71,6 +71,11 @@ class MultiQuery(Retriever):
         )
         self._decompose = decompose
 
+    @property
+    def decompose(self) -> Callable[[str], Sequence[str]]:
+        """What derives the questions."""
+        return self._decompose
+
     def settings(self) -> dict[str, Any]:
         """Return every parameter that can change the hits, ready for JSON."""
         own = getattr(self._decompose, "settings", None)
@@ -120,6 +125,19 @@ class MultiQuery(Retriever):
             for hit in hits:
                 first.setdefault(hit.chunk.id, (hit.chunk, hit.score))
         return ranked(list(first.values())[:keep])
+
+
+def decomposers_with_prompts(retriever: Any) -> Iterator[Any]:
+    """Yield whatever a retriever, or one inside it, has a model derive questions with.
+
+    Each has ``model``, ``cassette``, ``settings()`` and ``prompts(questions)``, as what `llm_decomposer` returns.
+    """
+    decompose = getattr(retriever, "decompose", None)
+    if hasattr(decompose, "prompts"):
+        yield decompose
+    for inner in (getattr(retriever, "retriever", None), *(getattr(retriever, "retrievers", None) or ())):
+        if inner is not None:
+            yield from decomposers_with_prompts(inner)
 
 
 class LLMDecomposer:

@@ -1,13 +1,30 @@
-"""OpenAI-compatible servers over HTTP, whatever form of a JSON schema they accept."""
+"""OpenAI-compatible servers over HTTP, whatever form of a JSON schema they accept; and those of ``local``."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from ragbench.llm.driver import HttpDriver, Progress, Wire, take_settings
+import httpx
+from langchain_openai import ChatOpenAI
+from pydantic import PrivateAttr
+
+from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire
 from ragbench.llm.failures import CallError, from_exception, from_status, is_html, server_words
+from ragbench.llm.local import Server
+
+
+class OpenAIChat(AskedAlike, ChatOpenAI):
+    """``langchain_openai.ChatOpenAI`` with a total deadline, whose plain calls go the way of ``ask``."""
+
+    num_ctx: int | None = None
+    deadline_s: float | None = None
+    price: tuple[float, float] | None = None
+    digest: str | None = None
+    _server: Any = PrivateAttr(default=None)  # of ``ragbench.llm.local``, where the model runs on this machine
+    _ragbench_driver: Any = PrivateAttr(default=None)
 
 
 class OpenAIDriver(HttpDriver):
@@ -21,7 +38,7 @@ class OpenAIDriver(HttpDriver):
             headers["Authorization"] = f"Bearer {model.openai_api_key.get_secret_value()}"
         if model.openai_organization:
             headers["OpenAI-Organization"] = model.openai_organization
-        super().__init__(str(model.root_async_client.base_url), headers, {})
+        super().__init__(model, str(model.root_async_client.base_url), headers, {})
         self.name = model.model_name
         payload = model._get_request_payload([])
         self._base = {k: v for k, v in payload.items() if v is not None and k not in ("messages", "stream")}
@@ -32,21 +49,20 @@ class OpenAIDriver(HttpDriver):
         self.num_predict = self._base.get("max_completion_tokens", self._base.get("max_tokens"))
         # Servers differ in how they take a schema; the one that answers is kept.
         self._dialects = ["json_schema", "json_object"]
-        take_settings(self, model, headers)
 
     def options(self) -> dict[str, Any]:
         left_out = {"model", "user", "store", "metadata", "service_tier", "extra_headers", "prompt_cache_key"}
         options = {k: v for k, v in self._base.items() if k not in left_out}
         return {**options, "num_ctx": self.num_ctx} if self.num_ctx else options
 
-    async def complete(self, messages: Sequence[dict], schema: dict | None, progress: Progress) -> Wire:
+    async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> Wire:
         body = {**self._sent, "messages": list(messages)}
         if schema is None:
-            return await self._post(body, progress)
+            return await self._post(body, received)
         while True:
             dialect = self._dialects[0]
             try:
-                return await self._post({**body, "response_format": _response_format(schema, dialect)}, progress)
+                return await self._post({**body, "response_format": _response_format(schema, dialect)}, received)
             except CallError as error:
                 # llama.cpp's Python server answers 500 to the standard form, other servers 400 or 422.
                 refused = error.status in (400, 422, 500) and error.kind in ("bad_request", "server_error")
@@ -54,7 +70,7 @@ class OpenAIDriver(HttpDriver):
                     raise
                 self._dialects.pop(0)
 
-    async def _post(self, body: dict, progress: Progress) -> Wire:
+    async def _post(self, body: dict, received: Received) -> Wire:
         extra = body.pop("extra_body", None) or {}
         sent = json.dumps({**body, **extra}).encode()
         parts: list[bytes] = []
@@ -62,10 +78,10 @@ class OpenAIDriver(HttpDriver):
             with self.client() as client:
                 async with client.stream("POST", f"{self.host}/chat/completions", content=sent) as response:
                     if response.status_code != 200:
-                        raise await self.refuse(response, progress)
+                        raise await self.refuse(response, received)
                     async for piece in response.aiter_bytes():
                         parts.append(piece)
-                        progress.bytes += len(piece)
+                        received.bytes += len(piece)
         except CallError:
             raise
         except Exception as error:
@@ -103,3 +119,52 @@ def _response_format(schema: dict, dialect: str) -> dict[str, Any]:
         return {"type": "json_object", "schema": schema}
     name = "".join(c if c.isalnum() else "_" for c in str(schema.get("title", "reply")))[:60]
     return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
+
+
+class ToServer(httpx.HTTPTransport):
+    """Sends every request to the server's address of the moment; the first one starts it."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(trust_env=False)
+        self._server = server
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        request.url = request.url.copy_with(host="127.0.0.1", port=self._server.port())
+        return super().handle_request(request)
+
+
+class AsyncToServer(httpx.AsyncHTTPTransport):
+    """The same for an event loop."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(trust_env=False)
+        self._server = server
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        server = self._server
+        port = server.port() if server.pid else await asyncio.to_thread(server.port)
+        request.url = request.url.copy_with(host="127.0.0.1", port=port)
+        return await super().handle_async_request(request)
+
+
+class LocalDriver(OpenAIDriver):
+    """A model of ``local``: the file's sha256 is its digest."""
+
+    provider = "gguf"
+    slots = 1
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self._server: Server = model._server
+
+    async def digest(self) -> str:
+        return await asyncio.to_thread(self._server.file.checked, self.pinned_digest)
+
+    async def context_length(self) -> int | None:
+        """Return the longest context the model was made for."""
+        return (await self.get_json("/models"))["data"][0]["meta"]["n_ctx_train"]
+
+    def _new_client(self) -> httpx.AsyncClient:
+        # One transport per client, as each belongs to one event loop. A proxy has no business on the way to loopback.
+        self._client_options = {"transport": AsyncToServer(self._server), "trust_env": False}
+        return super()._new_client()

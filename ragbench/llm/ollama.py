@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import unquote
 
-from ragbench.llm.driver import HttpDriver, Progress, Wire, take_settings
+import httpx
+from langchain_ollama import ChatOllama
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
+
+from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire
 from ragbench.llm.failures import CallError, from_exception, from_status, is_html, server_words
+
+
+class OllamaChat(AskedAlike, ChatOllama):
+    """``langchain_ollama.ChatOllama`` with a total deadline, whose plain calls go the way of ``ask``."""
+
+    deadline_s: float | None = None
+    price: tuple[float, float] | None = None
+    digest: str | None = None
+    api_key: SecretStr | None = Field(default=None, repr=False)
+    userinfo: SecretStr | None = Field(default=None, repr=False)
+    _ragbench_driver: Any = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _limit_and_sign(self) -> OllamaChat:
+        """Give ChatOllama's own clients a time limit and the key (neither of which belongs into ``client_kwargs``)."""
+        for client in (self._client._client, self._async_client._client):
+            client.timeout = httpx.Timeout(self.deadline_s, connect=10.0)
+            if self.api_key is not None:
+                client.headers["authorization"] = f"Bearer {self.api_key.get_secret_value()}"
+            elif self.userinfo is not None:
+                pair = unquote(self.userinfo.get_secret_value()).encode()
+                client.headers["authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+        return self
 
 
 class OllamaDriver(HttpDriver):
@@ -17,7 +46,7 @@ class OllamaDriver(HttpDriver):
 
     def __init__(self, model: Any) -> None:
         inner = model._async_client._client
-        super().__init__(str(inner.base_url), inner.headers, _client_options(model))
+        super().__init__(model, str(inner.base_url), inner.headers, _client_options(model))
         self.name = model.model if ":" in model.model.rsplit("/", 1)[-1] else f"{model.model}:latest"
         self._base = {k: v for k, v in model._chat_params([]).items() if v is not None}
         options = self._base["options"]
@@ -25,7 +54,6 @@ class OllamaDriver(HttpDriver):
         self._convert = model._convert_messages_to_ollama_messages
         # truncate and shift: an error instead of a prompt cut in silence, on servers that know the fields.
         self._sent = {**self._base, "stream": True, "truncate": False, "shift": False}
-        take_settings(self, model, inner.headers)
 
     def options(self) -> dict[str, Any]:
         left_out = {"messages", "model", "stream", "keep_alive"}
@@ -58,21 +86,21 @@ class OllamaDriver(HttpDriver):
             return None
         return next((int(value) for key, value in info.items() if key.endswith(".context_length")), None)
 
-    async def complete(self, messages: Sequence[dict], schema: dict | None, progress: Progress) -> Wire:
+    async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> Wire:
         body = {**self._sent, "messages": self._wire_messages(messages)}
         if schema is not None:
             body["format"] = schema
-        text = progress.parts
+        text = received.parts
         thinking: list[str] = []
         try:
             with self.client() as client:
-                await self._stream(client, json.dumps(body).encode(), progress, thinking)
+                await self._stream(client, json.dumps(body).encode(), received, thinking)
         except CallError:
             raise
         except Exception as error:
-            if progress.end is None:
+            if received.end is None:
                 raise self.fail(*from_exception(error), raw="".join(text)) from None
-        final = progress.end
+        final = received.end
         if final is None:
             seen = f"after {sum(map(len, text))} characters" if text else "with nothing in it"
             raise self.fail("unfinished", f"the stream ended {seen}, without its end mark (done)", raw="".join(text))
@@ -86,17 +114,17 @@ class OllamaDriver(HttpDriver):
             (final.get("eval_duration") or 0) / 1e9,
         )
 
-    async def _stream(self, client: Any, body: bytes, progress: Progress, thinking: list[str]) -> None:
+    async def _stream(self, client: Any, body: bytes, received: Received, thinking: list[str]) -> None:
         async with client.stream("POST", f"{self.host}/api/chat", content=body) as response:
             if response.status_code != 200:
-                raise await self.refuse(response, progress)
+                raise await self.refuse(response, received)
             rest = b""
             async for piece in response.aiter_bytes():
-                progress.bytes += len(piece)
+                received.bytes += len(piece)
                 *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
-                    self._take(line, progress, thinking)
-            self._take(rest, progress, thinking)
+                    self._take(line, received, thinking)
+            self._take(rest, received, thinking)
 
     def _wire_messages(self, messages: Sequence[dict]) -> Sequence[Any]:
         if all(isinstance(message["content"], str) and len(message) == 2 for message in messages):
@@ -105,18 +133,18 @@ class OllamaDriver(HttpDriver):
 
         return self._convert(convert_to_messages(messages))
 
-    def _take(self, line: bytes, progress: Progress, thinking: list[str]) -> None:
+    def _take(self, line: bytes, received: Received, thinking: list[str]) -> None:
         """Read one line of the stream."""
         if not line.strip():
             return
-        part = self._part(line, progress.parts)
+        part = self._part(line, received.parts)
         message = part.get("message") or {}
         if piece := message.get("content"):
-            progress.parts.append(piece)
+            received.parts.append(piece)
         if piece := message.get("thinking"):
             thinking.append(piece)
         if part.get("done"):
-            progress.end = part
+            received.end = part
 
     def _part(self, line: bytes, text: Sequence[str]) -> dict[str, Any]:
         shown = line.decode("utf-8", "replace")
