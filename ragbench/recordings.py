@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any
 from ragbench.data import load_minihop
 from ragbench.errors import DataError, unknown
 from ragbench.experiment import Experiment
-from ragbench.experiment.grid import Cell
 from ragbench.experiment.identity import prompt_hashes
+from ragbench.experiment.spec import Cell
 from ragbench.llm import Cassette, chat_model
 from ragbench.llm.drivers import driver_for
 from ragbench.llm.keys import canonical

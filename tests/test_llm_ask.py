@@ -370,8 +370,9 @@ def test_a_dead_server_is_told_at_once_for_every_prompt():
 def test_a_server_that_never_answered_is_not_waited_for(spec):
     with FakeOllama() as fake:
         pass
+    model = chat_model(spec, host=fake.url)
     start = time.monotonic()
-    reply = ask(chat_model(spec, host=fake.url), ["p"], outage_s=60, progress=False)[0]
+    reply = ask(model, ["p"], outage_s=60, progress=False)[0]
     assert time.monotonic() - start < 5
     assert reply.error.kind == "server_down"
 

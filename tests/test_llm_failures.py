@@ -221,12 +221,12 @@ def test_the_key_is_sent_and_appears_nowhere(key, tmp_path, caplog, capsys):
     seen = []
 
     def reply(body):
-        return f"your key is {key}, is it not?"
+        return f"your key is {key}, is it not?" if "p" in body["messages"][-1]["content"] else "no"
 
     with FakeOllama(api_key=key, reply=reply) as fake:
         model = chat_model("ollama:llama3:8b", host=fake.url, api_key=key)
         cassette = Cassette(tmp_path / "c.sqlite")
-        good = ask(model, ["p"], cassette=cassette, progress=False)[0]
+        told, good = ask(model, ["p", "fine"], cassette=cassette, progress=False)
         fake.api_key = "another"  # its error answer repeats the header it got
         bad = ask(model, ["q"], cassette=cassette, backoff_s=0.01, progress=False)[0]
         with pytest.raises(CallError) as caught:
@@ -235,11 +235,19 @@ def test_the_key_is_sent_and_appears_nowhere(key, tmp_path, caplog, capsys):
         cassette.export(tmp_path / "c.jsonl")
         cassette.close()
     assert good.ok
-    assert good.text == "your key is [secret], is it not?"
+    assert (told.error.kind, told.raw) == ("secret", "your key is [secret], is it not?")  # no answer is rewritten
     assert bad.error.kind == "auth"
     assert "[secret]" in str(bad.error)
     trace = "".join(traceback.format_exception(caught.value))
-    seen += [repr(model), str(model), model.model_dump_json(exclude={"callbacks"}), repr(good), repr(bad), trace]
+    seen += [
+        repr(model),
+        str(model),
+        model.model_dump_json(exclude={"callbacks"}),
+        repr(good),
+        repr(told),
+        repr(bad),
+        trace,
+    ]
     seen += [repr(caught.value), str(model._identifying_params), caplog.text, *capsys.readouterr()]
     seen += [path.read_bytes().decode("latin-1") for path in tmp_path.iterdir()]
     for text in seen:

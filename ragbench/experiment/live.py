@@ -6,10 +6,12 @@ batch goes to one ``ask``, which puts a question's prompts one after another; ev
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from ragbench.errors import ModelError
 from ragbench.experiment.spec import NONE, Experiment
 from ragbench.experiment.stage import Stage
 from ragbench.experiment.work import Draft, Failure, Item, fail, grade_here, put_answer, unanswered
@@ -17,8 +19,13 @@ from ragbench.generation.answers import PROMPTS, answer_prompts, as_answer
 from ragbench.labelling.grades import GradingPrompt, grading_prompts, group_answers, read_grades
 from ragbench.llm import Reply, ask
 from ragbench.llm.context import prompt_tokens
-from ragbench.llm.failures import AWAY
+from ragbench.llm.failures import KINDS
 from ragbench.records import Answer
+
+# A reply that cannot be used is a result; with these a server has not done its part.
+_SERVERS = {name for name, kind in KINDS.items() if kind.retry or kind.host_wide} - {"empty"}
+_SERVERS |= {"busy", "bad_request", "other"}
+_JUDGED_FROM = 20  # replies, before a share of failures counts
 
 Batch = Sequence[tuple[Item, Sequence[Draft]]]
 
@@ -143,9 +150,12 @@ def whole(draft: Draft) -> bool:
 class Live:
     """Asks the models of a run.
 
+    Rows that a server failed wait until their batch is over: where the run ends with it, they are made by the next one.
+
     Attributes
     ----------
     cassette : or None. emit : takes each row as soon as it is whole. stopped : whether the run is to end.
+    stop_after : share of prompts that the servers may fail.
     """
 
     experiment: Experiment
@@ -153,18 +163,28 @@ class Live:
     cassette: Any
     emit: Callable[[dict[str, Any]], None]
     stopped: Callable[[], bool]
+    stop_after: float
+    replies: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    waiting: list[dict[str, Any]] = field(default_factory=list)
 
     def finish(self, batch: Batch) -> None:
-        """Make the answers and grades that a batch lacks."""
+        """Make the answers and grades that a batch lacks.
+
+        Raises
+        ------
+        ModelError when no host of a model is left, or too large a share of the prompts failed.
+        """
         for name, models in self.stage.generators.items():
             self._ask("generate", models, answer_calls(self.experiment, self.stage, batch, name), on_length="keep")
         for name, models in self.stage.judges.items():
             self._ask("grade", models, grade_calls(self.experiment, self.stage, batch, name))
+        while self.waiting:
+            self.emit(self.waiting.pop(0))
 
     def _ask(self, step: str, models: Sequence[Any], calls: Sequence[Call], **options: Any) -> None:
         def take(place: int, reply: Reply) -> None:
-            if reply.error is not None and reply.error.kind in AWAY:
-                raise reply.error  # no host is left: these rows are made when one is back
+            self._count(reply)
             calls[place].take(reply)
             self.put(calls[place].drafts)
 
@@ -177,8 +197,24 @@ class Live:
                 **(settings | {"progress": False} | options | self.experiment.options),
             )  # fmt: skip
 
+    def _count(self, reply: Reply) -> None:
+        self.replies += 1
+        if reply.error is None or reply.error.kind not in _SERVERS:
+            return
+        if reply.error.no_host_left:
+            raise reply.error
+        self.failures[reply.error.kind] += 1
+        failed = self.failures.total()
+        if self.replies >= _JUDGED_FROM and failed > self.stop_after * self.replies:
+            (kind, count), *_ = self.failures.most_common(1)
+            raise ModelError(
+                f"{failed} of {self.replies} prompts failed at the server, {count} as {kind}; last: {reply.error.got}",
+                f"at most {self.stop_after:.0%} (stop_after)",
+                f"{reply.error.do}; then run again: what is there is not made again. stop_after=1 goes on regardless",
+            )
+
     def put(self, drafts: Iterable[Draft]) -> None:
         """Emit the rows that are whole."""
         for draft in drafts:
             if whole(draft):
-                self.emit(draft.row)
+                (self.waiting.append if draft.row.get("error_kind") in _SERVERS else self.emit)(draft.row)

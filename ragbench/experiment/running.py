@@ -70,7 +70,7 @@ class Progress:
 
 
 def run_experiment(
-    experiment: Experiment, executor: Executor | None, progress: Any, retry: bool, stop: Any
+    experiment: Experiment, executor: Executor | None, progress: Any, retry: bool, stop: Any, stop_after: float
 ) -> pd.DataFrame:
     """Do what ``Experiment.run`` says."""
     with _alone(experiment), experiment.open_cassette() as cassette:
@@ -85,7 +85,7 @@ def run_experiment(
             told = _manifest(experiment, stage, entry)
             manifests.write_manifest(experiment.folder, told, stage.secrets)
             with _shown(progress, state) as tick:
-                run = _Run(experiment, stage, cassette, journal, rows, state, tick, stop)
+                run = _Run(experiment, stage, cassette, journal, rows, state, tick, stop, stop_after)
                 try:
                     run.all({name: todo for name, (todo, _, _) in plans.items()}, executor)
                 finally:
@@ -100,11 +100,11 @@ def run_experiment(
 class _Run:
     def __init__(
         self, experiment: Experiment, stage: Stage, cassette: Any, journal: Journal, rows: dict[str, Any],
-        state: Progress, tick: Callable[[], None], stop: Any,
+        state: Progress, tick: Callable[[], None], stop: Any, stop_after: float,
     ) -> None:  # fmt: skip
         self.experiment, self.stage, self.journal, self.rows = experiment, stage, journal, rows
         self.state, self.tick, self.stop = state, tick, stop
-        self.live = Live(experiment, stage, cassette, self.emit, self.stopped)
+        self.live = Live(experiment, stage, cassette, self.emit, self.stopped, stop_after)
         hosts = max(map(len, (*stage.generators.values(), *stage.judges.values())), default=1)
         # A row that a model grades is whole at the end of its batch, any other one as soon as its answer comes.
         self.most = ROUNDS * experiment.concurrency * hosts if stage.judges else math.inf

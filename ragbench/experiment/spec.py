@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # slow imports
 
 NONE = "none"
 QUERY_ONLY = "LLM only"
+STOP_AFTER = 0.5  # share of prompts failed by the servers, above which a run ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +327,7 @@ class Experiment:
         *,
         retry_failed: bool = False,
         stop: Any = None,
+        stop_after: float = STOP_AFTER,
     ) -> pd.DataFrame:
         """Make the rows that are not there yet, and return all rows of the grid.
 
@@ -336,6 +338,8 @@ class Experiment:
         progress : True shows a bar; a function is called with a ``Progress`` after every row.
         retry_failed : make failed rows again.
         stop : a ``threading.Event``; when it is set, the run ends early and keeps what is done.
+        stop_after : share of prompts that may fail at the servers (from the twentieth reply on); above it the run
+            ends. Replies that cannot be used (no grade in it, cut off ...) do not count.
 
         Returns
         -------
@@ -344,12 +348,12 @@ class Experiment:
 
         Raises
         ------
-        ConfigError, DataError, ModelError for what stops the whole run (a model's server that is away at the start,
+        ConfigError, DataError, ModelError for what stops the whole run (no server of a model left, too many failures,
         two processes on one run, a full disk); a failure of one question is a row with ``status`` "failed".
         """
         from ragbench.experiment.running import run_experiment
 
-        return run_experiment(self, executor, progress, retry_failed, stop)
+        return run_experiment(self, executor, progress, retry_failed, stop, stop_after)
 
     def cutting_identity(self) -> dict[str, Any]:
         """Return what contexts and IR scores depend on."""

@@ -17,7 +17,7 @@ from ragbench.llm import loop
 from ragbench.llm.cassette import Cassette, miss
 from ragbench.llm.context import prompt_tokens, too_long, was_cut, with_advice
 from ragbench.llm.drivers import FINISHED, Driver, Wire, agreed_digest, as_messages, driver_for
-from ragbench.llm.failures import AWAY, KINDS, CallError, failure, redact
+from ragbench.llm.failures import AWAY, KINDS, CallError, failure
 from ragbench.llm.keys import Keys, canonical
 from ragbench.llm.models import DEADLINE_S, chat_model
 from ragbench.llm.reply import CUT_SHORT, Reply, Usage
@@ -340,7 +340,9 @@ class Job:
             for item in schedule.left_over():
                 host = next(host for host in reversed(hosts) if host.dead is not None)
                 assert host.dead is not None
-                self._finish(item, self._unanswered(item, host.driver, host.dead))
+                host.dead.no_host_left = True
+                error = self._too_long(host.driver, item) or host.dead
+                self._finish(item, self._unanswered(item, host.driver, error))
             await self._hand_over()
 
     async def _not_recorded(self, hosts: Sequence[Host]) -> list[Item]:
@@ -376,13 +378,16 @@ class Job:
                 await asyncio.sleep(self.limits["backoff_s"] * 2 ** (tried - 1))
             try:
                 host.digest = await host.driver.digest()
-            except CallError as error:
+            except Exception as unnamed:
+                error = host.driver.named(unnamed)
                 final = KINDS[error.kind].host_wide and not (error.kind in AWAY and host.gate.answered)
                 host.dead = error if final or (patient and self.cassette is not None) else None
                 if final:
                     return
             else:
                 host.gate.answered, host.dead = host.gate.answered or host.driver.has_spoken, None
+                if host.driver.has_spoken:
+                    host.gate.down_since = None
                 return
 
     async def _work(self, schedule: Schedule, worker: Worker) -> None:
@@ -393,12 +398,20 @@ class Job:
                 host.gate.leave()
                 return
             try:
+                if host.was_away and host.digest is not None:
+                    agreed_digest([host.driver] * 2, [host.digest, await host.driver.digest()])
+                    host.was_away = False
                 reply = await self._attempt(host.driver, item)
-            except CallError as error:
+            except Exception as unnamed:
+                # Whatever a server says, and whatever that breaks here, is the failure of this prompt alone.
+                error = host.driver.named(unnamed)
+                if error.kind == "digest":
+                    raise error from None
                 if error.kind == "context" and "num_ctx=" not in error.do:
                     error = with_advice(error, item.estimate, host.driver.num_predict)
-                if item.attempts and schedule.failed(host, item, error):
+                if (item.attempts or error.kind != "context") and schedule.failed(host, item, error):
                     continue
+                error.no_host_left = KINDS[error.kind].host_wide and all(h.dead is not None for h in schedule.hosts)
                 reply = self._unanswered(item, host.driver, error)
             else:
                 schedule.succeeded(host)
@@ -410,10 +423,7 @@ class Job:
 
     async def _attempt(self, driver: Driver, item: Item) -> Reply:
         """Make one call (or, where a structured reply was not good, its repair) and judge what comes back."""
-        if not item.estimate:
-            item.estimate = prompt_tokens(item.messages, self.count_tokens)
-        exact = self.count_tokens is not None
-        if error := too_long(item.estimate, exact, driver.num_ctx, driver.num_predict, driver.who):
+        if error := self._too_long(driver, item):
             raise error
         schema = schema_dict(item.json_schema)
         if item.draft is None:
@@ -430,6 +440,12 @@ class Job:
             raise driver.fail(kind, f"after one repair try: {verdict.problem}", raw=wire.text)
         return self._answered(item, driver, wire, verdict)
 
+    def _too_long(self, driver: Driver, item: Item) -> CallError | None:
+        if not item.estimate:
+            item.estimate = prompt_tokens(item.messages, self.count_tokens)
+        exact = self.count_tokens is not None
+        return too_long(item.estimate, exact, driver.num_ctx, driver.num_predict, driver.who)
+
     def _answered(self, item: Item, driver: Driver, wire: Wire, verdict: _Verdict) -> Reply:
         made = {"text": verdict.text, "parsed": verdict.parsed, "raw": wire.text, "finish": wire.finish}
         return self._reply(item, driver, ok=True, **made)
@@ -440,7 +456,8 @@ class Job:
         wire = await driver.call(messages, schema, self.limits["deadline_s"])
         usage = wire.usage(time.perf_counter() - start, self.price or driver.price)
         item.spent = usage if item.spent is None else item.spent + usage
-        wire.text = _hide(wire.text, driver.secrets)
+        if any(secret in wire.text for secret in driver.secrets):
+            raise driver.fail("secret", "the reply holds the API key", raw=wire.text, do="ask another server")
         return wire
 
     def _reply(self, item: Item, driver: Driver, **fields: Any) -> Reply:
@@ -507,10 +524,6 @@ class Job:
             reply or self._unanswered(item, driver, driver.fail("interrupted", "not answered yet"))
             for item, reply in zip(self.items, self.replies, strict=True)
         ]
-
-
-def _hide(text: str, secrets: tuple[str, ...]) -> str:
-    return redact(text, secrets) if any(secret in text for secret in secrets) else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,8 @@ class Cassette:
                     name,
                 )
             return self.digest
+        if recorded == [""]:
+            return ""  # recorded of a server that did not say what it has; there is nothing to compare
         if len(recorded) > 1:
             many = ", ".join(_short(digest) for digest in recorded)
             raise failure(
@@ -289,9 +291,13 @@ class Cassette:
         with self._lock:
             db = self._connection()
             db.execute("BEGIN IMMEDIATE")
-            added = sum(self._insert(row) for row in rows)
-            db.executemany("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", sorted(models))
-            db.execute("COMMIT")
+            try:
+                added = sum(self._insert(row) for row in rows)
+                db.executemany("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", sorted(models))
+                db.execute("COMMIT")
+            except BaseException:
+                db.rollback()  # or the replies that follow would be part of it, and lost
+                raise
         return added
 
     def stats(self) -> dict[str, Any]:

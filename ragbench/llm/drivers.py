@@ -34,6 +34,33 @@ FINISHED = frozenset({"stop", "end_turn", "stop_sequence", "eos", "eos_token", "
 _CONNECT_S = 10.0
 
 
+def count(value: Any) -> int | None:
+    """Return a server's count of tokens; None for anything but a whole number that can be one."""
+    whole = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12 and value == int(value)
+    return int(value) if whole else None
+
+
+def seconds(value: Any, per_second: float) -> float:
+    """Return a server's duration in seconds; 0 for anything that is none."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e18
+    return value / per_second if known else 0.0
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a message's content: a text, a list of blocks (their texts joined), or nothing.
+
+    Raises
+    ------
+    TypeError for anything else.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        raise TypeError(f"content of type {type(content).__name__}")
+    blocks = [block for block in content if not isinstance(block, dict) or block.get("type", "text") == "text"]
+    return "".join(text_of(block.get("text") if isinstance(block, dict) else block) for block in blocks)
+
+
 @dataclass(slots=True)
 class Wire:
     """One reply as it came over the wire; None where the server says nothing."""
@@ -109,6 +136,10 @@ class Driver:
     def fail(self, kind: str, detail: str, **more: Any) -> CallError:
         """Build a CallError that names this model and hides its secrets."""
         return failure(kind, detail, *self.who, secrets=self.secrets, **more)
+
+    def named(self, error: Exception) -> CallError:
+        """Return any exception as a CallError."""
+        return error if isinstance(error, CallError) else self.fail(*from_exception(error))
 
     async def call(self, messages: Sequence[dict], schema: dict | None, deadline_s: float | None) -> Wire:
         """Send one request and wait no longer than ``deadline_s`` for its last byte.
@@ -196,20 +227,19 @@ class HttpDriver(Driver):
             await client.aclose()
         self._clients, self._idle = [], []
 
-    async def get_json(self, path: str, timeout_s: float = 10.0) -> Any:
-        """GET a small JSON document. Raises CallError."""
+    async def get_json(self, path: str, timeout_s: float = 10.0, *, root: bool = False) -> Any:
+        """GET a small JSON document, below the API's address or (``root``) beside it. Raises CallError."""
+        address = (self.host.removesuffix("/v1") if root else self.host) + path
         try:
             async with asyncio.timeout(timeout_s):
                 with self.client() as client:
-                    response = await client.get(self.host + path)
+                    response = await client.get(address)
             self.has_spoken = True
             if response.status_code != 200:
                 raise self.fail(*from_status(response.status_code, response.text), status=response.status_code)
             return response.json()
-        except CallError:
-            raise
         except Exception as error:
-            raise self.fail(*from_exception(error)) from None
+            raise self.named(error) from None
 
     async def refuse(self, response: httpx.Response, received: Received) -> CallError:
         """Read the body of an error answer and name the failure."""

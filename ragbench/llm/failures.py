@@ -9,6 +9,7 @@ Source: Ollama's documentation (docs.ollama.com, "Errors": status codes, ``{"err
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ KINDS = {
     "truncated": Kind("a reply that ends by itself", "raise num_predict (or num_ctx), or ask for less"),
     "refused": Kind("a reply", "the provider's filter stopped it: look at the prompt"),
     "invalid": Kind("a reply that fits the schema", "take a model that obeys it (`ragbench doctor --model ...`)"),
-    "secret": Kind("a prompt without the API key", "take the key out of the prompt"),
+    "secret": Kind("prompts and replies without the API key", "take the key out of the prompt"),
     "digest": Kind("one model under one name", "choose one with Cassette(..., digest=...), or use a new cassette file"),
     "miss": Kind("a recorded reply", "record it"),
     "interrupted": Kind("time to finish", "run the same call again: what is recorded is not asked again"),
@@ -85,8 +86,10 @@ class CallError(ModelError):
     status : HTTP status, or 0.
     retry_after : seconds the server asked to wait, or None.
     raw : what the server or model had written until then.
+    no_host_left : whether this is why no host of the run answers any more.
     """
 
+    no_host_left = False
     kind = "other"
     host = ""
     model = ""
@@ -137,19 +140,24 @@ def failure(
     got = redact(f"{who}: {detail}" if who else detail, secrets)
     error = CallError(got, KINDS[kind].expected, redact(do or KINDS[kind].do.format(**words), secrets))
     error.kind, error.host, error.model = kind, host, model
-    error.status, error.retry_after, error.raw = status, retry_after, redact(raw, secrets)
+    error.status, error.retry_after, error.raw = status, retry_after, hide(raw, secrets)
     return error
 
 
 # Error texts of servers repeat keys in part ("Incorrect API key provided: sk-ab***yz").
-_KEY_LIKE = re.compile(r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*")
+_KEY_LIKE = re.compile(r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*|(?<=//)[^/\s@]+(?=@)")
+
+
+def hide(text: str, secrets: tuple[str, ...]) -> str:
+    """Replace the given secrets by ``[secret]``."""
+    for secret in secrets:
+        text = text.replace(secret, "[secret]")
+    return text
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """Replace the given secrets, and what looks like a key, by ``[secret]``."""
-    for secret in secrets:
-        text = text.replace(secret, "[secret]")
-    return _KEY_LIKE.sub("[secret]", text)
+    """Replace the given secrets, and what looks like a key, by ``[secret]``: for messages, never for replies."""
+    return _KEY_LIKE.sub("[secret]", hide(text, secrets))
 
 
 _HTML = re.compile(r"\s*(<!doctype html|<html|<head|<body)", re.IGNORECASE)
@@ -205,11 +213,9 @@ def from_status(status: int, body: str, retry_after: float | None = None) -> tup
 
 def server_words(body: str) -> str:
     """Return the message inside a JSON error body, or the body's beginning on one line."""
-    import json
-
     try:
         error = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _one_line(body)
     if isinstance(error, dict):
         error = error.get("error", error.get("detail", error))

@@ -12,7 +12,7 @@ import httpx
 from langchain_ollama import ChatOllama
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
-from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire
+from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, count, seconds, text_of
 from ragbench.llm.failures import CallError, from_exception, from_status, is_html, server_words
 
 
@@ -64,11 +64,13 @@ class OllamaDriver(HttpDriver):
             return self.pinned_digest
         try:
             listed = (await self.get_json("/api/tags")).get("models") or []
+            digests = {entry.get("model") or entry.get("name"): str(entry.get("digest", "")) for entry in listed}
         except CallError as error:
             if error.kind == "bad_address":
                 return ""  # something in front of the server lets only the chat through
             raise
-        digests = {entry.get("model") or entry.get("name"): entry.get("digest", "") for entry in listed}
+        except (AttributeError, TypeError):
+            raise self.fail("garbage", "/api/tags lists no models", do="check that host=... is Ollama") from None
         if self.name not in digests:
             here = ", ".join(sorted(str(name) for name in digests)) or "none"
             raise self.fail("no_model", f"the server does not have this model; it has: {here}")
@@ -107,11 +109,11 @@ class OllamaDriver(HttpDriver):
         return Wire(
             "".join(text),
             "".join(thinking),
-            final.get("done_reason") or "",
-            final.get("prompt_eval_count"),
-            final.get("eval_count"),
-            (final.get("prompt_eval_duration") or 0) / 1e9,
-            (final.get("eval_duration") or 0) / 1e9,
+            str(final.get("done_reason") or ""),
+            count(final.get("prompt_eval_count")),
+            count(final.get("eval_count")),
+            seconds(final.get("prompt_eval_duration"), 1e9),
+            seconds(final.get("eval_duration"), 1e9),
         )
 
     async def _stream(self, client: Any, body: bytes, received: Received, thinking: list[str]) -> None:
@@ -138,11 +140,14 @@ class OllamaDriver(HttpDriver):
         if not line.strip():
             return
         part = self._part(line, received.parts)
-        message = part.get("message") or {}
-        if piece := message.get("content"):
-            received.parts.append(piece)
-        if piece := message.get("thinking"):
-            thinking.append(piece)
+        try:
+            message = part.get("message") or {}
+            received.parts.append(text_of(message.get("content")))
+            thinking.append(text_of(message.get("thinking")))
+        except (TypeError, AttributeError):
+            shown = line.decode("utf-8", "replace")
+            what = f"JSON, but no reply of Ollama's: {server_words(shown)!r}"
+            raise self.fail("garbage", what, raw=shown) from None
         if part.get("done"):
             received.end = part
 
@@ -150,7 +155,7 @@ class OllamaDriver(HttpDriver):
         shown = line.decode("utf-8", "replace")
         try:
             part = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             if is_html(shown):
                 raise self.fail("html", f"a web page: {server_words(shown)}", raw=shown) from None
             if text:

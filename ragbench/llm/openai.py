@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -11,8 +12,9 @@ import httpx
 from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr
 
-from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire
-from ragbench.llm.failures import CallError, from_exception, from_status, is_html, server_words
+from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, count, seconds, text_of
+from ragbench.llm.failures import AWAY, CallError, from_exception, from_status, is_html, server_words
+from ragbench.llm.keys import canonical
 from ragbench.llm.local import Server
 
 
@@ -55,6 +57,28 @@ class OpenAIDriver(HttpDriver):
         options = {k: v for k, v in self._base.items() if k not in left_out}
         return {**options, "num_ctx": self.num_ctx} if self.num_ctx else options
 
+    async def digest(self) -> str:
+        """Return a hash of what the server tells of the model it has; "" where it tells nothing."""
+        if self.pinned_digest is not None:
+            return self.pinned_digest
+        try:
+            listed = (await self.get_json("/models"))["data"]
+            named = [entry for entry in listed if entry["id"] == self.name] or (listed if len(listed) == 1 else [])
+            facts = _facts(named[0], ("root", "max_model_len"))  # vLLM
+            if meta := _facts(
+                named[0].get("meta"), ("size", "n_params", "n_vocab", "n_embd", "n_ctx_train")
+            ):  # llama.cpp
+                props = await self.get_json("/props", root=True)
+                facts |= meta | _facts(props.get("default_generation_settings"), ("n_ctx",))
+        except CallError as error:
+            if error.kind in AWAY:
+                raise
+            return ""
+        except (KeyError, IndexError, TypeError, AttributeError):
+            return ""
+        told = canonical({"id": named[0]["id"], **facts})
+        return f"told-{hashlib.sha256(told.encode()).hexdigest()}" if facts else ""
+
     async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> Wire:
         body = {**self._sent, "messages": list(messages)}
         if schema is None:
@@ -91,7 +115,7 @@ class OpenAIDriver(HttpDriver):
     def _read(self, body: str) -> Wire:
         try:
             answer = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             kind = "html" if is_html(body) else "garbage"
             what = "a web page" if kind == "html" else "not JSON"
             raise self.fail(kind, f"{what}: {server_words(body)!r}", raw=body) from None
@@ -100,18 +124,24 @@ class OpenAIDriver(HttpDriver):
             message, usage = choice["message"], answer.get("usage") or {}
             timings = answer.get("timings") or {}  # llama.cpp's own: without the time spent waiting for a free slot
             return Wire(
-                message.get("content") or "",
-                message.get("reasoning_content") or "",
-                choice.get("finish_reason") or "",
-                usage.get("prompt_tokens"),
-                usage.get("completion_tokens"),
-                timings.get("prompt_ms", 0.0) / 1e3,
-                timings.get("predicted_ms", 0.0) / 1e3,
+                text_of(message.get("content")),
+                text_of(message.get("reasoning_content")),
+                str(choice.get("finish_reason") or ""),
+                count(usage.get("prompt_tokens")),
+                count(usage.get("completion_tokens")),
+                seconds(timings.get("prompt_ms"), 1e3),
+                seconds(timings.get("predicted_ms"), 1e3),
             )
         except (KeyError, IndexError, TypeError, AttributeError):
             if isinstance(answer, dict) and "error" in answer:
                 raise self.fail(*from_status(0, body), raw=body) from None
             raise self.fail("garbage", f"JSON, but no chat completion: {server_words(body)!r}", raw=body) from None
+
+
+def _facts(told: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return the plain values that are there under these names."""
+    found = {name: told.get(name) for name in names} if isinstance(told, dict) else {}
+    return {name: value for name, value in found.items() if isinstance(value, int | float | str)}
 
 
 def _response_format(schema: dict, dialect: str) -> dict[str, Any]:

@@ -52,10 +52,11 @@ class Item:
 
 @dataclass(slots=True)
 class Gate:
-    """What all ``ask`` of this process know of one host: calls under way, and whether it has ever answered."""
+    """What all ``ask`` of this process know of one host: calls under way, whether it ever answered, since when not."""
 
     busy: int = 0
     answered: bool = False
+    down_since: float | None = None
     free: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def enter(self, limit: int) -> None:
@@ -88,9 +89,9 @@ class Host:
     gate: Gate
     digest: str | None = None
     pause_until: float = 0.0
-    down_since: float | None = None
     refused: set[int] = field(default_factory=set)
     busy_answers: int = 0
+    was_away: bool = False  # and may have come back with another model
     dead: CallError | None = None
 
 
@@ -222,7 +223,7 @@ class Schedule:
 
     def succeeded(self, host: Host) -> None:
         """Note that a host has answered."""
-        host.gate.answered, host.down_since, host.busy_answers = True, None, 0
+        host.gate.answered, host.gate.down_since, host.busy_answers = True, None, 0
         host.refused.clear()
 
     def failed(self, host: Host, item: Item, error: CallError) -> bool:
@@ -251,20 +252,24 @@ class Schedule:
         return self._again(item, now + self._jitter(item.tries))
 
     def _away(self, host: Host, item: Item, error: CallError, now: float) -> bool:
-        host.down_since = now if host.down_since is None else host.down_since
-        if not host.gate.answered or now - host.down_since >= self.outage_s:
+        gate, host.was_away = host.gate, True
+        gate.down_since = now if gate.down_since is None else gate.down_since
+        if not gate.answered or now - gate.down_since >= self.outage_s:
             self._bury(host, error)
             return self._elsewhere(item, now)
         host.pause_until = now + min(self._jitter(1), self.outage_s / 4)
         return self._again(item, now)
 
     def _busy(self, host: Host, item: Item, error: CallError, now: float) -> bool:
-        host.gate.answered, host.down_since = True, None
+        host.gate.answered, host.gate.down_since = True, None
         item.busy_since = now if item.busy_since is None else item.busy_since
         if host.pause_until <= now:
             host.busy_answers += 1  # once for all calls that were under way together
-        pause = self._jitter(min(host.busy_answers, 8))
+        pause = min(self._jitter(min(host.busy_answers, 8)), self.patience_s)
         if error.retry_after is not None:
+            if error.retry_after > self.patience_s:  # no prompt waits so long
+                self._bury(host, error)
+                return self._elsewhere(item, now)
             pause = error.retry_after + self.backoff_s * random.random()
         host.pause_until = max(host.pause_until, now + pause)
         others = any(other.dead is None and other.pause_until <= now for other in self.hosts)

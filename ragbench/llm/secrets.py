@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 _SECRET_NAME = re.compile(r"api.?key|authori[sz]ation|secret|password|credential|cookie|token$", re.IGNORECASE)
+_KEY_CHARS, _KEY_BITS = 12, 36
 # Where a model is, how long to wait, and what to log: none of it changes a reply.
 _NO_OPTION = re.compile(
     r"url|host|api_base|endpoint|proxy|timeout|retries|headers|client|cache|callback|verbose|^tags$|metadata|rate_limiter"
@@ -18,22 +21,24 @@ _NO_OPTION = re.compile(
 )
 
 
+def looks_like_key(text: str) -> bool:
+    """Whether a text is long and varied enough for a key; "test", "none" and "not-needed" are ordinary words."""
+    counts = Counter(text).values()
+    bits = -sum(count * math.log2(count / len(text)) for count in counts)
+    return len(text) >= _KEY_CHARS and bits >= _KEY_BITS and not any(c.isspace() for c in text)
+
+
 def sounds_secret(name: str) -> bool:
     """Whether a field, header or variable of this name is likely to hold a secret."""
     return bool(_SECRET_NAME.search(name))
 
 
 def secret_strings(model: Any, headers: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Collect the secrets a model holds: SecretStr fields, keys in headers, the password in its address.
-
-    Parameters
-    ----------
-    model : a LangChain chat model.
-    headers : the headers its client sends.
+    """Collect the keys a LangChain chat model holds: SecretStr fields, keys in headers, the password in its address.
 
     Returns
     -------
-    tuple of str, longest first; each at least four characters, so that hiding them cannot eat ordinary words.
+    tuple of str, longest first; those alone that `looks_like_key`.
     """
     found: set[str] = set()
     for value in _values(model):
@@ -49,7 +54,7 @@ def secret_strings(model: Any, headers: Mapping[str, str] | None = None) -> tupl
                 user, password = unquote(parts.username or ""), unquote(parts.password)
                 found |= {password, parts.password, base64.b64encode(f"{user}:{password}".encode()).decode()}
     found.update(_from_headers(headers or {}))
-    return tuple(sorted((secret for secret in found if len(secret) >= 4), key=len, reverse=True))
+    return tuple(sorted(filter(looks_like_key, found), key=len, reverse=True))
 
 
 def _values(model: Any) -> Iterator[Any]:

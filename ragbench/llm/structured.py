@@ -66,7 +66,7 @@ def json_values(text: str) -> list[str]:
             if error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip()):
                 break
             continue
-        except RecursionError:
+        except (RecursionError, ValueError):  # too deep, or a number of thousands of digits
             continue
         found.append(text[start.start() : end])
     return found

@@ -1,0 +1,297 @@
+"""Servers that answer, but oddly: every prompt ends with an answer or a failure of its own, and nothing mixes."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from copy import deepcopy
+
+import httpx
+import pytest
+from experiment_parts import experiment
+from fake_ollama import FakeOllama, Fault
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from ragbench.errors import DataError, ModelError
+from ragbench.experiment import load_rows
+from ragbench.llm import CallError, Cassette, ask, chat_model
+from ragbench.llm.drivers import driver_for
+from ragbench.llm.secrets import looks_like_key
+
+LIMITS = {"concurrency": 8, "retries": 0, "backoff_s": 0.01, "progress": False}
+QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
+
+
+class Said(BaseModel):
+    answer: str
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["test", "none", "not-needed"])
+def test_a_placeholder_key_changes_no_prompt_and_no_reply(key):
+    with FakeOllama(reply=lambda body: json.dumps({"answer": key}) if body.get("format") else f"{key}ed") as fake:
+        model = chat_model("openai:llama3:8b", host=f"{fake.url}/v1", api_key=key)
+        plain, schema = ask(model, [f"is it {key}?", "p"], schema=[None, Said], progress=False)
+    assert plain.text == f"{key}ed"
+    assert schema.parsed == Said(answer=key)
+
+
+@pytest.mark.parametrize(
+    "word", ["test", "none", "not-needed", "lm-studio", "ollama", "sk-xxxxxxxxxxxxxxxx", "a b c d e f g h i j"]
+)
+def test_ordinary_words_are_no_keys(word):
+    assert not looks_like_key(word)
+
+
+@pytest.mark.parametrize("key", ["sk-proj-Ab3dE5gH7jK9", "hf_AbCdEfGhIjKl", "0123456789abcdef0123456789abcdef"])
+def test_keys_look_like_keys(key):
+    assert looks_like_key(key)
+
+
+# -- replies -----------------------------------------------------------------------------------------------------------
+
+CHAT = {
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Ely."}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 2},
+    "timings": {"prompt_ms": 3.5, "predicted_ms": 20.0},
+}
+LINE = {
+    "message": {"role": "assistant", "content": "Ely."}, "done": True, "done_reason": "stop", "prompt_eval_count": 9,
+    "eval_count": 2, "prompt_eval_duration": 1000, "eval_duration": 2000,
+}  # fmt: skip
+MODELS = {"ollama": "ollama:llama3:8b", "openai": "openai:made"}
+
+
+def served(provider, reply):
+    """A model whose server gives ``reply(prompt)`` as the body of every chat."""
+
+    def handle(request):
+        if request.url.path.endswith("/api/tags"):
+            return httpx.Response(200, json={"models": [{"model": "llama3:8b", "digest": "d" * 64}]})
+        if request.method == "GET":
+            return httpx.Response(404)
+        body = reply(json.loads(request.content)["messages"][-1]["content"])
+        return httpx.Response(200, content=body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass"))
+
+    model = chat_model(MODELS[provider], host="http://made.example")
+    driver_for(model)._client_options = {"transport": httpx.MockTransport(handle)}
+    return model
+
+
+def with_content(provider, content):
+    whole = deepcopy(CHAT if provider == "openai" else LINE)
+    (whole["choices"][0] if provider == "openai" else whole)["message"]["content"] = content
+    return json.dumps(whole)
+
+
+@pytest.mark.parametrize("provider", MODELS)
+def test_text_blocks_are_joined(provider):
+    blocks = [{"type": "text", "text": "El"}, {"type": "text", "text": "y."}, {"type": "reasoning", "text": "hm"}]
+    assert ask(served(provider, lambda p: with_content(provider, blocks)), ["p"], **LIMITS)[0].text == "Ely."
+
+
+USAGES = ['"9"', "NaN", "Infinity", "-1", "1e400", "true", "[]", "9" * 400, "null", "2.5"]
+
+
+@pytest.mark.parametrize("number", USAGES)
+@pytest.mark.parametrize("provider", MODELS)
+def test_counts_that_are_none_do_not_cost_the_answer(provider, number):
+    body = json.dumps(CHAT if provider == "openai" else LINE)
+    for known in ('"prompt_tokens": 9', '"prompt_eval_count": 9', '"prompt_ms": 3.5', '"eval_duration": 2000'):
+        body = body.replace(known, known.split(":")[0] + ": " + number)
+    reply = ask(served(provider, lambda p: body), ["p"], **LIMITS)[0]
+    assert (reply.text, reply.usage.uncounted) == ("Ely.", 1)
+
+
+ODD = {
+    "deep": '{"choices": ' + "[" * 100_000,
+    "deep and whole": "[" * 100_000 + "]" * 100_000,
+    "a long number": '{"choices": ' + "9" * 5000 + "}",
+    "a number as text": {"openai": with_content("openai", 5), "ollama": with_content("ollama", 5)},
+    "a list": "[1, 2]",
+    "null": "null",
+    "no message": '{"choices": [{"message": "x"}], "message": "x"}',
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("provider", MODELS)
+def test_an_odd_reply_is_the_failure_of_its_prompt_alone(provider, name):
+    odd = ODD[name][provider] if isinstance(ODD[name], dict) else ODD[name]
+    good = json.dumps(CHAT if provider == "openai" else LINE)
+    model = served(provider, lambda prompt: odd if prompt == "p3" else good)
+    replies = ask(model, [f"p{n}" for n in range(8)], **LIMITS)
+    assert [reply.ok for reply in replies] == [n != 3 for n in range(8)]
+    assert replies[3].error.kind in ("garbage", "other", "unfinished")
+
+
+def mutated(draw, provider):
+    """One reply with one to three of its parts changed, or some of its bytes."""
+    whole = deepcopy(CHAT if provider == "openai" else LINE)
+    odd = [None, True, -1, 1e308, "x", "", [], {}, [{"text": "y"}], "\ud800", {"a": [1]}, 10**30, "9" * 5000]
+    for _ in range(draw.randint(1, 3)):
+        place, names = whole, []
+        while isinstance(place, dict | list) and place and (not names or draw.random() < 0.7):
+            names.append((place, draw.choice(list(place) if isinstance(place, dict) else range(len(place)))))
+            place = place[names[-1][1]]
+        if names:
+            holder, name = names[-1]
+            holder[name] = deepcopy(draw.choice(odd))
+            if draw.random() < 0.2:
+                del holder[name]
+    body = json.dumps(whole).replace('"' + "9" * 5000 + '"', "9" * 5000).encode()
+    if draw.random() < 0.3:
+        at = draw.randrange(len(body))
+        body = body[:at] + draw.randbytes(draw.randint(0, 3)) + body[at + draw.randint(0, 9) :]
+    return body
+
+
+@pytest.mark.parametrize("provider", MODELS)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**32))
+def test_whatever_a_server_says_every_prompt_ends(provider, seed):
+    draw = random.Random(seed)
+    bodies = {f"p{n}": mutated(draw, provider) for n in range(200)}  # 2 x 25 x 200 = 10,000 replies
+    replies = ask(served(provider, bodies.__getitem__), list(bodies), schema=[None, None, None, Said] * 50, **LIMITS)
+    assert len(replies) == 200
+    assert all(reply.ok or reply.error.kind for reply in replies)
+
+
+# -- whose replies they are --------------------------------------------------------------------------------------------
+
+
+def llama_cpp(state):
+    def handle(request):
+        if request.url.path == "/props":
+            return httpx.Response(200, json={"default_generation_settings": {"n_ctx": 4096}})
+        if request.method == "GET":
+            entry = {"id": "m.gguf", "created": time.time()} | state.get("entry", {})
+            return httpx.Response(200, json={"data": [entry]})
+        if state.pop("away", False):
+            raise httpx.ConnectError("refused")
+        if "then" in state and json.loads(request.content)["messages"][-1]["content"] == "p5":
+            state["entry"], state["away"] = state.pop("then"), True
+            raise httpx.ConnectError("refused")
+        return httpx.Response(200, json=CHAT)
+
+    model = chat_model("openai:made", host="http://made.example/v1")
+    driver_for(model)._client_options = {"transport": httpx.MockTransport(handle)}
+    return model
+
+
+SMALL, LARGE = ({"meta": {"size": size, "n_params": size, "n_vocab": 9}} for size in (135, 360))
+
+
+@pytest.mark.parametrize(("one", "other"), [(SMALL, LARGE), ({"root": "a", "max_model_len": 1}, {"root": "b"})])
+def test_another_model_behind_the_same_port_is_not_recorded_on_the_same_cassette(tmp_path, one, other):
+    state = {"entry": one}
+    model, cassette = llama_cpp(state), Cassette(tmp_path / "c.sqlite")
+    first = ask(model, ["p"], cassette=cassette, **LIMITS)[0]
+    assert first.digest.startswith("told-")
+    state["entry"] = other
+    with pytest.raises(CallError, match="two digests under one name"):
+        ask(model, ["p", "q"], cassette=cassette, **LIMITS)
+    state["entry"] = one
+    assert ask(model, ["p"], cassette=cassette, **LIMITS)[0].cached
+
+
+def test_a_server_that_comes_back_with_another_model_ends_the_ask():
+    state = {"entry": SMALL, "then": LARGE}
+    model = llama_cpp(state)
+    with pytest.raises(CallError, match="two digests under one name"):
+        ask(model, [f"p{n}" for n in range(10)], **{**LIMITS, "concurrency": 1, "outage_s": 30})
+
+
+def test_a_server_that_says_nothing_of_its_model_has_an_empty_digest(tmp_path):
+    assert ask(llama_cpp({}), ["p"], cassette=tmp_path / "c.sqlite", **LIMITS)[0].digest == ""
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wait", ["86400", "inf", "1e309"])
+def test_retry_after_never_outlasts_patience(wait):
+    with FakeOllama(fault=lambda prompt, before: Fault("429", wait)) as fake:
+        start = time.monotonic()
+        model = chat_model("ollama:llama3:8b", host=fake.url)
+        replies = ask(model, [f"p{n}" for n in range(10)], patience_s=1, concurrency=2, backoff_s=0.01, progress=False)
+    assert time.monotonic() - start < 10
+    assert {reply.error.kind for reply in replies} == {"busy"}
+
+
+def live(folder, server, count, **changes):
+    model = chat_model("ollama:llama3:8b", host=server.url)
+    axes = {"generator": {"llama": model}, "judge": None, "N": (4,), "options": QUICK, "concurrency": 2}
+    return experiment(folder, count, **{**axes, **changes})
+
+
+def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path):
+    with FakeOllama() as fake:
+        fake.reply = stop_at(fake, 6)
+        with pytest.raises(ModelError, match="ollama serve"):
+            live(tmp_path, fake, 40).run(progress=False)
+        rows = load_rows(tmp_path)
+        assert 4 <= len(rows) < 10
+        assert set(rows["status"]) == {"ok"}
+        with pytest.raises(ModelError):
+            live(tmp_path, fake, 40).run(progress=False)
+        assert len(load_rows(tmp_path)) == len(rows)
+        fake.reply = lambda body: "Ely."
+        fake.start()
+        rows = live(tmp_path, fake, 40).run(progress=False)
+    assert set(rows["status"]) == {"ok"}
+    assert len(rows) == 40
+
+
+def stop_at(fake, number):
+    seen = []
+
+    def reply(body):
+        seen.append(1)
+        if len(seen) == number:
+            threading.Thread(target=fake.stop).start()
+        return "Ely."
+
+    return reply
+
+
+def test_a_run_ends_when_its_server_fails_most_prompts_and_makes_their_rows_next_time(tmp_path):
+    with FakeOllama(fault=lambda prompt, before: Fault("500")) as fake:
+        with pytest.raises(ModelError, match=r"(?s)prompts failed at the server.*stop_after"):
+            live(tmp_path, fake, 60).run(progress=False)
+        assert len(fake.calls) <= 30
+        assert not (tmp_path / "rows.jsonl").read_text()
+        regardless = live(tmp_path / "regardless", fake, 25).run(progress=False, stop_after=1)
+        assert set(regardless["error_kind"]) == {"server_error"}
+        fake.fault = None
+        rows = live(tmp_path, fake, 60).run(progress=False)
+    assert Counter(rows["status"]) == {"ok": 60}
+
+
+# -- cassettes ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_import_is_undone_and_the_replies_that_follow_are_kept(tmp_path):
+    with FakeOllama() as fake:
+        model = chat_model("ollama:llama3:8b", host=fake.url)
+        with Cassette(tmp_path / "one.sqlite") as one:
+            ask(model, ["a", "b"], cassette=one, **LIMITS)
+            one.export(tmp_path / "one.jsonl")
+        lines = [json.loads(line) for line in (tmp_path / "one.jsonl").read_text().splitlines()]
+        lines[1]["step"] = {"no": "text"}
+        (tmp_path / "odd.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        cassette = Cassette(tmp_path / "two.sqlite")
+        with pytest.raises(DataError):
+            cassette.import_(tmp_path / "odd.jsonl")
+        assert len(cassette) == 0
+        assert all(reply.ok for reply in ask(model, ["c", "d"], cassette=cassette, **LIMITS))
+        del cassette
+    with Cassette(tmp_path / "two.sqlite", mode="replay") as again:
+        assert len(again) == 2
