@@ -12,8 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from ragbench.data import build_wiki_corpus, fetch_hotpotqa
-from ragbench.data import fetch as fetch_module
+from ragbench.data import build_wiki_corpus, fetch_hotpotqa, hotpotqa
 from ragbench.data.hotpotqa import OFFICIAL_NAME
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Document
@@ -53,7 +52,7 @@ def server(monkeypatch):
     cls = type("Fresh", (Server,), {"requests": []})
     http = ThreadingHTTPServer(("127.0.0.1", 0), cls)
     threading.Thread(target=http.serve_forever, daemon=True).start()
-    monkeypatch.setattr(fetch_module, "is_official", lambda ids: ids == [f"q{i}" for i in range(2000)])
+    monkeypatch.setattr(hotpotqa, "is_official", lambda ids: ids == [f"q{i}" for i in range(2000)])
     cls.url = f"http://127.0.0.1:{http.server_address[1]}/{OFFICIAL_NAME}"
     yield cls
     http.shutdown()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ragbench import data, papers
 from ragbench.data.ragas_io import RagasSample
-from ragbench.data.wikieval_runs import RecordedRow, RecordedRun, read_verdict
+from ragbench.data.wikieval import RecordedRow, RecordedRun, read_verdict
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.reference_free import answer_relevance, context_relevance, faithfulness
 

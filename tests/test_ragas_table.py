@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from ragbench import data, papers, plots
-from ragbench.data.wikieval import Pair
-from ragbench.data.wikieval_runs import RecordedRow, RecordedRun
+from ragbench.data.wikieval import Pair, RecordedRow, RecordedRun
 from ragbench.papers import ragas
 from ragbench.papers.ragas import score_pairs
 

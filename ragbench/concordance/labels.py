@@ -194,8 +194,7 @@ def model_steps(cases: Sequence[Case], claims_per_text: int = 5) -> list[Step]:
 
 def results_of(cases: Sequence[Case]) -> list[RagResult]:
     """Turn cases into RAGChecker's records, with the claims of the true answer where the data set has them."""
-    from ragbench.data.ragchecker import RagResult
-    from ragbench.data.ragchecker.results import RetrievedText
+    from ragbench.data.ragchecker import RagResult, RetrievedText
 
     return [
         RagResult(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import raise_all, read_jsonl, require_text
+from ragbench.data.files import each_record, numbered_lines, require_text
 from ragbench.errors import DataError, NotHereError
 from ragbench.paths import mirror
 from ragbench.records import Dataset, Document, Question
@@ -49,28 +49,21 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
             f"RAGBENCH_DATA/clapnq/{FILE}",
             "copy annotated_data/dev from ClapNQ's repository there, or pass the file as path",
         )
-    questions, excluded, errors = [], [], []
-    lines: dict[str, int] = {}
+    excluded: list[tuple[str, str]] = []
+    seen: dict[str, str] = {}
     passages = _Passages()
-    total = 0
-    for number, row in read_jsonl(given):
-        total += 1
-        where = f"{given}, line {number}"
-        try:
-            name = require_text(row, "id", where)
-            if name in lines:
-                raise DataError(
-                    f"{where}: the id {name!r} is that of line {lines[name]} too", "an id used once", "mend one of them"
-                )
-            lines[name] = number
-            question = _question(row, name, where, passages)
-            if question is None:
-                excluded.append((name, "no annotator wrote an answer"))
-            else:
-                questions.append(question)
-        except DataError as error:
-            errors.append(error)
-    raise_all(errors, given, total)
+
+    def question(row: dict, where: str) -> Question | None:
+        name = require_text(row, "id", where)
+        if name in seen:
+            raise DataError(f"{where}: the id {name!r} is that of {seen[name]} too", "an id used once", "mend one of them")
+        seen[name] = where.rpartition(", ")[2]
+        answered = _question(row, name, where, passages)
+        if answered is None:
+            excluded.append((name, "no annotator wrote an answer"))
+        return answered
+
+    questions = each_record(given, numbered_lines(given), question)
     meta = {"file": given.name, "setting": "gold passages only"}
     return Dataset("clapnq", tuple(questions), tuple(passages.documents.values()), tuple(excluded), meta)
 
@@ -96,13 +89,13 @@ class _Passages:
 
 def _question(row: dict, name: str, where: str, passages: _Passages) -> Question | None:
     text = require_text(row, "input", where).strip()
-    found = [_passage(p, f"{where}, passages[{i}]") for i, p in enumerate(_objects(row, "passages", where))]
+    gold = [_passage(p, f"{where}, passages[{i}]") for i, p in enumerate(_objects(row, "passages", where))]
     outputs = []
     for i, output in enumerate(_objects(row, "output", where)):
         at = f"{where}, output[{i}]"
         answer = require_text(output, "answer", at, empty=True).strip()
         outputs.append((answer, _texts(output, "selected_sentences", at), output.get("meta") or {}))
-    doc_ids = tuple(passages.add(*passage) for passage in found)
+    doc_ids = tuple(passages.add(*passage) for passage in gold)
     written = [output for output in outputs if output[0]]
     if not written:
         return None

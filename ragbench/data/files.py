@@ -7,13 +7,14 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ragbench.errors import ConfigError, DataError
 
 MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, not a document
+Record = TypeVar("Record")
 _SHOWN = 8
 _NO_TEXT = re.compile(r"\\u(?:d[89a-f][0-9a-f]{2}|0000)", re.IGNORECASE)
 
@@ -179,6 +180,33 @@ def require_text(row: dict, field: str, where: str, *, empty: bool = False, name
             "split the document, or check the file for lost separators",
         )
     return value
+
+
+def each_record(
+    path: str | Path, rows: Iterable[tuple[str, Any]], make: Callable[[Any, str], Record | None]
+) -> list[Record]:
+    """Make a record of every row; the bad ones are reported together, and nothing is loaded by halves.
+
+    Parameters
+    ----------
+    path : what is read, for the message.
+    rows : (where, row): file and line, or what else tells the row.
+    make : row and where -> record; None leaves the row out; DataError for a bad one.
+    """
+    made, errors, total = [], [], 0
+    for where, row in rows:
+        total += 1
+        try:
+            made.append(make(row, where))
+        except DataError as error:
+            errors.append(error)
+    raise_all(errors, path, total)
+    return [record for record in made if record is not None]
+
+
+def numbered_lines(path: str | Path) -> Iterator[tuple[str, dict]]:
+    """Yield ("FILE, line 3", record) of a JSON-lines file, as `read_jsonl` reads it."""
+    return ((f"{path}, line {number}", row) for number, row in read_jsonl(path))
 
 
 def raise_all(errors: list[DataError], path: str | Path, total: int) -> None:

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ragbench.data.files import raise_all, read_jsonl, require_text
+import pandas as pd
+
+from ragbench.data.files import each_record, numbered_lines, require_text
 from ragbench.errors import DataError, unknown
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FIELDS = ("user_input", "retrieved_contexts", "response", "reference")
 # Fields that RAGAS's samples may have beside the four, some named much like them.
@@ -70,16 +69,7 @@ def read_ragas(path: str | Path, fields: Mapping[str, str] | None = None) -> lis
     user_input).
     """
     names = _names(fields)
-    samples: list[RagasSample] = []
-    errors: list[DataError] = []
-    rows = list(read_jsonl(path))
-    for number, row in rows:
-        try:
-            samples.append(_sample(row, f"{path}, line {number}", names))
-        except DataError as error:
-            errors.append(error)
-    raise_all(errors, path, len(rows))
-    return samples
+    return each_record(path, numbered_lines(path), lambda row, where: _sample(row, where, names))
 
 
 def write_ragas(samples: Iterable[RagasSample], path: str | Path) -> Path:
@@ -103,25 +93,17 @@ def ragas_from_pandas(frame: pd.DataFrame, fields: Mapping[str, str] | None = No
     ------
     DataError naming the row (by its index label) for a missing or malformed field.
     """
-    import pandas as pd
-
     names = _names(fields)
-    samples: list[RagasSample] = []
-    errors: list[DataError] = []
-    for label, row in zip(frame.index, frame.to_dict("records"), strict=True):
-        present = {str(k): v for k, v in row.items() if not (pd.api.types.is_scalar(v) and pd.isna(v))}
-        try:
-            samples.append(_sample(present, f"row {label!r}", names))
-        except DataError as error:
-            errors.append(error)
-    raise_all(errors, "the table", len(frame))
-    return samples
+    given = (
+        {str(k): v for k, v in row.items() if not (pd.api.types.is_scalar(v) and pd.isna(v))}
+        for row in frame.to_dict("records")
+    )
+    rows = ((f"row {label!r}", row) for label, row in zip(frame.index, given, strict=True))
+    return each_record("the table", rows, lambda row, where: _sample(row, where, names))
 
 
 def ragas_to_pandas(samples: Iterable[RagasSample]) -> pd.DataFrame:
     """Return samples as a table for ``EvaluationDataset.from_pandas``: one column per field that some sample has."""
-    import pandas as pd
-
     records = [sample.record() for sample in samples]
     extra = dict.fromkeys(name for record in records for name in record if name not in FIELDS)
     used = [name for name in FIELDS if any(name in record for record in records)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ragbench.data.ragchecker.results import RagResults
+from ragbench.data.ragchecker import RagResults
 from ragbench.errors import ConfigError, DataError, unknown
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pandas as pd
 
-from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair
-from ragbench.data.wikieval_runs import RecordedRun
+from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair, RecordedRun
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.labelling.asking import Context, joined
 from ragbench.metrics.reference_free import (

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import raise_all, read_json, read_jsonl, require_text
-from ragbench.data.ragchecker.results import LABELS
+from ragbench.data.files import each_record, numbered_lines, read_json, require_text
+from ragbench.data.ragchecker import LABELS
 from ragbench.errors import DataError
 from ragbench.paths import mirror
 
@@ -72,14 +72,7 @@ def load_refchecker(path: str | Path | None = None, sources: str | Path | None =
             f"RAGBENCH_DATA/{'/'.join(_FILE)}",
             "set RAGBENCH_DATA, or give the file as path",
         )
-    rows: list[LabelledResponse] = []
-    errors: list[DataError] = []
-    for number, row in read_jsonl(path):
-        try:
-            rows.append(_response(row, f"{path}, line {number}"))
-        except DataError as error:
-            errors.append(error)
-    raise_all(errors, path, len(rows) + len(errors))
+    rows = each_record(path, numbered_lines(path), _response)
     folder = Path(sources).expanduser() if sources is not None else path.parent
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}", "a folder with the original sets", "check the path")
