@@ -34,6 +34,7 @@ from ragbench.stats.power import (
     questions_for,
     questions_needed,
 )
+from ragbench.stats.ppi import ppi_shares, stratified_draw
 from ragbench.stats.tables import compare, compare_pairs, means
 
 __all__ = [
@@ -65,10 +66,12 @@ __all__ = [
     "power_at",
     "power_curve",
     "ppi_mean",
+    "ppi_shares",
     "preference_correlation",
     "preference_difference",
     "questions_for",
     "questions_needed",
     "reliability_curve",
+    "stratified_draw",
     "within_correlation",
 ]

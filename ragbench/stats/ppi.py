@@ -1,0 +1,165 @@
+"""Shares from few labels and many judge grades, where the labels were drawn within strata (PPI++).
+
+Follows Angelopoulos et al. (2023), PPI++, for stratified sampling from a finite set of answers: the difference
+estimator of survey statistics (Särndal et al. 1992). `ppi_mean` is for two independent samples, and wrong here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import stdtrit
+from scipy.stats import norm
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.stats.inputs import as_level, group_index, same_length
+from ragbench.stats.intervals import Interval
+
+
+def stratified_draw(strata: Any, n: int, *, least: int = 25, seed: int) -> np.ndarray:
+    """Draw items at random within strata, in proportion to their sizes above a floor.
+
+    Parameters
+    ----------
+    strata : stratum of every item, shape (N,).
+    n : items to draw; all where there are no more.
+    least : items of every stratum, or all it has. What is left of n is shared in proportion to what is left of the
+        strata, by largest remainders.
+
+    Returns
+    -------
+    Booleans, shape (N,). The inclusion probability of an item is the share of its stratum that was drawn.
+
+    >>> stratified_draw(["a"] * 8 + ["b"] * 2, 5, least=1, seed=0).reshape(2, 5).sum(axis=1).tolist()
+    [3, 2]
+    """
+    names, where, sizes = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
+    n = min(n, where.size)
+    take = np.minimum(sizes, least)
+    if take.sum() > n:
+        raise ConfigError(f"{n} items for {names.size} strata of at least {least}", f"n of {take.sum()}", "lower least")
+    left, more = sizes - take, n - take.sum()
+    if more:
+        exact = more * left / left.sum()
+        take = take + np.floor(exact).astype(int)
+        # Ties go to the earlier stratum; no stratum is asked for more than it has, as exact <= left.
+        take[np.argsort(-(exact % 1), kind="stable")[: n - take.sum()]] += 1
+    random, drawn = np.random.default_rng(seed), np.zeros(where.size, dtype=bool)
+    for stratum, count in enumerate(take):
+        drawn[random.choice(np.flatnonzero(where == stratum), count, replace=False)] = True
+    return drawn
+
+
+def ppi_shares(
+    values: Any,
+    predictions: Any,
+    strata: Any,
+    *,
+    counts: Any = None,
+    of: Any = None,
+    clusters: Any = None,
+    weight: float | Literal["tuned"] = "tuned",
+    level: float = 0.95,
+) -> list[Interval]:
+    """Estimate shares of categories: judge grades of all items, corrected by labels of some.
+
+        p = (1/N) [ sum over all of weight * f + sum over the labelled of (y - weight * f) / pi ]
+
+    Parameters
+    ----------
+    values : y, 1 where an item's label is the category and 0 where not; NaN in all columns where it has no label.
+        Shape (items, categories).
+    predictions : f, the judge's probabilities or 0 and 1, for every item; same shape. Not fitted on these labels, or
+        cross-fitted.
+    strata : within which the labelled items were drawn at random, shape (items,); pi is the share drawn of a stratum.
+    counts : how often an item counts, e.g. the answers that read so; 0 leaves it out of this share (not out of its
+        stratum), a minus sign subtracts. Default 1.
+    of : what each item adds to N; default ``counts``.
+    clusters : items that stand or fall together. Without: the interval is for *these* items, whose labels were sampled.
+        With: for items *like* these, by a jackknife that leaves out one cluster at a time.
+    weight : one for all categories; "tuned" takes that of least summed variance in [0, 1], 0 ignores the judge.
+
+    Returns
+    -------
+    One Interval per category; ``n`` counts labels, ``n_missing`` items without. Bounds are NaN where a stratum has one
+    label of several items, or all its labels in one cluster. They are not cut at 0 and 1.
+
+    Raises
+    ------
+    DataError : a stratum without a label, half a label, a missing prediction.
+    """
+    y, f = np.asarray(values, dtype=float), np.asarray(predictions, dtype=float)
+    if y.ndim != 2 or y.shape != f.shape:
+        raise DataError(f"values {y.shape}, predictions {f.shape}", "the same two dimensions", "one column a category")
+    same_length(values=y, strata=strata)
+    missing = np.isnan(y)
+    labelled = ~missing.any(axis=1)
+    if (missing.any(axis=1) != missing.all(axis=1)).any() or np.isnan(f).any():
+        raise DataError("half a label, or a missing prediction", "whole labels or none; every prediction", "check both")
+    times = np.ones(len(y)) if counts is None else np.asarray(counts, dtype=float)
+    each = times if of is None else np.asarray(of, dtype=float)
+    same_length(values=y, counts=times, of=each)
+    names, stratum = np.unique(np.asarray(strata), return_inverse=True)
+    size, drawn = np.bincount(stratum), np.bincount(stratum[labelled], minlength=names.size)
+    if (drawn == 0).any():
+        raise DataError(
+            f"no label in stratum {str(names[drawn == 0][0])!r}", "labels in every stratum", "label some of it"
+        )
+    y, f = times[:, None] * np.where(labelled[:, None], y, 0.0), times[:, None] * f
+    factor = size**2 * (1 - drawn / size) / drawn  # of the variance within a stratum, in that of the sum
+    spread = [[_spread(a[labelled & (stratum == h)], b[labelled & (stratum == h)]) for a, b in ((y, f), (f, f), (y, y))]
+              for h in range(names.size)]  # fmt: skip
+    if weight == "tuned":
+        counted = factor > 0
+        shared, own = (np.nansum(factor[counted] * np.array([s[k].sum() for s in spread])[counted]) for k in (0, 1))
+        weight = float(np.clip(shared / own, 0, 1)) if own > 0 else 0.0
+    elif isinstance(weight, str):
+        raise ConfigError(f"weight {weight!r}", 'a number or "tuned"')
+    rest = np.where(labelled[:, None], y - weight * f, 0.0)
+    estimate = (weight * f.sum(axis=0) + (rest * (size / drawn)[stratum][:, None]).sum(axis=0)) / each.sum()
+    if clusters is None:
+        within = np.array([yy - 2 * weight * yf + weight**2 * ff for yf, ff, yy in spread])
+        variance = np.where(factor[:, None] > 0, factor[:, None] * within, 0.0).sum(axis=0) / each.sum() ** 2
+        quantile = norm.ppf((1 + as_level(level)) / 2)
+    else:
+        variance, quantile = _jackknife(weight * f, rest, each, stratum, labelled, clusters, as_level(level))
+    half, n = quantile * np.sqrt(variance), int(labelled.sum())
+    return [
+        Interval(float(p), float(p - h), float(p + h), n, len(y) - n, level)
+        for p, h in zip(estimate, half, strict=True)
+    ]
+
+
+def _spread(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the covariance of two arrays column by column; NaN for a single row."""
+    if len(a) < 2:
+        return np.full(a.shape[1], np.nan)
+    return ((a - a.mean(axis=0)) * (b - b.mean(axis=0))).sum(axis=0) / (len(a) - 1)
+
+
+def _jackknife(
+    judged: np.ndarray, rest: np.ndarray, each: np.ndarray, stratum: np.ndarray, labelled: np.ndarray,
+    clusters: Any, level: float,
+) -> tuple[np.ndarray, float]:  # fmt: skip
+    """Return the variance over clusters left out in turn, with pi taken anew each time, and the quantile of t."""
+    cluster, many = group_index(clusters, len(each))
+    if many < 2:
+        raise DataError(f"{many} cluster", "at least 2", "leave clusters out: the interval is then for these items")
+    strata = int(stratum.max()) + 1
+    place = cluster * strata + stratum
+
+    def without(a: np.ndarray) -> np.ndarray:
+        """Sum by stratum over all clusters but one: shape (clusters, strata, ...)."""
+        sums = np.zeros((many * strata, *a.shape[1:]))
+        np.add.at(sums, place, a)
+        sums = sums.reshape(many, strata, *a.shape[1:])
+        return sums.sum(axis=0) - sums
+
+    size, drawn = without(np.ones(len(each))), without(labelled.astype(float))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inverse = np.where(size > 0, np.where(drawn > 0, size / drawn, np.nan), 0.0)
+    total = without(judged).sum(axis=1) + (without(rest) * inverse[:, :, None]).sum(axis=1)
+    again = total / without(each).sum(axis=1)[:, None]
+    variance = (many - 1) / many * ((again - again.mean(axis=0)) ** 2).sum(axis=0)
+    return variance, float(stdtrit(many - 1, (1 + level) / 2))

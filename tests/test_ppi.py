@@ -1,0 +1,156 @@
+"""Shares from few labels and many judge grades: the draw, the estimate, both intervals, and how often these hold."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.stats import ppi_mean, ppi_shares, stratified_draw
+
+NAN = float("nan")
+
+
+def hide(truth, drawn):
+    """Return labels with NaN where none was drawn."""
+    return np.where(np.asarray(drawn)[:, None], truth, NAN)
+
+
+def test_shares_by_hand():
+    # Stratum a: four items, two labelled; stratum b: two items, both labelled. Two categories.
+    strata = ["a", "a", "a", "a", "b", "b"]
+    f = np.array([[0.8, 0.2], [0.6, 0.4], [0.9, 0.1], [0.5, 0.5], [0.3, 0.7], [0.1, 0.9]])
+    y = np.array([[1, 0], [0, 1], [NAN, NAN], [NAN, NAN], [0, 1], [1, 0]])
+    first, second = ppi_shares(y, f, strata, weight=0.5)
+    # all: 0.5 * 3.2; labelled in a, pi = 1/2: (1 - 0.4) + (0 - 0.3) = 0.3; in b, pi = 1: (0 - 0.15) + (1 - 0.05) = 0.8
+    assert first.estimate == pytest.approx((1.6 + 0.3 / 0.5 + 0.8) / 6)
+    assert second.estimate == pytest.approx(1 - first.estimate)
+    # Only a was sampled: 4^2 (1 - 2/4) / 2 times the variance of 0.6 and -0.3
+    half = 1.959964 * np.sqrt(4**2 * 0.5 / 2 * 0.405) / 6
+    assert first.high - first.estimate == pytest.approx(half, rel=1e-6)
+    assert (first.n, first.n_missing) == (4, 2)
+
+
+def test_over_all_possible_draws_the_estimate_is_unbiased_and_the_variance_is_right():
+    rng = np.random.default_rng(1)
+    strata = np.array([0] * 5 + [1] * 4)
+    truth, f = rng.integers(0, 2, (9, 2)).astype(float), rng.random((9, 2))
+    counts = np.array([1, 2, 1, 0, 3, 1, 1, 0, 2.0])
+    draws = product(combinations(range(5), 3), combinations(range(5, 9), 2))
+    made = []
+    for a, b in draws:
+        drawn = np.isin(np.arange(9), (*a, *b))
+        one = ppi_shares(hide(truth, drawn), f, strata, counts=counts, weight=0.7)[0]
+        made.append((one.estimate, ((one.high - one.low) / (2 * 1.959963985)) ** 2))
+    estimates, variances = np.array(made).T
+    assert estimates.mean() == pytest.approx((counts * truth[:, 0]).sum() / counts.sum())
+    assert variances.mean() == pytest.approx(estimates.var())
+
+
+def test_all_labels_give_the_share_itself_and_no_doubt_about_these_items():
+    truth = np.array([[1.0], [0.0], [0.0], [1.0], [1.0]])
+    for weight in ("tuned", 0.0, 1.0):
+        (got,) = ppi_shares(truth, np.full((5, 1), 0.3), list("aabbb"), weight=weight)
+        assert (got.estimate, got.low, got.high) == pytest.approx((0.6, 0.6, 0.6))
+
+
+def test_the_tuned_weight_is_that_of_the_narrowest_intervals():
+    rng = np.random.default_rng(2)
+    truth, strata, f, _ = answers(rng, 40)
+    labels = hide(truth, stratified_draw(strata, 120, least=10, seed=3))
+
+    def width(weight):
+        return sum((i.high - i.low) ** 2 for i in ppi_shares(labels, f, strata, weight=weight))
+
+    best = min(np.linspace(0, 1, 101), key=width)
+    assert 0.05 < best < 0.95
+    assert width("tuned") <= width(best)
+    assert width("tuned") == pytest.approx(width(best), rel=1e-3)
+
+
+def test_a_difference_of_two_systems_is_a_share_with_signs():
+    truth, f = np.array([[1.0], [0.0], [1.0], [0.0]]), np.array([[0.9], [0.2], [0.4], [0.1]])
+    bm25, reo = np.array([1, 1, 0, 1.0]), np.array([0, 1, 1, 1.0])
+    (difference,) = ppi_shares(truth, f, ["a"] * 4, counts=bm25 - reo, of=bm25)
+    shares = [ppi_shares(truth, f, ["a"] * 4, counts=c)[0].estimate for c in (bm25, reo)]
+    assert difference.estimate == pytest.approx(shares[0] - shares[1])
+
+
+def test_the_jackknife_leaves_out_one_cluster_at_a_time():
+    rng = np.random.default_rng(4)
+    truth, strata, f, clusters = answers(rng, 12)
+    labels = hide(truth, stratified_draw(strata, len(truth) // 2, least=3, seed=5))
+    got = ppi_shares(labels, f, strata, clusters=clusters, weight=0.6)
+    again = []
+    for left_out in np.unique(clusters):
+        keep = clusters != left_out
+        again.append([i.estimate for i in ppi_shares(labels[keep], f[keep], strata[keep], weight=0.6)])
+    again = np.array(again)
+    variance = (len(again) - 1) / len(again) * ((again - again.mean(axis=0)) ** 2).sum(axis=0)
+    from scipy.stats import t
+
+    for interval, expected in zip(got, t.ppf(0.975, len(again) - 1) * np.sqrt(variance), strict=True):
+        assert interval.high - interval.estimate == pytest.approx(expected)
+
+
+def answers(rng, clusters):
+    """Make answers of five systems to clustered questions: grades as 0 and 1, strata, probabilities, clusters."""
+    questions = np.repeat(np.arange(clusters), rng.integers(1, 5, clusters))
+    cluster = np.repeat(questions, 5)
+    level = rng.normal(0, 0.8, clusters)[cluster] + np.repeat(rng.normal(0, 0.8, len(questions)), 5)
+    score = level + rng.normal(0, 0.7, len(cluster))
+    truth = np.digitize(score, [-0.9, 0.1, 1.2])
+    guess = score + rng.normal(0, 0.8, len(cluster)) + 0.4  # a judge that is too kind
+    odds = np.exp(-((guess[:, None] - np.array([-1.4, -0.4, 0.6, 1.8])) ** 2))
+    f = odds / odds.sum(axis=1, keepdims=True)
+    return np.eye(4)[truth], f.argmax(axis=1), f, cluster
+
+
+def test_intervals_hold_what_they_say():
+    rng, true, runs = np.random.default_rng(6), answers(np.random.default_rng(7), 60_000)[0].mean(axis=0), 700
+    held = {"these": 0, "alike": 0, "independent samples": 0}
+    for run in range(runs):
+        truth, strata, f, clusters = answers(rng, 60)
+        drawn = stratified_draw(strata, 250, seed=run)
+        labels = hide(truth, drawn)
+        for name, aim, options in (("these", truth.mean(axis=0), {}), ("alike", true, {"clusters": clusters})):
+            got = ppi_shares(labels, f, strata, **options)
+            held[name] += np.mean([i.low <= share <= i.high for i, share in zip(got, aim, strict=True)])
+        old = [ppi_mean(truth[drawn, g], f[drawn, g], f[~drawn, g], weight="tuned") for g in range(4)]
+        held["independent samples"] += np.mean([i.low <= share <= i.high for i, share in zip(old, true, strict=True)])
+    share = {name: float(count / runs) for name, count in held.items()}
+    assert 0.93 <= share["these"] <= 0.97, share
+    assert 0.93 <= share["alike"] <= 0.97, share
+    assert share["independent samples"] < 0.90, share
+
+
+def test_a_draw_takes_the_floor_and_shares_the_rest_and_can_be_repeated():
+    strata = np.repeat([1, 2, 3, 4, 5], [400, 200, 100, 30, 10])
+    drawn = stratified_draw(strata, 250, seed=9)
+    taken = np.bincount(strata[drawn], minlength=6)[1:]
+    # 25 each but 10 of the last: 110; the other 140 by what is left: 375, 175, 75, 5, 0 of 630
+    assert taken.tolist() == [25 + 83, 25 + 39, 25 + 17, 25 + 1, 10]
+    assert (stratified_draw(strata, 250, seed=9) == drawn).all()
+    assert (stratified_draw(strata, 250, seed=10) != drawn).any()
+    assert stratified_draw(strata, 10_000, seed=9).all()
+    often = np.mean([stratified_draw([0] * 6 + [1] * 2, 5, least=1, seed=s) for s in range(2000)], axis=0)
+    assert often == pytest.approx([4 / 6] * 6 + [1 / 2] * 2, abs=0.04)
+
+
+def test_bad_input_says_what_is_wrong():
+    y, f = np.array([[1.0], [NAN]]), np.array([[0.5], [0.5]])
+    with pytest.raises(DataError, match="no label in stratum 'b'"):
+        ppi_shares(y, f, ["a", "b"])
+    with pytest.raises(DataError, match="a missing prediction"):
+        ppi_shares(y, np.array([[0.5], [NAN]]), ["a", "a"])
+    with pytest.raises(DataError, match="half a label"):
+        ppi_shares([[1, NAN], [0, 1]], np.zeros((2, 2)), ["a", "a"])
+    with pytest.raises(DataError, match="the same two dimensions"):
+        ppi_shares([1, 0], [0.5, 0.5], ["a", "a"])
+    with pytest.raises(DataError, match="1 cluster"):
+        ppi_shares(y, f, ["a", "a"], clusters=["c", "c"])
+    with pytest.raises(ConfigError, match="2 strata of at least 25"):
+        stratified_draw([0] * 30 + [1] * 30, 40, seed=0)
+    assert np.isnan(ppi_shares(y, f, ["a", "a"])[0].low)  # one label of two items: no variance
