@@ -27,7 +27,7 @@ from ragbench.papers import record, side_by_side
 from ragbench.report.export import export, export_ledger
 from ragbench.report.folder import MARKER
 from ragbench.report.methods import as_latex, as_markdown, bibtex_entry, references
-from ragbench.report.tables import escape, label_of, latex_table, render_table, table, with_interval
+from ragbench.report.tables import escape, interval_table, label_of, latex_table, render_table, table, with_interval
 
 QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
 COMMANDS = {
@@ -672,3 +672,19 @@ def test_the_ledger_of_one_paper_cites_that_paper_and_compiles(ledger, tmp_path)
     compiles(tmp_path / "o")
     with pytest.raises(ConfigError, match="unknown paper"):
         export_ledger(tmp_path / "p", "thesys")
+
+
+def test_an_interval_stands_small_below_its_mean_and_the_order_is_that_of_the_rows():
+    none = float("nan")
+    means = {"metric": ["recall", "recall", "f1", "f1"], "system": ["SIM", "BM25"] * 2, "mean": [0.5, 0.25, none, 1.0]}
+    means |= {"low": [0.4, 0.2, none, none], "high": [0.6, 0.3, none, none]}
+    shown = interval_table(pd.DataFrame(means), "metric", "system", scale=100, decimals=1)
+    assert shown.data.to_dict() == {
+        "SIM": {"recall": "50.0<br><small>40.0 to 60.0</small>", "f1": "-"},
+        "BM25": {"recall": "25.0<br><small>20.0 to 30.0</small>", "f1": "100.0"},
+    }
+    assert list(shown.data.index) == ["recall", "f1"]
+    assert list(shown.data.columns) == ["SIM", "BM25"]
+    assert shown.to_html() == interval_table(pd.DataFrame(means), "metric", "system", scale=100, decimals=1).to_html()
+    pairs = interval_table(pd.DataFrame(means), ["metric"], ["system", "metric"]).data
+    assert pairs.loc["f1", ("SIM", "recall")] == ""

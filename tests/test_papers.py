@@ -106,6 +106,9 @@ def test_recorded_and_ours_are_apart_and_the_difference_prefers_ours():
     papers.record("thesis", "Table 3.1", cells(column=["SIM"], value=[0.44]), by="me")
     table = papers.side_by_side("thesis", "Table 3.1")
     assert table[table["column"] == "SIM"].iloc[0]["difference"] == pytest.approx(0.1)
+    mine = papers.side_by_side("thesis", "Table 3.1", "me")
+    assert mine.index.tolist() == [("100", "SIM")]
+    assert (mine.loc[("100", "SIM"), "ours"], list(mine.columns)[:3]) == (0.44, ["paper", "recorded", "ours"])
 
 
 def test_arithmetic_on_printed_numbers_is_counted_apart_from_what_was_recorded(own_figures):

@@ -178,15 +178,21 @@ def counts(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(marks).groupby(frame["item"], sort=False).sum()
 
 
-def side_by_side(paper: str, item: str) -> pd.DataFrame:
+def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     """Return paper | recorded | ours | difference | n | unscored for one item: the cell that ends a notebook.
 
     ``difference`` is measured minus published, taken from *ours* where there is a number, else from *recorded*.
+
+    Parameters
+    ----------
+    paper, item : as in `ledger`.
+    by : keep what this produced, with row and column as the index. None: all, with the column ``by``.
     """
     frame = ledger(paper, item)
     if frame.empty:
         raise unknown(f"item of {paper}", item, items(paper))
-    return beside(frame)
+    table = beside(frame)
+    return table if by is None else table[table["by"] == by].drop(columns="by").set_index(["row", "column"])
 
 
 def beside(frame: pd.DataFrame) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas.io.formats.style import Styler
 
 from ragbench.errors import ConfigError
 from ragbench.paths import results_dir
@@ -280,3 +281,29 @@ def _row(row: Sequence[str], numeric: Sequence[bool]) -> list[str]:
 
 def _number(cell: str) -> str:
     return re.sub(r"(?<![\w.)])-(?=\d)", "$-$", escape(cell))
+
+
+def interval_table(
+    means: pd.DataFrame, rows: str | Sequence[str], columns: str | Sequence[str], *, scale: float = 1, decimals: int = 2
+) -> Styler:
+    """Lay means out for a notebook: short numbers, each with its interval in small type below it.
+
+    Parameters
+    ----------
+    means : columns mean, low and high, as from `ragbench.stats.means`, and those named next.
+    rows, columns : columns of ``means`` whose values head the table's rows and columns, in the order of their first
+        appearance. Put what is many (metrics, say) into the rows.
+    scale : what numbers are multiplied by, 100 for percent.
+    decimals : shown of each number.
+    """
+    places = [[name] if isinstance(name, str) else list(name) for name in (rows, columns)]
+    texts = []
+    for mean, low, high in scale * means[["mean", "low", "high"]].to_numpy(float):
+        small = f"<br><small>{low:.{decimals}f} to {high:.{decimals}f}</small>"
+        texts.append("-" if math.isnan(mean) else f"{mean:.{decimals}f}{'' if math.isnan(low) else small}")
+    table = means.assign(cell=texts).pivot(index=places[0], columns=places[1], values="cell")
+    heads = [means[names].drop_duplicates() for names in places]
+    order = [pd.MultiIndex.from_frame(head) if head.shape[1] > 1 else pd.Index(head.iloc[:, 0]) for head in heads]
+    look = {"selector": "td, th", "props": "text-align: right; padding: 3px 6px"}
+    laid = table.reindex(index=order[0], columns=order[1]).fillna("")
+    return laid.style.set_uuid("intervals").set_table_styles([look])  # a random id would change the file at every run
