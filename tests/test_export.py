@@ -686,5 +686,6 @@ def test_an_interval_stands_small_below_its_mean_and_the_order_is_that_of_the_ro
     assert list(shown.data.index) == ["recall", "f1"]
     assert list(shown.data.columns) == ["SIM", "BM25"]
     assert shown.to_html() == interval_table(pd.DataFrame(means), "metric", "system", scale=100, decimals=1).to_html()
-    pairs = interval_table(pd.DataFrame(means), ["metric"], ["system", "metric"]).data
-    assert pairs.loc["f1", ("SIM", "recall")] == ""
+    sets = interval_table(pd.DataFrame(means).assign(set=["b", "b", "a", "b"]), "metric", ["set", "system"]).data
+    assert sets.columns.tolist() == [("b", "SIM"), ("b", "BM25"), ("a", "SIM")]
+    assert sets.loc["recall", ("a", "SIM")] == ""
