@@ -105,6 +105,7 @@ _HOME = {
         "preference_correlation",
         "questions_needed",
     ],
+    "scoring": ["score"],
     "metrics.thresholds": ["best_threshold", "calibrate", "fit_thresholds", "region_shares"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}

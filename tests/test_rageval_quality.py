@@ -20,6 +20,7 @@ from ragbench import papers
 from ragbench.data.dragonball import DOMAINS, LANGUAGES, QUESTION_TYPES
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling import agreement, people
+from ragbench.labelling.keypoints import embedded_keypoint_verdicts
 from ragbench.llm import Cassette, chat_model
 from ragbench.papers.rageval import generation, quality
 from ragbench.records import Dataset, Document, Question
@@ -435,12 +436,12 @@ def test_embedded_verdicts_cover_what_is_said_and_see_other_numbers(minilm):
 
     points = [["The mill burned down in June.", "Sales reached 40 crowns.", "A new chairman was elected."]] * 2
     answers = ["The mill burned down in June. Sales reached 90 crowns.", " "]
-    found = generation.embedded_verdicts(points, answers, checker=EmbeddedChecker(minilm))
+    found = embedded_keypoint_verdicts(points, answers, checker=EmbeddedChecker(minilm))
     assert found == [["covered", "contradicted", "neither"], ["neither"] * 3]
     with pytest.raises(ConfigError, match="1 lists of keypoints for 2 answers"):
-        generation.embedded_verdicts(points[:1], answers)
+        embedded_keypoint_verdicts(points[:1], answers)
     with pytest.raises(ConfigError, match="'fr'"):
-        generation.embedded_verdicts(points, answers, "fr")
+        embedded_keypoint_verdicts(points, answers, "fr")
 
 
 def test_embedded_verdicts_read_chinese_character_by_character(minilm):
@@ -449,16 +450,16 @@ def test_embedded_verdicts_read_chinese_character_by_character(minilm):
     said = "公司于2023年2月11日并购霂汀服务有限公司，价款为4968万元。工厂在六月烧毁。"
     points = ["公司收购了霂汀服务有限公司。", "价款为1234万元。", "董事会有7名董事，其中3名独立董事。"]
     checker = EmbeddedChecker(minilm)
-    assert generation.embedded_verdicts([points], [said], "zh", checker) == [["covered", "contradicted", "neither"]]
-    assert generation.embedded_verdicts([points], [said], "en", checker) == [["neither"] * 3]  # why it is needed
-    mixed = generation.embedded_verdicts([points, ["It rose."]], [said, "It rose."], ["zh", "en"], checker)
+    assert embedded_keypoint_verdicts([points], [said], "zh", checker) == [["covered", "contradicted", "neither"]]
+    assert embedded_keypoint_verdicts([points], [said], "en", checker) == [["neither"] * 3]  # why it is needed
+    mixed = embedded_keypoint_verdicts([points, ["It rose."]], [said, "It rose."], ["zh", "en"], checker)
     assert mixed == [["covered", "contradicted", "neither"], ["covered"]]
 
 
 def test_a_model_judges_keypoints_in_the_place_of_the_stand_in(minilm, tmp_path):
     q = question(1, keypoints=("Oil rose.", "Gas fell."))
     a = answered((q.id, "Oil rose."))
-    assert generation.judge_answers([q], a) == generation.embedded_verdicts([q.meta["keypoints"]], ["Oil rose."])
+    assert generation.judge_answers([q], a) == embedded_keypoint_verdicts([q.meta["keypoints"]], ["Oil rose."])
     with FakeOllama(reply=lambda body: '{"labels": ["contradicted", "neither"]}') as server:
         model = chat_model("ollama:llama3:8b", host=server.url)
         tape = Cassette(tmp_path / "tape.sqlite", mode="record")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ragbench.concordance.cases import Case, check_cases
+from ragbench.labelling.keypoints import VERDICT_OF
 from ragbench.metrics.claims import ClaimLabels
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ragbench.data.ragchecker import RagResult
     from ragbench.llm import Step
 
-VERDICT_OF = {"Entailment": "covered", "Contradiction": "contradicted", "Neutral": "neither"}
 RAGAS = ("faithfulness", "answer_relevance", "context_relevance")
 
 

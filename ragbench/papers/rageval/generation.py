@@ -11,17 +11,16 @@ no answer prompt, only that all generators got the same one (section 5.2): ours 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
+from ragbench.labelling.keypoints import embedded_keypoint_verdicts
 from ragbench.papers.rageval import PRINTED, SETTINGS, language_of
 from ragbench.papers.rageval.retrieval import Build, ShortQueries, bm25, cut, with_titles
 from ragbench.records import Dataset, Question
-from ragbench.text.sentences import check_language, split_sentences
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,8 +33,6 @@ MEASURES = {
     "irrelevance": "Irrelevance",
     "rouge_l": "Rouge-L",
 }
-VERDICT = {"Entailment": "covered", "Contradiction": "contradicted", "Neutral": "neither"}
-_CHINESE = re.compile(r"[A-Za-z0-9]+(?:[.,][0-9]+)*|[^\W_]")
 
 
 def chat_generator(spec: str, host: str | None = None, **options: Any) -> Any:
@@ -179,61 +176,6 @@ def answers(
     return pd.concat(parts, ignore_index=True)
 
 
-def embedded_verdicts(
-    keypoints: Sequence[Sequence[str]],
-    answers: Sequence[str],
-    language: str | Sequence[str] = "en",
-    checker: Any = None,
-) -> list[list[str]]:
-    """Judge keypoints without a language model: the stand-in for RAGEval's judge, to be labelled as such.
-
-    Parameters
-    ----------
-    keypoints : for each answer its true answer's points.
-    answers : texts, shape (n,).
-    language : "en" or "zh", one for all or one per answer. The checker knows words by the blanks between them, so
-        Chinese characters are set apart for it, and sentences on lines of their own; without that it finds 20% of the
-        keypoints in their own references, with it most (notebook 43). It knows no Chinese negation.
-    checker : default `ragbench.EmbeddedChecker`, which goes by shared words, vectors, numbers and negations.
-
-    Returns
-    -------
-    "covered", "contradicted" or "neither" for each keypoint. An empty answer covers nothing.
-
-    Raises
-    ------
-    ConfigError for arguments of different lengths or another language.
-
-    Source: RAGEval, Eq 3-5 (the paper's judge is GPT-4o).
-    """
-    from ragbench.labelling.embedded_checker import EmbeddedChecker
-
-    languages = [language] * len(answers) if isinstance(language, str) else list(language)
-    if not len(keypoints) == len(answers) == len(languages):
-        found = f"{len(keypoints)} lists of keypoints for {len(answers)} answers in {len(languages)} languages"
-        raise ConfigError(found, "one of each per answer", "keep them in one order")
-    for code in languages:
-        check_language(code)
-    checker = checker or EmbeddedChecker()
-    claims = [
-        [" ".join(_readable(point, code).split("\n")) for point in own]
-        for own, code in zip(keypoints, languages, strict=True)
-    ]
-    texts = [_readable(answer, code) for answer, code in zip(answers, languages, strict=True)]
-    # All sentences in one call: the vectors are kept, so each check finds its own.
-    sentences = {s for own, text in zip(claims, texts, strict=True) for s in (*own, *split_sentences(text, "claims"))}
-    if sentences:
-        checker.embedder.embed_documents(sorted(sentences))
-    return [[VERDICT[label] for label in checker.check(own, text)] for own, text in zip(claims, texts, strict=True)]
-
-
-def _readable(text: str, language: str) -> str:
-    """Chinese as the checker can read it: a line per sentence, a blank around each character, numbers whole."""
-    if language != "zh":
-        return text
-    return "\n".join(" ".join(_CHINESE.findall(sentence)) for sentence in split_sentences(text, language))
-
-
 def judge_answers(
     questions: Sequence[Question], rows: pd.DataFrame, model: Any = None, **options: Any
 ) -> list[list[str | None]]:
@@ -242,7 +184,7 @@ def judge_answers(
     Parameters
     ----------
     questions : with keypoints (`with_keypoints`). rows : from `answers`, about these questions.
-    model : a chat model, or None for `embedded_verdicts`.
+    model : a chat model, or None for `embedded_keypoint_verdicts`.
     options : for the model, as for `ragbench.llm.ask`, such as ``cassette``.
 
     Returns
@@ -258,7 +200,7 @@ def judge_answers(
     judged = [i for i, ok in enumerate(rows["status"] == "ok") if ok and verdicts[i]]
     points, texts = [of_row[i].meta["keypoints"] for i in judged], rows["answer"].iloc[judged].tolist()
     if model is None:
-        labels: Any = embedded_verdicts(points, texts, [of_row[i].meta["language"] for i in judged])
+        labels: Any = embedded_keypoint_verdicts(points, texts, [of_row[i].meta["language"] for i in judged])
     elif not judged:
         labels = []
     else:
