@@ -90,8 +90,7 @@ def _made(label: str, known: pd.DataFrame, labels: Any, options: Mapping[str, An
 
 
 def _claim_labels(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[Any]:
-    from ragbench.data.ragchecker import RagResult
-    from ragbench.data.ragchecker.results import RetrievedText
+    from ragbench.data.ragchecker import RagResult, RetrievedText
     from ragbench.labelling.claims import embedded_labels, ragchecker_labels
 
     results = [
