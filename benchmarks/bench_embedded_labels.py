@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ragbench.chunking import token_chunks
+from ragbench.data import load_minihop
 from ragbench.data.ragchecker import RagResult, RetrievedText
 from ragbench.labelling.claims import embedded_labels
 from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
-from ragbench.papers import ragchecker as own
-from ragbench.papers.ragchecker import LeadSentences, NearestSentences
+from ragbench.papers.ragchecker import DEFAULT, long_answered
+from ragbench.papers.ragchecker.systems import LeadSentences, NearestSentences
 from ragbench.retrieval import BM25
 
 Matrix = list[list[str]]
@@ -26,16 +27,16 @@ Matrix = list[list[str]]
 
 def results(questions: int) -> list[RagResult]:
     """Responses of two copying generators to the first so many questions."""
-    data = own.dataset("minihop", questions)
+    data = long_answered(load_minihop(), questions)
     bm25 = BM25(token_chunks(data.documents), variant="lucene", tokenizer="plain")
-    hits = bm25.search([q.text for q in data.questions], own.K)
+    hits = bm25.search([q.text for q in data.questions], DEFAULT.k)
     made = []
     for reader in (LeadSentences(3), NearestSentences(8)):
         for q, found in zip(data.questions, hits, strict=True):
             chunks = tuple(RetrievedText(text=h.chunk.text, doc_id=h.chunk.id) for h in found)
             response = reader.answer(q.text, " ".join(c.text for c in chunks))
-            claims = q.meta["claims"]
-            made.append(RagResult(f"{q.id}|{reader.name}", q.text, q.answer, response, chunks, reference_claims=claims))
+            claims, true = tuple(c["text"] for c in q.meta["claims"]), q.meta["long_answer"]
+            made.append(RagResult(f"{q.id} {reader.name}", q.text, true, response, chunks, reference_claims=claims))
     return made
 
 

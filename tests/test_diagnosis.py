@@ -14,12 +14,13 @@ from fake_ollama import FakeOllama
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragbench import diagnosis as dg
 from ragbench import papers, plots
-from ragbench.data import load_minihop
+from ragbench.data import load_dataset, load_minihop
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.claims import embedded_labels, ragchecker_labels
 from ragbench.llm import chat_model
+from ragbench.papers import ragchecker as rc
+from ragbench.papers.ragchecker import diagnosis as dg
 from ragbench.paths import mirror
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Hit, Question
@@ -61,9 +62,13 @@ def contained(results):
     return embedded_labels(results, dg.Contained())
 
 
-def run(world, folder, **more):
-    grid = dg.grid("made", world, {"in order": InOrder}, folder=folder, **more)
+def run(world, folder, wanted=None, generators=None):
+    grid = rc.grid("made", world, {"in order": InOrder}, generators, wanted or dg.settings(), folder=folder)
     return grid, grid.run(progress=False)
+
+
+def score(grid, rows, label=contained, claims="references"):
+    return rc.scores(grid, rows, label(rc.results(grid, rows, claims)), claims)
 
 
 def test_settings_vary_one_factor_at_a_time_around_20_chunks_of_300_tokens_with_overlap_a_fifth():
@@ -78,17 +83,22 @@ def test_settings_vary_one_factor_at_a_time_around_20_chunks_of_300_tokens_with_
         dg.settings(ks=(5, 10))
 
 
-def test_a_setting_is_found_again_by_the_name_of_its_chunker():
-    for setting in dg.settings(full=True):
-        assert dg.Setting.of(setting.chunker, setting.k) == setting
+WITH_PROMPTS = [dg.Setting(k=5), dg.DEFAULT, dg.Setting(prompt="optimised")]
+
+
+def setting_of(row):
+    return next(s for s in dg.settings() if (s.chunker, s.k) == (row.chunker, row.k))
 
 
 def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_the_setting_says(world, tmp_path):
     grid, rows = run(world, tmp_path)
     assert Counter(zip(rows["chunker"], rows["k"], strict=True)) == {(s.chunker, s.k): 3 for s in dg.settings()}
-    scored = dg.scores(grid, rows, contained)
+    scored = score(grid, rows)
     assert len(scored) == 21
     first = scored.iloc[0]
+    assert list(zip(scored["k"], scored["size"], scored["overlap"], strict=True)) == [
+        (s.k, s.size, s.overlap) for s in (setting_of(row) for row in rows.itertuples())
+    ]
     made = grid.grid.chunker[dg.Setting(size=int(first["size"])).chunker](world.documents)
     assert first["size"] == 150
     # 4,512 words, some of two tokens: the first chunks overlap by 30 tokens of 150
@@ -97,7 +107,7 @@ def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_t
 
 def test_claim_recall_and_context_precision_are_those_counted_by_hand(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.Setting(k=5), dg.DEFAULT])
-    scored = dg.scores(grid, rows, contained).set_index(["question_id", "k"])
+    scored = score(grid, rows).set_index(["question_id", "k"])
     chunks = [c.text for c in grid.grid.chunker[dg.DEFAULT.chunker](world.documents)]
     for k in (5, 20):
         for question in world.questions:
@@ -114,7 +124,7 @@ def test_claim_recall_and_context_precision_are_those_counted_by_hand(world, tmp
     assert scored.loc[("q2", 5), "claim_recall"] < scored.loc[("q2", 20), "claim_recall"]
     # nothing is said of the response that was left out
     assert (
-        scored.drop(columns=[*dg.RETRIEVER, "context_tokens", "size", "overlap"])
+        scored.drop(columns=[*rc.RETRIEVER, "context_tokens", "size", "overlap", "scored"])
         .select_dtypes("float")
         .isna()
         .all(axis=None)
@@ -134,7 +144,7 @@ def test_overlap_brings_a_fact_cut_by_an_edge_within_reach(tmp_path):
     text = " ".join(["a"] * 298 + ["red", "stones", "fall"] + ["a"] * 800)
     question = Question("q", "which?", "x", ("red stones fall",), "f", "", {"domain": "law"})
     data = Dataset("cut", (question, replace(question, id="none", references=())), (Document("d", "d", text),))
-    grid = dg.grid("made", data, {"in order": InOrder}, folder=tmp_path)
+    grid = rc.grid("made", data, {"in order": InOrder}, settings=dg.settings(), folder=tmp_path)
     found = dg.reachable(grid).set_index(["question_id", "size", "overlap"])["reachable"]
     assert found["q", 300, 0.0] == 0
     assert found["q", 300, 0.2] == found["q", 300, 0.4] == 1
@@ -144,10 +154,10 @@ def test_overlap_brings_a_fact_cut_by_an_edge_within_reach(tmp_path):
 def test_failed_rows_and_unread_labels_are_counted_not_dropped(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT])
     rows.loc[rows["question_id"] == "q1", "status"] = "failed"
-    assert dg.scores(grid, rows, contained)["question_id"].tolist() == ["q1", "q2", "q3"]
+    assert score(grid, rows)["question_id"].tolist() == ["q1", "q2", "q3"]
 
-    whole = dg.scores(grid, rows.assign(status="ok"), contained)
-    after = dg.scores(grid, rows, contained)
+    whole = score(grid, rows.assign(status="ok"))
+    after = score(grid, rows)
     assert after["claim_recall"].isna().tolist() == [True, False, True]
     assert after["claim_recall"][1] == whole["claim_recall"][1] == 1
     assert whole["context_precision"].nunique() == 2
@@ -156,7 +166,7 @@ def test_failed_rows_and_unread_labels_are_counted_not_dropped(world, tmp_path):
         labelled = contained(results)
         return replace(labelled, unscored=(labelled.results.results[0].id,))
 
-    table = means(dg.scores(grid, rows, half_read), dg.SYSTEM, ["claim_recall"], resamples=0)
+    table = means(score(grid, rows, half_read), dg.SYSTEM, ["claim_recall"], resamples=0)
     assert table[["n", "unscored"]].to_numpy().tolist() == [[0, 3]]
 
 
@@ -181,12 +191,12 @@ class Same:
 
 
 def test_the_answers_half_takes_claims_of_the_true_answer_and_of_the_response(world, tmp_path):
-    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generator=Says())
-    scored = dg.scores(grid, rows, lambda r: embedded_labels(r, Same()), "answers").set_index("question_id")
+    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generators={"default": Says()})
+    scored = score(grid, rows, lambda r: embedded_labels(r, Same()), "answers").set_index("question_id")
     assert scored.loc["q1", ["precision", "recall", "claim_recall", "hallucination"]].tolist() == [0.5, 1, 1, 0.5]
     assert scored.loc["q1", "f1"] == pytest.approx(2 / 3)
     assert scored.loc["q2", ["precision", "recall", "faithfulness"]].tolist() == [1, 1, 1]
-    sums = scored[list(dg.NOISE)].sum(axis=1, skipna=False)
+    sums = scored[list(rc.NOISE)].sum(axis=1, skipna=False)
     pd.testing.assert_series_equal(scored["noise_sensitivity"], sums, check_names=False)
     assert set(scored["prompt"]) == {"default"}
 
@@ -196,22 +206,22 @@ def test_noise_sensitivity_is_the_sum_of_its_two_kinds(world, tmp_path):
         def answer(self, question, context):
             return "Red stones fall. W30 is wrong. W700 is wrong."
 
-    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generator=Noisy())
-    first = dg.scores(grid, rows, lambda r: embedded_labels(r, Same()), "answers").iloc[0]
+    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generators={"default": Noisy()})
+    first = score(grid, rows, lambda r: embedded_labels(r, Same()), "answers").iloc[0]
     # w30 is in the chunk that holds the fact, w700 in others
-    assert first[[*dg.NOISE, "noise_sensitivity", "precision"]].tolist() == pytest.approx([1 / 3, 1 / 3, 2 / 3, 1 / 3])
+    assert first[[*rc.NOISE, "noise_sensitivity", "precision"]].tolist() == pytest.approx([1 / 3, 1 / 3, 2 / 3, 1 / 3])
 
 
 def test_minihops_own_claims_are_taken_for_its_long_answers(tmp_path):
     data = dg.answerable(dg.topic_pages(load_minihop(limit=1)))
     seen = []
-    grid = dg.grid("made", data, {"in order": InOrder}, Says(), [dg.DEFAULT], folder=tmp_path)
+    grid = rc.grid("made", data, {"in order": InOrder}, {"default": Says()}, folder=tmp_path)
 
     def noted(results):
         seen.extend(results)
         return embedded_labels(results, Same())
 
-    dg.scores(grid, grid.run(progress=False), noted, "answers")
+    score(grid, grid.run(progress=False), noted, "answers")
     question = data.questions[0]
     assert [r.reference for r in seen] == [question.meta["long_answer"]]
     assert seen[0].reference_claims == tuple(c["text"] for c in question.meta["claims"])
@@ -234,8 +244,13 @@ def speak(request):
 def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(world, tmp_path):
     with FakeOllama(reply=speak) as server:
         model = chat_model("ollama:llama3:8b", host=server.url, num_ctx=32768)
-        grid, rows = run(world, tmp_path, wanted=[dg.Setting(k=5), dg.DEFAULT], generator=model)
-        scored = dg.scores(grid, rows, lambda r: ragchecker_labels(model, r, joint=None, progress=False), "answers")
+        grid, rows = run(
+            world,
+            tmp_path,
+            [dg.Setting(k=5), dg.DEFAULT, dg.Setting(prompt="optimised")],
+            dict.fromkeys(dg.PROMPTS, model),
+        )
+        scored = score(grid, rows, lambda r: ragchecker_labels(model, r, joint=None, progress=False), "answers")
     assert Counter(zip(rows["generator"], rows["k"], strict=True)) == {
         ("default", 5): 3, ("default", 20): 3, ("optimised", 20): 3,
     }  # fmt: skip
@@ -271,13 +286,16 @@ def speak_apart(request):
 def test_the_plan_counts_generation_extraction_and_checks_as_the_run_makes_them(world, tmp_path, joint):
     with FakeOllama(reply=speak_apart) as server:
         model = chat_model("ollama:llama3:8b", host=server.url, num_ctx=32768)
-        wanted = [dg.Setting(k=5), dg.DEFAULT]
-        grid = dg.grid("made", dg.answerable(world), {"in order": InOrder}, model, wanted, folder=tmp_path)
+        wanted, generators = (
+            [dg.Setting(k=5), dg.DEFAULT, dg.Setting(prompt="optimised")],
+            dict.fromkeys(dg.PROMPTS, model),
+        )
+        grid = rc.grid("made", dg.answerable(world), {"in order": InOrder}, generators, wanted, folder=tmp_path)
         planned = dg.plan(grid, model, joint=joint, claims_per_text=2)
         assert server.calls == []
         rows = grid.run(progress=False)
         answers = len(server.calls)
-        dg.scores(grid, rows, lambda r: ragchecker_labels(model, r, joint=joint, progress=False), "answers")
+        score(grid, rows, lambda r: ragchecker_labels(model, r, joint=joint, progress=False), "answers")
         asked = Counter("claims" in call.body["format"]["properties"] for call in server.calls[answers:])
         again = dg.plan(grid, model, joint=joint, claims_per_text=2)
     steps = {step.name.split(",")[0]: step for step in planned}
@@ -301,7 +319,7 @@ def test_the_context_is_every_chunk_uncut(world, tmp_path):
 def made_scores(**means: float) -> pd.DataFrame:
     """Ten questions at every setting with the same score, plus a little of the question's own."""
     rows = [
-        {"question_id": f"q{i}", "retriever": r, "k": s.k, "size": s.size, "overlap": s.overlap, "prompt": s.prompt,
+        {"question_id": f"q{i}", "cluster": i, "retriever": r, **{name: getattr(s, name) for name in dg.PLACE},
          "claim_recall": means.get(f"k{s.k}", 0.5) + (0.2 if s.size == 600 else 0) + i / 100 + (r == "B") / 10}
         for s in dg.settings(full=True) for r in "AB" for i in range(10)
     ]  # fmt: skip
@@ -342,7 +360,7 @@ def test_questions_of_one_document_count_as_one_and_tests_are_corrected_for_each
             rows.append({"question_id": f"q{i}", "cluster": i % 4, "retriever": "A", **place,
                          "f1": better, "recall": better * (i % 4 != 0)})  # fmt: skip
     scored = pd.DataFrame(rows)
-    alone = dg.trends(scored.drop(columns="cluster"), larger, resamples=200)
+    alone = dg.trends(scored.assign(cluster=scored["question_id"]), larger, resamples=200)
     assert set(alone["verdict"]) == {"holds"}
     assert (alone["p_holm"] >= alone["p"]).all()
     table = dg.trends(scored, larger, resamples=200).set_index("metric")
@@ -360,7 +378,7 @@ def test_questions_that_documents_tie_together_are_one_cluster(tmp_path):
     questions = (asked("q1", "a"), asked("q2", "a", "b"), asked("q3", "b"), asked("q4", "c"), asked("q5"))
     data = Dataset("tied", questions, tuple(Document(name, name, "word " * 50) for name in "abc"))
     grid, rows = run(data, tmp_path, wanted=[dg.DEFAULT])
-    cluster = dg.scores(grid, rows, contained).set_index("question_id")["cluster"]
+    cluster = score(grid, rows).set_index("question_id")["cluster"]
     assert cluster["q1"] == cluster["q2"] == cluster["q3"]
     assert cluster[["q1", "q4", "q5"]].nunique() == 3
 
@@ -522,21 +540,21 @@ def test_pages_join_the_documents_of_a_topic_and_keep_every_supporting_sentence(
 
 
 def test_the_sample_is_the_first_of_every_domain_and_type_and_says_what_it_leaves_out():
-    data = dg.dataset("minihop", per_kind=2)
+    data = load_dataset("minihop", dg.DATA, per_kind=2)
     assert set(Counter((q.meta["domain"], q.kind) for q in data.questions).values()) == {2}
-    whole = dg.dataset("minihop").questions
+    whole = load_dataset("minihop", dg.DATA).questions
     every = [q.id for q in whole]
     bridges = [q.id for q in whole if (q.meta["domain"], q.kind) == ("places", "bridge")]
     assert [q.id for q in data.questions if q.id in bridges] == bridges[:2]
     assert [q.id for q in data.questions] == [i for i in every if i in {q.id for q in data.questions}]
-    answers = dg.answerable(dg.dataset("minihop"))
+    answers = dg.answerable(load_dataset("minihop", dg.DATA))
     assert len(answers.questions) == 65
     assert Counter(why for _, why in answers.excluded) == {"no long answer": 115}
     for name, per_kind, said in (("dragonbal", None, "did you mean 'dragonball'"), ("minihop", 0, "per_kind=0")):
         with pytest.raises(ConfigError, match=said):
-            dg.dataset(name, per_kind)
+            load_dataset(name, dg.DATA, per_kind=per_kind)
     with pytest.raises(ConfigError, match="no settings"):
-        dg.grid("made", data, {"in order": InOrder}, wanted=[])
+        rc.grid("made", data, {"in order": InOrder}, settings=[])
 
 
 def test_questions_without_references_have_no_answers_half(world):
@@ -548,17 +566,17 @@ def test_questions_without_references_have_no_answers_half(world):
 def test_kinds_of_claims_are_named(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT])
     with pytest.raises(ConfigError, match="did you mean 'references'"):
-        dg.scores(grid, rows, contained, "reference")
+        rc.results(grid, rows, "reference")
 
 
 def test_without_the_mirror_minihop_takes_dragonballs_place(monkeypatch):
     monkeypatch.delenv("RAGBENCH_DATA", raising=False)
-    assert dg.dataset(per_kind=1).name == "minihop pages"
+    assert load_dataset("auto", dg.DATA, per_kind=1).name == "minihop pages"
 
 
 @pytest.mark.skipif(mirror("rageval", "dragonball_docs.jsonl") is None, reason="DRAGONBall is not in RAGBENCH_DATA")
 def test_dragonballs_documents_are_long_enough_and_hold_their_references():
-    data = dg.dataset(per_kind=20)
+    data = load_dataset("auto", dg.DATA, per_kind=20)
     assert (data.name, len(data.questions), len(data.documents)) == ("dragonball", 420, 108)
     assert np.median([len(d.text.split()) for d in data.documents]) > 1000
     text = "\n".join(" ".join(d.text.split()) for d in data.documents)

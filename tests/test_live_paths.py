@@ -15,12 +15,12 @@ import pytest
 from fake_ollama import FakeOllama, default_reply
 
 import ragbench as rb
-from ragbench import diagnosis
 from ragbench.data import load_dataset
 from ragbench.embedding import default_tokenizer
 from ragbench.experiment.models import make_generator
 from ragbench.papers import ragas, rageval, thesis
-from ragbench.papers import ragchecker as own
+from ragbench.papers import ragchecker as rc
+from ragbench.papers.ragchecker import diagnosis, systems
 from ragbench.papers.rageval import generation
 from ragbench.prompts import load_prompt
 
@@ -103,9 +103,9 @@ def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_t
         return default_reply(body) if body.get("format") else "I think:\n<answer>Ann built it.</answer>"
 
     server.reply = reply
-    data = own.dataset("minihop", 1)
+    data = rc.long_answered(load_dataset("minihop"), 1)
     data = replace(data, documents=data.documents[:40])
-    experiment = own.systems(data, {MODEL: own.generators(data, MODEL)[MODEL]})
+    experiment = rc.grid("live", data, systems.retrievers(), {MODEL: systems.generators(data, MODEL)[MODEL]})
     rows = experiment.run(progress=False)
     assert rows["status"].eq("ok").all()
     assert rows["answer"].eq("Ann built it.").all()
@@ -119,15 +119,16 @@ def test_the_ragchecker_path_follows_appendix_d_and_scores_what_stands_between_t
         assert " ".join(texts[hit] for hit in row.hits) in shown  # all 20, uncut
     assert {f["query"] for f in sent} == {data.questions[0].text}
     server.calls.clear()
-    own.label(own.as_results(rows, data), MODEL)
+    rb.ragchecker_labels(rb.chat_model(MODEL), rc.results(experiment, rows))
     held_against(server.calls, RAGCHECKER, "steps_claims", "steps_check")
 
 
 def test_the_diagnosis_compares_figures_5_and_9_under_the_same_options(server):
-    data = diagnosis.answerable(diagnosis.dataset("minihop", 1))
+    data = diagnosis.answerable(load_dataset("minihop", diagnosis.DATA, per_kind=1))
     data = rb.Dataset(data.name, data.questions[:1], data.documents)
     model = make_generator(MODEL, num_ctx=32768)
-    grid = diagnosis.grid("x", data, {"BM25": own.retrievers()["BM25"]}, model, [diagnosis.Setting()])
+    bm25, both = {"BM25": systems.retrievers()["BM25"]}, [rc.DEFAULT, rc.Setting(prompt="optimised")]
+    grid = rc.grid("x", data, bm25, dict.fromkeys(rc.PROMPTS, model), both)
     grid.run(progress=False)
     sent = held_against(server.calls, RAGCHECKER, "ragchecker_default", "ragchecker_optimised")
     assert sent["ragchecker_default"] == sent["ragchecker_optimised"]

@@ -10,12 +10,15 @@ import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
 
+from ragbench.data import load_dataset
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.claims import embedded_labels
+from ragbench.labelling.claims import embedded_labels, ragchecker_labels
+from ragbench.llm import Cassette, chat_model
 from ragbench.metrics.claims import METRICS
-from ragbench.papers import ragchecker as systems
-from ragbench.papers.ragchecker import LeadSentences, NearestSentences
+from ragbench.papers import ragchecker as rc
+from ragbench.papers.ragchecker import systems
+from ragbench.papers.ragchecker.systems import LeadSentences, NearestSentences
 from ragbench.records import Dataset, Document, Question
 from ragbench.stats import means
 
@@ -87,59 +90,65 @@ def test_a_budget_is_a_number_of_sentences(n):
 
 
 def test_minihop_has_65_long_answers_with_their_claims():
-    data = systems.dataset("minihop")
-    assert (len(data.questions), len(data.documents)) == (65, 270)
+    data = rc.long_answered(load_dataset("minihop", systems.DATA))
+    assert (len(data.questions), len(data.documents), len(data.excluded)) == (65, 270, 115)
     assert sum(len(q.meta["claims"]) for q in data.questions) == 438  # eleven verdicts among them
-    assert all(q.answer == q.meta["long_answer"] for q in data.questions)
-    assert systems.dataset("minihop", 3).questions == data.questions[:3]
+    assert all(q.meta["long_answer"] for q in data.questions)
+    assert rc.long_answered(load_dataset("minihop"), 3).questions == data.questions[:3]
 
 
 def test_other_data_sets_are_refused():
     with pytest.raises(ConfigError, match="clapnq"):
-        systems.dataset("hotpotqa")
+        load_dataset("hotpotqa", systems.DATA)
 
 
 @pytest.mark.data
 def test_clapnq_has_300_long_answers_without_claims(data_mirror):
-    data = systems.dataset("clapnq")
+    data = rc.long_answered(load_dataset("clapnq", systems.DATA))
     assert len(data.questions) == 300
-    assert {q.meta["claims"] for q in data.questions} == {None}
+    assert {q.meta.get("claims") for q in data.questions} == {None}
 
 
 TEXTS = ("The river Nile is long. It flows north.", "The dam is old. It was built in 1902.")
 QUESTIONS = (
-    Question("q1", "Which river is long?", "The river Nile is long.", meta={"claims": ("The Nile is long.",)}),
+    Question(
+        "q1", "Which river is long?", "The river Nile is long.", meta={"claims": ({"text": "The Nile is long."},)}
+    ),
     Question("q2", "When was the dam built?", "The dam was built in 1902. It is old.", meta={"claims": None}),
 )
 SMALL = Dataset("small", QUESTIONS, tuple(Document(f"d{i}", f"d{i}", t, ()) for i, t in enumerate(TEXTS)))
 
 
+GRID = rc.grid("small", SMALL, dict.fromkeys(("BM25", "SIM"), None.__class__), {"lead 3": LeadSentences(3)})
+
+
 def rows_of(*parts):
-    columns = ["question_id", "retriever", "generator", "hits", "answer", "status"]
-    return pd.DataFrame(parts, columns=columns)
+    columns = ["question_id", "retriever", "hits", "answer", "status"]
+    rows = pd.DataFrame(parts, columns=columns).assign(generator="lead 3", k=20, chunker=rc.DEFAULT.chunker)
+    return rows.assign(key=rows["question_id"] + rows["retriever"], kind="", context_tokens=1)
 
 
 ROWS = rows_of(
-    ("q1", "BM25", "lead 3", ["d0#0", "d1#0"], "The river Nile is long.", "ok"),
-    ("q1", "SIM", "lead 3", ["d1#0"], "The dam is old.", "ok"),
-    ("q2", "BM25", "lead 3", [], None, "failed"),
-    ("q2", "SIM", "lead 3", ["d1#0"], "", "ok"),
+    ("q1", "BM25", ["d0#0", "d1#0"], "The river Nile is long.", "ok"),
+    ("q1", "SIM", ["d1#0"], "The dam is old.", "ok"),
+    ("q2", "BM25", [], None, "failed"),
+    ("q2", "SIM", ["d1#0"], "", "ok"),
 )
 
 
 def test_rows_become_results_with_their_texts_and_shipped_claims():
-    first, second, third = systems.as_results(ROWS, SMALL).results
-    assert (first.id, first.question, first.reference) == ("q1|BM25|lead 3", QUESTIONS[0].text, QUESTIONS[0].answer)
+    first, second, third = rc.results(GRID, ROWS)
+    assert (first.id, first.question, first.reference) == ("q1BM25", QUESTIONS[0].text, QUESTIONS[0].answer)
     assert first.chunks == (RetrievedText(text=TEXTS[0], doc_id="d0"), RetrievedText(text=TEXTS[1], doc_id="d1"))
     assert first.extra == {"question_id": "q1", "retriever": "BM25", "generator": "lead 3"}
     assert (first.reference_claims, third.reference_claims) == (("The Nile is long.",), None)
-    assert (second.response, third.id) == ("The dam is old.", "q2|SIM|lead 3")
+    assert (second.response, third.id) == ("The dam is old.", "q2SIM")
 
 
 def test_rows_of_other_data_are_refused():
-    for wrong in (("q9", "BM25", "lead 3", [], "x", "ok"), ("q1", "BM25", "lead 3", ["d9#0"], "x", "ok")):
+    for wrong in (("q9", "BM25", [], "x", "ok"), ("q1", "BM25", ["d9#0"], "x", "ok")):
         with pytest.raises(DataError, match=r"q9|d9#0"):
-            systems.as_results(rows_of(wrong), SMALL)
+            rc.results(GRID, rows_of(wrong))
 
 
 def result(question, retriever, generator, correct, found, chunks):
@@ -147,7 +156,7 @@ def result(question, retriever, generator, correct, found, chunks):
     about = {"question_id": question, "retriever": retriever, "generator": generator}
     n = len(correct)
     return RagResult(
-        "|".join(about.values()), "?", "r", "a", tuple(RetrievedText(text=str(i)) for i in range(chunks)),
+        question + retriever, "?", "r", "a", tuple(RetrievedText(text=str(i)) for i in range(chunks)),
         ("c",) * n, ("r1", "r2"), tuple(E if c == "1" else N for c in correct), (E, N),
         tuple((N,) * chunks for _ in range(n)), tuple(tuple(E if c == "1" else N for c in row) for row in found),
         extra=about,
@@ -159,8 +168,8 @@ def labelled(*results):
 
 
 def test_failed_rows_are_counted_with_every_metric_missing():
-    made = labelled(*(result(*k.split("|"), "1", ("01", "00"), 2) for k in ("q1|BM25|lead 3", "q1|SIM|lead 3")))
-    scores = systems.score_rows(made, ROWS)
+    made = labelled(*(result("q1", name, "lead 3", "1", ("01", "00"), 2) for name in ("BM25", "SIM")))
+    scores = rc.scores(GRID, ROWS, made)
     assert scores["scored"].tolist() == [True, True, False, False]
     assert scores[list(METRICS)].isna().all(axis=1).tolist() == [False, False, True, True]
     assert scores.loc[0, ["question_id", "retriever", "precision", "claim_recall"]].tolist() == ["q1", "BM25", 1, 0.5]
@@ -173,7 +182,7 @@ def test_what_is_undefined_for_a_response_stays_so_and_is_counted():
     made = labelled(
         result("q1", "BM25", "lead 3", "1", ("00", "00"), 2), result("q1", "SIM", "lead 3", "", ("10", "00"), 2)
     )
-    scores = systems.score_rows(made, ROWS)
+    scores = rc.scores(GRID, ROWS, made)
     assert scores.loc[[0, 1], ["context_utilization", "precision"]].isna().to_numpy().tolist() == [
         [True, False], [False, True],
     ]  # fmt: skip
@@ -254,12 +263,12 @@ def test_a_run_is_resumed_from_its_rows_and_shows_all_20_chunks(tmp_path, minilm
     reader = Once()
     documents = tuple(Document(f"d{i}", f"d{i}", f"River {i} is long.", ()) for i in range(25))
     data = Dataset("small", QUESTIONS, documents)
-    first = systems.systems(data, {"once": reader}, folder=tmp_path).run(progress=False)
+    first = rc.grid("small", data, systems.retrievers(), {"once": reader}, folder=tmp_path).run(progress=False)
     assert (len(first), reader.answers) == (6, 6)
     assert list(dict.fromkeys(first["retriever"])) == ["BM25", "SIM", "hybrid"]
     assert first[first["retriever"] == "SIM"]["hits"].map(len).tolist() == [20, 20]
     assert first.loc[0, "answer"].count("River") == len(first.loc[0, "hits"])
-    again = systems.systems(data, {"once": reader}, folder=tmp_path).run(progress=False)
+    again = rc.grid("small", data, systems.retrievers(), {"once": reader}, folder=tmp_path).run(progress=False)
     assert reader.answers == 6
     assert again["answer"].tolist() == first["answer"].tolist()
 
@@ -292,9 +301,11 @@ def test_a_model_can_generate_and_judge_in_place_of_the_stand_ins_and_be_replaye
 
     def scores(host, folder):
         answerers = {name: systems.generators(SMALL, name, host=host)[name]}
-        rows = systems.systems(SMALL, answerers, cassette=tape, folder=folder).run(progress=False)
-        made = systems.label(systems.as_results(rows, SMALL), name, cassette=tape, host=host, num_ctx=4096)
-        return systems.score_rows(made, rows), made
+        grid = rc.grid("small", SMALL, systems.retrievers(), answerers, cassette=tape, folder=folder)
+        rows = grid.run(progress=False)
+        judge = chat_model(name, host=host, num_ctx=4096)
+        made = ragchecker_labels(judge, rc.results(grid, rows), cassette=Cassette(tape))
+        return rc.scores(grid, rows, made), made
 
     with FakeOllama(reply=reply) as server:
         live, made = scores(server.url, tmp_path / "a")
@@ -307,7 +318,7 @@ def test_a_model_can_generate_and_judge_in_place_of_the_stand_ins_and_be_replaye
     pd.testing.assert_frame_equal(live, replayed)
 
 
-def test_the_embedded_judge_is_the_default(minilm):
-    made = systems.label(systems.as_results(ROWS, SMALL))
+def test_the_embedded_checker_labels_what_ran(minilm):
+    made = embedded_labels(rc.results(GRID, ROWS))
     assert made.reports["claim check"].calls == 0
-    assert systems.score_rows(made, ROWS)["scored"].tolist() == [True, True, False, True]
+    assert rc.scores(GRID, ROWS, made)["scored"].tolist() == [True, True, False, True]

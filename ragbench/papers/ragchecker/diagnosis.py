@@ -1,18 +1,39 @@
-"""What the paper says of each setting, held against paired differences with intervals."""
+"""RAGChecker's diagnosis of settings (section 4.4, appendices D and F): Figures 6, 7, 8 and 10.
+
+One setting is varied at a time around the paper's default (20 chunks of 300 tokens, overlap 0.2), or the whole grid is
+run. The retriever's half needs no model: a data set's references are its claims, and a chunk entails a reference that
+it contains (`Contained`), so claim recall and context precision are counted, not judged. `trends` holds every tendency
+the paper reports against paired differences with intervals.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ragbench.diagnosis.grid import DEFAULT, FACTORS, Setting
+from ragbench import papers
+from ragbench.data import load_dragonball, load_minihop
 from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.papers.ragchecker import DEFAULT, PROMPTS, Setting, long_answered, results
+from ragbench.records import Dataset, Document
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
+    from ragbench.experiment import Experiment
+    from ragbench.llm import Plan
+
+KS, SIZES, OVERLAPS = (5, 10, 20), (150, 300, 600), (0.0, 0.2, 0.4)
+# Figure and setting: the values along its axis.
+FACTORS: Mapping[str, tuple[Setting, ...]] = {
+    "k": tuple(Setting(k=k) for k in KS),
+    "size": tuple(Setting(size=size) for size in SIZES),
+    "prompt": tuple(Setting(prompt=name) for name in PROMPTS),
+    "overlap": tuple(Setting(overlap=overlap) for overlap in OVERLAPS),
+}
 PLACE = ("k", "size", "overlap", "prompt")
 SYSTEM = ("retriever", *PLACE)
 # Factor: its figure, and what its rows are called in the published numbers.
@@ -27,6 +48,142 @@ F1_OF_MEANS = "f1_of_means"
 # Section 4.4's domains and systems.
 _DOMAINS = ("Table 8", "Table 10", "Table 15")
 _SYSTEMS = ("BM25_GPT-4", "E5-Mistral_GPT-4", "E5-Mistral_Llama3-70b")
+
+
+def _pages() -> Dataset:
+    return topic_pages(load_minihop())
+
+
+# Documents that are long enough for chunk sizes to differ: about 1,700 tokens, and 2,200 for MiniHop's topics.
+DATA: Mapping[str, Callable[..., Dataset]] = {
+    "dragonball": functools.partial(load_dragonball, language="en"),
+    "minihop": _pages,
+}
+
+
+def topic_pages(data: Dataset) -> Dataset:
+    """Join the documents of each topic into one page; a question's domain is the group of its topic.
+
+    Raises
+    ------
+    DataError naming a document or question without ``meta["topic"]``.
+    """
+    for record in (*data.documents, *data.questions):
+        if not record.meta.get("topic"):
+            raise DataError(f"{record.id!r} has no topic", "meta['topic'] everywhere", "join the documents yourself")
+    pages: dict[str, list[str]] = defaultdict(list)
+    for document in data.documents:
+        pages[document.meta["topic"]].append(document.text)
+    documents = tuple(Document(t, t, "\n\n".join(texts), (), {"topic": t}) for t, texts in pages.items())
+    questions = tuple(replace(q, meta={**q.meta, "domain": q.meta["topic"].partition("/")[0]}) for q in data.questions)
+    return replace(data, name=f"{data.name} pages", questions=questions, documents=documents)
+
+
+def answerable(data: Dataset) -> Dataset:
+    """Keep the questions whose answers can be taken apart: with references, and `long_answered` ones of MiniHop.
+
+    The others are in ``excluded``, with the reason.
+    """
+    data = long_answered(data)
+    bare = tuple((q.id, "no references") for q in data.questions if not q.references)
+    return replace(data, questions=tuple(q for q in data.questions if q.references), excluded=(*data.excluded, *bare))
+
+
+def settings(
+    ks: Sequence[int] = KS,
+    sizes: Sequence[int] = SIZES,
+    overlaps: Sequence[float] = OVERLAPS,
+    full: bool = False,
+    prompts: bool = False,
+) -> list[Setting]:
+    """List the settings: one factor at a time around the default.
+
+    Parameters
+    ----------
+    ks, sizes, overlaps : the values of the retriever's factors. full : all their combinations.
+    prompts : and the default setting with the optimised prompt, for a chat model.
+    """
+    every = [Setting(k, size, overlap) for size in sizes for overlap in overlaps for k in ks]
+    if DEFAULT not in every:
+        raise ConfigError("axes without the default", f"{DEFAULT} among the settings", "add 20, 300 and 0.2")
+    kept = every if full else [s for s in every if sum(getattr(s, f) != getattr(DEFAULT, f) for f in PLACE) <= 1]
+    return kept + [Setting(prompt=name) for name in PROMPTS if prompts and name != DEFAULT.prompt]
+
+
+class Contained:
+    """A checker that needs no judgement: a claim is entailed by a text it stands in, white space aside."""
+
+    def check_many(self, claims: Sequence[str], texts: Sequence[str]) -> list[list[str]]:
+        """Label every claim against every text: Entailment or Neutral, shape (n_claims, n_texts)."""
+        plain, wanted = [_spaced(text) for text in texts], [_spaced(claim) for claim in claims]
+        return [["Entailment" if claim and claim in text else "Neutral" for text in plain] for claim in wanted]
+
+
+@functools.lru_cache(maxsize=65536)
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def plan(
+    experiment: Experiment,
+    checker: Any = None,
+    *,
+    claims: str = "answers",
+    joint: int | None = 5,
+    claims_per_text: int = 10,
+    cassette: Any = None,
+    **speeds: Any,
+) -> Plan:
+    """Count every call of a run and of its labels, before anything is asked.
+
+    Parameters
+    ----------
+    experiment : from `ragbench.papers.ragchecker.grid`. checker : the model that will take out and check claims; None:
+        the run alone.
+    claims : as for `results`. joint : claims per prompt, as for ``ragchecker_labels``.
+    claims_per_text : claims to reckon with in a text that has not been taken apart yet.
+    cassette : a Cassette with the checker's replies so far. speeds : for ``ragbench.llm.plan``.
+
+    Returns
+    -------
+    Plan with the steps of ``Experiment.plan`` and, with a checker, those of ``steps_for_ragchecker``. The chunks are
+    those that the retrievers find; answers that are not written yet count as different from each other.
+    """
+    from ragbench.labelling.claims import steps_for_ragchecker
+    from ragbench.llm import plan as plan_steps
+
+    def labels(rows: pd.DataFrame) -> Plan:
+        rows = rows.assign(answer=rows.get("answer", rows["answer_key"]))
+        rows["answer"] = rows["answer"].fillna(rows["answer_key"])  # stands for an answer to come
+        steps = steps_for_ragchecker(results(experiment, rows, claims), joint=joint, claims_per_text=claims_per_text)
+        return plan_steps(steps, checker, cassette, **speeds)
+
+    return experiment.plan(after=None if checker is None else labels, **speeds)
+
+
+def reachable(experiment: Experiment) -> pd.DataFrame:
+    """Say for every question and chunker which share of the references stands in one chunk, wherever it is.
+
+    An edge that cuts a reference in two puts it out of reach of `Contained`, whatever is retrieved: this is the most
+    that claim recall can be. Overlap mends such cuts.
+
+    Returns
+    -------
+    DataFrame: question_id, size, overlap, reachable (NaN without references).
+    """
+    import pandas as pd
+
+    (data,) = experiment.grid.data.values()
+    wanted = {q.id: [_spaced(r) for r in q.references] for q in data.questions}
+    made = []
+    for cut in experiment.grid.chunker.values():
+        # One text with a separator that no reference has: one search per reference.
+        text = "\0".join(_spaced(c.text) for c in cut(data.documents))
+        there = {r: r in text for r in {r for some in wanted.values() for r in some}}
+        for question, some in wanted.items():
+            share = sum(there[r] for r in some) / len(some) if some else float("nan")
+            made.append((question, cut.size, cut.overlap, share))
+    return pd.DataFrame(made, columns=["question_id", "size", "overlap", "reachable"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +241,6 @@ def published() -> pd.DataFrame:
     """
     import pandas as pd
 
-    from ragbench import papers
-
     cells = papers.published("ragchecker", "Section 4.4")
     factor = {row: name for name, row in _ROWS.items()}
     cells["column"] = cells["column"].replace("f1", F1_OF_MEANS)
@@ -117,8 +272,6 @@ def identities() -> pd.DataFrame:
     the harmonic mean of printed precision and recall.
     """
     import pandas as pd
-
-    from ragbench import papers
 
     tables = [papers.published("ragchecker", item).pivot(index="row", columns="column", values="value").loc[[*_SYSTEMS]]
               for item in _DOMAINS]  # fmt: skip
@@ -155,10 +308,6 @@ def f1_of_means(scored: pd.DataFrame, by: Sequence[str] = SYSTEM) -> pd.DataFram
     table = pd.DataFrame({"mean": f1.mean(), "low": float("nan"), "high": float("nan")})
     table = table.assign(n=count["size"] - count["sum"], unscored=count["sum"], metric=F1_OF_MEANS)
     return table.reset_index()[[*by, "metric", "mean", "low", "high", "n", "unscored"]]
-
-
-def _clusters(scored: pd.DataFrame) -> np.ndarray:
-    return scored["cluster" if "cluster" in scored else "question_id"].to_numpy()
 
 
 def by_factor(table: pd.DataFrame) -> pd.DataFrame:
@@ -245,7 +394,7 @@ def trends(
         sides = [_side(scored, setting, trend.metric) for setting in (trend.a, trend.b)]
         # Of several runs below each other, the one with this metric says which questions belong together.
         mine = scored[scored[trend.metric].notna()] if trend.metric in scored else scored
-        cluster = dict(zip(mine["question_id"], _clusters(mine), strict=True))
+        cluster = dict(zip(mine["question_id"], mine["cluster"], strict=True))
         for name in [*retrievers, *([TOGETHER] if len(retrievers) > 1 else [])]:
             a, b = (s.mean(axis=1, skipna=False) if name == TOGETHER else s.get(name) for s in sides)
             if a is None or b is None:
@@ -309,25 +458,22 @@ def equal_budgets(
     the same questions with low and high (bootstrap over clusters of questions), n. Budgets of a single setting are left
     out.
     """
-    import pandas as pd
 
-    from ragbench.stats import paired_bootstrap_difference
+    from ragbench.stats import compare_pairs
 
-    cluster = dict(zip(scored["question_id"], _clusters(scored), strict=True))
+    cluster = dict(zip(scored["question_id"], scored["cluster"], strict=True))
     here = scored[(scored["overlap"] == DEFAULT.overlap) & (scored["prompt"] == DEFAULT.prompt)]
-    made = []
+    pairs, together = {}, {}
     for (retriever, budget), part in here.assign(budget=here["k"] * here["size"]).groupby(["retriever", "budget"]):
         sizes = sorted(part["size"].unique())
         for metric in metrics if len(sizes) > 1 else ():
             sides = part.pivot(index="question_id", columns="size", values=metric)
             for size in sizes:
-                i = paired_bootstrap_difference(
-                    sides[size], sides[sizes[0]], groups=sides.index.map(cluster), resamples=resamples, seed=seed
-                )
-                mean, mine = sides[size].mean(), (i.estimate, i.low, i.high, i.n)
-                made.append((retriever, budget, size, budget // size, metric, mean, *mine))
-    columns = ["retriever", "budget", "size", "k", "metric", "mean", "difference", "low", "high", "n"]
-    return pd.DataFrame(made, columns=columns)
+                key = (retriever, budget, size, budget // size, metric)
+                pairs[key], together[key] = (sides[size], sides[sizes[0]]), sides.index.map(cluster)
+    names = ["retriever", "budget", "size", "k", "metric"]
+    table = compare_pairs(pairs, names, groups=together, resamples=resamples, seed=seed)
+    return table.rename(columns={"mean a": "mean"})[[*names, "mean", "difference", "low", "high", "n"]]
 
 
 def as_printed(table: pd.DataFrame, item: str) -> pd.DataFrame:
@@ -343,8 +489,6 @@ def as_printed(table: pd.DataFrame, item: str) -> pd.DataFrame:
     -------
     Cells as of `ragbench.papers.cells`.
     """
-    from ragbench import papers
-
     laid = by_factor(table)
     if item != "Section 4.4" and item not in FIGURES.values():
         raise unknown("item", item, ("Section 4.4", *FIGURES.values()))

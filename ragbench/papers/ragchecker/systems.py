@@ -1,8 +1,4 @@
-"""RAGChecker's experiment on systems of our own (Ru et al. 2024, sections 4.1, 4.3, App. D): retrievers x generators.
-
-Questions with long answers -> `systems` (an Experiment: responses, row by row, resumable) -> `as_results` -> `label`
-(embedded or a model) -> `score_rows` (metrics per response) -> `ragbench.means`, `retriever_differences`,
-`recall_by_k`.
+"""RAGChecker's experiment on systems of our own (sections 4.1 and 4.3): retrievers x generators.
 
 The generators without a language model copy sentences: what retrieval does shows, how a language model uses, misreads
 or ignores its context does not. A copied sentence is in the context by construction, so faithfulness is 1 up to the
@@ -12,17 +8,17 @@ checker's mistakes, hallucination and self-knowledge are 0. The generators diffe
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ragbench.data import load_clapnq, load_minihop
 from ragbench.embedding import embed
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError
 from ragbench.generation import ExtractiveReader
+from ragbench.papers.ragchecker import DEFAULT
 from ragbench.records import Dataset
 from ragbench.text.sentences import split_sentences
 
@@ -30,16 +26,14 @@ if TYPE_CHECKING:
     import pandas as pd
     from langchain_core.embeddings import Embeddings
 
-    from ragbench.data.ragchecker import RagResult, RagResults
-    from ragbench.experiment import Experiment
-    from ragbench.labelling.claims import Labelled
+    from ragbench.data.ragchecker import RagResult
 
-SIZE, OVERLAP, K = 300, 0.2, 20  # App. D
+# Sets with long answers; see `ragbench.papers.ragchecker.long_answered`.
+DATA: Mapping[str, Callable[..., Dataset]] = {"minihop": load_minihop, "clapnq": load_clapnq}
 SYSTEM = ["retriever", "generator"]
 COPIERS = ("lead 3", "reader", "nearest 3", "nearest 8")
 # What a copied sentence is by construction, not by merit.
 COPIED = ("hallucination", "self_knowledge", "faithfulness")
-DATA = ("minihop", "clapnq")
 
 
 class LeadSentences:
@@ -150,150 +144,6 @@ def retrievers() -> dict[str, Callable[[Sequence[Any]], Any]]:
     }
 
 
-def dataset(name: str = "minihop", limit: int | None = None) -> Dataset:
-    """Load questions with long answers.
-
-    Parameters
-    ----------
-    name : ``"minihop"`` (65 questions, with their claims) or ``"clapnq"`` (300, without claims; in RAGBENCH_DATA).
-    limit : keep the first so many questions; the documents stay complete.
-
-    Returns
-    -------
-    Dataset whose ``answer`` is the long answer; ``meta["claims"]`` holds its claims as texts, or None.
-
-    Raises
-    ------
-    ConfigError for another name; DataError when ClapNQ is asked for and absent.
-    """
-    from ragbench.data import load_dataset
-
-    if name not in DATA:
-        raise unknown("data set with long answers", name, DATA)
-    data = load_dataset(name)
-    questions = []
-    for q in data.questions:
-        claims = q.meta.get("claims")
-        meta = dict(q.meta) | {"claims": None if claims is None else tuple(c["text"] for c in claims)}
-        if name == "clapnq" or q.meta.get("long_answer"):
-            questions.append(replace(q, answer=q.meta.get("long_answer", q.answer), meta=meta))
-    return replace(data, questions=tuple(questions[:limit]))
-
-
-def systems(data: Dataset, answerers: Mapping[str, Any], *, cassette: Any = None, **settings: Any) -> Experiment:
-    """Set up the grid of App. D: 300 tokens, overlap 0.2, the 20 best chunks, all of them shown to the generator.
-
-    Parameters
-    ----------
-    data : from `dataset`.
-    answerers : name -> reader or chat model, from `generators`.
-    cassette : file that records a model's replies.
-    settings : for `ragbench.experiment.Experiment`, e.g. ``folder`` or ``concurrency``.
-
-    Returns
-    -------
-    Experiment: ``plan()``, ``run()``. Its rows lie in ``data/results/ragchecker_systems_<data>`` as they are made, and
-    are not made again.
-
-    Source: RAGChecker, App. D; its prompt in our words (``ragchecker_default``).
-    """
-    from ragbench.chunking import token_chunks
-    from ragbench.experiment import Experiment
-
-    models = [name for name, value in answerers.items() if not callable(getattr(value, "answer", None))]
-    return Experiment(
-        f"ragchecker_systems_{data.name}",
-        data={data.name: data},
-        chunker={f"{SIZE} tokens, overlap {OVERLAP}": lambda documents: token_chunks(documents, SIZE, OVERLAP)},
-        retriever=retrievers(),
-        k=K,
-        N=(K * SIZE,),
-        generator=dict(answerers),
-        prompts=dict.fromkeys(models, "ragchecker_default"),
-        cassette=cassette,
-        **settings,
-    )
-
-
-def as_results(rows: pd.DataFrame, data: Dataset) -> RagResults:
-    """Turn the experiment's rows into RAGChecker's results: question, reference answer, response, retrieved texts.
-
-    Parameters
-    ----------
-    rows : from ``systems(...).run()``. Failed rows are left out here; `score_rows` counts them.
-    data : the same data set; claims it ships are taken over as reference claims.
-
-    Returns
-    -------
-    RagResults with ids ``question|retriever|generator``; ``extra`` names question, retriever and generator.
-    """
-    from ragbench.chunking import token_chunks
-    from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
-
-    chunks = {c.id: RetrievedText(text=c.text, doc_id=c.doc_id) for c in token_chunks(data.documents, SIZE, OVERLAP)}
-    questions = {q.id: q for q in data.questions}
-    made = []
-    for row in rows[rows["status"] == "ok"].to_dict("records"):
-        lacking = {row["question_id"]} - set(questions) or set(row["hits"]) - set(chunks)
-        if lacking:
-            raise DataError(f"rows about {min(lacking)!r}", f"questions and chunks of {data!r}", "load the same data")
-        q = questions[row["question_id"]]
-        about = {name: row[name] for name in ("question_id", *SYSTEM)}
-        found = tuple(chunks[i] for i in row["hits"])
-        claims = q.meta.get("claims")
-        name = "|".join(about.values())
-        made.append(RagResult(name, q.text, q.answer, row["answer"], found, reference_claims=claims, extra=about))
-    return RagResults(tuple(made))
-
-
-def label(results: RagResults, judge: str = "embedded", *, cassette: Any = None, **options: Any) -> Labelled:
-    """Extract and check the claims, by the judge that a parameter cell names.
-
-    Parameters
-    ----------
-    results : from `as_results`.
-    judge : ``"embedded"`` (no LLM), or a model for extraction and checking: ``"ollama:llama3:70b"``.
-    cassette : file that records the model's replies; with the environment variable RAGBENCH_CASSETTE=replay nothing
-        else is asked.
-    options : for `ragbench.llm.chat_model`: ``host`` ...
-    """
-    if judge == "embedded":
-        from ragbench.labelling.claims import embedded_labels
-
-        return embedded_labels(results)
-    from ragbench.labelling.claims import ragchecker_labels
-    from ragbench.llm import Cassette, chat_model
-
-    tape = Cassette(cassette) if isinstance(cassette, (str, os.PathLike)) else cassette
-    return ragchecker_labels(chat_model(judge, **options), results, cassette=tape)
-
-
-def score_rows(labelled: Labelled, rows: pd.DataFrame) -> pd.DataFrame:
-    """Compute the eleven metrics of every response.
-
-    Parameters
-    ----------
-    labelled : from `label`.
-    rows : the experiment's rows; those that failed, or whose labels could not be read, have NaN in every metric.
-
-    Returns
-    -------
-    DataFrame, one row per response: question_id, retriever, generator, the metrics (in [0, 1]), the numbers of claims
-    and chunks, and ``scored``.
-    """
-    import pandas as pd
-
-    from ragbench.metrics.claims import claim_metrics_table
-
-    keys = ["question_id", *SYSTEM]
-    scored = labelled.scored.results
-    table = claim_metrics_table(scored).reset_index(drop=True)
-    names = pd.DataFrame([[r.extra[key] for key in keys] for r in scored], columns=keys, dtype=object)
-    found = pd.concat([names, table], axis=1).assign(scored=True)
-    whole = rows[keys].astype(object).merge(found, on=keys, how="left", validate="1:1")
-    return whole.assign(scored=whole["scored"].eq(True))
-
-
 def without_copied(table: pd.DataFrame) -> pd.DataFrame:
     """Empty the metrics that say nothing of a generator that copies its context, and note why.
 
@@ -328,7 +178,7 @@ def retriever_differences(scores: pd.DataFrame, metric: str = "f1", resamples: i
     return table.rename(columns={"a": "better", "b": "worse"})[columns]
 
 
-def recall_by_k(results: Sequence[RagResult], ks: Sequence[int] = (1, 2, 5, 10, K)) -> pd.DataFrame:
+def recall_by_k(results: Sequence[RagResult], ks: Sequence[int] = (1, 2, 5, 10, DEFAULT.k)) -> pd.DataFrame:
     """Claim recall of each retriever with its first k chunks, from labels that are there.
 
     Returns

@@ -1,0 +1,232 @@
+"""RAGChecker's experiment (Ru et al. 2024, App. D): 20 chunks of 300 tokens, overlap 0.2, all shown to the generator.
+
+`grid` is the experiment, under one setting or several. `results` turns its rows into records whose claims are taken
+out and checked, by ``ragbench.embedded_labels`` or a model (``ragbench.ragchecker_labels``); `scores` turns the labels
+into the eleven metrics. ``systems`` (sections 4.1 and 4.3) and ``diagnosis`` (section 4.4) use all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragbench.chunking import token_chunks
+from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.experiment import Experiment
+from ragbench.experiment.identity import is_model
+from ragbench.records import Chunk, Dataset, Document
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ragbench.data.ragchecker import RagResult
+    from ragbench.labelling.claims import Labelled
+
+PROMPTS = {"default": "ragchecker_default", "optimised": "ragchecker_optimised"}
+CLAIMS = ("references", "answers")
+RETRIEVER = ("claim_recall", "context_precision")  # the metrics that need no response
+NOISE = ("relevant_noise_sensitivity", "irrelevant_noise_sensitivity")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Chunks, tokens in each, the share that neighbours share, the prompt (App. D)."""
+
+    k: int = 20
+    size: int = 300
+    overlap: float = 0.2
+    prompt: str = "default"
+
+    @property
+    def chunker(self) -> str:
+        """Name of its chunker in the grid."""
+        return f"{self.size} tokens, overlap {self.overlap:g}"
+
+
+DEFAULT = Setting()
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """A chunker of one size and overlap. The run and its scores cut the same documents: once is enough."""
+
+    size: int
+    overlap: float
+    _kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def __call__(self, documents: Iterable[Document]) -> list[Chunk]:
+        """Cut documents."""
+        if self._kept.get("documents") is not documents:
+            self._kept.update(documents=documents, chunks=token_chunks(documents, self.size, self.overlap))
+        return self._kept["chunks"]
+
+
+def grid(
+    name: str,
+    data: Dataset,
+    retrievers: Mapping[str, Callable],
+    generators: Mapping[str, Any] | None = None,
+    settings: Sequence[Setting] = (DEFAULT,),
+    **options: Any,
+) -> Experiment:
+    """Build the experiment.
+
+    Parameters
+    ----------
+    name : of the run, whose rows lie in ``data/results/<name>``.
+    data : questions and documents.
+    retrievers : name -> function chunks -> retriever.
+    generators : name -> reader or chat model; None: retrieval only. Chat models get RAGChecker's default prompt; one
+        that is called "optimised" gets the other, and answers only under the settings with that prompt.
+    settings : which to run.
+    options : for `Experiment`: ``folder``, ``concurrency``, ``cassette`` ...
+
+    Returns
+    -------
+    Experiment; a context is all k chunks, uncut.
+
+    Source: RAGChecker, appendices D and F (temperature 0, at most 2,048 new tokens: options of the chat model).
+    """
+    if not settings:
+        raise ConfigError("no settings", "at least one", "leave settings out for the paper's default")
+    wanted = {(s.chunker, s.k, s.prompt) for s in settings}
+    models = [label for label, generator in (generators or {}).items() if is_model(generator)]
+    return Experiment(
+        name,
+        data={data.name: data},
+        chunker={s.chunker: Windows(s.size, s.overlap) for s in settings},
+        retriever=retrievers,
+        k=sorted({s.k for s in settings}),
+        N=max(s.k * s.size for s in settings),
+        generator=generators,
+        prompts={label: PROMPTS[_prompt(label)] for label in models},
+        keep=lambda cell: (cell.chunker, cell.k, _prompt(cell.generator)) in wanted,
+        **options,
+    )
+
+
+def _prompt(generator: str) -> str:
+    return generator if generator in PROMPTS else DEFAULT.prompt
+
+
+def long_answered(data: Dataset, limit: int | None = None) -> Dataset:
+    """Keep the questions with a long answer, where some have one (of ClapNQ's all are long); the others are excluded.
+
+    Parameters
+    ----------
+    data : questions and documents.
+    limit : keep the first so many of them; the documents stay complete.
+    """
+    if not any(q.meta.get("long_answer") for q in data.questions):
+        return replace(data, questions=data.questions[:limit])
+    kept = tuple(q for q in data.questions if q.meta.get("long_answer"))
+    short = tuple((q.id, "no long answer") for q in data.questions if not q.meta.get("long_answer"))
+    return replace(data, questions=kept[:limit], excluded=(*data.excluded, *short))
+
+
+def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers") -> list[RagResult]:
+    """Turn the rows that did not fail into RAGChecker's results: question, reference answer, response, chunks.
+
+    Parameters
+    ----------
+    experiment : what `grid` built. rows : what it gave.
+    claims : ``"answers"``: claims of the true answer (the data set's own where there are any) and of the response;
+        ``"references"``: the retriever's half: a question's references are the claims, responses are left out.
+
+    Returns
+    -------
+    Results by the key of their row; ``extra`` names question, retriever and generator.
+    """
+    from ragbench.data.ragchecker import RagResult, RetrievedText
+
+    if claims not in CLAIMS:
+        raise unknown("kind of claims", claims, CLAIMS)
+    (data,) = experiment.grid.data.values()
+    questions = {q.id: q for q in data.questions}
+    chunks = {
+        name: {c.id: RetrievedText(text=c.text, doc_id=c.doc_id) for c in cut(data.documents)}
+        for name, cut in experiment.grid.chunker.items()
+    }
+    made = []
+    for row in rows[rows["status"] == "ok"].itertuples():
+        lacking = {row.question_id} - set(questions) or set(row.hits) - set(chunks[row.chunker])
+        if lacking:
+            raise DataError(f"rows about {min(lacking)!r}", f"questions and chunks of {data!r}", "load the same data")
+        q = questions[row.question_id]
+        given = q.meta.get("claims")
+        own = None if given is None else tuple(claim["text"] for claim in given)
+        texts: dict[str, Any] = {"reference": q.meta.get("long_answer") or q.answer, "response": row.answer}
+        if claims == "references":
+            own, texts = q.references, {"reference": "\n".join(q.references), "response": "", "response_claims": ()}
+        about = {"question_id": q.id, "retriever": row.retriever, "generator": row.generator}
+        found = tuple(chunks[row.chunker][name] for name in row.hits)
+        made.append(RagResult(row.key, q.text, chunks=found, reference_claims=own, extra=about, **texts))
+    return made
+
+
+def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Labelled, claims: str = "answers") -> pd.DataFrame:
+    """Score every row of a run with RAGChecker's metrics.
+
+    Parameters
+    ----------
+    experiment, rows, claims : as for `results`. labelled : the results with their labels.
+
+    Returns
+    -------
+    DataFrame, one row per row of the run: question_id, kind, domain, cluster (the same number for questions that
+    documents tie together), retriever, generator, k, size, overlap, prompt, context_tokens; the eleven metrics in
+    [0, 1] and the numbers of claims and chunks; noise_sensitivity (the sum of the two kinds); scored. NaN where a
+    metric is undefined, the row failed or its labels could not be read, and for ``"references"`` in all but claim
+    recall and context precision.
+
+    Source: RAGChecker, section 3.3.
+    """
+    import pandas as pd
+
+    from ragbench.metrics.claims import claim_metrics_table
+
+    table = claim_metrics_table(labelled.scored.results)
+    scored = rows["key"].isin(table.index).to_numpy()
+    table = table.reindex(rows["key"]).reset_index(drop=True)
+    if claims == "references":
+        table[[name for name in table if name not in RETRIEVER]] = float("nan")  # of responses that were left out
+    table["noise_sensitivity"] = table[list(NOISE)].sum(axis=1, skipna=False)
+    (data,) = experiment.grid.data.values()
+    domains = {q.id: q.meta.get("domain", "") for q in data.questions}
+    windows = rows["chunker"].map(experiment.grid.chunker)
+    place = pd.DataFrame(
+        {
+            "question_id": rows["question_id"],
+            "kind": rows["kind"],
+            "domain": rows["question_id"].map(domains),
+            "cluster": rows["question_id"].map(_clusters(data)),
+            "retriever": rows["retriever"],
+            "generator": rows["generator"],
+            "k": rows["k"].astype(int),
+            "size": [w.size for w in windows],
+            "overlap": [w.overlap for w in windows],
+            "prompt": rows["generator"].map(_prompt),
+            "context_tokens": rows["context_tokens"],
+        }
+    )
+    return place.reset_index(drop=True).join(table).assign(scored=scored)
+
+
+def _clusters(data: Dataset) -> dict[str, int]:
+    """Number the clusters of questions that documents tie together: what one document is like, moves them all."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    ties: list[tuple[int, int]] = []
+    nodes: dict[Any, int] = {}
+    known = {document.id for document in data.documents}
+    for question in data.questions:
+        here = nodes.setdefault(("question", question.id), len(nodes))
+        own = known.intersection(question.meta.get("doc_ids", ())) or {question.meta.get("topic")} - {None}
+        ties += [(here, nodes.setdefault(("document", name), len(nodes))) for name in own]
+    a, b = np.array(ties, int).reshape(-1, 2).T
+    labels = connected_components(coo_array((np.ones(len(a)), (a, b)), (len(nodes), len(nodes))), directed=False)[1]
+    return {q.id: int(labels[nodes["question", q.id]]) for q in data.questions}
