@@ -18,10 +18,10 @@ from ragbench.datagen import (
     QRA,
     Configuration,
     Derived,
+    FactSentence,
     GeneratedDocument,
     Reference,
     Section,
-    Sentence,
     add_keypoints,
     annotate,
     build_schema,
@@ -549,7 +549,7 @@ def with_question(generated, index, **changes):
 def with_sentence(generated, text):
     document = generated.documents[0]
     last = document.sections[-1]
-    sections = (*document.sections[:-1], replace(last, sentences=(*last.sentences, Sentence(text))))
+    sections = (*document.sections[:-1], replace(last, sentences=(*last.sentences, FactSentence(text))))
     return replace(generated, documents=(replace(document, sections=sections), *generated.documents[1:]))
 
 

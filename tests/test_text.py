@@ -16,7 +16,7 @@ from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.keypoints import effective_information_rate, reference_recall
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.text.layout import comparable, contains, normalise
-from ragbench.widgets._retrieved import column, rankings
+from ragbench.widgets.explorer import column, rankings
 
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 

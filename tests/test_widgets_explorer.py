@@ -19,7 +19,7 @@ from ragbench.metrics.ir_score import ir_score
 from ragbench.paths import project_root
 from ragbench.records import Chunk, Dataset, Hit, Question
 from ragbench.widgets import Message, Panel, RetrievalExplorer, escape, figure, mark, tag
-from ragbench.widgets._retrieved import column, rankings
+from ragbench.widgets.explorer import column, rankings
 
 FACTS = ("Ann was born in Rome.", "Rome lies on the river Tiber.")
 TEXTS = ("Ann was born in Rome.", "Rome lies on the Tiber.", "Bob sells tea.")

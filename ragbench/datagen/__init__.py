@@ -10,7 +10,16 @@ from ragbench.datagen.answers import add_keypoints, keypoints, refine
 from ragbench.datagen.checks import check, require_references
 from ragbench.datagen.configuration import invent, make_configuration, make_configurations, real_names
 from ragbench.datagen.document import write_document, write_documents
-from ragbench.datagen.parts import KINDS, QRA, Configuration, Derived, GeneratedDocument, Reference, Section, Sentence
+from ragbench.datagen.parts import (
+    KINDS,
+    QRA,
+    Configuration,
+    Derived,
+    FactSentence,
+    GeneratedDocument,
+    Reference,
+    Section,
+)
 from ragbench.datagen.questions import annotate, draft_questions, facts_in, facts_needed, find_references
 from ragbench.datagen.schema import DOMAINS, Schema, build_schema, load_schema, read_schema, schema_from_documents
 from ragbench.datagen.sets import GeneratedSet, answer_questions, generate, make_model_set, make_set, write_set
@@ -21,12 +30,12 @@ __all__ = [
     "QRA",
     "Configuration",
     "Derived",
+    "FactSentence",
     "GeneratedDocument",
     "GeneratedSet",
     "Reference",
     "Schema",
     "Section",
-    "Sentence",
     "add_keypoints",
     "annotate",
     "answer_questions",

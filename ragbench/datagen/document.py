@@ -11,9 +11,9 @@ from ragbench.datagen.parts import (
     LANGUAGES,
     Configuration,
     Done,
+    FactSentence,
     GeneratedDocument,
     Section,
-    Sentence,
     ask_step,
     listed,
 )
@@ -103,9 +103,9 @@ def _write(
     return GeneratedDocument(configuration.id, title, schema.language, tuple(sections), dropped)
 
 
-def _sentence(fact: FactPattern, configuration: Configuration, rng: random.Random) -> Sentence:
+def _sentence(fact: FactPattern, configuration: Configuration, rng: random.Random) -> FactSentence:
     text, mark = write(fact.say, configuration.text, rng)
-    return Sentence(text, fact.fields, f"{fact.id}/{mark}")
+    return FactSentence(text, fact.fields, f"{fact.id}/{mark}")
 
 
 def model_documents(
@@ -186,7 +186,7 @@ def _assembled(schema: Schema, configuration: Configuration, parts: Sequence[tup
 
 def _free(configuration: Configuration, text: str, mode: str) -> GeneratedDocument:
     title, _, body = text.strip().partition("\n")
-    sentences = tuple(Sentence(s) for s in split_sentences(body or title, configuration.language))
+    sentences = tuple(FactSentence(s) for s in split_sentences(body or title, configuration.language))
     section = (Section("", sentences),)
     return GeneratedDocument(
         configuration.id, title.strip("# *"), configuration.language, section, (), f"model, {mode}"

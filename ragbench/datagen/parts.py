@@ -38,7 +38,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Sentence:
+class FactSentence:
     """A sentence, the fields it states, and the pattern it was written from (empty for a model's sentence)."""
 
     text: str
@@ -51,7 +51,7 @@ class Section:
     """A heading and its sentences."""
 
     heading: str
-    sentences: tuple[Sentence, ...]
+    sentences: tuple[FactSentence, ...]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class GeneratedDocument:
     writer: str = "template"
 
     @property
-    def sentences(self) -> tuple[Sentence, ...]:
+    def sentences(self) -> tuple[FactSentence, ...]:
         """All sentences, in order."""
         return tuple(s for section in self.sections for s in section.sentences)
 

@@ -23,9 +23,9 @@ from ragbench.datagen.parts import (
     Derived,
     Done,
     Fact,
+    FactSentence,
     GeneratedDocument,
     Reference,
-    Sentence,
     ask_step,
     listed,
 )
@@ -137,9 +137,9 @@ def facts_needed(
     return list(dict.fromkeys([*facts_in(plain, configurations, fields), *derived]))
 
 
-def annotate(sentences: Sequence[str], configuration: Configuration, fields: Sequence[str]) -> tuple[Sentence, ...]:
+def annotate(sentences: Sequence[str], configuration: Configuration, fields: Sequence[str]) -> tuple[FactSentence, ...]:
     """Mark which facts each sentence states, by their wording; for documents that a model or a person wrote."""
-    return tuple(Sentence(s, tuple(name for _, name in facts_in(s, [configuration], fields))) for s in sentences)
+    return tuple(FactSentence(s, tuple(name for _, name in facts_in(s, [configuration], fields))) for s in sentences)
 
 
 def canonical(schema: Schema, fact_id: str, configuration: Configuration) -> str:

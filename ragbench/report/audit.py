@@ -19,7 +19,7 @@ import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.experiment.rows import AXIS_COLUMNS
-from ragbench.report.checks import ANSWERS, GRADES, RETRIEVAL, Check, counted, failed, reasons
+from ragbench.report.checks import ANSWERS, GRADES, RETRIEVAL, Fault, counted, failed, reasons
 
 Bounds = tuple[float, float]
 COLUMNS = ("table", "check", "rows", "of", "most_in", "mean", "if_worst", "if_best", "detail")
@@ -155,7 +155,7 @@ class _Book:
         self.entries.append(_entry(table, check, flagged.sum(), of, most_in, detail) | more)
 
     def score(self, table: str, column: str, bounds: Bounds, missing: str = "no reason given") -> None:
-        """Check one score: unscored rows and why, the mean's range, cells that rest on different questions."""
+        """Fault one score: unscored rows and why, the mean's range, cells that rest on different questions."""
         values = pd.to_numeric(self.rows[column], errors="coerce").astype(float)
         unscored = values.isna()
         why = reasons(self.rows[unscored]).replace("", missing)
@@ -206,7 +206,7 @@ class _Book:
         twice = self.rows.duplicated([*self.by, self.unit], keep="last")
         self.add(table, "duplicates", twice, len(twice), "the same question twice in one cell")
 
-    def checks(self, table: str, checks: Sequence[Check]) -> None:
+    def checks(self, table: str, checks: Sequence[Fault]) -> None:
         """Make the checks for which the columns are there, and list the others."""
         open_checks = []
         for check in checks:

@@ -12,7 +12,7 @@ from ragbench.llm.reply import CUT_SHORT
 
 
 @dataclass(frozen=True)
-class Check:
+class Fault:
     """A fault that rows can show.
 
     Attributes
@@ -122,12 +122,12 @@ def _uncounted(prefix: str) -> Callable[[pd.DataFrame], pd.Series]:
     return flagged
 
 
-def _prompt_checks(prefix: str, whose: str) -> tuple[Check, Check]:
+def _prompt_checks(prefix: str, whose: str) -> tuple[Fault, Fault]:
     columns = (f"{prefix}prompt_tokens", f"{prefix}prompt_estimate")
     cut = f"refused as too long, or the server counted less than {SHORTENED:.0%} of our estimate"
     return (
-        Check(f"{whose}prompts cut", columns, _count_is_short(prefix), cut, _asked(prefix)),
-        Check(f"{whose}prompts not counted", columns, _uncounted(prefix), "a cut would not show", _asked(prefix)),
+        Fault(f"{whose}prompts cut", columns, _count_is_short(prefix), cut, _asked(prefix)),
+        Fault(f"{whose}prompts not counted", columns, _uncounted(prefix), "a cut would not show", _asked(prefix)),
     )
 
 
@@ -144,20 +144,20 @@ def _list_lengths(rows: pd.DataFrame) -> pd.Series:
 
 
 RETRIEVAL = (
-    Check(
+    Fault(
         "empty contexts",
         ("N", "context_tokens"),
         lambda r: _retrieved(r) & _number(r, "context_tokens").eq(0),
         "a budget above 0, and no token of context",
         _retrieved,
     ),
-    Check(
+    Fault(
         "zero-score hits",
         ("zero_hits",),
         lambda r: _number(r, "zero_hits") > 0,
         "chunks that share nothing with the question count as found",
     ),
-    Check(
+    Fault(
         "fewer hits than k",
         ("hits", "N", "k"),
         lambda r: _has_list(r) & (_list_lengths(r) < _number(r, "k")),
@@ -167,27 +167,27 @@ RETRIEVAL = (
 )
 ANSWERS = (
     *_prompt_checks("", ""),
-    Check(
+    Fault(
         "replies cut",
         ("finish",),
         lambda r: _text(r, "finish").isin(CUT_SHORT) | _truncated(r),
         "the model ran into its limit of tokens",
         lambda r: _text(r, "finish").ne("") | _truncated(r),
     ),
-    Check(
+    Fault(
         "empty answers",
         ("answer",),
         lambda r: _answered(r) & _text(r, "answer").eq(""),
         "no text, and no failure either",
         _answered,
     ),
-    Check(
+    Fault(
         "answers without their tags",
         ("tagged",),
         lambda r: r["tagged"].notna() & ~_true(r, "tagged"),
         "the prompt asks for tags; the whole reply counts as the answer",
     ),
-    Check(
+    Fault(
         "abstentions",
         ("answer",),
         lambda r: _answered(r) & _abstained(r),
@@ -197,19 +197,19 @@ ANSWERS = (
 )
 GRADES = (
     *_prompt_checks("judge_", "judge's "),
-    Check(
+    Fault(
         "JSON repaired",
         ("judge_repairs",),
         lambda r: _number(r, "judge_repairs") > 0,
         "the judge's first reply did not fit; it was asked once more",
     ),
-    Check(
+    Fault(
         "label counts wrong",
         ("judge_grades_got", "judge_shown"),
         lambda r: r["judge_grades_got"].notna() & _number(r, "judge_grades_got").ne(_number(r, "judge_shown")),
         "the reply held another number of grades than answers",
     ),
-    Check(
+    Fault(
         "answers cut for the judge",
         ("judge_answer_cut",),
         lambda r: _true(r, "judge_answer_cut"),

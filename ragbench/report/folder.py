@@ -91,14 +91,16 @@ class Folder:
             first = sorted(p.name for p in path.iterdir())[0]
             raise ConfigError(
                 f"{path} is not empty (there is {first}) and not made by ragbench export",
-                "an empty folder, or one that an export made", "choose another folder for --to",
-            ) from None  # fmt: skip
+                "an empty folder, or one that an export made",
+                "choose another folder for --to",
+            ) from None
         for name, sha in known.items():
             if ".." in Path(name).parts or ((path / name).exists() and _sha(path / name) != sha):
                 raise ConfigError(
-                    f"{path / name} was changed since it was exported", "files as the export left them",
+                    f"{path / name} was changed since it was exported",
+                    "files as the export left them",
                     "move it out of the folder, or choose another folder for --to",
-                )  # fmt: skip
+                )
         return known
 
     def text(self, name: str, text: str) -> None:

@@ -164,8 +164,11 @@ class ClaimInspector(Panel):
 
     def _listen(self, on: bool) -> None:
         handlers = {
-            self.choice: self._chosen, self.order: self._sorted, self.claims: self._claimed, self.columns: self._texted,
-        }  # fmt: skip
+            self.choice: self._chosen,
+            self.order: self._sorted,
+            self.claims: self._claimed,
+            self.columns: self._texted,
+        }
         for widget, handler in handlers.items():
             (widget.observe if on else widget.unobserve)(handler, "value")
 
@@ -270,9 +273,11 @@ class ClaimInspector(Panel):
         self._places.append(place)
         # Cells are left out of the Tab order, a matrix would be hundreds of stops: the arrow keys reach them.
         state = {
-            "description": words, "tooltip": told, "_dom_classes": ("rb-cell", *classes),
+            "description": words,
+            "tooltip": told,
+            "_dom_classes": ("rb-cell", *classes),
             "tabbable": None if place[2] < 0 else False,
-        }  # fmt: skip
+        }
         if number == len(self._pool):
             button = w.Button(**state, **self._shared)
             button.on_click(functools.partial(self._clicked, number))

@@ -56,17 +56,16 @@ def as_results(given: Any) -> tuple[RagResult, ...]:
         found = from_ragchecker({"results": list(given)}).results
     else:
         raise ConfigError(
-            f"results is {type(given).__name__}", "RagResults, a list of them, or RAGChecker's JSON as dicts",
+            f"results is {type(given).__name__}",
+            "RagResults, a list of them, or RAGChecker's JSON as dicts",
             "read a file with ragbench.data.read_ragchecker first",
-        )  # fmt: skip
+        )
     if not found:
         raise DataError("there are no results", "at least one", "check what made them")
     return found
 
 
-def label_sets(
-    results: Sequence[RagResult], labels: Mapping[Any, Any]
-) -> list[dict[str, Sequence | None]]:  # fmt: skip
+def label_sets(results: Sequence[RagResult], labels: Mapping[Any, Any]) -> list[dict[str, Sequence | None]]:
     """Return for every result its four sets of labels, those of ``labels`` before the result's own.
 
     Raises
@@ -84,9 +83,10 @@ def label_sets(
     for name, check in given:
         if name not in ids or check not in CHECKS:
             raise DataError(
-                f"labels for {check!r} of result {name!r}", f"an id of the results and one of {', '.join(CHECKS)}",
+                f"labels for {check!r} of result {name!r}",
+                f"an id of the results and one of {', '.join(CHECKS)}",
                 "check the keys of labels",
-            )  # fmt: skip
+            )
     made = []
     for result in results:
         sets = {check: given.get((result.id, check), getattr(result, check)) for check in CHECKS}
@@ -141,13 +141,16 @@ def scores(result: RagResult, sets: Mapping[str, Any]) -> tuple[dict[str, float]
     # A matrix without rows does not tell how many chunks there were.
     counts["n_chunks"] = len(result.chunks)
     absent = {
-        NO_RESPONSE: not counts["n_response_claims"], NO_REFERENCE: not counts["n_reference_claims"],
-        NO_CHUNKS: not counts["n_chunks"], NOTHING_FOUND: not counts["n_recalled_claims"],
-    }  # fmt: skip
+        NO_RESPONSE: not counts["n_response_claims"],
+        NO_REFERENCE: not counts["n_reference_claims"],
+        NO_CHUNKS: not counts["n_chunks"],
+        NOTHING_FOUND: not counts["n_recalled_claims"],
+    }
     reasons = {
         name: next(reason for reason in _NEEDS[name] if absent[reason])
-        for name, value in values.items() if math.isnan(value)
-    }  # fmt: skip
+        for name, value in values.items()
+        if math.isnan(value)
+    }
     return values, reasons, counts
 
 

@@ -1,18 +1,25 @@
-"""The retrieval explorer: what retrievers find for a question, how much of its support, and what a cut loses."""
+"""The retrieval explorer: what retrievers find for a question, how much of its support, and what a cut loses.
+
+Scores at all cut-offs come from one pass of :func:`ragbench.metrics.ir_score.part_scores`; moving the slider only looks
+them up and writes the text again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import ipywidgets
 import numpy as np
 
 from ragbench.errors import ConfigError, RagbenchError, unknown
-from ragbench.metrics.cutoffs import as_offsets
-from ragbench.records import Dataset, Question
+from ragbench.metrics.cutoffs import TokenOffsets, as_offsets, joined_cutoffs
+from ragbench.metrics.ir_score import MATCHES, part_scores
+from ragbench.records import Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
-from ragbench.widgets._retrieved import Ranking, column, rankings, score_words
+from ragbench.text.layout import Normalised, comparable
 from ragbench.widgets.base import Panel, escape, mark, tag
 
 # A browser's list of more entries is slow to open, and nobody reads it: the filter narrows it.
@@ -56,7 +63,7 @@ class RetrievalExplorer(Panel):
     Attributes
     ----------
     question : the Question shown.
-    rankings : :class:`Ranking` by retriever.
+    rankings : :class:`ScoredHits` by retriever.
     scores : IR score by retriever at the slider's cut-off; NaN where undefined.
 
     Raises
@@ -97,7 +104,7 @@ class RetrievalExplorer(Panel):
         self._offsets = as_offsets(tokenizer)
         self._cutoffs = np.arange(0, max_tokens + 1, step)
         self._hits: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
-        self.rankings: dict[str, Ranking] = {}
+        self.rankings: dict[str, ScoredHits] = {}
         self._failed: dict[str, str] = {}
 
         wide = ipywidgets.Layout(width="auto")
@@ -217,19 +224,19 @@ class RetrievalExplorer(Panel):
             except Exception:
                 self.summary.value = f"<p role='status'>not searched: <b>{escape(question.text)}</b></p>"
                 raise
-        found, self._failed = self._hits[question.text]
-        self.rankings = rankings(found, question.references, self._cutoffs, self._offsets, self._match)
+        hits, self._failed = self._hits[question.text]
+        self.rankings = rankings(hits, question.references, self._cutoffs, self._offsets, self._match)
         self._draw()
 
     def _search(self, text: str) -> tuple[dict[str, Any], dict[str, str]]:
-        found, failed = {}, {}
+        hits, failed = {}, {}
         for name, retriever in self._retrievers.items():
             k = self._k if isinstance(self._k, int) else self._k.get(name, 10)
             try:
-                (found[name],) = retriever.search([text], k)
+                (hits[name],) = retriever.search([text], k)
             except RagbenchError as error:  # one retriever without its server should not take the others along
                 failed[name] = str(error)
-        return found, failed
+        return hits, failed
 
     def _draw(self) -> None:
         at, tokens = self._at, self.slider.value
@@ -261,15 +268,150 @@ class RetrievalExplorer(Panel):
 
 def _as_questions(questions: Any) -> list[Question]:
     given = questions.questions if isinstance(questions, Dataset) else questions
-    found = [] if isinstance(given, str) else list(given)
-    if not found or not all(isinstance(q, str | Question) for q in found):
-        kinds = ", ".join(sorted({type(q).__name__ for q in found})) or "none"
+    listed = [] if isinstance(given, str) else list(given)
+    if not listed or not all(isinstance(q, str | Question) for q in listed):
+        kinds = ", ".join(sorted({type(q).__name__ for q in listed})) or "none"
         raise ConfigError(
             f"questions is {type(given).__name__} of {kinds}", "at least one Question or str", "pass dataset.questions"
         )
-    return [q if isinstance(q, Question) else Question(str(i), q, "") for i, q in enumerate(found, 1)]
+    return [q if isinstance(q, Question) else Question(str(i), q, "") for i, q in enumerate(listed, 1)]
 
 
 def _row(head: str, cells: Sequence[str]) -> str:
     tds = "".join(f'<td class="rb-number">{cell}</td>' for cell in cells)
     return f'<tr><th scope="row" style="font-weight: normal">{head}</th>{tds}</tr>'
+
+
+@dataclass
+class ScoredHits:
+    """One retriever's hits for one question, joined with one space, and what of the facts is in them at every cut-off.
+
+    Attributes
+    ----------
+    hits : best first.
+    facts : the supporting facts of the question.
+    text : the hits' texts, joined.
+    tokens : number of tokens of ``text``.
+    cuts : int array, shape (n_cutoffs,): where each cut-off ends, in characters of ``text``.
+    scores : float array, shape (n_cutoffs,): IR score; NaN without facts.
+    shares : float array, shape (n_facts, n_cutoffs): longest match of each fact over its length.
+    compared : facts and text in the form in which they were matched.
+    """
+
+    hits: Sequence[Hit]
+    facts: Sequence[str]
+    text: str
+    tokens: int
+    cuts: np.ndarray
+    scores: np.ndarray
+    shares: np.ndarray
+    compared: tuple[Sequence[str], Normalised]
+    _starts: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def span(self, fact: int, cutoff: int) -> tuple[int, int]:
+        """Start and end in ``text`` of a fact's longest match before a cut-off (both by number); the first of several.
+
+        Empty, (0, 0), where nothing of the fact is there.
+        """
+        share, whole, within = self.shares[fact, cutoff], self.compared[0][fact], self.compared[1]
+        length = 0 if np.isnan(share) else round(share * len(whole))
+        if not length:
+            return 0, 0
+        if (fact, length) not in self._starts:
+            pieces = {whole[i : i + length] for i in range(len(whole) - length + 1)}
+            # The metric says how long the match is; the first place where a piece of that length stands is it.
+            self._starts[fact, length] = min(at for piece in pieces if (at := within.text.find(piece)) >= 0)
+        start = self._starts[fact, length]
+        return within.span(start, start + length)
+
+
+def rankings(
+    found: Mapping[str, Sequence[Hit]],
+    facts: Sequence[str],
+    cutoffs: Sequence[int],
+    offsets: TokenOffsets,
+    match: str = "substring",
+) -> dict[str, ScoredHits]:
+    """Score what each retriever found for one question at every cut-off.
+
+    Parameters
+    ----------
+    found : hits by retriever, best first.
+    facts : the supporting facts; none leaves the scores NaN.
+    cutoffs : N in tokens, ascending.
+    offsets : the tokenizer's cache.
+    match : "substring", "substring_nfkc" or "exact", as in :func:`ragbench.metrics.ir_score.ir_score`.
+
+    Returns
+    -------
+    dict of ScoredHits, by retriever.
+    """
+    scored = {}
+    for name, hits in found.items():
+        chunks = [hit.chunk.text for hit in hits]
+        text, cuts = " ".join(chunks), joined_cutoffs(chunks, cutoffs, offsets)
+        shares = part_scores(facts, text, match, positions=cuts)
+        scores = shares.mean(axis=0) if len(facts) else np.full(len(cuts), np.nan)
+        tokens = offsets.joined_ends(chunks, len(text)).size
+        compared = comparable(facts, text, MATCHES[match][1])
+        scored[name] = ScoredHits(hits, facts, text, tokens, cuts, scores, shares, compared)
+    return scored
+
+
+def column(name: str, ranking: ScoredHits, cutoff: int, tokens: int) -> str:
+    """HTML of one retriever's chunks, with the facts' matches marked and the cut at ``tokens`` as a line in the text.
+
+    Parameters
+    ----------
+    name : of the retriever.
+    ranking : its hits.
+    cutoff : number of the cut-off.
+    tokens : that cut-off in tokens, for the line's label.
+    """
+    cut = int(ranking.cuts[cutoff])
+    spans = [(*ranking.span(i, cutoff), i + 1) for i in range(len(ranking.facts))]
+    parts, start, drawn = [], 0, False
+    for hit in ranking.hits:
+        stop = start + len(hit.chunk.text)
+        line = not drawn and cut <= stop and cut < len(ranking.text)
+        parts.append(_chunk(hit, start, max(cut, start) if line else stop if not drawn else start, spans, line, tokens))
+        drawn, start = drawn or line, stop + 1
+    if not drawn:
+        label = f"all {ranking.tokens} tokens are within {tokens}" if ranking.hits else "nothing was found"
+        parts.append(f'<div class="rb-cut rb-all">{label}</div>')
+    return f'<section aria-label="{escape(name)}">{_head(name, ranking, cutoff)}{"".join(parts)}</section>'
+
+
+def score_words(score: float) -> str:
+    """An IR score with three decimals, or the word that it is undefined."""
+    return "undefined" if np.isnan(score) else f"{score:.3f}"
+
+
+def _head(name: str, ranking: ScoredHits, cutoff: int) -> str:
+    score = score_words(ranking.scores[cutoff])
+    return f'<header><h4>{escape(name)}</h4> <span>IR score <b class="rb-score">{score}</b></span></header>'
+
+
+def _chunk(hit: Hit, start: int, cut: int, spans: Sequence[tuple], line: bool, tokens: int) -> str:
+    text = hit.chunk.text
+    before = _marked(text, start, start, cut, spans)
+    after = escape(text[cut - start :])
+    separator = f'<span class="rb-cut" role="separator">{tokens} tokens</span>' if line else ""
+    beyond = f'<span class="rb-beyond">{after}</span>' if after else ""
+    title = f" {escape(hit.chunk.title)}" if hit.chunk.title else ""
+    note = f'<span class="rb-quiet" title="{escape(hit.chunk.id)}">score {hit.score:.4g}</span>'
+    return f"<article><div><b>{hit.rank}.</b>{title} {note}</div><p>{before}{separator}{beyond}</p></article>"
+
+
+def _marked(text: str, start: int, first: int, last: int, spans: Sequence[tuple]) -> str:
+    """HTML of ``text`` (at ``start`` in the joined text) from ``first`` to ``last``, each fact's match marked."""
+    edges = sorted({first, last, *(e for low, high, _ in spans for e in (low, high) if first < e < last)})
+    html = []
+    for low, high in pairwise(edges):
+        content = escape(text[low - start : high - start])
+        inside = [(begin, number) for begin, end, number in spans if begin <= low and high <= end]
+        labels = "".join(tag(number) for begin, number in inside if low in (begin, first))
+        for _, number in reversed(inside):
+            content = mark(number, content)
+        html.append(labels + content)
+    return "".join(html)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets
 import numpy as np
+import pandas as pd
 
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.labelling.agreement import agreement, partners
 from ragbench.labelling.people import Label, LabelItem, Session, kind_of
 from ragbench.stats import interval_text
 from ragbench.widgets.base import Panel, escape, tag
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # ipywidgets has no key events. A style element runs its onload when it enters the page: it makes the tool take keys and
 # press the button of that key, and keeps JupyterLab from taking them for commands (a digit would turn the cell into a

@@ -10,21 +10,18 @@ import math
 import os
 import threading
 import time
+from concurrent.futures import Executor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as w
+import pandas as pd
 
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.experiment import Experiment, load_manifest
 from ragbench.experiment.rows import MANIFEST, ROWS, run_folder
 from ragbench.widgets import monitor_view as view
 from ragbench.widgets.base import Panel, escape
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    import pandas as pd
 
 _STYLE = """<style>
 .rb-widget .rb-bar { display: flex; height: 12px; background: var(--rb-shade); border: 1px solid var(--rb-rule); }
