@@ -103,6 +103,10 @@ class MiniLM(Embeddings):
         cosine 0.988).
     threads : number of threads, default all cores.
 
+    Raises
+    ------
+    ConfigError for an unknown precision or a number of threads below 1; DataError without the weights.
+
     Source: thesis §2.5.3; the model card of sentence-transformers/all-MiniLM-L6-v2.
     """
 
@@ -223,6 +227,10 @@ class CachedEmbeddings(Embeddings):
     model_id : names the model and every setting that changes its vectors. Taken from ``embedder.model_id`` or
         ``embedder.model`` when it has one.
     folder : where the file lies; default the cache folder.
+
+    Raises
+    ------
+    ConfigError when the embedder does not say which model it is and ``model_id`` is not given.
     """
 
     def __init__(self, embedder: Embeddings, model_id: str | None = None, folder: Path | None = None) -> None:

@@ -52,6 +52,10 @@ def minihop_ragas_set(limit: int | None = None, seed: int = 0, padding: float = 
     answer, an evasion with a remark on the topic, or the answer with names and numbers made vague;
     ``meta["incomplete"]`` says which.
 
+    Raises
+    ------
+    ConfigError for a padding or a limit outside its range.
+
     Source: RAGAS, section 4; there ChatGPT writes the answers.
     """
     if not 0 < padding <= 5:

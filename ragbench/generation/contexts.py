@@ -83,6 +83,10 @@ def generation_tasks(
     -------
     list of Task, question by question. N = 0 does not depend on the system: one task each, named ``"query only"``;
     with 5 systems and 11 budgets that is 51 per question, the 7,404 + 10 x 7,404 x 5 of thesis §3.2.1.
+
+    Raises
+    ------
+    ConfigError when the lists of hits and the questions differ in number.
     """
     for system, found in hits.items():
         if len(found) != len(questions):

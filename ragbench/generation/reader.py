@@ -53,6 +53,10 @@ class ExtractiveReader:
         has one, else in English. A question too short to tell is taken to be in the context's language.
 
     Deterministic, and the same for any order of calls. The thesis used Llama-3 (§2.4): tables must name this reader.
+
+    Raises
+    ------
+    ConfigError for a threshold outside [0, 1] or an empty abstention.
     """
 
     def __init__(
@@ -100,6 +104,10 @@ class ExtractiveReader:
         Returns
         -------
         One or two sentences of the context, a comparison's verdict with its evidence, or the abstention.
+
+        Raises
+        ------
+        ConfigError for an empty question.
         """
         if not question.strip():
             raise ConfigError(f"an empty question: {question!r}", "some text", "leave empty questions out")

@@ -31,7 +31,12 @@ Claim = str | Sequence[str]
 
 
 def split_claims(text: str) -> list[str]:
-    """Cut a text into sentence claims, without list markers, emphasis marks and citation numbers."""
+    """Cut a text into sentence claims, without list markers, emphasis marks and citation numbers.
+
+    Raises
+    ------
+    ConfigError for anything but one text.
+    """
     if not isinstance(text, str):
         raise ConfigError(f"text is {type(text).__name__}", "a text", "split one text at a time")
     claims = (_EMPHASIS.sub("", _CITATION.sub("", _MARKER.sub("", s))).strip() for s in split_sentences(text, "claims"))
@@ -75,6 +80,10 @@ class EmbeddedChecker:
     entail, related, mix : thresholds and weight, in [0, 1]; the defaults were set on MiniHop's claims (see LOG.md) and
         on nothing else.
     window : sentences read together.
+
+    Raises
+    ------
+    ConfigError for a window below 1 or a threshold outside [0, 1].
     """
 
     def __init__(

@@ -254,6 +254,10 @@ class EmbeddedGrader:
     ----------
     model : another file of the same form; default the one that comes with ragbench (its ``card`` says how it was made).
 
+    Raises
+    ------
+    DataError for a file that is no model of the embedded grader, or was fitted on other features.
+
     Source: the categories of thesis §2.4; the method is ours.
     """
 

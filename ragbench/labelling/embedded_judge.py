@@ -244,6 +244,10 @@ class EmbeddedJudge:
 
     Fitted on English long-form answers; a score is comparable between answers to one question and, less surely,
     between questions. ``card`` says what it was fitted on and how well it agrees with people.
+
+    Raises
+    ------
+    ConfigError for an unknown criterion.
     """
 
     def __init__(

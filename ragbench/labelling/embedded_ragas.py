@@ -149,6 +149,10 @@ class EmbeddedRagas:
     embedder : a LangChain ``Embeddings`` with unit vectors; default the embedded MiniLM.
     mix, keep, floor, gate : in (0, 1]; the defaults were set on MiniHop (see LOG.md) and on nothing else.
 
+    Raises
+    ------
+    ConfigError for a setting outside its range.
+
     Source: RAGAS, section 3, whose model steps these rules stand in for.
     """
 

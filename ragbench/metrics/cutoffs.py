@@ -228,6 +228,10 @@ def joined_cutoffs(
     -------
     int64 array, shape (len(cutoffs),), equal to tokenising the joined text.
 
+    Raises
+    ------
+    ConfigError for one string in place of a list of chunk texts, or for impossible cut-offs.
+
     Source: thesis §2.3, §3.1.
     """
     if isinstance(chunk_texts, str):

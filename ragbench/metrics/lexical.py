@@ -112,6 +112,10 @@ def bleu(
     -------
     float in [0, 1].
 
+    Raises
+    ------
+    ConfigError for an unknown smoothing.
+
     Source: Papineni et al. 2002, through sacrebleu. RAGChecker's Table 2 (BLEU-avg 38.89/35.32, ...) comes out with
     jieba's tokens, ``smoothing="none"``, ``effective_order=False``, ``brevity_penalty=False``.
     """
@@ -159,6 +163,10 @@ def rouge_l(
     Returns
     -------
     float in [0, 1]; 0 when either side has no token.
+
+    Raises
+    ------
+    ConfigError for an unknown value.
 
     Source: Lin 2004; equal to rouge-score. RAGChecker's Table 2 (ROUGE-L 31.75/31.72, ...) comes out with jieba's
     tokens.

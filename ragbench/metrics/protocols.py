@@ -106,6 +106,10 @@ def rgb_accuracy(correct: Any, noise_ratio: Any = None) -> float | dict[float, f
     -------
     float in [0, 1] (NaN without answers), or a dict from each noise ratio, ascending, to the accuracy at it.
 
+    Raises
+    ------
+    DataError for noise ratios of another number than the answers, or outside [0, 1].
+
     Source: RGB, section 3 and Table 1; thesis §1.2.
     """
     hits = _flags(correct, "correct")
@@ -150,6 +154,10 @@ def rgb_error_rates(
     -------
     dict with "detection" (share of answers that detect) and "correction"; each in [0, 1], NaN for a share of nothing
     (RGB's own evaluation gives 0).
+
+    Raises
+    ------
+    DataError when detections and answers differ in number; ConfigError for an unknown ``among``.
 
     Source: RGB, section 3; thesis §1.2.
     """

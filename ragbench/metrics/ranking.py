@@ -68,6 +68,10 @@ def recall_at_k(
     -------
     float in [0, 1]; NaN when nothing is relevant.
 
+    Raises
+    ------
+    ConfigError for an unknown kind.
+
     >>> recall_at_k(["a", "x", "b"], {"a", "b"}, 2)
     0.5
     """
@@ -131,6 +135,10 @@ def ndcg_at_k(
     Returns
     -------
     float in [0, 1]; NaN when nothing is relevant.
+
+    Raises
+    ------
+    ConfigError for gains that are negative or not finite.
 
     Source: Järvelin and Kekäläinen 2002, with gain / log2(rank + 1), as scikit-learn's ``ndcg_score``.
     """

@@ -212,6 +212,10 @@ def steps_for_pairs(pairs: Mapping[Dimension, Sequence[Pair]], n: int = 3, basel
     Steps. RAGAS takes at most four calls per pair for faithfulness and two each for the others: 8, where the paper's
     own way (a call per generated question) takes 6 + 2n; each baseline takes two calls per pair and dimension. A joint
     reply with a wrong number of verdicts costs one more call per statement, which the step's report counts.
+
+    Raises
+    ------
+    ConfigError without pairs.
     """
     from ragbench.labelling.preferences import steps_for_baselines
     from ragbench.labelling.statements import steps_for_ragas

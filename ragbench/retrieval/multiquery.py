@@ -89,7 +89,12 @@ class MultiQuery(Retriever):
         }
 
     def queries(self, questions: Sequence[str]) -> list[list[str]]:
-        """Return the derived questions of each question."""
+        """Return the derived questions of each question.
+
+        Raises
+        ------
+        ModelError when the decomposer returns another number of lists, or none for a question.
+        """
         batch = getattr(self._decompose, "batch", None)
         derived = batch(list(questions)) if callable(batch) else [self._decompose(q) for q in questions]
         if len(derived) != len(questions):

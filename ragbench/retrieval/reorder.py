@@ -30,6 +30,10 @@ def reorder(items: Sequence[T], order: str = "published") -> list[T]:
     order : ``"published"`` (as LangChain's LongContextReorder: the best item first for an odd count, last for an even
         one) or ``"mended"`` (best first, second best last, for every count).
 
+    Raises
+    ------
+    ConfigError for an unknown order.
+
     Source: thesis §2.5.3; Liu et al., "Lost in the Middle", 2023.
 
     >>> reorder([1, 2, 3, 4, 5, 6, 7, 8, 9, 10])

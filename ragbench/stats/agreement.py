@@ -103,6 +103,10 @@ def kappa(
     Interval in [-1, 1]. NaN without items, and when both judges give everything the same one label (no disagreement
     is possible by chance); such resamples are left out of the percentiles.
 
+    Raises
+    ------
+    ConfigError for unknown weights; DataError for labels of different number.
+
     Source: Cohen (1960); weighted: Cohen (1968).
     """
     level, resamples = as_level(level), as_resamples(resamples)

@@ -48,6 +48,10 @@ def correlation(
     -------
     Interval in [-1, 1]. NaN when a variable is constant or fewer than two pairs are left; resamples in which a
     variable is constant are left out of the percentiles.
+
+    Raises
+    ------
+    ConfigError for an unknown method; DataError for input of different lengths.
     """
     functions: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = {
         "pearson": _pearson,

@@ -176,6 +176,10 @@ def binomial_ci(successes: float, n: int, level: float = 0.95) -> Interval:
     -------
     Interval of successes / n; NaN throughout for n = 0.
 
+    Raises
+    ------
+    ConfigError unless 0 <= successes <= n.
+
     Source: Clopper & Pearson (1934), Biometrika 26.
     """
     level = as_level(level)
@@ -218,6 +222,10 @@ def ppi_mean(
     -------
     Interval; ``n`` is the number of human labels used, ``n_missing`` counts left-out values of all three arguments.
     The bounds are NaN with fewer than two labels or two unlabelled values.
+
+    Raises
+    ------
+    DataError for labels and judgements of different number; ConfigError for another weight.
 
     Source: Angelopoulos et al. (2023), prediction-powered inference; tuned: PPI++ (2023). ARES uses it with 150 to 300
     human labels (thesis §1.2).

@@ -50,6 +50,10 @@ def paired_permutation_test(
     PermutationTest with the mean of a - b. The p-value of a sample of patterns is (hits + 1) / (resamples + 1), never
     0; NaN without pairs.
 
+    Raises
+    ------
+    ConfigError for an unknown alternative or fewer than 1 resample; DataError for input of different lengths.
+
     Source: Fisher's randomisation test; Smucker et al. (2007) for retrieval; Phipson & Smyth (2010) for the + 1.
     """
     if alternative not in ("two-sided", "greater", "less"):
@@ -100,6 +104,10 @@ def holm(p_values: Any) -> np.ndarray:
     -------
     float array, shape (m,): adjusted p-values in the given order, at most 1. Those below alpha are rejected with a
     family-wise error of at most alpha.
+
+    Raises
+    ------
+    DataError for p-values outside [0, 1].
 
     Source: Holm (1979), Scandinavian Journal of Statistics 6.
 
