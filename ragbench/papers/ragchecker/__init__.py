@@ -202,7 +202,7 @@ def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Labelled, claim
             "question_id": rows["question_id"],
             "kind": rows["kind"],
             "domain": rows["question_id"].map(domains),
-            "cluster": rows["question_id"].map(_clusters(data)),
+            "cluster": rows["question_id"].map(question_clusters(data)),
             "retriever": rows["retriever"],
             "generator": rows["generator"],
             "k": rows["k"].astype(int),
@@ -215,7 +215,7 @@ def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Labelled, claim
     return place.reset_index(drop=True).join(table).assign(scored=scored)
 
 
-def _clusters(data: Dataset) -> dict[str, int]:
+def question_clusters(data: Dataset) -> dict[str, int]:
     """Number the clusters of questions that documents tie together: what one document is like, moves them all."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

@@ -1,0 +1,67 @@
+"""scripts/draw_model_answers.py: the draw is the plan's, and a grader does not see where an answer is from."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import pandas as pd
+import pytest
+
+from ragbench.data import load_minihop
+from ragbench.paths import project_root
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("draw", project_root() / "scripts" / "draw_model_answers.py")
+    sys.modules["draw"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def rows():
+    ids = [q.id for q in load_minihop().questions[:120]]
+    cells = [("BM25", 300), ("SIM", 300), ("REO", 300), ("BM25", 1000), ("LLM only", 0), ("gold documents", 1000)]
+    made = []
+    for place, question in enumerate(ids):
+        for retriever, n in cells:
+            same = retriever == "SIM" and place % 2  # half of SIM's answers read like BM25's
+            answer = f"answer {place} of {'BM25' if same else retriever} at {n}"
+            made.append((question, retriever, n, answer, 1 + place % 5, "ok"))
+    return pd.DataFrame(made, columns=["question_id", "retriever", "N", "answer", "grade", "status"])
+
+
+def test_the_frame_holds_each_answer_of_a_retriever_at_300_once(script, rows):
+    items = script.frame(rows.sample(frac=1, random_state=1))
+    assert len(items) == 120 * 2 + 60
+    assert not items.duplicated(["question_id", "answer"]).any()
+    assert sorted({tuple(sorted(names)) for names in items["retrievers"]}) == [
+        ("BM25",), ("BM25", "SIM"), ("REO",), ("SIM",),
+    ]  # fmt: skip
+    assert items[["question_id", "answer"]].equals(script.frame(rows)[["question_id", "answer"]])
+
+
+def test_the_draw_keeps_its_probabilities_and_a_second_pass_in_another_order(script, rows):
+    items = script.frame(rows)
+    chosen = script.draw(items)
+    assert len(chosen) == script.LABELS == 250
+    sizes, drawn = items["stratum"].value_counts(), chosen["stratum"].value_counts()
+    for stratum, part in chosen.groupby("stratum"):
+        assert part["inclusion_probability"].to_numpy() == pytest.approx(drawn[stratum] / sizes[stratum])
+    assert (1 / chosen["inclusion_probability"]).sum() == pytest.approx(len(items))
+    second = chosen.dropna(subset="second_pass")
+    assert sorted(second["second_pass"]) == list(range(150))
+    assert not second["second_pass"].is_monotonic_increasing
+    assert chosen["question_id"].tolist() != sorted(chosen["question_id"])
+
+
+def test_a_grader_sees_question_truth_facts_and_answer_and_nothing_else(script, rows):
+    chosen = script.draw(script.frame(rows))
+    shown = script.blind(chosen)
+    assert {tuple(item) for item in shown} == {("id", "question", "true_answer", "supporting_facts", "answer")}
+    questions = {q.id: q for q in load_minihop().questions}
+    first = chosen.iloc[0]
+    assert shown[0]["true_answer"] == questions[first["question_id"]].answer
+    assert shown[0]["answer"] == first["answer"]
