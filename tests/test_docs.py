@@ -9,6 +9,7 @@ import yaml
 
 from ragbench import cli
 from ragbench.experiment import Experiment, config, load_rows
+from ragbench.metrics.table import METRICS
 from ragbench.notebooks import find
 from ragbench.paths import project_root
 
@@ -89,3 +90,9 @@ def test_links_lead_to_a_file_and_a_heading(page):
 
 def test_the_readme_lists_every_notebook():
     assert re.findall(r"^\| `(\d\d\w+)` \|", text_of("README.md"), re.M) == [path.stem for path in find()]
+
+
+def test_the_readme_says_what_every_metric_is_for():
+    table = text_of("README.md").split("| question | metric |")[1].split("\n\n")[0]
+    named = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(METRICS)
