@@ -48,12 +48,12 @@ def refine(
     """
     if question.kind == "unanswerable":
         return question
-    own = [configurations[i] for i in question.doc_ids]
+    about = [configurations[i] for i in question.doc_ids]
     fields = schema.fact_fields
     references = list(question.references)
     kept, changes = [], []
     for statement in question.statements:
-        support = _support(question, statement, own, fields, references, documents)
+        support = _support(question, statement, about, fields, references, documents)
         if support is None:
             changes.append(f"removed: {statement}")
         else:
@@ -62,7 +62,7 @@ def refine(
             references += support
     answer = " ".join(kept)
     for fact in schema.facts:
-        for c in own:
+        for c in about:
             stated = [r for r in references if r.doc_id == c.id and any(_says(r.text, c, n) for n in fact.fields)]
             if stated and not any(_says(answer, c, n) for n in fact.fields):
                 kept.append(canonical(schema, fact.id, c))
@@ -78,24 +78,24 @@ def _says(text: str, configuration: Configuration, name: str) -> bool:
 def _support(
     question: QRA,
     statement: str,
-    own: Sequence[Configuration],
+    about: Sequence[Configuration],
     fields: Sequence[str],
     references: Sequence[Reference],
     documents: Mapping[str, GeneratedDocument],
 ) -> list[Reference] | None:
     """References to add for a statement; None when the documents do not state all of its facts."""
-    needed = facts_needed(question, statement, own, fields)
-    wording = {(c.id, name): c.text[name] for c in own for name in fields}
+    needed = facts_needed(question, statement, about, fields)
+    wording = {(c.id, name): c.text[name] for c in about for name in fields}
     added: list[Reference] = []
     for doc_id, name in needed:
         value = wording[doc_id, name]
         # A value that two documents share may stand in either's sentences.
         if any(mentions(r.text, value) for r in (*references, *added)):
             continue
-        found = [s.text for s in documents[doc_id].sentences if mentions(s.text, value)]
-        if not found:
+        stating = [s.text for s in documents[doc_id].sentences if mentions(s.text, value)]
+        if not stating:
             return None
-        added.append(Reference(doc_id, found[0]))
+        added.append(Reference(doc_id, stating[0]))
     return added
 
 
@@ -226,5 +226,5 @@ def model_keypoints(
     ]
     replies = ask_step(model, prompts, KeypointsReply, cassette, [q.id for q in questions], "keypoints")
     pairs = list(zip(questions, replies, strict=True))
-    made = [replace(q, keypoints=tuple(reply.parsed.keypoints)) for q, reply in pairs if reply.ok]
-    return Done(tuple(made), tuple((q.id, str(reply.error)) for q, reply in pairs if not reply.ok))
+    done = [replace(q, keypoints=tuple(reply.parsed.keypoints)) for q, reply in pairs if reply.ok]
+    return Done(tuple(done), tuple((q.id, str(reply.error)) for q, reply in pairs if not reply.ok))

@@ -59,12 +59,12 @@ def make_configurations(schema: Schema, documents: int, seed: int = 0) -> list[C
     if not isinstance(documents, int) or documents < 1:
         raise ConfigError(f"documents={documents!r}", "a whole number, at least 1", "ask for one document or more")
     taken: set[tuple[str, ...]] = set()
-    made = []
+    configurations = []
     for index in range(documents):
         configuration = make_configuration(schema, index, seed, taken)
         taken.add(tuple(configuration.text[name] for name in schema.named))
-        made.append(configuration)
-    return made
+        configurations.append(configuration)
+    return configurations
 
 
 def make_configuration(
@@ -100,10 +100,10 @@ def make_configuration(
         if clash(text, schema.fact_fields, [text[n] for n in schema.context]) is None:
             identity = f"{schema.domain}-{schema.language}-{index + 1:04d}"
             return Configuration(identity, schema.domain, schema.language, subdomain, values, text)
-    found = clash(text, schema.fact_fields, [text[n] for n in schema.context])
+    reason = clash(text, schema.fact_fields, [text[n] for n in schema.context])
     raise ConfigError(
         f"{schema.source}: no usable values for document {index + 1} in {_TRIES} tries"
-        + (f" ({found})" if found else ""),
+        + (f" ({reason})" if reason else ""),
         "facts that can be told apart",
         "widen the ranges or lists of these fields, or ask for fewer documents",
     )
@@ -332,5 +332,5 @@ def _unusable(value: str, configuration: Configuration, schema: Schema) -> str:
         return f"a number or date, which the rules make: {value[:40]!r}"
     if real_names(value):
         return f"a real name: {real_names(value)[0]!r}"
-    found = clash(configuration.text, schema.fact_fields, [configuration.text[n] for n in schema.context])
-    return f"cannot be told apart: {found}" if found else ""
+    same = clash(configuration.text, schema.fact_fields, [configuration.text[n] for n in schema.context])
+    return f"cannot be told apart: {same}" if same else ""

@@ -159,17 +159,17 @@ def model_documents(
                 jobs.append((number, section.heading, filled))
     ids = [f"{configurations[n].id}/{heading or mode}" for n, heading, _ in jobs]
     replies = ask_step(model, [job[2] for job in jobs], None, cassette, ids, "documents")
-    made, failed = [], []
+    documents, failed = [], []
     for number, c in enumerate(configurations):
-        own = [(heading, reply) for (n, heading, _), reply in zip(jobs, replies, strict=True) if n == number]
-        wrong = [str(reply.error) for _, reply in own if not reply.ok]
+        parts = [(heading, reply) for (n, heading, _), reply in zip(jobs, replies, strict=True) if n == number]
+        wrong = [str(reply.error) for _, reply in parts if not reply.ok]
         if wrong:
             failed.append((c.id, wrong[0]))
         elif mode == "configuration":
-            made.append(_assembled(schema, c, own))
+            documents.append(_assembled(schema, c, parts))
         else:
-            made.append(_free(c, own[0][1].text, mode))
-    return Done(tuple(made), tuple(failed))
+            documents.append(_free(c, parts[0][1].text, mode))
+    return Done(tuple(documents), tuple(failed))
 
 
 def _assembled(schema: Schema, configuration: Configuration, parts: Sequence[tuple[str, Reply]]) -> GeneratedDocument:

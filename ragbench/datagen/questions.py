@@ -88,8 +88,8 @@ def draft_questions(
         pair = [(configuration, documents[number])]
         if after != number:
             pair.append((configurations[after], documents[after]))
-        made = [*_asked(schema, pair, rng, per_document), *_unanswerable(schema, pair[0], rng, per_document)]
-        drafts += [replace(q, id=f"{configuration.id}-q{i + 1:02d}") for i, q in enumerate(made)]
+        asked = [*_asked(schema, pair, rng, per_document), *_unanswerable(schema, pair[0], rng, per_document)]
+        drafts += [replace(q, id=f"{configuration.id}-q{i + 1:02d}") for i, q in enumerate(asked)]
     return drafts
 
 
@@ -103,13 +103,13 @@ def find_references(question: QRA, facts: Sequence[Fact], documents: Mapping[str
     documents : by id.
     """
     wanted = {(d, name) for d, name in facts}
-    found = [
+    stating = [
         Reference(doc_id, s.text)
         for doc_id in question.doc_ids
         for s in documents[doc_id].sentences
         if any((doc_id, name) in wanted for name in s.facts)
     ]
-    return replace(question, references=tuple(dict.fromkeys((*question.references, *found))))
+    return replace(question, references=tuple(dict.fromkeys((*question.references, *stating))))
 
 
 def facts_in(text: str, configurations: Sequence[Configuration], fields: Sequence[str]) -> list[Fact]:
@@ -117,12 +117,12 @@ def facts_in(text: str, configurations: Sequence[Configuration], fields: Sequenc
 
     The name that one document is about may be a mere fact of another (two people of one name): it does not count.
     """
-    found = [(c.id, name) for c in configurations for name in fields if mentions(text, c.text[name])]
-    if not found or len(configurations) < 2:
-        return found
+    stated = [(c.id, name) for c in configurations for name in fields if mentions(text, c.text[name])]
+    if not stated or len(configurations) < 2:
+        return stated
     by_id = {c.id: c for c in configurations}
     names = " | ".join(c.text[n] for c in configurations for n in c.text if n not in fields)
-    return [(i, name) for i, name in found if not mentions(names, by_id[i].text[name])]
+    return [(i, name) for i, name in stated if not mentions(names, by_id[i].text[name])]
 
 
 def facts_needed(
@@ -198,9 +198,9 @@ def _draft(
 
 
 def _summary(
-    schema: Schema, pattern: QuestionPattern, own: tuple[Configuration, GeneratedDocument], rng: random.Random
+    schema: Schema, pattern: QuestionPattern, about: tuple[Configuration, GeneratedDocument], rng: random.Random
 ) -> QRA:
-    configuration = own[0]
+    configuration = about[0]
     facts = next(s for s in schema.sections if s.id == pattern.section).facts
     question = fill(choose(rng.choice(pattern.ask), rng)[0], configuration.text)
     statements = tuple(canonical(schema, fact.id, configuration) for fact in facts)
@@ -209,11 +209,11 @@ def _summary(
 
 def _unanswerable(
     schema: Schema,
-    own: tuple[Configuration, GeneratedDocument],
+    about: tuple[Configuration, GeneratedDocument],
     rng: random.Random,
     per_document: Mapping[str, int],
 ) -> Iterator[QRA]:
-    configuration, document = own
+    configuration, document = about
     lost = [f for f in schema.facts if f.lost and f.fields and set(f.fields) <= set(document.dropped)]
     for fact in lost[: per_document.get("unanswerable", 0)]:
         what, ask = fact.lost
@@ -285,7 +285,7 @@ def model_questions(
         if kind not in KINDS:
             raise unknown("type of question", kind, KINDS)
     text = load_prompt(prompt)
-    made: list[QRA] = []
+    drafts: list[QRA] = []
     failed: list[tuple[str, str]] = []
     asked: dict[str, list[str]] = {c.id: [] for c in configurations}
     rounds = [(kind, turn) for kind, count in per_document.items() for turn in range(count)]
@@ -294,17 +294,17 @@ def model_questions(
         for number, c in enumerate(configurations):
             name = f"{c.id}-{kind.replace(' ', '-')}-{turn + 1}"
             after = (number + 1) % len(configurations)
-            own = [number, after] if kind in MULTI else [number]
-            reason = _impossible(kind, own, documents[number])
+            about = [number, after] if kind in MULTI else [number]
+            reason = _impossible(kind, about, documents[number])
             if reason:
                 failed.append((name, reason))
                 continue
-            facts = "\n\n".join(_facts(schema, configurations[i], documents[i], kind) for i in own)
-            named = "; ".join(configurations[i].text[n] for i in own for n in schema.named)
+            facts = "\n\n".join(_facts(schema, configurations[i], documents[i], kind) for i in about)
+            named = "; ".join(configurations[i].text[n] for i in about for n in schema.named)
             before = " | ".join(asked[c.id]) or "none yet"
             fields = {"language": LANGUAGES[schema.language], "kind": kind, "meaning": MEANING[kind], "facts": facts}
             prompts.append(fill_prompt(text, **fields, names=named, asked=before))
-            jobs.append((name, c, tuple(configurations[i].id for i in own), documents[number]))
+            jobs.append((name, c, tuple(configurations[i].id for i in about), documents[number]))
         replies = ask_step(model, prompts, QuestionReply, cassette, [job[0] for job in jobs], "questions")
         for (name, c, doc_ids, document), reply in zip(jobs, replies, strict=True):
             if not reply.ok:
@@ -313,12 +313,12 @@ def model_questions(
             asked[c.id].append(reply.parsed.question)
             lost = tuple((c.id, n) for n in document.dropped) if kind == "unanswerable" else ()
             statements = tuple(s.strip() for s in reply.parsed.statements)
-            made.append(QRA(name, kind, schema.language, reply.parsed.question, statements, doc_ids, lost=lost))
-    return Done(tuple(made), tuple(failed))
+            drafts.append(QRA(name, kind, schema.language, reply.parsed.question, statements, doc_ids, lost=lost))
+    return Done(tuple(drafts), tuple(failed))
 
 
-def _impossible(kind: str, own: Sequence[int], document: GeneratedDocument) -> str:
-    if kind in MULTI and len(set(own)) < 2:
+def _impossible(kind: str, about: Sequence[int], document: GeneratedDocument) -> str:
+    if kind in MULTI and len(set(about)) < 2:
         return "needs a second document"
     return "no fact was left out" if kind == "unanswerable" and not document.dropped else ""
 
@@ -360,18 +360,18 @@ def settled(
 ) -> Done[QRA]:
     """Put what the replies say into the questions that were asked; a text in place of a question says why it failed."""
     got = {q.id: reply for q, reply in zip(asked, replies, strict=True)}
-    made, failed = [], []
+    changed, failed = [], []
     for q in questions:
         if q.id not in got:
-            made.append(q)
+            changed.append(q)
             continue
         reply = got[q.id]
         done = settle(q, reply.parsed) if reply.ok else str(reply.error)
         if isinstance(done, str):
             failed.append((q.id, done))
         else:
-            made.append(done)
-    return Done(tuple(made), tuple(failed))
+            changed.append(done)
+    return Done(tuple(changed), tuple(failed))
 
 
 def _supported(question: QRA, report: ReferencesReply, documents: Mapping[str, GeneratedDocument]) -> QRA | str:

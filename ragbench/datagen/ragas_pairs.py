@@ -94,12 +94,12 @@ def minihop_graded_pairs(dimension: Dimension, split: str | None = None) -> list
         answers.setdefault(graded.question_id, {})[graded.grade] = graded.text
     pairs = []
     for q in dataset.questions:
-        own = answers.get(q.id, {})
-        worse = next((own[grade] for grade in _WORSE[dimension] if grade in own), None)
-        if 5 in own and worse is not None:
+        by_grade = answers.get(q.id, {})
+        worse = next((by_grade[grade] for grade in _WORSE[dimension] if grade in by_grade), None)
+        if 5 in by_grade and worse is not None:
             gold = dict.fromkeys(title for title, _ in q.meta["supporting_facts"])
             context = joined([texts[title] for title in gold]) if dimension == "faithfulness" else ""
-            pairs.append(Pair(q.id, q.text, own[5], worse, context))
+            pairs.append(Pair(q.id, q.text, by_grade[5], worse, context))
     return pairs
 
 
@@ -161,10 +161,10 @@ def exchanged(answer: str, context: str, others: Sequence[str], rng: random.Rand
 
 def _incomplete(kind: str, question: Question, answer: str, rng: random.Random, siblings: Sequence[Document]) -> str:
     if kind == "without the answer":
-        told = [s for s in split_sentences(answer, "en") if question.answer.lower() not in s.lower()]
+        rest = [s for s in split_sentences(answer, "en") if question.answer.lower() not in s.lower()]
         # The opening sentence answers in other words where it does not name the answer itself.
         return (
-            " ".join(told if len(told) < len(split_sentences(answer, "en")) else told[1:])
+            " ".join(rest if len(rest) < len(split_sentences(answer, "en")) else rest[1:])
             or "That is part of a longer story."
         )
     if kind == "evasive":
@@ -196,13 +196,13 @@ def back_linked(
     -------
     Sentences, each once, none of the pages' own.
     """
-    own = {sentence for page in pages for sentence in sentences_of(page)}
+    theirs = {sentence for page in pages for sentence in sentences_of(page)}
     names = [page.title for page in pages]
     links = [d for d in others if d.title not in names]
-    found = [s for d in links for s in sentences_of(d) if any(_mentions(s, name) for name in names)]
+    linking = [s for d in links for s in sentences_of(d) if any(_mentions(s, name) for name in names)]
     around = [s for d in links if any(_mentions(d.text, name) for name in names) for s in sentences_of(d)]
     spare = [s for d in reserve for s in sentences_of(d)]
-    return [s for s in dict.fromkeys([*found, *around, *spare]) if s not in own][:count]
+    return [s for s in dict.fromkeys([*linking, *around, *spare]) if s not in theirs][:count]
 
 
 def sentences_of(page: Document) -> Sequence[str]:

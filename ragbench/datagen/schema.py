@@ -435,9 +435,9 @@ def _derive_problems(rule: Mapping[str, Any], schema: Schema) -> Iterator[str]:
     if how in _NAMING and len(names) != len(of):
         yield f"by {how!r} with {len(names)} names for {len(of)} values"
     for name in of:
-        made = schema.fields.get(name.rpartition(".")[2], {}).get("rule")
-        if made is not None and (made == "date") != (how in _OF_DATES):
-            yield f"by {how!r} from {name!r}, which is made by the rule {made!r}"
+        source = schema.fields.get(name.rpartition(".")[2], {}).get("rule")
+        if source is not None and (source == "date") != (how in _OF_DATES):
+            yield f"by {how!r} from {name!r}, which is made by the rule {source!r}"
 
 
 # -- a schema from documents, by a model -------------------------------------------------------------------------------

@@ -73,8 +73,8 @@ def answer_questions(
     by_id, texts = {c.id: c for c in configurations}, {d.id: d for d in documents}
     done = []
     for draft in drafts:
-        own = [by_id[i] for i in draft.doc_ids]
-        facts = facts_needed(draft, draft.answer, own, schema.fact_fields) if draft.kind != "unanswerable" else []
+        about = [by_id[i] for i in draft.doc_ids]
+        facts = facts_needed(draft, draft.answer, about, schema.fact_fields) if draft.kind != "unanswerable" else []
         done.append(add_keypoints(refine(find_references(draft, facts, texts), schema, by_id, texts)))
     return done
 

@@ -110,15 +110,15 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int], resamples: i
     -------
     Methods. Every number stands in the manifest; nothing is guessed.
     """
-    own: dict[str, str] = {}
+    entries: dict[str, str] = {}
     paragraphs = [
-        " ".join([*_software(manifest, own), *_data(manifest)]),
+        " ".join([*_software(manifest, entries), *_data(manifest)]),
         " ".join([*_chunks(manifest), *_retrieval(manifest), *_contexts(manifest)]),
-        " ".join([*_people("generator", manifest, own), *_people("judge", manifest, own)]),
+        " ".join([*_people("generator", manifest, entries), *_people("judge", manifest, entries)]),
         " ".join(_statistics(counts, resamples, graded=bool(_axis(manifest, "judge")))),
     ]
     kept = tuple(p for p in paragraphs if p)
-    known = references() | own
+    known = references() | entries
     keys = dict.fromkeys(key for p in kept for marked in _MARK.findall(p) for key in marked.split(","))
     for key in keys:
         if key not in known:
@@ -136,10 +136,10 @@ def listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1] if parts else ""
 
 
-def _software(manifest: Mapping[str, Any], own: dict[str, str]) -> list[str]:
+def _software(manifest: Mapping[str, Any], entries: dict[str, str]) -> list[str]:
     git, machine = manifest.get("git") or {}, manifest.get("machine", {})
     version = manifest.get("packages", {}).get("ragbench", "")
-    own["ragbench"] = ragbench_entry(version, git.get("revision", ""))
+    entries["ragbench"] = ragbench_entry(version, git.get("revision", ""))
     where = (
         f" (revision {git['revision'][:12]}" + (", with uncommitted changes)" if git.get("changed") else ")")
         if git.get("revision")
@@ -156,102 +156,102 @@ def _software(manifest: Mapping[str, Any], own: dict[str, str]) -> list[str]:
 
 
 def _data(manifest: Mapping[str, Any]) -> list[str]:
-    made = []
-    for label, told in _axis(manifest, "data").items():
-        key = next((key for name, key in _DATA.items() if name in str(told.get("name", label)).lower()), None)
-        out = f", {told['excluded']} left out" if told.get("excluded") else ""
-        shas = [told[f"{part}_sha256"][:12] for part in ("questions", "documents")]
+    sets = []
+    for label, facts in _axis(manifest, "data").items():
+        key = next((key for name, key in _DATA.items() if name in str(facts.get("name", label)).lower()), None)
+        out = f", {facts['excluded']} left out" if facts.get("excluded") else ""
+        shas = [facts[f"{part}_sha256"][:12] for part in ("questions", "documents")]
         sha = f"; SHA-256 of the questions {shas[0]}, of the documents {shas[1]}"
-        named = "" if label == told.get("name", label) else f"data set {told['name']!r}, "
-        size = f"{named}{told['questions']:,} questions{out} over {told['documents']:,} documents{sha}"
-        made.append(f"{label}{cite(key) if key else ''} ({size})")
-    return [f"Data: {listed(made)}."] if made else []
+        named = "" if label == facts.get("name", label) else f"data set {facts['name']!r}, "
+        size = f"{named}{facts['questions']:,} questions{out} over {facts['documents']:,} documents{sha}"
+        sets.append(f"{label}{cite(key) if key else ''} ({size})")
+    return [f"Data: {listed(sets)}."] if sets else []
 
 
 def _chunks(manifest: Mapping[str, Any]) -> list[str]:
     functions = manifest.get("chunkers", {})
-    made = []
-    for place, told in _axis(manifest, "chunker").items():
+    chunkers = []
+    for place, facts in _axis(manifest, "chunker").items():
         how = _call(functions.get(place.rpartition("/")[2], {}))
-        made.append(f"{place} ({told['chunks']:,} chunks{', ' + how if how else ''})")
-    return [f"Documents were cut into chunks: {listed(made)}."] if made else []
+        chunkers.append(f"{place} ({facts['chunks']:,} chunks{', ' + how if how else ''})")
+    return [f"Documents were cut into chunks: {listed(chunkers)}."] if chunkers else []
 
 
-def _call(told: Mapping[str, Any]) -> str:
+def _call(function: Mapping[str, Any]) -> str:
     """Describe a function with the arguments it was given."""
-    if "partial" in told:
-        given = ", ".join(f"{name} = {value}" for name, value in told.get("keywords", {}).items())
-        return f"{_call(told['partial'])}{' with ' + given if given else ''}"
-    return str(told.get("function", told.get("class", ""))).removeprefix("ragbench.")
+    if "partial" in function:
+        given = ", ".join(f"{name} = {value}" for name, value in function.get("keywords", {}).items())
+        return f"{_call(function['partial'])}{' with ' + given if given else ''}"
+    return str(function.get("function", function.get("class", ""))).removeprefix("ragbench.")
 
 
 def _retrieval(manifest: Mapping[str, Any]) -> list[str]:
     depths = manifest.get("parameters", {}).get("k", {})
     said: dict[str, None] = {}
-    found = {place.rpartition("/")[2]: told for place, told in _axis(manifest, "retriever").items()}
-    names = {_settings(told): name for name, told in found.items()}
-    for name, told in found.items():
+    retrievers = {place.rpartition("/")[2]: settings for place, settings in _axis(manifest, "retriever").items()}
+    names = {_settings(settings): name for name, settings in retrievers.items()}
+    for name, settings in retrievers.items():
         k = listed([str(v) for v in depths.get(name, ())])
-        said[_named(name, _retriever(told, names)) + (f", k = {k}" if k else "")] = None
+        said[_named(name, _retriever(settings, names)) + (f", k = {k}" if k else "")] = None
     return [f"Retrievers: {'; '.join(said)}."] if said else []
 
 
-def _named(label: str, told: str) -> str:
+def _named(label: str, description: str) -> str:
     """Put the grid's label before a description, unless that begins with the label anyway ("BM25: BM25")."""
-    return told if told.casefold().startswith(label.casefold()) else f"{label}: {told}"
+    return description if description.casefold().startswith(label.casefold()) else f"{label}: {description}"
 
 
-def _settings(told: Mapping[str, Any]) -> str:
+def _settings(settings: Mapping[str, Any]) -> str:
     """Write settings in one way, without what depends on the chunks: to know a retriever again inside another one."""
-    return json.dumps({n: v for n, v in told.items() if n not in ("class", "chunks")}, sort_keys=True)
+    return json.dumps({n: v for n, v in settings.items() if n not in ("class", "chunks")}, sort_keys=True)
 
 
-def _within(told: Mapping[str, Any], names: Mapping[str, str]) -> str:
+def _within(settings: Mapping[str, Any], names: Mapping[str, str]) -> str:
     """Describe a retriever inside another one: by its name where it stands in the list itself."""
-    return names.get(_settings(told)) or _retriever(told, names)
+    return names.get(_settings(settings)) or _retriever(settings, names)
 
 
-def _retriever(told: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    kind, over = str(told.get("retriever", told.get("class", ""))), told.get("over")
+def _retriever(settings: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    kind, over = str(settings.get("retriever", settings.get("class", ""))), settings.get("over")
     if kind == "BM25":
-        numbers = ", ".join(f"{n} = {told[n]:g}" for n in ("k1", "b", "k3") if n in told)
-        terms = f", terms of {told['tokenizer']!r}" if told.get("tokenizer") else ""
-        return f"BM25{cite('robertson2009bm25')} (variant {told.get('variant')!r}, {numbers}{terms})"
+        numbers = ", ".join(f"{n} = {settings[n]:g}" for n in ("k1", "b", "k3") if n in settings)
+        terms = f", terms of {settings['tokenizer']!r}" if settings.get("tokenizer") else ""
+        return f"BM25{cite('robertson2009bm25')} (variant {settings.get('variant')!r}, {numbers}{terms})"
     if kind == "Dense":
-        mini = "MiniLM" in str(told.get("embedder"))
+        mini = "MiniLM" in str(settings.get("embedder"))
         keys = cite("wang2020minilm", "reimers2019sbert") if mini else ""
-        return f"{told.get('similarity', '')} similarity of vectors by {told.get('embedder')}{keys}"
+        return f"{settings.get('similarity', '')} similarity of vectors by {settings.get('embedder')}{keys}"
     below = f" over {_within(over, names)}" if isinstance(over, Mapping) else ""
     if kind == "MMR":
-        numbers = f"λ = {told.get('lambda_mult')}, {told.get('fetch_k')} candidates"
+        numbers = f"λ = {settings.get('lambda_mult')}, {settings.get('fetch_k')} candidates"
         return f"maximal marginal relevance{cite('carbonell1998mmr')} ({numbers}){below}"
     if kind == "LongContextReorder":
-        return f"best chunks at both ends{cite('liu2024lost')} (order {told.get('order')!r}){below}"
+        return f"best chunks at both ends{cite('liu2024lost')} (order {settings.get('order')!r}){below}"
     if kind == "Hybrid":
         parts = listed([_within(one, names) for one in over or ()])
-        return f"reciprocal rank fusion{cite('cormack2009rrf')} (constant {told.get('constant')}) of {parts}"
+        return f"reciprocal rank fusion{cite('cormack2009rrf')} (constant {settings.get('constant')}) of {parts}"
     if kind == "MultiQuery":
-        how = told.get("decompose", {})
+        how = settings.get("decompose", {})
         by = f"{how.get('decomposer')}" + (f", {how['model']}" if how.get("model") else "")
-        numbers = f"sub-questions by {by}; {told.get('k_each')} chunks each, {told.get('keep')} kept"
+        numbers = f"sub-questions by {by}; {settings.get('k_each')} chunks each, {settings.get('keep')} kept"
         return f"multiple queries ({numbers}){below}"
-    plain = {n: v for n, v in told.items() if n not in _NO_SETTING and isinstance(v, str | int | float) and v != ""}
+    plain = {n: v for n, v in settings.items() if n not in _NO_SETTING and isinstance(v, str | int | float) and v != ""}
     given = ", ".join(f"{name} = {value}" for name, value in plain.items())
     return kind + (f" ({given})" if given else "") + below
 
 
 def _contexts(manifest: Mapping[str, Any]) -> list[str]:
-    told = manifest.get("parameters", {})
-    budgets = [n for n in told.get("N", ()) if n]
+    parameters = manifest.get("parameters", {})
+    budgets = [n for n in parameters.get("N", ()) if n]
     if not budgets:
         return []
-    name = re.sub(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b", r"\1", str(told.get("tokenizer", "")))
-    token = ", its begin token counted" if told.get("begin_token") else ""
+    name = re.sub(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b", r"\1", str(parameters.get("tokenizer", "")))
+    token = ", its begin token counted" if parameters.get("begin_token") else ""
     tokens = listed([str(n) for n in budgets])
-    alone = " N = 0 asks without documents." if 0 in told.get("N", ()) else ""
-    kernel = MATCHES[told.get("match", "exact")][0]
+    alone = " N = 0 asks without documents." if 0 in parameters.get("N", ()) else ""
+    kernel = MATCHES[parameters.get("match", "exact")][0]
     compared = "Characters were compared as they are."
-    if form := told.get("form"):
+    if form := parameters.get("form"):
         compared = f"White space, line breaks and soft hyphens were normalised first, and characters composed ({form})."
     return [
         f"The chunks found were joined and cut to N = {tokens} tokens (tokenizer: {name}{token}).{alone} "
@@ -261,36 +261,36 @@ def _contexts(manifest: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _people(axis: str, manifest: Mapping[str, Any], own: dict[str, str]) -> list[str]:
+def _people(axis: str, manifest: Mapping[str, Any], entries: dict[str, str]) -> list[str]:
     """Describe who answered, or who graded."""
-    made = []
-    for label, told in _axis(manifest, axis).items():
-        if "provider" in told:
-            key = "model:" + re.sub(r"[^\w.-]+", "-", told["model"])
-            own[key] = _model_entry(key, told["provider"], told["model"], told.get("digest"))
-            keys = [key, *(["ollama"] if told["provider"] == "ollama" else [])]
-            made.append(f"{label}: {told['model']}{cite(*keys)} ({', '.join(_model(told))})")
+    people = []
+    for label, person in _axis(manifest, axis).items():
+        if "provider" in person:
+            key = "model:" + re.sub(r"[^\w.-]+", "-", person["model"])
+            entries[key] = _model_entry(key, person["provider"], person["model"], person.get("digest"))
+            keys = [key, *(["ollama"] if person["provider"] == "ollama" else [])]
+            people.append(f"{label}: {person['model']}{cite(*keys)} ({', '.join(_model(person))})")
         else:
-            name = told.get("generator") or told.get("name") or _call(told)
-            settings = [f"{n} = {told[n]}" for n in ("threshold",) if n in told]
-            card = told.get("card") or {}
+            name = person.get("generator") or person.get("name") or _call(person)
+            settings = [f"{n} = {person[n]}" for n in ("threshold",) if n in person]
+            card = person.get("card") or {}
             if {"what", "fitted_on"} <= set(card):
                 settings.append(f"{card['what'].partition(';')[0]}; fitted on {card['fitted_on']}")
-            made.append(_named(label, name + (f" ({'; '.join(settings)})" if settings else "")))
-    if not made:
+            people.append(_named(label, name + (f" ({'; '.join(settings)})" if settings else "")))
+    if not people:
         return []
     used = manifest.get("prompts", {})
     mine = {n: sha for n, sha in used.items() if (n == "thesis_grade") == (axis == "judge")}
-    live = any("provider" in told for told in _axis(manifest, axis).values())
+    live = any("provider" in person for person in _axis(manifest, axis).values())
     prompts = ", ".join(f"{n} ({sha[:12]})" for n, sha in mine.items())
     said = f" Prompts and their SHA-256: {prompts}." if live and prompts else ""
     if axis == "generator":
-        return [f"Answers were given by {'; '.join(made)}.{said}"]
+        return [f"Answers were given by {'; '.join(people)}.{said}"]
     shown = manifest.get("parameters", {}).get("per_prompt")
     how = f" Answers shown to the judge at once: {shown}." if live else ""
     return [
         f"Answers were graded in five categories, 1 (no information) to 5 (right){cite(PAPERS['thesis'])}, "
-        f"by {'; '.join(made)}.{how}{said}"
+        f"by {'; '.join(people)}.{how}{said}"
     ]
 
 
@@ -302,11 +302,11 @@ def _model_entry(key: str, provider: str, model: str, digest: str | None) -> str
     return bibtex_entry(key, "misc", key=escape(model), title=f"{{{escape(model)}}}", howpublished=where, **note)
 
 
-def _model(told: Mapping[str, Any]) -> list[str]:
-    options = dict(told.get("options", {}))
+def _model(model: Mapping[str, Any]) -> list[str]:
+    options = dict(model.get("options", {}))
     options |= options.pop("options", {}) if isinstance(options.get("options"), Mapping) else {}
-    said = [f"{told['provider']}"]
-    said += [f"digest {told['digest'][:12]}"] if told.get("digest") else ["digest not known"]
+    said = [f"{model['provider']}"]
+    said += [f"digest {model['digest'][:12]}"] if model.get("digest") else ["digest not known"]
     return said + [f"{n} = {v}" for n, v in sorted(options.items()) if isinstance(v, str | int | float)]
 
 

@@ -248,8 +248,8 @@ def latex_table(
         fitted = rf"{FIT}{{%{chr(10)}{tabular}}}" if total > _WIDE else tabular
         top = [r"\begin{table}[htbp]", r"\centering", set_size, rf"\caption{{{text}}}\label{{{label}}}"]
         parts = [*top, fitted, *under, r"\end{table}"]
-    made = "\n".join(parts)
-    return f"{first_line(made)}\n{made}\n"
+    table = "\n".join(parts)
+    return f"{first_line(table)}\n{table}\n"
 
 
 def first_line(text: str) -> str:
