@@ -39,7 +39,7 @@ _HOME = {
         "steps_for_ragchecker",
     ],
     "labelling.judge_fit": ["fit_judge"],
-    "curation": ["downsample", "long_answers", "short_answered", "steps_for_long_answers"],
+    "datagen.curation": ["downsample", "long_answers", "short_answered", "steps_for_long_answers"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table", "macro_average"],
     "generation": ["ExtractiveReader", "contexts_from_hits", "generate", "generation_tasks"],

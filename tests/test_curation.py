@@ -10,7 +10,8 @@ from fake_ollama import FakeOllama
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragbench.curation import (
+from ragbench.data import load_minihop
+from ragbench.datagen.curation import (
     BIOMEDICAL,
     SCIENCE,
     STATUSES,
@@ -20,7 +21,6 @@ from ragbench.curation import (
     short_answered,
     steps_for_long_answers,
 )
-from ragbench.data import load_minihop
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import Cassette, chat_model, plan
 from ragbench.records import Chunk, Dataset, Document, Hit, Question

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.embedded_grader import FEATURES, EmbeddedGrader, choice, evidence, fit_embedded_grader, options
+from ragbench.labelling.embedded_grader import FEATURES, EmbeddedGrader, choice, evidence, fit_embedded_grader, offered
 from ragbench.labelling.grades import (
     GRADES,
     GradedAnswer,
@@ -160,13 +160,13 @@ def test_polarity_of_the_first_clause(text, expected):
 
 
 def test_the_option_named_first_is_picked_unless_negated():
-    mine, other = options(EITHER_OR.text, EITHER_OR.answer)
+    mine, other = offered(EITHER_OR.text, EITHER_OR.answer)
     assert (mine, other) == ({"tarn"}, {"velden"})
     assert choice("Tarn Bridge, before Velden Bridge.", mine, other) == 1
     assert choice("Velden Bridge came before Tarn Bridge.", mine, other) == -1
     assert choice("Velden Bridge was not the first.", mine, other) == 1
     assert choice("The older one.", mine, other) == 0
-    assert options(BRIDGE.text, BRIDGE.answer) is None
+    assert offered(BRIDGE.text, BRIDGE.answer) is None
 
 
 def test_evidence_counts_what_nothing_backs():

@@ -214,16 +214,16 @@ def test_annotators_agree_within_one_step_as_published(data_mirror):
 @pytest.mark.parametrize(("name", "function"), [("BLEU | BLEU-avg", "bleu_avg"), ("ROUGE | ROUGE-L", "rouge_l_jieba")])
 def test_lexical_rows_of_table_2_come_out_of_jieba_tokens(data_mirror, name, function):
     pytest.importorskip("jieba", reason="jieba is in ragbench[dev]")
-    from ragbench.metrics import ragchecker_lexical
+    from ragbench.metrics import lexical
 
     meta = load_ragchecker_meta(data_mirror / "ragchecker" / "meta_evaluation")
-    scores = meta.score(getattr(ragchecker_lexical, function))
+    scores = meta.score(getattr(lexical, function))
     assert hundredths(lambda aspect: scores, meta.labels) == row("Table 2", name)
 
 
 def test_bleu_avg_worked_by_hand():
     pytest.importorskip("jieba", reason="jieba is in ragbench[dev]")
-    from ragbench.metrics.ragchecker_lexical import bleu_avg, jieba_tokens
+    from ragbench.metrics.lexical import bleu_avg, jieba_tokens
 
     assert jieba_tokens("a cat sat") == ["a", " ", "cat", " ", "sat"]
     # response: a _ cat _ sat (5, 4, 3, 2 n-grams); shared with "a cat ran": a _ cat _ / a_ _cat cat_ / 2 / 1
@@ -239,7 +239,7 @@ def test_rouge_l_on_jieba_tokens_equals_the_library():
     pytest.importorskip("jieba", reason="jieba is in ragbench[dev]")
     from rouge_score.rouge_scorer import RougeScorer
 
-    from ragbench.metrics.ragchecker_lexical import jieba_tokens, rouge_l_jieba
+    from ragbench.metrics.lexical import jieba_tokens, rouge_l_jieba
 
     class Tokenizer:
         def tokenize(self, text):

@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 from ragbench.errors import ConfigError
 from ragbench.labelling.asking import StepReport
 from ragbench.labelling.claims import extract_claims
-from ragbench.labelling.preferences import Ranking, gpt_ranking, gpt_score, steps_for_baselines
+from ragbench.labelling.preferences import PairRanking, gpt_ranking, gpt_score, steps_for_baselines
 from ragbench.labelling.statements import (
-    INSUFFICIENT,
     extract_sentences,
     extract_statements,
     generate_questions,
-    pick,
     statement_verdicts,
     steps_for_ragas,
 )
 from ragbench.llm import Cassette, chat_model, plan
+from ragbench.metrics.reference_free import INSUFFICIENT, pick
 
 QUIET = {"progress": False, "retries": 0}
 
@@ -233,7 +232,7 @@ def test_inputs_that_do_not_fit_are_named():
         generate_questions("ollama:x", "a")
 
 
-# --- GPT Score and GPT Ranking ----------------------------------------------------------------------------------
+# --- GPT Score and GPT PairRanking ----------------------------------------------------------------------------------
 
 
 def test_scores_are_whole_numbers_from_0_to_10_and_others_are_unscored():
@@ -306,7 +305,7 @@ def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():
     assert got.preferences == (None, 0.0)
     assert (got.position_bias, got.report.items, got.report.unscored) == (0.0, 2, 1)
     assert [(f.id, f.raw) for f in got.report.failures] == [("0 order 2", "Neither.")]
-    nothing = Ranking(((None, 1),), StepReport("x"))
+    nothing = PairRanking(((None, 1),), StepReport("x"))
     assert math.isnan(nothing.position_bias)
     assert math.isnan(nothing.undecided)
     assert math.isnan(StepReport("x").mismatch_rate)

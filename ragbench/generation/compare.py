@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ragbench.text.apart import ANY_MONTH, Sentence, opening_name, sentence, trim
+from ragbench.text.apart import ANY_MONTH, SentenceParts, opening_name, sentence, trim
 from ragbench.text.words import MONTHS, stem, stems
 
 _YES_NO = re.compile(r"^(?:did|do|does|was|were|is|are|has|have|had)\b", re.IGNORECASE)
@@ -56,7 +56,7 @@ def options(question: str) -> tuple[str, str, str] | None:
     return a, b, last.replace(a, " ", 1).replace(b, " ", 1)
 
 
-def compare(question: str, found: Sequence[Sentence], rarity: Rarity) -> str | None:
+def compare(question: str, found: Sequence[SentenceParts], rarity: Rarity) -> str | None:
     """Decide a comparison or yes/no question.
 
     Parameters
@@ -96,7 +96,7 @@ def compare(question: str, found: Sequence[Sentence], rarity: Rarity) -> str | N
     return f"{_shown(a, found, i) if (x < y) == least else _shown(b, found, j)}: {evidence}"
 
 
-def _evidence(option: str, rest: str, found: Sequence[Sentence], rarity: Rarity, wants: str) -> int | None:
+def _evidence(option: str, rest: str, found: Sequence[SentenceParts], rarity: Rarity, wants: str) -> int | None:
     """The sentence that says most about the option; names may stand up to eight sentences before it."""
     own, asked = set(stems(option, "reader")), set(stems(rest, "reader")) - set(stems(option, "reader"))
     total = sum(map(rarity, own))
@@ -133,7 +133,9 @@ def _date(text: str, rest: str) -> tuple[int, int, int]:
     return int(m[3]), MONTHS.index(m[2]) + 1 if m[2] else 0, int(m[1] or 0)
 
 
-def _holds(x: Sentence, y: Sentence, rest: str, word: re.Match | None, limit: re.Match | None, rarity: Rarity) -> bool:
+def _holds(
+    x: SentenceParts, y: SentenceParts, rest: str, word: re.Match | None, limit: re.Match | None, rarity: Rarity
+) -> bool:
     if limit is not None:
         least = limit[1] != "after"
         return all(bool(s.years) and (_date(s.text, rest)[0] < int(limit[2])) == least for s in (x, y))
@@ -148,7 +150,7 @@ def _holds(x: Sentence, y: Sentence, rest: str, word: re.Match | None, limit: re
     return all(sum(rarity(t) for t in asked & s.terms) / total >= _REST_SHARE for s in (x, y))
 
 
-def _shown(option: str, found: Sequence[Sentence], k: int) -> str:
+def _shown(option: str, found: Sequence[SentenceParts], k: int) -> str:
     """The option's name: as the question gives it, or for a description the last subject before the evidence."""
     if re.match(r"(?:the|a|an) [a-z]", option):
         for s in reversed(found[max(0, k - _BACK) : k + 1]):

@@ -21,7 +21,7 @@ import numpy as np
 from ragbench.errors import ConfigError
 from ragbench.generation.compare import compare
 from ragbench.records import Chunk
-from ragbench.text.apart import Sentence, sentences, trim
+from ragbench.text.apart import SentenceParts, sentences, trim
 from ragbench.text.languages import language_of
 from ragbench.text.words import stem, stems
 
@@ -128,14 +128,14 @@ class ExtractiveReader:
             return self.abstention
         return ABSTENTIONS.get(language_of([question]) or language_of([context]) or "", ABSTENTION)
 
-    def _rarity(self, found: Sequence[Sentence]) -> Any:
+    def _rarity(self, found: Sequence[SentenceParts]) -> Any:
         if self._frequency is None:
             frequency, n = Counter(t for s in found for t in s.terms), len(found)
         else:
             frequency, n = self._frequency, self._texts
         return lambda term: math.log1p((n + 1) / (frequency[term] + 0.5))
 
-    def _weights(self, asked: Sequence[str], found: Sequence[Sentence]) -> np.ndarray:
+    def _weights(self, asked: Sequence[str], found: Sequence[SentenceParts]) -> np.ndarray:
         rarity = self._rarity(found)
         weights = np.array([rarity(t) for t in asked])
         return weights / weights.sum()
@@ -143,7 +143,7 @@ class ExtractiveReader:
     def _pair(
         self,
         question: str,
-        found: Sequence[Sentence],
+        found: Sequence[SentenceParts],
         asked: Sequence[str],
         idf: np.ndarray,
         own: np.ndarray,
@@ -176,7 +176,7 @@ class ExtractiveReader:
         chosen = [j] if i == j or cover[a, b] - alone < _ADDS else sorted((i, j))
         return " ".join(trim(found[c].text) for c in chosen)
 
-    def _links(self, found: Sequence[Sentence], first: np.ndarray, known: set[str]) -> np.ndarray:
+    def _links(self, found: Sequence[SentenceParts], first: np.ndarray, known: set[str]) -> np.ndarray:
         """How strongly a name that sentence a adds to the question is taken up by sentence b, 0 to 1."""
         new = [{stem(w, "reader") for n in s.names for w in n.lower().split()} - known for s in found]
         names = {t: k for k, t in enumerate(sorted(set().union(*(new[i] for i in first))))}
@@ -229,7 +229,7 @@ def _kind(clause: str) -> str:
     return "thing"
 
 
-def _fits(s: Sentence, kind: str, known: set[str]) -> float:
+def _fits(s: SentenceParts, kind: str, known: set[str]) -> float:
     """1 when the sentence holds something of the asked kind that the question does not name already, else 0."""
     if kind == "time":
         return float(s.dated)

@@ -58,8 +58,6 @@ def agreement(a: Iterable[Label], b: Iterable[Label], *, resamples: int = 2000, 
 
     Source: Cohen (1960, 1968); Kendall (1945). RAGChecker, section 4.2 (within one step: 90.95%).
     """
-    import pandas as pd
-
     own, other, kind = _sides(a, b)
     by_aspect: dict[str, list[tuple[str, str]]] = {}
     for aspect in kind.aspects or ("all keypoints",):
@@ -135,9 +133,7 @@ def _ranks(pairs: list[tuple[str, str]]) -> dict[str, Any]:
         )
     defined = [tau for tau in taus if tau == tau]
     mean = float(np.mean(defined)) if defined else float("nan")
-    return _row(
-        binomial_ci(same, len(pairs)), float("nan"), _NOTHING, float("nan"), mean, len(taus) - len(defined)
-    )  # fmt: skip
+    return _row(binomial_ci(same, len(pairs)), float("nan"), _NOTHING, float("nan"), mean, len(taus) - len(defined))
 
 
 def _row(same: Interval, near: float, plain: Interval, weighted: float, tau: float, undefined: int) -> dict[str, Any]:

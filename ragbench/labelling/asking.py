@@ -57,13 +57,16 @@ def names_of(ids: Sequence[Any] | None, count: int) -> list[str]:
     return [str(name) for name in (ids if ids is not None else range(count))]
 
 
-def joined(context: Context, name: str) -> str:
+def context_text(context: Context, name: str) -> str:
     """Return a context as one text, passages a blank line apart."""
     if isinstance(context, str):
         return context.strip()
     if not isinstance(context, Iterable) or not all(isinstance(passage, str) for passage in context):
-        raise ConfigError(f"the context of {name} holds something else than texts", "a text or a list of texts",
-                          "pass chunk.text, not the chunk")  # fmt: skip
+        raise ConfigError(
+            f"the context of {name} holds something else than texts",
+            "a text or a list of texts",
+            "pass chunk.text, not the chunk",
+        )
     return "\n\n".join(passage.strip() for passage in context if passage.strip())
 
 
@@ -179,7 +182,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Judgement:
     """A kind of judgement.
 
     Attributes
@@ -292,12 +295,14 @@ def batches(units: Sequence[Unit], joint: int | None) -> list[tuple[int, int, in
     return cut
 
 
-def task_step(task: Task, units: Sequence[Unit], joint: int | None) -> Step:
+def task_step(task: Judgement, units: Sequence[Unit], joint: int | None) -> Step:
     """Make the step of a plan from units whose items are known."""
     return as_step(task.step, [task.request(units[n], a, b) for n, a, b in batches(units, joint)])
 
 
-def judge_items(model: Any, task: Task, units: Sequence[Unit], joint: int | None, options: Mapping[str, Any]) -> Judged:
+def judge_items(
+    model: Any, task: Judgement, units: Sequence[Unit], joint: int | None, options: Mapping[str, Any]
+) -> Judged:
     """Label every item of every unit, jointly where asked for, and one by one where that went wrong."""
     cut = batches(units, joint)
     labels: list[list[str | None]] = [[None if u.text.strip() else task.blank] * len(u.items) for u in units]

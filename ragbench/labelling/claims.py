@@ -29,9 +29,9 @@ from ragbench.data.ragchecker import Claim, RagResult, RagResults, claim_text
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.labelling.asking import (
     Judged,
+    Judgement,
     Request,
     StepReport,
-    Task,
     Unit,
     as_step,
     check_joint,
@@ -205,9 +205,9 @@ def check_claims(
     return judge_known(model, check_task(prompt), claim_units(claims, references, ids), joint, options)
 
 
-def check_task(prompt: str | os.PathLike[str]) -> Task:
+def check_task(prompt: str | os.PathLike[str]) -> Judgement:
     """Make the task of a claim check."""
-    return Task("claim check", load_prompt(prompt), LABELS, "Neutral", "reference", "claims", "claim")
+    return Judgement("claim check", load_prompt(prompt), LABELS, "Neutral", "reference", "claims", "claim")
 
 
 def claim_units(
@@ -238,7 +238,7 @@ def checked(claims: Sequence[Claim], name: str, what: str = "claim") -> tuple[st
 
 
 def judge_known(
-    model: Any, task: Task, units: Sequence[Unit | None], joint: int | None, options: dict[str, Any]
+    model: Any, task: Judgement, units: Sequence[Unit | None], joint: int | None, options: dict[str, Any]
 ) -> Judged:
     """Judge the units that are there; None for the others."""
     judged = judge_items(model, task, [unit for unit in units if unit is not None], joint, options)
@@ -681,9 +681,15 @@ def _labelled(row: dict, where: str, texts: Mapping[str, str]) -> LabelledClaim:
     second = row.get("second_label")
     first = row.get("first_label") or (row["label"] if second is not None else None)
     return LabelledClaim(
-        texts_of["id"], texts_of["document"], texts[texts_of["document"]], texts_of["claim"],
-        row["label"], row["split"], first, second,
-    )  # fmt: skip
+        texts_of["id"],
+        texts_of["document"],
+        texts[texts_of["document"]],
+        texts_of["claim"],
+        row["label"],
+        row["split"],
+        first,
+        second,
+    )
 
 
 def checker_quality(
@@ -791,8 +797,6 @@ def embedded_checker_quality(split: str = "test", checker: Any = None) -> pd.Dat
     DataFrame, index who labels: accuracy (entailed or not, in [0, 1]), low and high (95%, over documents), n claims.
     The labels are reference labels by a strong language model; people checked none.
     """
-    import pandas as pd
-
     from ragbench.labelling.embedded_checker import EmbeddedChecker
 
     claims = load_labelled_claims(split=split)

@@ -16,7 +16,7 @@ import numpy as np
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.grades import GRADES, by_id, facts_of, question_of
 from ragbench.records import Answer, Grade, Question, check_records
-from ragbench.text.apart import Token, content_stems, holds, one_line, signs, token_stems, tokens
+from ragbench.text.apart import Token, content_stems, folded_line, holds, signs, token_stems, tokens
 from ragbench.text.stance import abstains, guesses, polarity
 
 # An answer held against the true answer and the facts: what is hit, what is backed, what is not
@@ -56,7 +56,7 @@ _BRACKETS = re.compile(r"\s*\([^()]*\)")
 
 
 @dataclass(frozen=True)
-class Task:
+class QuestionParts:
     """One question with its true answer and facts, taken apart once for all answers to it."""
 
     question: frozenset[str]
@@ -72,7 +72,7 @@ class Task:
     known: frozenset[str]
 
 
-def options(question: str, reference: str) -> tuple[frozenset[str], frozenset[str]] | None:
+def offered(question: str, reference: str) -> tuple[frozenset[str], frozenset[str]] | None:
     """Find the two things a question lets one choose from, as the stems that tell them apart.
 
     Returns
@@ -121,7 +121,7 @@ def after_comparison(text: str, place: int) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def task(question: str, reference: str, facts: tuple[str, ...]) -> Task:
+def question_parts(question: str, reference: str, facts: tuple[str, ...]) -> QuestionParts:
     """Take a question apart."""
     asked, core = content_stems(question), _BRACKETS.sub("", reference).strip()
     core = core if tokens(core) else reference  # "-(x+1)" is all in brackets
@@ -131,19 +131,19 @@ def task(question: str, reference: str, facts: tuple[str, ...]) -> Task:
     said = reference.casefold().strip(" .!")
     polar = {"yes": 1, "no": -1}.get(said, 0)
     holding = [f for f in facts if distinct and distinct <= token_stems(f)]
-    offered = None if polar else options(question, core)
-    if polar or offered:
+    choice_of = None if polar else offered(question, core)
+    if polar or choice_of:
         holding = list(facts)  # a comparison needs them all
     rest = [f for f in facts if f not in holding]
     every = frozenset().union(*(token_stems(f) for f in facts))
-    return Task(
+    return QuestionParts(
         question=token_stems(question),
         asked=content_stems(re.split(r"(?<=[.!?]) ", question)[-1]),
         reference=distinct or content_stems(core),
         reference_last=(names[-1] if names else true[-1]).stem,
         reference_is_name=len(names) > 1 and all(t.capital or not t.content for t in true),
         polar=polar,
-        options=offered,
+        options=choice_of,
         facts=every,
         bridges=frozenset().union(*(content_stems(f) for f in rest)) - asked - distinct,
         answer_facts=frozenset().union(*(content_stems(f) for f in holding)) - asked,
@@ -151,7 +151,7 @@ def task(question: str, reference: str, facts: tuple[str, ...]) -> Task:
     )
 
 
-def _outcome(given: Task, text: str, said: Sequence[Token]) -> dict[str, float]:
+def _outcome(given: QuestionParts, text: str, said: Sequence[Token]) -> dict[str, float]:
     """Say how the answer stands to the true one: hit, part of it, missed, or the opposite."""
     if given.polar or given.options:
         way = polarity(text) * given.polar if given.polar else choice(text, *given.options)
@@ -187,7 +187,7 @@ def evidence(question: str, answer: str, reference: str, facts: tuple[str, ...])
     -------
     list of ``len(FEATURES)`` numbers, all finite.
     """
-    given = task(question, reference, facts)
+    given = question_parts(question, reference, facts)
     text = answer[:_MOST]
     said = tokens(text)
     content = [t for t in said if t.content]
@@ -411,7 +411,7 @@ def _check(question: str, answer: str, reference: str, facts: Sequence[str]) -> 
 
 
 def _defined(question: str, answer: str, reference: str, facts: tuple[str, ...]) -> int | None:
-    if one_line(answer) == one_line(reference):
+    if folded_line(answer) == folded_line(reference):
         return 5
     if not any(c.isalnum() for c in answer):
         return 1

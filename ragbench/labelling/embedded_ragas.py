@@ -19,7 +19,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragbench.embedding import embed
 from ragbench.errors import ConfigError
-from ragbench.labelling.asking import Context, joined, same_length
+from ragbench.labelling.asking import Context, context_text, same_length
 from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
 from ragbench.metrics.reference_free import context_relevance
 from ragbench.text.apart import Prepared, prepare
@@ -192,7 +192,7 @@ class EmbeddedRagas:
         an empty context backs nothing: 0.
         """
         same_length(answers=_texts(answers, "answer"), contexts=contexts)
-        texts = [joined(context, str(i)) for i, context in enumerate(contexts)]
+        texts = [context_text(context, str(i)) for i, context in enumerate(contexts)]
         statements = [split_claims(answer) for answer in answers]
         together: dict[str, dict[str, None]] = {}
         for text, own in zip(texts, statements, strict=True):
@@ -270,7 +270,7 @@ class EmbeddedRagas:
     def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Needed]:
         """Return the sentences of each context, and those of them that its question needs."""
         same_length(questions=_texts(questions, "question"), contexts=contexts)
-        split = [split_sentences(joined(context, str(i)), "claims") for i, context in enumerate(contexts)]
+        split = [split_sentences(context_text(context, str(i)), "claims") for i, context in enumerate(contexts)]
         vectors = embed(self.embedder, [*questions, *(s for own in split for s in own)])
         found = []
         for question, sentences in zip(questions, split, strict=True):
@@ -297,6 +297,4 @@ def _texts(values: Sequence[str], what: str) -> Sequence[str]:
 
 
 def _table(rows: Sequence[tuple[float, int, str]]) -> pd.DataFrame:
-    import pandas as pd
-
     return pd.DataFrame(rows, columns=_COLUMNS)

@@ -119,8 +119,6 @@ def grade_shares(rows: pd.DataFrame, by: str = "retriever", *, counts: bool = Fa
     -------
     DataFrame: ``by``, grade 1 ... grade 5, seconds (mean), n (scored), unscored. Shares of nothing are NaN.
     """
-    import pandas as pd
-
     table = pd.DataFrame({"seconds": rows.groupby(by, sort=False)["seconds"].mean()})
     number = pd.crosstab(rows[by], rows["grade"]).reindex(index=table.index, columns=list(GRADES), fill_value=0)
     scored = number.sum(axis=1)
@@ -529,8 +527,6 @@ class JudgeReport:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per split."""
-        import pandas as pd
-
         rows = [
             {
                 "judge": self.judge,
@@ -586,9 +582,10 @@ def judge_report(
     """
     if len(predicted) != len(gold) or not gold:
         raise DataError(
-            f"{len(predicted)} grades for {len(gold)} graded answers", "one or more, one grade each",
+            f"{len(predicted)} grades for {len(gold)} graded answers",
+            "one or more, one grade each",
             "grade all answers in the order of load_graded_answers()",
-        )  # fmt: skip
+        )
     judge = judge or next((p.judge for p in predicted if getattr(p, "judge", "")), "judge")
     values = check_grades(predicted, "predicted")
     parts = []

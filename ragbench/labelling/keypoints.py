@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ragbench.errors import ConfigError
-from ragbench.labelling.asking import Judged, Task, Unit, names_of, same_length, task_step
+from ragbench.labelling.asking import Judged, Judgement, Unit, names_of, same_length, task_step
 from ragbench.labelling.claims import Prompt, checked, judge_known
 from ragbench.labelling.embedded_checker import EmbeddedChecker
 from ragbench.llm import Step
@@ -118,8 +118,8 @@ def steps_for_keypoints(
     return [task_step(_task(prompt), _units(questions, responses, keypoints, None), joint)]
 
 
-def _task(prompt: Prompt) -> Task:
-    return Task(STEP, load_prompt(prompt), VERDICTS, "neither", "response", "keypoints", "keypoint")
+def _task(prompt: Prompt) -> Judgement:
+    return Judgement(STEP, load_prompt(prompt), VERDICTS, "neither", "response", "keypoints", "keypoint")
 
 
 def _units(

@@ -17,7 +17,17 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.labelling.asking import Context, Request, StepReport, as_step, joined, names_of, same_length, send, unread
+from ragbench.labelling.asking import (
+    Context,
+    Request,
+    StepReport,
+    as_step,
+    context_text,
+    names_of,
+    same_length,
+    send,
+    unread,
+)
 from ragbench.labelling.claims import Prompt
 from ragbench.llm import Step
 from ragbench.prompts import fill_prompt, load_prompt
@@ -145,7 +155,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class PairRanking:
     """Which of two was better, asked in both orders.
 
     Attributes
@@ -234,7 +244,7 @@ def gpt_ranking(
     prompt: Prompt | None = None,
     ids: Sequence[Any] | None = None,
     **options: Any,
-) -> Ranking:
+) -> PairRanking:
     """Let a model choose the better of two candidates, in both orders: two calls per pair.
 
     Parameters
@@ -246,7 +256,7 @@ def gpt_ranking(
 
     Returns
     -------
-    Ranking.
+    PairRanking.
 
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited there.
     """
@@ -256,7 +266,7 @@ def gpt_ranking(
     chosen = [reply.parsed.better if reply.ok else None for reply in replies]
     choices = tuple(zip(chosen[::2], chosen[1::2], strict=True))
     counts = {"items": len(choices), "unscored": sum(None in pair for pair in choices), "failures": tuple(failures)}
-    return Ranking(choices, replace(report, **counts))
+    return PairRanking(choices, replace(report, **counts))
 
 
 def steps_for_baselines(
@@ -320,7 +330,7 @@ def _ranking_requests(
 
 def shown(candidate: Context, name: str) -> str:
     """Return a candidate as one text; an empty one says so."""
-    return joined(candidate, name) or "(empty)"
+    return context_text(candidate, name) or "(empty)"
 
 
 def _template(kind: str, dimension: str, prompt: Prompt | None, contexts: Sequence[Context] | None) -> tuple[str, Any]:

@@ -16,12 +16,12 @@ from ragbench.errors import ConfigError
 from ragbench.labelling.asking import (
     Context,
     Judged,
+    Judgement,
     Request,
     StepReport,
-    Task,
     Unit,
     as_step,
-    joined,
+    context_text,
     names_of,
     same_length,
     send_some,
@@ -36,6 +36,7 @@ from ragbench.labelling.claims import (
     take_apart,
 )
 from ragbench.llm import Step
+from ragbench.metrics.reference_free import Picked, pick
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
@@ -111,10 +112,12 @@ def statement_verdicts(
     """
     names = names_of(ids, same_length(statements=statements, contexts=contexts))
     units = [
-        None if own is None else Unit(name, joined(context, name), checked(own, name, "statement"), {})
+        None if own is None else Unit(name, context_text(context, name), checked(own, name, "statement"), {})
         for name, own, context in zip(names, statements, contexts, strict=True)
     ]
-    task = Task("verdicts", load_prompt(prompt), VERDICTS, "No", "context", "statements", "statement", explain=True)
+    task = Judgement(
+        "verdicts", load_prompt(prompt), VERDICTS, "No", "context", "statements", "statement", explain=True
+    )
     return judge_known(model, task, units, joint, options)
 
 
@@ -188,7 +191,7 @@ def steps_for_ragas(
     that come back in a wrong number are asked again one by one, which comes on top.
     """
     same_length(questions=questions, answers=answers, contexts=contexts)
-    texts = [joined(context, str(i)) for i, context in enumerate(contexts)]
+    texts = [context_text(context, str(i)) for i, context in enumerate(contexts)]
     taken = statement_requests(questions, answers, statements_prompt)
     judged = {(r.prompt, text) for r, text in zip(taken, texts, strict=True) if r is not None and text}
     asked = _question_requests(answers, n, questions_prompt, None)
@@ -218,26 +221,6 @@ def _question_requests(
 
 
 # Sentences that a question needs, copied from a context by the model and checked to be copies
-
-INSUFFICIENT = "Insufficient Information"
-
-
-@dataclass(frozen=True, slots=True)
-class Picked:
-    """What the model copied from one context.
-
-    Attributes
-    ----------
-    sentences : the context's own sentences that it copied whole, each once, in the order of the context.
-    altered : what it wrote and the context does not hold as whole sentences: not counted.
-    total : sentences of the context.
-    insufficient : it copied nothing, or wrote just "Insufficient Information".
-    """
-
-    sentences: tuple[str, ...]
-    altered: tuple[str, ...]
-    total: int
-    insufficient: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +258,7 @@ def extract_sentences(
     Source: RAGAS, section 3, Eq 2.
     """
     requests = sentence_requests(questions, contexts, prompt, ids)
-    texts = [joined(context, "a context") for context in contexts]
+    texts = [context_text(context, "a context") for context in contexts]
 
     def read(reply: Any, place: int) -> Picked:
         return pick(reply.parsed.sentences, split_sentences(texts[place], rule))
@@ -285,50 +268,6 @@ def extract_sentences(
     return PickedSentences(tuple(nothing if r is None else p for r, p in zip(requests, found, strict=True)), report)
 
 
-def pick(items: Sequence[str], sentences: Sequence[str]) -> Picked:
-    """Find the context's sentences that were copied whole, and what is no copy.
-
-    Parameters
-    ----------
-    items : what the model wrote; an item may hold several sentences in a row.
-    sentences : of the context, in order.
-
-    Returns
-    -------
-    Picked.
-    """
-    wrote = [item for item in items if item.strip()]
-    phrase = [item.strip().strip("\"'.").casefold() == INSUFFICIENT.casefold() for item in wrote]
-    if all(phrase):
-        return Picked((), (), len(sentences), True)
-    starts, text = [], ""
-    for sentence in sentences:
-        starts.append(len(text))
-        text += _compact(sentence)
-    starts.append(len(text))
-    taken: set[int] = set()
-    altered = []
-    for item in wrote:
-        inside = [s for s in _places(_compact(item), text, starts) if s]
-        fresh = next((s for s in inside if not s <= taken), None)
-        if not inside:
-            altered.append(item)
-        elif fresh is not None:
-            taken |= fresh
-    return Picked(tuple(sentences[i] for i in sorted(taken)), tuple(altered), len(sentences), False)
-
-
-def _places(item: str, text: str, starts: Sequence[int]) -> list[set[int]]:
-    """For each place of the item in the text: the sentences that lie wholly inside it."""
-    found = []
-    at = text.find(item)
-    while at >= 0:
-        end = at + len(item)
-        found.append({i for i in range(len(starts) - 1) if at <= starts[i] and starts[i + 1] <= end})
-        at = text.find(item, at + 1)
-    return found
-
-
 def sentence_requests(
     questions: Sequence[str], contexts: Sequence[Context], prompt: Prompt, ids: Sequence[Any] | None
 ) -> list[Request | None]:
@@ -336,11 +275,7 @@ def sentence_requests(
     names, template = names_of(ids, same_length(questions=questions, contexts=contexts)), load_prompt(prompt)
     requests: list[Request | None] = []
     for name, question, context in zip(names, questions, contexts, strict=True):
-        text = joined(context, name)
+        text = context_text(context, name)
         filled = fill_prompt(template, context=text, question=question.strip())
         requests.append(Request(name, filled, texts_schema("sentences", None)) if text else None)
     return requests
-
-
-def _compact(text: str) -> str:
-    return "".join(text.split())

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from ragbench.data.ragchecker import RagResults
 from ragbench.errors import ConfigError, DataError, unknown
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CHECKS = ("response_in_reference", "reference_in_response", "response_in_chunks", "reference_in_chunks")
 COUNTS = ("n_response_claims", "n_reference_claims", "n_chunks", "n_relevant_chunks", "n_recalled_claims")
@@ -147,8 +145,6 @@ def claim_metrics_table(
 
     Source: RAGChecker, section 3.3, appendix B.
     """
-    import pandas as pd
-
     value, literal = _number(empty), _literal(irrelevant_noise)
     results = getattr(results, "results", results)
     if isinstance(results, (Mapping, str)) or not isinstance(results, Iterable):
@@ -176,8 +172,6 @@ def macro_average(table: pd.DataFrame) -> pd.DataFrame:
 
     Source: RAGChecker, section 4.3, Tables 3 and 6-15 (means over a domain's questions).
     """
-    import pandas as pd
-
     scores = table[list(METRICS)]
     n = scores.notna().sum()
     return pd.DataFrame({"mean": scores.mean(), "n": n, "unscored": len(scores) - n}).rename_axis("metric")

@@ -29,22 +29,8 @@ from ragbench.metrics.cutoffs import (
     as_offsets,
     joined_cutoffs,
     token_cutoffs,
-    truncate,
 )
 from ragbench.text.layout import Form, comparable
-
-__all__ = [
-    "MATCHES",
-    "TokenOffsets",
-    "ir_score",
-    "ir_score_curve",
-    "ir_score_table",
-    "joined_cutoffs",
-    "part_scores",
-    "strict_ir_score",
-    "token_cutoffs",
-    "truncate",
-]
 
 Match = Literal["substring", "subsequence", "substring_nfkc", "subsequence_nfkc", "exact", "exact_subsequence"]
 

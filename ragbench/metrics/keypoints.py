@@ -21,17 +21,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.text.common import lcs_length, lcs_tokens
 from ragbench.text.layout import Form, comparable
 from ragbench.text.sentences import check_language, count_words, split_sentences
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Language = Literal["en", "zh"]
 Variant = Literal["normalised", "normalised_nfkc", "paper", "released"]
@@ -92,8 +90,6 @@ def keypoint_table(verdicts: Sequence[Sequence[Verdict | None]]) -> pd.DataFrame
 
     Source: RAGEval, Eq 3-5.
     """
-    import pandas as pd
-
     rows = []
     for own in verdicts:
         unread = sum(v is None for v in own)
@@ -185,8 +181,6 @@ def passage_table(
     ------
     DataError naming the question (counted from 0) with a faulty input; see `reference_recall`.
     """
-    import pandas as pd
-
     languages = [language] * len(references) if isinstance(language, str) else list(language)
     if not len(references) == len(passages) == len(languages):
         raise DataError(

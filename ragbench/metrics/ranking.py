@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ragbench.errors import ConfigError, unknown
 from ragbench.records import Chunk, Hit
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 KINDS = ("partial", "any", "full")
 
@@ -183,8 +182,6 @@ def ranking_table(
     ------
     ConfigError when the two lists differ in length.
     """
-    import pandas as pd
-
     if len(results) != len(relevant):
         raise ConfigError(
             f"{len(results)} results for {len(relevant)} questions", "one list of hits each", "search all questions"

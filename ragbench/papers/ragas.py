@@ -15,7 +15,7 @@ import pandas as pd
 
 from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair, RecordedRun
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.labelling.asking import Context, joined
+from ragbench.labelling.asking import Context, context_text
 from ragbench.metrics.reference_free import (
     answer_relevance,
     answer_relevance_table,
@@ -256,7 +256,7 @@ class Length:
 
     def context_relevance(self, questions: Sequence[str], contexts: Sequence[Context]) -> pd.DataFrame:
         """Score contexts by minus their number of words."""
-        return _lengths([joined(c, str(i)) for i, c in enumerate(contexts)], -1)
+        return _lengths([context_text(c, str(i)) for i, c in enumerate(contexts)], -1)
 
 
 def rescore(run: RecordedRun, embedder: Embeddings | None = None) -> list[float]:

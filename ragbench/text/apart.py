@@ -116,10 +116,10 @@ _SIGN = re.compile(r"([+=<>^±×÷√∑∏∫∞≤≥≠]|(?<![\w)\]])-(?=[\d(
 
 def signs(text: str) -> list[str]:
     """Return the mathematical signs of a text in order; none in ordinary prose."""
-    return _SIGN.findall(one_line(text))
+    return _SIGN.findall(folded_line(text))
 
 
-def one_line(text: str) -> str:
+def folded_line(text: str) -> str:
     """Return a text with characters of one meaning made equal (NFKC, one minus, lower case), white space as one blank.
 
     Signs stay, unlike in `tokens`: for answers whose words do not say it all.
@@ -129,8 +129,8 @@ def one_line(text: str) -> str:
 
 def holds(text: str, wanted: str) -> bool:
     """Say whether a text holds another one to the sign, as a whole: "x + 1" holds "x+1", "2x+10" does not."""
-    parts = r"\s*".join(map(re.escape, "".join(one_line(wanted).split())))
-    return bool(re.search(rf"(?<![\w+*/^=<>-]){parts}(?!\w|\s*[+*/^=<>-])", one_line(text)))
+    parts = r"\s*".join(map(re.escape, "".join(folded_line(wanted).split())))
+    return bool(re.search(rf"(?<![\w+*/^=<>-]){parts}(?!\w|\s*[+*/^=<>-])", folded_line(text)))
 
 
 def plain_form(text: str) -> str:
@@ -216,7 +216,7 @@ _QUANTITY = re.compile(r"\d[\d,]*(?:\.\d+)?|\b(?:" + "|".join(sorted(_NUMBER_WOR
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class SentenceParts:
     """One sentence and what was found in it.
 
     ``names`` are capitalised spans (the first word only when it is no function word), ``terms`` all stems,
@@ -240,16 +240,18 @@ def _trim_name(name: str) -> str:
 
 
 @functools.lru_cache(maxsize=32768)
-def sentence(text: str) -> Sentence:
+def sentence(text: str) -> SentenceParts:
     """Analyse one sentence; remembered, since the same sentences come back in many contexts."""
     names = tuple(n for n in (_trim_name(m[0]) for m in _NAME.finditer(text)) if n)
     years = tuple(int(y) for y in YEAR.findall(text))
     numbers = tuple(value for value in map(_value, _QUANTITY.findall(_DAY.sub("", text))) if value not in years)
     dated = bool(years) or bool(re.search(rf"\b(?:{ANY_MONTH})\b", text))
-    return Sentence(text, frozenset(stems(text, "reader")), names, years, numbers, dated, bool(_PLACE.search(text)))
+    return SentenceParts(
+        text, frozenset(stems(text, "reader")), names, years, numbers, dated, bool(_PLACE.search(text))
+    )
 
 
-def opening_name(s: Sentence) -> str:
+def opening_name(s: SentenceParts) -> str:
     """Return the name a sentence begins with, which the next sentences are likely about; empty when there is none."""
     return s.names[0] if s.names and s.text.removeprefix("The ").startswith(s.names[0]) else ""
 
@@ -259,7 +261,7 @@ def _value(word: str) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def sentences(text: str) -> tuple[Sentence, ...]:
+def sentences(text: str) -> tuple[SentenceParts, ...]:
     """Split a text into analysed sentences; a piece cut off at the end counts as one."""
     return tuple(map(sentence, split_sentences(text, "reader")))
 

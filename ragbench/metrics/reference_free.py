@@ -1,11 +1,21 @@
-"""One answer or context at a time: faithfulness, answer relevance, context relevance."""
+"""RAGAS's three metrics (Es et al. 2023, section 3), from labels and vectors; none of them calls a model.
+
+Faithfulness takes one verdict per statement of the answer, answer relevance the vectors of the questions that a model
+wrote for the answer, context relevance the sentences that a model copied from the context. The labels come from
+`ragbench.labelling`, from a recorded run, or from a person.
+
+Where nothing can be said (an answer without statements, no generated question, a zero vector, an empty context, a reply
+that could not be read) the value is NaN unless the caller names another; the tables count, and say why.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, unknown
 
@@ -15,6 +25,25 @@ UNREAD = ("undefined", "dropped", "unsupported")
 NONCOMMITTAL = ("ignore", "zero")
 _NAN = float("nan")
 _WORDS = {"Yes": True, "No": False}
+INSUFFICIENT = "Insufficient Information"
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """What the model copied from one context.
+
+    Attributes
+    ----------
+    sentences : the context's own sentences that it copied whole, each once, in the order of the context.
+    altered : what it wrote and the context does not hold as whole sentences: not counted.
+    total : sentences of the context.
+    insufficient : it copied nothing, or wrote just "Insufficient Information".
+    """
+
+    sentences: tuple[str, ...]
+    altered: tuple[str, ...]
+    total: int
+    insufficient: bool
 
 
 def faithfulness(verdicts: Sequence[Any], *, unread: Unread = "undefined", empty: float = _NAN) -> float:
@@ -43,7 +72,7 @@ def faithfulness(verdicts: Sequence[Any], *, unread: Unread = "undefined", empty
     """
     if unread not in UNREAD:
         raise unknown("treatment of unread verdicts", unread, UNREAD)
-    read = read_verdicts(verdicts)
+    read = _read_verdicts(verdicts)
     known = [v for v in read if v is not None]
     if unread == "undefined" and len(known) < len(read):
         return _NAN
@@ -85,7 +114,7 @@ def answer_relevance(
     """
     if noncommittal not in NONCOMMITTAL:
         raise unknown("treatment of evasive answers", noncommittal, NONCOMMITTAL)
-    question, generated = read_vectors(question_vec, generated_vecs)
+    question, generated = _read_vectors(question_vec, generated_vecs)
     if noncommittal == "zero" and _evasive(flags, len(generated)):
         return 0.0
     if not len(generated) or not question.any() or not generated.any(axis=1).all():
@@ -123,11 +152,146 @@ def context_relevance(
     """
     if extracted is None:
         return _NAN
-    count, total, _, _ = read_extraction(extracted, sentences)
+    count, total, _, _ = _read_extraction(extracted, sentences)
     return count / total if total else empty
 
 
-def read_verdicts(verdicts: Sequence[Any]) -> list[bool | None]:
+def faithfulness_table(verdicts: Sequence[Sequence[Any] | None], *, unread: Unread = "undefined") -> pd.DataFrame:
+    """Faithfulness of many answers, with counts beside it.
+
+    Parameters
+    ----------
+    verdicts : for each answer its verdicts; None where its statements are not known.
+    unread : as for `faithfulness`.
+
+    Returns
+    -------
+    DataFrame, one row per answer: faithfulness, n (statements), supported, unread, status ("scored", or why not).
+    """
+    rows = []
+    for own in verdicts:
+        read = _read_verdicts(own or ())
+        missing = read.count(None)
+        score = faithfulness(read, unread=unread)
+        reason = "statements unread" if own is None else "unread verdicts" if missing else "no statements"
+        status = reason if own is None or np.isnan(score) else "scored"
+        rows.append((score if own is not None else _NAN, len(read), read.count(True), missing, status))
+    return pd.DataFrame(rows, columns=["faithfulness", "n", "supported", "unread", "status"])
+
+
+def answer_relevance_table(
+    question_vecs: Sequence[Any],
+    generated_vecs: Sequence[Any],
+    *,
+    noncommittal: Noncommittal = "ignore",
+    flags: Sequence[Sequence[Any] | None] | None = None,
+) -> pd.DataFrame:
+    """Answer relevance of many answers, with counts beside it.
+
+    Parameters
+    ----------
+    question_vecs : shape (n_answers, d). generated_vecs : for each answer an array of shape (n, d), or None where its
+        generated questions are not known.
+    noncommittal, flags : as for `answer_relevance`, flags per answer.
+
+    Returns
+    -------
+    DataFrame, one row per answer: answer_relevance, n (generated questions), noncommittal (flags set), zero_vectors,
+    status ("scored", or why not).
+    """
+    _same_length(question_vecs, generated_vecs, "question vectors", "answers' generated questions")
+    remarks = [None] * len(question_vecs) if flags is None else flags
+    _same_length(question_vecs, remarks, "question vectors", "answers' flags")
+    rows: list[tuple] = []
+    for q, own, remark in zip(question_vecs, generated_vecs, remarks, strict=True):
+        if own is None:
+            rows.append((_NAN, 0, 0, 0, "questions unread"))
+            continue
+        question, generated = _read_vectors(q, own)
+        zero = int((~generated.any(axis=1)).sum()) + (not question.any())
+        score = answer_relevance(question, generated, noncommittal=noncommittal, flags=remark)
+        reason = "zero vector" if len(generated) else "no questions"
+        said = sum(map(bool, remark)) if remark is not None else 0
+        rows.append((score, len(generated), said, zero, reason if np.isnan(score) else "scored"))
+    return pd.DataFrame(rows, columns=["answer_relevance", "n", "noncommittal", "zero_vectors", "status"])
+
+
+def context_relevance_table(
+    extracted: Sequence[Sequence[str] | int | None], sentences: Sequence[Sequence[str] | int]
+) -> pd.DataFrame:
+    """Context relevance of many contexts, with counts beside it.
+
+    Parameters
+    ----------
+    extracted, sentences : as for `context_relevance`, one per context.
+
+    Returns
+    -------
+    DataFrame, one row per context: context_relevance, n (sentences), extracted (that count), altered (texts that are no
+    copies), insufficient (nothing extracted), status ("scored", or why not).
+    """
+    _same_length(extracted, sentences, "extractions", "contexts")
+    rows = []
+    for own, parts in zip(extracted, sentences, strict=True):
+        count, total, altered, nothing = _read_extraction(0 if own is None else own, parts)
+        reason = "extraction unread" if own is None else "empty context"
+        status = reason if own is None or not total else "scored"
+        score = context_relevance(own, parts)
+        rows.append((score, total, count, altered, nothing and own is not None, status))
+    columns = ["context_relevance", "n", "extracted", "altered", "insufficient", "status"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _same_length(a: Sequence[Any], b: Sequence[Any], first: str, second: str) -> None:
+    if len(a) != len(b):
+        raise DataError(f"{len(a)} {first} and {len(b)} {second}", "as many of each", "pass one per example")
+
+
+def pick(items: Sequence[str], sentences: Sequence[str]) -> Picked:
+    """Find the context's sentences that were copied whole, and what is no copy.
+
+    Parameters
+    ----------
+    items : what the model wrote; an item may hold several sentences in a row.
+    sentences : of the context, in order.
+
+    Returns
+    -------
+    Picked.
+    """
+    wrote = [item for item in items if item.strip()]
+    phrase = [item.strip().strip("\"'.").casefold() == INSUFFICIENT.casefold() for item in wrote]
+    if all(phrase):
+        return Picked((), (), len(sentences), True)
+    starts, text = [], ""
+    for sentence in sentences:
+        starts.append(len(text))
+        text += _compact(sentence)
+    starts.append(len(text))
+    taken: set[int] = set()
+    altered = []
+    for item in wrote:
+        inside = [s for s in _places(_compact(item), text, starts) if s]
+        fresh = next((s for s in inside if not s <= taken), None)
+        if not inside:
+            altered.append(item)
+        elif fresh is not None:
+            taken |= fresh
+    return Picked(tuple(sentences[i] for i in sorted(taken)), tuple(altered), len(sentences), False)
+
+
+def _places(item: str, text: str, starts: Sequence[int]) -> list[set[int]]:
+    """For each place of the item in the text: the sentences that lie wholly inside it."""
+    found = []
+    at = text.find(item)
+    while at >= 0:
+        end = at + len(item)
+        found.append({i for i in range(len(starts) - 1) if at <= starts[i] and starts[i + 1] <= end})
+        at = text.find(item, at + 1)
+    return found
+
+
+def _read_verdicts(verdicts: Sequence[Any]) -> list[bool | None]:
     """Return verdicts as True, False or None (unread)."""
     if isinstance(verdicts, str) or not isinstance(verdicts, Iterable):
         raise DataError(f"{verdicts!r:.60} as verdicts", "a list of verdicts, one per statement", "put it in a list")
@@ -149,7 +313,7 @@ def _verdict(value: Any, place: int, what: str = "verdict") -> bool | None:
     return found
 
 
-def read_vectors(question_vec: Any, generated_vecs: Any) -> tuple[np.ndarray, np.ndarray]:
+def _read_vectors(question_vec: Any, generated_vecs: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return one vector (d,) and a matrix (n, d), checked."""
     try:
         question, generated = np.asarray(question_vec, float), np.asarray(generated_vecs, float)
@@ -195,14 +359,12 @@ def _evasive(flags: Sequence[Any] | None, n: int) -> bool:
     return any(read)
 
 
-def read_extraction(extracted: Sequence[str] | int, sentences: Sequence[str] | int) -> tuple[int, int, int, bool]:
+def _read_extraction(extracted: Sequence[str] | int, sentences: Sequence[str] | int) -> tuple[int, int, int, bool]:
     """Return how many sentences count, of how many; how many texts are no copies; whether nothing was found."""
     listed, known = _texts(extracted, "extracted"), _texts(sentences, "sentences")
     total = len(known) if known is not None else int(sentences)  # type: ignore[call-overload]
     count, altered = len(listed) if listed is not None else int(extracted), 0  # type: ignore[call-overload]
     if listed is not None:
-        from ragbench.labelling.statements import pick
-
         found = pick(listed, known or ())
         if found.insufficient:
             count = 0
@@ -227,3 +389,7 @@ def _texts(value: Any, name: str) -> list[str] | None:
             f"{name} is {value!r:.60}", "a list of sentences, or their number", "split the text into sentences"
         )
     return listed
+
+
+def _compact(text: str) -> str:
+    return "".join(text.split())
