@@ -85,7 +85,7 @@ def main() -> None:
         (given.folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
     ids = set(rows["question_id"])
     clusters = {c for q, c in question_clusters(load_minihop()).items() if q in ids}
-    strata = items["stratum"].value_counts().sort_index().to_dict()
+    strata = {int(grade): int(n) for grade, n in items["stratum"].value_counts().sort_index().items()}
     counted = f"{len(ids)} questions, {len(clusters)} clusters, {len(items)} items, strata {strata}"
     print(f"Frame closed: {told['model']}, replies {told['file']['sha256']}, {counted}, {len(chosen)} drawn.")
 
