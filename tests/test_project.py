@@ -117,6 +117,34 @@ def test_committed_notebook_ran_cleanly_from_top_to_bottom(path):
     assert prose >= len(code) / 2
 
 
+# Of each notebook the cells, by a piece of their code, that lead to its paper's formula and hold it; in reading order.
+FORMULAS = {
+    "11_thesis_ir_score": ["def longest_shared("],
+    "14_thesis_thresholds": ["agree_h = "],
+    "20_ragchecker_metrics": [
+        "EXAMPLE = ",
+        "sources = ",
+        "response = {",
+        "context_utilization = ",
+        "near = ",
+        "by_hand = ",
+    ],
+    "30_ragas_wikieval": ["cosines = "],
+    "41_rageval_dragonball": ["words_found = ", "irrelevance = "],
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_papers_formula_stands_in_plain_python_and_the_package_agrees(name):
+    book = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
+    code = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+    cells = [next(cell for cell in code if mark in cell) for mark in FORMULAS[name]]
+    names: dict = {}
+    for cell in [code[0], *cells]:
+        exec(cell, names)
+    assert "assert " in cells[-1]
+
+
 def test_no_function_is_defined_in_two_notebooks():
     seen: dict[str, str] = {}
     for path in NOTEBOOKS:
