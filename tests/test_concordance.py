@@ -16,13 +16,12 @@ from sklearn.metrics import roc_auc_score
 
 from ragbench import concordance as co
 from ragbench import plots
-from ragbench.concordance.agreement import separation
-from ragbench.concordance.cases import cut_chunks
-from ragbench.concordance.labels import Once
-from ragbench.concordance.scores import METRICS
+from ragbench.concordance import METRICS, Once, cut_chunks
+from ragbench.concordance import agreement as ag
 from ragbench.data import load_minihop
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError
+from ragbench.experiment import Experiment
 from ragbench.generation import contexts_from_hits
 from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
 from ragbench.labelling.embedded_grader import EmbeddedGrader
@@ -32,7 +31,7 @@ from ragbench.labelling.grades import GradedAnswer, facts_of, load_graded_answer
 from ragbench.llm import chat_model
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.claims import ClaimLabels, claim_metrics
-from ragbench.records import Chunk, Hit, Question
+from ragbench.records import Chunk, Dataset, Hit, Question
 
 NAN = float("nan")
 NAMES = [m.name for m in METRICS]
@@ -40,6 +39,10 @@ NAMES = [m.name for m in METRICS]
 
 def hits(*texts):
     return [Hit(Chunk(f"c{i}", text, f"d{i}"), 1.0 / (i + 1), i + 1) for i, text in enumerate(texts)]
+
+
+def hits_chunks(*texts):
+    return [hit.chunk for hit in hits(*texts)]
 
 
 def question(name="q1", references=("Ann Lee was born in Ely.",), **meta):
@@ -66,26 +69,27 @@ def test_the_true_answer_is_the_data_sets_own_long_one_or_the_short_one_with_its
 
 
 def test_chunks_are_cut_where_their_join_is_cut():
-    found = [hits("one two three", "four five", "six seven eight"), []]
+    found = ["one two three", "four five", "six seven eight"]
     words = lambda text: [i for i in range(1, len(text) + 1) if i == len(text) or text[i] == " "]  # noqa: E731
-    assert cut_chunks(found, 4, words) == [("one two three", "four"), ()]
-    assert cut_chunks(found, 3, words) == [("one two three",), ()]
-    assert cut_chunks(found, 99, words)[0] == ("one two three", "four five", "six seven eight")
+    assert cut_chunks(found, 4, words) == ("one two three", "four")
+    assert cut_chunks(found, 3, words) == ("one two three",)
+    assert cut_chunks(found, 99, words) == ("one two three", "four five", "six seven eight")
+    assert cut_chunks([], 3, words) == ()
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.text("ab .", min_size=1, max_size=12).filter(str.strip), max_size=5), st.integers(1, 12))
 def test_cut_chunks_hold_what_a_generator_is_shown(texts, n):
     (context,) = contexts_from_hits([hits(*texts)], [n])[0]
-    (pieces,) = cut_chunks([hits(*texts)], n)
+    pieces = cut_chunks(texts, n)
     assert "".join("".join(pieces).split()) == "".join(context.split())
 
 
 def test_graded_answers_share_their_questions_context_and_keep_their_grades():
-    asked = [question("q1"), question("q2")]
+    contexts = [co.Case("", question(name), "", (text,)) for name, text in (("q1", "first"), ("q2", "second"))]
     answers = [GradedAnswer("a", "q2", "Ely.", 5, "dev"), GradedAnswer("b", "q1", "York.", 4, "dev"),
                GradedAnswer("c", "q2", "Bath.", 1, "dev"), GradedAnswer("d", "q9", "Bath.", 1, "dev")]  # fmt: skip
-    made = co.graded_cases(asked, answers, [hits("first"), hits("second")], 50)
+    made = co.graded_cases(contexts, answers)
     assert [(c.id, c.question.id, c.chunks, c.grade, c.system) for c in made] == [
         ("a", "q2", ("second",), 5, ""),
         ("b", "q1", ("first",), 4, ""),
@@ -93,23 +97,44 @@ def test_graded_answers_share_their_questions_context_and_keep_their_grades():
     ]
 
 
-def test_every_system_answers_every_question_from_what_it_found():
+def test_every_system_answers_every_question_from_what_it_found(tmp_path):
     class Copier:
         name = "copier"
 
+        def settings(self):
+            return {}
+
         def answer(self, question, context):
+            if context.startswith("four"):
+                raise ValueError("no answer to this")
             return context
 
-    asked = [question("q1"), question("q2")]
-    found = {"A": [hits("one two three"), hits("four")], "B": [hits("five six seven"), hits("eight")]}
-    made = co.system_cases(asked, found, [2, 50], Copier())
+    class Found:
+        def __init__(self, *texts):
+            self.texts = texts
+
+        def settings(self):
+            return {"texts": self.texts}
+
+        def search(self, queries, k, scope=None):
+            places = [("first?", "second?").index(query) for query in queries]
+            return [[Hit(next(c for c in chunks if c.text == self.texts[i]), 1.0, 1)] for i in places]
+
+    chunks = hits_chunks("one two three", "four", "five six seven", "eight")
+    asked = tuple(Question(f"q{i}", text, "x", ()) for i, text in enumerate(("first?", "second?"), 1))
+    retriever = {"A": lambda c: Found("one two three", "four"), "B": lambda c: Found("five six seven", "eight")}
+    grid = Experiment("c", data={"d": Dataset("d", asked, ())}, chunker={"c": lambda documents: chunks},
+                      retriever=retriever, k=1, N=[2, 50], generator={"copier": Copier()}, folder=tmp_path)  # fmt: skip
+    rows = grid.run(progress=False)
+    made = co.system_cases(asked, rows, chunks)
     assert [c.question.id for c in made] == ["q1"] * 4 + ["q2"] * 4
     assert [c.system for c in made[:4]] == ["A@2", "A@50", "B@2", "B@50"]
     assert [c.answer for c in made[:4]] == ["one two", "one two three", "five six", "five six seven"]
-    assert all(c.answer == c.context for c in made)
+    assert all(c.answer == c.context for c in made if c.context != "four")
+    assert [c.answer for c in made if c.context == "four"] == ["", ""]
     assert made[1].id == "q1 A@50"
-    with pytest.raises(ConfigError, match="budgets"):
-        co.system_cases(asked, found, [0], Copier())
+    with pytest.raises(ConfigError, match="N = 0"):
+        co.system_cases(asked, rows.assign(N=0), chunks)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -197,11 +222,11 @@ def some():
     dataset = load_minihop()
     asked = dataset.questions[:6]
     by_title = {d.title: d for d in dataset.documents}
-    found = []
+    contexts = []
     for q in asked:
-        titles = list(dict.fromkeys(title for title, _ in q.meta["supporting_facts"]))
-        found.append(hits(*(by_title[t].text for t in titles[:1]), dataset.documents[50].text))
-    cases = co.graded_cases(asked, load_graded_answers(), found, 300)
+        first = by_title[q.meta["supporting_facts"][0][0]]
+        contexts.append(co.Case(q.id, q, "", cut_chunks([first.text, dataset.documents[50].text], 300)))
+    cases = co.graded_cases(contexts, load_graded_answers())
     counting = Counting()
     return cases, co.embedded_labels(cases, counting), counting
 
@@ -357,7 +382,7 @@ THREE = ["token F1", "RAGChecker hallucination", "RAGEval EIR"]
 def test_correlations_are_scipys_on_metrics_turned_so_that_more_is_better():
     table = made_table()
     table.loc[3, "token F1"] = NAN
-    found = co.metric_correlations(table, THREE, resamples=50).set_index(["a", "b", "method"])
+    found = ag.metric_correlations(table, THREE, resamples=50).set_index(["a", "b", "method"])
     both = table.drop(index=3)
     row = found.loc[("token F1", "RAGChecker hallucination", "spearman")]
     expected = reference.spearmanr(both["token F1"], -both["RAGChecker hallucination"]).statistic
@@ -366,20 +391,20 @@ def test_correlations_are_scipys_on_metrics_turned_so_that_more_is_better():
     assert row["low"] < row["estimate"] < row["high"]
     tau = reference.kendalltau(both["token F1"], both["RAGEval EIR"]).statistic
     assert found.loc[("token F1", "RAGEval EIR", "kendall")]["estimate"] == pytest.approx(tau)
-    constant = co.metric_correlations(table, ["token F1", "BLEU"], resamples=0)
+    constant = ag.metric_correlations(table, ["token F1", "BLEU"], resamples=0)
     assert constant["estimate"].isna().all()
 
 
 def test_the_matrix_is_symmetric_with_the_method_asked_for():
-    pairs = co.metric_correlations(made_table(), THREE, resamples=0)
-    matrix = co.correlation_matrix(pairs, "kendall")
+    pairs = ag.metric_correlations(made_table(), THREE, resamples=0)
+    matrix = ag.correlation_matrix(pairs, "kendall")
     assert list(matrix.index) == list(matrix.columns) == THREE
     assert np.allclose(matrix, matrix.T)
     assert (np.diag(matrix) == 1).all()
     part = pairs[pairs["method"] == "kendall"].set_index(["a", "b"])["estimate"]
     assert matrix.loc["RAGEval EIR", "token F1"] == part[("token F1", "RAGEval EIR")]
     with pytest.raises(ConfigError, match="unknown method 'pearson'"):
-        co.correlation_matrix(pairs, "pearson")
+        ag.correlation_matrix(pairs, "pearson")
 
 
 def test_like_metrics_stand_side_by_side():
@@ -387,17 +412,17 @@ def test_like_metrics_stand_side_by_side():
     like = [[1.0 if x == y else 0.9 * ((x in "ace") == (y in "ace")) for y in names] for x in names]
     matrix = pd.DataFrame(like, index=names, columns=names)
     matrix.loc["a", "b"] = matrix.loc["b", "a"] = NAN
-    order, tree = co.cluster_order(matrix)
+    order, tree = ag.cluster_order(matrix)
     assert {frozenset(order[:3]), frozenset(order[3:])} == {frozenset("ace"), frozenset("bdf")}
     assert tree.shape == (5, 4)
-    assert co.cluster_order(matrix.loc[["a"], ["a"]]) == (["a"], pytest.approx(np.empty((0, 4))))
+    assert ag.cluster_order(matrix.loc[["a"], ["a"]]) == (["a"], pytest.approx(np.empty((0, 4))))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30))
 def test_the_area_is_scikit_learns(pairs):
     values, good = [v for v, _ in pairs], [g for _, g in pairs]
-    found = separation(values, good, resamples=0)[0]
+    found = ag.separation(values, good, resamples=0)[0]
     if len(set(good)) == 1:
         assert math.isnan(found)
     else:
@@ -407,7 +432,7 @@ def test_the_area_is_scikit_learns(pairs):
 def test_the_interval_of_the_area_is_that_of_resampled_questions():
     table = made_table(60)
     x, good, groups = table["token F1"].to_numpy(), (table["grade"] == 5).to_numpy(), table["question_id"].to_numpy()
-    _, low, high = separation(x, good, groups, resamples=3000)
+    _, low, high = ag.separation(x, good, groups, resamples=3000)
     rng = np.random.default_rng(1)
     names = np.unique(groups)
     places = {name: np.flatnonzero(groups == name) for name in names}
@@ -425,7 +450,7 @@ def test_agreement_with_grades_by_hand():
     table["grade"] = pd.array([5, 1, 3, 5, 5, None], dtype="Int64")
     table["token F1"] = [0.6, 0.4, 0.6, 0.9, NAN, 0.1]
     table["RAGChecker hallucination"] = [0.0, 1.0, 0.5, 1.0, 0.0, 0.5]
-    found = co.grade_agreement(table, THREE[:2], resamples=20).set_index("metric")
+    found = ag.grade_agreement(table, THREE[:2], resamples=20).set_index("metric")
     f1 = found.loc["token F1"]
     # Right: 0.6, 0.9; others: 0.4, 0.6. Of four pairs three are won and one is a tie.
     assert f1["auc"] == pytest.approx(3.5 / 4)
@@ -435,10 +460,10 @@ def test_agreement_with_grades_by_hand():
     assert other["auc"] == pytest.approx((2 + 0.5 + 2) / 6)
     assert other["within"] == 1.0
     assert other["tau"] == pytest.approx(reference.kendalltau([0, -1, -0.5, -1, 0], [1, 0, 0, 1, 1]).statistic)
-    ordered = co.grade_agreement(table, THREE, resamples=0)["auc"].dropna()
+    ordered = ag.grade_agreement(table, THREE, resamples=0)["auc"].dropna()
     assert ordered.is_monotonic_decreasing
     with pytest.raises(DataError, match="no grades"):
-        co.grade_agreement(table.assign(grade=pd.NA), THREE)
+        ag.grade_agreement(table.assign(grade=pd.NA), THREE)
 
 
 SYSTEMS = ("A@1", "B@1", "C@1", "D@1")
@@ -446,8 +471,8 @@ SYSTEMS = ("A@1", "B@1", "C@1", "D@1")
 
 def test_rankings_are_compared_by_kendalls_tau_of_the_means():
     table = made_table(30, systems=SYSTEMS)
-    found = co.ranking_correlations(table, [*THREE, "BLEU"], resamples=400).set_index(["a", "b"])
-    means = co.system_means(table, THREE)
+    found = ag.ranking_correlations(table, [*THREE, "BLEU"], resamples=400).set_index(["a", "b"])
+    means = table.groupby("system", sort=False)[THREE].mean()
     assert list(means.index) == list(SYSTEMS)
     assert means.loc["B@1", "token F1"] == pytest.approx(table[table["system"] == "B@1"]["token F1"].mean())
     turned = means * [1, -1, 1]
@@ -463,7 +488,7 @@ def test_rankings_are_compared_by_kendalls_tau_of_the_means():
 def test_the_interval_of_a_ranking_is_that_of_resampled_questions():
     table = made_table(20, systems=tuple(f"{letter}@1" for letter in "ABCDEFGH"))  # fine steps of tau
     table.loc[5, "token F1"] = NAN
-    row = co.ranking_correlations(table, THREE[::2], resamples=2000).iloc[0]
+    row = ag.ranking_correlations(table, THREE[::2], resamples=2000).iloc[0]
     cubes = [table.pivot(index="question_id", columns="system", values=m).to_numpy() for m in THREE[::2]]
     rng = np.random.default_rng(3)
     draws = []
@@ -478,9 +503,9 @@ def test_the_interval_of_a_ranking_is_that_of_resampled_questions():
 def test_a_ranking_needs_every_system_on_every_question():
     table = made_table(5, systems=SYSTEMS)
     with pytest.raises(DataError, match="19 answers of 4 systems to 5 questions"):
-        co.ranking_correlations(table.drop(index=2))
+        ag.ranking_correlations(table.drop(index=2))
     with pytest.raises(DataError, match="2 systems"):
-        co.ranking_correlations(table[table["system"].isin(SYSTEMS[:2])])
+        ag.ranking_correlations(table[table["system"].isin(SYSTEMS[:2])])
 
 
 def test_disagreements_are_found_on_one_scale():
@@ -488,7 +513,7 @@ def test_disagreements_are_found_on_one_scale():
     table["token F1"] = [0.1, 0.2, 0.3, 0.4]
     table["RAGChecker hallucination"] = [0.9, 0.1, 0.2, 0.3]  # turned: best, from the second answer on
     table["RAGEval EIR"] = [NAN, NAN, NAN, 0.5]
-    found = co.disagreements(table, THREE, top=2)
+    found = ag.disagreements(table, THREE, top=2)
     shares = {"0-": (0.125, 0.125), "1-": (0.375, 0.875), "2-": (0.625, 0.625), "3-": (0.875, 0.375)}
     assert list(found.index) == ["1-", "3-"]
     for name, row in found.iterrows():
@@ -496,10 +521,10 @@ def test_disagreements_are_found_on_one_scale():
         assert row["spread"] == pytest.approx(0.5)
     assert math.isnan(found.loc["1-", "RAGEval EIR"])
     assert found.loc["3-", "RAGEval EIR"] == 0.5  # the only one: as many below as above
-    alone = co.disagreements(table, ["RAGEval EIR"])
+    alone = ag.disagreements(table, ["RAGEval EIR"])
     assert alone.empty
     with pytest.raises(ConfigError, match="unknown metric 'token F2'"):
-        co.disagreements(table, ["token F2"])
+        ag.disagreements(table, ["token F2"])
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
@@ -510,7 +535,7 @@ def test_the_heat_map_has_the_tree_beside_its_rows():
     matrix = pd.DataFrame([[1, 0.1, 0.9], [0.1, 1, NAN], [0.9, NAN, 1]], index=names, columns=names)
     figure = plots.clustered_heat_map(matrix, {m.name: m.paper for m in METRICS}, "made")
     branch, axis = figure.axes[:2]
-    order, _ = co.cluster_order(matrix)
+    order, _ = ag.cluster_order(matrix)
     assert [t.get_text() for t in axis.get_yticklabels()] == order
     assert np.array_equal(axis.images[0].get_array().filled(NAN), matrix.loc[order, order], equal_nan=True)
     assert branch.get_ylim() == (30, 0)
@@ -523,7 +548,7 @@ def test_the_heat_map_has_the_tree_beside_its_rows():
 
 def test_agreement_and_rankings_are_drawn_from_their_tables():
     papers = {m.name: m.paper for m in METRICS}
-    agreement = co.grade_agreement(made_table(), THREE, resamples=20)
+    agreement = ag.grade_agreement(made_table(), THREE, resamples=20)
     named = agreement.assign(paper=agreement["metric"].map(papers))
     figure = plots.dots(named, "metric", "auc", "paper", xlabel="AUC", at=0.5)
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == agreement["metric"].tolist()

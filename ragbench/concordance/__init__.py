@@ -1,40 +1,504 @@
-"""Concordance: the same answers scored by the metrics of all four papers, and how far these agree.
+"""Concordance: the same answers scored by the metrics of all four papers; ``agreement`` says how far these agree.
 
-Reading order: ``cases`` (an answer with its question and context) -> ``labels`` (claims, verdicts, grades: embedded, or
-by a model) -> ``scores`` (labels to one table, a row per answer and a column per metric) -> ``agreement``
-(correlations, agreement with reference grades, rankings of systems, the answers on which metrics part).
+Cases (an answer with its question and context, from the rows of an `Experiment`) -> `Labels` (claims, verdicts, grades:
+embedded, or by a model) -> `score_table` (a row per answer, a column per metric).
 """
 
-from ragbench.concordance.agreement import (
-    cluster_order,
-    correlation_matrix,
-    disagreements,
-    grade_agreement,
-    metric_correlations,
-    ranking_correlations,
-    system_means,
-)
-from ragbench.concordance.cases import Case, graded_cases, system_cases
-from ragbench.concordance.labels import Labels, embedded_labels, model_labels, model_steps
-from ragbench.concordance.scores import METRICS, Metric, defined, score_table
+from __future__ import annotations
 
-__all__ = [
-    "METRICS",
-    "Case",
-    "Labels",
-    "Metric",
-    "cluster_order",
-    "correlation_matrix",
-    "defined",
-    "disagreements",
-    "embedded_labels",
-    "grade_agreement",
-    "graded_cases",
-    "metric_correlations",
-    "model_labels",
-    "model_steps",
-    "ranking_correlations",
-    "score_table",
-    "system_cases",
-    "system_means",
-]
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragbench.errors import ConfigError, DataError
+from ragbench.labelling.embedded_checker import split_claims
+from ragbench.metrics.claims import METRICS as CLAIM_METRICS
+from ragbench.metrics.claims import ClaimLabels
+from ragbench.records import Chunk, Question, check_records
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from langchain_core.embeddings import Embeddings
+
+    from ragbench.data.ragchecker import RagResult
+    from ragbench.llm import Step
+
+RAGAS = ("faithfulness", "answer_relevance", "context_relevance")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One answer to be scored by every metric.
+
+    Attributes
+    ----------
+    id : unique among the cases. question : with true answer and references.
+    answer : the text to be scored. chunks : the context, in the order it is shown, cut to its budget.
+    grade : 1..5, the reference grade, where there is one. system : what made the answer, "" for graded answers.
+    """
+
+    id: str
+    question: Question
+    answer: str
+    chunks: tuple[str, ...]
+    grade: int | None = None
+    system: str = ""
+
+    @property
+    def context(self) -> str:
+        """The context as one text."""
+        return " ".join(self.chunks)
+
+    @property
+    def reference(self) -> str:
+        """The long true answer: the data set's own, else the short one followed by the supporting sentences."""
+        own = str(self.question.meta.get("long_answer", "")).strip()
+        if own:
+            return own
+        return "\n".join([self.question.answer, *dict.fromkeys(self.question.references)])
+
+    @property
+    def reference_claims(self) -> tuple[str, ...]:
+        """The claims of the true answer: the data set's own, else the supporting sentences."""
+        own = tuple(claim["text"] for claim in self.question.meta.get("claims", ()))
+        return own or tuple(dict.fromkeys(c for text in self.question.references for c in split_claims(text)))
+
+    @property
+    def keypoints(self) -> tuple[str, ...]:
+        """RAGEval's keypoints: the data set's own, else the true answer as the only one."""
+        return tuple(self.question.meta.get("keypoints", ())) or (self.question.answer,)
+
+
+def cut_chunks(texts: Sequence[str], N: int, tokenizer: Any = None) -> tuple[str, ...]:
+    """Cut chunks to the first N tokens of their join, as separate texts; the last may be a part."""
+    from ragbench.metrics.cutoffs import as_offsets, joined_cutoffs
+
+    left = int(joined_cutoffs(texts, [N], as_offsets(tokenizer))[0])
+    pieces = []
+    for text in texts:
+        pieces.append(text[: max(left, 0)])
+        left -= len(text) + 1  # the space they are joined with
+    return tuple(piece for piece in pieces if piece.strip())
+
+
+def system_cases(
+    questions: Sequence[Question], rows: pd.DataFrame, chunks: Iterable[Chunk], tokenizer: Any = None
+) -> list[Case]:
+    """Make cases of the rows of an `Experiment`.
+
+    Parameters
+    ----------
+    questions : those asked. rows : with documents, N above 0; a row without an answer gives a case without one.
+    chunks : those that were searched. tokenizer : of N.
+
+    Returns
+    -------
+    Cases, row by row; ``system`` is "BM25@300", ``id`` that and the question's. An answer that failed is empty.
+    """
+    from ragbench.metrics.cutoffs import as_offsets
+
+    if (rows["N"] < 1).any():
+        raise ConfigError("rows with N = 0", "numbers of tokens above 0", "leave them out: a context is what is scored")
+    by_id, texts = {q.id: q for q in questions}, {c.id: c.text for c in chunks}
+    offsets = as_offsets(tokenizer)
+    cases = []
+    for row in rows.to_dict("records"):
+        system, hits = f"{row['retriever']}@{row['N']}", row["hits"] if isinstance(row["hits"], list) else []
+        shown = cut_chunks([texts[name] for name in hits], row["N"], offsets) if hits else ()
+        answer = row["answer"] if row["status"] == "ok" and isinstance(row["answer"], str) else ""
+        cases.append(Case(f"{row['question_id']} {system}", by_id[row["question_id"]], answer, shown, system=system))
+    return cases
+
+
+def graded_cases(contexts: Sequence[Case], answers: Sequence[Any]) -> list[Case]:
+    """Make cases of answers that have a reference grade.
+
+    Parameters
+    ----------
+    contexts : a case per question (`system_cases`), whose context all answers to it are scored with.
+    answers : graded answers (`ragbench.load_graded_answers`), any number per question; those to other questions are
+        passed over.
+    """
+    by_question = {c.question.id: c for c in contexts}
+    known = [(by_question[a.question_id], a) for a in answers if a.question_id in by_question]
+    return [Case(a.id, c.question, a.text, c.chunks, a.grade) for c, a in known]
+
+
+def check_cases(cases: Sequence[Case]) -> None:
+    """DataError without cases, or with an id that two of them have."""
+    check_records(cases, Case, "cases")
+    if not cases:
+        raise DataError("no cases", "at least one answer to score", "raise the limit, or check the question ids")
+    seen: set[str] = set()
+    for case in cases:
+        if case.id in seen:
+            raise DataError(f"the id {case.id!r} belongs to two cases", "an id used once", "put the system into it")
+        seen.add(case.id)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the metrics are computed from, one entry per case.
+
+    Attributes
+    ----------
+    claims : RAGChecker's four sets of labels; None where a claim or a check could not be read.
+    verdicts : RAGEval's verdict per keypoint; None for an unread one.
+    ragas : metric -> scores, NaN where undefined or unread.
+    right : probability of grade 5 (a model's grade: 1 or 0), NaN when ungraded.
+    preference : score of the embedded judge against the long true answer; NaN where a model labelled.
+    by : who labelled.
+    """
+
+    claims: tuple[ClaimLabels | None, ...]
+    verdicts: tuple[tuple[str | None, ...], ...]
+    ragas: dict[str, np.ndarray]
+    right: np.ndarray
+    preference: np.ndarray
+    by: str
+
+
+class Once:
+    """An embedder that embeds every text once and keeps its vector; the embedded tools below share one.
+
+    Parameters
+    ----------
+    embedder : a LangChain ``Embeddings``.
+    """
+
+    def __init__(self, embedder: Any) -> None:
+        self._make = getattr(embedder, "embed_array", embedder.embed_documents)
+        self._kept: dict[str, np.ndarray] = {}
+
+    def embed_array(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the vectors of texts: float32, shape (len(texts), dimension)."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._kept]
+        if new:
+            self._kept.update(zip(new, np.asarray(self._make(new), np.float32), strict=True))
+        return np.array([self._kept[text] for text in texts], np.float32)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """As LangChain's."""
+        return self.embed_array(texts).tolist()
+
+    def embed_query(self, text: str) -> list[float]:
+        """As LangChain's."""
+        return self.embed_documents([text])[0]
+
+
+def embedded_labels(cases: Sequence[Case], embedder: Embeddings | None = None) -> Labels:
+    """Label cases without a language model: sentence claims, and the embedded checker, RAGAS, grader and judge.
+
+    Parameters
+    ----------
+    cases : what is scored. Claims are checked against the chunks as they are cut; equal work is done once.
+    embedder : a LangChain ``Embeddings`` with unit vectors; default the embedded MiniLM.
+
+    Returns
+    -------
+    Labels, ``by`` "embedded".
+
+    Source: stand-ins for the papers' model steps, see `ragbench.labelling`.
+    """
+    from ragbench.embedding import default_embedder
+    from ragbench.labelling.claims import embedded_labels as label_claims
+    from ragbench.labelling.embedded_checker import EmbeddedChecker
+    from ragbench.labelling.embedded_grader import EmbeddedGrader
+    from ragbench.labelling.embedded_judge import EmbeddedJudge
+    from ragbench.labelling.embedded_ragas import EmbeddedRagas
+    from ragbench.labelling.keypoints import embedded_keypoint_verdicts
+    from ragbench.records import Answer
+
+    check_cases(cases)
+    once: Any = Once(embedder or default_embedder())
+    once.embed_array(_texts(cases))  # one call for all, instead of one per step and text
+    checker = EmbeddedChecker(once)
+    labelled = label_claims(results_of(cases), checker)
+    ragas = EmbeddedRagas(once)
+    answers, questions = [c.answer for c in cases], [c.question.text for c in cases]
+    contexts = [c.context for c in cases]
+    scores = {
+        "faithfulness": ragas.faithfulness(answers, contexts),
+        "answer_relevance": ragas.answer_relevance(questions, answers),
+        "context_relevance": _shared(ragas.context_relevance, questions, contexts),
+    }
+    grader = EmbeddedGrader()
+    asked = list({c.question.id: c.question for c in cases}.values())
+    graded = grader.grade_all(asked, [Answer(c.question.id, c.answer, "") for c in cases])
+    right = [np.nan if g.value is None else g.meta["probabilities"][4] for g in graded]
+    preference = EmbeddedJudge(embedder=once).scores(answers, [c.reference for c in cases], questions)
+    return Labels(
+        tuple(_claim_labels(row) for row in labelled.results.results),
+        tuple(map(tuple, embedded_keypoint_verdicts([c.keypoints for c in cases], answers, "en", checker))),
+        {name: table["score"].to_numpy(float) for name, table in scores.items()},
+        np.array(right, float),
+        preference,
+        "embedded",
+    )
+
+
+def model_labels(model: Any, cases: Sequence[Case], embedder: Embeddings | None = None, **options: Any) -> Labels:
+    """Label cases by a chat model: the papers' own way. Reply by reply through `ragbench.llm.ask`.
+
+    An answer is taken apart once: RAGChecker's claims are the statements that RAGAS's faithfulness judges, too.
+
+    Parameters
+    ----------
+    model, options : as for `ragbench.llm.ask` (``cassette``, ``concurrency`` ...).
+    cases : what is scored.
+    embedder : of answer relevance; default the embedded MiniLM.
+
+    Returns
+    -------
+    Labels; what could not be read is None or NaN.
+    """
+    from ragbench.labelling.claims import ragchecker_labels
+    from ragbench.labelling.grades import grade
+    from ragbench.labelling.keypoints import keypoint_verdicts
+    from ragbench.papers.ragas import LiveRagas
+    from ragbench.records import Answer
+
+    check_cases(cases)
+    answers, questions = [c.answer for c in cases], [c.question.text for c in cases]
+    contexts = [c.context for c in cases]
+    labelled = ragchecker_labels(model, results_of(cases), **options)
+    # Taken apart once: RAGAS's statements are RAGChecker's claims here.
+    claims = [row.response_claims for row in labelled.results.results]
+    ragas = LiveRagas(model, embedder, **options)
+    scores = {
+        "faithfulness": ragas.faithfulness(answers, contexts, claims=claims),
+        "answer_relevance": ragas.answer_relevance(questions, answers),
+        "context_relevance": ragas.context_relevance(questions, contexts),
+    }
+    verdicts = keypoint_verdicts(model, questions, answers, [c.keypoints for c in cases], **options)
+    asked = list({c.question.id: c.question for c in cases}.values())
+    grades = grade(model, asked, [Answer(c.question.id, c.answer, "") for c in cases], **options)
+    return Labels(
+        tuple(_claim_labels(row) for row in labelled.results.results),
+        tuple(tuple(own) if own is not None else (None,) for own in verdicts.labels),
+        {name: table["score"].to_numpy(float) for name, table in scores.items()},
+        np.array([np.nan if g.value is None else float(g.value == 5) for g in grades]),
+        np.full(len(cases), np.nan),
+        str(getattr(model, "model", None) or model),
+    )
+
+
+def model_steps(cases: Sequence[Case], claims_per_text: int = 5) -> list[Step]:
+    """Count the calls of `model_labels` before the run, for `ragbench.llm.plan`.
+
+    Parameters
+    ----------
+    cases : what is scored. claims_per_text : claims to reckon with in an answer that has not been taken apart.
+    """
+    from ragbench.labelling.claims import steps_for_ragchecker
+    from ragbench.labelling.grades import grading_prompts
+    from ragbench.labelling.keypoints import steps_for_keypoints
+    from ragbench.labelling.statements import steps_for_ragas
+    from ragbench.llm import Step
+    from ragbench.records import Answer
+
+    answers, questions = [c.answer for c in cases], [c.question.text for c in cases]
+    asked = list({c.question.id: c.question for c in cases}.values())
+    prompts = grading_prompts(asked, [Answer(c.question.id, c.answer, "") for c in cases])
+    return [
+        *steps_for_ragchecker(results_of(cases), claims_per_text=claims_per_text),
+        *steps_for_ragas(questions, answers, [c.context for c in cases])[1:],  # its statements are the claims above
+        *steps_for_keypoints(questions, answers, [c.keypoints for c in cases]),
+        Step("grades", prompts=[p.text for p in prompts], schema=[p.schema for p in prompts]),
+    ]
+
+
+def results_of(cases: Sequence[Case]) -> list[RagResult]:
+    """Turn cases into RAGChecker's records, with the claims of the true answer where the data set has them."""
+    from ragbench.data.ragchecker import RagResult, RetrievedText
+
+    return [
+        RagResult(
+            c.id, c.question.text, c.reference, c.answer, tuple(RetrievedText(text=text) for text in c.chunks),
+            reference_claims=c.reference_claims,
+        )
+        for c in cases
+    ]  # fmt: skip
+
+
+def _texts(cases: Sequence[Case]) -> list[str]:
+    """Every text that the embedded steps below compare by its vector."""
+    from ragbench.labelling.embedded_checker import split_claims
+    from ragbench.text.sentences import split_sentences
+
+    whole = {t for c in cases for t in (c.question.text, c.answer, c.reference, *c.reference_claims, *c.keypoints)}
+    answers = {claim for text in {c.answer for c in cases} for claim in split_claims(text)}
+    # A join of chunks may make one sentence of two ends, so contexts are split as a whole too.
+    apart = {t for c in cases for t in (c.context, c.answer, c.reference, *c.chunks)}
+    sentences = {sentence for text in apart for sentence in split_sentences(text, "claims")}
+    return sorted(text for text in whole | answers | sentences if text.strip())
+
+
+def _shared(score: Any, questions: Sequence[str], contexts: Sequence[str]) -> Any:
+    """Score each different (question, context) once: the answers to a question share them."""
+    pairs = list(zip(questions, contexts, strict=True))
+    place = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
+    table = score([q for q, _ in place], [c for _, c in place])
+    return table.iloc[[place[pair] for pair in pairs]].reset_index(drop=True)
+
+
+def _claim_labels(row: Any) -> ClaimLabels | None:
+    if row.missing():
+        return None
+    return ClaimLabels(
+        row.response_in_reference, row.reference_in_response, row.response_in_chunks, row.reference_in_chunks, row.id
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric of the table: whose it is, what it looks at, and whether more of it is better.
+
+    ``reads`` is "answer" (with the true answer), "answer and context", or "context".
+    """
+
+    name: str
+    paper: str
+    reads: str
+    higher: bool = True
+
+
+_WORSE = {"relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination", "self_knowledge"}
+_OF_ANSWER = {"precision", "recall", "f1"}
+_OF_CONTEXT = {"claim_recall", "context_precision"}
+
+
+def _claim_metric(name: str) -> Metric:
+    reads = "answer" if name in _OF_ANSWER else "context" if name in _OF_CONTEXT else "answer and context"
+    return Metric(f"RAGChecker {name.replace('_', ' ')}", "RAGChecker", reads, name not in _WORSE)
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric("IR score", "thesis", "context"),
+    Metric("grader: fully right", "thesis", "answer"),
+    *(_claim_metric(name) for name in CLAIM_METRICS),
+    Metric("RAGAS faithfulness", "RAGAS", "answer and context"),
+    Metric("RAGAS answer relevance", "RAGAS", "answer"),
+    Metric("RAGAS context relevance", "RAGAS", "context"),
+    Metric("RAGEval completeness", "RAGEval", "answer"),
+    Metric("RAGEval hallucination", "RAGEval", "answer", higher=False),
+    Metric("RAGEval irrelevance", "RAGEval", "answer", higher=False),
+    Metric("RAGEval recall", "RAGEval", "context"),
+    Metric("RAGEval EIR", "RAGEval", "context"),
+    Metric("exact match", "lexical", "answer"),
+    Metric("token F1", "lexical", "answer"),
+    Metric("ROUGE-L", "lexical", "answer"),
+    Metric("BLEU", "lexical", "answer"),
+    Metric("IDF overlap", "lexical", "answer"),
+    Metric("judge: preference", "ragbench", "answer"),
+)
+
+
+def score_table(cases: Sequence[Case], labels: Labels) -> pd.DataFrame:
+    """Score every case by every metric.
+
+    Parameters
+    ----------
+    cases : what is scored. labels : of the same cases, in their order.
+
+    Returns
+    -------
+    DataFrame, one row per case: case, question_id, kind, system, grade (missing where nobody graded), the names of
+    `METRICS` (NaN where undefined or unread), and the counts they rest on: response claims, reference claims, chunks,
+    keypoints.
+
+    Raises
+    ------
+    DataError when labels and cases differ in number, or an id is used twice.
+
+    Source: thesis Eq 2.2 and §2.4; RAGChecker §3.3; RAGAS §3; RAGEval Eq 1-5.
+    """
+    import pandas as pd
+
+    from ragbench.metrics.claims import COUNTS
+    from ragbench.metrics.keypoints import keypoint_table, passage_table
+
+    check_cases(cases)
+    if len(labels.claims) != len(cases):
+        raise DataError(f"{len(labels.claims)} labels for {len(cases)} cases", "one of each", "label these cases")
+    claims = _claim_scores(labels)
+    keypoints = keypoint_table(labels.verdicts)
+    references = [c.question.references for c in cases]
+    passages = passage_table(references, [c.chunks for c in cases], variant="paper")
+    columns = {
+        "IR score": _ir_scores(cases),
+        "grader: fully right": labels.right,
+        **{m.name: claims[:, i] for i, m in enumerate(METRICS[2 : 2 + len(CLAIM_METRICS)])},
+        **{f"RAGAS {name.replace('_', ' ')}": labels.ragas[name] for name in RAGAS},
+        **{f"RAGEval {name}": keypoints[name] for name in ("completeness", "hallucination", "irrelevance")},
+        "RAGEval recall": passages["recall"],
+        "RAGEval EIR": passages["eir"],
+        **_lexical(cases),
+        "judge: preference": labels.preference,
+    }
+    about = {
+        "case": [c.id for c in cases],
+        "question_id": [c.question.id for c in cases],
+        "kind": [c.question.kind for c in cases],
+        "system": [c.system for c in cases],
+        "grade": pd.array([c.grade for c in cases], dtype="Int64"),
+    }
+    counts = {name[2:].replace("_", " "): claims[:, len(CLAIM_METRICS) + i] for i, name in enumerate(COUNTS[:3])}
+    counts["keypoints"] = keypoints["n"]
+    scores = {m.name: np.asarray(columns[m.name], float) for m in METRICS}
+    return pd.DataFrame({**about, **scores, **{k: np.asarray(v, float) for k, v in counts.items()}})
+
+
+def defined(table: pd.DataFrame) -> pd.DataFrame:
+    """Count, per metric, the answers that have a value.
+
+    Returns
+    -------
+    DataFrame: metric, paper, reads, n (with a value), undefined, distinct (different values), mean.
+    """
+    import pandas as pd
+
+    rows = []
+    for metric in METRICS:
+        values = table[metric.name]
+        n = int(values.notna().sum())
+        distinct = values.round(6).nunique()
+        rows.append((metric.name, metric.paper, metric.reads, n, len(values) - n, distinct, values.mean()))
+    return pd.DataFrame(rows, columns=["metric", "paper", "reads", "n", "undefined", "distinct", "mean"])
+
+
+def _claim_scores(labels: Labels) -> np.ndarray:
+    """RAGChecker's metrics and counts, shape (n, 11 + 5); a row of NaN where there are no labels."""
+    from ragbench.metrics.claims import claim_metrics_table
+
+    known = [i for i, own in enumerate(labels.claims) if own is not None]
+    scores = np.full((len(labels.claims), 16), np.nan)
+    if known:
+        scores[known] = claim_metrics_table([labels.claims[i] for i in known]).to_numpy(float)
+    return scores
+
+
+def _ir_scores(cases: Sequence[Case]) -> np.ndarray:
+    from ragbench.metrics.ir_score import ir_score_table
+
+    texts = [c.context for c in cases]
+    ends = np.array([[len(text)] for text in texts], dtype=np.int64)
+    longest = max(1, max(len(text) for text in texts))
+    references = [list(c.question.references) for c in cases]
+    return ir_score_table(references, texts, [longest], match="exact", positions=ends)[:, 0]
+
+
+def _lexical(cases: Sequence[Case]) -> dict[str, list[float]]:
+    from ragbench.metrics.lexical import bleu, exact_match, idf_overlap, idf_weights, rouge_l, token_f1
+
+    idf = idf_weights({c.question.id: f"{c.question.answer} {c.question.text}" for c in cases}.values())
+    pairs = [(c.answer, c.question.answer) for c in cases]
+    return {
+        "exact match": [exact_match(a, r) for a, r in pairs],
+        "token F1": [token_f1(a, r) for a, r in pairs],
+        "ROUGE-L": [rouge_l(a, r) for a, r in pairs],
+        "BLEU": [bleu(a, r) for a, r in pairs],
+        "IDF overlap": [idf_overlap(a, r, idf) for a, r in pairs],
+    }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ragbench.concordance.scores import METRICS
+from ragbench.concordance import METRICS
 from ragbench.errors import DataError, unknown
 from ragbench.stats import correlation
 from ragbench.stats.inputs import group_counts, group_index, percentiles
@@ -189,11 +189,6 @@ def _within(values: np.ndarray, good: np.ndarray, groups: np.ndarray) -> tuple[f
         won += float((gaps > 0).sum() + (gaps == 0).sum() / 2)
         pairs += gaps.size
     return (won / pairs if pairs else np.nan), pairs
-
-
-def system_means(table: pd.DataFrame, metrics: Sequence[str] = NAMES) -> pd.DataFrame:
-    """Average every metric over the questions, a row per system, as the metric is (not turned); NaN are left out."""
-    return table.groupby("system", sort=False)[list(metrics)].mean()
 
 
 def ranking_correlations(
