@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ragbench import stats
+from ragbench.data.ragchecker import LABELS
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.claims import (
     MEASURES,
@@ -19,7 +20,7 @@ from ragbench.labelling.claims import (
     embedded_checker_quality,
     load_labelled_claims,
 )
-from ragbench.labelling.embedded_checker import LABELS, EmbeddedChecker
+from ragbench.labelling.embedded_checker import EmbeddedChecker
 
 E, N, C = "Entailment", "Neutral", "Contradiction"
 ROW = {"id": "a", "document": "Moss", "claim": "Moss is green.", "label": E, "split": "dev"}

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.data.files import raise_all, read_jsonl, require_text
-from ragbench.data.ragchecker import Claim, RagResult, RagResults, claim_text
+from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults, claim_text
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.labelling.asking import (
     Judged,
@@ -43,7 +43,7 @@ from ragbench.labelling.asking import (
     texts_schema,
     unread,
 )
-from ragbench.labelling.embedded_checker import ENTAILMENT, LABELS, EmbeddedChecker, split_claims
+from ragbench.labelling.embedded_checker import ENTAILMENT, EmbeddedChecker, split_claims
 from ragbench.llm import Reply, Step
 from ragbench.metrics.claims import CHECKS
 from ragbench.paths import shipped

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
+from ragbench.data.ragchecker import LABELS
 from ragbench.embedding import embed
 from ragbench.errors import ConfigError
 from ragbench.text.apart import Prepared, prepare
 from ragbench.text.sentences import split_sentences
 from ragbench.text.stance import NEGATION
 
-ENTAILMENT, NEUTRAL, CONTRADICTION = "Entailment", "Neutral", "Contradiction"
-LABELS = (ENTAILMENT, NEUTRAL, CONTRADICTION)
+ENTAILMENT, NEUTRAL, CONTRADICTION = LABELS
 _MARKER = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
 _CITATION = re.compile(r"\s*\[\d+(?:,\s*\d+)*\]")
 _EMPHASIS = re.compile(r"\*\*|__|`")
@@ -43,13 +43,8 @@ def split_claims(text: str) -> list[str]:
     return [c for c in claims if any(ch.isalnum() for ch in c)]
 
 
-def claim_text(claim: Claim, where: str = "claim") -> str:
-    """Return a claim as a sentence; a triple (subject, predicate, object) is joined by spaces.
-
-    Raises
-    ------
-    ConfigError for anything else, naming ``where``.
-    """
+def _sentence_of(claim: Claim, where: str) -> str:
+    """Return a claim as a sentence, the parts of a triple stripped; ConfigError naming ``where`` for anything else."""
     if isinstance(claim, str):
         return claim
     if isinstance(claim, Sequence) and len(claim) == 3 and all(isinstance(part, str) for part in claim):
@@ -181,7 +176,7 @@ class EmbeddedChecker:
         for i, text in enumerate(texts):
             if not isinstance(text, str):
                 raise ConfigError(f"text {i} is {type(text).__name__}", "a text", "pass chunk.text, not the chunk")
-        return [prepare(claim_text(c, f"claim {i}")) for i, c in enumerate(claims)], [prepare(t) for t in texts]
+        return [prepare(_sentence_of(c, f"claim {i}")) for i, c in enumerate(claims)], [prepare(t) for t in texts]
 
     def _embedded(self, claims: Sequence[Prepared], sources: Sequence[Prepared]) -> dict[str, np.ndarray]:
         needed = [c.text for c in claims] + [s for t in sources for s in t.sentences]

@@ -26,6 +26,7 @@ from pydantic import BaseModel
 
 from ragbench.data.files import raise_all, read_jsonl, require_text
 from ragbench.errors import ConfigError, DataError, ModelError, unknown
+from ragbench.labelling.asking import one_line
 from ragbench.llm import Plan, Reply
 from ragbench.paths import shipped
 from ragbench.prompts import fill_prompt, load_prompt
@@ -315,7 +316,7 @@ def grading_prompts(
             count=str(len(places)),
             answers="\n".join(_shown(number, answers[p].text, max_chars) for number, p in enumerate(places, 1)),
         )
-        cut = frozenset(p for p in places if len(_one_line(answers[p].text)) > max_chars)
+        cut = frozenset(p for p in places if len(one_line(answers[p].text)) > max_chars)
         made.append(GradingPrompt(question.id, places, text, cut))
     return made
 
@@ -439,13 +440,9 @@ def _shuffled(group: tuple[int, ...], seed: int, question_id: str) -> tuple[int,
     return tuple(group[i] for i in rng.permutation(len(group)))
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 def _shown(number: int, text: str, max_chars: int) -> str:
     # On one line, an answer cannot pass for two numbered ones.
-    line = _one_line(text)
+    line = one_line(text)
     return f"{number}. " + (line[:max_chars] + (" [...]" if len(line) > max_chars else "") or "(empty)")
 
 
