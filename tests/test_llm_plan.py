@@ -11,8 +11,9 @@ from fake_ollama import FakeOllama, Fault
 from pydantic import BaseModel
 
 from ragbench.errors import ConfigError
-from ragbench.llm import Cassette, Plan, Step, Usage, ask, chat_model, fitness, plan, thesis_steps, usage_by_step
+from ragbench.llm import Cassette, Plan, Step, Usage, ask, chat_model, fitness, plan, usage_by_step
 from ragbench.llm.doctor import _STATEMENTS as STATEMENTS
+from ragbench.papers.thesis import steps
 
 
 class Word(BaseModel):
@@ -21,7 +22,7 @@ class Word(BaseModel):
 
 def test_the_thesis_count_is_reproduced():
     """Thesis, section 3.2.1: 7404 x 5 = 37,020 calls and 7404 + 10 x 7404 x 5 = 377,604 iterations."""
-    made = plan(thesis_steps(questions=7404, retrievers=5, budgets=10))
+    made = plan(steps(questions=7404, retrievers=5, budgets=10))
     assert made["grading"].calls == 37_020
     assert made["generation"].calls == 377_604
     assert made.total.calls == made.total.remaining == 414_624
@@ -115,7 +116,7 @@ def test_a_plan_without_prompts_or_model_says_what_is_missing(tmp_path):
     with pytest.raises(ConfigError, match="at least 0"):
         plan(Step("s", calls=-3))
     with pytest.raises(ConfigError, match="questions=-1"):
-        thesis_steps(questions=-1)
+        steps(questions=-1)
 
 
 # -- usage -------------------------------------------------------------------------------------------------------------

@@ -4,13 +4,13 @@
     data: minihop                       # or hotpotqa, or {mine: {questions: q.jsonl, documents: docs/}}
     chunker: {small: {use: token_chunks, size: 100, overlap: 0.2}}
     retriever: [BM25, SIM, Hybrid]
-    k: 10                               # or [5, 10], or thesis
+    k: 10                               # or [5, 10], or the name of a paper: thesis
     N: [0, 100, 500, 1000]
     generator: extractive               # or smollm2, or {llama: {use: "ollama:llama3:8b", host: gpu1, num_ctx: 8192}}
     judge: embedded
 
 BM25 cuts texts into words by their language; {german: {use: BM25, tokenizer: german}} sets it (also of Hybrid), and
-{use: BM25, variant: terrier} is the thesis's. `ragbench plan` says which tokenizer was chosen.
+{use: BM25, variant: terrier} takes Terrier's. `ragbench plan` says which tokenizer was chosen.
 
 A name of your own, such as ``RETRIEVERS["mine"] = Mine``, stands in a Python file beside this one: ``code: mine.py``.
 
@@ -21,8 +21,10 @@ relative to the file. API keys come from the environment only (OLLAMA_API_KEY, O
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import os
+import pkgutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -232,8 +234,13 @@ _MAKERS: Mapping[str, Callable] = {
 
 
 def _depths(told: Any, retrievers: Mapping[str, Any]) -> Any:
-    from ragbench.papers.thesis import TOP_K
+    """Return k; a paper's name stands for the depths it published (``TOP_K`` of its module in `ragbench.papers`)."""
+    if not isinstance(told, str):
+        return told
+    from ragbench import papers
 
-    if told == "thesis":
-        return {"thesis": {name: TOP_K[name] for name in retrievers if name in TOP_K}}
-    return told
+    known = [module.name for module in pkgutil.iter_modules(papers.__path__)]
+    if told not in known:
+        raise unknown("paper in k", told, known)
+    published = getattr(importlib.import_module(f"ragbench.papers.{told}"), "TOP_K", {})
+    return {told: {name: published[name] for name in retrievers if name in published}}

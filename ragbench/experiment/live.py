@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ragbench.errors import ModelError
@@ -19,7 +19,7 @@ from ragbench.generation.answers import PROMPTS, answer_prompts, as_answer
 from ragbench.labelling.grades import GradingPrompt, grading_prompts, group_answers, read_grades
 from ragbench.llm import Reply, ask
 from ragbench.llm.context import prompt_tokens
-from ragbench.llm.failures import KINDS
+from ragbench.llm.failures import KINDS, without_address
 from ragbench.records import Answer
 
 # A reply that cannot be used is a result; with these a server has not done its part.
@@ -185,7 +185,7 @@ class Live:
     def _ask(self, step: str, models: Sequence[Any], calls: Sequence[Call], **options: Any) -> None:
         def take(place: int, reply: Reply) -> None:
             self._count(reply)
-            calls[place].take(reply)
+            calls[place].take(reply if reply.error is None else replace(reply, error=without_address(reply.error)))
             self.put(calls[place].drafts)
 
         if calls and not self.stopped():

@@ -87,8 +87,13 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any], secrets: tuple[str
     """Write the manifest whole or not at all."""
     text = json.dumps(without_secrets(manifest, secrets), indent=1, ensure_ascii=False, sort_keys=True)
     part = folder / f"{MANIFEST}.{os.getpid()}.part"
-    part.write_text(text + "\n", encoding="utf-8")
-    os.replace(part, folder / MANIFEST)
+    try:
+        part.write_text(text + "\n", encoding="utf-8")
+        os.replace(part, folder / MANIFEST)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        told = f"{folder / MANIFEST} cannot be written: {error.strerror or type(error).__name__}"
+        raise DataError(told, "room on the disk", "make room, then run again: the rows that are there stay") from None
 
 
 def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:

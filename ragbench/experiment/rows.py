@@ -122,6 +122,7 @@ class Journal:
         except OSError as error:
             raise self._full(error.strerror or type(error).__name__) from None
         if written != len(line):
+            os.ftruncate(self._file, os.fstat(self._file).st_size - written)  # or the next line would be glued on
             raise self._full("only a part of the line could be written")
 
     def _full(self, reason: str) -> DataError:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragbench.experiment.spec import NONE, Cell, Cutting
+from ragbench.labelling.grades import GRADES
 from ragbench.metrics.cutoffs import TokenOffsets, joined_cutoffs
 from ragbench.metrics.ir_score import ir_score_table
 from ragbench.records import Answer, Hit, Question
@@ -233,5 +234,9 @@ def grade_here(question: Question, drafts: Sequence[Draft], graders: Mapping[str
                 continue
             if grade.value is None:
                 fail(draft.row, Failure("grade", grade.meta["error"], grade.meta["detail"]))
+            elif isinstance(grade.value, bool) or not hasattr(grade.value, "__index__") or grade.value not in GRADES:
+                told = f"the grader {name!r} gave {grade.value!r}, not a grade from {min(GRADES)} to {max(GRADES)}"
+                fail(draft.row, Failure("grade", "invalid", told))
+                continue
             draft.row |= {"grade": grade.value, "judge_model": grade.judge}
             draft.row["judge_seconds"] = time.perf_counter() - start

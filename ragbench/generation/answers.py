@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ragbench.errors import ConfigError
+from ragbench.errors import ConfigError, ModelError
 from ragbench.records import Answer, Question
 
 if TYPE_CHECKING:  # slow import
@@ -160,6 +160,12 @@ def _read(reader: Any, question: Question, context: str | None, extra: dict[str,
     start = time.perf_counter()
     text = reader.answer(question.text, context or "")
     seconds = time.perf_counter() - start
+    if not isinstance(text, str):
+        raise ModelError(
+            f"the reader {reader.name!r} gave {type(text).__name__}",
+            "a text",
+            "let it return '' where it has no answer",
+        )
     abstains = getattr(reader, "abstains", None)
     if callable(abstains):
         extra = extra | {"abstained": abstains(text)}

@@ -404,7 +404,7 @@ def plan_grading(
 
     Returns
     -------
-    Plan with one step, ``"grading"``; no calls for an EmbeddedGrader. ``thesis_steps`` counts without any answers.
+    Plan with one step, ``"grading"``; no calls for an EmbeddedGrader. See also `ragbench.papers.thesis.steps`.
     """
     from ragbench.llm import Step, plan
 

@@ -14,7 +14,7 @@ from ragbench.llm.context import estimate_tokens
 from ragbench.llm.doctor import Fitness, fitness
 from ragbench.llm.failures import KINDS, CallError
 from ragbench.llm.models import chat_model
-from ragbench.llm.planning import Plan, PlannedStep, Step, plan, thesis_steps
+from ragbench.llm.planning import Plan, PlannedStep, Step, plan
 from ragbench.llm.reply import Reply, Usage, usage_by_step
 from ragbench.llm.structured import label_schema
 
@@ -35,6 +35,5 @@ __all__ = [
     "fitness",
     "label_schema",
     "plan",
-    "thesis_steps",
     "usage_by_step",
 ]

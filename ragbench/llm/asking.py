@@ -17,12 +17,12 @@ from ragbench.llm import loop
 from ragbench.llm.cassette import Cassette, miss
 from ragbench.llm.context import prompt_tokens, too_long, was_cut, with_advice
 from ragbench.llm.drivers import FINISHED, Driver, Wire, agreed_digest, as_messages, driver_for
-from ragbench.llm.failures import AWAY, KINDS, CallError, failure
+from ragbench.llm.failures import AWAY, KINDS, CallError, failure, without_address
 from ragbench.llm.keys import Keys, canonical
 from ragbench.llm.models import DEADLINE_S, chat_model
 from ragbench.llm.reply import CUT_SHORT, Reply, Usage
 from ragbench.llm.schedule import Host, Item, Schedule, Worker, gate_of
-from ragbench.llm.structured import json_schema_of, read, repair_messages, schema_dict, without_thinking
+from ragbench.llm.structured import json_schema_of, read, repair_messages, repeats, schema_dict, without_thinking
 
 if TYPE_CHECKING:  # slow import
     from pydantic import BaseModel
@@ -543,13 +543,17 @@ def _judge(driver: Driver, wire: Wire, schema: Any, estimate: int, keep_cut: boo
     CallError : ``context`` (the model did not see the whole prompt), ``truncated``, ``refused``, ``unfinished``,
         ``empty``. A structured reply that is cut off or does not fit is no error yet: it has its repair try.
     """
-    error = was_cut(estimate, wire.prompt_tokens, wire.output_tokens, driver.num_ctx, driver.num_predict, driver.who)
+    # A reply that filled the window is cut off itself; its prompt was read whole.
+    written = None if wire.finish in CUT_SHORT else wire.output_tokens
+    error = was_cut(estimate, wire.prompt_tokens, written, driver.num_ctx, driver.num_predict, driver.who)
     if error is not None:
         error.raw = wire.text
         raise error
     if wire.finish in CUT_SHORT and not (keep_cut and schema is None):
         limits = f"num_predict={driver.num_predict}, num_ctx={driver.num_ctx}"
         what = f"the reply was cut off after {wire.output_tokens} tokens ({limits})"
+        if repeats(wire.text):
+            what = f"the reply repeats itself, and ends after {len(wire.text)} characters without an end"
         if schema is None:
             raise driver.fail("truncated", what, raw=wire.text)
         return _Verdict(problem=what)
@@ -570,7 +574,7 @@ def _to_answer(reply: Reply) -> dict[str, Any]:
     """Return what is stored of a reply; what the key says already (model, options ...) is not repeated."""
     error = None
     if reply.error is not None:
-        told = reply.error
+        told = without_address(reply.error)
         error = {"kind": told.kind, "got": told.got, "expected": told.expected, "do": told.do, "status": told.status}
     return {
         "ok": reply.ok,

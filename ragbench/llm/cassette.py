@@ -5,6 +5,7 @@ Replies that failed are kept as failures and asked again; they are never served 
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -102,7 +103,8 @@ class Cassette:
         with self._lock:
             if self._db is not None and self._pid == os.getpid():
                 if self.mode == "record":
-                    self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                    with contextlib.suppress(sqlite3.Error):  # on a full disk the log stays beside the file, as good
+                        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._db.close()
             self._db = None
 
@@ -195,7 +197,14 @@ class Cassette:
         for start in range(0, len(wanted), 500):
             some = wanted[start : start + 500]
             marks = ",".join("?" * len(some))
-            for key, ok, answer in self.rows(f"SELECT key, ok, answer FROM replies WHERE key IN ({marks})", some):
+            sql = f"SELECT key, ok, answer, checksum, prompt_id FROM replies WHERE key IN ({marks})"
+            for key, ok, answer, noted, prompt_id in self.rows(sql, some):
+                if checksum(answer) != noted:
+                    raise DataError(
+                        f"{self.path}: the reply to prompt {prompt_id!r} was changed after recording",
+                        "replies as they were recorded",
+                        f"restore the file, or take out the row with key {key} to have the prompt asked again",
+                    )
                 found[key] = {**json.loads(answer), "ok": bool(ok)}
         return found
 

@@ -98,6 +98,17 @@ class CallError(ModelError):
     raw = ""
 
 
+def without_address(error: CallError) -> CallError:
+    """Return the error as it is stored: its words do not say where the server is."""
+    places = [error.host, error.host.split("//")[-1].split("/")[0]] if error.host else []
+    got, do = error.got, error.do
+    for place in places:
+        got, do = got.replace(place, "the server"), do.replace(place, "the server")
+    stored = CallError(got, error.expected, do)
+    stored.__dict__.update({k: v for k, v in error.__dict__.items() if k not in stored.__dict__ and k != "host"})
+    return stored
+
+
 def failure(
     kind: str,
     detail: str,

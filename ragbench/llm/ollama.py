@@ -14,6 +14,10 @@ from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
 from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, count, seconds, text_of
 from ragbench.llm.failures import CallError, from_exception, from_status, is_html, server_words
+from ragbench.llm.reply import LOOP
+from ragbench.llm.structured import repeats
+
+_LOOK_EVERY = 50_000  # bytes of a stream, for a reply that repeats itself (some 500 tokens)
 
 
 class OllamaChat(AskedAlike, ChatOllama):
@@ -96,7 +100,7 @@ class OllamaDriver(HttpDriver):
         thinking: list[str] = []
         try:
             with self.client() as client:
-                await self._stream(client, json.dumps(body).encode(), received, thinking)
+                await self._stream(client, json.dumps(body).encode(), received, thinking, looking=schema is not None)
         except CallError:
             raise
         except Exception as error:
@@ -116,7 +120,11 @@ class OllamaDriver(HttpDriver):
             seconds(final.get("eval_duration"), 1e9),
         )
 
-    async def _stream(self, client: Any, body: bytes, received: Received, thinking: list[str]) -> None:
+    async def _stream(
+        self, client: Any, body: bytes, received: Received, thinking: list[str], *, looking: bool
+    ) -> None:
+        """Read the stream to its end; ``looking``: or until the reply does nothing but repeat itself."""
+        looked_at = 0
         async with client.stream("POST", f"{self.host}/api/chat", content=body) as response:
             if response.status_code != 200:
                 raise await self.refuse(response, received)
@@ -126,6 +134,11 @@ class OllamaDriver(HttpDriver):
                 *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
                     self._take(line, received, thinking)
+                if looking and received.end is None and received.bytes - looked_at > _LOOK_EVERY:
+                    looked_at = received.bytes
+                    if repeats("".join(received.parts)):
+                        received.end = {"done_reason": LOOP}
+                        return
             self._take(rest, received, thinking)
 
     def _wire_messages(self, messages: Sequence[dict]) -> Sequence[Any]:

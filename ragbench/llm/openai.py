@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, count, 
 from ragbench.llm.failures import AWAY, CallError, from_exception, from_status, is_html, server_words
 from ragbench.llm.keys import canonical
 from ragbench.llm.local import Server
+
+log = logging.getLogger("ragbench.llm")
 
 
 class OpenAIChat(AskedAlike, ChatOpenAI):
@@ -83,16 +86,22 @@ class OpenAIDriver(HttpDriver):
         body = {**self._sent, "messages": list(messages)}
         if schema is None:
             return await self._post(body, received)
-        while True:
-            dialect = self._dialects[0]
+        for dialect in tuple(self._dialects):
             try:
                 return await self._post({**body, "response_format": _response_format(schema, dialect)}, received)
             except CallError as error:
-                # llama.cpp's Python server answers 500 to the standard form, other servers 400 or 422.
-                refused = error.status in (400, 422, 500) and error.kind in ("bad_request", "server_error")
-                if not refused or self._dialects[0] != dialect or len(self._dialects) == 1:
+                # llama.cpp's Python server answers 500 to the standard form, other servers 400 or 422. A 500 that does
+                # not name the form is an accident, and says nothing about it.
+                names_it = "response_format" in error.got or "json_schema" in error.got
+                refused = error.kind in ("bad_request", "server_error") and (
+                    error.status in (400, 422) or (error.status == 500 and names_it)
+                )
+                if not refused or dialect == self._dialects[-1]:
                     raise
-                self._dialects.pop(0)
+                if names_it and dialect in self._dialects:
+                    self._dialects.remove(dialect)
+                    log.warning("%s takes no response_format %r: asked with %r", self.model, dialect, self._dialects[0])
+        raise AssertionError("the last form returns or raises")
 
     async def _post(self, body: dict, received: Received) -> Wire:
         extra = body.pop("extra_body", None) or {}

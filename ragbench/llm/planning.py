@@ -133,36 +133,6 @@ _COUNTS = ("calls", "cached", "repeated", "remaining")
 _SUMS = ("prompt_tokens", "output_tokens", "seconds", "cost")
 
 
-def thesis_steps(questions: int = 7404, retrievers: int = 5, budgets: int = 10, **per_call: float) -> tuple[Step, Step]:
-    """Count the calls of the thesis's grid before it is run.
-
-    Parameters
-    ----------
-    questions : examples in the data set.
-    retrievers : retrieval systems.
-    budgets : values of N above 0 (100, 200 ... 1000).
-    per_call : ``prompt_tokens`` and ``output_tokens`` of one call, where known.
-
-    Returns
-    -------
-    (grading, generation) : grading is one call per question and retriever (the judge sees the answers of all N at
-    once); generation is one per question without context, and one per question, retriever and N.
-
-    Source: thesis, section 3.2.1: 7,404 x 5 = 37,020 and 7,404 + 10 x 7,404 x 5 = 377,604.
-
-    Examples
-    --------
-    >>> [step.calls for step in thesis_steps()]
-    [37020, 377604]
-    """
-    for name, value in (("questions", questions), ("retrievers", retrievers), ("budgets", budgets)):
-        if value < 0:
-            raise ConfigError(f"{name}={value}", "a count of at least 0", f"check {name}")
-    grading = Step("grading", calls=questions * retrievers, **per_call)
-    generation = Step("generation", calls=questions + budgets * questions * retrievers, **per_call)
-    return grading, generation
-
-
 def plan(
     steps: Sequence[Step] | Step,
     model: Any = None,

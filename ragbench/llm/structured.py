@@ -23,6 +23,7 @@ _THINK = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORE
 _OPEN_THINK = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _CLOSE_THINK = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _MOST_STARTS = 200
+_MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
 # For lists without a number of their own: small models fill an open list until they run out of tokens.
 MOST_ITEMS = 50
 
@@ -119,8 +120,15 @@ def _in_words(error: Any) -> str:
     return "; ".join(parts) + (f"; and {more} more" if more > 0 else "")
 
 
+def repeats(text: str) -> bool:
+    """Whether a text ends in 4,000 characters that are one piece of at most 400, over and over."""
+    tail = text[-4000:]
+    return len(tail) == 4000 and any(tail[size:] == tail[:-size] for size in range(1, 401))
+
+
 def repair_messages(messages: Sequence[dict], written: str, problem: str, json_schema: str) -> list[dict]:
-    """Build the one second try: the conversation so far, what was wrong with it, and the schema."""
+    """Build the one second try: the conversation so far (a long draft in part), what was wrong, and the schema."""
+    written = written if len(written) <= _MOST_DRAFT else written[:_MOST_DRAFT] + " [...]"
     ask = (
         f"Your last message cannot be used: {problem}.\n"
         "Answer the same task again. Write one complete JSON value that fits the JSON schema below, and nothing before "

@@ -12,8 +12,9 @@ from functools import partial
 from typing import Any
 
 from ragbench.data import load_hotpotqa, load_minihop
-from ragbench.errors import unknown
+from ragbench.errors import ConfigError, unknown
 from ragbench.experiment import Experiment
+from ragbench.llm import Step
 from ragbench.records import Dataset
 
 # For `ragbench.data.load_dataset`. A limited HotpotQA has only the paragraphs of its questions: retrieval is easier.
@@ -153,3 +154,33 @@ def experiment(table: str, data: Dataset, who: Models | None = None, **options: 
         settings |= {"generator": {who.names["generator"]: who.generator}, "judge": {who.names["judge"]: who.judge}}
     name = f"thesis_{table.lower().replace(' ', '_')}_{data.name}"
     return Experiment(**{"name": name, "data": {data.name: data}, **settings, **options})
+
+
+def steps(questions: int = 7404, retrievers: int = 5, budgets: int = 10, **per_call: float) -> tuple[Step, Step]:
+    """Count the calls of the thesis's grid before it is run, for `ragbench.llm.plan`.
+
+    Parameters
+    ----------
+    questions : examples in the data set.
+    retrievers : retrieval systems.
+    budgets : values of N above 0 (100, 200 ... 1000).
+    per_call : ``prompt_tokens`` and ``output_tokens`` of one call, where known.
+
+    Returns
+    -------
+    (grading, generation) : grading is one call per question and retriever (the judge sees the answers of all N at
+    once); generation is one per question without context, and one per question, retriever and N.
+
+    Source: thesis, section 3.2.1: 7,404 x 5 = 37,020 and 7,404 + 10 x 7,404 x 5 = 377,604.
+
+    Examples
+    --------
+    >>> [step.calls for step in steps()]
+    [37020, 377604]
+    """
+    for name, value in (("questions", questions), ("retrievers", retrievers), ("budgets", budgets)):
+        if value < 0:
+            raise ConfigError(f"{name}={value}", "a count of at least 0", f"check {name}")
+    grading = Step("grading", calls=questions * retrievers, **per_call)
+    generation = Step("generation", calls=questions + budgets * questions * retrievers, **per_call)
+    return grading, generation

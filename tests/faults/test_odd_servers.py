@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import sqlite3
 import threading
 import time
 from collections import Counter
@@ -19,9 +21,11 @@ from pydantic import BaseModel
 
 from ragbench.errors import DataError, ModelError
 from ragbench.experiment import load_rows
+from ragbench.experiment.rows import Journal, read_rows
 from ragbench.llm import CallError, Cassette, ask, chat_model
 from ragbench.llm.drivers import driver_for
 from ragbench.llm.secrets import looks_like_key
+from ragbench.records import Grade
 
 LIMITS = {"concurrency": 8, "retries": 0, "backoff_s": 0.01, "progress": False}
 QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
@@ -295,3 +299,124 @@ def test_a_failed_import_is_undone_and_the_replies_that_follow_are_kept(tmp_path
         del cassette
     with Cassette(tmp_path / "two.sqlite", mode="replay") as again:
         assert len(again) == 2
+
+
+def test_a_reply_edited_on_the_cassette_is_never_served(tmp_path):
+    with FakeOllama() as fake:
+        model, cassette = chat_model("ollama:llama3:8b", host=fake.url), Cassette(tmp_path / "c.sqlite")
+        ask(model, ["a", "b"], ids=["one", "two"], cassette=cassette, **LIMITS)
+        sql = "UPDATE replies SET answer = replace(answer, 'Answer', 'Answes') WHERE prompt_id = 'two'"
+        cassette.rows(sql)
+        with pytest.raises(DataError, match=r"prompt 'two'.*changed after recording"):
+            ask(model, ["a", "b"], cassette=cassette, **LIMITS)
+        assert ask(model, ["a"], cassette=cassette, **LIMITS)[0].cached
+
+
+class Full:
+    """A connection on a full disk."""
+
+    def __init__(self, db):
+        self.db = db
+
+    def execute(self, sql, *values):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    def close(self):
+        self.db.close()
+
+
+def test_a_full_disk_is_told_once_and_closing_says_nothing_over_it(tmp_path, monkeypatch):
+    cassette = Cassette(tmp_path / "c.sqlite")
+    cassette.rows("PRAGMA max_page_count = 1")
+    with FakeOllama() as fake, pytest.raises(DataError, match="make room"):
+        ask(chat_model("ollama:llama3:8b", host=fake.url), ["x" * 100_000, "y"], cassette=cassette, **LIMITS)
+    monkeypatch.setattr(cassette, "_db", Full(cassette._db))
+    cassette.close()
+
+
+def test_one_server_error_on_a_schema_does_not_change_how_later_ones_are_asked():
+    fault = [Fault("500")]
+    with FakeOllama(fault=lambda prompt, before: fault.pop() if fault else None) as fake:
+        model = chat_model("openai:llama3:8b", host=f"{fake.url}/v1")
+        replies = ask(model, ["a", "b", "c"], schema=Said, **{**LIMITS, "concurrency": 1, "retries": 1})
+        assert all(reply.ok for reply in replies)
+        forms = [call.body["response_format"]["type"] for call in fake.calls]
+    assert set(forms) == {"json_schema"}
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+class Odd:
+    """A reader or grader of somebody's own that gives what it is told to."""
+
+    name = "odd"
+
+    def __init__(self, value):
+        self.value = value
+
+    def answer(self, question, context):
+        return self.value
+
+    def grade_all(self, questions, answers, facts=None):
+        return [Grade(answer.question_id, self.value, self.name) for answer in answers]
+
+
+@pytest.mark.parametrize("value", [None, 3, b"Ely", ["Ely"]])
+def test_a_reader_that_gives_no_text_gives_a_failed_row(tmp_path, value):
+    rows = experiment(tmp_path, 1, N=(4,), generator={"odd": Odd(value)}).run(progress=False)
+    assert rows["status"].tolist() == ["failed"]
+    assert f"the reader 'odd' gave {type(value).__name__}" in rows["error"][0]
+
+
+@pytest.mark.parametrize("value", [0, 6, 4.5, True, "5"])
+def test_a_grader_that_gives_no_grade_gives_a_failed_row(tmp_path, value):
+    rows = experiment(tmp_path, 1, N=(4,), judge={"odd": Odd(value)}).run(progress=False)
+    assert rows["status"].tolist() == ["failed"]
+    assert f"the grader 'odd' gave {value!r}" in rows["error"][0]
+
+
+def test_the_address_of_a_server_stands_in_no_file_of_a_run(tmp_path):
+    def fault(prompt, before):
+        return Fault("400") if "Person1" in prompt else Fault("html") if "Person2" in prompt else None
+
+    with FakeOllama(reply=lambda body: "Ely.", fault=fault) as fake:
+        rows = live(tmp_path, fake, 4).run(progress=False)
+        port = str(fake.port)
+    assert Counter(rows["status"]) == {"ok": 2, "failed": 2}
+    assert rows["error"].str.contains("the server").sum() == 2
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert f"127.0.0.1:{port}".encode() not in path.read_bytes(), path.name
+
+
+def test_a_line_after_a_partial_write_begins_on_its_own(tmp_path, monkeypatch):
+    written, real = [], os.write
+
+    def half(file, line):
+        written.append(line)
+        return real(file, line[: len(line) // 2] if len(written) == 2 else line)
+
+    monkeypatch.setattr("ragbench.experiment.rows.os.write", half)
+    with Journal(tmp_path / "rows.jsonl") as journal:
+        journal.write({"key": "a", "status": "ok"})
+        with pytest.raises(DataError, match="only a part"):
+            journal.write({"key": "b", "status": "ok"})
+        journal.write({"key": "c", "status": "ok"})
+    assert [row["key"] for row in read_rows(tmp_path / "rows.jsonl")] == ["a", "c"]
+
+
+# -- loops -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_structured_reply_that_repeats_itself_is_cut_early_and_named_and_its_repair_is_short():
+    loop = '{"answer": "' + "the lake and the hill and " * 3000
+    with FakeOllama(fault=lambda prompt, before: Fault("answer", loop)) as fake:
+        model = chat_model("ollama:llama3:8b", host=fake.url, num_ctx=4096, num_predict=10_000)
+        reply = ask(model, ["p"], schema=Said, **LIMITS)[0]
+        repair = fake.calls[1].body["messages"]
+    assert reply.error.kind == "truncated"
+    assert "repeats itself" in str(reply.error)
+    assert "num_ctx=" not in str(reply.error)
+    assert len(reply.raw) < 20_000
+    assert sum(len(message["content"]) for message in repair) < 5_000
