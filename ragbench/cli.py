@@ -1,4 +1,4 @@
-"""The command line ``ragbench``: doctor, data, judge, plan, run, diff, audit, export, reproduce, lab. Thin."""
+"""The command line ``ragbench``: doctor, data, judge, plan, run, audit, export, cassette, reproduce, lab ... Thin."""
 
 from __future__ import annotations
 
@@ -104,6 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run an experiment file; run it again to go on where it stopped")
     run.add_argument("experiment", help="YAML file, its keys are in docs/experiment.md")
     run.add_argument("--retry-failed", action="store_true", help="make failed rows again")
+    run.add_argument(
+        "--stop-after", type=float, default=0.5, help="end when the servers fail more than this share (default 0.5)"
+    )
     run.set_defaults(run=_run)
     diff = commands.add_parser("diff", help="say what differs between two runs, and which cells moved")
     diff.add_argument("run_a", help="name or folder of a run")
@@ -131,6 +134,12 @@ def _parser() -> argparse.ArgumentParser:
         if action == "export":
             one.add_argument("--cassette", help="the file that record writes, when it is in another checkout")
         one.set_defaults(run=_recordings, action=action)
+
+    cassette = commands.add_parser("cassette", help="a file of recorded replies: show, verify, export, import")
+    cassette.add_argument("action", choices=["show", "verify", "export", "import"])
+    cassette.add_argument("file", help="the cassette, such as data/results/NAME/cassette.sqlite")
+    cassette.add_argument("lines", nargs="?", help="JSON Lines to write or to read; .gz is compressed")
+    cassette.set_defaults(run=_cassette)
 
     lab = commands.add_parser("lab", help="open JupyterLab on the notebooks")
     lab.add_argument("--port", type=int, help="of its server (default: the first free one from 8888)")
@@ -263,7 +272,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from ragbench.experiment import Experiment
 
     experiment = Experiment.from_yaml(arguments.experiment)
-    rows = experiment.run(retry_failed=arguments.retry_failed)
+    rows = experiment.run(retry_failed=arguments.retry_failed, stop_after=arguments.stop_after)
     failed = int((rows["status"] == "failed").sum())
     folder = os.path.relpath(experiment.folder)
     print(f"{len(rows)} rows, {failed} failed, in {folder}")
@@ -338,6 +347,27 @@ def _recordings(arguments: argparse.Namespace) -> int:
     problems = recordings.verify(arguments.name)
     print("\n".join([*problems, f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"]))
     return 1 if problems else 0
+
+
+def _cassette(arguments: argparse.Namespace) -> int:
+    from ragbench.errors import ConfigError
+    from ragbench.llm import Cassette
+
+    if arguments.action in ("export", "import") and not arguments.lines:
+        raise ConfigError(f"{arguments.action} without a second file", "JSON Lines", "name it after the cassette")
+    with Cassette(arguments.file, "record" if arguments.action == "import" else "replay") as cassette:
+        if arguments.action == "export":
+            print(f"{cassette.export(arguments.lines)} rows written")
+        elif arguments.action == "import":
+            print(f"{cassette.import_(arguments.lines)} rows added")
+        elif arguments.action == "show":
+            for name, value in cassette.stats().items():
+                print(f"{name}: {value}")
+        else:
+            problems = cassette.verify()
+            print("\n".join([*problems, f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"]))
+            return 1 if problems else 0
+    return 0
 
 
 def _lab(arguments: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from ragbench.cli import main
 from ragbench.errors import DataError, ModelError
 from ragbench.experiment import load_rows
 from ragbench.experiment.rows import Journal, read_rows
@@ -310,6 +311,22 @@ def test_a_reply_edited_on_the_cassette_is_never_served(tmp_path):
         with pytest.raises(DataError, match=r"prompt 'two'.*changed after recording"):
             ask(model, ["a", "b"], cassette=cassette, **LIMITS)
         assert ask(model, ["a"], cassette=cassette, **LIMITS)[0].cached
+
+
+def test_a_cassette_is_shown_verified_and_copied_from_the_command_line(tmp_path, capsys):
+    path, copy, lines = (str(tmp_path / name) for name in ("c.sqlite", "d.sqlite", "c.jsonl.gz"))
+    with FakeOllama() as fake, Cassette(path) as cassette:
+        ask(chat_model("ollama:llama3:8b", host=fake.url), ["a", "b"], cassette=cassette, **LIMITS)
+    assert main(["cassette", "export", path, lines]) == main(["cassette", "import", copy, lines]) == 0
+    assert main(["cassette", "show", copy]) == main(["cassette", "verify", copy]) == 0
+    shown = capsys.readouterr().out
+    for words in ("2 rows written", "2 rows added", "replies: 2", "0 problems"):
+        assert words in shown
+    with Cassette(copy) as cassette:
+        cassette.rows("UPDATE replies SET answer = replace(answer, 'Answer', 'Answes') WHERE prompt_id = '0'")
+    assert main(["cassette", "verify", copy]) == 1
+    assert "the answer was changed after recording" in capsys.readouterr().out
+    assert main(["cassette", "export", copy]) == main(["cassette", "show", str(tmp_path / "none")]) == 2
 
 
 class Full:
