@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="say what is installed and there, and what to do about what is not")
     doctor.add_argument("--model", help="also try whether this model can judge, e.g. ollama:llama3:8b or smollm2")
     doctor.add_argument("--host", help="address of its server (default: OLLAMA_HOST, or this machine)")
+    doctor.add_argument("--num-ctx", type=int, help="context window in tokens (default: the model's own setting)")
     doctor.set_defaults(run=_doctor)
 
     data = commands.add_parser("data", help="list, fetch, verify or validate data").add_subparsers(
@@ -157,7 +158,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     if arguments.model:
         from ragbench.llm import chat_model, fitness
 
-        report = fitness(chat_model(arguments.model, host=arguments.host))
+        report = fitness(chat_model(arguments.model, host=arguments.host, num_ctx=arguments.num_ctx))
         print(f"\n{report}")
         good = good and report.fit
     return 0 if good else 1

@@ -173,7 +173,7 @@ def redact(text: str, secrets: tuple[str, ...]) -> str:
 
 _HTML = re.compile(r"\s*(<!doctype html|<html|<head|<body)", re.IGNORECASE)
 _MEMORY = re.compile(
-    r"out of memory|more system memory|cudamalloc|insufficient memory|signal: killed|oom", re.IGNORECASE
+    r"out of memory|more system memory|cudamalloc|insufficient memory|signal: killed|\boom\b", re.IGNORECASE
 )
 _CONTEXT = re.compile(
     r"context (length|size|window)|context_length|prompt is too long|input length exceeds", re.IGNORECASE

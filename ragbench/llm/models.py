@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ragbench.errors import ConfigError, unknown
 from ragbench.llm import local
@@ -135,7 +136,10 @@ def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key
     cls = _openai_class()
     _check(cls, settings)
     url = host or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
-    base_url, _ = address(url, 80, "/v1") if url else (None, None)
+    base_url, user = address(url, 80, "/v1") if url else (None, None)
+    if user:
+        pair = base64.b64encode(unquote(user).encode()).decode()
+        settings["default_headers"] = {"Authorization": f"Basic {pair}", **settings.get("default_headers", {})}
     # Servers of one's own often need no key, but the client insists on one.
     key = api_key or os.environ.get("OPENAI_API_KEY") or ("not-needed" if base_url else None)
     if key is None:

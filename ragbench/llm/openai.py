@@ -40,7 +40,7 @@ class OpenAIDriver(HttpDriver):
     def __init__(self, model: Any) -> None:
         headers = {"Content-Type": "application/json", **(model.default_headers or {})}
         if hasattr(model.openai_api_key, "get_secret_value"):
-            headers["Authorization"] = f"Bearer {model.openai_api_key.get_secret_value()}"
+            headers.setdefault("Authorization", f"Bearer {model.openai_api_key.get_secret_value()}")
         if model.openai_organization:
             headers["OpenAI-Organization"] = model.openai_organization
         super().__init__(model, str(model.root_async_client.base_url), headers, {})

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-_THINK = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_OPEN_THINK = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
-_CLOSE_THINK = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _MOST_STARTS = 200
 _MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
 # For lists without a number of their own: small models fill an open list until they run out of tokens.
@@ -33,11 +31,17 @@ def without_thinking(text: str) -> str | None:
 
     A closing tag without an opening one (some templates write the opening tag into the prompt) ends the thinking too.
     """
-    text = _THINK.sub("", text)
-    closings = list(_CLOSE_THINK.finditer(text))
-    if closings:
-        text = text[closings[-1].end() :]
-    return None if _OPEN_THINK.search(text) else text.strip()
+    said: list[str] = []
+    end, thinking = 0, False
+    for tag in _THINK.finditer(text):  # in one pass: a model may write the opening tag thousands of times
+        if tag[1]:
+            if not thinking:
+                said.clear()
+            end, thinking = tag.end(), False
+        elif not thinking:
+            said.append(text[end : tag.start()])
+            thinking = True
+    return None if thinking else "".join([*said, text[end:]]).strip()
 
 
 def json_values(text: str) -> list[str]:
@@ -93,22 +97,38 @@ def read(text: str, schema: type[BaseModel]) -> tuple[Any, str, str]:
     problem = "there is no complete JSON value in it"
     if answer[:1] in ("{", "[", '"'):
         try:
-            return schema.model_validate_json(answer, strict=True), answer, ""
+            return _validated(answer, schema), answer, ""
         except ValidationError as error:
             problem = _in_words(error)
+        except ValueError as error:
+            problem = str(error)
     fitting: dict[str, Any] = {}
     for candidate in json_values(answer):
         if candidate == answer:
             continue
         try:
-            fitting.setdefault(candidate, schema.model_validate_json(candidate, strict=True))
+            fitting.setdefault(candidate, _validated(candidate, schema))
         except ValidationError as error:
             problem = _in_words(error)
+        except ValueError as error:
+            problem = str(error)
     if len({value.model_dump_json() for value in fitting.values()}) > 1:
         return None, "", f"{len(fitting)} different JSON values in it fit the schema"
     for candidate, value in fitting.items():
         return value, candidate, ""
     return None, "", problem
+
+
+def _validated(text: str, schema: type[BaseModel]) -> Any:
+    """Validate strictly. Raises pydantic's ValidationError, or ValueError for NaN and Infinity, which are no JSON."""
+    value = schema.model_validate_json(text, strict=True)
+    if "NaN" in text or "Infinity" in text:
+        json.loads(text, parse_constant=_refuse)
+    return value
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _in_words(error: Any) -> str:

@@ -25,7 +25,9 @@ from ragbench.experiment import load_rows
 from ragbench.experiment.rows import Journal, read_rows
 from ragbench.llm import CallError, Cassette, ask, chat_model
 from ragbench.llm.drivers import driver_for
+from ragbench.llm.failures import from_status
 from ragbench.llm.secrets import looks_like_key
+from ragbench.llm.structured import without_thinking
 from ragbench.records import Grade
 
 LIMITS = {"concurrency": 8, "retries": 0, "backoff_s": 0.01, "progress": False}
@@ -437,3 +439,36 @@ def test_a_structured_reply_that_repeats_itself_is_cut_early_and_named_and_its_r
     assert "num_ctx=" not in str(reply.error)
     assert len(reply.raw) < 20_000
     assert sum(len(message["content"]) for message in repair) < 5_000
+
+
+def test_an_opening_tag_written_twenty_thousand_times_takes_no_time():
+    start = time.monotonic()
+    assert without_thinking("<think>" * 20_000 + "hm") is None
+    assert without_thinking("a</think>b<think>c</think>d") == "bd"
+    assert time.monotonic() - start < 1
+
+
+class Weight(BaseModel):
+    weight: float
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_json_number_fits_no_schema(value):
+    body = with_content("openai", f'{{"weight": {value}}}')
+    reply = ask(served("openai", lambda p: body), ["p"], schema=Weight, **LIMITS)[0]
+    assert reply.error.kind == "invalid"
+    assert "is no JSON number" in str(reply.error)
+
+
+def test_memory_is_not_seen_in_other_words():
+    assert from_status(500, '{"error": "the zoom service broke"}')[0] == "server_error"
+    assert from_status(500, '{"error": "killed: OOM"}')[0] == "out_of_memory"
+
+
+def test_user_and_password_in_an_openai_address_are_sent_and_shown_nowhere():
+    with FakeOllama() as fake:
+        model = chat_model("openai:llama3:8b", host=fake.url.replace("//", "//anna:p4ssw0rd@") + "/v1")
+        reply = ask(model, ["p"], **LIMITS)[0]
+        assert fake.calls[0].headers["authorization"] == "Basic YW5uYTpwNHNzdzByZA=="
+    assert reply.ok
+    assert "p4ssw0rd" not in repr(model) + repr(reply) + reply.host
