@@ -190,12 +190,8 @@ def hosts_of(model: Any) -> list[Any]:
 def model_identity(hosts: Sequence[Any], cassette: Any, recorded: str | None, *, ask_server: bool) -> dict[str, Any]:
     """Return provider, name, digest and options of a chat model; never its address or key.
 
-    Parameters
-    ----------
-    hosts : the model, once per host.
-    cassette : a Cassette or None; in replay mode no server is asked.
-    recorded : the digest in an earlier manifest of this run, used when no server answers.
-    ask_server : False asks no server at all (for a plan).
+    ``recorded`` is the digest in an earlier manifest of this run, used when no server answers. None is asked without
+    ``ask_server`` (for a plan), and where the cassette is in replay mode.
 
     Raises
     ------

@@ -51,15 +51,7 @@ class Stage:
 
 
 def prepare(experiment: Experiment, cassette: Any, digests: Mapping[str, str], *, ask_server: bool) -> Stage:
-    """Build a Stage.
-
-    Parameters
-    ----------
-    experiment : the grid.
-    cassette : a Cassette or None.
-    digests : of an earlier manifest of the run.
-    ask_server : False asks no model server for its digest.
-    """
+    """Build a Stage. ``digests``: of an earlier manifest. ``ask_server``: False asks no server for its digest."""
     stage = Stage()
     _people(stage, experiment, cassette, digests, ask_server)
     grid = experiment.grid
@@ -163,14 +155,7 @@ def keys(stage: Stage, cell: Cell, question_sha: str) -> tuple[str, str]:
 def items(
     stage: Stage, experiment: Experiment, name: str, rows: Mapping[str, dict[str, Any]], retry: bool
 ) -> tuple[list[Item], list[str], int]:
-    """Say what is left to do of one data set.
-
-    Parameters
-    ----------
-    stage, experiment : the run.
-    name : of the data set.
-    rows : those that are there, by key.
-    retry : whether failed rows count as missing.
+    """Say what is left to do of one data set, given the rows that are there; ``retry``: failed ones count as missing.
 
     Returns
     -------

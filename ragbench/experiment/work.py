@@ -90,19 +90,7 @@ class FunctionReader:
 def block(
     items: Sequence[Item], cutting: Cutting, readers: Mapping[str, Any], graders: Mapping[str, Any]
 ) -> list[list[Draft]]:
-    """Make the drafts of some questions, with all that needs no model server.
-
-    Parameters
-    ----------
-    items : the questions.
-    cutting : how contexts are cut and scored.
-    readers : generators that answer here, by name.
-    graders : judges that grade here, by name; they grade answers that are there.
-
-    Returns
-    -------
-    For each question its drafts, in the order wanted.
-    """
+    """Make the drafts of some questions, in the order wanted, with all that needs no model server."""
     offsets = _offsets(cutting.tokenizer)
     made = [_drafts(item, cutting, offsets) for item in items]
     for item, drafts in zip(items, made, strict=True):

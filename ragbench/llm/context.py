@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
-from ragbench.llm.failures import CallError, failure
+from ragbench.llm.failures import CallError, failure, reworded
 
 ESTIMATOR = "4 ASCII characters or 1 other character per token"
 # No tokenizer makes fewer tokens than a third of the estimate from running text; below that we do not send.
@@ -62,19 +62,9 @@ def enough(tokens: int, num_predict: int | None) -> int:
 def too_long(
     estimate: int, exact: bool, num_ctx: int | None, num_predict: int | None, who: tuple[str, str]
 ) -> CallError | None:
-    """Judge a prompt before it is sent.
+    """Return the CallError of kind ``context`` of a prompt that cannot fit, before it is sent; else None.
 
-    Parameters
-    ----------
-    estimate : tokens of the prompt.
-    exact : whether they were counted with the caller's tokenizer.
-    num_ctx : the window, or None when unknown.
-    num_predict : tokens kept for the reply.
-    who : (host, model) for the message.
-
-    Returns
-    -------
-    CallError of kind ``context`` if the prompt cannot fit, else None.
+    ``exact``: its tokens were counted with the caller's tokenizer. ``who``: (host, model) for the message.
     """
     if num_ctx is None or estimate <= num_ctx * (1 if exact else SURELY):
         return None
@@ -90,18 +80,10 @@ def was_cut(
     num_predict: int | None,
     who: tuple[str, str],
 ) -> CallError | None:
-    """Judge a reply by the server's own count of the prompt.
+    """Return the CallError of kind ``context`` of a reply whose model did not see the whole prompt; else None.
 
-    Parameters
-    ----------
-    estimate : tokens of the prompt by our own estimate or count.
-    counted, written : the server's ``prompt_eval_count`` and ``eval_count``; None where it gives none.
-    num_ctx, num_predict, who : see ``too_long``.
-
-    Returns
-    -------
-    CallError of kind ``context`` if the model did not see the whole prompt (or lost its beginning while writing),
-    else None.
+    ``counted`` and ``written`` are the server's own counts of prompt and reply, None where it gives none. Where they
+    exceed the window together, the model lost the prompt's beginning while writing.
     """
     if num_ctx is None:
         return None
@@ -129,9 +111,7 @@ def with_advice(error: CallError, estimate: int, num_predict: int | None) -> Cal
     """Name the num_ctx that would do in a server's own refusal of a prompt, from its count or else from ours."""
     numbers = [int(number) for number in re.findall(r"\d+", error.got.partition(": ")[2].replace(",", ""))]
     counted = max((number for number in numbers if number < 10**8), default=0)
-    new = CallError(error.got, error.expected, _advice(max(counted, estimate), num_predict))
-    new.__dict__.update({name: value for name, value in error.__dict__.items() if name not in new.__dict__})
-    return new
+    return reworded(error, error.got, _advice(max(counted, estimate), num_predict))
 
 
 def _advice(tokens: int, num_predict: int | None) -> str:

@@ -98,14 +98,21 @@ class CallError(ModelError):
     raw = ""
 
 
+def reworded(error: CallError, got: str, do: str) -> CallError:
+    """Return the error with other words and all else that it holds."""
+    new = CallError(got, error.expected, do)
+    new.__dict__.update({name: value for name, value in error.__dict__.items() if name not in new.__dict__})
+    return new
+
+
 def without_address(error: CallError) -> CallError:
     """Return the error as it is stored: its words do not say where the server is."""
     places = [error.host, error.host.split("//")[-1].split("/")[0]] if error.host else []
     got, do = error.got, error.do
     for place in places:
         got, do = got.replace(place, "the server"), do.replace(place, "the server")
-    stored = CallError(got, error.expected, do)
-    stored.__dict__.update({k: v for k, v in error.__dict__.items() if k not in stored.__dict__ and k != "host"})
+    stored = reworded(error, got, do)
+    stored.host = ""
     return stored
 
 
@@ -121,20 +128,10 @@ def failure(
     raw: str = "",
     secrets: tuple[str, ...] = (),
 ) -> CallError:
-    """Build the error for one kind of failure, with the remedy that fits the provider.
+    """Build the CallError for one kind of failure, with the remedy that fits the provider.
 
-    Parameters
-    ----------
-    kind : key of ``KINDS``.
-    detail : what was seen, in words.
-    host, model : where; model with its provider, ``"ollama:llama3:8b"``.
-    do : a remedy better than the kind's own.
-    status, retry_after, raw : see ``CallError``.
-    secrets : strings that must not appear in the message.
-
-    Returns
-    -------
-    CallError (not raised).
+    ``detail`` says what was seen, ``model`` has its provider (``"ollama:llama3:8b"``), ``do`` is a remedy better than
+    the kind's own, and ``secrets`` must not appear in the message.
     """
     provider, _, name = model.partition(":")
     bare = host.split("//")[-1].split("/")[0].rsplit(":", 1)[0]
@@ -186,17 +183,9 @@ def is_html(text: str) -> bool:
 
 
 def from_status(status: int, body: str, retry_after: float | None = None) -> tuple[str, str]:
-    """Name the failure behind an HTTP status and its body.
+    """Name the failure behind an HTTP status and its body (JSON, HTML or plain): its kind, and the detail in words.
 
-    Parameters
-    ----------
-    status : HTTP status, or 0 for an error line inside a stream that began with 200.
-    body : the body as text (JSON, HTML or plain).
-    retry_after : seconds from the Retry-After header, or None.
-
-    Returns
-    -------
-    (kind, detail in words)
+    Status 0: an error line inside a stream that began with 200.
     """
     words = server_words(body)
     lower = words.lower()
@@ -241,12 +230,7 @@ def _one_line(text: str, limit: int = 300) -> str:
 
 
 def from_exception(error: BaseException) -> tuple[str, str]:
-    """Name the failure behind an exception of httpx, of a client library, or of a LangChain model.
-
-    Returns
-    -------
-    (kind, detail in words)
-    """
+    """Name the failure behind an exception of httpx, of a client library, or of a LangChain model, likewise."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:

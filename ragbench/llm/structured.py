@@ -45,16 +45,10 @@ def without_thinking(text: str) -> str | None:
 
 
 def json_values(text: str) -> list[str]:
-    """Return the outermost JSON objects and arrays in a text, as written, in order.
+    """Return the outermost complete JSON objects and arrays in a text, as written, in order.
 
-    Parameters
-    ----------
-    text : prose, code fences, or nothing but JSON.
-
-    Returns
-    -------
-    list of str; empty when there is no complete value. What lies inside a value that breaks off at the end of the text
-    is not looked at (a part of a truncated answer is no answer). Only the first 200 opening brackets are tried.
+    What lies inside a value that breaks off at the end of the text is not looked at: a part of a truncated answer is no
+    answer. Only the first 200 opening brackets are tried.
     """
     decoder = json.JSONDecoder()
     found: list[str] = []
@@ -78,16 +72,9 @@ def json_values(text: str) -> list[str]:
 
 
 def read(text: str, schema: type[BaseModel]) -> tuple[Any, str, str]:
-    """Find and validate the one JSON value that fits the schema.
+    """Find the one JSON value that fits the schema strictly (no ``"3"`` for 3).
 
-    Parameters
-    ----------
-    text : what the model wrote.
-    schema : pydantic model; validated strictly (no ``"3"`` for 3).
-
-    Returns
-    -------
-    (object, its JSON text, "") or (None, "", what is wrong with it).
+    Returns (object, its JSON text, "") or (None, "", what is wrong with it).
     """
     from pydantic import ValidationError
 
