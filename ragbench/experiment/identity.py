@@ -162,14 +162,14 @@ def as_prompts(prompts: Any, generators: Mapping[str, Any]) -> dict[str, str | o
     """
     from ragbench.prompts import fill_prompt, load_prompt
 
-    made = dict(prompts or {})
-    for name, prompt in made.items():
+    checked = dict(prompts or {})
+    for name, prompt in checked.items():
         if name not in generators:
             raise unknown("generator in prompts", name, generators)
         if not is_model(generators[name]):
             raise ConfigError(f"a prompt for {name!r}, a reader", "prompts for chat models only", "leave it out")
         fill_prompt(load_prompt(prompt), query="", documents="")
-    return made
+    return checked
 
 
 def prompt_hashes(with_documents: str | os.PathLike[str] | None) -> dict[str, str]:

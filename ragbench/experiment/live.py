@@ -79,19 +79,19 @@ def grade_calls(experiment: Experiment, stage: Stage, batch: Batch, name: str) -
 
         def take(reply: Reply) -> None:
             for place, grade in read_grades(prompt, reply, answers, experiment.order):
-                draft, told = mine[place], grade.meta
+                draft, about = mine[place], grade.meta
                 if draft is None:
                     continue
                 draft.row |= facts | {
-                    "grade": grade.value, "judge_seconds": reply.seconds, "judge_shown": told["shown"],
-                    "judge_position": told["position"], "judge_answer_cut": told["cut"],
-                    "judge_repairs": told["repairs"], "judge_grades_got": told["grades_got"],
-                    "judge_prompt_tokens": told["usage"]["prompt_tokens"],
+                    "grade": grade.value, "judge_seconds": reply.seconds, "judge_shown": about["shown"],
+                    "judge_position": about["position"], "judge_answer_cut": about["cut"],
+                    "judge_repairs": about["repairs"], "judge_grades_got": about["grades_got"],
+                    "judge_prompt_tokens": about["usage"]["prompt_tokens"],
                     "judge_prompt_estimate": prompt_tokens([{"content": prompt.text}]),
                 }  # fmt: skip
                 if grade.value is None:
                     draft.row["judge_raw"] = grade.raw
-                    fail(draft.row, Failure("grade", told["error"], told["detail"]))
+                    fail(draft.row, Failure("grade", about["error"], about["detail"]))
 
         waiting = [draft for draft in mine if draft is not None]
         name_of_it = f"{prompt.question_id} {prompt.places[0]}"

@@ -82,19 +82,19 @@ def run_experiment(
             every = [key for _, keys, _ in plans.values() for key in keys]
             state = Progress(len(every), sum(there for _, _, there in plans.values()))
             entry = manifests.this_run(_name(executor), state.total, state.there)
-            told = _manifest(experiment, stage, entry)
-            manifests.write_manifest(experiment.folder, told, stage.secrets)
+            manifest = _manifest(experiment, stage, entry)
+            manifests.write_manifest(experiment.folder, manifest, stage.secrets)
             with _shown(progress, state) as tick:
                 run = _Run(experiment, stage, cassette, journal, rows, state, tick, stop, stop_after)
                 try:
                     run.all({name: todo for name, (todo, _, _) in plans.items()}, executor)
                 finally:
                     entry |= {"ended": manifests.now(), "rows_made": state.done, "failed": dict(state.failures)}
-                    manifests.write_manifest(experiment.folder, told, stage.secrets)
-    made = [rows[key] for key in dict.fromkeys(every) if key in rows]
-    for said in without_text(made):
-        warnings.warn(said, stacklevel=3)  # shown at the line that called run()
-    return to_frame(made)
+                    manifests.write_manifest(experiment.folder, manifest, stage.secrets)
+    there = [rows[key] for key in dict.fromkeys(every) if key in rows]
+    for warning in without_text(there):
+        warnings.warn(warning, stacklevel=3)  # shown at the line that called run()
+    return to_frame(there)
 
 
 class _Run:
@@ -119,7 +119,7 @@ class _Run:
         return self.stop is not None and self.stop.is_set()
 
     def all(self, todo: dict[str, list[Item]], executor: Executor | None) -> None:
-        own = ThreadPoolExecutor(cores(), thread_name_prefix="ragbench") if executor is None else None
+        threads = ThreadPoolExecutor(cores(), thread_name_prefix="ragbench") if executor is None else None
         try:
             for name, left in todo.items():
                 for start in range(0, len(left), AT_ONCE):
@@ -127,10 +127,10 @@ class _Run:
                         return
                     some = left[start : start + AT_ONCE]
                     retrieve(self.stage, name, some)
-                    self._window(some, executor or own)
+                    self._window(some, executor or threads)
         finally:
-            if own is not None:
-                own.shutdown(wait=False, cancel_futures=True)
+            if threads is not None:
+                threads.shutdown(wait=False, cancel_futures=True)
 
     def _window(self, some: Sequence[Item], executor: Any) -> None:
         """Make the rows of some questions; while models answer one batch of them, the next is computed."""
@@ -207,9 +207,9 @@ def _manifest(experiment: Experiment, stage: Stage, entry: dict[str, Any]) -> di
             for axis in ("data", "chunker", "retriever", "generator", "judge")
         },
         # Chunks are known by what they hold; a reader also wants to know how they were cut.
-        "chunkers": {name: object_identity(made) for name, made in experiment.grid.chunker.items()},
+        "chunkers": {name: object_identity(cut) for name, cut in experiment.grid.chunker.items()},
         "parameters": experiment.parameters(),
-        "prompts": {prompt: sha for found in stage.prompts.values() for prompt, sha in found.items()},
+        "prompts": {prompt: sha for hashes in stage.prompts.values() for prompt, sha in hashes.items()},
         "seeds": seeds | {"order": experiment.order},
         **manifests.environment(),
         "runs": [*runs, entry],

@@ -39,10 +39,10 @@ class Stage:
 
     def model_facts(self, axis: str, name: str) -> dict[str, Any]:
         """Return what a row says of the model that made it."""
-        told = self.identity[axis][name]
-        options = {**told["options"], **told["options"].get("options", {})}
-        found = {"model": f"{told['provider']}:{told['model']}", "digest": told["digest"], "num_ctx": told["num_ctx"]}
-        return found | {"temperature": options.get("temperature"), "seed": options.get("seed")}
+        who = self.identity[axis][name]
+        options = {**who["options"], **who["options"].get("options", {})}
+        facts = {"model": f"{who['provider']}:{who['model']}", "digest": who["digest"], "num_ctx": who["num_ctx"]}
+        return facts | {"temperature": options.get("temperature"), "seed": options.get("seed")}
 
     def judge_facts(self, name: str) -> dict[str, Any]:
         """Return what a row says of the model that graded it."""
@@ -69,20 +69,20 @@ def prepare(experiment: Experiment, cassette: Any, digests: Mapping[str, str], *
         known["data"][name] = identity.data_identity(data)
         for chunker, retriever, _ in grid.searches():
             if (name, chunker) not in chunks:
-                made = list(grid.chunker[chunker](data.documents))
-                chunks[name, chunker] = made
-                known["chunker"][f"{name}/{chunker}"] = identity.chunks_identity(made)
+                cut = list(grid.chunker[chunker](data.documents))
+                chunks[name, chunker] = cut
+                known["chunker"][f"{name}/{chunker}"] = identity.chunks_identity(cut)
             place = (name, chunker, retriever)
             if place not in stage.retrievers:
                 built = check_retriever(grid.retriever[retriever](chunks[name, chunker]))
                 stage.retrievers[place] = built
-                told = identity.object_identity(built)
-                if "state" in told:
-                    told["factory"] = identity.object_identity(grid.retriever[retriever])
-                known["retriever"]["/".join(place)] = told
+                settings = identity.object_identity(built)
+                if "state" in settings:
+                    settings["factory"] = identity.object_identity(grid.retriever[retriever])
+                known["retriever"]["/".join(place)] = settings
     stage.identity = known | stage.identity
-    stage.hashes = {(axis, name): identity.digest_of(told) for axis in stage.identity
-                    for name, told in stage.identity[axis].items()}  # fmt: skip
+    stage.hashes = {(axis, name): identity.digest_of(settings) for axis in stage.identity
+                    for name, settings in stage.identity[axis].items()}  # fmt: skip
     stage.hashes["cutting",] = identity.digest_of(experiment.cutting_identity())
     stage.hashes["grading",] = identity.digest_of([experiment.grading_identity(), stage.prompts.get("judge")])
     for name in stage.generators:
@@ -100,20 +100,22 @@ def _people(stage: Stage, experiment: Experiment, cassette: Any, digests: Mappin
         ("generator", experiment.grid.generator, stage.readers, stage.generators),
         ("judge", experiment.grid.judge, stage.graders, stage.judges),
     ):
-        told: dict[str, Any] = {}
+        identities: dict[str, Any] = {}
         for name, value in values.items():
             if identity.is_model(value):
                 there[name] = hosts = identity.hosts_of(value)
                 drivers = [driver_for(model) for model in hosts]
                 secrets += [secret for driver in drivers for secret in driver.secrets]
                 recorded = digests.get(f"{axis}/{name}/{drivers[0].name}")
-                told[name] = identity.model_identity(hosts, cassette, recorded, ask_server=ask)
-                own = identity.prompt_hashes(experiment.prompts.get(name))
-                stage.prompts.setdefault(axis, {}).update(own if axis == "generator" else {PROMPT: prompt_hash(PROMPT)})
+                identities[name] = identity.model_identity(hosts, cassette, recorded, ask_server=ask)
+                hashes = identity.prompt_hashes(experiment.prompts.get(name))
+                stage.prompts.setdefault(axis, {}).update(
+                    hashes if axis == "generator" else {PROMPT: prompt_hash(PROMPT)}
+                )
             else:
                 here[name] = _one_here(axis, name, value)
-                told[name] = identity.object_identity(here[name])
-        stage.identity[axis] = told
+                identities[name] = identity.object_identity(here[name])
+        stage.identity[axis] = identities
     stage.secrets = tuple(sorted(set(secrets), key=len, reverse=True))
 
 
@@ -135,21 +137,21 @@ def _one_here(axis: str, name: str, value: Any) -> Any:
 def keys(stage: Stage, cell: Cell, question_sha: str) -> tuple[str, str]:
     """Return (key of the row, key of its answer) for one cell and question."""
     h = stage.hashes
-    made = [question_sha, cell.data, *cell.answer]
+    parts = [question_sha, cell.data, *cell.answer]
     if cell.N:
         place = (cell.data, cell.chunker, cell.retriever)
-        made += [h["chunker", "/".join(place[:2])], h["retriever", "/".join(place)], h["cutting",]]
+        parts += [h["chunker", "/".join(place[:2])], h["retriever", "/".join(place)], h["cutting",]]
     if cell.generator in stage.identity["generator"]:
-        made.append(h["generator", cell.generator])
+        parts.append(h["generator", cell.generator])
         if cell.generator in stage.generators:
-            made.append(h["prompts", cell.generator])
-    answer = identity.row_key("answer", *made)
+            parts.append(h["prompts", cell.generator])
+    answer = identity.row_key("answer", *parts)
     if cell.judge not in stage.identity["judge"]:
-        return identity.row_key("row", *made, cell.judge), answer
-    made.append(h["judge", cell.judge])
+        return identity.row_key("row", *parts, cell.judge), answer
+    parts.append(h["judge", cell.judge])
     if cell.judge in stage.judges:
-        made.append(h["grading",])
-    return identity.row_key("row", *made, cell.judge), answer
+        parts.append(h["grading",])
+    return identity.row_key("row", *parts, cell.judge), answer
 
 
 def items(
@@ -170,17 +172,17 @@ def items(
             answers[row["answer_key"]] = {n: row[n] for n in ANSWER_FIELDS if n in row}
     for question in stage.data[name].questions:
         sha = identity.question_hash(question)
-        made = [(cell, *keys(stage, cell, sha)) for cell in cells]
-        every += [key for _, key, _ in made]
-        missing = [m for m in made if m[1] not in rows or (retry and rows[m[1]]["status"] == "failed")]
-        there += len(made) - len(missing)
+        every_cell = [(cell, *keys(stage, cell, sha)) for cell in cells]
+        every += [key for _, key, _ in every_cell]
+        missing = [m for m in every_cell if m[1] not in rows or (retry and rows[m[1]]["status"] == "failed")]
+        there += len(every_cell) - len(missing)
         if missing:
             item = Item(question, missing)
             item.known = {a: answers[a] for _, _, a in missing if a in answers}
             if together:
                 gone = {key for _, key, _ in missing}
-                item.done = [rows[key] for _, key, _ in made if key not in gone]
-                item.places = {key: i for i, (_, key, _) in enumerate(made)}
+                item.done = [rows[key] for _, key, _ in every_cell if key not in gone]
+                item.places = {key: i for i, (_, key, _) in enumerate(every_cell)}
             todo.append(item)
     return todo, every, there
 
