@@ -99,7 +99,7 @@ def test_a_model_takes_its_options_and_hosts(tmp_path):
         (HEAD.replace("BM25", "[[BM25]]"), r"retriever lists \['BM25'\]"),
         (HEAD.replace("BM25", "7"), r"retriever is 7"),
         (HEAD.replace("token_chunks", "{a: {use: token_chunks, size: 0}}"), r"chunker\.a: size=0"),
-        (HEAD.replace("token_chunks", "sentences"), r"chunker\.sentences: unknown chunker"),
+        (HEAD.replace("token_chunks", "pages"), r"chunker\.pages: unknown chunker"),
         (HEAD.replace("minihop", "squad"), r"data\.squad: unknown data set 'squad'"),
         (HEAD.replace("minihop", "{a: {use: minihop, limits: 3}}"), r"data\.a: unknown option of minihop 'limits'"),
         (HEAD + "generator: extractiv\n", r"generator\.extractiv: unknown generator"),
