@@ -231,6 +231,26 @@ def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None)
         return experiment(name, grid, covered, folder=folder, cassette=cassette, **settings).run(progress=False)
 
 
+def items(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the distinct answers with a retriever at N = 300: what gets a reference label, once each.
+
+    Parameters
+    ----------
+    rows : as from `rows`, of the grid "retrievers".
+
+    Returns
+    -------
+    DataFrame: question_id, answer, stratum (the embedded grade), retrievers (the list of those that led to the answer),
+    ordered by question and SHA-256 of the answer, as ``data/minihop/ANALYSIS.md`` draws from them.
+    """
+    asked = rows[rows["retriever"].isin(thesis.RETRIEVERS) & rows["N"].eq(300) & rows["status"].eq("ok")]
+    distinct = asked.groupby(["question_id", "answer"], as_index=False).agg(
+        stratum=("grade", "first"), retrievers=("retriever", list)
+    )
+    distinct["hash"] = [hashlib.sha256(answer.encode()).hexdigest() for answer in distinct["answer"]]
+    return distinct.sort_values(["question_id", "hash"], ignore_index=True).drop(columns="hash")
+
+
 class _Noting(Cassette):
     """A cassette in replay mode that notes which keys it was asked for."""
 

@@ -10,7 +10,6 @@ answer an id is, stratum, inclusion probability), and prints the line that close
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -21,21 +20,10 @@ import pandas as pd
 from ragbench import recordings
 from ragbench.data import load_minihop
 from ragbench.papers.ragchecker import question_clusters
-from ragbench.papers.thesis import RETRIEVERS
 from ragbench.stats import stratified_draw
 
 LABELS, SECOND = 250, 150
 DRAW_SEED, ORDER_SEED, SECOND_SEED = 20261123, 20261124, 20261125
-
-
-def frame(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the items: distinct pairs of question and answer with a retriever at N = 300, in the order of the draw."""
-    asked = rows[rows["retriever"].isin(RETRIEVERS) & rows["N"].eq(300) & rows["status"].eq("ok")]
-    items = asked.groupby(["question_id", "answer"], as_index=False).agg(
-        stratum=("grade", "first"), retrievers=("retriever", list)
-    )
-    items["hash"] = [hashlib.sha256(answer.encode()).hexdigest() for answer in items["answer"]]
-    return items.sort_values(["question_id", "hash"], ignore_index=True).drop(columns="hash")
 
 
 def draw(items: pd.DataFrame) -> pd.DataFrame:
@@ -72,7 +60,7 @@ def main() -> None:
     given = parser.parse_args()
     told = recordings.manifest(given.recording)
     rows = recordings.rows(given.recording, "retrievers")
-    items = frame(rows)
+    items = recordings.items(rows)
     chosen = draw(items)
     given.folder.mkdir(parents=True, exist_ok=False)
     write = {

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from ragbench.data import load_minihop
-from ragbench.paths import project_root
+from ragbench.paths import project_root, shipped
+from ragbench.recordings import items as items_of
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +34,18 @@ def rows():
     return pd.DataFrame(made, columns=["question_id", "retriever", "N", "answer", "grade", "status"])
 
 
-def test_the_frame_holds_each_answer_of_a_retriever_at_300_once(script, rows):
-    items = script.frame(rows.sample(frac=1, random_state=1))
+def test_the_frame_holds_each_answer_of_a_retriever_at_300_once(rows):
+    items = items_of(rows.sample(frac=1, random_state=1))
     assert len(items) == 120 * 2 + 60
     assert not items.duplicated(["question_id", "answer"]).any()
     assert sorted({tuple(sorted(names)) for names in items["retrievers"]}) == [
         ("BM25",), ("BM25", "SIM"), ("REO",), ("SIM",),
     ]  # fmt: skip
-    assert items[["question_id", "answer"]].equals(script.frame(rows)[["question_id", "answer"]])
+    assert items[["question_id", "answer"]].equals(items_of(rows)[["question_id", "answer"]])
 
 
 def test_the_draw_keeps_its_probabilities_and_a_second_pass_in_another_order(script, rows):
-    items = script.frame(rows)
+    items = items_of(rows)
     chosen = script.draw(items)
     assert len(chosen) == script.LABELS == 250
     sizes, drawn = items["stratum"].value_counts(), chosen["stratum"].value_counts()
@@ -58,10 +59,27 @@ def test_the_draw_keeps_its_probabilities_and_a_second_pass_in_another_order(scr
 
 
 def test_a_grader_sees_question_truth_facts_and_answer_and_nothing_else(script, rows):
-    chosen = script.draw(script.frame(rows))
+    chosen = script.draw(items_of(rows))
     shown = script.blind(chosen)
     assert {tuple(item) for item in shown} == {("id", "question", "true_answer", "supporting_facts", "answer")}
     questions = {q.id: q for q in load_minihop().questions}
     first = chosen.iloc[0]
     assert shown[0]["true_answer"] == questions[first["question_id"]].answer
     assert shown[0]["answer"] == first["answer"]
+
+
+def test_the_labelled_answers_are_those_the_plan_draws_with_their_probabilities(script):
+    from ragbench import recordings
+    from ragbench.labelling.grades import load_graded_answers
+
+    items = items_of(recordings.rows("smollm2", "retrievers"))
+    chosen = script.draw(items)
+    path = shipped("minihop", "model_answers.jsonl")
+    labelled = pd.read_json(path, lines=True)
+    assert labelled["id"].tolist() == [f"smollm2-{name}" for name in chosen["id"]]
+    assert labelled[["question_id", "answer"]].equals(chosen[["question_id", "answer"]])
+    assert labelled["inclusion_probability"].to_numpy() == pytest.approx(chosen["inclusion_probability"].to_numpy())
+    assert labelled["second_grade"].notna().tolist() == chosen["second_pass"].notna().tolist()
+    assert len(load_graded_answers(path)) == script.LABELS  # grades 1 to 5, a question in one split
+    shares = recordings.manifest("smollm2")["file"]["sha256"]
+    assert shares in shipped("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
