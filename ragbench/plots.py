@@ -651,7 +651,9 @@ def pair_scatter(frame: pd.DataFrame, row: str = "source", column: str = "dimens
                 axis.scatter(points["worse"], points["better"], label=f"{label} ({len(points)})", linewidths=0, **style)
             unscored = len(part) - len(known)
             axis.set(xlim=(low, high), ylim=(low, high), aspect="equal")
-            axis.set_title(f"{name}\n{source}, n = {len(known)}" + (f" ({unscored} unscored)" if unscored else ""))
+            axis.set_title(
+                f"{name}\n{source}, n = {len(known)}" + (f" ({unscored} unscored)" if unscored else ""), fontsize=8
+            )
             axis.legend(fontsize=7, loc="lower right", handletextpad=0.1, borderpad=0.2)
             if i == len(rows) - 1:
                 axis.set_xlabel("score, text made worse")

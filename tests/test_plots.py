@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -324,3 +326,14 @@ def test_verdicts_stack_to_one_and_the_first_generator_is_on_top():
 def test_nothing_to_draw_is_said(draw, frame):
     with pytest.raises(ConfigError, match=r"to draw|judged by both"):
         draw(frame)
+
+
+def test_titles_of_pairs_stay_over_their_own_panel():
+    frame = pd.DataFrame(
+        [("rules on MiniLM vectors: WikiEval", d, 0.9, 0.4) for d in ("faithfulness", "answer relevance", "context")],
+        columns=["source", "dimension", "better", "worse"],
+    )
+    figure = plots.pair_scatter(frame)
+    figure.canvas.draw()
+    spans = sorted((axis.title.get_window_extent().x0, axis.title.get_window_extent().x1) for axis in figure.axes)
+    assert all(end < start for (_, end), (start, _) in itertools.pairwise(spans))
