@@ -428,7 +428,9 @@ def dots(
                 hollow = look | {"color": PALETTE[6], "mfc": "white"}
                 _dots(axis, points[~points[filled]], value, row, rows, apart, **hollow)
         axis.axvline(at, color="#777777", lw=0.8, ls=":")
-        axis.set(title=title, xlabel=xlabel, xlim=xlim)
+        axis.set(title=title, xlabel=xlabel)
+        if xlim:  # None would freeze the limits at the first panel's
+            axis.set_xlim(xlim)
     axes[0, 0].set_yticks(range(len(rows)), [str(r).replace("_", " ") for r in rows], fontsize=8)
     axes[0, 0].set_ylim(len(rows) - 0.4, -0.6)
     if hue and hue != row:

@@ -337,3 +337,15 @@ def test_titles_of_pairs_stay_over_their_own_panel():
     figure.canvas.draw()
     spans = sorted((axis.title.get_window_extent().x0, axis.title.get_window_extent().x1) for axis in figure.axes)
     assert all(end < start for (_, end), (start, _) in itertools.pairwise(spans))
+
+
+def test_dots_of_every_panel_are_inside_the_axes_the_panels_share():
+    frame = pd.DataFrame(
+        {"row": ["a", "a"], "panel": ["first", "second"], "value": [0.2, 0.8], "low": [0.1, 0.6], "high": [0.3, 1.4]}
+    )
+    figure = plots.dots(frame, "row", "value", xlabel="share", panel="panel")
+    for axis in figure.axes:
+        low, high = axis.get_xlim()
+        assert low < 0.1
+        assert high > 1.4
+    assert plots.dots(frame, "row", "value", xlabel="share", panel="panel", xlim=(0, 2)).axes[1].get_xlim() == (0, 2)
