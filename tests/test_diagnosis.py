@@ -638,3 +638,12 @@ def test_budgets_are_drawn_in_tokens_one_line_per_size():
     lines = {c.get_label(): c.lines[0] for c in figure.axes[0].containers}
     assert lines["300"].get_xdata().tolist() == [1, 2, 3]
     np.testing.assert_allclose(numbers(lines["600"]), [0.345, 0.745, 0.745])
+
+
+def test_questions_are_one_cluster_where_documents_tie_them_together_or_else_their_topic():
+    meta = [{"doc_ids": ["d1", "d2"]}, {"doc_ids": ["d2"]}, {"doc_ids": ["d3"]}, {"topic": "x"}, {"topic": "x"}, {}]
+    questions = tuple(Question(f"q{i}", "Who?", "Ann", meta=m) for i, m in enumerate(meta))
+    documents = tuple(Document(name, name, "Text.") for name in ("d1", "d2", "d3"))
+    cluster = rc.question_clusters(Dataset("made", questions, documents))
+    groups = {frozenset(q for q in cluster if cluster[q] == c) for c in cluster.values()}
+    assert groups == {frozenset(g) for g in (("q0", "q1"), ("q2",), ("q3", "q4"), ("q5",))}
