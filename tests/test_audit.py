@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import threading
@@ -437,6 +438,13 @@ def test_rendering_shows_findings_first_and_clean_checks_on_one_line(frame):
     assert lines[0] == "score"
     assert "3 of 6  mean 1.000, could be 0.333 to 1.000  most in b: 2  (no_bytes 2, invalid 1)" in lines[1]
     assert [line.split()[0] for line in lines if "out of bounds" in line] == ["none"]
+
+
+def test_a_notebook_shows_an_audit_as_the_terminal_does_and_escapes_it(frame):
+    frame.loc[1, "error"] = f"invalid: {'long ' * 20}<b>"
+    told = audit_rows(frame.assign(status="failed"), "score", ["system"])
+    assert "<b>" not in told._repr_html_()
+    assert render(told) in html.unescape(told._repr_html_())
 
 
 WITH_TABLES = re.compile("00|1[0-5]|2[0-4]|30|4[0-3]")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -230,9 +231,16 @@ def _entry(table: str, check: str, rows: int, of: int, most_in: str = "", detail
     }
 
 
-def _as_frame(entries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+class AuditTable(pd.DataFrame):
+    """A frame of checks that a notebook shows as `render` writes it."""
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="white-space: pre-wrap">{escape(render(self))}</pre>'
+
+
+def _as_frame(entries: Sequence[Mapping[str, Any]]) -> AuditTable:
     """Return checks as a data frame with all columns."""
-    frame = pd.DataFrame(list(entries), columns=list(COLUMNS))
+    frame = AuditTable(list(entries), columns=list(COLUMNS))
     for name in ("mean", "if_worst", "if_best"):
         frame[name] = pd.to_numeric(frame[name]).astype(float)
     return frame
