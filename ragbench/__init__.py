@@ -64,10 +64,11 @@ _HOME = {
         "faithfulness_table",
     ],
     "labelling.embedded_ragas": ["EmbeddedRagas"],
-    "papers.ragas": ["LiveRagas", "agreement_row", "baseline_scores", "score_pairs", "steps_for_pairs"],
+    "papers.ragas": ["agreement_row", "baseline_scores", "score_pairs", "steps_for_pairs"],
     "datagen.ragas_pairs": ["make_ragas_set", "minihop_ragas_set", "steps_for_ragas_set"],
     "metrics.protocols": ["crag_score", "erag_scores", "rgb_accuracy", "rgb_error_rates", "rgb_rejection_rate"],
     "labelling.statements": [
+        "ModelRagas",
         "extract_sentences",
         "extract_statements",
         "generate_questions",

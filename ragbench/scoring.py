@@ -123,9 +123,9 @@ def _grades(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[
 
 def _ragas(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[Any]:
     from ragbench.labelling.embedded_ragas import EmbeddedRagas
-    from ragbench.papers.ragas import LiveRagas
+    from ragbench.labelling.statements import ModelRagas
 
-    ragas: Any = EmbeddedRagas() if model is None else LiveRagas(model, **options)
+    ragas: Any = EmbeddedRagas() if model is None else ModelRagas(model, **options)
     questions, answers, contexts = (rows[name].tolist() for name in ("question", "answer", "context"))
     scores = {
         "faithfulness": ragas.faithfulness(answers, contexts),

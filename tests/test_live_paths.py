@@ -143,7 +143,7 @@ def test_the_ragas_path_sends_section_3s_four_prompts_with_question_answer_and_c
     server.reply = lambda body: (
         '{"claims": ["Ann built it."]}' if "claims" in body["format"]["properties"] else default_reply(body)
     )
-    judge = ragas.LiveRagas(rb.chat_model(MODEL), rb.default_embedder(), 3, progress=False)
+    judge = rb.ModelRagas(rb.chat_model(MODEL), rb.default_embedder(), 3, progress=False)
     for dimension in ragas.DIMENSIONS:
         ragas.score_pairs(judge, PAIRS, dimension)
     names = ("steps_statements", "steps_verdicts", "steps_questions", "steps_sentences")

@@ -12,9 +12,10 @@ from scipy.stats import binom
 
 from ragbench.data.wikieval import Pair
 from ragbench.errors import ConfigError, DataError
+from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import chat_model, plan
 from ragbench.papers import ragas
-from ragbench.papers.ragas import DIMENSIONS, LiveRagas, agreement_row, baseline_scores, score_pairs, steps_for_pairs
+from ragbench.papers.ragas import DIMENSIONS, agreement_row, baseline_scores, score_pairs, steps_for_pairs
 
 QUIET = {"progress": False, "retries": 0}
 NAN = math.nan
@@ -61,7 +62,7 @@ def test_a_table_without_the_two_columns_or_without_numbers_is_refused():
 class Lengths:
     """Scores by number of characters, and remembers what it was given."""
 
-    def faithfulness(self, answers, contexts):
+    def faithfulness(self, answers, contexts, questions=None):
         self.seen = ("faithfulness", answers, contexts)
         return pd.DataFrame({"score": [float(len(a)) for a in answers], "status": "scored"})
 
@@ -131,7 +132,7 @@ C = [
 
 def test_the_three_metrics_by_a_model_and_the_calls_they_take(minilm):
     with FakeOllama(reply=Model()) as server:
-        scorer = LiveRagas(chat_model("ollama:llama3:8b", host=server.url), minilm, **QUIET)
+        scorer = ModelRagas(chat_model("ollama:llama3:8b", host=server.url), minilm, **QUIET)
         f = score_pairs(scorer, F, "faithfulness")
         a = score_pairs(scorer, [Pair("w", F[0].question, "Ann did.", "Ferns grow.")], "answer_relevance")
         c = score_pairs(scorer, C, "context_relevance")
@@ -148,7 +149,7 @@ def test_the_three_metrics_by_a_model_and_the_calls_they_take(minilm):
 def test_the_live_table_counts_sentences_that_are_no_copies():
     answer = json.dumps({"sentences": ["Ann built it.", "Ann built it in 1896.", "Rob paid."]})
     with FakeOllama(reply=lambda body: answer) as server:
-        scorer = LiveRagas(chat_model("ollama:llama3:8b", host=server.url), **QUIET)
+        scorer = ModelRagas(chat_model("ollama:llama3:8b", host=server.url), **QUIET)
         table = scorer.context_relevance(["Who built it?", "Who?"], ["Ann built it. It is tall.", ""])
     assert table["score"].iloc[0] == 0.5
     assert table["altered"].tolist() == [2, 0]
@@ -165,7 +166,7 @@ def test_the_plan_counts_the_calls_of_a_run_before_it():
 
 def test_unread_replies_leave_a_pair_unscored_with_the_reason():
     with FakeOllama(reply=lambda body: "no JSON") as server:
-        scorer = LiveRagas(chat_model("ollama:llama3:8b", host=server.url), **QUIET)
+        scorer = ModelRagas(chat_model("ollama:llama3:8b", host=server.url), **QUIET)
         f = score_pairs(scorer, F, "faithfulness")
         c = score_pairs(scorer, C, "context_relevance")
     assert f["status"].tolist() == ["statements unread"]

@@ -257,7 +257,7 @@ def model_labels(model: Any, cases: Sequence[Case], embedder: Embeddings | None 
     from ragbench.labelling.claims import ragchecker_labels
     from ragbench.labelling.grades import grade
     from ragbench.labelling.keypoints import keypoint_verdicts
-    from ragbench.papers.ragas import LiveRagas
+    from ragbench.labelling.statements import ModelRagas
     from ragbench.records import Answer
 
     check_cases(cases)
@@ -266,7 +266,7 @@ def model_labels(model: Any, cases: Sequence[Case], embedder: Embeddings | None 
     labelled = ragchecker_labels(model, results_of(cases), **options)
     # Taken apart once: RAGAS's statements are RAGChecker's claims here.
     claims = [row.response_claims for row in labelled.results.results]
-    ragas = LiveRagas(model, embedder, **options)
+    ragas = ModelRagas(model, embedder, **options)
     scores = {
         "faithfulness": ragas.faithfulness(answers, contexts, claims=claims),
         "answer_relevance": ragas.answer_relevance(questions, answers),

@@ -179,12 +179,15 @@ class EmbeddedRagas:
         """The embedding model, loaded at first use."""
         return self._checker.embedder
 
-    def faithfulness(self, answers: Sequence[str], contexts: Sequence[Context]) -> pd.DataFrame:
+    def faithfulness(
+        self, answers: Sequence[str], contexts: Sequence[Context], questions: Sequence[str] | None = None
+    ) -> pd.DataFrame:
         """Score how far contexts back answers.
 
         Parameters
         ----------
         answers : shape (n,). contexts : one text, or a list of passages, per answer; equal ones are read once.
+        questions : not used; a model reads answers with their questions in view.
 
         Returns
         -------

@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pandas as pd
+from langchain_core.embeddings import Embeddings
+
 from ragbench.data.ragchecker import Claim
+from ragbench.embedding import default_embedder, embed
 from ragbench.errors import ConfigError
 from ragbench.labelling.asking import (
     Context,
@@ -36,7 +41,13 @@ from ragbench.labelling.claims import (
     take_apart,
 )
 from ragbench.llm import Step
-from ragbench.metrics.reference_free import Picked, pick
+from ragbench.metrics.reference_free import (
+    Picked,
+    answer_relevance_table,
+    context_relevance_table,
+    faithfulness_table,
+    pick,
+)
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
@@ -112,8 +123,8 @@ def statement_verdicts(
     """
     names = names_of(ids, same_length(statements=statements, contexts=contexts))
     units = [
-        None if own is None else Unit(name, context_text(context, name), checked(own, name, "statement"), {})
-        for name, own, context in zip(names, statements, contexts, strict=True)
+        None if claims is None else Unit(name, context_text(context, name), checked(claims, name, "statement"), {})
+        for name, claims, context in zip(names, statements, contexts, strict=True)
     ]
     task = Judgement(
         "verdicts", load_prompt(prompt), VERDICTS, "No", "context", "statements", "statement", explain=True
@@ -151,8 +162,8 @@ def generate_questions(
     Source: RAGAS, section 3, Eq 1.
     """
     requests = _question_requests(answers, n, prompt, ids)
-    found, report = send_some(model, "questions", requests, lambda reply, _: tuple(reply.parsed.questions), options)
-    return Generated(tuple(() if r is None else one for r, one in zip(requests, found, strict=True)), report)
+    written, report = send_some(model, "questions", requests, lambda reply, _: tuple(reply.parsed.questions), options)
+    return Generated(tuple(() if r is None else texts for r, texts in zip(requests, written, strict=True)), report)
 
 
 def statement_requests(
@@ -263,9 +274,9 @@ def extract_sentences(
     def read(reply: Any, place: int) -> Picked:
         return pick(reply.parsed.sentences, split_sentences(texts[place], rule))
 
-    found, report = send_some(model, "sentences", requests, read, options)
+    picked, report = send_some(model, "sentences", requests, read, options)
     nothing = Picked((), (), 0, True)
-    return PickedSentences(tuple(nothing if r is None else p for r, p in zip(requests, found, strict=True)), report)
+    return PickedSentences(tuple(nothing if r is None else p for r, p in zip(requests, picked, strict=True)), report)
 
 
 def sentence_requests(
@@ -279,3 +290,68 @@ def sentence_requests(
         filled = fill_prompt(template, context=text, question=question.strip())
         requests.append(Request(name, filled, texts_schema("sentences", None)) if text else None)
     return requests
+
+
+# The three metrics
+
+
+class ModelRagas:
+    """RAGAS's three metrics by a chat model; `EmbeddedRagas` is the embedded form.
+
+    Parameters
+    ----------
+    model, options : as for `ragbench.llm.ask` (``cassette``, ``concurrency`` ...).
+    embedder : for answer relevance; default the embedded MiniLM (the paper: text-embedding-ada-002).
+    n : generated questions per answer, in one call.
+
+    Attributes
+    ----------
+    reports : what each step took, in order.
+    """
+
+    def __init__(self, model: Any, embedder: Embeddings | None = None, n: int = 3, **options: Any) -> None:
+        self.model, self.n, self.options = model, n, options
+        self._embedder = embedder
+        self.reports: list[StepReport] = []
+
+    def faithfulness(
+        self,
+        answers: Sequence[str],
+        contexts: Sequence[Any],
+        questions: Sequence[str] | None = None,
+        claims: Sequence[Sequence[Any] | None] | None = None,
+    ) -> pd.DataFrame:
+        """Score answers: statements, then verdicts; at most two calls each.
+
+        ``questions`` help to read the answers. ``claims`` of the answers, found before (RAGChecker's), serve as their
+        statements, so that no answer is taken apart twice.
+        """
+        if claims is None:
+            asked = list(questions) if questions is not None else [""] * len(answers)
+            taken = extract_statements(self.model, asked, answers, **self.options)
+            claims = taken.claims
+            self.reports.append(taken.report)
+        judged = statement_verdicts(self.model, claims, contexts, **self.options)
+        self.reports.append(judged.report)
+        return faithfulness_table(judged.labels).rename(columns={"faithfulness": "score"})
+
+    def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
+        """Score answers by the questions they would answer; one call each."""
+        guessed = generate_questions(self.model, answers, self.n, **self.options)
+        self.reports.append(guessed.report)
+        texts = [text for guesses in guessed.questions if guesses for text in guesses]
+        vectors = embed(self._embedder or default_embedder(), [*questions, *texts])
+        generated = [
+            None if guesses is None else np.array([vectors[g] for g in guesses]) for guesses in guessed.questions
+        ]
+        table = answer_relevance_table([vectors[q] for q in questions], generated)
+        return table.rename(columns={"answer_relevance": "score"})
+
+    def context_relevance(self, questions: Sequence[str], contexts: Sequence[Any]) -> pd.DataFrame:
+        """Score contexts by the sentences copied from them; one call each. Column altered: texts that are no copies."""
+        copied = extract_sentences(self.model, questions, contexts, **self.options)
+        self.reports.append(copied.report)
+        known = [(None, 0) if p is None else (len(p.sentences), p.total) for p in copied.picked]
+        table = context_relevance_table([count for count, _ in known], [total for _, total in known])
+        table["altered"] = [0 if p is None else len(p.altered) for p in copied.picked]
+        return table.rename(columns={"context_relevance": "score"})

@@ -1,6 +1,6 @@
 """The pairwise protocol of RAGAS's Table 1: does a metric score the text higher that was made better?
 
-`score_pairs` takes any scorer with the three metrics (`EmbeddedRagas`, or a model as `LiveRagas`, or `Length` as a
+`score_pairs` takes any scorer with the three metrics (`EmbeddedRagas`, or a model as `ModelRagas`, or `Length` as a
 yardstick); `baseline_scores` is the two baselines by a model; `agreement_row` turns any of them into a cell of the
 table, with its interval and counts. Recorded runs are scored again by `rescore`.
 """
@@ -16,21 +16,13 @@ import pandas as pd
 from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair, RecordedRun
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.labelling.asking import Context, context_text
-from ragbench.metrics.reference_free import (
-    answer_relevance,
-    answer_relevance_table,
-    context_relevance,
-    context_relevance_table,
-    faithfulness,
-    faithfulness_table,
-)
+from ragbench.metrics.reference_free import answer_relevance, context_relevance, faithfulness
 from ragbench.stats import pairwise_agreement
 from ragbench.stats.inputs import as_floats
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
-    from ragbench.labelling.asking import StepReport
     from ragbench.llm import Step
 
 TIE = 6  # decimals: vectors differ in the seventh between machines, which is no preference
@@ -42,81 +34,16 @@ NOTE = "agreement with the construction of the pairs, not with people"
 class Scorer(Protocol):
     """Anything with RAGAS's three metrics over lists; each returns a table with the columns score and status."""
 
-    def faithfulness(self, answers: Sequence[str], contexts: Sequence[Any]) -> pd.DataFrame:
-        """Score answers against contexts."""
+    def faithfulness(
+        self, answers: Sequence[str], contexts: Sequence[Any], questions: Sequence[str] | None = None
+    ) -> pd.DataFrame:
+        """Score answers against contexts; the questions may help to read the answers."""
 
     def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
         """Score answers against questions."""
 
     def context_relevance(self, questions: Sequence[str], contexts: Sequence[Any]) -> pd.DataFrame:
         """Score contexts against questions."""
-
-
-class LiveRagas:
-    """RAGAS's three metrics by a chat model, through `ragbench.labelling.statements`.
-
-    Parameters
-    ----------
-    model, options : as for `ragbench.llm.ask` (``cassette``, ``concurrency`` ...).
-    embedder : for answer relevance; default the embedded MiniLM (the paper: text-embedding-ada-002).
-    n : generated questions per answer, in one call.
-
-    Attributes
-    ----------
-    reports : what each step took, in order.
-    """
-
-    def __init__(self, model: Any, embedder: Embeddings | None = None, n: int = 3, **options: Any) -> None:
-        self.model, self.n, self.options = model, n, options
-        self._embedder = embedder
-        self.reports: list[StepReport] = []
-
-    def faithfulness(
-        self,
-        answers: Sequence[str],
-        contexts: Sequence[Any],
-        questions: Sequence[str] | None = None,
-        claims: Sequence[Sequence[Any] | None] | None = None,
-    ) -> pd.DataFrame:
-        """Score answers: statements, then verdicts; at most two calls each.
-
-        ``questions`` help to read the answers. ``claims`` of the answers, found before (RAGChecker's), serve as their
-        statements, so that no answer is taken apart twice.
-        """
-        from ragbench.labelling.statements import extract_statements, statement_verdicts
-
-        if claims is None:
-            asked = list(questions) if questions is not None else [""] * len(answers)
-            taken = extract_statements(self.model, asked, answers, **self.options)
-            claims = taken.claims
-            self.reports.append(taken.report)
-        judged = statement_verdicts(self.model, claims, contexts, **self.options)
-        self.reports.append(judged.report)
-        return faithfulness_table(judged.labels).rename(columns={"faithfulness": "score"})
-
-    def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
-        """Score answers by the questions they would answer; one call each."""
-        from ragbench.embedding import default_embedder, embed
-        from ragbench.labelling.statements import generate_questions
-
-        made = generate_questions(self.model, answers, self.n, **self.options)
-        self.reports.append(made.report)
-        written = [text for own in made.questions if own for text in own]
-        vectors = embed(self._embedder or default_embedder(), [*questions, *written])
-        generated = [None if own is None else np.array([vectors[text] for text in own]) for own in made.questions]
-        table = answer_relevance_table([vectors[q] for q in questions], generated)
-        return table.rename(columns={"answer_relevance": "score"})
-
-    def context_relevance(self, questions: Sequence[str], contexts: Sequence[Any]) -> pd.DataFrame:
-        """Score contexts by the sentences copied from them; one call each. Column altered: texts that are no copies."""
-        from ragbench.labelling.statements import extract_sentences
-
-        copied = extract_sentences(self.model, questions, contexts, **self.options)
-        self.reports.append(copied.report)
-        known = [(None, 0) if p is None else (len(p.sentences), p.total) for p in copied.picked]
-        table = context_relevance_table([count for count, _ in known], [total for _, total in known])
-        table["altered"] = [0 if p is None else len(p.altered) for p in copied.picked]
-        return table.rename(columns={"context_relevance": "score"})
 
 
 def score_pairs(scorer: Scorer, pairs: Sequence[Pair], dimension: Dimension) -> pd.DataFrame:
@@ -130,8 +57,7 @@ def score_pairs(scorer: Scorer, pairs: Sequence[Pair], dimension: Dimension) -> 
     texts = [*(p.better for p in pairs), *(p.worse for p in pairs)]
     questions = [p.question for p in pairs] * 2
     if _dimension(dimension) == "faithfulness":
-        more: dict[str, Any] = {"questions": questions} if isinstance(scorer, LiveRagas) else {}
-        table = scorer.faithfulness(texts, [p.context for p in pairs] * 2, **more)
+        table = scorer.faithfulness(texts, [p.context for p in pairs] * 2, questions)
     elif dimension == "answer_relevance":
         table = scorer.answer_relevance(questions, texts)
     else:
@@ -194,10 +120,10 @@ def agreement_row(scores: pd.DataFrame, *, level: float = 0.95, seed: int = 0) -
             "make it with score_pairs, or rename your columns",
         )
     better, worse = (as_floats(scores[name], name).round(TIE) for name in ("better", "worse"))
-    found = pairwise_agreement(better, worse, level=level, seed=seed)
-    e = found.expected
-    counts = {"wins": found.wins, "ties": found.ties, "losses": found.losses, "n": e.n, "unscored": e.n_missing}
-    return {"agreement": e.estimate, "low": e.low, "high": e.high, "at_random": found.random, **counts}
+    agreement = pairwise_agreement(better, worse, level=level, seed=seed)
+    e, wins, ties, losses = agreement.expected, agreement.wins, agreement.ties, agreement.losses
+    counts = {"wins": wins, "ties": ties, "losses": losses, "n": e.n, "unscored": e.n_missing}
+    return {"agreement": e.estimate, "low": e.low, "high": e.high, "at_random": agreement.random, **counts}
 
 
 def steps_for_pairs(pairs: Mapping[Dimension, Sequence[Pair]], n: int = 3, baselines: bool = True) -> list[Step]:
@@ -222,20 +148,20 @@ def steps_for_pairs(pairs: Mapping[Dimension, Sequence[Pair]], n: int = 3, basel
 
     if not pairs:
         raise ConfigError("no pairs", "pairs by dimension", "pass {dimension: data.pairs(dimension)}")
-    own = {"faithfulness": (0, 1), "answer_relevance": (2,), "context_relevance": (3,)}
+    places = {"faithfulness": (0, 1), "answer_relevance": (2,), "context_relevance": (3,)}
     steps = []
     for dimension, listed in pairs.items():
         texts = [*(p.better for p in listed), *(p.worse for p in listed)]
         questions, blank = [p.question for p in listed] * 2, [""] * len(texts)
         grounded = _dimension(dimension) == "faithfulness"
         contexts = [p.context for p in listed] * 2 if grounded else blank
-        made = steps_for_ragas(
+        all_four = steps_for_ragas(
             questions,
             blank if dimension == "context_relevance" else texts,
             texts if dimension == "context_relevance" else contexts,
             n,
         )
-        steps += [made[place] for place in own[dimension]]
+        steps += [all_four[place] for place in places[dimension]]
         if baselines:
             half = len(listed)
             sides = (questions[:half], texts[:half], texts[half:], contexts[:half] if grounded else None)
@@ -246,7 +172,9 @@ def steps_for_pairs(pairs: Mapping[Dimension, Sequence[Pair]], n: int = 3, basel
 class Length:
     """A scorer that looks at length alone: a longer answer, a shorter context is better."""
 
-    def faithfulness(self, answers: Sequence[str], contexts: Sequence[Context]) -> pd.DataFrame:
+    def faithfulness(
+        self, answers: Sequence[str], contexts: Sequence[Context], questions: Sequence[str] | None = None
+    ) -> pd.DataFrame:
         """Score answers by their number of words."""
         return _lengths(answers)
 
@@ -334,12 +262,11 @@ def readability(runs: Mapping[str, RecordedRun]) -> pd.DataFrame:
         if run.dimension == "answer_relevance":
             continue
         by_row = [r.verdicts() if run.dimension == "faithfulness" else (r.extraction(),) for r in run.rows]
-        labels, unread = sum(map(len, by_row)), sum(own.count(None) for own in by_row)
+        labels, unread = sum(map(len, by_row)), sum(row.count(None) for row in by_row)
         partial = sum(flagged(r.status) for r in run.rows)
         cut = sum(r.truncated for r in run.rows)
-        rows.append(
-            (name, run.dimension, labels, unread, len(by_row), sum(None in own for own in by_row), partial, cut)
-        )
+        with_unread = sum(None in row for row in by_row)
+        rows.append((name, run.dimension, labels, unread, len(by_row), with_unread, partial, cut))
     columns = ["run", "dimension", "labels", "unread", "rows", "rows_unread", "flagged", "truncated"]
     return pd.DataFrame(rows, columns=columns).set_index("run")
 
