@@ -54,7 +54,7 @@ _HOME = {
         "reference_recall",
     ],
     "metrics.lexical": ["bleu", "exact_match", "idf_overlap", "idf_weights", "rouge_l", "token_f1"],
-    "metrics.ranking": ["ndcg_at_k", "precision_at_k", "ranking_table", "recall_at_k", "reciprocal_rank"],
+    "metrics.ranking": ["rank_scores", "ranking_table"],
     "metrics.reference_free": [
         "answer_relevance",
         "answer_relevance_table",
@@ -106,7 +106,7 @@ _HOME = {
         "preference_correlation",
         "questions_needed",
     ],
-    "scoring": ["score"],
+    "scoring": ["metric_table", "plan_score", "score"],
     "metrics.thresholds": ["best_threshold", "calibrate", "fit_thresholds", "region_shares"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}

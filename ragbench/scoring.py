@@ -1,104 +1,315 @@
-"""From rows to metrics, by name: for the rows of an experiment, or anybody's own answers."""
+"""From answers to metrics, by name: for the rows of an experiment, or anybody's own answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ragbench.errors import DataError, unknown
-from ragbench.metrics.table import METRICS
+from ragbench.data.answers import lacks, read_answers
+from ragbench.errors import DataError
+from ragbench.llm import Plan, Step
+from ragbench.metrics.table import METRICS, find_numbers, language, numbers
 from ragbench.records import Answer, Question
+from ragbench.text.languages import language_of
+
+CLAIMS_PER_TEXT = 10  # that a plan reckons with before any text is taken apart
 
 
 def score(
-    rows: pd.DataFrame | Iterable[Mapping[str, Any]],
+    rows: Any,
     metrics: Sequence[str],
     labels: Any = "embedded",
     columns: Mapping[str, str] | None = None,
     **options: Any,
 ) -> pd.DataFrame:
-    """Compute metrics of every row.
+    """Compute metrics of every answer.
 
     Parameters
     ----------
-    rows : one per answer: a data frame, or mappings. What is there is used, labels too; only labels that a metric
-        needs and the rows lack are made.
-    metrics : names in `ragbench.metrics.table.METRICS`, whose ``needs`` say which columns each one reads.
-    labels : who labels: "embedded" (no language model), or a chat model as for `ragbench.llm.ask`.
+    rows : one per answer, from anywhere: see `ragbench.data.answers.read_answers`. What is there is used, labels too;
+        only labels that a metric needs and the rows lack are made.
+    metrics : names in `ragbench.metrics.table`: of ``METRICS``, of ``GROUPS``, or of single numbers
+        (``"claim_recall"``). `metric_table` lists them.
+    labels : who labels: "embedded" (no language model), or a chat model as for `ragbench.llm.ask`. What it will be
+        asked is printed first, as `plan_score` says it.
     columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``.
-    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency`` ...
+    options : for `ragbench.llm.ask`: ``cassette`` (with one, an interrupted call goes on where it stopped),
+        ``concurrency``, ``progress`` ...
 
     Returns
     -------
-    DataFrame: the rows, then a column for each number of each metric (``keypoints_hallucination`` where RAGChecker's
-    ``hallucination`` is there already), then ``unscored``: how many of the row's numbers are NaN, because they are
-    undefined, their label could not be read, or the row lacks a value they need.
+    DataFrame: the rows in our names; a column for each number (``keypoints_hallucination`` where RAGChecker's
+    ``hallucination`` has the name); the labels made, of which ``claim_labels`` opens in
+    `ragbench.widgets.ClaimInspector`; ``labelled_by``; ``unscored``: how many of the row's numbers are NaN, and
+    ``reason``: why. ``attrs["numbers"]`` names the columns of numbers, for `ragbench.means`.
 
     Raises
     ------
-    ConfigError for an unknown metric; DataError for a column that is not there.
+    ConfigError for an unknown metric. DataError, before anything runs, for columns that are not there, with the metrics
+    that can be computed without them.
 
     >>> score([{"answer": "Paris", "reference": "Paris, France"}], ["exact_match", "token_f1"])["token_f1"].round(2)[0]
     0.67
     """
-    table = pd.DataFrame(list(rows) if not isinstance(rows, pd.DataFrame) else rows).reset_index(drop=True)
-    known = table.rename(columns={theirs: ours for ours, theirs in (columns or {}).items()})
-    if "context" not in known and "chunks" in known:
-        known["context"] = known["chunks"].map(lambda chunks: chunks if _lacks(chunks) else " ".join(chunks))
-    numbers: list[str] = []
-    for name in metrics:
-        if name not in METRICS:
-            raise unknown("metric", name, METRICS)
+    table, asked = _prepare(rows, metrics, columns)
+    wanted = _labels_of(asked, table)
+    model = None if isinstance(labels, str) and labels == "embedded" else labels
+    if wanted and model is None:
+        _warn_of_languages(table)
+    elif wanted and options.get("progress") is not False:
+        print(_plan(table, wanted, model, options.get("cassette"), {}), file=sys.stderr)
+    for label in wanted:
+        table[label] = _made(label, table, model, options)
+    values = {name: _values(name, table) for name in dict.fromkeys(name for name, _ in asked.values())}
+    for column, (name, key) in asked.items():
+        if column in table and column not in LABELS:
+            table = table.rename(columns={column: f"given_{column}"})
+        each = [value[key] if isinstance(value, Mapping) else value for value, _ in values[name]]
+        table[column] = pd.Series(each, table.index, dtype=float)
+    if any(need in LABELS for name in values for need in METRICS[name].needs):
+        table["labelled_by"] = ("embedded" if model is None else _name(model)) if wanted else "given"
+    table["unscored"] = table[list(asked)].isna().sum(axis=1)
+    table["reason"] = [_reason(i, table, asked, values) for i in table.index]
+    table.attrs["numbers"] = list(asked)
+    return table
+
+
+def plan_score(
+    rows: Any,
+    metrics: Sequence[str],
+    labels: Any,
+    columns: Mapping[str, str] | None = None,
+    cassette: Any = None,
+    **speeds: Any,
+) -> Plan:
+    """Say what `score` will ask a chat model: calls, what of them is recorded, tokens, hours.
+
+    Parameters
+    ----------
+    rows, metrics, labels, columns, cassette : as for `score`.
+    speeds : for `ragbench.llm.plan`: ``tokens_per_second``, ``price`` ...
+    """
+    table, asked = _prepare(rows, metrics, columns)
+    return _plan(table, _labels_of(asked, table), labels, cassette, speeds)
+
+
+def metric_table() -> pd.DataFrame:
+    """List the numbers there are: metric, columns needed, source, range, and whether they need labels."""
+    lines = []
+    for column, (name, _) in numbers().items():
         metric = METRICS[name]
-        for need in metric.needs:
-            if need not in known and need in LABELS:
-                known[need] = _made(need, known, labels, options)
-            _require(known, need, f"metric {name!r}")
-        inputs = zip(*(known[need] for need in metric.needs), strict=True)
-        values = [None if any(map(_lacks, row)) else metric.function(*row) for row in inputs]
-        for key in metric.names or (name,):
-            each = [value[key] if isinstance(value, Mapping) else value for value in values]
-            column = f"{name}_{key}" if key in numbers else key
-            table[column] = pd.Series(each, table.index, dtype=float)
-            numbers.append(column)
-    return table.assign(unscored=table[numbers].isna().sum(axis=1))
+        made = [need for need in metric.needs if need in LABELS]
+        needs = dict.fromkeys(base for need in metric.needs for base in _bases(need))
+        way = f"{', '.join(made)}: embedded or a model" if made else "none"
+        low, high = metric.range
+        lines.append((column, name, ", ".join(needs), metric.source, f"{low:g} to {high:g}", way))
+    return pd.DataFrame(lines, columns=["number", "metric", "needs", "source", "range", "labels"])
 
 
-def _lacks(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and value != value)
+def _prepare(
+    rows: Any, metrics: Sequence[str], columns: Mapping[str, str] | None
+) -> tuple[pd.DataFrame, dict[str, tuple[str, str]]]:
+    asked = find_numbers(metrics)
+    table = read_answers(rows, columns)
+    if "context" not in table and "chunks" in table:
+        table["context"] = table["chunks"].map(lambda chunks: None if lacks(chunks) else " ".join(chunks))
+    _require(table, dict.fromkeys(name for name, _ in asked.values()))
+    return table, asked
 
 
-def _require(known: pd.DataFrame, column: str, who: str) -> None:
-    if column not in known:
+def _bases(need: str) -> tuple[str, ...]:
+    """Return the columns that a need comes from, when nothing is there yet."""
+    return tuple(b for n in LABELS[need].needs for b in _bases(n)) if need in LABELS else (need,)
+
+
+def _lacking(need: str, table: pd.DataFrame) -> dict[str, str]:
+    """Return what a need lacks -> the label that needs it ("" where it is the need itself)."""
+    if need in table and table[need].notna().any():
+        return {}
+    if need not in LABELS:
+        return {need: ""}
+    return {base: by or need for n in LABELS[need].needs for base, by in _lacking(n, table).items()}
+
+
+def _require(table: pd.DataFrame, asked: Mapping[str, None]) -> None:
+    """Say all that is missing, before anything runs."""
+    missing = {name: {b: by for need in metric.needs for b, by in _lacking(need, table).items()}
+               for name, metric in METRICS.items()}  # fmt: skip
+    lines = [
+        f"no column {column!r}, which {f'label {label!r} needs, for ' if label else ''}metric {name!r}"
+        f"{'' if label else ' needs'}"
+        for name in asked
+        for column, label in missing[name].items()
+    ]
+    if lines:
+        there = ", ".join(map(str, table.columns.drop("question_id", errors="ignore")))
+        column = next(column for name in asked for column in missing[name])
+        possible = ", ".join(name for name, lacking in missing.items() if not lacking) or "none"
         raise DataError(
-            f"no column {column!r}, which {who} needs; there is {', '.join(map(str, known.columns))}",
+            "\n    ".join(lines) + f"\n  there is {there}",
             "a column of that name",
-            f"name yours: columns={{{column!r}: ...}}",
+            f"add it, or name yours: columns={{{column!r}: ...}}; what can be computed as it is: {possible}",
         )
 
 
-def _made(label: str, known: pd.DataFrame, labels: Any, options: Mapping[str, Any]) -> pd.Series:
+def _labels_of(asked: Mapping[str, tuple[str, str]], table: pd.DataFrame) -> list[str]:
+    """Return the labels to be made, each after those it is made from."""
+    wanted: list[str] = []
+
+    def add(need: str) -> None:
+        if need in LABELS and not (need in table and table[need].notna().any()):
+            for before in LABELS[need].needs:
+                add(before)
+            if need not in wanted:
+                wanted.append(need)
+
+    for name, _ in asked.values():
+        for need in METRICS[name].needs:
+            add(need)
+    return wanted
+
+
+def _whole(label: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that have all a label is made from."""
+    needs = list(LABELS[label].needs)
+    return table[~table[needs].map(lacks).any(axis=1)]
+
+
+def _made(label: str, table: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> pd.Series:
     """Labels for the rows that have all that is needed; None for the others."""
-    needs, make = LABELS[label]
-    for need in needs:
-        _require(known, need, f"label {label!r}")
-    whole = [i for i in known.index if not any(_lacks(known.at[i, need]) for need in needs)]
-    made = make(known.loc[whole, list(needs)], None if labels == "embedded" else labels, options) if whole else []
-    return pd.Series(dict(zip(whole, made, strict=True)), known.index, dtype=object).where(lambda s: s.notna(), None)
+    whole = _whole(label, table)
+    made = LABELS[label].make(whole, model, options) if len(whole) else []
+    return pd.Series(dict(zip(whole.index, made, strict=True)), table.index, dtype=object).where(pd.notna, None)
+
+
+def _values(name: str, table: pd.DataFrame) -> list[tuple[Any, str]]:
+    """Return the metric of each row, and why there is none."""
+    metric, values = METRICS[name], []
+    for i in table.index:
+        cells = [table.at[i, need] for need in metric.needs]
+        absent = [need for need, cell in zip(metric.needs, cells, strict=True) if lacks(cell)]
+        values.append((math.nan, _why(absent[0], i, table)) if absent else (metric.function(*cells), ""))
+    return values
+
+
+def _why(need: str, i: int, table: pd.DataFrame) -> str:
+    for base in LABELS[need].needs if need in LABELS else ():
+        if base in table and lacks(table.at[i, base]):
+            return _why(base, i, table)
+    return f"{need} could not be read" if need in LABELS else f"no {need}"
+
+
+def _reason(
+    i: int, table: pd.DataFrame, asked: Mapping[str, tuple[str, str]], values: Mapping[str, Sequence[tuple[Any, str]]]
+) -> str:
+    why: dict[str, list[str]] = {}
+    for column, (name, _) in asked.items():
+        if math.isnan(table.at[i, column]):
+            unread = name == "ragchecker" and not values[name][i][1] and _unread(table.at[i, "claim_labels"])
+            reason = values[name][i][1] or ("a label could not be read" if unread else "undefined")
+            why.setdefault(reason, []).append(column)
+    return "; ".join(f"{reason}: {', '.join(columns)}" for reason, columns in why.items())
+
+
+def _warn_of_languages(table: pd.DataFrame) -> None:
+    texts = [column for column in ("question", "answer", "reference") if column in table]
+    spoken = [language_of(str(cell) for cell in row if not lacks(cell)) for row in table[texts].to_numpy()]
+    others = Counter(name for name in spoken if name not in (None, "english"))
+    if others:
+        named = ", ".join(f"{name} {n}" for name, n in others.most_common())
+        warnings.warn(
+            f"{others.total()} of {len(table)} answers are not in English ({named}): embedded labels are made for "
+            "English; name a model that reads the language, labels='ollama:...'",
+            stacklevel=3,
+        )
+
+
+def _name(model: Any) -> str:
+    from ragbench.llm import chat_model
+    from ragbench.llm.drivers import driver_for
+
+    first = model[0] if isinstance(model, list | tuple) else model
+    driver = driver_for(chat_model(first) if isinstance(first, str) else first)
+    return f"{driver.provider}:{driver.name}"
+
+
+def _plan(table: pd.DataFrame, wanted: Sequence[str], model: Any, cassette: Any, speeds: Mapping[str, Any]) -> Plan:
+    from ragbench.llm import Cassette, plan
+
+    if isinstance(cassette, str | Path):
+        cassette = Cassette(cassette) if Path(cassette).is_file() else None
+    steps: list[Step] = []
+    for label in wanted:
+        waits = [need for need in LABELS[label].needs if need in wanted]
+        if waits:  # prompts that are made of replies
+            steps.append(Step(f"{label}, at most", calls=len(table)))
+        else:
+            steps += LABELS[label].steps(_whole(label, table))
+    first = model[0] if isinstance(model, list | tuple) else model
+    return plan([step for step in steps if len(step.prompts) or step.calls], first, cassette, **speeds)
+
+
+# Labels: how each is made, and what that takes
+
+
+def _results(rows: pd.DataFrame) -> list[Any]:
+    from ragbench.data.ragchecker import RagResult, RetrievedText
+
+    names = rows["question_id"].astype(str)
+    names = names + " " + rows["system"].astype(str) if "system" in rows else names
+    if names.duplicated().any():
+        names = names + " #" + names.groupby(names).cumcount().add(1).astype(str)
+    return [
+        RagResult(name, row.question, row.reference, row.answer, tuple(RetrievedText(text=text) for text in row.chunks))
+        for name, row in zip(names, rows.itertuples(), strict=True)
+    ]
 
 
 def _claim_labels(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[Any]:
-    from ragbench.data.ragchecker import RagResult, RetrievedText
     from ragbench.labelling.claims import embedded_labels, ragchecker_labels
 
-    results = [
-        RagResult(i, row.question, row.reference, row.answer, tuple(RetrievedText(text=text) for text in row.chunks))
-        for i, row in enumerate(rows.itertuples())
-    ]
+    results = _results(rows)
     labelled = embedded_labels(results) if model is None else ragchecker_labels(model, results, **options)
-    return [None if result.missing() else result for result in labelled.results.results]
+    partial: dict[Any, dict[str, Any]] = {}
+    for (name, check), part in labelled.partial.items():
+        partial.setdefault(name, {})[check] = part  # with None for what could not be read, as the inspector shows it
+    return [replace(result, **partial.get(result.id, {})) for result in labelled.results.results]
+
+
+def _claim_steps(rows: pd.DataFrame) -> list[Step]:
+    from ragbench.labelling.claims import steps_for_ragchecker
+
+    return steps_for_ragchecker(_results(rows), claims_per_text=CLAIMS_PER_TEXT)
+
+
+def _unread(labels: Any) -> bool:
+    from ragbench.data.ragchecker import CHECKS
+
+    return any(part is None or "None" in str(part) for part in (getattr(labels, check) for check in CHECKS.values()))
+
+
+def _keypoints(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[Any]:
+    """The claims of the true answer, where nobody wrote key points."""
+    from ragbench.labelling.claims import extract_claims
+    from ragbench.labelling.embedded_checker import split_claims
+
+    texts = rows["reference"].tolist()
+    return [split_claims(t) for t in texts] if model is None else list(extract_claims(model, texts, **options).claims)
+
+
+def _keypoint_steps(rows: pd.DataFrame) -> list[Step]:
+    from ragbench.labelling.asking import as_step
+    from ragbench.labelling.claims import claim_requests
+
+    return [as_step("keypoints", [r for r in claim_requests(rows["reference"].tolist(), "sentence", None) if r])]
 
 
 def _keypoint_verdicts(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[Any]:
@@ -106,19 +317,37 @@ def _keypoint_verdicts(rows: pd.DataFrame, model: Any, options: Mapping[str, Any
 
     points, answers = rows["keypoints"].tolist(), rows["answer"].tolist()
     if model is None:
-        return embedded_keypoint_verdicts(points, answers)
+        return embedded_keypoint_verdicts(points, answers, [language(own) for own in points])
     return list(keypoint_verdicts(model, rows["question"].tolist(), answers, points, **options).labels)
+
+
+def _verdict_steps(rows: pd.DataFrame) -> list[Step]:
+    from ragbench.labelling.keypoints import steps_for_keypoints
+
+    return steps_for_keypoints(*(rows[name].tolist() for name in ("question", "answer", "keypoints")))
+
+
+def _to_grade(rows: pd.DataFrame) -> tuple[list[Question], list[Answer]]:
+    names = [str(i) for i in range(len(rows))]
+    each = list(zip(names, rows.itertuples(), strict=True))
+    return (
+        [Question(name, row.question, row.reference, tuple(row.references)) for name, row in each],
+        [Answer(name, row.answer, "") for name, row in each],
+    )
 
 
 def _grades(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[Any]:
     from ragbench.labelling.embedded_grader import EmbeddedGrader
     from ragbench.labelling.grades import grade
 
-    names = [str(i) for i in range(len(rows))]
-    each = list(zip(names, rows.itertuples(), strict=True))
-    questions = [Question(name, row.question, row.reference, tuple(row.facts)) for name, row in each]
-    answers = [Answer(name, row.answer, "") for name, row in each]
-    return [one.value for one in grade(model or EmbeddedGrader(), questions, answers, **options)]
+    return [one.value for one in grade(model or EmbeddedGrader(), *_to_grade(rows), **options)]
+
+
+def _grade_steps(rows: pd.DataFrame) -> list[Step]:
+    from ragbench.labelling.grades import grading_prompts
+
+    prompts = grading_prompts(*_to_grade(rows))
+    return [Step("grading", [one.text for one in prompts], schema=[one.schema for one in prompts])]
 
 
 def _ragas(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[Any]:
@@ -135,11 +364,25 @@ def _ragas(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[A
     return pd.DataFrame({name: table["score"].to_numpy() for name, table in scores.items()}).to_dict("records")
 
 
-Maker = Callable[[pd.DataFrame, Any, Mapping[str, Any]], list[Any]]
-# Label -> the columns it is made from, and the function that makes it.
-LABELS: dict[str, tuple[tuple[str, ...], Maker]] = {
-    "claim_labels": (("question", "answer", "reference", "chunks"), _claim_labels),
-    "keypoint_verdicts": (("question", "answer", "keypoints"), _keypoint_verdicts),
-    "grade": (("question", "answer", "reference", "facts"), _grades),
-    "ragas": (("question", "answer", "context"), _ragas),
+def _ragas_steps(rows: pd.DataFrame) -> list[Step]:
+    from ragbench.labelling.statements import steps_for_ragas
+
+    return steps_for_ragas(*(rows[name].tolist() for name in ("question", "answer", "context")))
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label: the columns it is made from, the function that makes it, and the calls that takes a model."""
+
+    needs: tuple[str, ...]
+    make: Callable[[pd.DataFrame, Any, Mapping[str, Any]], list[Any]]
+    steps: Callable[[pd.DataFrame], list[Step]]
+
+
+LABELS: dict[str, Label] = {
+    "claim_labels": Label(("question", "answer", "reference", "chunks"), _claim_labels, _claim_steps),
+    "keypoints": Label(("reference",), _keypoints, _keypoint_steps),
+    "keypoint_verdicts": Label(("question", "answer", "keypoints"), _keypoint_verdicts, _verdict_steps),
+    "grade": Label(("question", "answer", "reference", "references"), _grades, _grade_steps),
+    "ragas": Label(("question", "answer", "context"), _ragas, _ragas_steps),
 }

@@ -1,4 +1,4 @@
-"""Recall, precision, reciprocal rank, nDCG."""
+"""Rankings against relevant documents: values by hand, against slow definitions and recorded columns."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ragbench as rb
 from ragbench.errors import ConfigError
-from ragbench.metrics.ranking import ndcg_at_k, precision_at_k, ranking_table, recall_at_k, reciprocal_rank
+from ragbench.metrics.ranking import MEASURES, rank_scores, ranking_table
 from ragbench.records import Chunk, Hit
 
 rankings = st.permutations(list("abcdefgh")).flatmap(
@@ -24,45 +25,46 @@ def hits(*pairs):
     return [Hit(Chunk(i, "text", d, d.upper()), 1.0, n) for n, (i, d) in enumerate(pairs, 1)]
 
 
+def value(measure, *arguments, **options):
+    return rank_scores(*arguments, [measure], **options)[measure]
+
+
 def test_values_by_hand():
     found, wanted = ["x", "a", "y", "b"], {"a", "b", "c"}
-    assert recall_at_k(found, wanted, 2) == pytest.approx(1 / 3)
-    assert recall_at_k(found, wanted) == pytest.approx(2 / 3)
-    assert recall_at_k(found, wanted, 1, kind="any") == 0.0
-    assert recall_at_k(found, wanted, 2, kind="any") == 1.0
-    assert recall_at_k(found, wanted, 4, kind="full") == 0.0
-    assert recall_at_k(found, {"a", "b"}, 4, kind="full") == 1.0
-    assert precision_at_k(found, wanted, 3) == pytest.approx(1 / 3)
-    assert reciprocal_rank(found, wanted) == 0.5
-    assert reciprocal_rank(found, wanted, 1) == 0.0
+    assert value("R@2", found, wanted) == pytest.approx(1 / 3)
+    assert value("R@10", found, wanted) == pytest.approx(2 / 3)
+    assert value("Success@1", found, wanted) == 0.0
+    assert value("Success@2", found, wanted) == 1.0
+    assert value("P@3", found, wanted) == pytest.approx(1 / 3)
+    assert value("RR", found, wanted) == 0.5
+    assert value("RR@1", found, wanted) == 0.0
+    assert value("AP", found, wanted) == pytest.approx((1 / 2 + 2 / 4) / 3)
     # gains at ranks 2 and 4 over the ideal at 1, 2, 3
     ideal = 1 + 1 / math.log2(3) + 1 / 2
-    assert ndcg_at_k(found, wanted) == pytest.approx((1 / math.log2(3) + 1 / math.log2(5)) / ideal)
+    assert value("nDCG", found, wanted) == pytest.approx((1 / math.log2(3) + 1 / math.log2(5)) / ideal)
 
 
 def test_graded_gains_are_weighed():
-    assert ndcg_at_k(["b", "a"], {"a": 3.0, "b": 1.0}) == pytest.approx((1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3)))
+    assert value("nDCG", ["b", "a"], {"a": 3, "b": 1}) == pytest.approx((1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3)))
 
 
 def test_hits_count_by_document_chunk_or_title_and_a_document_gains_once():
     found = hits(("c1", "d1"), ("c2", "d1"), ("c3", "d2"))
-    assert recall_at_k(found, {"d1", "d2"}, 2) == 0.5
-    assert reciprocal_rank(found, {"c3"}, by="id") == pytest.approx(1 / 3)
-    assert reciprocal_rank(found, {"D2"}, by="title") == pytest.approx(1 / 3)
-    assert precision_at_k(found, {"d1"}, 2) == 1.0
-    assert ndcg_at_k(found, {"d1"}) == 1.0
-    assert recall_at_k([hit.chunk for hit in found], {"d2"}) == 1.0
+    assert value("R@2", found, {"d1", "d2"}) == 0.5
+    assert value("RR", found, {"c3"}, by="id") == pytest.approx(1 / 3)
+    assert value("RR", found, {"D2"}, by="title") == pytest.approx(1 / 3)
+    assert value("P@2", found, {"d1"}) == 0.5
+    assert value("nDCG", found, {"d1"}) == 1.0
+    assert value("R@3", [hit.chunk for hit in found], {"d2"}) == 1.0
 
 
 def test_nothing_relevant_is_undefined_and_nothing_found_is_zero():
-    assert math.isnan(recall_at_k(["a"], set(), 1))
-    assert math.isnan(reciprocal_rank(["a"], []))
-    assert math.isnan(ndcg_at_k(["a"], {"a": 0.0}))
-    assert math.isnan(precision_at_k([], {"a"}))
-    assert recall_at_k([], {"a"}, 3) == reciprocal_rank([], {"a"}) == ndcg_at_k([], {"a"}) == 0.0
+    assert all(map(math.isnan, rank_scores(["a"], set()).values()))
+    assert math.isnan(value("nDCG", ["a"], {"a": 0}))
+    assert set(rank_scores([], {"a"}).values()) == {0.0}
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(rankings)
 def test_values_equal_slow_definitions(case):
     from sklearn.metrics import ndcg_score
@@ -70,15 +72,14 @@ def test_values_equal_slow_definitions(case):
     order, wanted, k = case
     if not wanted:
         return
-    assert recall_at_k(order, wanted, k) == len([w for w in wanted if w in order[:k]]) / len(wanted)
+    assert value(f"R@{k}", order, wanted) == pytest.approx(len([w for w in wanted if w in order[:k]]) / len(wanted))
     ranks = [order.index(w) + 1 for w in wanted if w in order[:k]]
-    assert reciprocal_rank(order, wanted, k) == (1 / min(ranks) if ranks else 0)
+    assert value(f"RR@{k}", order, wanted) == pytest.approx(1 / min(ranks) if ranks else 0)
     # scikit-learn ranks every candidate: those not retrieved come last, in any order, beyond k
     candidates = order + [w for w in sorted(wanted) if w not in order]
     truth = np.array([[float(c in wanted) for c in candidates]])
     scores = -np.arange(len(candidates), dtype=float)[None]
-    if len(candidates) > 1:
-        assert ndcg_at_k(order, wanted, k) == pytest.approx(ndcg_score(truth, scores, k=k))
+    assert value(f"nDCG@{k}", order, wanted) == pytest.approx(ndcg_score(truth, scores, k=k))
 
 
 @pytest.mark.data
@@ -90,37 +91,39 @@ def test_recorded_recall_and_reciprocal_rank_columns_are_reproduced_exactly(data
     checked = 0
     for row in rows:
         found, wanted = row["retrieved_titles"].split(" | "), row["gold_titles"].split(" | ")
+        names = [*(f"{m}@{k}" for k in (2, 5, 10) for m in ("R", "Success")), "RR@10", "RR@50"]
+        ours = rank_scores(found, wanted, names)
+        ours |= {f"full@{k}": float(ours[f"R@{k}"] == 1) for k in (2, 5, 10)}
         for k in (2, 5, 10):
-            for kind in ("any", "full", "partial"):
+            for kind, measure in (("any", "Success"), ("full", "full"), ("partial", "R")):
                 recorded = row[f"{kind}_evidence_recall@{k}"]
                 if recorded:  # blank where a question has no more than k paragraphs
-                    assert recall_at_k(found, wanted, k, kind=kind) == float(recorded)
+                    assert ours[f"{measure}@{k}"] == float(recorded)
                     checked += 1
         for k in (10, 50):
             if row[f"reciprocal_rank_at_{k}"]:
-                assert reciprocal_rank(found, wanted, k) == float(row[f"reciprocal_rank_at_{k}"])
+                assert ours[f"RR@{k}"] == pytest.approx(float(row[f"reciprocal_rank_at_{k}"]))
                 checked += 1
     assert checked > 4000
 
 
-def test_table_has_a_row_per_question_and_names_that_carry_their_parameters():
-    table = ranking_table([["a", "b"], ["x"]], [{"b"}, {"b"}], ks=(1, 2))
-    assert len(table) == 2
-    assert table["recall[full]@2"].tolist() == [1.0, 0.0]
-    assert table["reciprocal_rank@2"].tolist() == [0.5, 0.0]
-    assert table["ndcg@1"].tolist() == [0.0, 0.0]
-    assert len(table.columns) == 10
+def test_tables_have_a_row_per_question_and_names_that_carry_their_parameters():
+    table = ranking_table([["a", "b"], ["x"]], [{"b"}, {"b"}], ["R@2", "RR", "nDCG@1"])
+    assert table.to_dict("list") == {"R@2": [1.0, 0.0], "RR": [0.5, 0.0], "nDCG@1": [0.0, 0.0]}
+    rows = [{"retrieved_context_ids": ["a", "b"], "reference_context_ids": ["b"]}]
+    scored = rb.score(rows, ["ranking"])
+    assert scored.attrs["numbers"] == list(MEASURES)
+    assert scored[["RR", "P@10"]].to_numpy().tolist() == [[0.5, 0.1]]
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: recall_at_k("abc", {"a"}), "retrieved is str"),
-        (lambda: recall_at_k(["a"], "a"), "relevant is str"),
-        (lambda: recall_at_k(["a"], {"a"}, 0), "k=0"),
-        (lambda: recall_at_k(["a"], {"a"}, kind="ful"), "did you mean 'full'"),
-        (lambda: reciprocal_rank(["a"], {"a"}, by="doc"), "did you mean 'doc_id'"),
-        (lambda: ndcg_at_k(["a"], {"a": -1.0}), "at least 0"),
+        (lambda: rank_scores("abc", {"a"}), "retrieved is str"),
+        (lambda: rank_scores(["a"], "a"), "relevant is str"),
+        (lambda: rank_scores(["a"], {"a"}, ["nDGC@10"]), "unknown measure 'nDGC@10'"),
+        (lambda: rank_scores(["a"], {"a"}, by="doc"), "did you mean 'doc_id'"),
+        (lambda: rank_scores(["a"], {"a": -1}), "at least 0"),
         (lambda: ranking_table([["a"]], []), "1 results for 0 questions"),
     ],
 )

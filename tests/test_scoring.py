@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from fake_ollama import FakeOllama, Fault
+from test_steps import reply
 
 import ragbench as rb
+from ragbench import widgets
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.embedded_checker import EmbeddedChecker
-from ragbench.metrics.table import METRICS
-from ragbench.scoring import LABELS, score
+from ragbench.metrics.table import METRICS, find_numbers
+from ragbench.scoring import LABELS, metric_table, score
 
 README = Path(__file__).parents[1] / "README.md"
 ROWS = [
@@ -77,9 +80,118 @@ def test_an_unknown_metric_and_a_missing_column_are_named():
     with pytest.raises(ConfigError, match=r"unknown metric 'rouge'(.|\n)*rouge_l"):
         score(ROWS, ["rouge"])
     with pytest.raises(DataError, match=r"no column 'references', which metric 'eir' needs"):
-        score(ROWS, ["eir"])
+        score([{name: cell for name, cell in row.items() if name != "facts"} for row in ROWS], ["eir"])
     with pytest.raises(DataError, match=r"no column 'chunks', which label 'claim_labels' needs"):
         score([{"question": "q", "answer": "a", "reference": "r"}], ["ragchecker"])
+
+
+def test_all_that_is_missing_is_said_before_anything_runs_with_what_can_be_computed():
+    rows = [{"user_input": "q", "response": "a", "reference": "r"}]
+    with FakeOllama(reply=reply) as server, pytest.raises(DataError) as caught:
+        score(rows, ["token_f1", "claim_recall", "eir", "ragas"], rb.chat_model("ollama:llama3:8b", host=server.url))
+    assert server.calls == []
+    said = str(caught.value)
+    for column, metric in (("chunks", "ragchecker"), ("references", "eir"), ("context", "ragas")):
+        assert re.search(rf"no column {column!r}, which .*metric {metric!r}", said)
+    assert "'reference'" not in said
+    computed = said.split("what can be computed as it is: ")[1].split(", ")
+    assert computed == ["keypoints", "exact_match", "token_f1", "bleu", "rouge_l"]
+
+
+def test_groups_single_numbers_and_shared_names_are_resolved():
+    table = metric_table().set_index("number")
+    assert table.at["faithfulness", "metric"] == "ragchecker"
+    assert table.at["ragas_faithfulness", "metric"] == "ragas"
+    assert table.at["keypoints_hallucination", "needs"] == "question, answer, reference"
+    assert table.at["claim_recall", "labels"] == "claim_labels: embedded or a model"
+    assert table.at["rouge_l", "labels"] == "none"
+    assert list(find_numbers(["lexical"])) == ["exact_match", "token_f1", "rouge_l", "bleu"]
+    assert find_numbers(["claim_recall", "ragas"])["ragas_faithfulness"] == ("ragas", "faithfulness")
+    assert list(find_numbers(["claim_recall", "f1", "claim_recall"])) == ["claim_recall", "f1"]
+
+
+SAID = [
+    {"user_input": "q1", "response": "a b; c d", "reference": "a b; e9 f9", "retrieved_contexts": ["a b", "e9 f9"]},
+    {"user_input": "q2", "response": "not a b", "reference": "a b", "retrieved_contexts": ["a b"]},
+    {"user_input": "q3", "response": None, "reference": "a b", "retrieved_contexts": ["a b"]},
+]
+
+
+def about_e9(prompt, before):
+    """Fail the calls that check claims against texts with "e9 f9"."""
+    return Fault("500") if "e9 f9" in prompt and "claims to check" in prompt else None
+
+
+def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, capsys):
+    tape = tmp_path / "mine.sqlite"
+    wanted = ["precision", "claim_recall", "faithfulness", "rageval"]
+    rows = [row | {"reference_contexts": ["a b"]} for row in SAID]
+    with FakeOllama(reply=reply, fault=about_e9) as server:
+        model = rb.chat_model("ollama:llama3:8b", host=server.url)
+        planned = rb.plan_score(rows, wanted, model, cassette=tape)
+        assert (server.calls, tape.exists()) == ([], False)
+        assert planned["claims"].calls == 4
+        score(rows, wanted, model, cassette=tape, retries=0)
+        # The plan stands before the first call.
+        assert capsys.readouterr().err.splitlines()[1].split()[:4] == ["claims", "4", "0", "4"]
+    with FakeOllama(reply=reply) as server:
+        model = rb.chat_model("ollama:llama3:8b", host=server.url)
+        assert rb.plan_score(rows, wanted, model, cassette=tape)["claims"].remaining == 0
+        table = score(rows, wanted, model, cassette=tape, progress=False)
+        assert server.calls
+        assert all("e9 f9" in call.prompt for call in server.calls)  # only what failed is asked again
+        asked = len(server.calls)
+        again = score(rows, wanted, model, cassette=tape, progress=False)
+        assert len(server.calls) == asked
+    pd.testing.assert_frame_equal(table, again)
+    assert table["precision"].tolist()[:2] == [0.5, 0.0]
+    assert table["claim_recall"].tolist()[:2] == [1.0, 1.0]
+    assert table["faithfulness"].tolist()[:2] == [0.5, 0.0]
+    assert table["completeness"].tolist()[:2] == [0.5, 1.0]
+    assert table["labelled_by"].unique().tolist() == ["ollama:llama3:8b"]
+    assert table["unscored"].tolist() == [0, 0, 6]
+    assert table["reason"][2] == (
+        "no answer: precision, claim_recall, faithfulness, completeness, keypoints_hallucination, irrelevance"
+    )
+
+
+def test_labels_that_could_not_be_read_are_kept_for_the_inspector(tmp_path):
+    with FakeOllama(reply=reply, fault=about_e9) as server:
+        model = rb.chat_model("ollama:llama3:8b", host=server.url)
+        table = score(SAID[:2], ["ragchecker"], model, retries=0, progress=False)
+    assert table["unscored"].tolist()[0] == 11
+    assert table["reason"][0].startswith("a label could not be read: precision, recall")
+    inspector = widgets.ClaimInspector(table["claim_labels"].tolist())
+    assert next(labels for _, labels in inspector.rows("response")) == (None, "Entailment", None)
+    inspector.show("q2")
+    assert inspector.metrics["precision"] == table["precision"][1] == 0.0
+
+
+def test_embedded_labels_are_named_open_in_the_inspector_and_have_means(minilm):
+    rows = [row | {"id": f"{n}", "system": system} for system in "AB" for n, row in enumerate(ROWS)]
+    table = score(rows, ["ragchecker", "grade"])
+    assert table["labelled_by"].unique().tolist() == ["embedded"]
+    inspector = widgets.ClaimInspector(table["claim_labels"].tolist())
+    inspector.show("1 B")
+    assert inspector.metrics["precision"] == 0.0
+    means = rb.means(table, ["system"], table.attrs["numbers"]).set_index(["system", "metric"])
+    assert means.loc[("A", "precision"), ["mean", "n", "unscored"]].tolist() == [0.5, 2, 0]
+    assert means.loc[("B", "grade 5"), "mean"] == 0.5
+    assert "claim_labels" not in table.attrs["numbers"]
+
+
+def test_other_languages_are_told_where_the_labels_are_made_for_english(minilm):
+    german = {"question": "Wie hoch ist der Turm?", "answer": "Der Turm ist 330 Meter hoch.", "chunks": ["Der Turm."]}
+    rows = [ROWS[0], german | {"reference": "Der Turm ist nicht 120 Meter hoch."}]
+    with pytest.warns(UserWarning, match=r"1 of 2 answers are not in English \(german 1\).*labels='ollama"):
+        score(rows, ["ragchecker"])
+    chinese = {"references": ["塔高三百三十米。", "船在夜里经过。"], "chunks": ["塔高三百三十米。山很高。"]}
+    assert score([chinese], ["reference_recall"])["reference_recall"].tolist() == [0.5]
+
+
+def test_a_number_of_the_same_name_that_was_there_is_kept():
+    table = score([{"answer": "tower", "reference": "tower", "token_f1": 0.25}], ["token_f1"])
+    assert table[["token_f1", "given_token_f1"]].to_numpy().tolist() == [[1.0, 0.25]]
 
 
 def test_the_readmes_metric_of_ones_own_works_by_name(monkeypatch, minilm):

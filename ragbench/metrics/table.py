@@ -3,22 +3,27 @@
 ``METRICS["short"] = Metric(("answer",), lambda answer: float(len(answer) < 100), "mine")``
 
 `ragbench.score` computes them by name from rows. What a metric needs are columns of the rows: texts that are there
-(``question``, ``answer``, ``reference``, ``context``, ``chunks``, ``facts``, ``keypoints``, ``references``,
-``retrieved``, ``relevant``), or labels (``claim_labels``, ``keypoint_verdicts``, ``ragas``, ``grade``), which
-`ragbench.score` has made where the rows lack them.
+(``question``, ``answer``, ``reference``, ``context``, ``chunks``, ``keypoints``, ``references``, ``retrieved``,
+``relevant``), or labels (``claim_labels``, ``keypoint_verdicts``, ``ragas``, ``grade``), which `ragbench.score` has
+made where the rows lack them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from ragbench.errors import unknown
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.claims import ClaimLabels, claim_metrics
 from ragbench.metrics.ir_score import ir_score
 from ragbench.metrics.keypoints import effective_information_rate, keypoint_metrics, reference_recall
 from ragbench.metrics.lexical import bleu, exact_match, rouge_l, token_f1
-from ragbench.metrics.ranking import ndcg_at_k, recall_at_k, reciprocal_rank
+from ragbench.metrics.ranking import MEASURES, rank_scores
+from ragbench.text.languages import language_of
 
 Value = float | Mapping[str, float]
 
@@ -43,22 +48,34 @@ class Metric:
     names: tuple[str, ...] = ()
 
 
+_CHECKS = ("response_in_reference", "reference_in_response", "response_in_chunks", "reference_in_chunks")
+_GRADES = tuple(f"grade {grade}" for grade in range(1, 6))
+
+
 def _claims(labels: ClaimLabels) -> Mapping[str, float]:
-    return claim_metrics(
-        labels.response_in_reference,
-        labels.reference_in_response,
-        labels.response_in_chunks,
-        labels.reference_in_chunks,
-    )
+    """All eleven metrics; NaN where a label is unread (None), since it would decide between the shares."""
+    parts = [getattr(labels, check) for check in _CHECKS]
+    if any(part is None or None in np.array(part, dtype=object) for part in parts):
+        return dict.fromkeys(CLAIM_METRICS, math.nan)
+    return claim_metrics(*parts)
 
 
 def _keypoints(verdicts: Sequence[str | None]) -> Mapping[str, float]:
-    return keypoint_metrics([] if None in verdicts else verdicts)  # an unread verdict would decide between the shares
+    return keypoint_metrics([] if None in verdicts else verdicts)  # as with claims
+
+
+def language(texts: Iterable[str]) -> str:
+    """Return "zh" for Chinese texts, else "en": the two that RAGEval's metrics know."""
+    return "zh" if language_of(texts) == "chinese" else "en"
 
 
 METRICS: dict[str, Metric] = {
-    "ir_score": Metric(("facts", "context"), ir_score, "thesis, Eq 2.2"),
+    "ir_score": Metric(("references", "context"), ir_score, "thesis, Eq 2.2"),
     "fully_right": Metric(("grade",), lambda grade: float(grade == 5), "thesis §2.4"),
+    # Categories: their means are shares.
+    "grade": Metric(
+        ("grade",), lambda grade: {f"grade {n}": float(grade == n) for n in range(1, 6)}, "thesis §2.4", names=_GRADES
+    ),
     "ragchecker": Metric(("claim_labels",), _claims, "RAGChecker, section 3.3", names=CLAIM_METRICS),
     "ragas": Metric(
         ("ragas",), dict, "RAGAS, section 3", names=("faithfulness", "answer_relevance", "context_relevance")
@@ -66,13 +83,56 @@ METRICS: dict[str, Metric] = {
     "keypoints": Metric(
         ("keypoint_verdicts",), _keypoints, "RAGEval, Eq 3-5", names=("completeness", "hallucination", "irrelevance")
     ),
-    "reference_recall": Metric(("references", "chunks"), reference_recall, "RAGEval, Eq 1"),
-    "eir": Metric(("references", "chunks"), effective_information_rate, "RAGEval, Eq 2"),
+    "reference_recall": Metric(
+        ("references", "chunks"),
+        lambda texts, chunks: reference_recall(texts, chunks, language(texts)),
+        "RAGEval, Eq 1",
+    ),
+    "eir": Metric(
+        ("references", "chunks"),
+        lambda texts, chunks: effective_information_rate(texts, chunks, language(texts)),
+        "RAGEval, Eq 2",
+    ),
     "exact_match": Metric(("answer", "reference"), exact_match, "HotpotQA"),
     "token_f1": Metric(("answer", "reference"), token_f1, "HotpotQA"),
     "bleu": Metric(("answer", "reference"), bleu, "Papineni et al. 2002"),
     "rouge_l": Metric(("answer", "reference"), rouge_l, "Lin 2004"),
-    "recall": Metric(("retrieved", "relevant"), recall_at_k, "share of the relevant documents retrieved"),
-    "reciprocal_rank": Metric(("retrieved", "relevant"), reciprocal_rank, "1 / rank of the first relevant document"),
-    "ndcg": Metric(("retrieved", "relevant"), ndcg_at_k, "Järvelin and Kekäläinen 2002"),
+    "ranking": Metric(("retrieved", "relevant"), rank_scores, "ir_measures", names=MEASURES),
 }
+# Several by one name.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "rageval": ("keypoints", "reference_recall", "eir"),
+    "lexical": ("exact_match", "token_f1", "rouge_l", "bleu"),
+}
+
+
+def numbers() -> dict[str, tuple[str, str]]:
+    """Return column -> (metric, number of it), of all there are.
+
+    A name that two metrics have belongs to the first in the table: ``faithfulness`` is RAGChecker's, RAGAS' is
+    ``ragas_faithfulness``.
+    """
+    columns: dict[str, tuple[str, str]] = {}
+    for name, metric in METRICS.items():
+        for key in metric.names or (name,):
+            taken = key in columns or (metric.names and key in METRICS)
+            columns[f"{name}_{key}" if taken else key] = (name, key)
+    return columns
+
+
+def find_numbers(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return column -> (metric, number of it) of what is asked for: metrics, groups or single numbers, each once.
+
+    Raises
+    ------
+    ConfigError for an unknown name.
+    """
+    every = numbers()
+    asked: dict[str, tuple[str, str]] = {}
+    for name in names:
+        if name not in METRICS and name not in GROUPS and name not in every:
+            raise unknown("metric", name, {**METRICS, **GROUPS, **every})
+        metrics = GROUPS.get(name, (name,) if name in METRICS else ())
+        several = {column: of for metric in metrics for column, of in every.items() if of[0] == metric}
+        asked |= several or {name: every[name]}
+    return asked

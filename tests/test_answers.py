@@ -1,0 +1,206 @@
+"""Answers from frames, lists, files and other tools: the same rows whatever the way in; bad cells named or mended."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ragbench as rb
+from ragbench.data.answers import MOST, read_answers
+from ragbench.errors import ConfigError, DataError
+
+QUESTION, ANSWER, TRUTH = "How high is the tower?", "It is 330 m high.", "330 metres."
+PASSAGES = ["The tower is 330 m high.", 'Ships "pass", it\'s said.\nAt night']
+OURS = {"question": QUESTION, "answer": ANSWER, "reference": TRUTH, "chunks": PASSAGES}
+RAGAS = {"user_input": QUESTION, "response": ANSWER, "reference": TRUTH, "retrieved_contexts": PASSAGES}
+OLD_RAGAS = {"question": QUESTION, "answer": ANSWER, "ground_truth": TRUTH, "contexts": PASSAGES}
+DEEPEVAL = {"input": QUESTION, "actual_output": ANSWER, "expected_output": TRUTH, "retrieval_context": PASSAGES}
+RAGCHECKER = {
+    "results": [
+        {
+            "query_id": "7", "query": QUESTION, "gt_answer": TRUTH, "response": ANSWER,
+            "retrieved_context": [{"doc_id": str(i), "text": text} for i, text in enumerate(PASSAGES)],
+        }
+    ]
+}  # fmt: skip
+
+
+class HasPandas:
+    """What is needed of a Hugging Face Dataset, or of ragas' EvaluationDataset: lists come back as arrays."""
+
+    def to_pandas(self):
+        return pd.DataFrame({name: [np.array(v) if isinstance(v, list) else v] for name, v in OLD_RAGAS.items()})
+
+
+def written(folder, name, row):
+    path = folder / name
+    if name.endswith(".csv"):
+        pd.DataFrame([row]).to_csv(path, index=False)
+    elif name.endswith(".parquet"):
+        pd.DataFrame([row]).to_parquet(path)
+    else:
+        path.write_text(json.dumps(row if name.endswith(".jsonl") else [row]) + "\n", encoding="utf-8")
+    return path
+
+
+def ours(frame):
+    return {name: frame.at[0, name] for name in OURS}
+
+
+@pytest.mark.parametrize("row", [OURS, RAGAS, OLD_RAGAS, DEEPEVAL], ids=["ours", "ragas", "old ragas", "DeepEval"])
+@pytest.mark.parametrize("kind", ["frame", "dicts", "columns", "a.csv", "a.jsonl", "a.json", "a.parquet"])
+@pytest.mark.filterwarnings("ignore:.*held a list written as text")
+def test_the_same_answer_comes_out_of_every_tools_columns_and_every_kind_of_file(row, kind, tmp_path):
+    source = {"frame": pd.DataFrame([row]), "dicts": iter([row]), "columns": {k: [v] for k, v in row.items()}}
+    frame = read_answers(source[kind] if kind in source else str(written(tmp_path, kind, row)))
+    assert ours(frame) == OURS
+    assert frame["question_id"].tolist() == ["q1"]
+
+
+def test_data_sets_with_to_pandas_and_ragcheckers_json_are_read(tmp_path):
+    assert ours(read_answers(HasPandas())) == OURS
+    with pytest.raises(DataError, match=r"several sets: 'train', 'test'"):
+        read_answers({"train": HasPandas(), "test": HasPandas()})
+    path = tmp_path / "checking_inputs.json"
+    path.write_text(json.dumps(RAGCHECKER), encoding="utf-8")
+    for source in (path, RAGCHECKER, rb.data.read_ragchecker(path)):
+        frame = read_answers(source)
+        assert ours(frame) == OURS
+        assert frame["question_id"].tolist() == ["7"]
+    packed = tmp_path / "a.jsonl.gz"
+    packed.write_bytes(gzip.compress(json.dumps(RAGAS).encode()))
+    assert ours(read_answers(packed)) == OURS
+
+
+def test_checked_results_of_ragchecker_bring_their_labels():
+    labels = {
+        "response_claims": ["a", "b"], "gt_answer_claims": ["c"], "answer2response": ["Entailment", "Neutral"],
+        "response2answer": ["Entailment"], "retrieved2response": [["Neutral", "Neutral"]] * 2,
+        "retrieved2answer": [["Entailment", "Neutral"]],
+    }  # fmt: skip
+    table = rb.score({"results": [RAGCHECKER["results"][0] | labels]}, ["precision", "claim_recall"])
+    assert table[["precision", "claim_recall"]].to_numpy().tolist() == [[0.5, 1.0]]
+    assert table["labelled_by"].tolist() == ["given"]
+
+
+def test_supporting_texts_have_three_names_and_deepevals_context_is_one():
+    for name in ("references", "reference_contexts", "facts"):
+        assert read_answers([RAGAS | {name: ["x"]}]).at[0, "references"] == ["x"]
+    assert read_answers([DEEPEVAL | {"context": ["x"]}]).at[0, "references"] == ["x"]
+    assert read_answers([OURS | {"context": "joined"}]).at[0, "context"] == "joined"
+
+
+def test_columns_of_ones_own_go_first_and_two_of_one_meaning_are_refused():
+    rows = [{"q": QUESTION, "answer": "gold", "said": ANSWER}]
+    frame = read_answers(rows, {"question": "q", "answer": "said"})
+    assert frame[["question", "answer", "given_answer"]].to_numpy().tolist() == [[QUESTION, ANSWER, "gold"]]
+    with pytest.raises(DataError, match=r"the columns 'answer' and 'response' both mean 'answer'"):
+        read_answers([{"question": "q", "answer": "gold", "response": "said"}])
+    with pytest.raises(DataError, match=r"columns names 'sed', which is not there\n.*one of q, answer, said"):
+        read_answers(rows, {"answer": "sed"})
+
+
+def test_rows_of_one_question_share_its_id_over_systems():
+    rows = [{"question": q, "answer": "a", "system": s} for s in ("A", "B") for q in ("one?", "two?")]
+    assert read_answers(rows)["question_id"].tolist() == ["q1", "q2", "q1", "q2"]
+    named = [row | {"id": row["question"]} for row in rows]
+    assert read_answers(named)["question_id"].tolist() == ["one?", "two?"] * 2
+    with pytest.raises(DataError, match=r"row 2: the id \('one\?',\) is that of row 0 too(.|\n)*'system': 'model'"):
+        read_answers([{k: v for k, v in row.items() if k != "system"} for row in named])
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [json.dumps(PASSAGES), repr(PASSAGES), str(np.array(PASSAGES)), "The tower is 330 m high.||" + PASSAGES[1]],
+    ids=["JSON", "Python", "numpy", "separators"],
+)
+@pytest.mark.filterwarnings("ignore:.*read as lists")
+def test_a_list_written_as_text_keeps_the_borders_of_its_passages(cell):
+    assert read_answers([OURS | {"chunks": cell}]).at[0, "chunks"] == PASSAGES
+
+
+def test_what_is_mended_is_counted_by_column_and_warned_of():
+    rows = [
+        {"question": "a?", "answer": 1979, "ground_truths": ["x"], "contexts": "['c', 'd']"},
+        {"question": "b?", "answer": np.float64(1980), "ground_truths": ["y"], "contexts": ["c", None]},
+        {"question": "c?", "answer": float("nan"), "ground_truths": None, "contexts": []},
+        {"question": "d?", "answer": True, "ground_truths": ["z"], "contexts": "only one"},
+    ]
+    with pytest.warns(UserWarning, match=r"the rows: 3 cells of 'answer' held a number: written as text;"):
+        frame = read_answers(rows)
+    assert frame["answer"].tolist() == ["1979", "1980", None, "True"]
+    assert frame["reference"].tolist() == ["x", "y", None, "z"]
+    assert frame["chunks"].tolist() == [["c", "d"], ["c"], [], ["only one"]]
+    assert sorted(frame.attrs["repairs"]) == [
+        "1 cells of 'chunks' held a list written as text: read as lists",
+        "1 cells of 'chunks' held one text, no list: taken as a list of one",
+        "1 empty places in lists of 'chunks' were left out",
+        "3 cells of 'answer' held a number: written as text",
+        "3 cells of 'reference' held a list of one text: its text was taken",
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_answers([OURS]).attrs["repairs"] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"user_input": [{"content": "hi", "type": "human"}]}, r"line 2: 'question' is list .*conversation"),
+        ({"response": {"text": "x"}}, r"line 2: 'answer' is dict"),
+        ({"retrieved_contexts": ["a", ["b"]]}, r"line 2: item 1 of 'chunks' is list"),
+        ({"retrieved_contexts": 7}, r"line 2: 'chunks' is int '7'"),
+        ({"retrieved_contexts": "['a', b"}, r"line 2: 'chunks' begins like a list and cannot be read"),
+        ({"retrieved_contexts": "['a' 'b' ... 'z']"}, r"line 2: 'chunks' begins like a list"),
+        ({"retrieved_contexts": "[1, 2]"}, r"line 2: item 0 of 'chunks' is int|begins like a list"),
+        ({"retrieved_contexts": ["x"] * 10_000}, rf"line 2: 'chunks' has 10,000 texts\n.*at most {MOST:,}"),
+        ({"response": "x" * 1_000_001}, r"line 2 has 1,000,\d+ characters|'answer' has 1,000,001"),
+        ({"id": None}, r"line 2: the id .* lacks a part"),
+        ({"id": "1"}, r"line 2: the id \('1',\) is that of .*line 1 too"),
+    ],
+)
+def test_a_cell_that_cannot_be_read_is_one_error_with_file_line_and_column(change, message, tmp_path):
+    path = tmp_path / "answers.jsonl"
+    rows = [RAGAS | {"id": "1"}, RAGAS | {"id": "2"} | change]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    with pytest.raises(DataError, match=r"(?s)answers\.jsonl.*" + message):
+        read_answers(path)
+
+
+def test_all_bad_cells_are_listed_together_and_frames_name_their_own_rows():
+    rows = pd.DataFrame([RAGAS | {"response": ["a", "b"]}, RAGAS, RAGAS | {"response": {}}], index=["x", "y", "z"])
+    with pytest.raises(DataError, match=r"2 of 3 records are bad\n +row 'x': 'answer' is list.*\n +row 'z': 'answer'"):
+        read_answers(rows)
+
+
+def test_files_that_are_missing_empty_in_another_encoding_or_of_another_kind_are_told(tmp_path):
+    latin = tmp_path / "latin.csv"
+    latin.write_bytes("question,answer\nWo?,Köln\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"latin\.csv, line 2: byte 0xf6 is not UTF-8"):
+        read_answers(latin)
+    wide = tmp_path / "wide.jsonl"
+    wide.write_bytes(json.dumps(OURS).encode("utf-16"))
+    with pytest.raises(DataError, match="UTF-16"):
+        read_answers(wide)
+    with pytest.raises(DataError, match=r"there is no file .*none\.csv"):
+        read_answers(tmp_path / "none.csv")
+    with pytest.raises(DataError, match=r"there is no file .*none\.parquet"):
+        read_answers(tmp_path / "none.parquet")
+    with pytest.raises(ConfigError, match=r"unknown kind of file '.xlsx'"):
+        read_answers("answers.xlsx")
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 no more")
+    with pytest.raises(DataError, match=r"bad\.parquet cannot be read"):
+        read_answers(tmp_path / "bad.parquet")
+    (tmp_path / "dict.json").write_text('{"question": {"0": "x"}}', encoding="utf-8")
+    with pytest.raises(DataError, match=r"dict\.json holds no list of objects"):
+        read_answers(tmp_path / "dict.json")
+    for nothing in (pd.DataFrame(), []):
+        with pytest.raises(DataError, match="has no row"):
+            read_answers(nothing)
+    with pytest.raises(DataError, match="answers as int"):
+        read_answers(3)
