@@ -38,11 +38,11 @@ def write_experiment(
     documents: str | Path | None = None,
     fields: Mapping[str, str] | None = None,
     limit: int | None = None,
-    chunk_tokens: int = 200,
+    chunk_tokens: int | Sequence[int] = 200,
     overlap: float = 0.2,
     retrievers: Sequence[str] = ("BM25", "SIM"),
     words: str = "auto",
-    k: int = 10,
+    k: int | Sequence[int] = 10,
     N: Sequence[int] | int = (500,),
     generator: str | None = "extractive",
     judge: str | None = "embedded",
@@ -57,7 +57,7 @@ def write_experiment(
     name : of the run; the file is ``data/results/<name>/experiment.yaml``, and rows lie beside it.
     questions, documents, fields, limit : as for `ragbench.data.load_jsonl` or ``load_csv`` (by the ending of
         ``questions``); without both, MiniHop. A relative path is looked for here, then in the checkout.
-    chunk_tokens, overlap : of `ragbench.chunking.token_chunks`.
+    chunk_tokens, overlap : of `ragbench.chunking.token_chunks`, one size or several.
     retrievers : names in `ragbench.retrieval.RETRIEVERS`.
     words : BM25's tokenizer, a name of `ragbench.retrieval.text`: "auto" goes by the documents' language.
     k, N : chunks asked for, and token budgets of the context; N = 0 asks without documents.
@@ -79,7 +79,8 @@ def write_experiment(
     told: dict[str, Any] = {"name": name, "folder": "."}
     folder = _folder(name)
     told["data"] = _data(questions, documents, fields, limit, folder)
-    told["chunker"] = {f"{chunk_tokens} tokens": {"use": "token_chunks", "size": chunk_tokens, "overlap": overlap}}
+    sizes = [chunk_tokens] if isinstance(chunk_tokens, int) else chunk_tokens
+    told["chunker"] = {f"{size} tokens": {"use": "token_chunks", "size": size, "overlap": overlap} for size in sizes}
     listed = [retrievers] if isinstance(retrievers, str) else list(retrievers)
     tokenized = {retriever for retriever in listed if "tokenizer" in settings_of(retriever)}
     told["retriever"] = (
