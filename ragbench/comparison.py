@@ -69,7 +69,8 @@ def compare(
     ----------
     rows : from ``Experiment.run`` or ``load_rows``.
     pairs : ("BM25", "SIM"), or several such pairs; None: every pair. A system alone is compared at every N, "BM25@300"
-        at this one; a system that has one N only ("LLM only") is compared with every N of the other.
+        at this one; a system that has one N only ("LLM only") is compared with every N of the other. Where several
+        chunkers or values of k were run, two retrievers are compared under each.
     power, alpha : of the questions needed.
     seed : of the permutation test and the interval.
 
@@ -243,17 +244,25 @@ def _matches(pairs: Sequence[Any] | None, cells: Sequence[tuple[str, int]]) -> l
     for pair in pairs:
         if isinstance(pair, str) or len(pair) != 2:
             raise ConfigError(f"COMPARE has {pair!r}", "two systems", 'write ("BM25", "SIM"), or a list of such pairs')
-        (a, at_a), (b, at_b) = (_resolve(str(name), depths) for name in pair)
-        if len(at_a) == 1 or len(at_b) == 1:
-            matched = [(f"{a}@{n}", f"{b}@{m}") for n in at_a for m in at_b]
-        else:
-            matched = [(f"{a}@{n}", f"{b}@{n}") for n in at_a if n in at_b]
+        matched = []
+        for names in _alike(str(pair[0]), str(pair[1]), depths):
+            (a, at_a), (b, at_b) = (_resolve(name, depths) for name in names)
+            if len(at_a) == 1 or len(at_b) == 1:
+                matched += [(f"{a}@{n}", f"{b}@{m}") for n in at_a for m in at_b]
+            else:
+                matched += [(f"{a}@{n}", f"{b}@{n}") for n in at_a if n in at_b]
         if any(one == other for one, other in matched):
             raise ConfigError(f"COMPARE pairs {pair[0]} with itself", "two different systems", "change one of the two")
         found += matched
     if not found:
         raise ConfigError("nothing to compare", "at least two systems, or two budgets", "add a retriever, or an N")
     return list(dict.fromkeys(found))
+
+
+def _alike(a: str, b: str, depths: Mapping[str, list[int]]) -> list[tuple[str, str]]:
+    """Pair two bare retrievers under each chunker, k, generator and judge that both were run with."""
+    rests = [system.removeprefix(a) for system in depths if system.startswith(f"{a}, ")]
+    return [(a + rest, b + rest) for rest in rests if b + rest in depths] or [(a, b)]
 
 
 def _resolve(name: str, depths: Mapping[str, list[int]]) -> tuple[str, list[int]]:

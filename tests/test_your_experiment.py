@@ -406,6 +406,14 @@ def test_the_power_table_has_every_comparison_with_its_questions():
     assert (table["from"] <= table["to"]).all()
 
 
+def test_two_retrievers_are_compared_under_each_k():
+    rows = pd.concat([made_rows(), made_rows().assign(k=2)])
+    table = comparison.compare(rows, ("A", "B"))
+    pairs = {(a, b) for a, b in zip(table["a"], table["b"], strict=True)}
+    ks = sorted(rows["k"].unique())
+    assert pairs == {(f"A, k={k}@{n}", f"B, k={k}@{n}") for k in ks for n in (50, 100)}
+
+
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
