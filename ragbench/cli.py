@@ -1,4 +1,4 @@
-"""The command line ``ragbench``: doctor, data, judge, plan, run, audit, export, cassette, reproduce, lab ... Thin."""
+"""The command line ``ragbench``: init, doctor, data, judge, plan, run, audit, export, reproduce, lab ... Thin."""
 
 from __future__ import annotations
 
@@ -38,6 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ragbench {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
+    init = commands.add_parser("init", help="make a folder for an experiment of your own, with examples that run")
+    init.add_argument("folder", metavar="name", help="of the folder; it must not exist yet, or be empty")
+    init.set_defaults(run=_init)
     doctor = commands.add_parser("doctor", help="say what is installed and there, and what to do about what is not")
     doctor.add_argument("--model", help="also try whether this model can judge, e.g. ollama:llama3:8b or smollm2")
     doctor.add_argument("--host", help="address of its server (default: OLLAMA_HOST, or this machine)")
@@ -143,10 +146,26 @@ def _parser() -> argparse.ArgumentParser:
     cassette.set_defaults(run=_cassette)
 
     lab = commands.add_parser("lab", help="open JupyterLab on the notebooks")
+    lab.add_argument("folder", nargs="?", help="made by ragbench init (default: the checkout, or this folder)")
     lab.add_argument("--port", type=int, help="of its server (default: the first free one from 8888)")
     lab.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
     lab.set_defaults(run=_lab)
     return parser
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    from ragbench.doctor import checks, render
+    from ragbench.your_experiment import lay_out
+
+    folder = lay_out(arguments.folder)
+    files = ", ".join(path.name + "/" * path.is_dir() for path in sorted(folder.iterdir()))
+    print(f"{os.path.relpath(folder)}: {files}")
+    missing = [check for check in checks() if not (check.ok or check.optional)]
+    if missing:
+        print(f"first:\n{render(missing)}")
+    experiment = os.path.relpath(folder / "experiment.yaml")
+    print(f"next: ragbench plan {experiment}; ragbench run {experiment}; ragbench lab {arguments.folder}")
+    return 0
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -372,17 +391,26 @@ def _cassette(arguments: argparse.Namespace) -> int:
 
 
 def _lab(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from ragbench.errors import ConfigError
     from ragbench.paths import project_root
 
-    command = [sys.executable, "-m", "jupyter", "lab", "--notebook-dir", str(project_root())]
-    command += ["notebooks/00_start_here.ipynb"]
+    folder = Path(arguments.folder).resolve() if arguments.folder else project_root()
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}", "a folder of notebooks", f"ragbench init {arguments.folder}")
+    if arguments.folder:
+        os.environ.setdefault("RAGBENCH_RESULTS", str(folder / "results"))  # beside the user's files
+    command = [sys.executable, "-m", "jupyter", "lab", "--notebook-dir", str(folder)]
+    starts = (*sorted(folder.glob("notebooks/00_*.ipynb")), *sorted(folder.glob("*.ipynb")))
+    command += [str(path.relative_to(folder)) for path in starts[:1]]
     if arguments.port is not None:
         command += ["--port", str(arguments.port)]
     if arguments.no_browser:
         command.append("--no-browser")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
-    os.chdir(project_root())
+    os.chdir(folder)
     os.execv(sys.executable, command)
 
 

@@ -16,17 +16,18 @@ def project_root() -> Path:
 
 
 def shipped(*parts: str) -> Path:
-    """Return the path of a file that comes with ragbench, e.g. ``shipped("minihop", "questions.jsonl")``.
+    """Return the path of what comes with ragbench: ``shipped("minihop", "questions.jsonl")``, ``shipped("docs")``.
 
     Raises
     ------
     DataError when the installation lacks it.
     """
-    for base in (_ROOT / "data", Path(__file__).resolve().parent / "_shipped"):
+    package = Path(__file__).resolve().parent
+    for base in (_ROOT / "data", _ROOT) if (_ROOT / "pyproject.toml").is_file() else (package / "_shipped",):
         if base.joinpath(*parts).exists():
             return base.joinpath(*parts)
     raise DataError(
-        f"the file data/{'/'.join(parts)} that comes with ragbench is missing",
+        f"{'/'.join(parts)}, which comes with ragbench, is missing",
         "a complete checkout or installation",
         "run `git status` in the checkout, or install ragbench again",
     )

@@ -1,12 +1,16 @@
-"""From a parameter cell to an experiment file: a user's own documents and questions, checked and named.
+"""A user's own experiment: the folder to start from, and from a parameter cell to an experiment file.
 
+`lay_out` makes the folder (``ragbench init``).
 `write_experiment` turns plain values into ``experiment.yaml`` next to the run's results, so that the notebook and
 ``ragbench run experiment.yaml`` do the same. What comes of it is compared by `ragbench.comparison`.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ragbench.data.files import closest
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.metrics.ir_score import MATCHES
-from ragbench.paths import project_root, results_dir
+from ragbench.paths import project_root, results_dir, shipped
 from ragbench.retrieval.table import settings_of
 
 if TYPE_CHECKING:
@@ -29,6 +33,44 @@ _HEAD = """# Written by notebook 91_your_experiment. The same, headless and resu
 #   ragbench plan {path}
 #   ragbench run {path}
 """
+
+
+def lay_out(folder: str | os.PathLike[str]) -> Path:
+    """Make a folder to start from: an experiment file, data, template notebooks, the manual in ``help``.
+
+    Raises
+    ------
+    ConfigError for a folder that holds something already, or cannot be made.
+    """
+    target = Path(folder).expanduser().resolve()
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise ConfigError(f"{target} is there already", "the name of a new or empty folder", "choose another name")
+    try:
+        target.mkdir(exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{target} cannot be made: {error.strerror}", "a folder to write to", "check path and rights"
+        ) from None
+    shutil.copytree(Path(__file__).parent / "template", target, dirs_exist_ok=True)
+    shutil.copytree(shipped("docs"), target / "help")
+    for source in sorted(shipped("notebooks").glob("*.ipynb")):
+        book = json.loads(source.read_text(encoding="utf-8"))
+        if "template" in book["metadata"].get("tags", []):
+            copy = json.dumps(_own(book), indent=1, ensure_ascii=False)
+            (target / source.name).write_text(copy + "\n", encoding="utf-8")
+    return target
+
+
+def _own(book: dict[str, Any]) -> dict[str, Any]:
+    """Return a template notebook without results, set to the files beside it."""
+    for cell in book["cells"]:
+        cell["source"] = "".join(cell["source"]).replace("](../docs/", "](help/")
+        if cell["cell_type"] == "code":
+            cell |= {"outputs": [], "execution_count": None}
+            if "parameters" in cell["metadata"].get("tags", []):
+                for name, value in {"DOCUMENTS": "docs", "QUESTIONS": "questions.csv"}.items():
+                    cell["source"] = re.sub(rf"(?m)^{name} = None\b", f'{name} = "{value}"', cell["source"])
+    return book
 
 
 def write_experiment(

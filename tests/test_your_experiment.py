@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
+import re
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -483,3 +486,62 @@ def test_the_template_takes_a_foreign_folder_to_a_latex_table(tmp_path, results,
     assert (made / "figures" / "91_power.png").exists()
     assert not (tmp_path / "figures").exists()  # the checkout's own pictures stay as they are
     assert main(["run", str(made / "experiment.yaml")]) == 0
+
+
+def test_init_makes_a_folder_whose_files_run_and_are_answerable(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "my-thesis"]) == 0
+    assert "ragbench run my-thesis/experiment.yaml" in capsys.readouterr().out
+    folder = tmp_path / "my-thesis"
+    assert len((folder / "README.md").read_text().splitlines()) <= 10
+    assert main(["data", "validate", "my-thesis/questions.csv", "my-thesis/docs"]) == 0
+    assert main(["run", "my-thesis/experiment.yaml"]) == 0
+    rows = pd.read_json(folder / "results" / "first-look" / "rows.jsonl", lines=True)
+    assert set(rows["status"]) == {"ok"}
+    assert 0 < rows.loc[rows["N"] == 60, "ir_score"].mean() < rows.loc[rows["N"] == 200, "ir_score"].mean()
+
+
+def test_init_copies_templates_without_results_and_set_to_the_files_beside_them(tmp_path):
+    folder = your_experiment.lay_out(tmp_path / "mine")
+    (path,) = folder.glob("91_*.ipynb")
+    book = nbformat.read(path, as_version=4)
+    nbformat.validate(book)
+    assert not any(cell.outputs for cell in book.cells if cell.cell_type == "code")
+    parameters = next(cell.source for cell in book.cells if "parameters" in cell.metadata.get("tags", []))
+    values: dict = {}
+    exec(parameters, values)
+    assert (folder / values["DOCUMENTS"]).is_dir()
+    assert (folder / values["QUESTIONS"]).is_file()
+    linked = [target for cell in book.cells for target in re.findall(r"\]\(([^)#]+)\)", cell.source)]
+    assert linked
+    assert all((folder / target).exists() for target in linked)
+
+
+@pytest.mark.parametrize("there", ["file", "folder with a file", "no parent"])
+def test_init_writes_over_nothing(tmp_path, there):
+    target = tmp_path / "mine"
+    if there == "file":
+        target.write_text("mine")
+    elif there == "folder with a file":
+        target.mkdir()
+        (target / "thesis.tex").write_text("mine")
+    else:
+        target = tmp_path / "not there" / "mine"
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match="mine"):
+        your_experiment.lay_out(target)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_lab_opens_a_folder_that_init_made_and_keeps_results_in_it(tmp_path, monkeypatch):
+    folder = your_experiment.lay_out(tmp_path / "mine")
+    called: list[list[str]] = []
+    monkeypatch.setattr("os.execv", lambda program, command: called.append(command))
+    monkeypatch.setenv("RAGBENCH_RESULTS", "set back when the test ends")
+    monkeypatch.delenv("RAGBENCH_RESULTS")
+    monkeypatch.chdir(tmp_path)
+    main(["lab", "mine", "--no-browser"])
+    assert called[0][called[0].index("--notebook-dir") + 1] == str(folder)
+    assert "91_your_experiment.ipynb" in called[0]
+    assert os.environ["RAGBENCH_RESULTS"] == str(folder / "results")
+    assert main(["lab", "nothing"]) == 2
