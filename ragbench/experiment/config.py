@@ -14,6 +14,9 @@ BM25 cuts texts into words by their language; {german: {use: BM25, tokenizer: ge
 
 A name of your own, such as ``RETRIEVERS["mine"] = Mine``, stands in a Python file beside this one: ``code: mine.py``.
 
+``embedder: onnx:models/e5`` (or minilm, ollama:bge-m3) is the embedding model of every dense retriever and of semantic
+chunks that name none themselves.
+
 An axis is a name, a list of names, or a mapping label -> name or label -> {use: NAME, option: value, ...}. Paths are
 relative to the file. API keys come from the environment only (OLLAMA_API_KEY, OPENAI_API_KEY).
 """
@@ -36,6 +39,7 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {
     "per_prompt": (str, int), "order": (int,), "max_chars": (int,), "begin_token": (bool,), "match": (str,),
     "concurrency": (int,), "options": (dict,), "cassette": (str, bool), "tokenizer": (str,), "folder": (str,),
 }  # fmt: skip
+_MODELS = ("embedder",)  # not axes: of the retrievers and chunkers that name none themselves
 _REQUIRED = ("name", "data", "chunker", "retriever")
 _MODEL_OPTIONS = ("host", "hosts", "temperature", "seed", "num_ctx", "num_predict", "deadline_s", "price", "digest")
 
@@ -49,7 +53,7 @@ def read_experiment(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(path).expanduser()
     told = _load(path)
-    known = (*_REQUIRED, "k", "N", "generator", "judge", "code", *_PLAIN)
+    known = (*_REQUIRED, "k", "N", "generator", "judge", "code", *_MODELS, *_PLAIN)
     for key in told:
         if key not in known:
             raise _at(path, str(key), unknown("key", key, known))
@@ -59,9 +63,10 @@ def read_experiment(path: str | os.PathLike[str]) -> dict[str, Any]:
     if "code" in told:
         _run(path, told["code"])
     made: dict[str, Any] = {"name": str(told["name"])}
+    models = {key: _named(path, key, told[key]) for key in _MODELS if key in told}
     for key in _AXES:
         if told.get(key) not in (None, "none"):
-            made[key] = _axis(path, key, told[key])
+            made[key] = _axis(path, key, told[key], models)
     made["k"] = _depths(told.get("k", 10), made["retriever"])
     if "N" in told:
         made["N"] = told["N"]
@@ -129,8 +134,8 @@ def _at(path: Path, key: str, error: RagbenchError) -> ConfigError:
     return ConfigError(f"{path}: {key}: {error.got}", error.expected, error.do)
 
 
-def _axis(path: Path, axis: str, told: Any) -> dict[str, Any]:
-    """Return one axis as label -> object or function."""
+def _axis(path: Path, axis: str, told: Any, models: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one axis as label -> object or function; ``models`` are of the entries that name none themselves."""
     if isinstance(told, str):
         told = [told]
     if isinstance(told, list):
@@ -143,22 +148,65 @@ def _axis(path: Path, axis: str, told: Any) -> dict[str, Any]:
     made = {}
     for label, value in told.items():
         where = f"{axis}.{label}"
-        options = dict(value) if isinstance(value, dict) else {"use": value}
-        if axis == "data" and "questions" in options:
-            options.setdefault("use", "own files")
-        use = options.pop("use", None)
-        if not isinstance(use, str):
-            raise ConfigError(f"{path}: {where} has no use", "use: NAME", f"write {{use: NAME}} under {where}")
-        for option in options:
-            if "key" in str(option).lower() or "password" in str(option).lower():
-                raise ConfigError(
-                    f"{path}: {where}.{option}", "no secret in this file", "set OLLAMA_API_KEY or OPENAI_API_KEY"
-                )
+        value = dict(value) if isinstance(value, dict) else {"use": value}
+        if axis == "data" and "questions" in value:
+            value.setdefault("use", "own files")
+        use, options = _use(path, where, value)
+        own = {key: _named(path, f"{where}.{key}", options.pop(key)) for key in _MODELS if key in options}
         try:
-            made[str(label)] = _MAKERS[axis](path, use, options)
+            made[str(label)] = _MAKERS[axis](path, use, options, **_taken(axis, use, own, models))
         except RagbenchError as error:
             raise _at(path, where, error) from None
     return made
+
+
+def _use(path: Path, where: str, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the name under ``use``, and the options beside it."""
+    options = dict(value)
+    use = options.pop("use", None)
+    if not isinstance(use, str):
+        raise ConfigError(f"{path}: {where} has no use", "use: NAME", f"write {{use: NAME}} under {where}")
+    for option in options:
+        if "key" in str(option).lower() or "password" in str(option).lower():
+            raise ConfigError(
+                f"{path}: {where}.{option}", "no secret in this file", "set OLLAMA_API_KEY or OPENAI_API_KEY"
+            )
+    return use, options
+
+
+def _named(path: Path, where: str, value: Any) -> Any:
+    """Return a model that is no axis: a name, or {use: NAME, option: value, ...}."""
+    use, options = _use(path, where, value if isinstance(value, dict) else {"use": value})
+    if use.startswith("onnx:"):
+        use = f"onnx:{path.parent / Path(use[5:]).expanduser()}"
+    try:
+        return _NAMED[where.rpartition(".")[2]](use, **options)
+    except RagbenchError as error:
+        raise _at(path, where, error) from None
+
+
+def _embedder(use: str, **options: Any) -> Any:
+    from ragbench.embedding import make_embedder
+
+    return make_embedder(use, **options)
+
+
+_NAMED: Mapping[str, Callable] = {"embedder": _embedder}
+
+
+def _taken(axis: str, use: str, own: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the models that an entry of an axis takes; ConfigError for one of its own that it does not take."""
+    from ragbench import chunking, retrieval
+
+    takes: tuple[str, ...] = ()
+    if axis == "retriever" and use in retrieval.RETRIEVERS:
+        takes = tuple(retrieval.table.settings_of(use, objects=True))
+    elif axis == "chunker" and use in chunking.CHUNKERS:
+        takes = tuple(inspect.signature(chunking.CHUNKERS[use]).parameters)
+    for key in own:
+        if key not in takes:
+            raise unknown(f"option of {use}", key, takes)
+    return {key: model for key, model in {**models, **own}.items() if key in takes}
 
 
 def _checked(use: str, function: Callable, options: Mapping[str, Any], leave_out: tuple[str, ...]) -> None:
@@ -186,23 +234,23 @@ def _data(path: Path, use: str, options: dict[str, Any]) -> Callable:
     return functools.partial(load, **options)
 
 
-def _chunker(path: Path, use: str, options: dict[str, Any]) -> Callable:
+def _chunker(path: Path, use: str, options: dict[str, Any], **models: Any) -> Callable:
     from ragbench.chunking import CHUNKERS
 
     if use not in CHUNKERS:
         raise unknown("chunker", use, CHUNKERS)
     _checked(use, CHUNKERS[use], options, ("documents", "tokenizer", "embedder"))
     CHUNKERS[use]([], **options)  # settings that cannot work are told now, and with their key
-    return functools.partial(CHUNKERS[use], **options)
+    return functools.partial(CHUNKERS[use], **options, **models)
 
 
-def _retriever(path: Path, use: str, options: dict[str, Any]) -> Callable:
+def _retriever(path: Path, use: str, options: dict[str, Any], **models: Any) -> Callable:
     from ragbench import retrieval
 
     retrieval.table.check_settings(use, options)
     if "tokenizer" in options:
         retrieval.text.get_tokenizer(options["tokenizer"])  # a wrong name is told now, and with its key
-    return functools.partial(retrieval.make_retriever, use, **options)
+    return functools.partial(retrieval.make_retriever, use, **options, **models)
 
 
 def _model(path: Path, use: str, options: dict[str, Any], table: Mapping[str, Any], make: Callable) -> Any:

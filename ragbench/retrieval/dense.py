@@ -6,6 +6,7 @@ equal vectors get equal scores and ties fall by chunk id whatever the tile they 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,8 +27,11 @@ from ragbench.retrieval.base import (
     in_parts,
     ranked,
 )
+from ragbench.text.languages import language_of
 
 _QUERIES_AT_ONCE = 1024
+_NOT_LATIN = ("chinese", "japanese", "korean", "thai", "russian", "greek", "arabic", "persian", "hindi")
+_SAMPLE = 50  # chunks whose language is looked at
 _SPARE = 16  # candidates beyond k: rounding in the matrix product may misplace a few
 
 
@@ -38,7 +42,8 @@ class Dense(Index):
     ----------
     chunks : what to index; ids must be unique.
     embedder : any LangChain ``Embeddings``. Vectors need not be of unit length; a text whose vector is zero is never
-        returned. One with ``embed_array(texts)``, as ragbench's own, is called once for all queries.
+        returned. One with ``embed_array(texts)`` (or ``embed_queries``), as ragbench's own, is called once for all
+        queries.
     vectors : float array (len(chunks), dimension), in the order of ``chunks``, to use instead of embedding them.
     backend : ``"numpy"``, or ``"faiss"`` (extra ``[faiss]``) to propose the candidates; the hits are the same.
     k : hits per ``invoke()``.
@@ -79,6 +84,7 @@ class Dense(Index):
         super().__init__(chunks, backend=backend, k=check_positive("k", k))
         self._embedder = embedder
         if vectors is None:
+            _warn_of_language(embedder, self._chunks)
             self._vectors = self._embed([chunk.text for chunk in self._chunks])
         else:
             vectors = np.asarray(vectors)
@@ -111,8 +117,9 @@ class Dense(Index):
 
     def embed_queries(self, queries: Sequence[str]) -> np.ndarray:
         """Embed queries: float32 (len(queries), dimension), rows of unit length (or zero)."""
-        if callable(getattr(self._embedder, "embed_array", None)):
-            return self._embed(list(queries))
+        make = getattr(self._embedder, "embed_queries", getattr(self._embedder, "embed_array", None))
+        if callable(make):
+            return _unit(np.asarray(make(list(queries))), self._vectors.shape[1])
         return _unit(np.array([self._embedder.embed_query(query) for query in queries]), self._vectors.shape[1])
 
     def search_vectors(self, vectors: np.ndarray, k: int, scope: Scope = None) -> list[list[Hit]]:
@@ -172,6 +179,19 @@ class Dense(Index):
                 "check the embedding model",
             )
         return vectors
+
+
+def _warn_of_language(embedder: Any, chunks: Sequence[Chunk]) -> None:
+    """Warn where the English MiniLM is to embed texts in a script that it does not know."""
+    if str(getattr(embedder, "model_id", "")).startswith("all-MiniLM-L6-v2"):
+        language = language_of(chunk.text for chunk in chunks[:: max(1, len(chunks) // _SAMPLE)])
+        if language in _NOT_LATIN:
+            warnings.warn(
+                f"the texts are {language.capitalize()}, and all-MiniLM-L6-v2 knows English: its vectors say little. "
+                "Name a multilingual model, for instance embedder: ollama:bge-m3, or embedder: onnx:FOLDER "
+                "(docs/models.md)",
+                stacklevel=3,
+            )
 
 
 def _unit(vectors: np.ndarray, dimension: int | None = None) -> np.ndarray:

@@ -1,0 +1,135 @@
+"""A sentence encoder of BERT's kind as an ONNX graph, built from its safetensors file.
+
+Follows the BERT encoder (Devlin et al. 2019) with mean or first-token pooling and unit length; RoBERTa and XLM-R differ
+in where their positions begin. Does not handle token types (always 0) or the pooler head (unused by these models).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ragbench.errors import ConfigError, DataError
+
+_FIRST_POSITION = {"bert": 0, "roberta": 2, "xlm-roberta": 2, "camembert": 2}
+_LARGEST = 2_000_000_000  # bytes of an ONNX model in one piece
+
+
+def build(weights: Path, config: Mapping[str, Any], pooling: str = "mean"):
+    """Build the encoder graph.
+
+    Parameters
+    ----------
+    weights : path of ``model.safetensors``.
+    config : of the model, as its ``config.json`` has it.
+    pooling : "mean" of the tokens, or "cls", the first of them.
+
+    Returns
+    -------
+    onnx.ModelProto with inputs ``input_ids`` int64 (batch, tokens) and ``attention_mask`` float32 (batch, tokens), 1
+    for a real token; output ``sentence_embedding`` float32 (batch, width) of unit length.
+
+    Raises
+    ------
+    ConfigError for another kind of model; DataError for weights that lack a part or are too large for one graph.
+    """
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+    from safetensors.numpy import load_file
+
+    export = "export it to model.onnx: optimum-cli export onnx --model FOLDER NEW_FOLDER"
+    kind, act = config.get("model_type"), config.get("hidden_act")
+    if kind not in _FIRST_POSITION or act != "gelu" or config.get("position_embedding_type", "absolute") != "absolute":
+        raise ConfigError(f"{weights.parent}: a model of type {kind!r}, activation {act!r}", "BERT's kind", export)
+    if weights.stat().st_size > _LARGEST:
+        raise DataError(f"{weights} has {weights.stat().st_size:,} bytes", f"at most {_LARGEST:,}", export)
+    layers, heads, width = (config[key] for key in ("num_hidden_layers", "num_attention_heads", "hidden_size"))
+    head, eps = width // heads, config["layer_norm_eps"]
+    stored = load_file(weights)
+    last = "embeddings.word_embeddings.weight"
+    prefix = next((name.removesuffix(last) for name in stored if name.endswith(last)), "")  # "", "bert.", "roberta."
+    floats = (np.float16, np.float32)
+    w = {name.removeprefix(prefix): value.astype(np.float32, copy=False) for name, value in stored.items()
+         if value.dtype in floats}  # fmt: skip
+    if last not in w or f"encoder.layer.{layers - 1}.output.dense.weight" not in w:
+        raise DataError(f"{weights} lacks {last} or layer {layers - 1}", "whole weights", "download the file again")
+    nodes, consts = [], []
+
+    def const(name: str, value) -> str:
+        consts.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def op(kind: str, *inputs: str, out: str, **attributes) -> str:
+        nodes.append(helper.make_node(kind, list(inputs), [out], **attributes))
+        return out
+
+    def dense(x: str, kernel, bias, out: str) -> str:
+        product = op("MatMul", x, const(f"{out}_w", kernel.T), out=f"{out}_mm")
+        return op("Add", product, const(f"{out}_b", bias), out=out)
+
+    def norm(x: str, key: str, out: str) -> str:
+        scale, shift = const(f"{out}_s", w[f"{key}.weight"]), const(f"{out}_t", w[f"{key}.bias"])
+        return op("LayerNormalization", x, scale, shift, out=out, axis=-1, epsilon=eps)
+
+    word = op("Gather", const("word", w["embeddings.word_embeddings.weight"]), "input_ids", out="word_rows")
+    # Token type 0 is added to every position, so it is folded into the position table.
+    table = w["embeddings.position_embeddings.weight"][_FIRST_POSITION[kind] :]
+    table = table + w["embeddings.token_type_embeddings.weight"][0]
+    length = op("Shape", "input_ids", out="length", start=1, end=2)
+    zero, one = const("zero", np.array([0], np.int64)), const("one", np.array([1], np.int64))
+    place = op("Slice", const("places", table), zero, length, zero, out="place_rows")
+    x = norm(op("Add", word, place, out="embedded"), "embeddings.LayerNorm", "x0")
+
+    # (batch, tokens) -> additive (batch, 1, 1, tokens): 0 for a real token, a large negative number for padding
+    hidden = op("Sub", "attention_mask", const("one_f", np.float32(1)), out="mask_minus_1")
+    hidden = op("Mul", hidden, const("huge", np.float32(1e9)), out="mask_scaled")
+    hidden = op("Unsqueeze", hidden, const("axes", np.array([1, 2], np.int64)), out="mask_4d")
+    split_shape = const("split_shape", np.array([0, 0, 3, heads, head], np.int64))
+    merge_shape = const("merge_shape", np.array([0, 0, width], np.int64))
+    first = const("first", np.array([0], np.int64))
+
+    for i in range(layers):
+        key, n = f"encoder.layer.{i}", f"l{i}"
+        parts = [f"{key}.attention.self.{part}" for part in ("query", "key", "value")]
+        kernel = np.concatenate([w[f"{p}.weight"] for p in parts])
+        bias = np.concatenate([w[f"{p}.bias"] for p in parts])
+        kernel[:width] /= np.sqrt(head)  # scaling the query weights once saves scaling every score
+        bias[:width] /= np.sqrt(head)
+        qkv = op("Reshape", dense(x, kernel, bias, f"{n}_qkv"), split_shape, out=f"{n}_heads")
+        qkv = op("Transpose", qkv, out=f"{n}_t", perm=[2, 0, 3, 1, 4])  # (3, batch, heads, tokens, head)
+        split = [f"{n}_{part}5" for part in "qkv"]
+        nodes.append(helper.make_node("Split", [qkv], split, axis=0, num_outputs=3))
+        q, k, v = (op("Squeeze", s, first, out=s[:-1]) for s in split)
+        k = op("Transpose", k, out=f"{n}_kt", perm=[0, 1, 3, 2])
+        scores = op("Add", op("MatMul", q, k, out=f"{n}_raw"), hidden, out=f"{n}_scores")
+        mixed = op("MatMul", op("Softmax", scores, out=f"{n}_p", axis=-1), v, out=f"{n}_mixed")
+        mixed = op("Transpose", mixed, out=f"{n}_back", perm=[0, 2, 1, 3])
+        mixed = op("Reshape", mixed, merge_shape, out=f"{n}_merged")
+        output = f"{key}.attention.output"
+        attended = dense(mixed, w[f"{output}.dense.weight"], w[f"{output}.dense.bias"], f"{n}_o")
+        x = norm(op("Add", attended, x, out=f"{n}_r1"), f"{output}.LayerNorm", f"{n}_a")
+        inner = dense(x, w[f"{key}.intermediate.dense.weight"], w[f"{key}.intermediate.dense.bias"], f"{n}_i")
+        inner = op("Gelu", inner, out=f"{n}_g")
+        inner = dense(inner, w[f"{key}.output.dense.weight"], w[f"{key}.output.dense.bias"], f"{n}_f")
+        x = norm(op("Add", inner, x, out=f"{n}_r2"), f"{key}.output.LayerNorm", f"{n}_x")
+
+    if pooling == "cls":
+        total = op("Gather", x, const("cls", np.array(0, np.int64)), out="total", axis=1)
+    else:
+        weight = op("Unsqueeze", "attention_mask", const("last", np.array([2], np.int64)), out="mask_3d")
+        # The mean's divisor cancels against the unit length, so the sum is enough.
+        total = op("ReduceSum", op("Mul", x, weight, out="weighted"), one, out="total", keepdims=0)
+    op("LpNormalization", total, out="sentence_embedding", axis=-1, p=2)
+
+    graph = helper.make_graph(
+        nodes,
+        "sentence encoder",
+        [
+            helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "tokens"]),
+            helper.make_tensor_value_info("attention_mask", TensorProto.FLOAT, ["batch", "tokens"]),
+        ],
+        [helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", width])],
+        consts,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)

@@ -1,0 +1,217 @@
+"""Exported transformer models on onnxruntime: one folder each, with ``model.onnx``, ``tokenizer.json`` and settings.
+
+`run` feeds encoded texts to a session in batches of like length. `Classifier` reads pairs of texts with a sequence
+classifier, long ones in windows: rerankers (`ragbench.retrieval.rerank`) and checkers (`OnnxChecker`) share it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragbench.data.files import read_json
+from ragbench.errors import ConfigError, DataError, ModelError
+
+_TOKENS_PER_BATCH = 4096
+_MOST_TOKENS = 100_000  # a tokenizer without a limit says 10^30
+_TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32}
+
+
+def session(model: str | bytes, threads: int | None = None) -> Any:
+    """Open a model, from a file or as bytes, on the CPU."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or os.cpu_count() or 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has an exception of its own for every status
+        if isinstance(model, bytes):
+            raise
+        raise DataError(f"{model}: {error}", "an ONNX model", "export it again") from None
+
+
+def run(model: Any, encodings: Sequence[Any]) -> Iterator[tuple[np.ndarray, list[np.ndarray], np.ndarray]]:
+    """Feed encoded texts to a session, in batches of like length so that little is spent on padding.
+
+    Yields
+    ------
+    (places of the texts, the session's outputs for them, mask float32 (texts, tokens): 1 for a real token)
+    """
+    lengths = np.array([len(e.ids) for e in encodings], dtype=np.int64)
+    order = np.argsort(lengths, kind="stable")
+    inputs = {i.name: _TYPES.get(i.type, np.int64) for i in model.get_inputs()}
+    start = 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and lengths[order[stop]] * (stop + 1 - start) <= _TOKENS_PER_BATCH:
+            stop += 1
+        rows = order[start:stop]
+        ids = np.zeros((len(rows), lengths[rows[-1]]), dtype=np.int64)
+        types, mask = np.zeros_like(ids), np.zeros(ids.shape, dtype=np.float32)
+        for i, row in enumerate(rows):
+            ids[i, : lengths[row]] = encodings[row].ids
+            types[i, : lengths[row]] = encodings[row].type_ids
+            mask[i, : lengths[row]] = 1
+        fed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+        if strange := sorted(inputs.keys() - fed.keys()):
+            raise ModelError(f"the model has the input {strange[0]!r}", ", ".join(fed), "export an encoder")
+        yield rows, model.run(None, {name: fed[name].astype(kind, copy=False) for name, kind in inputs.items()}), mask
+        start = stop
+
+
+class Folder:
+    """A folder of an exported model: its files, and what they say of its settings."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).expanduser()
+        if not (self.path / "tokenizer.json").is_file():
+            what = "has no tokenizer.json" if self.path.is_dir() else "is not there"
+            raise DataError(f"{self.path} {what}", "a folder with model.onnx and tokenizer.json", "see docs/models.md")
+
+    @functools.cached_property
+    def onnx(self) -> Path | None:
+        """The file model.onnx, here or in the folder onnx, where exporters put it; None without."""
+        places = (self.path / "model.onnx", self.path / "onnx" / "model.onnx")
+        return next((place for place in places if place.is_file()), None)
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """Read a file of settings; empty where there is none."""
+        found = read_json(self.path / name) if (self.path / name).is_file() else {}
+        if not isinstance(found, dict):
+            raise DataError(f"{self.path / name} holds a {type(found).__name__}", "an object", "copy the file again")
+        return found
+
+    def max_tokens(self) -> int:
+        """Return how many tokens the model reads, by the first file that says so; 512 where none does."""
+        said = (
+            self.settings("sentence_bert_config.json").get("max_seq_length"),
+            self.settings("tokenizer_config.json").get("model_max_length"),
+            self.settings("config.json").get("max_position_embeddings"),
+        )
+        return next((int(n) for n in said if isinstance(n, int | float) and 0 < n < _MOST_TOKENS), 512)
+
+    def tokenizer(self, max_tokens: int) -> Any:
+        """Load the tokenizer, cutting after so many tokens, without padding."""
+        from tokenizers import Tokenizer
+
+        try:
+            tokenizer = Tokenizer.from_file(str(self.path / "tokenizer.json"))
+        except Exception as error:  # the library raises Exception itself
+            raise DataError(f"{self.path / 'tokenizer.json'}: {error}", "a tokenizer", "copy the file again") from None
+        tokenizer.enable_truncation(max_tokens)
+        tokenizer.no_padding()
+        return tokenizer
+
+    def digest(self, weights: Path, settings: Mapping[str, Any]) -> str:
+        """Hash what decides about the model's output: weights, tokenizer and settings."""
+        total = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+        for path in (weights, self.path / "tokenizer.json"):
+            with open(path, "rb") as file:
+                total.update(hashlib.file_digest(file, "sha256").digest())
+        return total.hexdigest()
+
+
+class Classifier:
+    """A sequence classifier over pairs of texts, exported to ONNX.
+
+    Parameters
+    ----------
+    folder : with ``model.onnx`` and ``tokenizer.json``; ``config.json`` may name the labels (``id2label``).
+    labels : names of the model's outputs in their order, instead of those of ``config.json``.
+    max_tokens : of a pair; default what the folder says.
+    overlap : tokens that neighbouring windows of a long second text share.
+    threads : default all cores.
+
+    Raises
+    ------
+    DataError for a folder that lacks a file; ConfigError for settings that cannot work.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        labels: Sequence[str] | None = None,
+        max_tokens: int | None = None,
+        overlap: int = 64,
+        threads: int | None = None,
+    ) -> None:
+        self.folder = Folder(folder)
+        if self.folder.onnx is None:
+            raise DataError(
+                f"{self.folder.path} has no model.onnx",
+                "an exported sequence classifier",
+                "optimum-cli export onnx --task text-classification --model NAME FOLDER",
+            )
+        self.max_tokens, self.overlap, self.threads = max_tokens or self.folder.max_tokens(), overlap, threads
+        if self.max_tokens < 8 or not 0 <= overlap < self.max_tokens // 2:
+            raise ConfigError(
+                f"max_tokens={self.max_tokens}, overlap={overlap}", "at least 8, and an overlap under half of it",
+                "leave both out",
+            )  # fmt: skip
+        named = self.folder.settings("config.json").get("id2label", {})
+        self.labels = tuple(labels) if labels else tuple(str(named[key]) for key in sorted(named, key=int))
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Hash of weights, tokenizer and settings."""
+        assert self.folder.onnx is not None
+        return self.folder.digest(self.folder.onnx, {"max_tokens": self.max_tokens, "overlap": self.overlap})
+
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
+        tokenizer = self.folder.tokenizer(self.max_tokens)
+        # The second text is cut into windows that overlap, the first one is whole in each of them.
+        tokenizer.enable_truncation(self.max_tokens, stride=self.overlap, strategy="only_second")
+        return tokenizer
+
+    @functools.cached_property
+    def _session(self) -> Any:
+        return session(str(self.folder.onnx), self.threads)
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> list[np.ndarray]:
+        """Classify pairs of texts.
+
+        Returns
+        -------
+        For each pair the logits of its windows, shape (windows, labels); several windows where the second text does
+        not fit beside the first.
+
+        Raises
+        ------
+        DataError for a first text that leaves no room for the second; ModelError where the model's outputs are no
+        logits, one for each label.
+        """
+        encodings, owners = [], []
+        for i, (first, second) in enumerate(pairs):
+            try:
+                encoding = self._tokenizer.encode(first, second)
+            except Exception as error:  # the library raises Exception itself
+                raise DataError(
+                    f"{first[:60]!r}... with another text: {error}", f"at most {self.max_tokens} tokens of both",
+                    "shorten the first text, or give max_tokens",
+                ) from None  # fmt: skip
+            windows = [encoding, *encoding.overflowing]
+            encodings += windows
+            owners += [i] * len(windows)
+        out: list[np.ndarray] = [np.empty(0)] * len(encodings)
+        for rows, outputs, _ in run(self._session, encodings):
+            values = outputs[0]
+            if values.ndim != 2 or (self.labels and values.shape[1] != len(self.labels)):
+                raise ModelError(
+                    f"{self.folder.path}: outputs of shape {values.shape} for {len(rows)} pairs",
+                    f"one number for each of {len(self.labels) or 'the'} labels",
+                    "export with --task text-classification, or name the labels: labels=[...]",
+                )
+            for row, value in zip(rows, values, strict=True):
+                out[row] = value
+        return [np.array([out[j] for j, owner in enumerate(owners) if owner == i]) for i in range(len(pairs))]
