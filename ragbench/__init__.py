@@ -113,7 +113,7 @@ _HOME = {
         "preference_correlation",
         "questions_needed",
     ],
-    "scoring": ["metric_table", "plan_score", "score"],
+    "scoring": ["compare_scores", "metric_table", "plan_score", "score"],
     "metrics.thresholds": ["best_threshold", "calibrate", "fit_thresholds", "region_shares"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}

@@ -1,4 +1,4 @@
-"""The command line ``ragbench``: init, doctor, data, judge, plan, run, audit, export, reproduce, lab ... Thin."""
+"""The command line ``ragbench``: init, doctor, data, plan, run, score, audit, export, reproduce, lab ... Thin."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ragbench import __version__
 from ragbench.errors import RagbenchError
@@ -124,6 +124,19 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--to", required=True, help="folder to make; only one that an export made is written over")
     export.add_argument("--cassette", help="the run's cassette, when it is not in the run's folder")
     export.set_defaults(run=_export)
+
+    score = commands.add_parser(
+        "score", help="score answers you have: a CSV, JSON or Parquet file, in any tool's columns"
+    )
+    score.add_argument("answers", help="file with a row per answer, see docs/data.md")
+    score.add_argument("--metrics", nargs="+", required=True, help="names such as lexical, ragchecker, faithfulness")
+    score.add_argument("--labels", default="embedded", help="a model such as ollama:llama3:8b (default: by rules)")
+    score.add_argument("--host", help="address of its server")
+    score.add_argument("--columns", nargs="*", default=[], metavar="OURS=YOURS", help="such as reference=gold_answer")
+    score.add_argument("--cassette", help="file of the model's replies (default: beside the folder, NAME.sqlite)")
+    score.add_argument("--plan", action="store_true", help="say what the model will be asked, and stop")
+    score.add_argument("--to", required=True, help="folder to make; only one that an export made is written over")
+    score.set_defaults(run=_score)
 
     recordings = commands.add_parser("recordings", help="replies of real models: record, ship, verify").add_subparsers(
         required=True, metavar="action"
@@ -352,6 +365,34 @@ def _export(arguments: argparse.Namespace) -> int:
         print(export_ledger(arguments.to))
     else:
         print(export(arguments.name, arguments.to, cassette=arguments.cassette))
+    return 0
+
+
+def _score(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from ragbench import scoring
+    from ragbench.errors import ConfigError
+    from ragbench.llm import chat_model
+    from ragbench.report.export import export_scores
+    from ragbench.stats import means
+
+    if wrong := [pair for pair in arguments.columns if "=" not in pair]:
+        raise ConfigError(f"--columns {wrong[0]}", "OURS=YOURS", "write for instance reference=gold_answer")
+    columns = dict(pair.split("=", 1) for pair in arguments.columns)
+    to = Path(arguments.to)
+    options: dict[str, Any] = {}
+    labels: Any = arguments.labels
+    if labels != "embedded":
+        labels = chat_model(labels, host=arguments.host)
+        options["cassette"] = arguments.cassette or str(to.with_name(f"{to.name}.sqlite"))
+    if arguments.plan:
+        print(scoring.plan_score(arguments.answers, arguments.metrics, labels, columns, **options))
+        return 0
+    table = scoring.score(arguments.answers, arguments.metrics, labels, columns, **options)
+    by = ["system"] if "system" in table else []
+    print(means(table, by, table.attrs["numbers"], groups="question_id").round(3).to_string(index=False))
+    print(export_scores(table, to, Path(arguments.answers).name))
     return 0
 
 

@@ -2,7 +2,7 @@
 
 Lines (`ir_score_curves`, `settings`, `power_curves`, `rank_lines`), bars (`grouped_bars`, `stacked_shares`), dots with
 intervals (`dots`, `two_judges`), areas (`heat_maps`, `confusion`, `clustered_heat_map`) and distributions (`histogram`,
-`sorted_scores`, `score_violins`, `pair_scatter`, `reliability`, `window_distances`).
+`sorted_scores`, `score_strips`, `score_violins`, `pair_scatter`, `reliability`, `window_distances`).
 
 Colours are Okabe and Ito's, told apart by colour-blind readers, and every line has its own marker besides.
 """
@@ -670,6 +670,44 @@ def _range(values: np.ndarray) -> Sequence[float]:
     low, high = float(values.min()), float(values.max())
     room = 0.06 * max(high - low, 0.1)
     return low - room, high + room
+
+
+def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
+    """Draw every answer's value as a dot, a line per metric and system, and the mean with its interval as a diamond.
+
+    Parameters
+    ----------
+    scores : one row per answer and metric; columns system, metric, value (in [0, 1]).
+    means : one row per system and metric; columns system, metric, mean, low, high.
+    """
+    systems, metrics = _unique(means["system"]), _unique(means["metric"])
+    lines = [(metric, system) for metric in metrics for system in systems]
+    figure, axes = _open(7.2, 1.2 + 0.34 * len(lines))
+    axis = axes[0, 0]
+    values = scores.groupby(["metric", "system"], sort=False)["value"]
+    spread = {key: part.dropna().to_numpy(float) for key, part in values}
+    marks = means.set_index(["metric", "system"])
+    for i, (metric, system) in enumerate(lines):
+        colour = PALETTE[systems.index(system) % len(PALETTE)]
+        points = np.sort(spread[metric, system])
+        # Equal values lie beside each other, not on one spot.
+        equal = [np.count_nonzero(points[:n] == value) for n, value in enumerate(points)]
+        shift = 0.28 * np.array([0 if not n else (-1) ** n * min((n + 1) // 2 / 4, 1) for n in equal])
+        axis.plot(points, i + shift, "o", color=colour, alpha=0.45, ms=4, mew=0)
+        mean, low, high = marks.loc[(metric, system), ["mean", "low", "high"]].astype(float)
+        if not np.isnan(mean):
+            reach = [[mean - low], [high - mean]] if not np.isnan(low) else None
+            label = system if metric == metrics[0] else None
+            axis.errorbar(mean, i, xerr=reach, fmt="D", color=colour, mec="#222222", ms=6, capsize=3, label=label)
+    names = [str(metric).replace("_", " ") for metric in metrics]
+    axis.set_yticks([n * len(systems) + (len(systems) - 1) / 2 for n in range(len(metrics))], names, fontsize=8)
+    for n in range(1, len(metrics)):
+        axis.axhline(n * len(systems) - 0.5, color="#DDDDDD", lw=0.8)
+    axis.grid(False, axis="y")
+    axis.set(ylim=(len(lines) - 0.4, -0.6), xlim=(-0.04, 1.04), xlabel="dots: answers; diamond: mean with 95% interval")
+    if len(systems) > 1:
+        _legend_below(figure, axes)
+    return figure
 
 
 def score_violins(frame: pd.DataFrame) -> Figure:

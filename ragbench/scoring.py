@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pandas as pd
 from ragbench.data.answers import lacks, read_answers
 from ragbench.errors import DataError
 from ragbench.llm import Plan, Step
-from ragbench.metrics.table import METRICS, find_numbers, language, numbers
+from ragbench.metrics.table import METRICS, find_numbers, language, numbers, readable
 from ragbench.records import Answer, Question
 from ragbench.text.languages import language_of
 
@@ -49,7 +50,8 @@ def score(
     DataFrame: the rows in our names; a column for each number (``keypoints_hallucination`` where RAGChecker's
     ``hallucination`` has the name); the labels made, of which ``claim_labels`` opens in
     `ragbench.widgets.ClaimInspector`; ``labelled_by``; ``unscored``: how many of the row's numbers are NaN, and
-    ``reason``: why. ``attrs["numbers"]`` names the columns of numbers, for `ragbench.means`.
+    ``reason``: why. ``attrs`` has "numbers": the columns of numbers, for `ragbench.means`; "model": which one labelled,
+    with digest and options; "repairs": what was mended in the rows.
 
     Raises
     ------
@@ -70,12 +72,14 @@ def score(
         table[label] = _made(label, table, model, options)
     values = {name: _values(name, table) for name in dict.fromkeys(name for name, _ in asked.values())}
     for column, (name, key) in asked.items():
-        if column in table and column not in LABELS:
+        if column in table:
             table = table.rename(columns={column: f"given_{column}"})
         each = [value[key] if isinstance(value, Mapping) else value for value, _ in values[name]]
         table[column] = pd.Series(each, table.index, dtype=float)
     if any(need in LABELS for name in values for need in METRICS[name].needs):
-        table["labelled_by"] = ("embedded" if model is None else _name(model)) if wanted else "given"
+        who = _identity(model, options.get("cassette")) if wanted and model is not None else {}
+        table["labelled_by"] = "{provider}:{model}".format(**who) if who else "embedded" if wanted else "given"
+        table.attrs["model"] = who
     table["unscored"] = table[list(asked)].isna().sum(axis=1)
     table["reason"] = [_reason(i, table, asked, values) for i in table.index]
     table.attrs["numbers"] = list(asked)
@@ -99,6 +103,38 @@ def plan_score(
     """
     table, asked = _prepare(rows, metrics, columns)
     return _plan(table, _labels_of(asked, table), labels, cassette, speeds)
+
+
+def compare_scores(table: pd.DataFrame, **options: Any) -> pd.DataFrame:
+    """Compare systems on every number, in pairs over the same questions, corrected by Holm for all of them.
+
+    Parameters
+    ----------
+    table : from `score`, with a column ``system``.
+    options : for `ragbench.stats.compare_pairs`: ``power``, ``alpha``, ``seed`` ...
+
+    Returns
+    -------
+    DataFrame as from `ragbench.comparison.compare`, which `ragbench.comparison.verdicts` puts into words. Pairs without
+    a question scored for both are left out.
+
+    Raises
+    ------
+    DataError without two systems, or when one has answered a question twice.
+    """
+    from ragbench.stats import compare_pairs
+
+    systems = list(dict.fromkeys(table["system"])) if "system" in table else []
+    if len(systems) < 2:
+        raise DataError(
+            f"{len(systems)} systems", "two or more in the column 'system'", "name yours: columns={'system': 'model'}"
+        )
+    if table.duplicated(["question_id", "system"]).any():
+        raise DataError("a system answered a question twice", "one row per question and system", "drop one of them")
+    wide = {name: table.pivot(index="question_id", columns="system", values=name) for name in table.attrs["numbers"]}
+    scores = {(a, b, m): (each[a], each[b]) for m, each in wide.items() for a, b in combinations(systems, 2)}
+    both = {key: pair for key, pair in scores.items() if (pair[0] - pair[1]).notna().any()}
+    return compare_pairs(both, ("a", "b", "measure"), **options)
 
 
 def metric_table() -> pd.DataFrame:
@@ -213,7 +249,7 @@ def _reason(
     why: dict[str, list[str]] = {}
     for column, (name, _) in asked.items():
         if math.isnan(table.at[i, column]):
-            unread = name == "ragchecker" and not values[name][i][1] and _unread(table.at[i, "claim_labels"])
+            unread = name == "ragchecker" and not values[name][i][1] and not readable(table.at[i, "claim_labels"])
             reason = values[name][i][1] or ("a label could not be read" if unread else "undefined")
             why.setdefault(reason, []).append(column)
     return "; ".join(f"{reason}: {', '.join(columns)}" for reason, columns in why.items())
@@ -232,13 +268,12 @@ def _warn_of_languages(table: pd.DataFrame) -> None:
         )
 
 
-def _name(model: Any) -> str:
-    from ragbench.llm import chat_model
-    from ragbench.llm.drivers import driver_for
+def _identity(model: Any, cassette: Any) -> dict[str, Any]:
+    from ragbench.experiment.identity import hosts_of, model_identity
+    from ragbench.llm import Cassette
 
-    first = model[0] if isinstance(model, list | tuple) else model
-    driver = driver_for(chat_model(first) if isinstance(first, str) else first)
-    return f"{driver.provider}:{driver.name}"
+    tape = Cassette(cassette) if isinstance(cassette, str | Path) else cassette
+    return model_identity(hosts_of(model), tape, None, ask_server=False)
 
 
 def _plan(table: pd.DataFrame, wanted: Sequence[str], model: Any, cassette: Any, speeds: Mapping[str, Any]) -> Plan:
@@ -288,12 +323,6 @@ def _claim_steps(rows: pd.DataFrame) -> list[Step]:
     from ragbench.labelling.claims import steps_for_ragchecker
 
     return steps_for_ragchecker(_results(rows), claims_per_text=CLAIMS_PER_TEXT)
-
-
-def _unread(labels: Any) -> bool:
-    from ragbench.data.ragchecker import CHECKS
-
-    return any(part is None or "None" in str(part) for part in (getattr(labels, check) for check in CHECKS.values()))
 
 
 def _keypoints(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[Any]:

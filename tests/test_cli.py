@@ -350,3 +350,66 @@ def test_notebooks_are_found_by_paper_and_in_order():
     assert every == sorted(every)
     assert every[0] == "00_start_here"
     assert all(p.stem.startswith("1") for p in notebooks.find("thesis"))
+
+
+def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_inspector(capsys, tmp_path, minilm):
+    from ragbench.widgets import ClaimInspector
+
+    tower = {"user_input": "How high is the tower?", "reference": "The tower is 330 metres high."}
+    rows = [
+        tower | {"system": system, "response": f"The tower is {height} metres high.", "retrieved_contexts": contexts}
+        for system, height in (("A", 330), ("B", 120))
+        for contexts in (["The tower is 330 metres high."],)
+    ]
+    answers = tmp_path / "answers.csv"
+    pd.DataFrame(rows).to_csv(answers, index=False)
+    to = tmp_path / "report"
+    with pytest.warns(UserWarning, match="2 cells of 'chunks' held a list written as text"):
+        status, out, _ = run(capsys, "score", str(answers), "--metrics", "token_f1", "precision", "--to", str(to))
+    assert status == 0
+    averages = pd.read_csv(to / "tables" / "means.csv").set_index(["system", "metric"])
+    assert averages.loc[[("A", "precision"), ("B", "precision")], "mean"].tolist() == [1.0, 0.0]
+    assert averages.at[("A", "token_f1"), "mean"] == 1.0
+    assert pd.read_csv(to / "tables" / "comparison.csv")["difference"].tolist()[1] == 1.0
+    assert pd.read_csv(to / "rows.csv")["precision"].tolist() == [1.0, 0.0]
+    assert "Labels were made without a language model" in (to / "methods.md").read_text()
+    assert "@ru2024ragchecker" in (to / "methods.md").read_text()
+    assert "ru2024ragchecker" in (to / "references.bib").read_text()
+    assert (to / "figures" / "scores.png").stat().st_size > 5000
+    inspector = ClaimInspector(ragbench.data.read_ragchecker(to / "claim_labels.json"))
+    inspector.show("q1 B")
+    assert inspector.metrics["precision"] == 0.0
+    assert "precision" in out
+    assert str(len(list(to.rglob("*.*"))) - 1) in out  # files, without the marker
+
+
+def test_score_plans_records_and_resumes_with_a_model(capsys, tmp_path):
+    from fake_ollama import FakeOllama
+    from test_steps import reply
+
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text(json.dumps({"q": "q", "response": "a b; c d", "reference": "a b", "contexts": ["a b"]}) + "\n")
+    with FakeOllama(reply=reply) as server:
+        command = [
+            "score",
+            str(answers),
+            "--metrics",
+            "precision",
+            "--labels",
+            "ollama:llama3:8b",
+            "--host",
+            server.url,
+        ]
+        command += ["--columns", "question=q", "--to", str(tmp_path / "out")]
+        status, out, _ = run(capsys, *command, "--plan")
+        assert (status, server.calls) == (0, [])
+        assert re.search(r"claims +2 +0 +2", out)
+        assert run(capsys, *command)[0] == 0
+        asked = len(server.calls)
+        status, _, err = run(capsys, *command)
+        assert (status, len(server.calls)) == (0, asked)
+    assert re.search(r"claims +2 +2 +0", err)
+    assert (tmp_path / "out.sqlite").is_file()
+    assert "Labels were given by llama3:8b" in (tmp_path / "out" / "methods.md").read_text()
+    assert run(capsys, "score", str(answers), "--metrics", "eir", "--to", "x")[0] == 2
+    assert run(capsys, "score", str(answers), "--metrics", "f1", "--columns", "q", "--to", "x")[2].count("OURS=YOURS")

@@ -52,12 +52,16 @@ _CHECKS = ("response_in_reference", "reference_in_response", "response_in_chunks
 _GRADES = tuple(f"grade {grade}" for grade in range(1, 6))
 
 
-def _claims(labels: ClaimLabels) -> Mapping[str, float]:
-    """All eleven metrics; NaN where a label is unread (None), since it would decide between the shares."""
+def readable(labels: ClaimLabels) -> bool:
+    """Tell whether all labels of a result are there: an unread one (None) would decide between the shares."""
     parts = [getattr(labels, check) for check in _CHECKS]
-    if any(part is None or None in np.array(part, dtype=object) for part in parts):
+    return not any(part is None or None in np.array(part, dtype=object) for part in parts)
+
+
+def _claims(labels: ClaimLabels) -> Mapping[str, float]:
+    if not readable(labels):
         return dict.fromkeys(CLAIM_METRICS, math.nan)
-    return claim_metrics(*parts)
+    return claim_metrics(*(getattr(labels, check) for check in _CHECKS))
 
 
 def _keypoints(verdicts: Sequence[str | None]) -> Mapping[str, float]:

@@ -18,7 +18,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ragbench import plots
+from ragbench.data.ragchecker import RagResults, to_ragchecker
 from ragbench.errors import DataError, unknown
+from ragbench.metrics.table import readable
 from ragbench.metrics.thresholds import fit_thresholds
 from ragbench.report.audit import (
     ANSWERED,
@@ -37,7 +39,7 @@ from ragbench.report.audit import (
 from ragbench.report.audit import COLUMNS as AUDIT_COLUMNS
 from ragbench.report.folder import Exported, Folder
 from ragbench.report.methods import PAPERS as PAPER_KEYS
-from ragbench.report.methods import Methods, methods, ragbench_entry, references
+from ragbench.report.methods import Methods, methods, ragbench_entry, references, score_methods
 from ragbench.report.tables import FIT, MISSING, PREAMBLE, escape, label_of, render_table, with_interval
 from ragbench.stats import binomial_ci, means
 
@@ -388,6 +390,68 @@ def _size(part: pd.DataFrame, stem: str) -> int:
 
 def _title(stem: str) -> str:
     return {"ir_score": "Mean IR score", "grades": "Shares of grades", "seconds": "Seconds per answer"}[stem]
+
+
+def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) -> Exported:
+    """Write a table from `ragbench.score` as a folder: rows, tables, figure, methods, references, labels.
+
+    Parameters
+    ----------
+    table : from `ragbench.score`.
+    to : folder to make, as for `export`.
+    name : of the answers, for captions.
+
+    Returns
+    -------
+    Exported: as `export` writes it, with ``claim_labels.json`` in RAGChecker's form where claims were labelled, which
+    `ragbench.widgets.ClaimInspector` opens.
+    """
+    from ragbench.comparison import printed
+    from ragbench.scoring import compare_scores
+
+    folder = Folder(to, f"scores of {name}")
+    numbers = table.attrs["numbers"]
+    by = ["system"] if "system" in table else []
+    averages = means(table, by, numbers, groups="question_id", resamples=RESAMPLES)
+    shown = averages.drop(columns=["mean", "low", "high"])
+    shown.insert(len(shown.columns) - 2, "mean [95% interval]", with_interval(averages))
+    notes = []
+    if "labelled_by" in table:
+        notes.append(f"Labels: {', '.join(dict.fromkeys(table['labelled_by']))}.")
+    _write_table(folder, "means", averages, f"{name}: mean of every metric", "tab:means", shown, notes)
+    written = ["means"]
+    if by and table["system"].nunique() > 1:
+        pairs = compare_scores(table, resamples=RESAMPLES)
+        caption = f"{name}: systems compared over the same questions"
+        _write_table(folder, "comparison", pairs, caption, "tab:comparison", printed(pairs))
+        written.append("comparison")
+    figures = []
+    drawn = [n for n in numbers if table[n].between(0, 1).any() and not table[n].gt(1).any()]
+    if drawn:
+        labelled = table if by else table.assign(system=name)
+        long = labelled.melt(["question_id", "system"], drawn, "metric", "value")
+        marks = means(labelled, ["system"], drawn, groups="question_id", resamples=RESAMPLES)
+        alt = f"{name}: every answer's value of {len(drawn)} metrics, with the mean and its 95% interval."
+        figure = plots.score_strips(long, marks)
+        for path in plots.save_figure(figure, "scores", long, alt, folder=folder.path / "figures", dpi=300).values():
+            folder.wrote(f"figures/{path.name}")
+        figures.append(("scores", alt))
+    paragraphs = score_methods(table, RESAMPLES)
+    folder.text("methods.md", paragraphs.markdown)
+    folder.text("methods.tex", paragraphs.latex)
+    folder.text("references.bib", paragraphs.bibliography)
+    folder.text("all.tex", document(name, written, figures, "methods"))
+    folder.text(
+        "rows.csv", _plain(table.drop(columns="claim_labels", errors="ignore")).to_csv(index=False, lineterminator="\n")
+    )
+    if "claim_labels" in table:
+        whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
+        folder.text("claim_labels.json", json.dumps(to_ragchecker(RagResults(tuple(whole))), ensure_ascii=False) + "\n")
+        if left := len(table) - len(whole):
+            folder.done.notes.append(f"claim_labels.json lacks {left} answers whose labels are missing or unread")
+    folder.done.notes += table.attrs.get("repairs", [])
+    folder.text("README.md", _readme(name, folder))
+    return folder.finish()
 
 
 def document(title: str, tables: list[str], figures: list[tuple[str, str]], methods: str = "") -> str:

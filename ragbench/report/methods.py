@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from ragbench.errors import unknown
 from ragbench.metrics.ir_score import MATCHES
+from ragbench.metrics.table import METRICS, numbers
 from ragbench.report.tables import escape, first_line
 
 PAPERS = {
@@ -117,7 +120,55 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int], resamples: i
         " ".join([*_people("generator", manifest, entries), *_people("judge", manifest, entries)]),
         " ".join(_statistics(counts, resamples, graded=bool(_axis(manifest, "judge")))),
     ]
-    kept = tuple(p for p in paragraphs if p)
+    return _cited([p for p in paragraphs if p], entries)
+
+
+def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
+    """Write the methods of a table from `ragbench.score`: what was scored, by which metrics, who labelled."""
+    from ragbench.experiment.manifest import environment
+
+    entries: dict[str, str] = {}
+    software, columns = environment(), table.attrs["numbers"]
+    git = software["git"] or {}
+    entries["ragbench"] = ragbench_entry(software["packages"]["ragbench"], git.get("revision", ""))
+    systems = table["system"].nunique() if "system" in table else 1
+    said = [
+        f"{len(table):,} answers of {systems} system{'s' * (systems > 1)} to {table['question_id'].nunique():,} "
+        f"questions were scored with ragbench {software['packages']['ragbench']}{cite('ragbench')}."
+    ]
+    every = numbers()
+    sources: dict[str, list[str]] = {}
+    for column in columns:
+        sources.setdefault(METRICS[every[column][0]].source, []).append(column.replace("_", " "))
+    for source, named in sources.items():
+        paper = PAPERS.get(re.split(r"\W", source)[0].lower())
+        said.append(f"Metrics ({source}){cite(paper) if paper else ''}: {listed(named)}.")
+    if model := table.attrs.get("model"):
+        key = "model:" + re.sub(r"[^\w.-]+", "-", model["model"])
+        entries[key] = _model_entry(key, model["provider"], model["model"], model.get("digest"))
+        said.append(f"Labels were given by {model['model']}{cite(key)} ({', '.join(_model(model))}).")
+    elif "labelled_by" in table and table["labelled_by"].eq("embedded").all():
+        said.append(
+            "Labels were made without a language model, by sentence vectors and rules; they are stand-ins for those of "
+            "a model or of people."
+        )
+    if repairs := table.attrs.get("repairs"):
+        said.append(f"Mended while reading: {'; '.join(repairs)}.")
+    means = (
+        f"Means have 95% percentile bootstrap intervals ({resamples:,} resamples of questions, seed 0)"
+        f"{cite('efron1993bootstrap')}; n counts the answers scored. {int(table[columns].isna().sum().sum()):,} of "
+        f"{table[columns].size:,} values are undefined or unscored; they are left out of the means and counted beside."
+    )
+    if systems > 1:
+        means += (
+            " Systems are compared over the same questions by paired permutation tests; Holm's method corrects the "
+            "p-values over the whole table."
+        )
+    return _cited([" ".join(said), means], entries)
+
+
+def _cited(paragraphs: Sequence[str], entries: dict[str, str]) -> Methods:
+    kept = tuple(paragraphs)
     known = references() | entries
     keys = dict.fromkeys(key for p in kept for marked in _MARK.findall(p) for key in marked.split(","))
     for key in keys:
