@@ -123,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("name", metavar="run", help="name or folder of a run, or: ledger")
     export.add_argument("--to", required=True, help="folder to make; only one that an export made is written over")
     export.add_argument("--cassette", help="the run's cassette, when it is not in the run's folder")
+    export.add_argument("--html", action="store_true", help="of a run: also one page with everything, report.html")
     export.set_defaults(run=_export)
 
     score = commands.add_parser(
@@ -364,7 +365,7 @@ def _export(arguments: argparse.Namespace) -> int:
     if arguments.name == "ledger":
         print(export_ledger(arguments.to))
     else:
-        print(export(arguments.name, arguments.to, cassette=arguments.cassette))
+        print(export(arguments.name, arguments.to, cassette=arguments.cassette, html=arguments.html))
     return 0
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import html
 import json
 import re
 import shutil
@@ -27,6 +29,7 @@ from ragbench.papers import record, side_by_side
 from ragbench.report.export import export, export_ledger
 from ragbench.report.folder import MARKER
 from ragbench.report.methods import as_latex, as_markdown, bibtex_entry, references
+from ragbench.report.page import page, worst_answers
 from ragbench.report.tables import escape, interval_table, label_of, latex_table, render_table, table, with_interval
 
 QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
@@ -253,7 +256,7 @@ def undrawn(monkeypatch):
 
 @pytest.fixture(scope="module")
 def exported(live_run, tmp_path_factory):
-    return export(live_run, tmp_path_factory.mktemp("out") / "thesis")
+    return export(live_run, tmp_path_factory.mktemp("out") / "thesis", html=True)
 
 
 def test_an_export_has_every_part_and_says_what_it_wrote(exported):
@@ -261,12 +264,41 @@ def test_an_export_has_every_part_and_says_what_it_wrote(exported):
     wanted = {f"tables/{stem}.{kind}" for stem in tables for kind in ("csv", "md", "tex")}
     wanted |= {f"figures/{s}.{k}" for s in ("ir_score", "grades", "seconds") for k in ("png", "pdf", "csv", "txt")}
     wanted |= {"methods.md", "methods.tex", "references.bib", "all.tex", "rows.csv", "manifest.json", "README.md"}
-    assert set(exported.files) == wanted | {"cassette.jsonl"}
+    assert set(exported.files) == wanted | {"cassette.jsonl", "report.html"}
     there = {str(p.relative_to(exported.folder)) for p in exported.folder.rglob("*") if p.is_file()}
     assert there == set(exported.files) | {MARKER}
     told = str(exported)
     assert told.startswith(f"{len(exported.files)} files in ")
     assert "grades.{csv,md,tex}" in told
+
+
+def test_the_page_holds_all_of_it_and_loads_nothing(exported):
+    text = (exported.folder / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r'(?:src|href)="(?!data:)', text) == []
+    for stem in ("ir_score", "grades", "seconds"):
+        picture = base64.b64encode((exported.folder / "figures" / f"{stem}.png").read_bytes()).decode()
+        alt = (exported.folder / "figures" / f"{stem}.txt").read_text(encoding="utf-8").strip()
+        assert f'alt="{html.escape(alt)}" src="data:image/png;base64,{picture}"' in text
+    methods = (exported.folder / "methods.md").read_text(encoding="utf-8")
+    shown = html.unescape(text)
+    assert [part for part in methods.strip().split("\n\n") if part not in shown] == []
+    for caption in ("mean IR score per cell", "shares of the five grades", "answers with the lowest IR scores"):
+        assert caption in text
+    assert "<h2>Checks</h2>" in text
+
+
+def test_the_worst_answers_come_first_and_texts_are_escaped():
+    scores, marks = [0.5, 0.1, 0.1, np.nan, 0.9], pd.array([5, 5, 4, 1, None], dtype="Int64")
+    rows = pd.DataFrame({"question_id": list("abcde"), "ir_score": scores, "grade": marks, "answer": "<b>"})
+    table = worst_answers(rows.assign(retriever="R", k=5, N=100), {"c": "Why <i>?"}, top=3)
+    assert [row[0] for row in table.rows] == ["Why <i>?", "b", "a"]
+    assert table.rows[0][1:] == ("R, k = 5, N = 100", "0.10", "4", "<b>")
+    audit = pd.DataFrame({"table": [], "check": []})
+    text = page("A & B", "", [table], [], "One.\n\nTwo <x>.", audit)
+    assert "Why &lt;i&gt;?" in text
+    assert "<p>Two &lt;x&gt;.</p>" in text
+    assert "<h1>A &amp; B</h1>" in text
+    assert "<b>" not in text
 
 
 def test_the_means_are_those_of_the_rows_with_counts_beside_them(live_run, exported):
@@ -385,7 +417,7 @@ def test_heads_of_printed_tables_are_words(exported):
 
 
 def test_two_exports_of_a_run_differ_in_no_byte(live_run, exported, tmp_path):
-    again = export(live_run, tmp_path / "again")
+    again = export(live_run, tmp_path / "again", html=True)
     assert again.files == exported.files
     for name in [*again.files, MARKER]:
         assert (again.folder / name).read_bytes() == (exported.folder / name).read_bytes(), name

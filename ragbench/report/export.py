@@ -19,9 +19,10 @@ from matplotlib.figure import Figure
 
 from ragbench import plots
 from ragbench.data.ragchecker import RagResults, to_ragchecker
-from ragbench.errors import DataError, unknown
+from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.metrics.table import readable
 from ragbench.metrics.thresholds import fit_thresholds
+from ragbench.records import Dataset
 from ragbench.report.audit import (
     ANSWERED,
     CELL,
@@ -40,7 +41,8 @@ from ragbench.report.audit import COLUMNS as AUDIT_COLUMNS
 from ragbench.report.folder import Exported, Folder
 from ragbench.report.methods import PAPERS as PAPER_KEYS
 from ragbench.report.methods import Methods, methods, ragbench_entry, references, score_methods
-from ragbench.report.tables import FIT, MISSING, PREAMBLE, escape, label_of, render_table, with_interval
+from ragbench.report.page import PageTable, page, worst_answers
+from ragbench.report.tables import FIT, MISSING, PREAMBLE, escape, head_and_body, label_of, render_table, with_interval
 from ragbench.stats import binomial_ci, means
 
 RESAMPLES = 2000
@@ -51,7 +53,11 @@ MOST_BARS = 40
 
 
 def export(
-    run: str | os.PathLike[str], to: str | os.PathLike[str], *, cassette: str | os.PathLike[str] | None = None
+    run: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    *,
+    cassette: str | os.PathLike[str] | None = None,
+    html: bool = False,
 ) -> Exported:
     """Write everything a paper or thesis needs of a run into a folder.
 
@@ -60,6 +66,7 @@ def export(
     run : name or folder of a run.
     to : folder to make. One that is not empty is refused, unless an export made it and nothing in it was changed.
     cassette : the run's cassette, when it does not lie in the run's folder.
+    html : write ``report.html``, too: tables, figures, the lowest scores, methods and checks on one page.
 
     Returns
     -------
@@ -102,6 +109,8 @@ def export(
     if len(rows) < len(every):
         folder.done.notes.append(f"{len(every) - len(rows)} rows of older settings under the same names are left out")
     _cassette(folder, rows, tape)
+    if html:
+        folder.text("report.html", _page(folder, name, rows, tables, figures, paragraphs, checks, _questions(run)))
     folder.text("README.md", _readme(name, folder))
     return folder.finish()
 
@@ -128,6 +137,40 @@ def _figures(folder: Folder, tables: Mapping[str, pd.DataFrame]) -> list[tuple[s
             folder.wrote(f"figures/{path.name}")
         drawn.append((stem, alt))
     return drawn
+
+
+def _page(
+    folder: Folder,
+    name: str,
+    rows: pd.DataFrame,
+    tables: Mapping[str, RunTable],
+    figures: Sequence[tuple[str, str]],
+    paragraphs: Methods,
+    checks: pd.DataFrame,
+    questions: Mapping[str, str],
+) -> str:
+    shown = [
+        PageTable(table.caption, *head_and_body(table.frame if table.shown is None else table.shown), table.notes)
+        for stem, table in tables.items()
+        if stem != "audit"  # the page ends with it
+    ]
+    pictures = [(folder.path / "figures" / f"{stem}.png", alt) for stem, alt in figures]
+    facts = f"{rows['question_id'].nunique()} questions, {len(rows)} rows. {_fixed(rows)}."
+    worst = worst_answers(rows, questions)
+    return page(name, facts, [*shown, worst], pictures, paragraphs.markdown, checks, folder.done.notes)
+
+
+def _questions(run: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the questions' texts by id, where the run's folder has the file of its experiment."""
+    from ragbench.experiment import Experiment
+    from ragbench.experiment.rows import run_folder
+
+    try:
+        sets = Experiment.from_yaml(run_folder(run) / "experiment.yaml").grid.data.values()
+        loaded = [value if isinstance(value, Dataset) else value() for value in sets]
+    except (DataError, ConfigError, OSError):  # no such file, or the data it names lie elsewhere
+        return {}
+    return {question.id: question.text for data in loaded for question in data.questions}
 
 
 def _plain(rows: pd.DataFrame) -> pd.DataFrame:

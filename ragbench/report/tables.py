@@ -151,14 +151,20 @@ def render_table(
     if not len(plain.columns):
         raise ConfigError("a table without columns", "at least one", "check the data frame")
     seen = plain if shown is None else _flat(shown)
-    head = [str(name) for name in seen.columns]
     numeric = [_is_numeric(seen[name]) for name in seen.columns]
-    body = [[_cell(value, digits) for value in row] for row in seen.itertuples(index=False)]
+    head, body = head_and_body(seen, digits)
     return {
         "csv": plain.to_csv(index=False, float_format="%.6g", lineterminator="\n"),
         "md": _markdown(head, body, numeric, caption, notes),
         "tex": latex_table(head, body, numeric, caption, label, notes),
     }
+
+
+def head_and_body(df: pd.DataFrame, digits: int = 3) -> tuple[list[str], list[list[str]]]:
+    """Return the texts of a table: its column names, and its cells with numbers rounded."""
+    flat = _flat(df)
+    body = [[_cell(value, digits) for value in row] for row in flat.itertuples(index=False)]
+    return [str(name) for name in flat.columns], body
 
 
 def with_interval(

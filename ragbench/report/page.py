@@ -1,0 +1,101 @@
+"""A run on one HTML page, to send to somebody: nothing is loaded from elsewhere, and every text is escaped."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from jinja2 import Environment
+
+from ragbench.report.audit import render
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; font-size: 0.85rem; }
+caption { text-align: left; white-space: nowrap; font-weight: bold; padding: 0.4rem 0; }
+th, td { padding: 0.2rem 0.6rem; text-align: left; border-bottom: 1px solid #ddd; vertical-align: top; }
+.wide { overflow-x: auto; margin: 1rem 0; } img { max-width: 100%; } pre { white-space: pre-wrap; font-size: 0.85rem; }
+figure { margin: 1.5rem 0; } figcaption, small { color: #555; font-size: 0.85rem; }
+</style></head><body>
+<h1>{{ title }}</h1>
+<p>{{ facts }}</p>
+{% for note in notes %}<p><small>Note: {{ note }}.</small></p>
+{% endfor %}
+<h2>Results</h2>
+{% for figure in figures %}<figure><img alt="{{ figure.alt }}" src="data:image/png;base64,{{ figure.data }}">
+<figcaption>{{ figure.alt }}</figcaption></figure>
+{% endfor %}
+{% for table in tables %}<div class="wide"><table><caption>{{ table.caption }}</caption>
+<tr>{% for head in table.heads %}<th>{{ head }}</th>{% endfor %}</tr>
+{% for row in table.rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}</table>{% for note in table.notes %}<small>{{ note }}</small><br>{% endfor %}</div>
+{% endfor %}
+<h2>Methods</h2>
+{% for paragraph in methods %}<p>{{ paragraph }}</p>
+{% endfor %}
+<h2>Checks</h2>
+<pre>{{ checks }}</pre>
+</body></html>
+"""
+WORST = 10
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table of the page: its texts, as they are shown."""
+
+    caption: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+
+def page(
+    title: str,
+    facts: str,
+    tables: Sequence[PageTable],
+    figures: Sequence[tuple[Path, str]],
+    methods: str,
+    audit: pd.DataFrame,
+    notes: Sequence[str] = (),
+) -> str:
+    """Write the page.
+
+    Parameters
+    ----------
+    figures : PNG files, each with its alt text. methods : paragraphs, apart by an empty line.
+    """
+    drawn = [{"alt": alt, "data": base64.b64encode(file.read_bytes()).decode()} for file, alt in figures]
+    paragraphs = [part for part in methods.split("\n\n") if part.strip()]
+    parts = {"tables": tables, "figures": drawn, "methods": paragraphs, "checks": render(audit), "notes": notes}
+    return Environment(autoescape=True).from_string(_PAGE).render(title=title, facts=facts, **parts)
+
+
+def worst_answers(rows: pd.DataFrame, questions: Mapping[str, str], top: int = WORST) -> PageTable:
+    """List the rows with the lowest IR scores, of equal ones those with the worse grade (4, 2, 1, 3, 5) first.
+
+    Parameters
+    ----------
+    rows : of a run. questions : texts by id; an id without a text stands for itself.
+    """
+    order = rows["grade"].map({4: 0, 2: 1, 1: 2, 3: 3, 5: 4}).astype(float)
+    scored = rows.assign(badness=order)[rows["ir_score"].notna()]
+    lowest = scored.sort_values(["ir_score", "badness"], kind="stable").head(top)
+    cells = [
+        (
+            questions.get(row.question_id, row.question_id),
+            f"{row.retriever}, k = {row.k}, N = {row.N}",
+            f"{row.ir_score:.2f}",
+            "" if pd.isna(row.grade) else str(row.grade),
+            row.answer if isinstance(row.answer, str) else "",
+        )
+        for row in lowest.itertuples()
+    ]
+    heads = ("question", "system", "IR score", "grade", "answer")
+    return PageTable(f"The {len(cells)} answers with the lowest IR scores", heads, cells)
