@@ -137,13 +137,15 @@ def _extras() -> Iterator[Check]:
 def _ollama() -> Check:
     import httpx
 
+    from ragbench.llm.failures import printable
+
     host = os.environ.get("OLLAMA_HOST") or "http://127.0.0.1:11434"
     if "://" not in host:
         host = f"http://{host}"
     do = "install it from ollama.com, run `ollama serve`, then for instance `ollama pull llama3:8b`"
     try:
         reply = httpx.get(f"{host}/api/tags", timeout=2)
-        names = [m["name"] for m in reply.raise_for_status().json()["models"]]
+        names = [printable(str(m["name"])) for m in reply.raise_for_status().json()["models"]]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
         return Check("Ollama", False, "no server; the embedded defaults are used", do, optional=True)
     return Check(

@@ -101,6 +101,8 @@ class FakeOllama:
     busy_above : answer 503 when more calls than this are under way.
     openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others get the 500 that
         llama.cpp's Python server gives.
+    openai_stream : what it does when asked for a stream: "counted" (tokens in the last event), "uncounted", "refused"
+        (400) or "ignored" (one JSON answer).
     """
 
     models: dict[str, str] = field(default_factory=lambda: {"llama3:8b": DIGEST})
@@ -113,6 +115,7 @@ class FakeOllama:
     busy_above: int | None = None
     context_length: int = 131072
     openai_schema: str = "json_schema"
+    openai_stream: str = "counted"
     port: int = 0
 
     def __post_init__(self) -> None:
@@ -286,13 +289,17 @@ class FakeOllama:
             return await send_json(out, {"error": {"message": words, "type": "internal_server_error"}}, 500)
         form = body.get("response_format", {})
         schema = form.get("schema") or form.get("json_schema", {}).get("schema")
-        text = self.reply({**body, "format": schema})
+        if body.get("stream") and self.openai_stream == "refused":
+            return await send_json(out, {"error": {"message": "stream=True is not supported"}}, 400)
+        text = fault.value if fault and fault.name == "answer" else self.reply({**body, "format": schema})
         read = sum(count_tokens(message["content"]) + 4 for message in body["messages"])
         answer = {
             "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": body["model"],
             "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": read, "completion_tokens": count_tokens(text), "total_tokens": 0},
         }  # fmt: skip
+        if body.get("stream") and self.openai_stream != "ignored":
+            return await self._stream_openai(answer, fault, out)
         if fault and fault.name == "dropped":
             data = json.dumps(answer).encode()
             out.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9999\r\n\r\n" + data[:40])
@@ -304,6 +311,21 @@ class FakeOllama:
         if fault and fault.name == "error_line":
             answer = {"error": {"message": fault.value}}
         return await send_json(out, answer)
+
+    async def _stream_openai(self, answer: dict[str, Any], fault: Fault | None, out: asyncio.StreamWriter) -> None:
+        choice = answer["choices"][0]
+        words = re.findall(r"\s*\S+|\s+$", choice["message"]["content"])
+        reason = fault.value if fault and fault.name == "finish" else choice["finish_reason"]
+        choices = [{"index": 0, "delta": {"content": word}, "finish_reason": None} for word in words]
+        events: list[dict] = [
+            {"choices": [one]} for one in [*choices, {"index": 0, "delta": {}, "finish_reason": reason}]
+        ]
+        if self.openai_stream == "counted":
+            events.append({"choices": [], "usage": answer["usage"]})
+        lines = [f"data: {json.dumps(event)}\n\n" for event in events] + ["data: [DONE]\n\n"]
+        if fault and fault.name == "no_end_mark":  # nor the reason, which servers send before it
+            lines = [line for line in lines if '"delta": {"c' in line] + ["\n"]
+        await stream(out, lines, fault, "text/event-stream")
 
 
 class Hangup(Exception):
@@ -320,37 +342,37 @@ async def send_json(out: asyncio.StreamWriter, value: Any, status: int = 200, ex
     await send(out, status, json.dumps(value).encode(), "application/json; charset=utf-8", extra)
 
 
-_STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
 def _chunk(text: str) -> bytes:
     data = text.encode()
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
-async def stream(out: asyncio.StreamWriter, lines: list[str], fault: Fault | None) -> None:
-    """Send JSON lines as chunks, broken in the way the fault says."""
+async def stream(
+    out: asyncio.StreamWriter, lines: list[str], fault: Fault | None, kind: str = "application/x-ndjson"
+) -> None:
+    """Send lines as chunks, broken in the way the fault says."""
     name = fault.name if fault else ""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     if name == "dropped":
-        out.write(_STREAM_HEAD + _chunk(lines[0]) + b"ff\r\n" + lines[0][:9].encode())
+        out.write(head + _chunk(lines[0]) + b"ff\r\n" + lines[0][:9].encode())
         await out.drain()
         out.transport.abort()
         raise Hangup
     if name == "drip":
-        out.write(_STREAM_HEAD)
+        out.write(head)
         for character in "".join(lines):
             out.write(_chunk(character))
             await out.drain()
             await asyncio.sleep(fault.value if fault else 0)
     elif name == "no_end_mark":
-        out.write(_STREAM_HEAD + b"".join(map(_chunk, lines[:-1])))
+        out.write(head + b"".join(map(_chunk, lines[:-1])))
     elif name == "half_line":
-        out.write(_STREAM_HEAD + _chunk(lines[0]) + _chunk(lines[1][: len(lines[1]) // 2]))
+        out.write(head + _chunk(lines[0]) + _chunk(lines[1][: len(lines[1]) // 2]))
     elif name == "error_line":
-        error = {"error": fault.value if fault else ""}
-        out.write(_STREAM_HEAD + _chunk(lines[0]) + _chunk(json.dumps(error) + "\n"))
+        error = ("data: " if "event" in kind else "") + json.dumps({"error": fault.value if fault else ""})
+        out.write(head + _chunk(lines[0]) + _chunk(error + "\n"))
     else:
-        out.write(_STREAM_HEAD + b"".join(map(_chunk, lines)) + b"0\r\n\r\n")
+        out.write(head + b"".join(map(_chunk, lines)) + b"0\r\n\r\n")
         return await out.drain()
     out.write(b"0\r\n\r\n")
     await out.drain()

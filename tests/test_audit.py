@@ -73,6 +73,7 @@ def test_a_clean_run_shows_nothing_but_what_every_table_was_checked_for(tmp_path
         "unscored", "out of bounds", "cells with unequal n", "empty contexts", "zero-score hits", "fewer hits than k"
     ]  # fmt: skip
     assert checked["answers"] == [
+        "weights not known",
         "prompts cut",
         "prompts not counted",
         "replies cut",

@@ -82,11 +82,14 @@ def grade_calls(experiment: Experiment, stage: Stage, batch: Batch, name: str) -
                 draft, about = mine[place], grade.meta
                 if draft is None:
                     continue
+                used = about["usage"]
                 draft.row |= facts | {
                     "grade": grade.value, "judge_seconds": reply.seconds, "judge_shown": about["shown"],
                     "judge_position": about["position"], "judge_answer_cut": about["cut"],
-                    "judge_repairs": about["repairs"], "judge_grades_got": about["grades_got"],
-                    "judge_prompt_tokens": about["usage"]["prompt_tokens"],
+                    "judge_form": reply.form, "judge_repairs": about["repairs"],
+                    "judge_grades_got": about["grades_got"],
+                    # A sum over the calls: of no use where one of them was not counted (a reply cut early).
+                    "judge_prompt_tokens": None if used["uncounted"] else used["prompt_tokens"],
                     "judge_prompt_estimate": prompt_tokens([{"content": prompt.text}]),
                 }  # fmt: skip
                 if grade.value is None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ROWS, MANIFEST = "rows.jsonl", "manifest.json"
 AXIS_COLUMNS = ("data", "question_id", "chunker", "retriever", "k", "N", "generator", "judge")
+NOT_TOLD = "not told"  # digest of a model whose server says nothing of its weights: another one would not be noticed
 _EMPTY_SHARE = 0.1  # of the questions without any context, above which a run warns
 # Clocks and where a reply came from differ from run to run; everything else is the same for the same experiment.
 TIMING = ("seconds", "judge_seconds", "cached")
@@ -26,8 +27,8 @@ COLUMNS = (
     "seconds", "grade", "judge_seconds", "error_step", "error_kind", "error", "model", "digest", "temperature", "seed",
     "num_ctx", "prompt_sha256", "finish", "prompt_tokens", "prompt_estimate", "output_tokens", "tagged", "cached",
     "judge_model", "judge_digest", "judge_temperature", "judge_seed", "judge_num_ctx", "judge_prompt_sha256",
-    "judge_shown", "judge_position", "judge_answer_cut", "judge_repairs", "judge_grades_got", "judge_prompt_tokens",
-    "judge_prompt_estimate", "judge_raw", "answer_key", "key",
+    "judge_shown", "judge_position", "judge_answer_cut", "judge_form", "judge_repairs", "judge_grades_got",
+    "judge_prompt_tokens", "judge_prompt_estimate", "judge_raw", "answer_key", "key",
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ragbench.errors import ConfigError
 from ragbench.experiment import identity
+from ragbench.experiment.rows import NOT_TOLD
 from ragbench.experiment.spec import Cell, Experiment
 from ragbench.experiment.work import ANSWER_FIELDS, Failure, FunctionReader, Item
 from ragbench.records import Dataset, Question
@@ -41,7 +42,8 @@ class Stage:
         """Return what a row says of the model that made it."""
         who = self.identity[axis][name]
         options = {**who["options"], **who["options"].get("options", {})}
-        facts = {"model": f"{who['provider']}:{who['model']}", "digest": who["digest"], "num_ctx": who["num_ctx"]}
+        digest = NOT_TOLD if who["digest"] == "" else who["digest"]
+        facts = {"model": f"{who['provider']}:{who['model']}", "digest": digest, "num_ctx": who["num_ctx"]}
         return facts | {"temperature": options.get("temperature"), "seed": options.get("seed")}
 
     def judge_facts(self, name: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ragbench.llm import loop
 from ragbench.llm.cassette import Cassette, miss
 from ragbench.llm.context import prompt_tokens, too_long, was_cut, with_advice
 from ragbench.llm.drivers import FINISHED, Driver, Wire, agreed_digest, as_messages, driver_for
-from ragbench.llm.failures import AWAY, KINDS, CallError, failure, without_address
+from ragbench.llm.failures import AWAY, KINDS, CallError, failure, printable, without_address
 from ragbench.llm.keys import Keys, canonical
 from ragbench.llm.models import DEADLINE_S, chat_model
 from ragbench.llm.reply import CUT_SHORT, Reply, Usage
@@ -398,9 +398,8 @@ class Job:
                 host.gate.leave()
                 return
             try:
-                if host.was_away and host.digest is not None:
-                    agreed_digest([host.driver] * 2, [host.digest, await host.driver.digest()])
-                    host.was_away = False
+                if host.was_away:
+                    await self._same_model(host)
                 reply = await self._attempt(host.driver, item)
             except Exception as unnamed:
                 # Whatever a server says, and whatever that breaks here, is the failure of this prompt alone.
@@ -420,6 +419,15 @@ class Job:
             self._finish(item, reply)
             await self._hand_over()
             schedule.settled()
+
+    async def _same_model(self, host: Host) -> None:
+        """Compare the model of a host that was away with the one it had. Raises CallError."""
+        if host.digest is not None:
+            digest = await host.driver.digest()
+            if host.digest and not digest:
+                raise host.driver.fail("server_error", "the server no longer tells which model it has")
+            agreed_digest([host.driver] * 2, [host.digest, digest])
+        host.was_away = False
 
     async def _attempt(self, driver: Driver, item: Item) -> Reply:
         """Make one call (or, where a structured reply was not good, its repair) and judge what comes back."""
@@ -447,7 +455,13 @@ class Job:
         return too_long(item.estimate, exact, driver.num_ctx, driver.num_predict, driver.who)
 
     def _answered(self, item: Item, driver: Driver, wire: Wire, verdict: _Verdict) -> Reply:
-        made = {"text": verdict.text, "parsed": verdict.parsed, "raw": wire.text, "finish": wire.finish}
+        made = {
+            "text": verdict.text,
+            "parsed": verdict.parsed,
+            "raw": wire.text,
+            "finish": wire.finish,
+            "form": wire.form,
+        }
         return self._reply(item, driver, ok=True, **made)
 
     async def _call(self, driver: Driver, item: Item, messages: list[dict], schema: dict | None) -> Wire:
@@ -581,6 +595,7 @@ def _to_answer(reply: Reply) -> dict[str, Any]:
         "text": reply.text,
         "raw": reply.raw,
         "finish": reply.finish,
+        **({"form": reply.form} if reply.form else {}),
         "usage": reply.usage.to_dict(),
         "seconds": reply.seconds,
         "repairs": reply.repairs,
@@ -598,7 +613,7 @@ def _from_answer(answer: Mapping[str, Any], driver: Driver, schema: Any, keep_cu
     parsed = None
     if not answer["ok"]:
         told = answer["error"]
-        error = CallError(told["got"], told["expected"], told["do"])
+        error = CallError(printable(told["got"]), told["expected"], printable(told["do"]))
         error.kind, error.model, error.status = told["kind"], driver.model, told["status"]
     elif schema is not None:
         parsed, _, problem = read(answer["text"], schema)
@@ -616,6 +631,7 @@ def _from_answer(answer: Mapping[str, Any], driver: Driver, schema: Any, keep_cu
         cached=True,
         raw=answer["raw"],
         finish=answer["finish"],
+        form=answer.get("form", ""),
         repairs=answer["repairs"],
         attempts=answer["attempts"],
         model=driver.model,

@@ -20,6 +20,8 @@ SURELY = 3.0
 # A shortened prompt stands out when the server counted less than this share of the estimate.
 SHORTENED = 0.7
 REPLY_ROOM = 512
+# What llama.cpp is told is shared out among its slots.
+START_WITH = "llama.cpp: -c of that times -np; vLLM: --max-model-len"
 
 
 def estimate_tokens(text: str) -> int:
@@ -111,12 +113,17 @@ def with_advice(error: CallError, estimate: int, num_predict: int | None) -> Cal
     """Name the num_ctx that would do in a server's own refusal of a prompt, from its count or else from ours."""
     numbers = [int(number) for number in re.findall(r"\d+", error.got.partition(": ")[2].replace(",", ""))]
     counted = max((number for number in numbers if number < 10**8), default=0)
-    return reworded(error, error.got, _advice(max(counted, estimate), num_predict))
+    return reworded(error, error.got, _advice(max(counted, estimate), num_predict, error.model))
 
 
-def _advice(tokens: int, num_predict: int | None) -> str:
-    return f"set num_ctx={enough(tokens, num_predict)}, or shorten the prompt"
+def _advice(tokens: int, num_predict: int | None, model: str) -> str:
+    size = enough(tokens, num_predict)
+    if model.startswith("openai:"):  # its window is set where the server starts
+        return (
+            f"give each slot of the server {size} tokens ({START_WITH}) and set num_ctx={size}, or shorten the prompt"
+        )
+    return f"set num_ctx={size}, or shorten the prompt"
 
 
 def _error(what: str, tokens: int, num_ctx: int, num_predict: int | None, who: tuple[str, str]) -> CallError:
-    return failure("context", f"{what}; num_ctx is {num_ctx}", *who, do=_advice(tokens, num_predict))
+    return failure("context", f"{what}; num_ctx is {num_ctx}", *who, do=_advice(tokens, num_predict, who[1]))

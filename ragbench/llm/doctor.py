@@ -11,12 +11,14 @@ from typing import Any, Literal
 
 from ragbench.llm import loop
 from ragbench.llm.asking import ask
+from ragbench.llm.context import START_WITH
 from ragbench.llm.drivers import Driver, driver_for
 from ragbench.llm.failures import CallError
 from ragbench.llm.models import chat_model
 from ragbench.llm.reply import Reply
 
 _SAME = 3
+_WROTE = ("empty", "truncated")  # the model wrote something, so that the other questions can be asked
 _STATEMENTS = (
     ("A river flows from a lake to the sea.", "Water moves from a lake towards the sea.", "yes"),
     ("The library opens at nine.", "The library is closed all day.", "no"),
@@ -42,7 +44,8 @@ class Fitness:
     deterministic : the same prompt three times gave the same text; None when it could not be tried.
     obeyed, repaired, asked : structured replies that fit the schema at once, after a repair try, and all.
     right : yes/no verdicts that were right (out of ``asked``): a weak model obeys and still cannot judge.
-    num_ctx, context_length : the window in use, and the longest the model was made for (None: not said).
+    num_ctx, context_length : the window in use, and the longest the model was made for; of an OpenAI-compatible server
+        the longest it gives to one request (None: not said).
     window_works : a prompt that fills two thirds of num_ctx was read whole; None when it was not tried.
     problems : what speaks against the model as a judge; empty when it is fit.
     """
@@ -119,13 +122,16 @@ def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None 
     problems = _first_problem(same)
     verdicts: list[Reply] = []
     window: bool | None = None
-    if not problems:
+    longest = None
+    if any(reply.error is None or reply.error.kind in _WROTE for reply in same):
+        longest = _context_length(driver)
+        num_ctx = driver.num_ctx or longest
         asked = [_QUESTION.format(text=text, statement=statement) for text, statement, _ in _STATEMENTS]
         verdicts = ask(model, asked, schema=Verdict, **settings)
-        if probe_context and driver.num_ctx:
-            window, trouble = _probe(model, driver.num_ctx, settings)
+        if probe_context and num_ctx:
+            window, trouble = _probe(model, num_ctx, settings)
             problems += trouble
-    return _conclude(driver, same, verdicts, window, problems)
+    return _conclude(driver, same, verdicts, window, longest, problems)
 
 
 def _first_problem(replies: list[Reply]) -> list[str]:
@@ -148,7 +154,12 @@ def _probe(model: Any, num_ctx: int, settings: dict[str, Any]) -> tuple[bool, li
 
 
 def _conclude(
-    driver: Driver, same: list[Reply], verdicts: list[Reply], window: bool | None, problems: list[str]
+    driver: Driver,
+    same: list[Reply],
+    verdicts: list[Reply],
+    window: bool | None,
+    longest: int | None,
+    problems: list[str],
 ) -> Fitness:
     good = [reply for reply in same if reply.ok]
     deterministic = len({reply.text for reply in good}) == 1 if len(good) == _SAME else None
@@ -164,9 +175,14 @@ def _conclude(
     )
     if verdicts and obeyed + repaired == len(verdicts) and right < len(verdicts):
         problems = [*problems, f"only {right} of {len(verdicts)} plain verdicts are right"]
-    longest = _context_length(driver)
     if longest is not None and driver.num_ctx is not None and driver.num_ctx > longest:
-        problems = [*problems, f"num_ctx={driver.num_ctx} is longer than the model was made for ({longest})"]
+        told = f"num_ctx={driver.num_ctx} is longer than the model was made for ({longest})"
+        if driver.provider == "openai":
+            told = (
+                f"num_ctx={driver.num_ctx}, and the server reads {longest} tokens at most: pass num_ctx={longest}, or "
+                f"give each of its slots {driver.num_ctx} ({START_WITH})"
+            )
+        problems = [*problems, told]
     everything = [*same, *verdicts]
     speeds = [reply.usage.tokens_per_second for reply in good if not math.isnan(reply.usage.tokens_per_second)]
     return Fitness(
@@ -182,7 +198,7 @@ def _conclude(
         repaired=repaired,
         asked=len(verdicts),
         right=right,
-        num_ctx=driver.num_ctx,
+        num_ctx=driver.num_ctx or longest,
         context_length=longest,
         window_works=window,
         problems=tuple(problems),

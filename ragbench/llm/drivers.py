@@ -8,6 +8,7 @@ end mark, ``truncate: false``) and is faster. Any other LangChain chat model goe
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,12 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from ragbench.errors import ConfigError
 from ragbench.llm import loop
-from ragbench.llm.failures import CallError, failure, from_exception, from_status
+from ragbench.llm.failures import CallError, failure, from_exception, from_status, printable
 from ragbench.llm.reply import Usage
 from ragbench.llm.secrets import plain_options, secret_strings
+from ragbench.llm.structured import LOOPING, repeats
 
 if TYPE_CHECKING:  # slow imports
     import ssl
@@ -29,9 +32,12 @@ if TYPE_CHECKING:  # slow imports
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatResult
+    from pydantic import SecretStr
 
 FINISHED = frozenset({"stop", "end_turn", "stop_sequence", "eos", "eos_token", "STOP"})
 _CONNECT_S = 10.0
+MOST_BYTES = 64 * 2**20  # of one answer of a server; 100,000 tokens come in some 20 MB of stream
+_LOOK_EVERY = 50_000  # bytes of a stream, for a reply that repeats itself (some 500 tokens)
 
 
 def count(value: Any) -> int | None:
@@ -61,9 +67,14 @@ def text_of(content: Any) -> str:
     return "".join(text_of(block.get("text") if isinstance(block, dict) else block) for block in blocks)
 
 
+def word(value: Any) -> str:
+    """Return a server's own short word (why it stopped, a digest), fit for a table."""
+    return printable(str(value or ""))[:100]
+
+
 @dataclass(slots=True)
 class Wire:
-    """One reply as it came over the wire; None where the server says nothing."""
+    """One reply as it came over the wire; None where the server says nothing. ``form``: how the schema was sent."""
 
     text: str
     thinking: str = ""
@@ -72,6 +83,7 @@ class Wire:
     output_tokens: int | None = None
     prompt_seconds: float = 0.0
     output_seconds: float = 0.0
+    form: str = ""
 
     def usage(self, seconds: float, price: tuple[float, float] | None) -> Usage:
         """Turn the counts into Usage; ``price`` is money per million prompt and output tokens."""
@@ -89,7 +101,37 @@ class Received:
 
     bytes: int = 0
     parts: list[str] = field(default_factory=list)
+    thinking: list[str] = field(default_factory=list)
     end: dict[str, Any] | None = None
+    _pieces: list[bytes] = field(default_factory=list)
+    _tail: str = ""
+    _looked_at: int = 0
+
+    @property
+    def text(self) -> str:
+        """What the model has written so far."""
+        return "".join(self.parts)
+
+    def lines(self, piece: bytes = b"\n") -> list[bytes]:
+        """Add a piece of a stream; return the lines that it ends (by default what is left, at the stream's end)."""
+        if b"\n" not in piece:
+            self._pieces.append(piece)
+            return []
+        *whole, last = b"".join([*self._pieces, piece]).split(b"\n")
+        self._pieces = [last]
+        return whole
+
+    def write(self, text: str) -> None:
+        """Add what the model has written."""
+        self.parts.append(text)
+        self._tail = (self._tail + text)[-LOOPING:]
+
+    def loops(self) -> bool:
+        """Whether the reply does nothing but repeat itself; looked at now and then."""
+        if self.bytes - self._looked_at <= _LOOK_EVERY:
+            return False
+        self._looked_at = self.bytes
+        return repeats(self._tail)
 
 
 class Driver:
@@ -153,10 +195,9 @@ class Driver:
             async with asyncio.timeout(deadline_s):
                 return await self.complete(messages, schema, received)
         except TimeoutError:
-            text = "".join(received.parts)
             if received.bytes:
                 detail = f"not finished after {deadline_s:g} s ({received.bytes} bytes received)"
-                raise self.fail("slow", detail, raw=text) from None
+                raise self.fail("slow", detail, raw=received.text) from None
             raise self.fail("no_bytes", f"no byte received in {deadline_s:g} s") from None
 
 
@@ -227,27 +268,46 @@ class HttpDriver(Driver):
             await client.aclose()
         self._clients, self._idle = [], []
 
-    async def get_json(self, path: str, timeout_s: float = 10.0, *, root: bool = False) -> Any:
-        """GET a small JSON document, below the API's address or (``root``) beside it. Raises CallError."""
+    async def get_json(self, path: str, timeout_s: float = 10.0, *, root: bool = False, sent: Any = None) -> Any:
+        """GET (``sent``: POST) a JSON document, below the API's address or (``root``) beside it. Raises CallError."""
         address = (self.host.removesuffix("/v1") if root else self.host) + path
+        received = Received()
         try:
             async with asyncio.timeout(timeout_s):
                 with self.client() as client:
-                    response = await client.get(address)
-            self.has_spoken = True
-            if response.status_code != 200:
-                raise self.fail(*from_status(response.status_code, response.text), status=response.status_code)
-            return response.json()
+                    async with client.stream("GET" if sent is None else "POST", address, json=sent) as response:
+                        self.has_spoken = True
+                        if response.status_code != 200:
+                            raise await self.refuse(response, received)
+                        return json.loads(await self.whole(response, received))
         except Exception as error:
             raise self.named(error) from None
 
+    async def whole(self, response: httpx.Response, received: Received) -> str:
+        """Read a body to its end."""
+        return b"".join([self.counted(piece, received) async for piece in response.aiter_bytes()]).decode(
+            "utf-8", "replace"
+        )
+
+    def counted(self, piece: bytes, received: Received) -> bytes:
+        """Count a piece of an answer. Raises CallError where that is more than any reply of a model."""
+        received.bytes += len(piece)
+        if received.bytes > MOST_BYTES:
+            raise self.fail("oversized", f"an answer of more than {MOST_BYTES / 2**20:g} MiB, not read to its end")
+        return piece
+
     async def refuse(self, response: httpx.Response, received: Received) -> CallError:
         """Read the body of an error answer and name the failure."""
-        body = (await response.aread()).decode("utf-8", "replace")
-        received.bytes += len(body)
+        body = await self.whole(response, received)
         wait = retry_after(response.headers.get("retry-after"))
         kind, detail = from_status(response.status_code, body, wait)
         return self.fail(kind, detail, status=response.status_code, retry_after=wait)
+
+
+def basic(userinfo: SecretStr) -> str:
+    """Return the Authorization header for ``user:password``, as it stood in an address."""
+    pair = unquote(userinfo.get_secret_value()).encode()
+    return f"Basic {base64.b64encode(pair).decode()}"
 
 
 @cache
@@ -305,7 +365,7 @@ class LangChainDriver(Driver):
         if bound is not None and not content and getattr(message, "tool_calls", None):
             content = json.dumps(message.tool_calls[0]["args"], ensure_ascii=False)
         finish = meta.get("finish_reason") or meta.get("stop_reason") or meta.get("done_reason") or "stop"
-        return Wire(content, "", finish, counts.get("input_tokens"), counts.get("output_tokens"))
+        return Wire(content, "", word(finish), counts.get("input_tokens"), counts.get("output_tokens"))
 
     def _bound(self, schema: dict) -> Any:
         """Return the model told of the schema in its own way, or None where it knows no such way."""

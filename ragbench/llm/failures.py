@@ -59,6 +59,10 @@ KINDS = {
     "slow": Kind(
         "the last byte within deadline_s", "raise deadline_s, or lower num_predict or concurrency", retry=True
     ),
+    "oversized": Kind(
+        "a reply within ragbench.llm.drivers.MOST_BYTES",
+        "look what answers at host=...; a model's reply is far shorter",
+    ),
     "unfinished": Kind("a stream that ends with its end mark", "look into the server's log (`{log}`)", retry=True),
     "empty": Kind("some text", "raise num_predict if the model thinks long; else restart the server", retry=True),
     "truncated": Kind("a reply that ends by itself", "raise num_predict (or num_ctx), or ask for less"),
@@ -72,6 +76,8 @@ KINDS = {
 }
 
 AWAY = frozenset({"server_down", "dns"})  # nothing listens there, now
+# After these the server may have been started anew, with another model.
+MAY_BE_ANOTHER = AWAY | {"dropped", "busy", "html"}
 # With these a second wait of deadline_s rarely helps, so they are tried again once, whatever retries says.
 ONCE_MORE = frozenset({"no_bytes", "slow", "empty"})
 
@@ -153,7 +159,9 @@ def failure(
 
 
 # Error texts of servers repeat keys in part ("Incorrect API key provided: sk-ab***yz").
-_KEY_LIKE = re.compile(r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*|(?<=//)[^/\s@]+(?=@)")
+_KEY_LIKE = re.compile(
+    r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*|\bBasic\s+(?=\S*[A-Z0-9=])[\w+/]{4,}=*|(?<=//)[^/\s@]+(?=@)"
+)
 
 
 def hide(text: str, secrets: tuple[str, ...]) -> str:
@@ -164,8 +172,17 @@ def hide(text: str, secrets: tuple[str, ...]) -> str:
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """Replace the given secrets, and what looks like a key, by ``[secret]``: for messages, never for replies."""
-    return _KEY_LIKE.sub("[secret]", hide(text, secrets))
+    """Make words of a server fit for a message (never for a reply): no keys in them, and nothing a terminal obeys."""
+    return printable(_KEY_LIKE.sub("[secret]", hide(text, secrets)))
+
+
+# Escape codes, carriage returns, marks that turn the direction of writing, and what UTF-8 cannot hold.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Show control characters as their code (``\\x1b``), so that a terminal or a table does not obey them."""
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 _HTML = re.compile(r"\s*(<!doctype html|<html|<head|<body)", re.IGNORECASE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -133,13 +132,17 @@ def _local(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key:
 
 
 def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> BaseChatModel:
+    import httpx
+
     cls = _openai_class()
     _check(cls, settings)
     url = host or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
     base_url, user = address(url, 80, "/v1") if url else (None, None)
     if user:
-        pair = base64.b64encode(unquote(user).encode()).decode()
-        settings["default_headers"] = {"Authorization": f"Basic {pair}", **settings.get("default_headers", {})}
+        # ``stream`` and calls with tools go the client's own way, which would send the key.
+        login = tuple(unquote(part) for part in user.partition(":")[::2])
+        clients = {"http_client": httpx.Client, "http_async_client": httpx.AsyncClient}
+        settings = {field: client(auth=login) for field, client in clients.items()} | settings
     # Servers of one's own often need no key, but the client insists on one.
     key = api_key or os.environ.get("OPENAI_API_KEY") or ("not-needed" if base_url else None)
     if key is None:
@@ -147,8 +150,9 @@ def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key
             "no API key for openai:", "OPENAI_API_KEY", "set it, or pass host=... for a server of your own"
         )
     return cls(
-        model=name, base_url=base_url, api_key=key, max_tokens=num_predict, num_ctx=num_ctx, max_retries=0, **settings
-    )
+        model=name, base_url=base_url, api_key=key, max_tokens=num_predict, num_ctx=num_ctx, max_retries=0,
+        userinfo=user, **settings,
+    )  # fmt: skip
 
 
 def _check(cls: Any, settings: dict) -> None:

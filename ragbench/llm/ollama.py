@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import unquote
 
 import httpx
 from langchain_ollama import ChatOllama
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
-from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, count, seconds, text_of
+from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, basic, count, seconds, text_of, word
 from ragbench.llm.failures import CallError, from_exception, from_status, is_html, server_words
 from ragbench.llm.reply import LOOP
-from ragbench.llm.structured import repeats
-
-_LOOK_EVERY = 50_000  # bytes of a stream, for a reply that repeats itself (some 500 tokens)
 
 
 class OllamaChat(AskedAlike, ChatOllama):
@@ -38,8 +33,7 @@ class OllamaChat(AskedAlike, ChatOllama):
             if self.api_key is not None:
                 client.headers["authorization"] = f"Bearer {self.api_key.get_secret_value()}"
             elif self.userinfo is not None:
-                pair = unquote(self.userinfo.get_secret_value()).encode()
-                client.headers["authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+                client.headers["authorization"] = basic(self.userinfo)
         return self
 
 
@@ -68,7 +62,7 @@ class OllamaDriver(HttpDriver):
             return self.pinned_digest
         try:
             listed = (await self.get_json("/api/tags")).get("models") or []
-            digests = {entry.get("model") or entry.get("name"): str(entry.get("digest", "")) for entry in listed}
+            digests = {entry.get("model") or entry.get("name"): word(entry.get("digest")) for entry in listed}
         except CallError as error:
             if error.kind == "bad_address":
                 return ""  # something in front of the server lets only the chat through
@@ -82,64 +76,51 @@ class OllamaDriver(HttpDriver):
 
     async def context_length(self) -> int | None:
         """Return the longest context the model was made for, from ``/api/show``; None where it is not said."""
-        import httpx
-
         try:
-            with self.client() as client:
-                response = await client.post(f"{self.host}/api/show", json={"model": self.name}, timeout=10.0)
-            info = response.json().get("model_info") or {}
-        except (httpx.HTTPError, ValueError):
+            info = (await self.get_json("/api/show", sent={"model": self.name})).get("model_info") or {}
+            return next((count(value) for key, value in info.items() if key.endswith(".context_length")), None)
+        except (CallError, AttributeError):
             return None
-        return next((int(value) for key, value in info.items() if key.endswith(".context_length")), None)
 
     async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> Wire:
         body = {**self._sent, "messages": self._wire_messages(messages)}
         if schema is not None:
             body["format"] = schema
-        text = received.parts
-        thinking: list[str] = []
         try:
             with self.client() as client:
-                await self._stream(client, json.dumps(body).encode(), received, thinking, looking=schema is not None)
+                await self._stream(client, json.dumps(body).encode(), received, looking=schema is not None)
         except CallError:
             raise
         except Exception as error:
             if received.end is None:
-                raise self.fail(*from_exception(error), raw="".join(text)) from None
-        final = received.end
+                raise self.fail(*from_exception(error), raw=received.text) from None
+        text, final = received.text, received.end
         if final is None:
-            seen = f"after {sum(map(len, text))} characters" if text else "with nothing in it"
-            raise self.fail("unfinished", f"the stream ended {seen}, without its end mark (done)", raw="".join(text))
+            seen = f"after {len(text)} characters" if text else "with nothing in it"
+            raise self.fail("unfinished", f"the stream ended {seen}, without its end mark (done)", raw=text)
         return Wire(
-            "".join(text),
-            "".join(thinking),
-            str(final.get("done_reason") or ""),
+            text,
+            "".join(received.thinking),
+            word(final.get("done_reason")),
             count(final.get("prompt_eval_count")),
             count(final.get("eval_count")),
             seconds(final.get("prompt_eval_duration"), 1e9),
             seconds(final.get("eval_duration"), 1e9),
         )
 
-    async def _stream(
-        self, client: Any, body: bytes, received: Received, thinking: list[str], *, looking: bool
-    ) -> None:
+    async def _stream(self, client: Any, body: bytes, received: Received, *, looking: bool) -> None:
         """Read the stream to its end; ``looking``: or until the reply does nothing but repeat itself."""
-        looked_at = 0
         async with client.stream("POST", f"{self.host}/api/chat", content=body) as response:
             if response.status_code != 200:
                 raise await self.refuse(response, received)
-            rest = b""
             async for piece in response.aiter_bytes():
-                received.bytes += len(piece)
-                *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
-                    self._take(line, received, thinking)
-                if looking and received.end is None and received.bytes - looked_at > _LOOK_EVERY:
-                    looked_at = received.bytes
-                    if repeats("".join(received.parts)):
-                        received.end = {"done_reason": LOOP}
-                        return
-            self._take(rest, received, thinking)
+                for line in received.lines(self.counted(piece, received)):
+                    self._take(line, received)
+                if looking and received.end is None and received.loops():
+                    received.end = {"done_reason": LOOP}
+                    return
+            for line in received.lines():
+                self._take(line, received)
 
     def _wire_messages(self, messages: Sequence[dict]) -> Sequence[Any]:
         if all(isinstance(message["content"], str) and len(message) == 2 for message in messages):
@@ -148,15 +129,15 @@ class OllamaDriver(HttpDriver):
 
         return self._convert(convert_to_messages(messages))
 
-    def _take(self, line: bytes, received: Received, thinking: list[str]) -> None:
+    def _take(self, line: bytes, received: Received) -> None:
         """Read one line of the stream."""
         if not line.strip():
             return
-        part = self._part(line, received.parts)
+        part = self._part(line, received)
         try:
             message = part.get("message") or {}
-            received.parts.append(text_of(message.get("content")))
-            thinking.append(text_of(message.get("thinking")))
+            received.write(text_of(message.get("content")))
+            received.thinking.append(text_of(message.get("thinking")))
         except (TypeError, AttributeError):
             shown = line.decode("utf-8", "replace")
             what = f"JSON, but no reply of Ollama's: {server_words(shown)!r}"
@@ -164,20 +145,20 @@ class OllamaDriver(HttpDriver):
         if part.get("done"):
             received.end = part
 
-    def _part(self, line: bytes, text: Sequence[str]) -> dict[str, Any]:
+    def _part(self, line: bytes, received: Received) -> dict[str, Any]:
         shown = line.decode("utf-8", "replace")
         try:
             part = json.loads(line)
         except (ValueError, RecursionError):
             if is_html(shown):
                 raise self.fail("html", f"a web page: {server_words(shown)}", raw=shown) from None
-            if text:
-                raise self.fail("unfinished", "the stream broke off inside a line", raw="".join(text)) from None
+            if received.text:
+                raise self.fail("unfinished", "the stream broke off inside a line", raw=received.text) from None
             raise self.fail("garbage", f"not JSON: {server_words(shown)!r}", raw=shown) from None
         if not isinstance(part, dict) or not ("message" in part or "error" in part or "done" in part):
             raise self.fail("garbage", f"JSON, but no reply of Ollama's: {server_words(shown)!r}", raw=shown)
         if "error" in part:
-            raise self.fail(*from_status(0, shown), raw="".join(text))
+            raise self.fail(*from_status(0, shown), raw=received.text)
         return part
 
 

@@ -6,17 +6,18 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
 from langchain_openai import ChatOpenAI
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr, SecretStr
 
-from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, count, seconds, text_of
+from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, basic, count, seconds, text_of, word
 from ragbench.llm.failures import AWAY, CallError, from_exception, from_status, is_html, server_words
 from ragbench.llm.keys import canonical
 from ragbench.llm.local import Server
+from ragbench.llm.reply import LOOP
 
 log = logging.getLogger("ragbench.llm")
 
@@ -28,17 +29,25 @@ class OpenAIChat(AskedAlike, ChatOpenAI):
     deadline_s: float | None = None
     price: tuple[float, float] | None = None
     digest: str | None = None
+    userinfo: SecretStr | None = Field(default=None, repr=False)
+    default_headers: Mapping[str, str] | None = Field(default=None, repr=False)
     _server: Any = PrivateAttr(default=None)  # of ``ragbench.llm.local``, where the model runs on this machine
     _ragbench_driver: Any = PrivateAttr(default=None)
 
 
 class OpenAIDriver(HttpDriver):
-    """The OpenAI protocol, as vLLM, llama.cpp and others speak it: ``/chat/completions`` in one JSON answer."""
+    """The OpenAI protocol, as vLLM, llama.cpp and others speak it: ``/chat/completions`` in one JSON answer.
+
+    Structured replies come as a stream, so that one which repeats itself can be cut early. A server that takes no
+    stream, or counts no tokens in it, is asked for one answer again.
+    """
 
     provider = "openai"
 
     def __init__(self, model: Any) -> None:
         headers = {"Content-Type": "application/json", **(model.default_headers or {})}
+        if getattr(model, "userinfo", None) is not None:
+            headers["Authorization"] = basic(model.userinfo)
         if hasattr(model.openai_api_key, "get_secret_value"):
             headers.setdefault("Authorization", f"Bearer {model.openai_api_key.get_secret_value()}")
         if model.openai_organization:
@@ -52,8 +61,9 @@ class OpenAIDriver(HttpDriver):
             # The newer name is unknown to many servers that speak this protocol; all know the older one.
             self._sent["max_tokens"] = self._sent.pop("max_completion_tokens")
         self.num_predict = self._base.get("max_completion_tokens", self._base.get("max_tokens"))
-        # Servers differ in how they take a schema; the one that answers is kept.
+        # Servers differ in how they take a schema; what answers is kept, for this model at this host.
         self._dialects = ["json_schema", "json_object"]
+        self._streams = True
 
     def options(self) -> dict[str, Any]:
         left_out = {"model", "user", "store", "metadata", "service_tier", "extra_headers", "prompt_cache_key"}
@@ -64,23 +74,43 @@ class OpenAIDriver(HttpDriver):
         """Return a hash of what the server tells of the model it has; "" where it tells nothing."""
         if self.pinned_digest is not None:
             return self.pinned_digest
+        listed = await self._told("/models")
         try:
-            listed = (await self.get_json("/models"))["data"]
-            named = [entry for entry in listed if entry["id"] == self.name] or (listed if len(listed) == 1 else [])
-            facts = _facts(named[0], ("root", "max_model_len"))  # vLLM
-            if meta := _facts(
-                named[0].get("meta"), ("size", "n_params", "n_vocab", "n_embd", "n_ctx_train")
-            ):  # llama.cpp
-                props = await self.get_json("/props", root=True)
-                facts |= meta | _facts(props.get("default_generation_settings"), ("n_ctx",))
-        except CallError as error:
-            if error.kind in AWAY:
-                raise
-            return ""
+            named = [entry for entry in listed["data"] if entry["id"] == self.name]
+            entry = named[0] if named or len(listed["data"]) > 1 else listed["data"][0]
+            facts = _facts(entry, ("root", "max_model_len"))  # vLLM
+            if "meta" in entry and entry["meta"] is None:  # llama.cpp, as long as it loads its model
+                raise self.fail("busy", "the server is still loading its model")
+            if meta := _facts(entry.get("meta"), ("size", "n_params", "n_vocab", "n_embd", "n_ctx_train")):
+                facts |= meta | await self._slot()
+            told = canonical({"id": entry["id"], **facts})
         except (KeyError, IndexError, TypeError, AttributeError):
             return ""
-        told = canonical({"id": named[0]["id"], **facts})
         return f"told-{hashlib.sha256(told.encode()).hexdigest()}" if facts else ""
+
+    async def context_length(self) -> int | None:
+        """Return the window of one request, as llama.cpp (per slot) or vLLM tells it; None where it is not said."""
+        if window := (await self._slot()).get("n_ctx"):
+            return count(window)
+        try:
+            listed = (await self._told("/models"))["data"]
+            return next((count(entry["max_model_len"]) for entry in listed if entry["id"] == self.name), None)
+        except (KeyError, TypeError):
+            return None
+
+    async def _slot(self) -> dict[str, Any]:
+        """Return what llama.cpp tells of a slot: its ``n_ctx`` is its share of the server's window."""
+        props = await self._told("/props", root=True)
+        return _facts(props.get("default_generation_settings") if isinstance(props, dict) else None, ("n_ctx",))
+
+    async def _told(self, path: str, *, root: bool = False) -> Any:
+        """Return what the server tells there, None where it tells nothing. Raises CallError: it is away or busy."""
+        try:
+            return await self.get_json(path, root=root)
+        except CallError as error:
+            if error.kind in AWAY | {"busy"}:
+                raise
+            return None
 
     async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> Wire:
         body = {**self._sent, "messages": list(messages)}
@@ -88,7 +118,7 @@ class OpenAIDriver(HttpDriver):
             return await self._post(body, received)
         for dialect in tuple(self._dialects):
             try:
-                return await self._post({**body, "response_format": _response_format(schema, dialect)}, received)
+                wire = await self._post({**body, "response_format": _response_format(schema, dialect)}, received, True)
             except CallError as error:
                 # llama.cpp's Python server answers 500 to the standard form, other servers 400 or 422. A 500 that does
                 # not name the form is an accident, and says nothing about it.
@@ -101,25 +131,81 @@ class OpenAIDriver(HttpDriver):
                 if names_it and dialect in self._dialects:
                     self._dialects.remove(dialect)
                     log.warning("%s takes no response_format %r: asked with %r", self.model, dialect, self._dialects[0])
+            else:
+                wire.form = dialect
+                return wire
         raise AssertionError("the last form returns or raises")
 
-    async def _post(self, body: dict, received: Received) -> Wire:
-        extra = body.pop("extra_body", None) or {}
-        sent = json.dumps({**body, **extra}).encode()
+    async def _post(self, body: dict, received: Received, looking: bool = False) -> Wire:
+        """Send one request; ``looking``: read the reply until it does nothing but repeat itself, where it streams."""
+        streamed = looking and self._streams
+        extra = body.get("extra_body") or {}
+        sent = {**{name: value for name, value in body.items() if name != "extra_body"}, **extra}
+        if streamed:
+            sent |= {"stream": True, "stream_options": {"include_usage": True}}
         parts: list[bytes] = []
         try:
             with self.client() as client:
-                async with client.stream("POST", f"{self.host}/chat/completions", content=sent) as response:
+                address, content = f"{self.host}/chat/completions", json.dumps(sent).encode()
+                async with client.stream("POST", address, content=content) as response:
                     if response.status_code != 200:
                         raise await self.refuse(response, received)
+                    if "event-stream" in response.headers.get("content-type", ""):
+                        return await self._events(response, received)
                     async for piece in response.aiter_bytes():
+                        self.counted(piece, received)
                         parts.append(piece)
-                        received.bytes += len(piece)
-        except CallError:
-            raise
+        except CallError as error:
+            if not (streamed and error.status in (400, 422) and "stream" in error.got):
+                raise
+            self._streams = False
         except Exception as error:
-            raise self.fail(*from_exception(error), raw=b"".join(parts).decode("utf-8", "replace")) from None
-        return self._read(b"".join(parts).decode("utf-8", "replace"))
+            raw = received.text or b"".join(parts).decode("utf-8", "replace")
+            raise self.fail(*from_exception(error), raw=raw) from None
+        else:
+            return self._read(b"".join(parts).decode("utf-8", "replace"))
+        return await self._post(body, received, looking)
+
+    async def _events(self, response: httpx.Response, received: Received) -> Wire:
+        """Read a stream of server-sent events to its end, or until the reply does nothing but repeat itself."""
+        received.end = {}
+        async for piece in response.aiter_bytes():
+            for line in received.lines(self.counted(piece, received)):
+                self._take(line, received)
+            if received.loops() and "finish_reason" not in received.end:
+                received.end["finish_reason"] = LOOP
+                break
+        else:
+            for line in received.lines():
+                self._take(line, received)
+            if not received.end:
+                seen = f"after {len(received.text)} characters" if received.text else "with nothing in it"
+                raise self.fail("unfinished", f"the stream ended {seen}, without its end mark", raw=received.text)
+            self._streams = count((received.end.get("usage") or {}).get("completion_tokens")) is not None
+        message = {"content": received.text, "reasoning_content": "".join(received.thinking)}
+        choice = {"message": message, "finish_reason": received.end.get("finish_reason")}
+        return self._wire({**received.end, "choices": [choice]})
+
+    def _take(self, line: bytes, received: Received) -> None:
+        """Read one line of a stream."""
+        name, _, data = line.decode("utf-8", "replace").strip().partition(":")
+        if name not in ("data", "error") or data.strip() == "[DONE]":
+            return
+        try:
+            event = json.loads(data)
+            if "error" in event or name == "error":
+                raise self.fail(*from_status(0, data), raw=received.text)
+            assert received.end is not None
+            received.end |= {key: event[key] for key in ("usage", "timings") if isinstance(event.get(key), dict)}
+            for choice in event.get("choices") or []:
+                delta = choice.get("delta") or {}
+                received.write(text_of(delta.get("content")))
+                received.thinking.append(text_of(delta.get("reasoning_content")))
+                if choice.get("finish_reason"):
+                    received.end["finish_reason"] = choice["finish_reason"]
+        except (ValueError, RecursionError, TypeError, AttributeError, KeyError):
+            what = f"an event that is no part of a chat completion: {server_words(data)!r}"
+            raise self.fail("garbage", what, raw=received.text or data) from None
 
     def _read(self, body: str) -> Wire:
         try:
@@ -128,6 +214,10 @@ class OpenAIDriver(HttpDriver):
             kind = "html" if is_html(body) else "garbage"
             what = "a web page" if kind == "html" else "not JSON"
             raise self.fail(kind, f"{what}: {server_words(body)!r}", raw=body) from None
+        return self._wire(answer, body)
+
+    def _wire(self, answer: Any, body: str = "") -> Wire:
+        """Take out of a chat completion what is needed; ``body``: as it came."""
         try:
             choice = answer["choices"][0]
             message, usage = choice["message"], answer.get("usage") or {}
@@ -135,7 +225,7 @@ class OpenAIDriver(HttpDriver):
             return Wire(
                 text_of(message.get("content")),
                 text_of(message.get("reasoning_content")),
-                str(choice.get("finish_reason") or ""),
+                word(choice.get("finish_reason")),
                 count(usage.get("prompt_tokens")),
                 count(usage.get("completion_tokens")),
                 seconds(timings.get("prompt_ms"), 1e3),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragbench.llm.drivers import Driver
-from ragbench.llm.failures import AWAY, KINDS, ONCE_MORE, CallError
+from ragbench.llm.failures import AWAY, KINDS, MAY_BE_ANOTHER, ONCE_MORE, CallError
 from ragbench.llm.reply import Usage
 
 # A host that refuses this many prompts more than can be under way at once, and answers none between them, has no right
@@ -230,6 +230,7 @@ class Schedule:
         """Decide what follows a failure: True when the item will be tried again, False when it is final."""
         now = asyncio.get_running_loop().time()
         kind = KINDS[error.kind]
+        host.was_away |= error.kind in MAY_BE_ANOTHER
         if error.kind in AWAY:
             return self._away(host, item, error, now)
         if error.kind == "busy":
@@ -252,7 +253,7 @@ class Schedule:
         return self._again(item, now + self._jitter(item.tries))
 
     def _away(self, host: Host, item: Item, error: CallError, now: float) -> bool:
-        gate, host.was_away = host.gate, True
+        gate = host.gate
         gate.down_since = now if gate.down_since is None else gate.down_since
         if not gate.answered or now - gate.down_since >= self.outage_s:
             self._bury(host, error)

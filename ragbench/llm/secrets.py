@@ -43,7 +43,8 @@ def secret_strings(model: Any, headers: Mapping[str, str] | None = None) -> tupl
     found: set[str] = set()
     for value in _values(model):
         if hasattr(value, "get_secret_value"):
-            found.add(str(value.get_secret_value()))
+            secret = str(value.get_secret_value())
+            found |= {secret, secret.partition(":")[2]}  # of user:password
         elif isinstance(value, Mapping):
             found.update(_from_headers(value))
             if isinstance(value.get("headers"), Mapping):

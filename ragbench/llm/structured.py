@@ -8,6 +8,7 @@ around one JSON value.
 from __future__ import annotations
 
 import json
+import math
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _MOST_STARTS = 200
 _MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
+LOOPING = 4000  # characters that do nothing but repeat themselves
 # For lists without a number of their own: small models fill an open list until they run out of tokens.
 MOST_ITEMS = 50
 
@@ -107,15 +109,17 @@ def read(text: str, schema: type[BaseModel]) -> tuple[Any, str, str]:
 
 
 def _validated(text: str, schema: type[BaseModel]) -> Any:
-    """Validate strictly. Raises pydantic's ValidationError, or ValueError for NaN and Infinity, which are no JSON."""
+    """Validate strictly. Raises pydantic's ValidationError, or ValueError for a number that is none (NaN, 1e999)."""
     value = schema.model_validate_json(text, strict=True)
-    if "NaN" in text or "Infinity" in text:
-        json.loads(text, parse_constant=_refuse)
+    json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_number)
     return value
 
 
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+def _number(written: str) -> float:
+    number = float(written)
+    if not math.isfinite(number):
+        raise ValueError(f"{written[:40]} is no JSON number")
+    return number
 
 
 def _in_words(error: Any) -> str:
@@ -129,8 +133,8 @@ def _in_words(error: Any) -> str:
 
 def repeats(text: str) -> bool:
     """Whether a text ends in 4,000 characters that are one piece of at most 400, over and over."""
-    tail = text[-4000:]
-    return len(tail) == 4000 and any(tail[size:] == tail[:-size] for size in range(1, 401))
+    tail = text[-LOOPING:]
+    return len(tail) == LOOPING and any(tail[size:] == tail[:-size] for size in range(1, LOOPING // 10 + 1))
 
 
 def repair_messages(messages: Sequence[dict], written: str, problem: str, json_schema: str) -> list[dict]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from ragbench.experiment.rows import NOT_TOLD
 from ragbench.llm.context import SHORTENED
 from ragbench.llm.reply import CUT_SHORT
 
@@ -103,8 +104,8 @@ def _count_is_short(prefix: str) -> Callable[[pd.DataFrame], pd.Series]:
     return flagged
 
 
-def _truncated(rows: pd.DataFrame) -> pd.Series:
-    return _text(rows, "error_kind").eq("truncated") & _by_step(rows, "")
+def _truncated(rows: pd.DataFrame, prefix: str = "") -> pd.Series:
+    return _text(rows, "error_kind").eq("truncated") & _by_step(rows, prefix)
 
 
 def _by_step(rows: pd.DataFrame, prefix: str) -> pd.Series:
@@ -128,6 +129,15 @@ def _prompt_checks(prefix: str, whose: str) -> tuple[Fault, Fault]:
     return (
         Fault(f"{whose}prompts cut", columns, _count_is_short(prefix), cut, _asked(prefix)),
         Fault(f"{whose}prompts not counted", columns, _uncounted(prefix), "a cut would not show", _asked(prefix)),
+    )
+
+
+def _identity_check(prefix: str, whose: str) -> Fault:
+    return Fault(
+        f"{whose}weights not known",
+        (f"{prefix}digest",),
+        lambda r: r[f"{prefix}digest"].isin(["", NOT_TOLD]),
+        "the server says nothing of its model: another one under this name would not be noticed",
     )
 
 
@@ -166,6 +176,7 @@ RETRIEVAL = (
     ),
 )
 ANSWERS = (
+    _identity_check("", ""),
     *_prompt_checks("", ""),
     Fault(
         "replies cut",
@@ -196,7 +207,22 @@ ANSWERS = (
     ),
 )
 GRADES = (
+    _identity_check("judge_", "judge's "),
     *_prompt_checks("judge_", "judge's "),
+    Fault(
+        "judge's replies cut",
+        ("judge_prompt_estimate", "error_kind"),
+        lambda r: _truncated(r, "judge_"),
+        "the judge repeated itself, or ran into its limit of tokens",
+        _asked("judge_"),
+    ),
+    Fault(
+        "schema in a weaker form",
+        ("judge_form",),
+        lambda r: r["judge_form"].eq("json_object"),
+        "the server refuses json_schema; what it writes is validated as strictly",
+        lambda r: _text(r, "judge_form").ne(""),
+    ),
     Fault(
         "JSON repaired",
         ("judge_repairs",),

@@ -236,7 +236,7 @@ class RunMonitor(Panel):
             quiet = time.time() - path.stat().st_mtime if path.exists() else elapsed
             state = f"under way, or killed: the last row came {view.duration(quiet)} ago"
             made = there - entry["rows_there"]
-            eta = elapsed / made * (total - there) if made > 0 and there < total else math.nan
+            eta = elapsed / made * (total - there) if made > 0 and elapsed > 0 and there < total else math.nan
         if there > total:
             state += f" (the file holds {there:,} rows, also of other grids)"
         return state, there, total, total, elapsed, eta

@@ -111,10 +111,10 @@ def remedy(kind: str, message: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write seconds as a person would: 42 s, 3 min 20 s, 2 h 5 min."""
+    """Write seconds as a person would: 42 s, 3 min 20 s, 2 h 5 min. Less than none (a clock was set back) is 0 s."""
     if math.isnan(seconds):
         return "unknown"
-    whole = round(seconds)
+    whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:

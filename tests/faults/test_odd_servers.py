@@ -31,6 +31,7 @@ from ragbench.llm.structured import without_thinking
 from ragbench.records import Grade
 
 LIMITS = {"concurrency": 8, "retries": 0, "backoff_s": 0.01, "progress": False}
+MUTATED = int(os.environ.get("RAGBENCH_MUTATED", "3000"))  # replies of the wire fuzz
 QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
 
 
@@ -76,7 +77,7 @@ LINE = {
 MODELS = {"ollama": "ollama:llama3:8b", "openai": "openai:made"}
 
 
-def served(provider, reply):
+def served(provider, reply, kind="json"):
     """A model whose server gives ``reply(prompt)`` as the body of every chat."""
 
     def handle(request):
@@ -85,7 +86,8 @@ def served(provider, reply):
         if request.method == "GET":
             return httpx.Response(404)
         body = reply(json.loads(request.content)["messages"][-1]["content"])
-        return httpx.Response(200, content=body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass"))
+        content = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+        return httpx.Response(200, content=content, headers={"content-type": f"text/{kind}"})
 
     model = chat_model(MODELS[provider], host="http://made.example")
     driver_for(model)._client_options = {"transport": httpx.MockTransport(handle)}
@@ -139,9 +141,17 @@ def test_an_odd_reply_is_the_failure_of_its_prompt_alone(provider, name):
     assert replies[3].error.kind in ("garbage", "other", "unfinished")
 
 
-def mutated(draw, provider):
+EVENTS = [
+    {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Ely."}, "finish_reason": None}]},
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "timings": CHAT["timings"]},
+    {"choices": [], "usage": CHAT["usage"]},
+]
+SHAPES = {"openai": CHAT, "ollama": LINE, "stream": EVENTS}
+
+
+def mutated(draw, shape):
     """One reply with one to three of its parts changed, or some of its bytes."""
-    whole = deepcopy(CHAT if provider == "openai" else LINE)
+    whole = deepcopy(SHAPES[shape])
     odd = [None, True, -1, 1e308, "x", "", [], {}, [{"text": "y"}], "\ud800", {"a": [1]}, 10**30, "9" * 5000]
     for _ in range(draw.randint(1, 3)):
         place, names = whole, []
@@ -153,21 +163,25 @@ def mutated(draw, provider):
             holder[name] = deepcopy(draw.choice(odd))
             if draw.random() < 0.2:
                 del holder[name]
-    body = json.dumps(whole).replace('"' + "9" * 5000 + '"', "9" * 5000).encode()
+    events = [f"data: {json.dumps(event)}\n\n" for event in whole] if shape == "stream" else [json.dumps(whole)]
+    body = "".join(events).replace('"' + "9" * 5000 + '"', "9" * 5000).encode()
     if draw.random() < 0.3:
         at = draw.randrange(len(body))
         body = body[:at] + draw.randbytes(draw.randint(0, 3)) + body[at + draw.randint(0, 9) :]
     return body
 
 
-@pytest.mark.parametrize("provider", MODELS)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize("shape", SHAPES)
+@settings(max_examples=MUTATED // 3 // 100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
-def test_whatever_a_server_says_every_prompt_ends(provider, seed):
+def test_whatever_a_server_says_every_prompt_ends(shape, seed):
     draw = random.Random(seed)
-    bodies = {f"p{n}": mutated(draw, provider) for n in range(200)}  # 2 x 25 x 200 = 10,000 replies
-    replies = ask(served(provider, bodies.__getitem__), list(bodies), schema=[None, None, None, Said] * 50, **LIMITS)
-    assert len(replies) == 200
+    bodies = {f"p{n}": mutated(draw, shape) for n in range(100)}
+    model = served(
+        "ollama" if shape == "ollama" else "openai", bodies.__getitem__, "event-stream" if shape == "stream" else "json"
+    )
+    replies = ask(model, list(bodies), schema=[None, None, None, Said] * 25, **LIMITS)
+    assert len(replies) == 100
     assert all(reply.ok or reply.error.kind for reply in replies)
 
 
