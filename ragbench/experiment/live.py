@@ -24,7 +24,7 @@ from ragbench.records import Answer
 
 # A reply that cannot be used is a result; with these a server has not done its part.
 _SERVERS = {name for name, kind in KINDS.items() if kind.retry or kind.host_wide} - {"empty"}
-_SERVERS |= {"busy", "bad_request", "other"}
+_SERVERS |= {"busy", "bad_request", "oversized", "other"}
 _JUDGED_FROM = 20  # replies, before a share of failures counts
 
 Batch = Sequence[tuple[Item, Sequence[Draft]]]

@@ -14,7 +14,7 @@ from ragbench.llm.asking import ask
 from ragbench.llm.context import START_WITH
 from ragbench.llm.drivers import Driver, driver_for
 from ragbench.llm.failures import CallError
-from ragbench.llm.models import chat_model
+from ragbench.llm.models import NUM_CTX, chat_model
 from ragbench.llm.reply import Reply
 
 _SAME = 3
@@ -122,16 +122,16 @@ def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None 
     problems = _first_problem(same)
     verdicts: list[Reply] = []
     window: bool | None = None
-    longest = None
+    longest, num_ctx = None, driver.num_ctx
     if any(reply.error is None or reply.error.kind in _WROTE for reply in same):
         longest = _context_length(driver)
-        num_ctx = driver.num_ctx or longest
+        num_ctx = num_ctx or (longest and min(longest, NUM_CTX))
         asked = [_QUESTION.format(text=text, statement=statement) for text, statement, _ in _STATEMENTS]
         verdicts = ask(model, asked, schema=Verdict, **settings)
         if probe_context and num_ctx:
             window, trouble = _probe(model, num_ctx, settings)
             problems += trouble
-    return _conclude(driver, same, verdicts, window, longest, problems)
+    return _conclude(driver, same, verdicts, window, num_ctx, longest, problems)
 
 
 def _first_problem(replies: list[Reply]) -> list[str]:
@@ -158,6 +158,7 @@ def _conclude(
     same: list[Reply],
     verdicts: list[Reply],
     window: bool | None,
+    num_ctx: int | None,
     longest: int | None,
     problems: list[str],
 ) -> Fitness:
@@ -198,7 +199,7 @@ def _conclude(
         repaired=repaired,
         asked=len(verdicts),
         right=right,
-        num_ctx=driver.num_ctx or longest,
+        num_ctx=num_ctx,
         context_length=longest,
         window_works=window,
         problems=tuple(problems),
