@@ -165,9 +165,9 @@ def test_the_doctor_advises_the_window_of_a_slot_not_of_the_server(two_slots):
     found = fitness(chat_model("openai:SmolLM2", host=two_slots, num_predict=24))
     assert (found.num_ctx, found.window_works) == (512, True)
     assert found.digest.startswith("told-")
-    reply = ask(model, ["A long passage about bridges. " * 150], progress=False)[0]
+    reply = ask(model, ["A long passage about bridges. " * 100], progress=False)[0]
     assert reply.error.kind == "context"
-    assert "give each slot of the server 1024 tokens" in reply.error.do
+    assert "give each slot of the server 768 tokens" in reply.error.do
 
 
 class Words(BaseModel):
