@@ -33,7 +33,7 @@ from ragbench.experiment.spec import Cell
 from ragbench.llm import Cassette, chat_model
 from ragbench.llm.drivers import driver_for
 from ragbench.llm.keys import canonical
-from ragbench.papers import thesis
+from ragbench.papers import NOT_COMPARABLE, thesis
 from ragbench.paths import cache_dir, project_root, results_dir, shipped
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.retrieval.base import Index, Scopes
@@ -46,6 +46,7 @@ GOLD = "gold documents"
 BUDGETS = (0, *thesis.CUTOFFS)
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 _FOLDER = "recordings"
+NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its numbers in the ledger
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,14 @@ def test_recorded_and_ours_are_apart_and_the_difference_prefers_ours():
     assert (mine.loc[("100", "SIM"), "ours"], list(mine.columns)[:3]) == (0.44, ["paper", "recorded", "ours"])
 
 
+def test_a_number_that_is_not_comparable_has_no_difference():
+    note = [f"{papers.NOT_COMPARABLE}: another model"]
+    papers.record("thesis", "Table 3.1", cells(column=["SIM"], value=[0.44], note=note), by="small")
+    small = papers.side_by_side("thesis", "Table 3.1", "small").iloc[0]
+    assert (small["ours"], small["paper"]) == (0.44, 0.34)
+    assert math.isnan(small["difference"])
+
+
 def test_arithmetic_on_printed_numbers_is_counted_apart_from_what_was_recorded(own_figures):
     two = pd.DataFrame({"row": ["100", "200"], "column": "BM25", "value": [0.4, 0.46]})
     papers.record("thesis", "Table 3.1", two, by="identity: as printed", recorded=True)

@@ -37,6 +37,7 @@ COLUMNS = [
     "note",
 ]
 KEY = ["paper", "item", "row", "column"]
+NOT_COMPARABLE = "not comparable"  # begins the note of a number that no difference is taken of
 IDENTITY = "identity: "  # so begins ``recorded_by`` of arithmetic on printed numbers
 
 
@@ -181,7 +182,8 @@ def counts(frame: pd.DataFrame) -> pd.DataFrame:
 def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     """Return paper | recorded | ours | difference | n | unscored for one item: the cell that ends a notebook.
 
-    ``difference`` is measured minus published, taken from *ours* where there is a number, else from *recorded*.
+    ``difference`` is measured minus published, taken from *ours* where there is a number, else from *recorded*; there
+    is none where the note begins with `NOT_COMPARABLE`: another model, other data and another yardstick.
 
     Parameters
     ----------
@@ -200,8 +202,9 @@ def beside(frame: pd.DataFrame) -> pd.DataFrame:
     number = {c: pd.to_numeric(frame[c], errors="coerce") for c in ("published", "recorded", "ours")}
     mine = number["ours"].fillna(number["recorded"])
     by = frame["ours_by"].fillna(frame["recorded_by"]).fillna("")
+    alike = ~frame["note"].astype("string").str.startswith(NOT_COMPARABLE).fillna(False)
     table = frame[["row", "column", "published", "recorded", "ours"]].assign(
-        difference=mine - number["published"], n=frame["n"], unscored=frame["unscored"], by=by
+        difference=(mine - number["published"]).where(alike), n=frame["n"], unscored=frame["unscored"], by=by
     )
     return table.rename(columns={"published": "paper"})
 
