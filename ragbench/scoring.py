@@ -105,12 +105,13 @@ def plan_score(
     return _plan(table, _labels_of(asked, table), labels, cassette, speeds)
 
 
-def compare_scores(table: pd.DataFrame, **options: Any) -> pd.DataFrame:
-    """Compare systems on every number, in pairs over the same questions, corrected by Holm for all of them.
+def compare_scores(table: pd.DataFrame, columns: Sequence[str] | None = None, **options: Any) -> pd.DataFrame:
+    """Compare systems in pairs over the same questions, corrected by Holm for all that is compared.
 
     Parameters
     ----------
     table : from `score`, with a column ``system``.
+    columns : numbers to compare; None: all. Choose few, and before you look.
     options : for `ragbench.stats.compare_pairs`: ``power``, ``alpha``, ``seed`` ...
 
     Returns
@@ -131,7 +132,10 @@ def compare_scores(table: pd.DataFrame, **options: Any) -> pd.DataFrame:
         )
     if table.duplicated(["question_id", "system"]).any():
         raise DataError("a system answered a question twice", "one row per question and system", "drop one of them")
-    wide = {name: table.pivot(index="question_id", columns="system", values=name) for name in table.attrs["numbers"]}
+    wide = {
+        name: table.pivot(index="question_id", columns="system", values=name)
+        for name in columns or table.attrs["numbers"]
+    }
     scores = {(a, b, m): (each[a], each[b]) for m, each in wide.items() for a, b in combinations(systems, 2)}
     both = {key: pair for key, pair in scores.items() if (pair[0] - pair[1]).notna().any()}
     return compare_pairs(both, ("a", "b", "measure"), **options)

@@ -36,6 +36,7 @@ SMALL = {
     "90_concordance": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM", "MMR"], "RESAMPLES": 20},
     "91_your_experiment": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]},
     "92_workbench": {"GRADED": 12, "CHECKED": 1, "LABELLED": 8, "WATCHED": 10},
+    "93_score_your_answers": {"METRICS": ["lexical", "ir_score", "ragchecker"]},
 }
 FIGURES = {
     "10_thesis_corpus_and_chunks": ["10_chunk_lengths", "10_figure_2.6_as_run", "10_figure_2.6_paper"],
@@ -71,6 +72,7 @@ FIGURES = {
         "90_ranking_correlations",
     ],
     "91_your_experiment": ["91_differences", "91_power"],
+    "93_score_your_answers": ["93_scores"],
 }
 # Rows of the recorded model are counted apart: they grow with the recording.
 RECORDED = {

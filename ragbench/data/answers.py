@@ -117,7 +117,7 @@ def _frame(source: Any) -> tuple[str, list[str], pd.DataFrame]:
         source = pd.DataFrame({key: pd.Series(list(values), dtype=object) for key, values in source.items()})
     if isinstance(source, pd.DataFrame):
         places = [f"row {label!r}" for label in source.index]
-        return "the table", places, source.reset_index(drop=True).astype(object)
+        return "the table", places, source.reset_index(drop=True)
     rows = list(source) if isinstance(source, Iterable) else None
     if rows is None or not all(isinstance(row, Mapping | RagResult) for row in rows):
         other = type(source if rows is None else next(row for row in rows if not isinstance(row, Mapping))).__name__
@@ -130,7 +130,7 @@ def _frame(source: Any) -> tuple[str, list[str], pd.DataFrame]:
 def _file(path: Path) -> tuple[str, list[str], pd.DataFrame]:
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending == ".parquet":
-        frame = read_parquet(path).astype(object)
+        frame = read_parquet(path)
         return str(path), [f"{path}, row {i}" for i in range(len(frame))], frame
     if ending == ".csv":
         numbered: list[tuple[str, Any]] = [(f"{path}, line {line}", row) for line, row in read_csv(path)]
