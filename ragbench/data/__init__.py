@@ -5,8 +5,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ragbench.data.answers import read_answers
 from ragbench.data.clapnq import load_clapnq
 from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
+from ragbench.data.formats import (
+    load_beir,
+    load_ir_dataset,
+    read_trec_qrels,
+    read_trec_run,
+    trec_rows,
+    write_beir,
+    write_trec_qrels,
+    write_trec_run,
+)
 from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
 from ragbench.data.minihop import load_minihop
 from ragbench.data.ragas_io import RagasSample, ragas_from_pandas, ragas_to_pandas, read_ragas, write_ragas

@@ -1,0 +1,236 @@
+"""Formats of retrieval research: BEIR folders, TREC runs and relevance judgements, data sets of ir_datasets.
+
+A question's judgements are ``meta["relevant"]``: document id -> gain. `trec_rows` makes rows of a run and judgements, for
+`ragbench.score` and its ranking metrics.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ragbench.data.files import closest, each_record, numbered_lines, read_text, require_text
+from ragbench.errors import ConfigError, DataError
+from ragbench.records import Chunk, Dataset, Document, Hit, Question
+
+Judgements = Mapping[str, Mapping[str, int]]
+
+
+def load_beir(folder: str | Path, split: str = "test") -> Dataset:
+    """Load a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``.
+
+    Questions are those that the split judges, without a true answer. Documents are all of the corpus.
+
+    Raises
+    ------
+    DataError with file and line for a malformed record, and for a judgement of a query or document that is not there.
+    """
+    folder = Path(folder).expanduser()
+    path = folder / "qrels" / f"{split}.tsv"
+    if not path.is_file():
+        there = ", ".join(closest(path.parent, path.name)) if path.parent.is_dir() else "no folder qrels"
+        raise DataError(f"there is no file {path} (there is {there})", "a split's judgements", "name another split")
+    lines = [(place, cells) for place, cells in _lines(path, 3, "\t") if cells[0] != "query-id"]
+    judged = _judged((place, (query, document, gain)) for place, (query, document, gain) in lines)
+    documents = each_record(
+        folder / "corpus.jsonl",
+        numbered_lines(folder / "corpus.jsonl"),
+        lambda row, where: Document(
+            require_text(row, "_id", where), str(row.get("title") or ""), require_text(row, "text", where, empty=True)
+        ),
+    )
+    asked = each_record(
+        folder / "queries.jsonl",
+        numbered_lines(folder / "queries.jsonl"),
+        lambda row, where: (require_text(row, "_id", where), require_text(row, "text", where)),
+    )
+    known, queries = {document.id for document in documents}, dict(asked)
+    for place, (query, document, _) in lines:
+        if query not in queries or document not in known:
+            missing = f"query {query!r}" if query not in queries else f"document {document!r}"
+            raise DataError(f"{place}: {missing} is not there", "an id of queries.jsonl and corpus.jsonl", "mend it")
+    return _dataset(folder.name, {query: queries[query] for query in judged}, judged, documents)
+
+
+def write_beir(data: Dataset, folder: str | Path, split: str = "test") -> Path:
+    """Write a data set as a BEIR folder and return it.
+
+    Relevant are a question's ``meta["relevant"]``, or the documents of its evidence (``meta["doc_ids"]``).
+    """
+    folder = Path(folder).expanduser()
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    corpus = [{"_id": d.id, "title": d.title, "text": d.text} for d in data.documents]
+    queries = [{"_id": q.id, "text": q.text} for q in data.questions]
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    lines = ["query-id\tcorpus-id\tscore"]
+    judged = judgements(data)
+    if tabbed := [name for q, gains in judged.items() for name in (q, *gains) if "\t" in name]:
+        raise DataError(f"the id {tabbed[0]!r}", "an id without tabs: they end a cell here", "rename it")
+    lines += [f"{q}\t{d}\t{gain}" for q, gains in judged.items() for d, gain in gains.items()]
+    (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def judgements(data: Dataset) -> dict[str, dict[str, int]]:
+    """Return question id -> relevant document -> gain, of the questions that have any."""
+    found = {
+        q.id: dict(q.meta.get("relevant") or dict.fromkeys(q.meta.get("doc_ids", ()), 1)) for q in data.questions
+    }
+    return {name: gains for name, gains in found.items() if gains}
+
+
+def read_trec_qrels(path: str | Path) -> dict[str, dict[str, int]]:
+    """Read judgements, one ``query 0 document gain`` a line: query -> document -> gain.
+
+    Raises
+    ------
+    DataError naming file and line.
+    """
+    return _judged((place, (query, document, gain)) for place, (query, _, document, gain) in _lines(path, 4))
+
+
+def write_trec_qrels(judged: Judgements, path: str | Path) -> Path:
+    """Write judgements, one ``query 0 document gain`` a line; return the path."""
+    return _write(path, [f"{q} 0 {_word(d)} {gain}" for q, gains in judged.items() for d, gain in gains.items()])
+
+
+def read_trec_run(path: str | Path) -> tuple[str, dict[str, dict[str, float]]]:
+    """Read a run, one ``query Q0 document rank score tag`` a line.
+
+    Returns
+    -------
+    The tag, and query -> document -> score, in trec_eval's order: by score, ties by document id from the last one; the
+    rank that is written does not count.
+
+    Raises
+    ------
+    DataError naming file and line.
+    """
+    found: dict[str, dict[str, float]] = {}
+    tag = ""
+    for place, (query, _, document, _, score, tag) in _lines(path, 6):  # noqa: B007
+        if document in found.setdefault(query, {}):
+            raise DataError(f"{place}: document {document!r} is in the ranking of {query!r} already", "each once")
+        try:
+            found[query][document] = float(score)
+        except ValueError:
+            raise DataError(f"{place}: the score is {score!r}", "a number", "mend that line") from None
+    ordered = {
+        query: dict(sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True))
+        for query, scores in found.items()
+    }
+    return tag, ordered
+
+
+def write_trec_run(results: Mapping[str, Sequence[Hit | Chunk | str]], path: str | Path, tag: str = "ragbench") -> Path:
+    """Write hits by question as a run; return the path.
+
+    Of several chunks of one document the first is written. Scores are the hits' own where these fall with the rank, and
+    else count down, so that trec_eval keeps the order.
+    """
+    lines = []
+    for query, hits in results.items():
+        first: dict[str, float] = {}
+        for hit in hits:
+            chunk = hit.chunk if isinstance(hit, Hit) else hit
+            name = chunk.doc_id if isinstance(chunk, Chunk) else str(chunk)
+            first.setdefault(name, hit.score if isinstance(hit, Hit) else 0.0)
+        scores = list(first.values())
+        if any(after >= before for before, after in zip(scores, scores[1:], strict=False)):
+            scores = [float(len(first) - rank) for rank in range(len(first))]
+        ranked = enumerate(zip(first, scores, strict=True), 1)
+        lines += [f"{query} Q0 {_word(name)} {rank} {score!r} {_word(tag)}" for rank, (name, score) in ranked]
+    return _write(path, lines)
+
+
+def trec_rows(run: str | Path, qrels: str | Path | Judgements) -> pd.DataFrame:
+    """Make the rows that `ragbench.score` takes for ``["ranking"]`` of a run and its judgements.
+
+    Returns
+    -------
+    DataFrame, a row per judged query: question_id, system (the run's tag), retrieved, relevant. A query that the run
+    lacks retrieved nothing, as in trec_eval -c.
+    """
+    tag, rankings = read_trec_run(run)
+    judged = qrels if isinstance(qrels, Mapping) else read_trec_qrels(qrels)
+    return pd.DataFrame(
+        {
+            "question_id": list(judged),
+            "system": tag,
+            "retrieved": [list(rankings.get(query, ())) for query in judged],
+            "relevant": [dict(gains) for gains in judged.values()],
+        }
+    )
+
+
+def load_ir_dataset(name: str) -> Dataset:
+    """Load a data set by its id of the package ir_datasets, such as ``"beir/scifact/test"``; it downloads it.
+
+    Raises
+    ------
+    ConfigError without the package, or for an id it does not know.
+    """
+    try:
+        import ir_datasets
+    except ImportError:
+        raise ConfigError(f"{name!r} without ir_datasets", "that package", "pip install ir_datasets") from None
+    try:
+        source = ir_datasets.load(name)
+    except KeyError:
+        raise ConfigError(f"unknown id {name!r} of ir_datasets", "an id of ir-datasets.com", "look it up") from None
+    judged: dict[str, dict[str, int]] = {}
+    for one in source.qrels_iter():
+        judged.setdefault(one.query_id, {})[one.doc_id] = int(one.relevance)
+    documents = [Document(d.doc_id, str(getattr(d, "title", "")), d.default_text()) for d in source.docs_iter()]
+    queries = {q.query_id: q.default_text() for q in source.queries_iter() if q.query_id in judged}
+    return _dataset(name.replace("/", "-"), queries, judged, documents)
+
+
+def _dataset(name: str, queries: Mapping[str, str], judged: Judgements, documents: Iterable[Document]) -> Dataset:
+    questions = []
+    for query, text in queries.items():
+        relevant = tuple(document for document, gain in judged[query].items() if gain > 0)
+        questions.append(Question(query, text, "", meta={"relevant": dict(judged[query]), "doc_ids": relevant}))
+    return Dataset(name, tuple(questions), tuple(documents), meta={"setting": "own"})
+
+
+def _lines(path: str | Path, count: int, separator: str | None = None) -> Iterator[tuple[str, list[str]]]:
+    """Yield ("FILE, line 3", cells) of a file of cells between blanks, or between tabs."""
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        cells = line.split(separator)
+        if line.strip() and len(cells) != count:
+            between = "tabs" if separator else "blanks"
+            raise DataError(f"{path}, line {number} has {len(cells)} cells", f"{count}, {between} between", "mend it")
+        if line.strip():
+            yield f"{path}, line {number}", cells
+
+
+def _judged(lines: Iterable[tuple[str, tuple[str, str, str]]]) -> dict[str, dict[str, int]]:
+    judged: dict[str, dict[str, int]] = {}
+    for place, (query, document, gain) in lines:
+        if not gain.lstrip("-").isdigit():
+            raise DataError(f"{place}: the gain is {gain!r}", "a whole number", "mend that line")
+        if document in judged.setdefault(query, {}):
+            raise DataError(f"{place}: document {document!r} is judged twice for {query!r}", "once", "drop one")
+        # Below 0 is "not relevant" too, in some collections of TREC.
+        judged[query][document] = max(int(gain), 0)
+    return judged
+
+
+def _word(name: str) -> str:
+    if not name or len(name.split()) != 1:
+        raise DataError(f"the id {name!r}", "an id without blanks: they end a cell here", "rename it")
+    return name
+
+
+def _write(path: str | Path, lines: Sequence[str]) -> Path:
+    path = Path(path).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
