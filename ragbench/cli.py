@@ -79,6 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument(
         "--model", default="embedded", help="a model such as ollama:llama3:8b (default: the embedded grader)"
     )
+    measure.add_argument(
+        "--checker", help="measure a claim checker instead: embedded, onnx:FOLDER, or ollama:bespoke-minicheck"
+    )
     measure.add_argument("--host", help="address of its server")
     measure.add_argument("--split", choices=["dev", "test"], help="one split only (default: both)")
     measure.add_argument("--per-prompt", type=int, default=1, help="answers the model sees at once (default 1)")
@@ -260,6 +263,16 @@ def _judge_measure(arguments: argparse.Namespace) -> int:
         options = {"per_prompt": arguments.per_prompt}
         options |= {"cassette": Cassette(arguments.cassette)} if arguments.cassette else {}
     host = {"host": arguments.host} if arguments.host else {}
+    if arguments.checker:
+        from ragbench.labelling.checkers import make_checker
+        from ragbench.labelling.claims import embedded_checker_quality
+
+        tape = {"cassette": arguments.cassette} if arguments.cassette else {}
+        checker = make_checker(arguments.checker, **host, **tape)
+        for split in [arguments.split] if arguments.split else ["dev", "test"]:
+            print(f"MiniHop's labelled claims, {split}: entailed or not")
+            print(embedded_checker_quality(split, checker, arguments.checker).round(3).to_string())
+        return 0
     print(measure_judge(make_judge(arguments.model, **host), split=arguments.split, **options))
     return 0
 

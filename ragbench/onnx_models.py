@@ -128,7 +128,8 @@ class Classifier:
     folder : with ``model.onnx`` and ``tokenizer.json``; ``config.json`` may name the labels (``id2label``).
     labels : names of the model's outputs in their order, instead of those of ``config.json``.
     max_tokens : of a pair; default what the folder says.
-    overlap : tokens that neighbouring windows of a long second text share.
+    cut : "first" or "second" text of a pair, which is read in windows where the pair is too long.
+    overlap : tokens that neighbouring windows share.
     threads : default all cores.
 
     Raises
@@ -141,6 +142,7 @@ class Classifier:
         folder: str | os.PathLike[str],
         *,
         labels: Sequence[str] | None = None,
+        cut: str = "second",
         max_tokens: int | None = None,
         overlap: int = 64,
         threads: int | None = None,
@@ -152,6 +154,7 @@ class Classifier:
                 "an exported sequence classifier",
                 "optimum-cli export onnx --task text-classification --model NAME FOLDER",
             )
+        self.cut = cut
         self.max_tokens, self.overlap, self.threads = max_tokens or self.folder.max_tokens(), overlap, threads
         if self.max_tokens < 8 or not 0 <= overlap < self.max_tokens // 2:
             raise ConfigError(
@@ -170,8 +173,8 @@ class Classifier:
     @functools.cached_property
     def _tokenizer(self) -> Any:
         tokenizer = self.folder.tokenizer(self.max_tokens)
-        # The second text is cut into windows that overlap, the first one is whole in each of them.
-        tokenizer.enable_truncation(self.max_tokens, stride=self.overlap, strategy="only_second")
+        # One text is cut into windows that overlap, the other one is whole in each of them.
+        tokenizer.enable_truncation(self.max_tokens, stride=self.overlap, strategy=f"only_{self.cut}")
         return tokenizer
 
     @functools.cached_property
@@ -183,12 +186,11 @@ class Classifier:
 
         Returns
         -------
-        For each pair the logits of its windows, shape (windows, labels); several windows where the second text does
-        not fit beside the first.
+        For each pair the logits of its windows, shape (windows, labels); several where the pair is too long.
 
         Raises
         ------
-        DataError for a first text that leaves no room for the second; ModelError where the model's outputs are no
+        DataError for a text that leaves no room for the other one; ModelError where the model's outputs are no
         logits, one for each label.
         """
         encodings, owners = [], []
@@ -196,13 +198,14 @@ class Classifier:
             try:
                 encoding = self._tokenizer.encode(first, second)
             except Exception as error:  # the library raises Exception itself
+                whole = first if self.cut == "second" else second
                 raise DataError(
-                    f"{first[:60]!r}... with another text: {error}", f"at most {self.max_tokens} tokens of both",
-                    "shorten the first text, or give max_tokens",
-                ) from None  # fmt: skip
-            windows = [encoding, *encoding.overflowing]
-            encodings += windows
-            owners += [i] * len(windows)
+                    f"{whole[:60]!r}... leaves no room for the other text: {error}",
+                    f"fewer than {self.max_tokens} tokens",
+                    "shorten it",
+                ) from None
+            encodings += [encoding, *encoding.overflowing]
+            owners += [i] * (1 + len(encoding.overflowing))
         out: list[np.ndarray] = [np.empty(0)] * len(encodings)
         for rows, outputs, _ in run(self._session, encodings):
             values = outputs[0]
@@ -214,4 +217,7 @@ class Classifier:
                 )
             for row, value in zip(rows, values, strict=True):
                 out[row] = value
-        return [np.array([out[j] for j, owner in enumerate(owners) if owner == i]) for i in range(len(pairs))]
+        windows: list[list[np.ndarray]] = [[] for _ in pairs]
+        for owner, value in zip(owners, out, strict=True):
+            windows[owner].append(value)
+        return [np.array(values) for values in windows]

@@ -116,9 +116,15 @@ def test_settings_of_a_retriever_of_ones_own_follow_its_fields_and_its_code():
     assert again(CHUNKS, above=3).settings()["code"] != settings["code"]
 
 
+class SharedLetters:
+    def score(self, pairs):
+        return [len(set(query) & set(text)) for query, text in pairs]
+
+
 @pytest.mark.parametrize("name", RETRIEVERS)
 def test_every_name_builds_a_retriever_that_finds_the_nearest_chunk(name):
     given = {} if name == "BM25" else {"embedder": Letters()}
+    given |= {"reranker": SharedLetters()} if name == "Rerank" else {}
     assert "b" in [hit.chunk.id for hit in make_retriever(name, CHUNKS, **given).search(["fox dog"], 3)[0]]
 
 

@@ -15,7 +15,7 @@ BM25 cuts texts into words by their language; {german: {use: BM25, tokenizer: ge
 A name of your own, such as ``RETRIEVERS["mine"] = Mine``, stands in a Python file beside this one: ``code: mine.py``.
 
 ``embedder: onnx:models/e5`` (or minilm, ollama:bge-m3) is the embedding model of every dense retriever and of semantic
-chunks that name none themselves.
+chunks that name none themselves; ``reranker: onnx:models/cross-encoder`` scores the hits for ``retriever: Rerank``.
 
 An axis is a name, a list of names, or a mapping label -> name or label -> {use: NAME, option: value, ...}. Paths are
 relative to the file. API keys come from the environment only (OLLAMA_API_KEY, OPENAI_API_KEY).
@@ -39,7 +39,7 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {
     "per_prompt": (str, int), "order": (int,), "max_chars": (int,), "begin_token": (bool,), "match": (str,),
     "concurrency": (int,), "options": (dict,), "cassette": (str, bool), "tokenizer": (str,), "folder": (str,),
 }  # fmt: skip
-_MODELS = ("embedder",)  # not axes: of the retrievers and chunkers that name none themselves
+_MODELS = ("embedder", "reranker")  # not axes: of the retrievers and chunkers that name none themselves
 _REQUIRED = ("name", "data", "chunker", "retriever")
 _MODEL_OPTIONS = ("host", "hosts", "temperature", "seed", "num_ctx", "num_predict", "deadline_s", "price", "digest")
 
@@ -179,6 +179,10 @@ def _named(path: Path, where: str, value: Any) -> Any:
     use, options = _use(path, where, value if isinstance(value, dict) else {"use": value})
     if use.startswith("onnx:"):
         use = f"onnx:{path.parent / Path(use[5:]).expanduser()}"
+    elif where.endswith(
+        "reranker"
+    ):  # a model's scores are kept beside the file, so that a run goes on where it stopped
+        options["cassette"] = str(path.parent / options.get("cassette", "reranker.sqlite"))
     try:
         return _NAMED[where.rpartition(".")[2]](use, **options)
     except RagbenchError as error:
@@ -191,7 +195,13 @@ def _embedder(use: str, **options: Any) -> Any:
     return make_embedder(use, **options)
 
 
-_NAMED: Mapping[str, Callable] = {"embedder": _embedder}
+def _reranker(use: str, **options: Any) -> Any:
+    from ragbench.retrieval.rerank import make_scorer
+
+    return make_scorer(use, **options)
+
+
+_NAMED: Mapping[str, Callable] = {"embedder": _embedder, "reranker": _reranker}
 
 
 def _taken(axis: str, use: str, own: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:

@@ -784,13 +784,14 @@ def checker_intervals(
     return dict(zip(MEASURES, rows + both, strict=True))
 
 
-def embedded_checker_quality(split: str = "test", checker: Any = None) -> pd.DataFrame:
-    """Measure the embedded checker on MiniHop's labelled claims, beside calling every claim not entailed.
+def embedded_checker_quality(split: str = "test", checker: Any = None, name: str = "embedded checker") -> pd.DataFrame:
+    """Measure the embedded checker, or another, on MiniHop's labelled claims, beside calling every claim not entailed.
 
     Parameters
     ----------
     split : "dev" or "test"; nothing of the checker was set on either.
-    checker : default `ragbench.EmbeddedChecker`.
+    checker : with ``check(claims, text)``, see `ragbench.labelling.checkers`; default `ragbench.EmbeddedChecker`.
+    name : of the checker in the table.
 
     Returns
     -------
@@ -802,8 +803,13 @@ def embedded_checker_quality(split: str = "test", checker: Any = None) -> pd.Dat
     claims = load_labelled_claims(split=split)
     checker = checker or EmbeddedChecker()
     true, documents = [c.label for c in claims], [c.document for c in claims]
-    said = [checker.check([c.claim], c.text)[0] for c in claims]
-    sources = {"embedded checker": said, "always 'not entailed'": ["Neutral"] * len(claims)}
+    together: dict[str, dict[str, None]] = defaultdict(dict)
+    for c in claims:
+        together[c.text][c.claim] = None
+    label = {(text, claim): one for text, some in together.items()
+             for claim, one in zip(some, checker.check(list(some), text), strict=True)}  # fmt: skip
+    said = [label[c.text, c.claim] for c in claims]
+    sources = {name: said, "always 'not entailed'": ["Neutral"] * len(claims)}
     found = {name: checker_intervals(true, labels, documents)["accuracy"] for name, labels in sources.items()}
     rows = {name: (i.estimate, i.low, i.high, i.n) for name, i in found.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["accuracy", "low", "high", "n"])

@@ -43,7 +43,7 @@ def split_claims(text: str) -> list[str]:
     return [c for c in claims if any(ch.isalnum() for ch in c)]
 
 
-def _sentence_of(claim: Claim, where: str) -> str:
+def sentence_of(claim: Claim, where: str) -> str:
     """Return a claim as a sentence, the parts of a triple stripped; ConfigError naming ``where`` for anything else."""
     if isinstance(claim, str):
         return claim
@@ -176,7 +176,7 @@ class EmbeddedChecker:
         for i, text in enumerate(texts):
             if not isinstance(text, str):
                 raise ConfigError(f"text {i} is {type(text).__name__}", "a text", "pass chunk.text, not the chunk")
-        return [prepare(_sentence_of(c, f"claim {i}")) for i, c in enumerate(claims)], [prepare(t) for t in texts]
+        return [prepare(sentence_of(c, f"claim {i}")) for i, c in enumerate(claims)], [prepare(t) for t in texts]
 
     def _embedded(self, claims: Sequence[Prepared], sources: Sequence[Prepared]) -> dict[str, np.ndarray]:
         needed = [c.text for c in claims] + [s for t in sources for s in t.sentences]

@@ -11,5 +11,6 @@ from ragbench.retrieval.hybrid import Hybrid
 from ragbench.retrieval.mmr import MMR
 from ragbench.retrieval.multiquery import MultiQuery, llm_decomposer, rule_decomposer
 from ragbench.retrieval.reorder import LongContextReorder, reorder
+from ragbench.retrieval.rerank import ModelScorer, OnnxScorer, Rerank
 from ragbench.retrieval.table import RETRIEVERS, make_retriever
 from ragbench.retrieval.text import Tokenizer

@@ -133,13 +133,15 @@ class MultiQuery(Retriever):
 
 
 def decomposers_with_prompts(retriever: Any) -> Iterator[Any]:
-    """Yield whatever a retriever, or one inside it, has a model derive questions with.
+    """Yield whatever a retriever, or one inside it, has a model derive questions with, or score passages.
 
     Each has ``model``, ``cassette``, ``settings()`` and ``prompts(questions)``, as what `llm_decomposer` returns.
     """
     decompose = getattr(retriever, "decompose", None)
     if hasattr(decompose, "prompts"):
         yield decompose
+    if (asking := getattr(retriever, "asking", None)) is not None:
+        yield asking
     for inner in (getattr(retriever, "retriever", None), *(getattr(retriever, "retrievers", None) or ())):
         if inner is not None:
             yield from decomposers_with_prompts(inner)

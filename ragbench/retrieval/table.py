@@ -21,9 +21,10 @@ from ragbench.retrieval.hybrid import Hybrid
 from ragbench.retrieval.mmr import MMR
 from ragbench.retrieval.multiquery import MultiQuery, rule_decomposer
 from ragbench.retrieval.reorder import LongContextReorder
+from ragbench.retrieval.rerank import Rerank
 
 # What a program gives and a file cannot name.
-_OBJECTS = ("self", "chunks", "embedder", "decompose", "k", *Retriever.model_fields)
+_OBJECTS = ("self", "chunks", "embedder", "reranker", "decompose", "k", *Retriever.model_fields)
 _latest: tuple[list[Chunk], Embeddings | None, Dense] | None = None
 
 
@@ -81,6 +82,18 @@ def _hybrid(
     return Hybrid([words, _dense(chunks, embedder)], constant, depth, weights)
 
 
+def _rerank(
+    chunks: Sequence[Chunk],
+    *,
+    reranker: Any = None,
+    over: str = "Hybrid",
+    depth: int = 50,
+    embedder: Embeddings | None = None,
+) -> Rerank:
+    candidates = {"embedder": embedder} if "embedder" in settings_of(over, objects=True) else {}
+    return Rerank(make_retriever(over, chunks, **candidates), reranker, depth)
+
+
 RETRIEVERS: dict[str, Callable[..., Any]] = {
     "BM25": BM25,
     "SIM": _sim,
@@ -88,6 +101,7 @@ RETRIEVERS: dict[str, Callable[..., Any]] = {
     "MLQ": _mlq,
     "REO": _reo,
     "Hybrid": _hybrid,
+    "Rerank": _rerank,
 }
 
 
@@ -97,7 +111,7 @@ def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
     Parameters
     ----------
     name : ``"BM25"``, ``"SIM"`` (dense), ``"MMR"``, ``"MLQ"`` (several queries), ``"REO"`` (long-context reorder),
-        ``"Hybrid"`` (BM25 and SIM), or your own.
+        ``"Hybrid"`` (BM25 and SIM), ``"Rerank"`` (the hits of ``over`` by the scorer ``reranker``), or your own.
     chunks : what is searched.
     settings : of the retriever's class, by name. The dense ones take ``embedder`` (default MiniLM) and share one index.
         MLQ takes ``decompose`` (default: rules, no language model), Hybrid the ``variant`` and ``tokenizer`` of BM25.
