@@ -11,6 +11,7 @@ from ragbench.stats.agreement import (
     confusion_matrix,
     kappa,
     pairwise_agreement,
+    repeat_changes,
 )
 from ragbench.stats.association import correlation, preference_correlation, preference_difference, within_correlation
 from ragbench.stats.calibration import brier_score, brier_terms, reliability_curve
@@ -34,7 +35,7 @@ from ragbench.stats.power import (
     questions_for,
     questions_needed,
 )
-from ragbench.stats.ppi import ppi_shares, stratified_draw
+from ragbench.stats.ppi import label_next, ppi_difference, ppi_shares, stratified_draw
 from ragbench.stats.tables import compare, compare_pairs, means
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "holm",
     "interval_text",
     "kappa",
+    "label_next",
     "means",
     "paired_bootstrap_difference",
     "paired_permutation_test",
@@ -65,6 +67,7 @@ __all__ = [
     "power_analysis",
     "power_at",
     "power_curve",
+    "ppi_difference",
     "ppi_mean",
     "ppi_shares",
     "preference_correlation",
@@ -72,6 +75,7 @@ __all__ = [
     "questions_for",
     "questions_needed",
     "reliability_curve",
+    "repeat_changes",
     "stratified_draw",
     "within_correlation",
 ]

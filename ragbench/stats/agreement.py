@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 
 from ragbench.errors import DataError, unknown
 from ragbench.stats.inputs import Seed, as_floats, as_level, as_resamples, percentiles, same_length
-from ragbench.stats.intervals import Interval, binomial_ci
+from ragbench.stats.intervals import Interval, binomial_ci, bootstrap_ci
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,3 +203,28 @@ def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Se
     lucky = int(np.random.default_rng(seed).binomial(ties, 0.5))
     random = (wins + lucky) / known.size if known.size else float("nan")
     return PairwiseAgreement(expected, random, wins, ties, int(known.size) - wins - ties)
+
+
+def repeat_changes(
+    labels: Any, *, groups: Any = None, resamples: int = 2000, level: float = 0.95, seed: Seed = 0
+) -> Interval:
+    """Share of pairs of repeats in which a judge gave the same item two different labels.
+
+    Parameters
+    ----------
+    labels : shape (items, repeats), such as three grades of each answer by one judge; None or NaN where one is unread.
+    groups, resamples, level, seed : as for `bootstrap_ci`, over items.
+
+    Returns
+    -------
+    Interval of the mean over items of the share of their pairs of repeats that differ; 0: the judge repeats itself.
+    Unlike the share of items that change at all, it does not grow with the number of repeats. An item with fewer than
+    two labels is left out and counted.
+
+    >>> repeat_changes([[5, 5, 5], [5, 5, 4]]).estimate.__round__(3)
+    0.333
+    """
+    rows = [[one for one in row if one is not None and one == one] for row in labels]
+    pairs = [list(combinations(row, 2)) for row in rows]
+    shares = [np.mean([a != b for a, b in some]) if some else np.nan for some in pairs]
+    return bootstrap_ci(shares, groups=groups, resamples=resamples, level=level, seed=seed)

@@ -33,6 +33,7 @@ def paired_permutation_test(
     b: Any,
     *,
     alternative: Literal["two-sided", "greater", "less"] = "two-sided",
+    cluster: Any = None,
     resamples: int = 10_000,
     seed: Seed = 0,
 ) -> PermutationTest:
@@ -42,7 +43,8 @@ def paired_permutation_test(
     ----------
     a, b : scores of two systems, shape (n,), in the same order of questions. A pair with a missing side is left out.
     alternative : "two-sided", or that a is "greater" or "less" than b.
-    resamples : random sign patterns; with up to 16 pairs all 2**n patterns are counted instead.
+    cluster : labels, shape (n,): the signs of questions that share one (a document, a topic) are flipped together.
+    resamples : random sign patterns; with up to 16 pairs (or clusters) all 2**n patterns are counted instead.
     seed : an int, or a numpy Generator.
 
     Returns
@@ -63,7 +65,10 @@ def paired_permutation_test(
         raise ConfigError("resamples 0", "1 or more random sign patterns")
     both = as_floats(a, "a") - as_floats(b, "b")
     d = both[~np.isnan(both)]
-    missing = int(both.size - d.size)
+    missing, pairs, mean = int(both.size - d.size), d.size, float(d.mean()) if d.size else float("nan")
+    if cluster is not None and d.size:
+        same_length(a=a, cluster=cluster)
+        d = np.bincount(np.unique(np.asarray(cluster)[~np.isnan(both)], return_inverse=True)[1], d)
     if not d.size:
         return PermutationTest(float("nan"), float("nan"), 0, missing, 0, False, alternative)
     exact = d.size <= _EXACT
@@ -90,7 +95,7 @@ def paired_permutation_test(
             sign = 1 if alternative == "greater" else -1
             hits += int((sign * sums >= sign * observed - slack).sum())
     p_value = hits / total if exact else (hits + 1) / (total + 1)
-    return PermutationTest(float(d.mean()), p_value, d.size, missing, total, exact, alternative)
+    return PermutationTest(mean, p_value, pairs, missing, total, exact, alternative)
 
 
 def holm(p_values: Any) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ragbench.errors import DataError
 from ragbench.stats.inputs import Seed
 from ragbench.stats.intervals import bootstrap_ci, paired_bootstrap_difference
 from ragbench.stats.paired import holm, paired_permutation_test
@@ -58,6 +59,7 @@ def compare(
     *,
     by: Sequence[str] = (),
     pairs: Sequence[tuple[str, str]] | None = None,
+    cluster: str | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Compare systems over the same questions, in pairs.
@@ -69,6 +71,8 @@ def compare(
     measure : the column to compare.
     by : columns; systems are compared within each group of rows that share their values.
     pairs : (a, b) to compare; None: every pair, in the order of first appearance.
+    cluster : a column with one value a question (its document, its topic): questions that share it are resampled and
+        flipped together, see ``groups`` of `compare_pairs`. None: each question is on its own.
     options : as for `compare_pairs`.
 
     Returns
@@ -80,7 +84,22 @@ def compare(
         wide = part.pivot(index="question_id", columns=systems, values=measure)
         for a, b in pairs or combinations(dict.fromkeys(part[systems]), 2):
             scores[*key, a, b] = wide[a], wide[b]
+            if cluster is not None:
+                options.setdefault("groups", {})[*key, a, b] = _one_each(part, cluster).reindex(wide.index)
     return compare_pairs(scores, [*by, "a", "b"], **options)
+
+
+def _one_each(rows: pd.DataFrame, cluster: str) -> pd.Series:
+    """Return the cluster of each question; DataError for a question with two, or none."""
+    each = rows.groupby("question_id")[cluster].agg(["nunique", "first"])
+    wrong = each.index[each["nunique"] != 1]
+    if len(wrong):
+        raise DataError(
+            f"question {str(wrong[0])!r} has {each['nunique'].loc[wrong[0]]} values in the column {cluster!r}",
+            "one value for all rows of a question",
+            "name a column such as topic, or add one",
+        )
+    return each["first"]
 
 
 def compare_pairs(
@@ -127,8 +146,7 @@ def compare_pairs(
             labels = np.asarray(groups[key])
             interval = paired_bootstrap_difference(a, b, groups=labels, resamples=resamples, seed=seed)
             difference = interval.estimate
-            whole = pd.Series((a - b)[both]).groupby(labels[both]).sum()
-            test = paired_permutation_test(whole, 0 * whole, seed=seed)
+            test = paired_permutation_test(a, b, cluster=labels, seed=seed)
         means = [side[both].mean() if both.any() else np.nan for side in (a, b)]
         bounds = [difference, interval.low, interval.high]
         cells.append((*key, *means, *bounds, test.p_value, interval.n, interval.n_missing, *needs))
