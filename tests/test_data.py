@@ -298,7 +298,7 @@ def test_a_folder_of_texts_is_a_corpus(tmp_path):
     (tmp_path / "sub").mkdir()
     write(tmp_path / "b.txt", "Beta.")
     write(tmp_path / "sub" / "a.md", "Alpha.")
-    write(tmp_path / "c.pdf", "no")
+    write(tmp_path / "c.odt", "no")
     documents = load_documents(tmp_path)
     assert [(d.title, d.text) for d in documents] == [("b", "Beta."), ("a", "Alpha.")]
     (tmp_path / "empty").mkdir()

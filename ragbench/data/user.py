@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ragbench.data.documents import ENDINGS, read_document
 from ragbench.data.files import MAX_FIELD, check_limit, raise_all, read_jsonl, read_text, require_text
 from ragbench.errors import DataError, unknown
 from ragbench.records import Dataset, Document, Question
@@ -80,8 +81,9 @@ def load_documents(path: str | Path, *, fields: Mapping[str, str] | None = None)
 
     Parameters
     ----------
-    path : the file; or a folder with ``documents.jsonl`` or ``documents.csv``; or a folder of ``.txt`` and ``.md``
-        files, in subfolders too (title: file name). Hidden files and folders are passed over.
+    path : the file; or a folder with ``documents.jsonl`` or ``documents.csv``; or a folder of ``.txt``, ``.md``,
+        ``.pdf``, ``.docx`` and ``.html`` files, in subfolders too (title: file name, and page of a PDF). Hidden files
+        and folders are passed over.
     fields : your own column names.
 
     Raises
@@ -97,16 +99,29 @@ def _documents(path: str | Path, fields: Mapping[str, str] | None, met: set[str]
         if tables := _tables(path, "documents"):
             return _documents(tables[0], fields, met)
         visible = [p for p in path.rglob("*") if not any(part.startswith(".") for part in p.relative_to(path).parts)]
-        files = sorted(p for p in visible if p.suffix.lower() in (".txt", ".md") and p.is_file())
+        files = sorted(p for p in visible if p.suffix.lower() in (".txt", ".md", *ENDINGS) and p.is_file())
         if not files:
             raise DataError(
-                f"the folder {path} holds no .txt or .md file{_endings(visible)}",
+                f"the folder {path} holds no .txt or .md file, no PDF, DOCX or HTML{_endings(visible)}",
                 "one text file per document, or documents.jsonl",
-                "check the path; turn other formats into text first, for instance with pdftotext or pandoc",
+                "check the path; turn other formats into text first, for instance with pandoc",
             )
-        return tuple(Document(str(p.relative_to(path)), p.stem, _limited(read_text(p), p)) for p in files)
+        return tuple(document for p in files for document in _file(p, str(p.relative_to(path))))
+    if path.suffix.lower() in ENDINGS and path.is_file():
+        return tuple(_file(path, path.name))
     reader = read_csv if path.suffix.lower() == ".csv" else read_jsonl
     return _collect(path, reader, fields, lambda row, where, line: _document(row, where, line), met)
+
+
+def _file(path: Path, name: str) -> list[Document]:
+    documents = (
+        read_document(path, name)
+        if path.suffix.lower() in ENDINGS
+        else [Document(name, path.stem, read_text(path))]
+    )
+    for document in documents:
+        _limited(document.text, path)
+    return documents
 
 
 def read_csv(path: str | Path) -> Iterator[tuple[int, dict]]:
@@ -130,10 +145,9 @@ def read_csv(path: str | Path) -> Iterator[tuple[int, dict]]:
         ) from None
 
 
-def _limited(text: str, path: Path) -> str:
+def _limited(text: str, path: Path) -> None:
     if len(text) > MAX_FIELD:
         raise DataError(f"{path} has {len(text):,} characters", f"at most {MAX_FIELD:,}", "split it into several files")
-    return text
 
 
 def _tables(folder: Path, stem: str) -> list[Path]:
