@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from ragbench.errors import DataError
@@ -83,3 +86,13 @@ def figures_dir() -> Path:
 def published_figures() -> Path:
     """Return the folder of the figures and the ledger that came with the checkout."""
     return project_root() / "figures"
+
+
+@contextlib.contextmanager
+def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a path to write to. The file takes its name when all is written; after an error nothing is left of it."""
+    path = Path(path)
+    with tempfile.TemporaryDirectory(prefix=".", suffix=".part", dir=path.parent) as folder:
+        part = Path(folder) / path.name
+        yield part
+        os.replace(part, path)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import DataError
 from ragbench.experiment.rows import AXIS_COLUMNS, MANIFEST, load_rows, run_folder
+from ragbench.paths import written_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,12 +87,10 @@ _HASH = re.compile(r"[0-9a-f]{32,64}")
 def write_manifest(folder: Path, manifest: Mapping[str, Any], secrets: tuple[str, ...] = ()) -> None:
     """Write the manifest whole or not at all."""
     text = json.dumps(without_secrets(manifest, secrets), indent=1, ensure_ascii=False, sort_keys=True)
-    part = folder / f"{MANIFEST}.{os.getpid()}.part"
     try:
-        part.write_text(text + "\n", encoding="utf-8")
-        os.replace(part, folder / MANIFEST)
+        with written_whole(folder / MANIFEST) as part:
+            part.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        part.unlink(missing_ok=True)
         told = f"{folder / MANIFEST} cannot be written: {error.strerror or type(error).__name__}"
         raise DataError(told, "room on the disk", "make room, then run again: the rows that are there stay") from None
 
@@ -176,9 +175,11 @@ def diff(run_a: str | os.PathLike[str], run_b: str | os.PathLike[str]) -> Differ
     flat_a, flat_b = (_flat(load_manifest(run)) for run in (run_a, run_b))
     names = [n for n in dict.fromkeys([*flat_a, *flat_b]) if flat_a.get(n) != flat_b.get(n)]
     entries = [{"what": n, "a": flat_a.get(n, "(none)"), "b": flat_b.get(n, "(none)")} for n in sorted(names)]
-    frames = [load_rows(run).drop_duplicates([*AXIS_COLUMNS], keep="last") for run in (run_a, run_b)]
+    compared = ("answer", "grade", "ir_score", "status")
+    frames = [load_rows(run, (*AXIS_COLUMNS, *compared)) for run in (run_a, run_b)]
+    frames = [frame.drop_duplicates([*AXIS_COLUMNS], keep="last") for frame in frames]
     both = frames[0].merge(frames[1], on=list(AXIS_COLUMNS), how="outer", suffixes=("_a", "_b"), indicator=True)
-    for name in ("answer", "grade", "ir_score", "status"):
+    for name in compared:
         a, b = both[f"{name}_a"], both[f"{name}_b"]
         both[f"{name}_moved"] = ~((a == b).fillna(False).astype(bool) | (a.isna() & b.isna()))
     cells = [_cell(key, group) for key, group in both.groupby(_CELL, sort=False, dropna=False)]

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import IO, Any, Literal
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.llm.failures import CallError, failure
 from ragbench.llm.keys import FORMAT, checksum, key_of, stored_request
+from ragbench.paths import written_whole
 
 MODES = ("record", "replay", "off")
 MODE_VARIABLE = "RAGBENCH_CASSETTE"
@@ -43,6 +44,10 @@ INSERT OR IGNORE INTO about VALUES ('format', '{FORMAT}');
 COMMIT;
 """
 _WAIT_S = 60.0
+_AT_ONCE = 1000  # rows read together
+MAX_LINE = 64 * 2**20  # bytes of one exported reply; a longer line is no export
+_VERIFIED = ("key", "prompt_id", "request", "answer", "checksum")
+_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 # A forked process must not close the connection it was born with: that would touch its parent's log.
 _inherited: list[sqlite3.Connection] = []
 
@@ -133,6 +138,14 @@ class Cassette:
         with self._lock:
             return self._connection().execute(sql, values).fetchall()
 
+    def _each(self, columns: Sequence[str]) -> Iterator[tuple]:
+        """Yield all rows in the order of their keys, a thousand in memory; the first column is the key."""
+        sql = f"SELECT {', '.join(columns)} FROM replies WHERE key > ? ORDER BY key LIMIT {_AT_ONCE}"
+        some = self.rows(sql, ("",))
+        while some:
+            yield from some
+            some = self.rows(sql, (some[-1][0],))
+
     # -- what ask() uses ---------------------------------------------------------------------------------------------
 
     def digests(self, provider: str, model: str) -> list[str]:
@@ -187,8 +200,7 @@ class Cassette:
 
     def register(self, provider: str, model: str, digest: str) -> None:
         """Note the digest of a model beside its name."""
-        with self._lock:
-            self._connection().execute("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", (provider, model, digest))
+        self._write("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", (provider, model, digest))
 
     def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the recorded answers (and failures: ``ok`` False) for those keys that are there."""
@@ -197,15 +209,15 @@ class Cassette:
         for start in range(0, len(wanted), 500):
             some = wanted[start : start + 500]
             marks = ",".join("?" * len(some))
-            sql = f"SELECT key, ok, answer, checksum, prompt_id FROM replies WHERE key IN ({marks})"
-            for key, ok, answer, noted, prompt_id in self.rows(sql, some):
+            sql = f"SELECT key, answer, checksum, prompt_id FROM replies WHERE key IN ({marks})"
+            for key, answer, noted, prompt_id in self.rows(sql, some):
                 if checksum(answer) != noted:
                     raise DataError(
                         f"{self.path}: the reply to prompt {prompt_id!r} was changed after recording",
                         "replies as they were recorded",
                         f"restore the file, or take out the row with key {key} to have the prompt asked again",
                     )
-                found[key] = {**json.loads(answer), "ok": bool(ok)}
+                found[key] = json.loads(answer)  # with its own "ok": the column has no checksum
         return found
 
     def put(self, key: str, request: str, answer: Mapping[str, Any], *, step: str = "", prompt_id: str = "") -> bool:
@@ -231,20 +243,20 @@ class Cassette:
     def _insert(self, row: tuple) -> bool:
         marks = ",".join("?" * len(_COLUMNS))
         update = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
+        sql = f"INSERT INTO replies VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {update} WHERE replies.ok = 0"
+        return self._write(sql, row) == 1
+
+    def _write(self, sql: str, values: Sequence[Any]) -> int:
+        """Change rows, and return how many."""
         with self._lock:
             try:
-                done = self._connection().execute(
-                    f"INSERT INTO replies VALUES ({marks})"
-                    f" ON CONFLICT (key) DO UPDATE SET {update} WHERE replies.ok = 0",
-                    row,
-                )
+                return self._connection().execute(sql, values).rowcount
             except sqlite3.Error as error:
                 raise DataError(
                     f"{self.path}: cannot be written ({error})",
                     "a cassette that can be written",
                     "make room or change the rights, then run again: what is recorded is not asked again",
                 ) from None
-            return done.rowcount == 1
 
     # -- what a person uses ------------------------------------------------------------------------------------------
 
@@ -260,17 +272,17 @@ class Cassette:
         -------
         int : lines written.
         """
-        rows = self.rows(f"SELECT {', '.join(_COLUMNS)} FROM replies ORDER BY key")
-        if keys is not None:
-            rows = [row for row in rows if row[0] in keys]
-        with _lines(path, "wb") as out:
-            for row in rows:
-                record: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-                record["ok"] = bool(record["ok"])
-                for name in ("request", "answer"):
-                    record[name] = json.loads(record[name])
-                out.write(json.dumps(record, ensure_ascii=True) + "\n")
-        return len(rows)
+        written = 0
+        with written_whole(path) as part, _lines(part, "wb") as out:
+            for row in self._each(_COLUMNS):
+                if keys is None or row[0] in keys:
+                    record: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
+                    record["ok"] = bool(record["ok"])
+                    for name in ("request", "answer"):
+                        record[name] = json.loads(record[name])
+                    out.write(json.dumps(record, ensure_ascii=True) + "\n")
+                    written += 1
+        return written
 
     def import_(self, path: str | os.PathLike[str]) -> int:
         """Read JSON Lines that ``export`` wrote (``.gz`` too); an answer that is already here stays.
@@ -286,24 +298,30 @@ class Cassette:
         """
         if self.mode != "record":
             raise ConfigError(f"import into {self!r}", "a cassette in record mode", "open it with mode='record'")
-        rows: list[tuple] = []
-        try:
-            with _lines(path, "rb") as lines:
-                rows.extend(_row(json.loads(line)) for line in lines)
-        except (ValueError, KeyError, TypeError, AttributeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise DataError(
-                f"{path}, line {len(rows) + 1}: {type(error).__name__}: {error}",
-                "an unchanged line written by Cassette.export",
-                "take the export again",
-            ) from None
-        models = {row[4:7] for row in rows}
+        number = added = 0
+        models: set[tuple] = set()
         with self._lock:
             db = self._connection()
             db.execute("BEGIN IMMEDIATE")
             try:
-                added = sum(self._insert(row) for row in rows)
-                db.executemany("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", sorted(models))
+                with _lines(path, "rb") as lines:
+                    while line := lines.readline(MAX_LINE):
+                        number += 1
+                        if len(line) == MAX_LINE:
+                            raise ValueError(f"more than {MAX_LINE:,} characters")
+                        row = _row(json.loads(line))
+                        added += self._insert(row)
+                        models.add(row[4:7])
+                for model in sorted(models):
+                    self.register(*model)
                 db.execute("COMMIT")
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError, *_DAMAGED) as error:
+                db.rollback()
+                raise DataError(
+                    f"{path}, line {max(number, 1)}: {type(error).__name__}: {error}",
+                    "an unchanged line written by Cassette.export",
+                    "take the export again",
+                ) from None
             except BaseException:
                 db.rollback()  # or the replies that follow would be part of it, and lost
                 raise
@@ -340,10 +358,9 @@ class Cassette:
         list of str : what is wrong, with the prompt's id; empty when all is well.
         """
         problems = [f"SQLite: {row[0]}" for row in self.rows("PRAGMA integrity_check") if row[0] != "ok"]
-        rows = self.rows("SELECT key, prompt_id, request, answer, checksum FROM replies ORDER BY key")
-        for key, prompt_id, request, answer, noted in rows:
+        for key, prompt_id, request, answer, noted in self._each(_VERIFIED):
             where = f"prompt {prompt_id!r} (key {key[:12]})"
-            if key_of(json.loads(request)) != key:
+            if _key_or_none(request) != key:
                 problems.append(f"{where}: the key does not belong to the request")
             if checksum(answer) != noted:
                 problems.append(f"{where}: the answer was changed after recording")
@@ -372,6 +389,13 @@ def miss(cassette: Cassette, ids: Sequence[str], model: str, of: int) -> CallErr
 
 def _short(digest: str) -> str:
     return f"{digest[:12]}..." if len(digest) > 12 else (digest or "(none)")
+
+
+def _key_or_none(request: str) -> str | None:
+    try:
+        return key_of(json.loads(request))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def _lines(path: str | os.PathLike[str], mode: Literal["rb", "wb"]) -> IO[str]:
