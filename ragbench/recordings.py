@@ -214,13 +214,13 @@ def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None)
     ------
     CallError : a prompt has no reply on the recording.
     """
-    from ragbench.experiment.rows import to_frame
+    from ragbench.experiment.rows import Rows
     from ragbench.labelling.embedded_grader import EmbeddedGrader
 
     told = manifest(name)
     covered, recording = told["grids"][grid]["questions"], _known(name)
     if not covered:
-        return to_frame([])
+        return Rows().frame()
     settings: dict[str, Any] = {"judge": {"embedded": EmbeddedGrader()}}
     if fresh:
         asked = model or recording.model

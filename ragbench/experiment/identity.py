@@ -10,7 +10,7 @@ import functools
 import hashlib
 import inspect
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ragbench.errors import ConfigError, unknown
@@ -29,9 +29,10 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def row_key(*parts: Any) -> str:
-    """Return the key of a row (or of an answer): 32 hex digits of the hash of everything that made it."""
-    return digest_of(parts)[:_KEY_CHARS]
+def row_keys(kind: str, *parts: Any) -> Callable[[str], str]:
+    """Return what makes the keys of one cell: of a question's hash, 32 hex digits of that of (kind, hash, *parts)."""
+    head, tail = f'["{kind}","'.encode(), f'",{canonical(parts)[1:]}'.encode("utf-8", "surrogatepass")
+    return lambda sha: hashlib.sha256(head + sha.encode() + tail).hexdigest()[:_KEY_CHARS]
 
 
 def question_hash(question: Question) -> str:

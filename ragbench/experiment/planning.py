@@ -13,7 +13,7 @@ import pandas as pd
 
 from ragbench.experiment.live import Call, answer_calls, grade_calls, judge_groups
 from ragbench.experiment.manifest import recorded_digests
-from ragbench.experiment.rows import latest, without_text
+from ragbench.experiment.rows import Rows, read_rows, without_text
 from ragbench.experiment.spec import Experiment
 from ragbench.experiment.stage import Stage, items, prepare, retrieve
 from ragbench.experiment.work import Draft, Item, block, grade_here, read, unanswered
@@ -39,17 +39,17 @@ def plan_experiment(
     with experiment.open_cassette(make=False) as cassette:
         stage = prepare(experiment, cassette, recorded_digests(experiment.folder), ask_server=False)
         planner = _Planner(experiment, stage, cassette, speeds, whole=after is not None)
-        rows = latest(experiment.path)
+        rows = Rows(read_rows(experiment.path))
         keys: list[str] = []
         for name in stage.data:
             todo, every, _ = items(stage, experiment, name, rows, retry=False)
             planner.add(name, todo)
             keys += every
-    notes = (*_words(stage), *(f"warning: {said}" for said in without_text(planner.tried)))
+    notes = (*_words(stage), *(f"warning: {said}" for said in without_text(Rows(planner.tried).frame())))
     planned = Plan(tuple(planner.step(name) for name in STEPS if name != "decompose" or planner.parts[name]), notes)
     if after is None:
         return planned
-    return planned + after(pd.DataFrame([rows.get(key) or planner.rows[key] for key in keys]))
+    return planned + after(pd.DataFrame([rows.row(key) if key in rows else planner.rows[key] for key in keys]))
 
 
 class _Planner:
@@ -91,7 +91,7 @@ class _Planner:
                 retrieve(self.stage, data, part)
             seconds = math.nan if asking else (time.perf_counter() - begin) * len(some) / len(part)
             self._put("retrieve", found, seconds=seconds, basis=note)
-            made = list(zip(part, block(part, self.experiment.cutting, {}, {}), strict=True))
+            made = list(zip(part, block(part, self.experiment.cutting, {}, {}, self.experiment.truncated), strict=True))
             if self.whole:
                 self.rows |= {draft.row["key"]: dict(draft.row) for _, drafts in made for draft in drafts}
             if not asking:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragbench.errors import DataError
+from ragbench.errors import DataError, unknown
 from ragbench.paths import results_dir
 
 if TYPE_CHECKING:
@@ -22,6 +23,13 @@ NOT_TOLD = "not told"  # digest of a model whose server says nothing of its weig
 _EMPTY_SHARE = 0.1  # of the questions without any context, above which a run warns
 # Clocks and where a reply came from differ from run to run; everything else is the same for the same experiment.
 TIMING = ("seconds", "judge_seconds", "cached")
+_ERRORS = ("error_step", "error_kind", "error")
+_FRACTIONS = ("ir_score", "seconds", "judge_seconds", "temperature", "judge_temperature")
+_WHOLE = (
+    "k", "N", "context_tokens", "grade", "seed", "num_ctx", "prompt_tokens", "output_tokens", "judge_seed",
+    "judge_num_ctx", "judge_shown", "judge_position", "judge_repairs", "judge_grades_got", "zero_hits",
+    "prompt_estimate", "judge_prompt_tokens", "judge_prompt_estimate",
+)  # fmt: skip
 COLUMNS = (
     *AXIS_COLUMNS, "status", "kind", "level", "ir_score", "context_tokens", "hits", "zero_hits", "answer", "abstained",
     "seconds", "grade", "judge_seconds", "error_step", "error_kind", "error", "model", "digest", "temperature", "seed",
@@ -50,7 +58,7 @@ def newly_used(row: Mapping[str, Any], counted: dict[Any, tuple]) -> tuple[int, 
     return used
 
 
-def without_text(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def without_text(rows: pd.DataFrame) -> list[str]:
     """Say which retrievers leave more than a tenth of the questions without any text: no hit, or only blank ones.
 
     Parameters
@@ -61,17 +69,14 @@ def without_text(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     -------
     One sentence per data set, chunker, retriever and k, with what to do.
     """
-    held: dict[tuple, dict[str, bool]] = {}
-    for row in rows:
-        if row["N"] and row.get("context_tokens") is not None:
-            questions = held.setdefault(tuple(row[axis] for axis in ("data", "chunker", "retriever", "k")), {})
-            questions[row["question_id"]] = questions.get(row["question_id"], False) or row["context_tokens"] > 0
     found = []
-    for (data, chunker, retriever, k), questions in held.items():
-        empty = len(questions) - sum(questions.values())
-        if empty > _EMPTY_SHARE * len(questions):
+    searched = rows[(rows["N"] > 0) & rows["context_tokens"].notna()]
+    for (data, chunker, retriever, k), part in searched.groupby(["data", "chunker", "retriever", "k"], sort=False):
+        questions = part["question_id"].nunique()
+        empty = questions - part.loc[part["context_tokens"] > 0, "question_id"].nunique()
+        if empty > _EMPTY_SHARE * questions:
             found.append(
-                f"{retriever} (k={k}, {chunker}) on {data} finds no text for {empty} of {len(questions)} questions: "
+                f"{retriever} (k={k}, {chunker}) on {data} finds no text for {empty} of {questions} questions: "
                 "check that questions and documents share words; for BM25 see its tokenizer"
             )
     return found
@@ -85,15 +90,16 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
     DataError when there is no such run, naming those there are.
     """
     path = Path(run).expanduser()
-    if path.is_file():
-        return path.parent
-    for folder in (path, results_dir() / path):
-        if (folder / ROWS).is_file():
-            return folder
+    with contextlib.suppress(OSError, ValueError):  # a name too long for a file, or with NUL, is no run
+        if path.is_file():
+            return path.parent
+        for folder in (path, results_dir() / path):
+            if (folder / ROWS).is_file():
+                return folder
     known = sorted(p.parent.name for p in results_dir().glob(f"*/{ROWS}"))
     guess = "".join(f"did you mean {name!r}? " for name in difflib.get_close_matches(str(run), known, n=1))
     do = f"{guess}known runs: {', '.join(known)}" if known else "make one first: ragbench run experiment.yaml"
-    raise DataError(f"no run {str(run)!r}", f"a folder with {ROWS}, or the name of a run", do)
+    raise DataError(f"no run {str(run)[:80]!r}", f"a folder with {ROWS}, or the name of a run", do)
 
 
 class Journal:
@@ -186,21 +192,82 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def latest(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the rows by key; of a row that was tried again the last try counts, but never a failure over a success."""
-    found: dict[str, dict[str, Any]] = {}
-    for row in read_rows(path):
-        if row["status"] == "ok" or found.get(row["key"], row)["status"] != "ok":
-            found[row["key"]] = row
-    return found
+class Rows:
+    """The last row of every key, by column: of half a million rows, dicts would take three times the memory.
+
+    Of a row that was tried again the last try counts, but never a failure over a success; it keeps its first place.
+
+    Parameters
+    ----------
+    rows : to begin with. columns : those that are kept.
+    """
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]] = (), columns: Sequence[str] = COLUMNS) -> None:
+        self.place: dict[str, int] = {}
+        self.status: list[str] = []
+        self.columns: dict[str, list[Any]] = {name: [] for name in columns}
+        for row in rows:
+            self.add(row)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.place
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take in one row; what it does not have is NaN."""
+        key, status = row["key"], row["status"]
+        place = self.place.setdefault(key, len(self.status))
+        if place == len(self.status):
+            self.status.append(status)
+            for name, values in self.columns.items():
+                values.append(row.get(name, math.nan))
+        elif status == "ok" or self.status[place] != "ok":
+            self.status[place] = status
+            for name, values in self.columns.items():
+                values[place] = row.get(name, math.nan)
+
+    def failed(self, key: str) -> bool:
+        """Whether the row of this key failed."""
+        return self.status[self.place[key]] == "failed"
+
+    def row(self, key: str) -> dict[str, Any]:
+        """Return one row as it was taken in."""
+        place = self.place[key]
+        every = ((name, values[place]) for name, values in self.columns.items())
+        return {name: value for name, value in every if value == value}
+
+    def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
+        """Return rows as a data frame, numbers as numbers.
+
+        Parameters
+        ----------
+        keys : of the rows to return, in this order, as far as they are there. None: all.
+        """
+        import pandas as pd
+
+        places = None if keys is None else [self.place[key] for key in dict.fromkeys(keys) if key in self.place]
+        if places == list(range(len(self.status))):
+            places = None
+        columns = {}
+        for name, every in self.columns.items():
+            values = every if places is None else [every[place] for place in places]
+            if name in _WHOLE:
+                columns[name] = pd.array([None if value != value else value for value in values], dtype="Int64")
+            elif name in _FRACTIONS:
+                columns[name] = pd.Series(values, dtype=object).astype(float)
+            elif name in _ERRORS:
+                columns[name] = pd.Series(["" if v is None or v != v else v for v in values], dtype=object)
+            else:
+                columns[name] = pd.Series(values, dtype=None if values else object)
+        return pd.DataFrame(columns, copy=False)
 
 
-def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
+def load_rows(run: str | os.PathLike[str], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
     """Load the rows of a run, whole or under way.
 
     Parameters
     ----------
     run : its name, its folder, or its file of rows.
+    columns : those to load; of a large run a few take a part of the memory.
 
     Returns
     -------
@@ -210,23 +277,9 @@ def load_rows(run: str | os.PathLike[str]) -> pd.DataFrame:
 
     Raises
     ------
-    DataError for a run that does not exist or a damaged line.
+    DataError for a run that does not exist or a damaged line; ConfigError for a column that there is not.
     """
-    return to_frame(list(latest(run_folder(run) / ROWS).values()))
-
-
-def to_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return rows as a data frame with all columns, numbers as numbers."""
-    import pandas as pd
-
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    for name in ("ir_score", "seconds", "judge_seconds", "temperature", "judge_temperature"):
-        frame[name] = pd.to_numeric(frame[name]).astype(float)
-    whole = ("k", "N", "context_tokens", "grade", "seed", "num_ctx", "prompt_tokens", "output_tokens", "judge_seed")
-    whole += ("judge_num_ctx", "judge_shown", "judge_position", "judge_repairs", "judge_grades_got", "zero_hits")
-    whole += ("prompt_estimate", "judge_prompt_tokens", "judge_prompt_estimate")
-    for name in whole:
-        frame[name] = pd.array(frame[name].astype(object).where(frame[name].notna(), None).tolist(), dtype="Int64")
-    for name in ("error_step", "error_kind", "error"):
-        frame[name] = frame[name].astype(object).where(frame[name].notna(), "")
-    return frame
+    for name in columns:
+        if name not in COLUMNS:
+            raise unknown("column", name, COLUMNS)
+    return Rows(read_rows(run_folder(run) / ROWS), columns).frame()

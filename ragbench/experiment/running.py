@@ -18,7 +18,7 @@ from ragbench.errors import ConfigError, RagbenchError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.identity import object_identity
 from ragbench.experiment.live import Live, whole
-from ragbench.experiment.rows import Journal, latest, newly_used, to_frame, without_text
+from ragbench.experiment.rows import Journal, Rows, newly_used, read_rows, without_text
 from ragbench.experiment.spec import Experiment
 from ragbench.experiment.stage import Stage, items, prepare, retrieve
 from ragbench.experiment.work import Draft, Item, block
@@ -77,7 +77,7 @@ def run_experiment(
         digests = manifests.recorded_digests(experiment.folder)
         stage = prepare(experiment, cassette, digests, ask_server=True)
         with Journal(experiment.path) as journal:
-            rows = latest(experiment.path)
+            rows = Rows(read_rows(experiment.path))
             plans = {name: items(stage, experiment, name, rows, retry) for name in stage.data}
             every = [key for _, keys, _ in plans.values() for key in keys]
             state = Progress(len(every), sum(there for _, _, there in plans.values()))
@@ -91,15 +91,15 @@ def run_experiment(
                 finally:
                     entry |= {"ended": manifests.now(), "rows_made": state.done, "failed": dict(state.failures)}
                     manifests.write_manifest(experiment.folder, manifest, stage.secrets)
-    there = [rows[key] for key in dict.fromkeys(every) if key in rows]
-    for warning in without_text(there):
+    frame = rows.frame(every)
+    for warning in without_text(frame):
         warnings.warn(warning, stacklevel=3)  # shown at the line that called run()
-    return to_frame(there)
+    return frame
 
 
 class _Run:
     def __init__(
-        self, experiment: Experiment, stage: Stage, cassette: Any, journal: Journal, rows: dict[str, Any],
+        self, experiment: Experiment, stage: Stage, cassette: Any, journal: Journal, rows: Rows,
         state: Progress, tick: Callable[[], None], stop: Any, stop_after: float,
     ) -> None:  # fmt: skip
         self.experiment, self.stage, self.journal, self.rows = experiment, stage, journal, rows
@@ -111,7 +111,7 @@ class _Run:
 
     def emit(self, row: dict[str, Any]) -> None:
         self.journal.write(row)
-        self.rows[row["key"]] = row
+        self.rows.add(row)
         self.state.count(row)
         self.tick()
 
@@ -128,6 +128,8 @@ class _Run:
                     some = left[start : start + AT_ONCE]
                     retrieve(self.stage, name, some)
                     self._window(some, executor or threads)
+                    for item in some:
+                        item.found.clear()  # the hits of a whole run would be its largest part in memory
         finally:
             if threads is not None:
                 threads.shutdown(wait=False, cancel_futures=True)
@@ -150,7 +152,7 @@ class _Run:
 
     def _computed(self, some: Sequence[Item], executor: Any) -> Iterator[tuple[Item, list[Draft]]]:
         size = IN_THREADS if isinstance(executor, ThreadPoolExecutor) else ELSEWHERE
-        work = (self.experiment.cutting, self.stage.readers, self.stage.graders)
+        work = (self.experiment.cutting, self.stage.readers, self.stage.graders, self.experiment.truncated)
         waiting: dict[Future[Any], Sequence[Item]] = {}
         done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
         try:

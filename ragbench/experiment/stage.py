@@ -8,7 +8,7 @@ from typing import Any
 
 from ragbench.errors import ConfigError
 from ragbench.experiment import identity
-from ragbench.experiment.rows import NOT_TOLD
+from ragbench.experiment.rows import NOT_TOLD, Rows
 from ragbench.experiment.spec import Cell, Experiment
 from ragbench.experiment.work import ANSWER_FIELDS, Failure, FunctionReader, Item
 from ragbench.records import Dataset, Question
@@ -36,6 +36,7 @@ class Stage:
     identity: dict[str, dict[str, Any]] = field(default_factory=dict)
     prompts: dict[str, dict[str, str]] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
+    truncated: str = "score"
     hashes: dict[tuple, str] = field(default_factory=dict)
 
     def model_facts(self, axis: str, name: str) -> dict[str, Any]:
@@ -54,7 +55,7 @@ class Stage:
 
 def prepare(experiment: Experiment, cassette: Any, digests: Mapping[str, str], *, ask_server: bool) -> Stage:
     """Build a Stage. ``digests``: of an earlier manifest. ``ask_server``: False asks no server for its digest."""
-    stage = Stage()
+    stage = Stage(truncated=experiment.truncated)
     _people(stage, experiment, cassette, digests, ask_server)
     grid = experiment.grid
     known: dict[str, dict[str, Any]] = {"data": {}, "chunker": {}, "retriever": {}}
@@ -136,10 +137,10 @@ def _one_here(axis: str, name: str, value: Any) -> Any:
     )
 
 
-def keys(stage: Stage, cell: Cell, question_sha: str) -> tuple[str, str]:
-    """Return (key of the row, key of its answer) for one cell and question."""
+def key_makers(stage: Stage, cell: Cell) -> tuple[Callable[[str], str], Callable[[str], str]]:
+    """Return what makes (key of the row, key of its answer) of a question's hash, for one cell."""
     h = stage.hashes
-    parts = [question_sha, cell.data, *cell.answer]
+    parts = [cell.data, *cell.answer]
     if cell.N:
         place = (cell.data, cell.chunker, cell.retriever)
         parts += [h["chunker", "/".join(place[:2])], h["retriever", "/".join(place)], h["cutting",]]
@@ -147,17 +148,18 @@ def keys(stage: Stage, cell: Cell, question_sha: str) -> tuple[str, str]:
         parts.append(h["generator", cell.generator])
         if cell.generator in stage.generators:
             parts.append(h["prompts", cell.generator])
-    answer = identity.row_key("answer", *parts)
-    if cell.judge not in stage.identity["judge"]:
-        return identity.row_key("row", *parts, cell.judge), answer
-    parts.append(h["judge", cell.judge])
-    if cell.judge in stage.judges:
-        parts.append(h["grading",])
-    return identity.row_key("row", *parts, cell.judge), answer
+    answer = identity.row_keys("answer", *parts)
+    if cell.judge in stage.identity["judge"]:
+        parts.append(h["judge", cell.judge])
+        if cell.judge in stage.judges:
+            parts.append(h["grading",])
+        if stage.truncated != "score" and cell.generator in stage.generators:
+            parts.append(stage.truncated)
+    return identity.row_keys("row", *parts, cell.judge), answer
 
 
 def items(
-    stage: Stage, experiment: Experiment, name: str, rows: Mapping[str, dict[str, Any]], retry: bool
+    stage: Stage, experiment: Experiment, name: str, rows: Rows, retry: bool
 ) -> tuple[list[Item], list[str], int]:
     """Say what is left to do of one data set, given the rows that are there; ``retry``: failed ones count as missing.
 
@@ -167,26 +169,33 @@ def items(
     """
     cells = experiment.grid.cells(name)
     together = bool(stage.judges) and experiment.per_prompt != "one"
+    makers = [(cell, *key_makers(stage, cell)) for cell in cells]
     todo, every, there = [], [], 0
-    answers: dict[str, dict[str, Any]] = {}
-    for row in rows.values():
-        if row.get("answer") is not None:
-            answers[row["answer_key"]] = {n: row[n] for n in ANSWER_FIELDS if n in row}
     for question in stage.data[name].questions:
         sha = identity.question_hash(question)
-        every_cell = [(cell, *keys(stage, cell, sha)) for cell in cells]
+        every_cell = [(cell, row_key(sha), answer_key(sha)) for cell, row_key, answer_key in makers]
         every += [key for _, key, _ in every_cell]
-        missing = [m for m in every_cell if m[1] not in rows or (retry and rows[m[1]]["status"] == "failed")]
+        missing = [m for m in every_cell if m[1] not in rows or (retry and rows.failed(m[1]))]
         there += len(every_cell) - len(missing)
         if missing:
             item = Item(question, missing)
-            item.known = {a: answers[a] for _, _, a in missing if a in answers}
             if together:
                 gone = {key for _, key, _ in missing}
-                item.done = [rows[key] for _, key, _ in every_cell if key not in gone]
+                item.done = [rows.row(key) for _, key, _ in every_cell if key not in gone]
                 item.places = {key: i for i, (_, key, _) in enumerate(every_cell)}
             todo.append(item)
+    answers = _answers(rows, {answer_key for item in todo for _, _, answer_key in item.wanted})
+    for item in todo:
+        item.known = {a: answers[a] for _, _, a in item.wanted if a in answers}
     return todo, every, there
+
+
+def _answers(rows: Rows, wanted: set[str]) -> dict[str, dict[str, Any]]:
+    """Return the answers that are there, of those wanted, by their keys."""
+    answered = zip(rows.place, rows.columns["answer_key"], rows.columns["answer"], strict=True)
+    found = {answer_key: key for key, answer_key, text in answered if answer_key in wanted and isinstance(text, str)}
+    rest = {answer_key: rows.row(key) for answer_key, key in found.items()}
+    return {answer_key: {n: row[n] for n in ANSWER_FIELDS if n in row} for answer_key, row in rest.items()}
 
 
 def retrieve(stage: Stage, name: str, some: Sequence[Item], count: Callable[[int], None] = lambda n: None) -> None:
