@@ -29,6 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:  # a full disk, a file without rights
+        print(f"ragbench: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        return 2
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -121,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     diff.set_defaults(run=_diff)
     audit = commands.add_parser("audit", help="check a run: what is missing, and how far it could move each mean")
     audit.add_argument("name", metavar="run", help="name or folder of a run, or: ledger")
+    audit.add_argument("--cassette", help="the run's cassette, when it is not in the run's folder")
     audit.set_defaults(run=_audit)
     export = commands.add_parser("export", help="write a run, or the ledger, as tables, figures, methods and data")
     export.add_argument("name", metavar="run", help="name or folder of a run, or: ledger")
@@ -317,12 +321,16 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     from ragbench.experiment import Experiment
+    from ragbench.llm.reply import CUT_SHORT
 
     experiment = Experiment.from_yaml(arguments.experiment)
     rows = experiment.run(retry_failed=arguments.retry_failed, stop_after=arguments.stop_after)
     failed = int((rows["status"] == "failed").sum())
+    cut = int(rows["finish"].isin(CUT_SHORT).sum())
     folder = os.path.relpath(experiment.folder)
     print(f"{len(rows)} rows, {failed} failed, in {folder}")
+    if cut:
+        print(f"{cut} rows hold an answer that ended at its limit of tokens (truncated: {experiment.truncated})")
     print(_run_summary(rows))
     if failed:
         print("failed rows: ragbench audit says why; ragbench run --retry-failed makes them again")
@@ -368,7 +376,7 @@ def _audit(arguments: argparse.Namespace) -> int:
             for item in measured["item"].unique():
                 print(render(audit_ledger(paper, item)))
     else:
-        print(render(audit(arguments.name)))
+        print(render(audit(arguments.name, cassette=arguments.cassette)))
     return 0
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.experiment.rows import AXIS_COLUMNS
+from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
 from ragbench.report.checks import ANSWERS, GRADES, RETRIEVAL, Fault, counted, failed, reasons
 
 Bounds = tuple[float, float]
@@ -28,6 +29,17 @@ CELL = tuple(name for name in AXIS_COLUMNS if name != "question_id")
 RETRIEVED = ("data", "chunker", "retriever", "k", "N")
 ANSWERED = (*RETRIEVED, "generator")
 RIGHT = "share of grade 5"
+_SHOWN = 3  # problems of a cassette that are spelled out
+# What is read of a run's rows: of a large one, half of the memory.
+_AUDITED = tuple(
+    dict.fromkeys(
+        (
+            *AXIS_COLUMNS, "status", "error_step", "error_kind", "error", "ir_score", "grade", "answer", "abstained",
+            "digest", "judge_digest", *(name for fault in (*RETRIEVAL, *ANSWERS, *GRADES) for name in fault.columns),
+            "judge_repairs",
+        )
+    )
+)  # fmt: skip
 # What a ledger cell can be, by the unit in which the paper gives it.
 _LEDGER_BOUNDS = {"percent": (0.0, 100.0), "share": (0.0, 1.0), "mean IR score": (0.0, 1.0), "accuracy": (0.0, 1.0)}
 
@@ -246,33 +258,41 @@ def _as_frame(entries: Sequence[Mapping[str, Any]]) -> AuditTable:
     return frame
 
 
-def audit(run: str | os.PathLike[str] | pd.DataFrame) -> pd.DataFrame:
+def audit(
+    run: str | os.PathLike[str] | pd.DataFrame, *, cassette: str | os.PathLike[str] | None = None
+) -> pd.DataFrame:
     """List per table of a run what could have gone wrong in silence.
 
     Parameters
     ----------
     run : name or folder of a run, or its rows as ``load_rows`` gives them (then without the manifest, which says how
-        many rows there should be).
+        many rows there should be, and without the cassette).
+    cassette : the run's cassette, when it does not lie in the run's folder.
 
     Returns
     -------
     DataFrame as from ``audit_rows``, with the tables "rows", "IR score" (cells with documents; each context once,
-    whatever the number of generators and judges), "answers" and "share of grade 5".
+    whatever the number of generators and judges), "answers", "share of grade 5" and "cassette" (replies that are not
+    as they were recorded).
 
     Raises
     ------
-    DataError for a run that does not exist or has no rows.
+    DataError for a run that does not exist or has no rows, or a cassette that cannot be read.
     """
     from ragbench.experiment import load_manifest, load_rows
 
-    if isinstance(run, str | os.PathLike):
-        rows = load_rows(run)
-        try:
-            manifest: Mapping[str, Any] = load_manifest(run)
-        except DataError:
-            manifest = {}
-    else:
-        rows, manifest = run, {}
+    if isinstance(run, pd.DataFrame):
+        return audit_run(run, {}, None)
+    rows = load_rows(run, _AUDITED)
+    try:
+        manifest: Mapping[str, Any] = load_manifest(run)
+    except DataError:
+        manifest = {}
+    return audit_run(rows, manifest, cassette_of(run, cassette))
+
+
+def audit_run(rows: pd.DataFrame, manifest: Mapping[str, Any], cassette: Path | None) -> pd.DataFrame:
+    """Audit the rows of a run beside its manifest and its cassette; see ``audit``."""
     if rows.empty:
         raise DataError("a run without rows", "at least one row", "run the experiment first")
     current = in_grid_order(current_rows(rows), manifest)
@@ -294,7 +314,35 @@ def audit(run: str | os.PathLike[str] | pd.DataFrame) -> pd.DataFrame:
         book.score(RIGHT, RIGHT, (0.0, 1.0))
         book.checks(RIGHT, GRADES)
         entries += book.entries
-    return _as_frame(entries)
+    return _as_frame([*entries, *_recorded(rows, cassette)])
+
+
+def _recorded(rows: pd.DataFrame, path: Path | None) -> list[dict[str, Any]]:
+    """Check the replies that the rows rest on."""
+    from ragbench.llm import Cassette
+
+    if path is not None:
+        with Cassette(path, mode="replay") as cassette:
+            problems, count = cassette.verify(), cassette.rows("SELECT count(*) FROM replies")[0][0]
+        detail = "; ".join(problems[:_SHOWN]) + (f"; and {len(problems) - _SHOWN} more" * (len(problems) > _SHOWN))
+        return [_entry("cassette", "changed or damaged", len(problems), max(count, 1), detail=detail)]
+    if rows["digest"].notna().any() or rows["judge_digest"].notna().any():
+        why = "no cassette in the run's folder: name it with --cassette"
+        return [_entry("cassette", "not checked", 0, 0) | {"detail": why}]
+    return []
+
+
+def cassette_of(run: str | os.PathLike[str], given: str | os.PathLike[str] | None) -> Path | None:
+    """Return the path of a run's cassette, None where it has none.
+
+    Raises
+    ------
+    DataError when the one that was given is not there.
+    """
+    path = Path(given).expanduser() if given is not None else run_folder(run) / "cassette.sqlite"
+    if given is not None and not path.is_file():
+        raise DataError(f"there is no cassette {path}", "the file that recorded the run", "check --cassette")
+    return path if path.is_file() else None
 
 
 def current_rows(rows: pd.DataFrame) -> pd.DataFrame:

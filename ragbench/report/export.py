@@ -6,6 +6,7 @@ Reading order: ``export`` -> the tables of a run (``run_tables``) -> its figures
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -28,7 +29,8 @@ from ragbench.report.audit import (
     CELL,
     RETRIEVED,
     RIGHT,
-    audit,
+    audit_run,
+    cassette_of,
     current_rows,
     graded,
     in_grid_order,
@@ -42,7 +44,18 @@ from ragbench.report.folder import Exported, Folder
 from ragbench.report.methods import PAPERS as PAPER_KEYS
 from ragbench.report.methods import Methods, methods, ragbench_entry, references, score_methods
 from ragbench.report.page import PageTable, page, worst_answers
-from ragbench.report.tables import FIT, MISSING, PREAMBLE, escape, head_and_body, label_of, render_table, with_interval
+from ragbench.report.tables import (
+    FIT,
+    MISSING,
+    PREAMBLE,
+    escape,
+    head_and_body,
+    in_markdown,
+    label_of,
+    no_formulas,
+    render_table,
+    with_interval,
+)
 from ragbench.stats import binomial_ci, means
 
 RESAMPLES = 2000
@@ -50,6 +63,8 @@ POINTS = ("data", "chunker", "generator", "judge")
 GRADES = tuple(f"grade {grade}" for grade in range(1, 6))
 MOST_LINES = 8  # colours and markers of the palette
 MOST_BARS = 40
+MOST_STEM = 100  # characters of labels in the name of a file
+AT_ONCE = 10_000  # rows written together
 
 
 def export(
@@ -86,33 +101,35 @@ def export(
     manifest = load_manifest(run)
     rows = in_grid_order(current_rows(every), manifest)
     name = str(manifest.get("name", Path(run).name))
-    tape = _tape(run, cassette)
-    folder = Folder(to, f"run {name}")
-    checks = audit(run)
-    tables = {table.stem: table for table in run_tables(rows, name, checks)}
-    for stem, table in tables.items():
-        label = f"tab:{label_of(name)}:{stem}"
-        _write_table(folder, stem, table.frame, table.caption, label, table.shown, table.notes)
-    figures = _figures(folder, {stem: table.frame for stem, table in tables.items()})
-    # Rows of the grid that the run has not made yet.
-    missing = int(checks.loc[checks["check"].eq("not made yet"), "rows"].sum())
-    counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
-    paragraphs = methods(manifest, counts, RESAMPLES)
-    folder.text("methods.md", paragraphs.markdown)
-    folder.text("methods.tex", paragraphs.latex)
-    folder.text("references.bib", paragraphs.bibliography)
-    folder.text("all.tex", document(name, list(tables), figures, "methods"))
-    folder.text("rows.csv", _plain(rows).to_csv(index=False, lineterminator="\n"))
-    folder.text("manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
-    if missing:
-        folder.done.notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
-    if len(rows) < len(every):
-        folder.done.notes.append(f"{len(every) - len(rows)} rows of older settings under the same names are left out")
-    _cassette(folder, rows, tape)
-    if html:
-        folder.text("report.html", _page(folder, name, rows, tables, figures, paragraphs, checks, _questions(run)))
-    folder.text("README.md", _readme(name, folder))
-    return folder.finish()
+    tape = cassette_of(run, cassette)
+    with Folder(to, f"run {name}") as folder:
+        checks = audit_run(every, manifest, tape)
+        tables = {table.stem: table for table in run_tables(rows, name, checks)}
+        for stem, table in tables.items():
+            label = f"tab:{label_of(name)}:{stem}"
+            _write_table(folder, stem, table.frame, table.caption, label, table.shown, table.notes)
+        figures = _figures(folder, {stem: table.frame for stem, table in tables.items()})
+        # Rows of the grid that the run has not made yet.
+        missing = int(checks.loc[checks["check"].eq("not made yet"), "rows"].sum())
+        counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
+        paragraphs = methods(manifest, counts, RESAMPLES)
+        folder.text("methods.md", paragraphs.markdown)
+        folder.text("methods.tex", paragraphs.latex)
+        folder.text("references.bib", paragraphs.bibliography)
+        folder.text("all.tex", document(name, list(tables), figures, "methods"))
+        folder.text("rows.csv", _csv(rows))
+        folder.text("manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+        if missing:
+            folder.done.notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
+        if len(rows) < len(every):
+            folder.done.notes.append(
+                f"{len(every) - len(rows)} rows of older settings under the same names are left out"
+            )
+        _cassette(folder, rows, tape)
+        if html:
+            folder.text("report.html", _page(folder, name, rows, tables, figures, paragraphs, checks, _questions(run)))
+        folder.text("README.md", _readme(name, folder))
+        return folder.finish()
 
 
 def _write_table(
@@ -133,7 +150,9 @@ def _figures(folder: Folder, tables: Mapping[str, pd.DataFrame]) -> list[tuple[s
     """Write the figures of a run; return their names and alt texts."""
     drawn = []
     for stem, figure, numbers, alt in run_figures(tables):
-        for path in plots.save_figure(figure, stem, numbers, alt, folder=folder.path / "figures", dpi=300).values():
+        for path in plots.save_figure(
+            figure, stem, no_formulas(numbers), alt, folder=folder.path / "figures", dpi=300
+        ).values():
             folder.wrote(f"figures/{path.name}")
         drawn.append((stem, alt))
     return drawn
@@ -173,23 +192,14 @@ def _questions(run: str | os.PathLike[str]) -> dict[str, str]:
     return {question.id: question.text for data in loaded for question in data.questions}
 
 
-def _plain(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with their lists as JSON."""
-    plain = rows.copy()
-    for name in rows:
-        if rows[name].map(lambda value: isinstance(value, list | dict)).any():
-            plain[name] = rows[name].map(lambda value: json.dumps(value) if isinstance(value, list | dict) else value)
-    return plain
-
-
-def _tape(run: Any, given: Any) -> Path | None:
-    """Return the path of the run's cassette, None where it has none."""
-    from ragbench.experiment.rows import run_folder
-
-    path = Path(given).expanduser() if given is not None else run_folder(run) / "cassette.sqlite"
-    if given is not None and not path.is_file():
-        raise DataError(f"there is no cassette {path}", "the file that recorded the run", "check --cassette")
-    return path if path.is_file() else None
+def _csv(rows: pd.DataFrame) -> Iterator[str]:
+    """Yield the rows as CSV, some thousands at once, their lists as JSON."""
+    for start in range(0, len(rows), AT_ONCE):
+        plain = rows.iloc[start : start + AT_ONCE].copy()
+        for name in rows:
+            if plain[name].map(lambda value: isinstance(value, list | dict)).any():
+                plain[name] = plain[name].map(lambda v: json.dumps(v) if isinstance(v, list | dict) else v)
+        yield no_formulas(plain).to_csv(index=False, header=start == 0, lineterminator="\n")
 
 
 def _cassette(folder: Folder, rows: pd.DataFrame, path: Path | None) -> None:
@@ -197,10 +207,11 @@ def _cassette(folder: Folder, rows: pd.DataFrame, path: Path | None) -> None:
     from ragbench.llm import Cassette
 
     if path is not None:
-        part = folder.path / "cassette.jsonl.part"
+        part = folder.path / "cassette.part"
         with Cassette(path, mode="replay") as cassette:
             count = cassette.export(part)
-        folder.put("cassette.jsonl", part.read_bytes())
+        with open(part, encoding="utf-8", newline="\n") as lines:
+            folder.text("cassette.jsonl", lines)
         part.unlink()
         folder.done.notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")
     elif rows["digest"].notna().any() or rows["judge_digest"].notna().any():
@@ -208,7 +219,11 @@ def _cassette(folder: Folder, rows: pd.DataFrame, path: Path | None) -> None:
 
 
 def _readme(name: str, folder: Folder) -> str:
-    lines = [f"# {name}", "", "Written by `ragbench export`. `all.tex` sets everything: `pdflatex all`, `bibtex all`,"]
+    lines = [
+        f"# {in_markdown(name)}",
+        "",
+        "Written by `ragbench export`. `all.tex` sets everything: `pdflatex all`, `bibtex all`,",
+    ]
     lines += ["twice more `pdflatex all`.", ""]
     lines += [f"- `{file}`" for file in folder.done.files]
     return "\n".join([*lines, *(f"\nNote: {note}." for note in folder.done.notes)]) + "\n"
@@ -424,6 +439,8 @@ def _parts(frame: pd.DataFrame, stem: str, most: int) -> Iterator[tuple[str, str
     for key, part in frame.groupby(split, sort=False, dropna=False):
         words = ", ".join(map(str, key))
         safe = re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-")
+        if len(safe) > MOST_STEM:
+            safe = f"{safe[:MOST_STEM]}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
         yield f"{stem}_{safe}", f"{_title(stem)}, {words}", part.drop(columns=split)
 
 
@@ -452,49 +469,51 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     from ragbench.comparison import printed
     from ragbench.scoring import compare_scores
 
-    folder = Folder(to, f"scores of {name}")
-    numbers = table.attrs["numbers"]
-    by = ["system"] if "system" in table else []
-    averages = means(table, by, numbers, groups="question_id", resamples=RESAMPLES)
-    shown = averages.drop(columns=["mean", "low", "high"])
-    shown.insert(len(shown.columns) - 2, "mean [95% interval]", with_interval(averages))
-    notes = []
-    if "labelled_by" in table:
-        notes.append(f"Labels: {', '.join(dict.fromkeys(table['labelled_by']))}.")
-    _write_table(folder, "means", averages, f"{name}: mean of every metric", "tab:means", shown, notes)
-    written = ["means"]
-    if by and table["system"].nunique() > 1:
-        pairs = compare_scores(table, resamples=RESAMPLES)
-        caption = f"{name}: systems compared over the same questions"
-        _write_table(folder, "comparison", pairs, caption, "tab:comparison", printed(pairs))
-        written.append("comparison")
-    figures = []
-    drawn = [n for n in numbers if table[n].between(0, 1).any() and not table[n].gt(1).any()]
-    if drawn:
-        labelled = table if by else table.assign(system=name)
-        long = labelled.melt(["question_id", "system"], drawn, "metric", "value")
-        marks = means(labelled, ["system"], drawn, groups="question_id", resamples=RESAMPLES)
-        alt = f"{name}: every answer's value of {len(drawn)} metrics, with the mean and its 95% interval."
-        figure = plots.score_strips(long, marks)
-        for path in plots.save_figure(figure, "scores", long, alt, folder=folder.path / "figures", dpi=300).values():
-            folder.wrote(f"figures/{path.name}")
-        figures.append(("scores", alt))
-    paragraphs = score_methods(table, RESAMPLES)
-    folder.text("methods.md", paragraphs.markdown)
-    folder.text("methods.tex", paragraphs.latex)
-    folder.text("references.bib", paragraphs.bibliography)
-    folder.text("all.tex", document(name, written, figures, "methods"))
-    folder.text(
-        "rows.csv", _plain(table.drop(columns="claim_labels", errors="ignore")).to_csv(index=False, lineterminator="\n")
-    )
-    if "claim_labels" in table:
-        whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
-        folder.text("claim_labels.json", json.dumps(to_ragchecker(RagResults(tuple(whole))), ensure_ascii=False) + "\n")
-        if left := len(table) - len(whole):
-            folder.done.notes.append(f"claim_labels.json lacks {left} answers whose labels are missing or unread")
-    folder.done.notes += table.attrs.get("repairs", [])
-    folder.text("README.md", _readme(name, folder))
-    return folder.finish()
+    with Folder(to, f"scores of {name}") as folder:
+        numbers = table.attrs["numbers"]
+        by = ["system"] if "system" in table else []
+        averages = means(table, by, numbers, groups="question_id", resamples=RESAMPLES)
+        shown = averages.drop(columns=["mean", "low", "high"])
+        shown.insert(len(shown.columns) - 2, "mean [95% interval]", with_interval(averages))
+        notes = []
+        if "labelled_by" in table:
+            notes.append(f"Labels: {', '.join(dict.fromkeys(table['labelled_by']))}.")
+        _write_table(folder, "means", averages, f"{name}: mean of every metric", "tab:means", shown, notes)
+        written = ["means"]
+        if by and table["system"].nunique() > 1:
+            pairs = compare_scores(table, resamples=RESAMPLES)
+            caption = f"{name}: systems compared over the same questions"
+            _write_table(folder, "comparison", pairs, caption, "tab:comparison", printed(pairs))
+            written.append("comparison")
+        figures = []
+        drawn = [n for n in numbers if table[n].between(0, 1).any() and not table[n].gt(1).any()]
+        if drawn:
+            labelled = table if by else table.assign(system=name)
+            long = labelled.melt(["question_id", "system"], drawn, "metric", "value")
+            marks = means(labelled, ["system"], drawn, groups="question_id", resamples=RESAMPLES)
+            alt = f"{name}: every answer's value of {len(drawn)} metrics, with the mean and its 95% interval."
+            figure = plots.score_strips(long, marks)
+            for path in plots.save_figure(
+                figure, "scores", no_formulas(long), alt, folder=folder.path / "figures", dpi=300
+            ).values():
+                folder.wrote(f"figures/{path.name}")
+            figures.append(("scores", alt))
+        paragraphs = score_methods(table, RESAMPLES)
+        folder.text("methods.md", paragraphs.markdown)
+        folder.text("methods.tex", paragraphs.latex)
+        folder.text("references.bib", paragraphs.bibliography)
+        folder.text("all.tex", document(name, written, figures, "methods"))
+        folder.text("rows.csv", _csv(table.drop(columns="claim_labels", errors="ignore")))
+        if "claim_labels" in table:
+            whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
+            folder.text(
+                "claim_labels.json", json.dumps(to_ragchecker(RagResults(tuple(whole))), ensure_ascii=False) + "\n"
+            )
+            if left := len(table) - len(whole):
+                folder.done.notes.append(f"claim_labels.json lacks {left} answers whose labels are missing or unread")
+        folder.done.notes += table.attrs.get("repairs", [])
+        folder.text("README.md", _readme(name, folder))
+        return folder.finish()
 
 
 def document(title: str, tables: list[str], figures: list[tuple[str, str]], methods: str = "") -> str:
@@ -548,23 +567,25 @@ def export_ledger(to: str | os.PathLike[str], paper: str | None = None) -> Expor
 
     if paper is not None and paper not in PAPERS:
         raise unknown("paper", paper, PAPERS)
-    folder = Folder(to, "ledger")
-    papers = [paper] if paper else list(PAPERS)
-    stems = []
-    for one in papers:
-        for item, cells in ledger(one).groupby("item", sort=False):
-            frame = beside(cells)
-            shown, notes = _shown(frame)
-            stem = re.sub(r"[^a-z0-9.]+", "_", f"{one}_{item}".lower()).strip("_")
-            caption = f"{item} of {PAPERS[one]}: published, and measured here"
-            _write_table(folder, stem, frame, caption, f"tab:{one}:{item}", shown, notes)
-            stems.append(stem)
-    known = references()
-    entries = {PAPER_KEYS[one]: known[PAPER_KEYS[one]] for one in papers} | {"ragbench": ragbench_entry(__version__)}
-    folder.text("references.bib", Methods((), entries).bibliography)
-    text = document("The papers' numbers beside ours", stems, [])
-    folder.text("all.tex", text.replace(r"\bibliographystyle", "\\nocite{*}\n\\bibliographystyle"))
-    return folder.finish()
+    with Folder(to, "ledger") as folder:
+        papers = [paper] if paper else list(PAPERS)
+        stems = []
+        for one in papers:
+            for item, cells in ledger(one).groupby("item", sort=False):
+                frame = beside(cells)
+                shown, notes = _shown(frame)
+                stem = re.sub(r"[^a-z0-9.]+", "_", f"{one}_{item}".lower()).strip("_")
+                caption = f"{item} of {PAPERS[one]}: published, and measured here"
+                _write_table(folder, stem, frame, caption, f"tab:{one}:{item}", shown, notes)
+                stems.append(stem)
+        known = references()
+        entries = {PAPER_KEYS[one]: known[PAPER_KEYS[one]] for one in papers} | {
+            "ragbench": ragbench_entry(__version__)
+        }
+        folder.text("references.bib", Methods((), entries).bibliography)
+        text = document("The papers' numbers beside ours", stems, [])
+        folder.text("all.tex", text.replace(r"\bibliographystyle", "\\nocite{*}\n\\bibliographystyle"))
+        return folder.finish()
 
 
 def _shown(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -1,4 +1,7 @@
-"""The folder an export writes: only one that is empty or that an export made, never over somebody's changes."""
+"""The folder an export writes: only one that is empty or that an export made, never over somebody's changes.
+
+It is written aside and moved in when it is whole: an export that breaks off leaves the folder as it was.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,12 +58,16 @@ def _listed(names: list[str]) -> str:
 
 
 class Folder:
-    """A folder being filled; every text that goes in is searched for secrets.
+    """A folder being filled, as a context; every text that goes in is searched for secrets.
 
     Parameters
     ----------
-    to : the folder. Made when it is not there; cleared of what an earlier export wrote.
+    to : the folder. Made when it is not there; at the end cleared of what an earlier export wrote.
     what : name of what is exported, for the marker.
+
+    Attributes
+    ----------
+    path : where the files lie until ``finish``.
 
     Raises
     ------
@@ -67,19 +75,26 @@ class Folder:
     """
 
     def __init__(self, to: str | os.PathLike[str], what: str) -> None:
-        self.path = Path(to).expanduser()
-        self.what, self.done = what, Exported(self.path)
+        self.target = Path(to).expanduser()
+        self.what, self.done = what, Exported(self.target)
         self._secrets = environment_secrets()
         self.hidden = 0
-        earlier = self._earlier()
-        for name in earlier:
-            (self.path / name).unlink(missing_ok=True)
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._mark()
+        self._earlier = self._left_by_an_export()
+        parent = self.target.resolve().parent
+        parent.mkdir(parents=True, exist_ok=True)
+        self._aside = tempfile.TemporaryDirectory(prefix=".", suffix=".part", dir=parent)
+        self.path = Path(self._aside.name) / "export"
+        self.path.mkdir()
 
-    def _earlier(self) -> dict[str, str]:
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._aside.cleanup()
+
+    def _left_by_an_export(self) -> dict[str, str]:
         """Return name and hash of the files that an earlier export left here."""
-        path = self.path
+        path = self.target
         if path.exists() and not path.is_dir():
             raise ConfigError(f"{path} is a file", "a folder", "choose another name")
         if not path.exists() or not any(path.iterdir()):
@@ -103,19 +118,17 @@ class Folder:
                 )
         return known
 
-    def text(self, name: str, text: str) -> None:
-        """Write a text file, without secrets."""
-        self.put(name, text.encode("utf-8"))
-
-    def put(self, name: str, data: bytes) -> None:
-        """Write a file; in a text every secret is replaced."""
+    def text(self, name: str, parts: str | Iterable[str]) -> None:
+        """Write a text file without secrets, whole or part by part; half of a surrogate pair becomes its escape."""
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix not in (".png", ".pdf"):
-            clean = self.redacted(data.decode("utf-8"))
-            self.hidden += clean.encode("utf-8") != data
-            data = clean.encode("utf-8")
-        path.write_bytes(data)
+        hidden = False
+        with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            for part in [parts] if isinstance(parts, str) else parts:
+                clean = self.redacted(part)
+                hidden = hidden or clean != part
+                file.write(clean)
+        self.hidden += hidden
         self.wrote(name)
 
     def wrote(self, name: str) -> None:
@@ -129,16 +142,21 @@ class Folder:
         return _USERINFO.sub(r"\1[secret]@", _KEY_LIKE.sub("[secret]", text))
 
     def finish(self) -> Exported:
-        """Write the marker and return what was written."""
+        """Move everything to its place and return what was written."""
         if self.hidden:
             self.done.notes.append(f"in {self.hidden} files something that looked like a secret was replaced")
-        self._mark()
-        return self.done
-
-    def _mark(self) -> None:
         files = {name: _sha(self.path / name) for name in self.done.files}
         text = json.dumps({"what": self.what, "files": files}, indent=1, sort_keys=True)
         (self.path / MARKER).write_text(text + "\n", encoding="utf-8")
+        if not self.target.exists():
+            os.rename(self.path, self.target)
+            return self.done
+        for name in self._earlier.keys() - files.keys():
+            (self.target / name).unlink(missing_ok=True)
+        for name in (*files, MARKER):
+            (self.target / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(self.path / name, self.target / name)
+        return self.done
 
 
 def _sha(path: Path) -> str:

@@ -29,6 +29,8 @@ _WIDE, _WIDER = 90, 125  # characters in a row from which the type gets smaller
 _WRAP = 45  # characters of a text column from which its lines are broken
 
 _INTERVAL = re.compile(r"-?[\d.,]+( \[-?[\d.,]+, -?[\d.,]+\])?")  # text to pandas, but its minus is no hyphen
+_FORMULA = re.compile(r"[=+\-@\t\r].")
+_NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?%?( \[[^\]]*\])?")
 _COMMANDS = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -154,7 +156,7 @@ def render_table(
     numeric = [_is_numeric(seen[name]) for name in seen.columns]
     head, body = head_and_body(seen, digits)
     return {
-        "csv": plain.to_csv(index=False, float_format="%.6g", lineterminator="\n"),
+        "csv": no_formulas(plain).to_csv(index=False, float_format="%.6g", lineterminator="\n"),
         "md": _markdown(head, body, numeric, caption, notes),
         "tex": latex_table(head, body, numeric, caption, label, notes),
     }
@@ -184,6 +186,26 @@ def _flat(df: pd.DataFrame) -> pd.DataFrame:
     return flat
 
 
+def no_formulas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose texts no spreadsheet takes for a formula: before = + - @ at the beginning stands a quote.
+
+    A carriage return, which ends the row for most readers of CSV, becomes a line feed.
+    """
+    safe = frame.copy()
+    for place in range(frame.shape[1]):
+        values = frame.iloc[:, place]
+        if not _is_numeric(values):
+            safe.isetitem(place, values.map(_quoted))
+    return safe
+
+
+def _quoted(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    quote = "'" if _FORMULA.match(value) and not _NUMBER.fullmatch(value) else ""
+    return quote + value.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def _name(name: object) -> str:
     return ", ".join(str(part) for part in name if str(part)) if isinstance(name, tuple) else str(name)
 
@@ -210,12 +232,16 @@ def _markdown(
     head: Sequence[str], body: Sequence[Sequence[str]], numeric: Sequence[bool], caption: str, notes: Sequence[str]
 ) -> str:
     rule = "|" + "|".join("---:" if right else "---" for right in numeric) + "|"
-    lines = ["| " + " | ".join(map(_escaped, row)) + " |" for row in [head, *body]]
-    return "\n".join([_escaped(caption), "", lines[0], rule, *lines[1:], *(f"\n{_escaped(n)}" for n in notes)]) + "\n"
+    lines = ["| " + " | ".join(map(in_markdown, row)) + " |" for row in [head, *body]]
+    return (
+        "\n".join([in_markdown(caption), "", lines[0], rule, *lines[1:], *(f"\n{in_markdown(n)}" for n in notes)])
+        + "\n"
+    )
 
 
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\|*<])", r"\\\1", " ".join(text.split()))
+def in_markdown(text: str) -> str:
+    """Write a text on one line so that Markdown shows it as it is."""
+    return re.sub(r"([\\|*<`~]|\](?=[(\[])|(?<!\w)_|_(?!\w)|^[#>])", r"\\\1", " ".join(text.split()))
 
 
 def latex_table(
