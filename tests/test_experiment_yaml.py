@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from experiment_parts import people
@@ -12,6 +13,10 @@ from ragbench.experiment import Experiment
 from ragbench.records import Chunk
 
 HEAD = "name: mine\ndata: minihop\nchunker: token_chunks\nretriever: BM25\n"
+MODEL = HEAD + "generator: {{l: {{use: 'ollama:x', {}}}}}\n"
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
 
 
 def write(tmp_path, text):
@@ -119,12 +124,37 @@ def test_a_model_takes_its_options_and_hosts(tmp_path):
         (HEAD + "N: [100\n", r"experiment\.yaml, line 6: "),
         (HEAD + "judge: !!python/object/apply:os.system [ls]\n", r"experiment\.yaml, line 5: could not determine"),
         ("- a\n- b\n", r"experiment\.yaml holds list"),
+        (BOMB, r"experiment\.yaml, line 2: an alias \(\*name\): write the value out"),
+        ("a: &a [*a]\n", "line 1: an alias"),
+        (HEAD + "N: " + "[" * 5000 + "]" * 5000, r"experiment\.yaml nests too deeply"),
+        (HEAD + "# " + "x" * 1_000_000, r"has 1,000,\d+ characters\n.*at most 1,000,000"),
+        (HEAD + "k: 2026-13-41\n", r"experiment\.yaml: month must be"),
+        (MODEL.format("num_ctx: big"), r"generator\.l: num_ctx is 'big'\n.*tokens above 0"),
+        (MODEL.format("num_ctx: 0.5"), r"generator\.l: num_ctx is 0\.5"),
+        (MODEL.format("num_predict: true"), r"generator\.l: num_predict is True"),
+        (MODEL.format("price: cheap"), r"generator\.l: price is 'cheap'\n.*\[prompt tokens, output tokens\]"),
+        (MODEL.format("price: [1, free]"), r"generator\.l: price is \[1, 'free'\]"),
+        (MODEL.format("temperature: .nan"), r"generator\.l: temperature is nan"),
+        (MODEL.format("deadline_s: soon"), r"generator\.l: deadline_s is 'soon'\n.*seconds above 0"),
+        (MODEL.format("seed: one"), r"generator\.l: seed is 'one'"),
+        (HEAD.replace("token_chunks", "{a: {use: token_chunks, size: big}}"), r"experiment\.yaml: chunker\.a: "),
+        (HEAD + "options: {retrys: 3}\n", r"unknown option of model calls 'retrys'\n.*\n.*mean 'retries'"),
+        (HEAD + "options: {patience_s: long}\n", r"options: patience_s is 'long'"),
+        (HEAD + "truncated: no\n", r"truncated is False"),
+        (HEAD + "truncated: drop\n", r"truncated='drop'\n.*'score' or 'unscored'"),
+        (HEAD.replace("mine", '"a\\0b"'), r"experiment\.yaml, line 1: a NUL character"),
+        (HEAD.replace("mine", '"a\\nb"'), r"the name 'a\\nb'\n.*one line of at most 200 bytes"),
+        (HEAD.replace("mine", "n" * 300), r"the name 'n{59}\.\.\. \(300 characters\)"),
+        (HEAD.replace("BM25", "{" + "b" * 300 + ": BM25}"), r"retriever has the name 'b{59}\.\.\. \(300 characters\)"),
     ],
 )
 def test_a_file_that_cannot_work_is_told_with_its_key(tmp_path, text, message):
+    begin = time.monotonic()
     with pytest.raises(ConfigError, match=message) as caught:
         Experiment.from_yaml(write(tmp_path, text))
     assert "abc" not in str(caught.value)
+    assert len(str(caught.value)) < 2000
+    assert time.monotonic() - begin < 20
 
 
 def test_a_missing_file_is_told(tmp_path):

@@ -26,6 +26,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import math
 import os
 import pkgutil
 from collections.abc import Callable, Mapping
@@ -38,10 +39,32 @@ _AXES = ("data", "chunker", "retriever", "generator", "judge")
 _PLAIN: Mapping[str, tuple[type, ...]] = {
     "per_prompt": (str, int), "order": (int,), "max_chars": (int,), "begin_token": (bool,), "match": (str,),
     "concurrency": (int,), "options": (dict,), "cassette": (str, bool), "tokenizer": (str,), "folder": (str,),
+    "truncated": (str,),
 }  # fmt: skip
 _MODELS = ("embedder", "reranker")  # not axes: of the retrievers and chunkers that name none themselves
 _REQUIRED = ("name", "data", "chunker", "retriever")
-_MODEL_OPTIONS = ("host", "hosts", "temperature", "seed", "num_ctx", "num_predict", "deadline_s", "price", "digest")
+MOST_CHARS = 1_000_000  # of an experiment file
+
+
+def _is_number(value: Any, least: float = -math.inf, kinds: tuple[type, ...] = (int, float)) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool) and least <= value < math.inf
+
+
+# What an option of a model must be.
+_MODEL_OPTIONS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "host": (lambda v: isinstance(v, str), "an address"),
+    "hosts": (lambda v: isinstance(v, list) and bool(v), "a list of addresses"),
+    "temperature": (lambda v: _is_number(v, 0), "a number of at least 0"),
+    "seed": (lambda v: _is_number(v, kinds=(int,)), "a whole number"),
+    "num_ctx": (lambda v: _is_number(v, 1, (int,)), "a number of tokens above 0"),
+    "num_predict": (lambda v: _is_number(v, 1, (int,)), "a number of tokens above 0"),
+    "deadline_s": (lambda v: _is_number(v, 1e-9), "seconds above 0"),
+    "price": (
+        lambda v: isinstance(v, list) and len(v) == 2 and all(_is_number(one, 0) for one in v),
+        "money per million [prompt tokens, output tokens]",
+    ),
+    "digest": (lambda v: isinstance(v, str), "a text in quotes"),
+}
 
 
 def read_experiment(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -88,7 +111,18 @@ def _load(path: Path) -> dict[str, Any]:
     from ragbench.data.files import read_text
 
     class Loader(yaml.SafeLoader):
-        """PyYAML keeps the last of two equal keys in silence."""
+        """PyYAML keeps the last of two equal keys in silence, and lets a few aliases stand for gigabytes."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                mark = self.peek_event().start_mark
+                raise yaml.composer.ComposerError(None, None, "an alias (*name): write the value out", mark)
+            return super().compose_node(parent, index)
+
+        def construct_scalar(self, node: Any) -> Any:
+            if "\0" in node.value:
+                raise yaml.constructor.ConstructorError(None, None, "a NUL character", node.start_mark)
+            return super().construct_scalar(node)
 
     def mapping(loader: Any, node: Any) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
@@ -102,8 +136,17 @@ def _load(path: Path) -> dict[str, Any]:
         return found
 
     Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+    text = read_text(path)
+    if len(text) > MOST_CHARS:
+        raise ConfigError(
+            f"{path} has {len(text):,} characters", f"an experiment file of at most {MOST_CHARS:,}", "check the path"
+        )
     try:
-        told = yaml.load(read_text(path), Loader)
+        told = yaml.load(text, Loader)
+    except RecursionError:
+        raise ConfigError(f"{path} nests too deeply", "YAML of plain values", "see docs/experiment.md") from None
+    except ValueError as error:  # a date that is none, a number of thousands of digits
+        raise ConfigError(f"{path}: {error}", "YAML of plain values", "put the value in quotes") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
@@ -157,6 +200,8 @@ def _axis(path: Path, axis: str, told: Any, models: Mapping[str, Any]) -> dict[s
             made[str(label)] = _MAKERS[axis](path, use, options, **_taken(axis, use, own, models))
         except RagbenchError as error:
             raise _at(path, where, error) from None
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ConfigError(f"{path}: {where}: {error}", "options that fit", "see docs/experiment.md") from None
     return made
 
 
@@ -268,9 +313,12 @@ def _model(path: Path, use: str, options: dict[str, Any], table: Mapping[str, An
         _checked(use, table[use], options, ("self",))
     elif use.startswith("gguf:"):
         use = f"gguf:{path.parent / Path(use[5:]).expanduser()}"
-    for option in () if use in table else options:
+    for option, value in ({} if use in table else options).items():
         if option not in _MODEL_OPTIONS:
             raise unknown(f"option of {use}", option, _MODEL_OPTIONS)
+        fits, wanted = _MODEL_OPTIONS[option]
+        if value is not None and not fits(value):
+            raise ConfigError(f"{option} is {value!r}", wanted, f"mend {option}")
     return make(use, **options)
 
 

@@ -14,7 +14,17 @@ from typing import Any
 from ragbench.errors import ModelError
 from ragbench.experiment.spec import NONE, Experiment
 from ragbench.experiment.stage import Stage
-from ragbench.experiment.work import Draft, Failure, Item, fail, grade_here, put_answer, unanswered
+from ragbench.experiment.work import (
+    LEFT_OUT,
+    Draft,
+    Failure,
+    Item,
+    fail,
+    grade_here,
+    leave_truncated,
+    put_answer,
+    unanswered,
+)
 from ragbench.generation.answers import PROMPTS, answer_prompts, as_answer
 from ragbench.labelling.grades import GradingPrompt, grading_prompts, group_answers, read_grades
 from ragbench.llm import Reply, ask
@@ -60,6 +70,8 @@ def answer_calls(experiment: Experiment, stage: Stage, batch: Batch, name: str) 
                 "tagged": answer.meta.get("tagged"),
             }  # fmt: skip
             put_answer(group, answer, extra)
+            if experiment.truncated == "unscored":
+                leave_truncated(group)
             grade_here(question, group, stage.graders)
 
         cell = group[0].cell
@@ -127,7 +139,7 @@ def judge_groups(
         ]  # fmt: skip
         if per_prompt != "one":
             alike = [r for r in item.done if r["judge"] == judge and r["generator"] == generator]
-            rows += [(r, None) for r in alike if r.get("answer") is not None]
+            rows += [(r, None) for r in alike if r.get("answer") is not None and r.get("error_kind") != LEFT_OUT]
             rows.sort(key=lambda pair: item.places[pair[0]["key"]])
         answers = [
             Answer(item.question.id, row["answer"], generator, meta={

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ragbench.errors import ConfigError, unknown
 from ragbench.experiment.identity import as_prompts, is_model, tokenizer_identity
 from ragbench.experiment.rows import ROWS
+from ragbench.llm import ask
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import results_dir
 
@@ -23,6 +25,10 @@ if TYPE_CHECKING:  # slow imports
 
 NONE = "none"
 QUERY_ONLY = "LLM only"
+MOST_NAME = 200  # bytes of a name: more than that is no name of a folder once something is put before or behind it
+TRUNCATED = ("score", "unscored")
+_NOT_OPTIONS = ("model", "prompts", "schema", "cassette", "concurrency", "ids", "step", "on_miss", "on_length",
+                "on_reply", "stop", "groups")  # fmt: skip
 STOP_AFTER = 0.5  # share of prompts failed by the servers, above which a run ends
 
 
@@ -49,6 +55,14 @@ class Cell:
         return (*self.search, self.N, self.generator)
 
 
+def _unwritable(name: str) -> bool:
+    return not name.isprintable() or len(name.encode()) > MOST_NAME
+
+
+def _shortened(name: Any) -> str:
+    return repr(name) if len(repr(name)) <= 60 else f"{repr(name)[:60]}... ({len(name)} characters)"
+
+
 def named(axis: str, values: Any) -> dict[str, Any]:
     """Return an axis as a dict name -> value.
 
@@ -67,7 +81,21 @@ def named(axis: str, values: Any) -> dict[str, Any]:
             raise ConfigError(
                 f"{axis} has the name {name!r}", f"a text other than {NONE!r} and {QUERY_ONLY!r}", "rename it"
             )
+        if _unwritable(name):
+            wanted = f"one line of at most {MOST_NAME} bytes"
+            raise ConfigError(f"{axis} has the name {_shortened(name)}", wanted, "give it a label of your own")
     return dict(values)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for what is no option of ``ask``, or no number where it takes one."""
+    known = [name for name in inspect.signature(ask).parameters if name not in _NOT_OPTIONS]
+    for name, value in options.items():
+        if name not in known:
+            raise unknown("option of model calls", name, known)
+        wants_number = name == "retries" or name.endswith("_s")
+        if wants_number and value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise ConfigError(f"options: {name} is {value!r}", "a number", f"mend {name}")
 
 
 def numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
@@ -177,6 +205,9 @@ class Experiment:
     cassette : where replies of models are recorded; default a file next to the rows. False: nowhere.
     concurrency : questions under way at once per host. Keep 1 to measure seconds as the thesis did.
     options : for ``ragbench.llm.ask``: ``retries``, ``deadline_s``, ``patience_s`` ...
+    truncated : what becomes of an answer that ended at its limit of tokens. Its text and ``finish`` stand in the row,
+        and it is counted, either way. ``"score"``: it is graded like any other, as in the papers; ``"unscored"``: it
+        gets no grade.
     folder : instead of ``data/results/<name>``.
 
     Raises
@@ -218,10 +249,14 @@ class Experiment:
         cassette: Any = None,
         concurrency: int = 4,
         options: Mapping[str, Any] | None = None,
+        truncated: str = "score",
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
         if not isinstance(name, str) or not name.strip() or Path(name).name != name or name.startswith("."):
             raise ConfigError(f"the name {name!r}", "a text that can name a folder", "use letters, digits and dashes")
+        if _unwritable(name):
+            wanted = f"one line of at most {MOST_NAME} bytes"
+            raise ConfigError(f"the name {_shortened(name)}", wanted, "use letters, digits and dashes")
         self.name = name
         retrievers = named("retriever", retriever)
         self.grid = Grid(
@@ -257,7 +292,11 @@ class Experiment:
             raise ConfigError(
                 f"per_prompt={per_prompt!r}", "'one', 'ten', 'systems' or a number", "choose one of these"
             )
+        if truncated not in TRUNCATED:
+            raise ConfigError(f"truncated={truncated!r}", " or ".join(map(repr, TRUNCATED)), "choose one of the two")
+        _check_options(options or {})
         self.per_prompt, self.order, self.max_chars = per_prompt, order, max_chars
+        self.truncated = truncated
         self.cutting = Cutting(tokenizer, begin_token, match)
         self.concurrency, self.options = concurrency, dict(options or {})
         self._cassette = cassette
@@ -402,4 +441,5 @@ class Experiment:
         return {
             **self.cutting_identity(), **self.grading_identity(), "concurrency": self.concurrency,
             "k": {name: list(values) for name, values in g.k.items()}, "N": list(g.N), "options": dict(options),
+            "truncated": self.truncated,
         }  # fmt: skip

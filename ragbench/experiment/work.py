@@ -6,19 +6,24 @@ another process or on another machine. Calls to model servers are not made here 
 
 from __future__ import annotations
 
+import errno
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ragbench.errors import DataError
 from ragbench.experiment.spec import NONE, Cell, Cutting
 from ragbench.labelling.grades import GRADES
+from ragbench.llm.reply import CUT_SHORT
 from ragbench.metrics.cutoffs import TokenOffsets, joined_cutoffs
 from ragbench.metrics.ir_score import ir_score_table
 from ragbench.records import Answer, Hit, Question
 
 Search = tuple[str, str, int]
+LEFT_OUT = "truncated answer"  # kind of a row without a grade, unlike a judge's own truncated reply
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,13 @@ class Failure:
 
     @classmethod
     def of(cls, step: str, error: BaseException) -> Failure:
-        """Turn an exception into a failure."""
+        """Turn an exception into a failure; a full disk is none of the question's, and ends the run."""
+        if isinstance(error, OSError) and error.errno in _FULL:
+            raise DataError(
+                f"{error.filename or 'a file'} cannot be written: {error.strerror}",
+                "room on the disk",
+                "make room, then run again: the rows that are there are not made again",
+            ) from None
         return cls(step, getattr(error, "kind", type(error).__name__), str(error))
 
 
@@ -88,13 +99,19 @@ class FunctionReader:
 
 
 def block(
-    items: Sequence[Item], cutting: Cutting, readers: Mapping[str, Any], graders: Mapping[str, Any]
+    items: Sequence[Item],
+    cutting: Cutting,
+    readers: Mapping[str, Any],
+    graders: Mapping[str, Any],
+    truncated: str = "score",
 ) -> list[list[Draft]]:
     """Make the drafts of some questions, in the order wanted, with all that needs no model server."""
     offsets = _offsets(cutting.tokenizer)
     made = [_drafts(item, cutting, offsets) for item in items]
     for item, drafts in zip(items, made, strict=True):
         read(item.question, drafts, readers)
+        if truncated == "unscored":
+            leave_truncated(drafts)
         grade_here(item.question, drafts, graders)
     return made
 
@@ -188,6 +205,14 @@ def put_answer(drafts: Iterable[Draft], answer: Answer, extra: Mapping[str, Any]
         else:
             draft.row["answer"] = answer.text
         draft.row |= {"seconds": answer.seconds, **extra}
+
+
+def leave_truncated(drafts: Iterable[Draft]) -> None:
+    """Leave without a grade what was to be graded and ended at its limit of tokens."""
+    for draft in drafts:
+        if draft.cell.judge != NONE and draft.row["status"] == "ok" and draft.row.get("finish") in CUT_SHORT:
+            message = "the answer ended at its limit of tokens; truncated='score' has it graded"
+            fail(draft.row, Failure("grade", LEFT_OUT, message))
 
 
 def read(question: Question, drafts: Sequence[Draft], readers: Mapping[str, Any]) -> None:
