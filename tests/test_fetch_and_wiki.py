@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import io
 import json
 import tarfile
@@ -52,16 +53,16 @@ def server(monkeypatch):
     cls = type("Fresh", (Server,), {"requests": []})
     http = ThreadingHTTPServer(("127.0.0.1", 0), cls)
     threading.Thread(target=http.serve_forever, daemon=True).start()
-    monkeypatch.setattr(hotpotqa, "is_official", lambda ids: ids == [f"q{i}" for i in range(2000)])
+    monkeypatch.setattr(hotpotqa, "OFFICIAL_SHA256", hashlib.sha256(BODY).hexdigest())
     cls.url = f"http://127.0.0.1:{http.server_address[1]}/{OFFICIAL_NAME}"
     yield cls
     http.shutdown()
 
 
-def test_download_is_accepted_and_its_hash_remembered(server, tmp_path):
+def test_a_download_is_accepted_by_its_hash_and_checked_again_later(server, tmp_path):
     path = fetch_hotpotqa(tmp_path, server.url)
     assert path.read_bytes() == BODY
-    assert not list(tmp_path.glob("*.part"))
+    assert [file.name for file in tmp_path.iterdir()] == [OFFICIAL_NAME]
     assert fetch_hotpotqa(tmp_path, server.url) == path
     assert len(server.requests) == 1  # the second call found it on disk
     path.write_bytes(BODY[:-1] + b" ]")
@@ -85,7 +86,7 @@ def test_a_complete_part_file_is_accepted(server, tmp_path):
     assert fetch_hotpotqa(tmp_path, server.url).read_bytes() == BODY
 
 
-@pytest.mark.parametrize("body", [b"<html>Please log in</html>", json.dumps([{"_id": "other"}]).encode(), b"[1, 2]"])
+@pytest.mark.parametrize("body", [b"<html>Please log in</html>", BODY.replace(b"xx", b"xy", 1), BODY + b" ", b"[1, 2]"])
 def test_another_file_is_refused_and_deleted(server, tmp_path, body):
     server.body = body
     with pytest.raises(DataError, match="is not the official dev set"):

@@ -5,15 +5,19 @@ from __future__ import annotations
 import difflib
 import gzip
 import hashlib
+import io
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, AnyStr, TypeVar
 
 from ragbench.errors import ConfigError, DataError
 
 MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, not a document
+MAX_LINE = 64 * 2**20  # characters or bytes of a line in a file that is read line by line, as it unpacks
+MAX_UNPACKED = 2**30  # bytes of a compressed file that is read as a whole; one of a megabyte may unpack to a thousand
 Record = TypeVar("Record")
 _SHOWN = 8
 _NO_TEXT = re.compile(r"\\u(?:d[89a-f][0-9a-f]{2}|0000)", re.IGNORECASE)
@@ -52,8 +56,8 @@ def read_text(path: str | Path) -> str:
         raise DataError(f"{path} cannot be read: {error.strerror}", "a readable file", "check its rights") from None
     if raw[:2] == b"\x1f\x8b":
         try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError) as error:
+            raw = b"".join(_unpacked(raw, path))
+        except (OSError, EOFError, zlib.error) as error:
             raise DataError(
                 f"{path} is a damaged gzip file: {error}", "a whole file", "download or copy it again"
             ) from None
@@ -76,6 +80,39 @@ def read_text(path: str | Path) -> str:
     if not text.strip():
         raise DataError(f"{path} is empty", "at least one record", "check that it was written or downloaded completely")
     return text
+
+
+def _unpacked(raw: bytes, path: Path) -> Iterator[bytes]:
+    size = 0
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+        while block := packed.read(2**20):
+            size += len(block)
+            if size > MAX_UNPACKED:
+                raise DataError(
+                    f"{path} ({len(raw):,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes",
+                    "a compressed file of at most so many (ragbench.data.files.MAX_UNPACKED)",
+                    "if it is what it should be, unpack it first: gunzip",
+                )
+            yield block
+
+
+def bounded_lines(stream: IO[AnyStr], name: str | Path) -> Iterator[AnyStr]:
+    """Yield the lines of an open file, one in memory at a time.
+
+    Raises
+    ------
+    DataError for a line of `MAX_LINE` or more, before the whole of it is in memory.
+    """
+    number = 0
+    while line := stream.readline(MAX_LINE):
+        number += 1
+        if len(line) == MAX_LINE:
+            raise DataError(
+                f"{name}, line {number} has {MAX_LINE:,} characters or more",
+                "one record per line (at most ragbench.data.files.MAX_LINE)",
+                "check that this is the right file",
+            )
+        yield line
 
 
 def _writable(value: Any, source: str, where: str) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import each_record, numbered_lines, read_json, require_text
+from ragbench.data.files import bounded_lines, each_record, numbered_lines, read_json, require_text
 from ragbench.data.ragchecker import LABELS
 from ragbench.errors import DataError
 from ragbench.paths import mirror
@@ -185,7 +185,7 @@ def _words(tokens: list[dict], span: dict) -> str:
 def _lines(file: Path) -> Iterator[dict[str, Any]]:
     # These files have gigabytes and long lines: one record in memory at a time.
     with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else open(file, encoding="utf-8") as lines:
-        for line in lines:
+        for line in bounded_lines(lines, file):
             yield json.loads(line)
 
 

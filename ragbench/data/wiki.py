@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from ragbench.data.files import MAX_FIELD
+from ragbench.data.files import MAX_FIELD, bounded_lines
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Document
 
@@ -94,7 +94,7 @@ def _open(path: Path) -> IO[bytes]:
 def _records(stream: IO[bytes], name: str | Path) -> Iterator[Document]:
     with stream:
         try:
-            for number, line in enumerate(stream, 1):
+            for number, line in enumerate(bounded_lines(stream, name), 1):
                 if line.strip():
                     yield _page(line, f"{name}, line {number}")
         except (OSError, EOFError) as error:
