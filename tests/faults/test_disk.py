@@ -1,0 +1,418 @@
+"""What lies on the disk: full disks, edited replies, odd texts, and files that would not fit into memory."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import errno
+import gzip
+import io
+import json
+import math
+import os
+import resource
+import shutil
+import sys
+import tracemalloc
+from collections import Counter
+
+import pandas as pd
+import pytest
+from experiment_parts import Named, experiment
+from fake_ollama import FakeOllama, Fault
+
+from ragbench.cli import main
+from ragbench.data import build_wiki_corpus, files, load_jsonl
+from ragbench.errors import DataError
+from ragbench.experiment import load_rows
+from ragbench.experiment.rows import COLUMNS, Rows
+from ragbench.labelling.embedded_grader import EmbeddedGrader
+from ragbench.llm import Cassette, ask, chat_model
+from ragbench.llm.keys import Keys
+from ragbench.report import export as exporting
+from ragbench.report.audit import audit
+from ragbench.report.export import export
+from ragbench.report.folder import Folder
+from ragbench.report.tables import in_markdown, no_formulas
+
+LIMITS = {"backoff_s": 0.01, "outage_s": 1.0, "retries": 1, "progress": False}
+
+
+@contextlib.contextmanager
+def disk_with(most: int):
+    """Let no file grow beyond so many bytes: the system refuses the write, as on a full disk."""
+    sys.dont_write_bytecode, kept = True, sys.dont_write_bytecode  # half a .pyc would outlive the test
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        sys.dont_write_bytecode = kept
+
+
+def parts(folder):
+    return [path.name for path in folder.rglob("*.part*")]
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch):
+    monkeypatch.setattr(exporting, "_figures", lambda folder, tables: [])
+
+
+@pytest.fixture
+def run(tmp_path):
+    experiment(tmp_path / "run", 3, N=(4,)).run(progress=False)
+    return tmp_path / "run"
+
+
+def tape(path, replies: int, chars: int = 10):
+    keys = Keys("ollama", "made:1b", "0" * 64, {"seed": 0})
+    with Cassette(path) as cassette:
+        for i in range(replies):
+            asked = [{"role": "user", "content": f"{i} {'word ' * chars}"}]
+            answer = {"ok": True, "text": f"Ely {i}.", "raw": "", "usage": {"calls": 1}}
+            cassette.put(keys.key(asked), keys.request(asked), answer, prompt_id=f"q{i}")
+    return path
+
+
+# -- a full disk -------------------------------------------------------------------------------------------------------
+
+
+def full():
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_run_on_a_full_disk_ends_with_a_message_and_goes_on_later(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
+    path = tmp_path / "e.yaml"
+    axes = "data: {m: {use: minihop, limit: 12}}\nchunker: token_chunks\nretriever: BM25\nN: [100]\n"
+    path.write_text(f"name: full\n{axes}generator: extractive\n")
+    written, write = [], os.write
+    with monkeypatch.context() as context:
+        line = lambda file, text: written.append(1) or (full() if len(written) > 5 else write(file, text))  # noqa: E731
+        context.setattr("ragbench.experiment.rows.os.write", line)
+        assert main(["run", str(path)]) == 2
+        context.setattr("pathlib.Path.write_text", lambda *_, **__: full())
+        assert main(["run", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "rows.jsonl cannot be written: No space left on device" in told
+    assert "manifest.json cannot be written: No space left on device" in told
+    assert parts(tmp_path) == []
+    assert len(load_rows("full")) == 5
+    assert main(["run", str(path)]) == 0
+    assert len(load_rows("full")) == 12
+
+
+def test_a_disk_that_is_full_while_a_question_is_computed_ends_the_run(tmp_path):
+    class Caching(Named):
+        def search(self, queries, k, scope=None):
+            full()
+
+    with pytest.raises(DataError, match=r"(?s)cannot be written: No space left.*make room"):
+        experiment(tmp_path, 3, retriever={"caching": Caching}).run(progress=False)
+    assert not (tmp_path / "rows.jsonl").read_text()
+
+
+def test_an_export_on_a_full_disk_leaves_the_earlier_one_as_it_was(run, tmp_path, capsys):
+    out = tmp_path / "out"
+    export(run, out)
+    before = {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    experiment(run, 30, N=(4,)).run(progress=False)
+    with disk_with(6000):
+        assert main(["export", str(run), "--to", str(out)]) == 2
+        assert main(["export", str(run), "--to", str(tmp_path / "new")]) == 2
+    assert capsys.readouterr().err.startswith("ragbench: ")
+    assert {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert not (tmp_path / "new").exists()
+    assert parts(tmp_path) == []
+
+
+def test_a_cassette_that_cannot_be_exported_leaves_no_file(tmp_path, capsys):
+    path = tape(tmp_path / "c.sqlite", 100, 200)
+    with disk_with(40_000):
+        assert main(["cassette", "export", str(path), str(tmp_path / "c.jsonl")]) == 2
+    assert "File too large" in capsys.readouterr().err
+    assert not (tmp_path / "c.jsonl").exists()
+    assert parts(tmp_path) == []
+
+
+def test_a_full_disk_is_told_with_the_first_model_that_is_noted(tmp_path):
+    with Cassette(tmp_path / "c.sqlite") as cassette:
+        cassette.rows("PRAGMA max_page_count = 1")
+        cassette.rows("CREATE TEMP TRIGGER t BEFORE INSERT ON models BEGIN SELECT RAISE(ABORT, 'disk is full'); END")
+        with pytest.raises(DataError, match=r"cannot be written \(disk is full\)"):
+            cassette.register("ollama", "m", "d")
+
+
+# -- edited replies ----------------------------------------------------------------------------------------------------
+
+
+def graded_run(folder):
+    with FakeOllama(reply=lambda body: "Ely.") as server:
+        model = chat_model("ollama:llama3:8b", host=server.url)
+        experiment(folder, 3, N=(4,), generator={"llama": model}, judge=None, options=LIMITS).run(progress=False)
+
+
+def test_the_audit_of_a_run_finds_a_reply_that_was_edited(tmp_path, capsys):
+    graded_run(tmp_path / "r")
+    checks = audit(tmp_path / "r").set_index(["table", "check"])
+    assert checks.loc[("cassette", "changed or damaged"), ["rows", "of"]].tolist() == [0, 3]
+    with Cassette(tmp_path / "r" / "cassette.sqlite") as cassette:
+        cassette.rows("UPDATE replies SET answer = replace(answer, 'Ely.', 'Bath.') WHERE prompt_id LIKE 'q1%'")
+    assert main(["audit", str(tmp_path / "r")]) == 0
+    told = capsys.readouterr().out
+    assert "changed or damaged          1 of 3" in told
+    assert "the answer was changed after recording" in told
+    shutil.move(tmp_path / "r" / "cassette.sqlite", tmp_path / "c.sqlite")
+    assert main(["audit", str(tmp_path / "r")]) == main(["audit", str(tmp_path / "r"), "--cassette", "none"]) - 2 == 0
+    assert "--cassette" in capsys.readouterr().out
+    assert main(["audit", str(tmp_path / "r"), "--cassette", str(tmp_path / "c.sqlite")]) == 0
+    assert "1 of 3" in capsys.readouterr().out
+
+
+def test_a_failure_that_is_marked_as_an_answer_is_not_served_as_one(tmp_path):
+    with FakeOllama(fault=lambda prompt, before: Fault("400")) as server:
+        model, path = chat_model("ollama:llama3:8b", host=server.url), tmp_path / "c.sqlite"
+        failed = ask(model, ["p"], cassette=path, **LIMITS)[0]
+        with Cassette(path) as cassette:
+            cassette.rows("UPDATE replies SET ok = 1")
+            assert cassette.get([failed.key])[failed.key]["ok"] is False
+            assert not ask(model, ["p"], cassette=cassette, **LIMITS)[0].ok
+
+
+# -- exports -----------------------------------------------------------------------------------------------------------
+
+
+def test_half_of_a_surrogate_pair_in_a_reply_is_exported_as_its_escape(tmp_path):
+    said = "Ely \ud83d!"
+    experiment(tmp_path / "r", 2, N=(4,), judge=None, generator={"f": lambda q, c: said}).run(progress=False)
+    export(tmp_path / "r", tmp_path / "o")
+    assert pd.read_csv(tmp_path / "o" / "rows.csv")["answer"].tolist() == ["Ely \\ud83d!"] * 2
+    assert load_rows(tmp_path / "r")["answer"].tolist() == [said] * 2
+
+
+def test_an_export_that_breaks_off_leaves_nothing(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, "_readme", lambda name, folder: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        export(run, tmp_path / "o")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
+def test_no_cell_of_an_exported_csv_is_a_formula(tmp_path, cell):
+    experiment(tmp_path / "r", 1, N=(4,), judge=None, generator={"f": lambda q, c: cell}).run(progress=False)
+    export(tmp_path / "r", tmp_path / "o")
+    rows = pd.read_csv(tmp_path / "o" / "rows.csv", dtype=str, keep_default_na=False)
+    assert rows["answer"].tolist() == [f"'{cell}".replace("\r", "\n")]
+
+
+def test_numbers_and_ordinary_texts_stay_as_they_are():
+    frame = pd.DataFrame({"a": [-1.5, math.nan], "b": ["-1.5", "- "], "c": ["Ely - or Bath", "-"], "d": [True, None]})
+    same = no_formulas(frame)
+    pd.testing.assert_frame_equal(same[["a", "d"]], frame[["a", "d"]])
+    assert same["b"].tolist() == ["-1.5", "'- "]
+    assert same["c"].tolist() == ["Ely - or Bath", "-"]
+
+
+def test_the_name_of_a_run_is_no_markdown(tmp_path):
+    name = "*all* [here](http) `x` <b> _so_ my_run"
+    shown = r"\*all\* [here\](http) \`x\` \<b> \_so\_ my_run"
+    assert in_markdown(name) == shown
+    experiment(tmp_path / "r", 1, N=(4,), judge=None, generator=None, name=name.replace("/", "")).run(progress=False)
+    export(tmp_path / "r", tmp_path / "o")
+    assert (tmp_path / "o" / "README.md").read_text().startswith(f"# {shown}\n")
+    assert (tmp_path / "o" / "tables" / "audit.md").read_text().startswith(f"{shown}: ")
+
+
+# -- archives and names ------------------------------------------------------------------------------------------------
+
+
+def test_a_small_archive_that_unpacks_to_more_than_the_limit_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_UNPACKED", 3_000_000)
+    path = tmp_path / "q.jsonl.gz"
+    path.write_bytes(gzip.compress(b" " * 40_000_000))
+
+    def read():
+        with pytest.raises(DataError, match=r"unpacks to more than 3,000,000 bytes"):
+            load_jsonl(path)
+
+    assert path.stat().st_size < 50_000
+    assert peak(read) < 10_000_000
+    path.write_bytes(gzip.compress(b'{"question": "Where?", "answer": "Ely", "references": []}\n'))
+    assert len(load_jsonl(path).questions) == 1
+
+
+@pytest.mark.parametrize("pack", [bz2, gzip])
+def test_a_line_without_end_in_a_dump_is_refused_before_it_is_in_memory(tmp_path, monkeypatch, pack):
+    monkeypatch.setattr(files, "MAX_LINE", 100_000)
+    path = tmp_path / f"dump.{'bz2' if pack is bz2 else 'gz'}"
+    path.write_bytes(pack.compress(b"x" * 50_000_000))
+
+    def read():
+        with pytest.raises(DataError, match=r"line 1 has 100,000 characters or more"):
+            build_wiki_corpus(path, n=2)
+
+    assert peak(read) < 12_000_000
+
+
+def test_a_line_without_end_in_an_export_is_refused_and_nothing_is_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragbench.llm.cassette.MAX_LINE", 100_000)
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b"x" * 50_000_000))
+    with Cassette(tmp_path / "c.sqlite") as cassette:
+        with pytest.raises(DataError, match=r"line 1: ValueError: more than 100,000 characters"):
+            cassette.import_(tmp_path / "c.jsonl.gz")
+        assert len(cassette) == 0
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "a\0b"])
+def test_a_name_that_no_file_can_have_is_no_run(name):
+    with pytest.raises(DataError, match="no run '"):
+        load_rows(name)
+
+
+def test_long_labels_make_files_of_their_own_with_names_that_fit():
+    names = ["d" * 180 + end for end in "ab"]
+    frame = pd.DataFrame({"data": names * 9, "generator": "g", "seconds": 1.0, "retriever": list("abcdefghi") * 2})
+    stems = [stem for stem, _, _ in exporting._parts(frame, "seconds", 9)]
+    assert len(set(stems)) == 2
+    assert max(map(len, stems)) < 130
+
+
+# -- answers that ended at their limit of tokens -----------------------------------------------------------------------
+
+
+def cut_answers(folder, judge=None, **settings):
+    """Run three questions; the model's answer to the second ends at its limit, the judge gives everything a 5."""
+    asked = Counter()
+
+    def reply(body):
+        asked["grade" if body.get("format") else "answer"] += 1
+        return graded_five(body) if body.get("format") else "Ely and then"
+
+    def fault(prompt, before):
+        return Fault("truncated") if "Person1 Lee born?" in prompt and not grading(prompt) else None
+
+    with FakeOllama(reply=reply, fault=fault) as server:
+        model = chat_model("ollama:llama3:8b", host=server.url)
+        judges = {"judge": judge or model}
+        rows = experiment(folder, 3, N=(4,), generator={"llama": model}, judge=judges, options=LIMITS, **settings).run(
+            progress=False
+        )
+    return rows.sort_values("question_id", ignore_index=True), asked
+
+
+def grading(prompt: str) -> bool:
+    return "categories" in prompt
+
+
+def graded_five(body):
+    (name, spec), *_ = body["format"]["properties"].items()
+    return json.dumps({name: [5] * spec["minItems"]})
+
+
+@pytest.mark.parametrize("judge", [None, EmbeddedGrader()])
+def test_a_truncated_answer_is_an_answer_and_graded_or_not_as_asked(tmp_path, judge):
+    scored, _ = cut_answers(tmp_path, judge)
+    unscored, again = cut_answers(tmp_path, judge, truncated="unscored")
+    for rows in (scored, unscored):
+        assert rows["finish"].tolist() == ["stop", "length", "stop"]
+        assert rows["answer"].str.len().gt(0).all()
+        checks = audit(rows).set_index("check")
+        assert checks.loc["replies cut", ["rows", "of"]].tolist() == [1, 3]
+    assert scored["status"].tolist() == ["ok"] * 3
+    assert scored["grade"].notna().all()
+    assert unscored["status"].tolist() == ["ok", "failed", "ok"]
+    assert unscored["grade"].isna().tolist() == [False, True, False]
+    assert (unscored["error_step"][1], unscored["error_kind"][1]) == ("grade", "truncated answer")
+    assert again["answer"] == 0  # the answers are those of the first run
+    told = audit(unscored).set_index(["table", "check"]).loc[("share of grade 5", "unscored")]
+    assert (told["rows"], told["detail"]) == (1, "grade: truncated answer 1")
+    assert set(scored["key"]).isdisjoint(unscored["key"])
+    kept, third = cut_answers(tmp_path, judge)
+    assert kept["key"].tolist() == scored["key"].tolist()
+    assert not third
+
+
+def test_a_truncated_answer_that_is_left_out_is_not_shown_beside_others_either(tmp_path):
+    def reply(body):
+        return graded_five(body) if body.get("format") else "Ely and then"
+
+    def fault(prompt, before):  # with the second sentence of its document
+        return Fault("truncated") if "sang" in prompt and not grading(prompt) else None
+
+    with FakeOllama(reply=reply, fault=fault) as server:
+        model = chat_model("ollama:llama3:8b", host=server.url)
+        settings = {"generator": {"llama": model}, "judge": {"judge": model}, "options": LIMITS, "per_prompt": "ten"}
+        experiment(tmp_path, 1, N=(4, 20), truncated="unscored", **settings).run(progress=False)
+        rows = experiment(tmp_path, 1, N=(4, 5, 20), truncated="unscored", **settings).run(progress=False)
+    assert rows["finish"].tolist() == ["stop", "stop", "length"]
+    assert rows["judge_shown"].fillna(0).tolist() == [1, 2, 0]
+    assert rows["grade"].fillna(0).tolist() == [5, 5, 0]
+
+
+def test_the_command_line_counts_truncated_answers_either_way(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    path = tmp_path / "e.yaml"
+    axes = "data: {m: {use: minihop, limit: 2}}\nchunker: token_chunks\nretriever: BM25\nN: [100]\njudge: embedded\n"
+    with FakeOllama(fault=lambda prompt, before: Fault("truncated")) as server:
+        model = f"generator: {{l: {{use: 'ollama:llama3:8b', host: '{server.url}'}}}}\n"
+        for how, failed in (("score", 0), ("unscored", 2)):
+            path.write_text(f"name: cut\n{axes}{model}truncated: {how}\n")
+            assert main(["run", str(path)]) == (1 if failed else 0)
+            told = capsys.readouterr().out
+            assert f"2 rows, {failed} failed" in told
+            assert f"2 rows hold an answer that ended at its limit of tokens (truncated: {how})" in told
+
+
+# -- size --------------------------------------------------------------------------------------------------------------
+
+
+def peak(function) -> int:
+    tracemalloc.start()
+    try:
+        function()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_export_import_and_verify_of_a_cassette_hold_a_part_of_it_whatever_its_size(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragbench.llm.cassette._AT_ONCE", 20)
+    peaks = {}
+    for replies in (60, 600):
+        path, lines = tape(tmp_path / f"{replies}.sqlite", replies, 400), tmp_path / f"{replies}.jsonl"
+        with Cassette(path, "replay") as cassette, Cassette(tmp_path / f"{replies}b.sqlite") as other:
+            steps = (cassette.verify, lambda: cassette.export(lines), lambda: other.import_(lines))  # noqa: B023
+            peaks[replies] = [peak(step) for step in steps]
+            assert len(other) == replies
+            assert other.verify() == []
+        assert lines.stat().st_size > 2000 * replies
+    for small, large in zip(*peaks.values(), strict=True):
+        assert large < small + 200_000
+
+
+def test_the_rows_of_an_export_are_written_in_parts(tmp_path, monkeypatch):
+    row = dict.fromkeys(COLUMNS) | {"status": "ok", "k": 1, "N": 4, "answer": "word " * 400, "hits": ["a", "b"]}
+
+    def written(count: int, at_once: int) -> tuple[int, str]:
+        monkeypatch.setattr(exporting, "AT_ONCE", at_once)
+        frame = Rows(row | {"key": str(i), "question_id": f"q{i}"} for i in range(count)).frame()
+        with Folder(tmp_path / "o", "rows") as folder:
+            used = peak(lambda: folder.text("rows.csv", exporting._csv(frame)))
+            return used, (folder.path / "rows.csv").read_text()
+
+    (used, text), (whole, same) = written(600, 20), written(600, 10_000)
+    assert text == same
+    assert used < whole / 3
+    assert json.loads(pd.read_csv(io.StringIO(text))["hits"][599]) == ["a", "b"]
+
+
+def test_the_last_try_of_a_row_counts_in_its_first_place_but_no_failure_over_a_success():
+    tries = [("a", "failed", 1), ("b", "ok", 2), ("a", "ok", 3), ("b", "failed", 4), ("c", "failed", 5),
+             ("c", "failed", 6)]  # fmt: skip
+    rows = Rows({"key": key, "status": status, "k": k} for key, status, k in tries)
+    assert rows.frame()[["key", "status", "k"]].values.tolist() == [["a", "ok", 3], ["b", "ok", 2], ["c", "failed", 6]]
+    assert rows.frame(["c", "x", "a", "c"])["k"].tolist() == [6, 3]
+    assert rows.row("a") == {"key": "a", "status": "ok", "k": 3}
+    assert Counter(map(rows.failed, "abc")) == {False: 2, True: 1}
