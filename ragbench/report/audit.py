@@ -21,6 +21,7 @@ import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
+from ragbench.experiment.rows import COLUMNS as ROW_COLUMNS
 from ragbench.report.checks import ANSWERS, GRADES, RETRIEVAL, Fault, counted, failed, reasons
 
 Bounds = tuple[float, float]
@@ -30,16 +31,9 @@ RETRIEVED = ("data", "chunker", "retriever", "k", "N")
 ANSWERED = (*RETRIEVED, "generator")
 RIGHT = "share of grade 5"
 _SHOWN = 3  # problems of a cassette that are spelled out
-# What is read of a run's rows: of a large one, half of the memory.
-_AUDITED = tuple(
-    dict.fromkeys(
-        (
-            *AXIS_COLUMNS, "status", "error_step", "error_kind", "error", "ir_score", "grade", "answer", "abstained",
-            "digest", "judge_digest", *(name for fault in (*RETRIEVAL, *ANSWERS, *GRADES) for name in fault.columns),
-            "judge_repairs",
-        )
-    )
-)  # fmt: skip
+# Of these nothing is read, and in a large run they are the longest.
+_NOT_AUDITED = ("key", "answer_key", "prompt_sha256", "judge_prompt_sha256", "judge_raw")
+_AUDITED = tuple(name for name in ROW_COLUMNS if name not in _NOT_AUDITED)
 # What a ledger cell can be, by the unit in which the paper gives it.
 _LEDGER_BOUNDS = {"percent": (0.0, 100.0), "share": (0.0, 1.0), "mean IR score": (0.0, 1.0), "accuracy": (0.0, 1.0)}
 
@@ -314,7 +308,7 @@ def audit_run(rows: pd.DataFrame, manifest: Mapping[str, Any], cassette: Path | 
         book.score(RIGHT, RIGHT, (0.0, 1.0))
         book.checks(RIGHT, GRADES)
         entries += book.entries
-    return _as_frame([*entries, *_recorded(rows, cassette)])
+    return _as_frame([*entries, *(_recorded(rows, cassette) if manifest else [])])
 
 
 def _recorded(rows: pd.DataFrame, path: Path | None) -> list[dict[str, Any]]:
