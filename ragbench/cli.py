@@ -246,9 +246,9 @@ def _data_generate(arguments: argparse.Namespace) -> int:
     from collections import Counter
 
     from ragbench.data import load_jsonl
-    from ragbench.datagen import generate
+    from ragbench.datagen import generate_set
 
-    folder = generate(arguments.domain, arguments.language, arguments.documents, arguments.seed, arguments.out)
+    folder = generate_set(arguments.domain, arguments.language, arguments.documents, arguments.seed, arguments.out)
     made = load_jsonl(folder)
     kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(q.kind for q in made.questions).items())
     questions = folder / "questions.jsonl"
@@ -422,10 +422,10 @@ def _recordings(arguments: argparse.Namespace) -> int:
     from ragbench import recordings
 
     if arguments.action == "record":
-        print(recordings.record(arguments.name))
+        print(recordings.record_replies(arguments.name))
         return 0
     if arguments.action == "export":
-        print(recordings.export(arguments.name, arguments.cassette))
+        print(recordings.ship(arguments.name, arguments.cassette))
         return 0
     problems = recordings.verify(arguments.name)
     print("\n".join([*problems, f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"]))

@@ -50,7 +50,7 @@ NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its
 
 
 @dataclass(frozen=True)
-class Grid:
+class RecordedGrid:
     """One grid of a recording: how many questions of the order, and which cells of retriever and N."""
 
     questions: int
@@ -65,7 +65,7 @@ def _bm25_at_every_budget(cell: Cell) -> bool:
     return cell.retriever == "BM25" or cell.N == 0
 
 
-GRIDS = {"retrievers": Grid(180, _six_at_300), "budgets": Grid(100, _bm25_at_every_budget)}
+GRIDS = {"retrievers": RecordedGrid(180, _six_at_300), "budgets": RecordedGrid(100, _bm25_at_every_budget)}
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def in_order(data: Dataset) -> list[Question]:
     return questions
 
 
-def experiment(name: str, grid: str, questions: Sequence[str] | None = None, **settings: Any) -> Experiment:
+def grid_experiment(name: str, grid: str, questions: Sequence[str] | None = None, **settings: Any) -> Experiment:
     """Build the experiment of one grid.
 
     Parameters
@@ -155,11 +155,11 @@ def working_file(name: str) -> Path:
     return results_dir(_FOLDER) / f"{name}.sqlite"
 
 
-def record(name: str) -> Path:
+def record_replies(name: str) -> Path:
     """Ask the model what its grids plan, and return the cassette; run again to go on where it stopped."""
     for grid in _known(name).grids:
         folder = results_dir(_FOLDER, f"{name}-{grid}")
-        experiment(name, grid, cassette=working_file(name), folder=folder).run(retry_failed=True)
+        grid_experiment(name, grid, cassette=working_file(name), folder=folder).run(retry_failed=True)
     return working_file(name)
 
 
@@ -226,13 +226,13 @@ def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None)
         asked = model or recording.model
         settings["generator"] = {asked: chat_model(asked, **recording.options)}
         folder = results_dir(_FOLDER, f"{asked.replace(':', '_').replace('/', '_')}-{grid}-fresh")
-        return experiment(name, grid, covered, folder=folder, **settings).run()
+        return grid_experiment(name, grid, covered, folder=folder, **settings).run()
     folder = results_dir(_FOLDER, f"{name}-{grid}-{told['file']['sha256'][:8]}")
     with replay(name) as cassette:
-        return experiment(name, grid, covered, folder=folder, cassette=cassette, **settings).run(progress=False)
+        return grid_experiment(name, grid, covered, folder=folder, cassette=cassette, **settings).run(progress=False)
 
 
-def items(rows: pd.DataFrame) -> pd.DataFrame:
+def answers_to_label(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the distinct answers with a retriever at N = 300: what gets a reference label, once each.
 
     Parameters
@@ -273,19 +273,19 @@ def _look_up(name: str, grid: str, path: Path, questions: Sequence[str] | None =
     try:
         with tempfile.TemporaryDirectory() as folder, _Noting(path) as cassette:
             options = {"on_miss": "reply"}
-            made = experiment(name, grid, questions, cassette=cassette, folder=folder, options=options)
+            made = grid_experiment(name, grid, questions, cassette=cassette, folder=folder, options=options)
             return made.run(progress=False), cassette.asked
     finally:
         log.setLevel(level)
 
 
-def export(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path | None = None) -> Path:
+def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path | None = None) -> Path:
     """Ship a recording as far as it is whole: write its replies and its manifest.
 
     Parameters
     ----------
     name : of `RECORDINGS`.
-    cassette : that `record` writes, here or in another checkout; a run under way is not disturbed.
+    cassette : that `record_replies` writes, here or in another checkout; a run under way is not disturbed.
     folder : to write to; default ``data/recordings``.
 
     Returns

@@ -60,7 +60,7 @@ def main() -> None:
     given = parser.parse_args()
     told = recordings.manifest(given.recording)
     rows = recordings.rows(given.recording, "retrievers")
-    items = recordings.items(rows)
+    items = recordings.answers_to_label(rows)
     chosen = draw(items)
     given.folder.mkdir(parents=True, exist_ok=False)
     write = {

@@ -28,7 +28,7 @@ from ragbench.datagen import (
     draft_questions,
     facts_in,
     find_references,
-    generate,
+    generate_set,
     invent,
     keypoints,
     load_schema,
@@ -790,7 +790,7 @@ def test_a_set_from_ones_own_schema(shop):
 
 @pytest.mark.parametrize("name", SHIPPED, ids="-".join)
 def test_generate_writes_what_load_jsonl_reads(name, tmp_path):
-    folder = generate(*name, documents=6, seed=7, out=tmp_path / "new" / "set")
+    folder = generate_set(*name, documents=6, seed=7, out=tmp_path / "new" / "set")
     data = load_jsonl(folder / "questions.jsonl", folder / "documents.jsonl")
     assert len(data.documents) == 6
     texts = {d.id: d.text for d in data.documents}
@@ -822,7 +822,7 @@ def test_an_empty_list_to_choose_from_names_the_field():
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
     files = ("documents.jsonl", "questions.jsonl", "configurations.jsonl", "summary.json")
-    folders = [generate("law", "zh", 5, seed, tmp_path / f"{i}") for i, seed in enumerate((3, 3, 4))]
+    folders = [generate_set("law", "zh", 5, seed, tmp_path / f"{i}") for i, seed in enumerate((3, 3, 4))]
     contents = [[(f / name).read_bytes() for name in files] for f in folders]
     assert contents[0] == contents[1]
     assert all(a != b for a, b in zip(contents[0], contents[2], strict=True))
@@ -831,15 +831,15 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
 def test_nothing_is_overwritten_and_nothing_is_written_on_an_error(tmp_path):
     (tmp_path / "own.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(DataError, match="is not an empty folder"):
-        generate("law", "en", 2, 0, tmp_path)
+        generate_set("law", "en", 2, 0, tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["own.txt"]
     with pytest.raises(DataError, match="is not an empty folder"):
-        generate("law", "en", 2, 0, tmp_path / "own.txt")
+        generate_set("law", "en", 2, 0, tmp_path / "own.txt")
     with pytest.raises(DataError, match="cannot make"):
-        generate("law", "en", 2, 0, tmp_path / "own.txt" / "set")
+        generate_set("law", "en", 2, 0, tmp_path / "own.txt" / "set")
     for arguments, message in ((("sport", "en"), "finance, law, medicine"), (("law", "fr"), "en, zh")):
         with pytest.raises(ConfigError, match=message):
-            generate(*arguments, documents=2, seed=0, out=tmp_path / "other")
+            generate_set(*arguments, documents=2, seed=0, out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 

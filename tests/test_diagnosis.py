@@ -63,7 +63,7 @@ def contained(results):
 
 
 def run(world, folder, wanted=None, generators=None):
-    grid = rc.grid("made", world, {"in order": InOrder}, generators, wanted or dg.settings(), folder=folder)
+    grid = rc.grid("made", world, {"in order": InOrder}, generators, wanted or dg.variations(), folder=folder)
     return grid, grid.run(progress=False)
 
 
@@ -72,27 +72,27 @@ def score(grid, rows, label=contained, claims="references"):
 
 
 def test_settings_vary_one_factor_at_a_time_around_20_chunks_of_300_tokens_with_overlap_a_fifth():
-    found = dg.settings()
+    found = dg.variations()
     assert len(found) == len(set(found)) == 7
     assert dg.Setting(20, 300, 0.2, "default") == dg.DEFAULT
     assert {(s.k, s.size, s.overlap) for s in found} == {
         (20, 300, 0.2), (5, 300, 0.2), (10, 300, 0.2), (20, 150, 0.2), (20, 600, 0.2), (20, 300, 0.0), (20, 300, 0.4),
     }  # fmt: skip
-    assert len(dg.settings(full=True)) == 27
+    assert len(dg.variations(full=True)) == 27
     with pytest.raises(ConfigError, match="axes without the default"):
-        dg.settings(ks=(5, 10))
+        dg.variations(ks=(5, 10))
 
 
 WITH_PROMPTS = [dg.Setting(k=5), dg.DEFAULT, dg.Setting(prompt="optimised")]
 
 
 def setting_of(row):
-    return next(s for s in dg.settings() if (s.chunker, s.k) == (row.chunker, row.k))
+    return next(s for s in dg.variations() if (s.chunker, s.k) == (row.chunker, row.k))
 
 
 def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_the_setting_says(world, tmp_path):
     grid, rows = run(world, tmp_path)
-    assert Counter(zip(rows["chunker"], rows["k"], strict=True)) == {(s.chunker, s.k): 3 for s in dg.settings()}
+    assert Counter(zip(rows["chunker"], rows["k"], strict=True)) == {(s.chunker, s.k): 3 for s in dg.variations()}
     scored = score(grid, rows)
     assert len(scored) == 21
     first = scored.iloc[0]
@@ -144,7 +144,7 @@ def test_overlap_brings_a_fact_cut_by_an_edge_within_reach(tmp_path):
     text = " ".join(["a"] * 298 + ["red", "stones", "fall"] + ["a"] * 800)
     question = Question("q", "which?", "x", ("red stones fall",), "f", "", {"domain": "law"})
     data = Dataset("cut", (question, replace(question, id="none", references=())), (Document("d", "d", text),))
-    grid = rc.grid("made", data, {"in order": InOrder}, settings=dg.settings(), folder=tmp_path)
+    grid = rc.grid("made", data, {"in order": InOrder}, settings=dg.variations(), folder=tmp_path)
     found = dg.reachable(grid).set_index(["question_id", "size", "overlap"])["reachable"]
     assert found["q", 300, 0.0] == 0
     assert found["q", 300, 0.2] == found["q", 300, 0.4] == 1
@@ -291,13 +291,13 @@ def test_the_plan_counts_generation_extraction_and_checks_as_the_run_makes_them(
             dict.fromkeys(dg.PROMPTS, model),
         )
         grid = rc.grid("made", dg.answerable(world), {"in order": InOrder}, generators, wanted, folder=tmp_path)
-        planned = dg.plan(grid, model, joint=joint, claims_per_text=2)
+        planned = dg.plan_with_labels(grid, model, joint=joint, claims_per_text=2)
         assert server.calls == []
         rows = grid.run(progress=False)
         answers = len(server.calls)
         score(grid, rows, lambda r: ragchecker_labels(model, r, joint=joint, progress=False), "answers")
         asked = Counter("claims" in call.body["format"]["properties"] for call in server.calls[answers:])
-        again = dg.plan(grid, model, joint=joint, claims_per_text=2)
+        again = dg.plan_with_labels(grid, model, joint=joint, claims_per_text=2)
     steps = {step.name.split(",")[0]: step for step in planned}
     assert steps["generate"].remaining == answers == 6  # two questions under two settings, and the second prompt
     assert steps["claims"].remaining == asked[True] == 2 + 6
@@ -321,7 +321,7 @@ def made_scores(**means: float) -> pd.DataFrame:
     rows = [
         {"question_id": f"q{i}", "cluster": i, "retriever": r, **{name: getattr(s, name) for name in dg.PLACE},
          "claim_recall": means.get(f"k{s.k}", 0.5) + (0.2 if s.size == 600 else 0) + i / 100 + (r == "B") / 10}
-        for s in dg.settings(full=True) for r in "AB" for i in range(10)
+        for s in dg.variations(full=True) for r in "AB" for i in range(10)
     ]  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -497,7 +497,7 @@ def test_equal_budgets_are_compared_with_their_smallest_chunks():
 
 
 def test_published_numbers_are_laid_out_by_factor_with_the_default_on_each_axis():
-    table = dg.published().set_index(["factor", "value", "metric"])["mean"]
+    table = dg.published_by_factor().set_index(["factor", "value", "metric"])["mean"]
     assert table["k", 5, "claim_recall"] == 0.615
     assert table["size", 150, "f1_of_means"] == pytest.approx(0.526)
     assert table["prompt", "optimised", "noise_sensitivity"] == pytest.approx(0.381)

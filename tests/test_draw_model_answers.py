@@ -10,7 +10,7 @@ import pytest
 
 from ragbench.data import load_minihop
 from ragbench.paths import project_root, shipped
-from ragbench.recordings import items as items_of
+from ragbench.recordings import answers_to_label
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +35,17 @@ def rows():
 
 
 def test_the_frame_holds_each_answer_of_a_retriever_at_300_once(rows):
-    items = items_of(rows.sample(frac=1, random_state=1))
+    items = answers_to_label(rows.sample(frac=1, random_state=1))
     assert len(items) == 120 * 2 + 60
     assert not items.duplicated(["question_id", "answer"]).any()
     assert sorted({tuple(sorted(names)) for names in items["retrievers"]}) == [
         ("BM25",), ("BM25", "SIM"), ("REO",), ("SIM",),
     ]  # fmt: skip
-    assert items[["question_id", "answer"]].equals(items_of(rows)[["question_id", "answer"]])
+    assert items[["question_id", "answer"]].equals(answers_to_label(rows)[["question_id", "answer"]])
 
 
 def test_the_draw_keeps_its_probabilities_and_a_second_pass_in_another_order(script, rows):
-    items = items_of(rows)
+    items = answers_to_label(rows)
     chosen = script.draw(items)
     assert len(chosen) == script.LABELS == 250
     sizes, drawn = items["stratum"].value_counts(), chosen["stratum"].value_counts()
@@ -59,7 +59,7 @@ def test_the_draw_keeps_its_probabilities_and_a_second_pass_in_another_order(scr
 
 
 def test_a_grader_sees_question_truth_facts_and_answer_and_nothing_else(script, rows):
-    chosen = script.draw(items_of(rows))
+    chosen = script.draw(answers_to_label(rows))
     shown = script.blind(chosen)
     assert {tuple(item) for item in shown} == {("id", "question", "true_answer", "supporting_facts", "answer")}
     questions = {q.id: q for q in load_minihop().questions}
@@ -72,7 +72,7 @@ def test_the_labelled_answers_are_those_the_plan_draws_with_their_probabilities(
     from ragbench import recordings
     from ragbench.labelling.grades import load_graded_answers
 
-    items = items_of(recordings.rows("smollm2", "retrievers"))
+    items = answers_to_label(recordings.rows("smollm2", "retrievers"))
     chosen = script.draw(items)
     path = shipped("minihop", "model_answers.jsonl")
     labelled = pd.read_json(path, lines=True)

@@ -117,13 +117,13 @@ def copy_without(cassette, path, unwanted):
 
 
 def test_a_recording_goes_on_is_exported_whole_and_verifies(small, server):
-    cassette = recordings.record("small")
+    cassette = recordings.record_replies("small")
     asked = len(server.calls)
-    recordings.record("small")
+    recordings.record_replies("small")
     assert len(server.calls) == asked
-    file = recordings.export("small", cassette, small)
+    file = recordings.ship("small", cassette, small)
     first = file.read_bytes()
-    assert recordings.export("small", cassette, small).read_bytes() == first
+    assert recordings.ship("small", cassette, small).read_bytes() == first
     told = recordings.manifest("small", small)
     assert {grid: plan["covered"] for grid, plan in told["grids"].items()} == {"retrievers": 3, "budgets": 2}
     assert told["replies"] == len(gzip.decompress(first).splitlines()) > 0
@@ -134,8 +134,8 @@ def test_a_recording_goes_on_is_exported_whole_and_verifies(small, server):
 
 def test_questions_are_shipped_up_to_the_first_without_all_its_answers(small, tmp_path):
     first, second, _ = (q.id for q in recordings.in_order(Dataset("towns", QUESTIONS, TOWNS)))
-    part = copy_without(recordings.record("small"), tmp_path / "part.sqlite", f"{second}/none/")
-    file = recordings.export("small", part, small)
+    part = copy_without(recordings.record_replies("small"), tmp_path / "part.sqlite", f"{second}/none/")
+    file = recordings.ship("small", part, small)
     told = recordings.manifest("small", small)["grids"]
     assert {grid: plan["questions"] for grid, plan in told.items()} == {"retrievers": [first], "budgets": [first]}
     assert recordings.verify("small", small) == []
@@ -143,11 +143,11 @@ def test_questions_are_shipped_up_to_the_first_without_all_its_answers(small, tm
     assert {line["prompt_id"].partition("/")[0] for line in lines} == {first}
     nothing = copy_without(part, tmp_path / "nothing.sqlite", "q")
     with pytest.raises(DataError, match="covers no question"):
-        recordings.export("small", nothing, small)
+        recordings.ship("small", nothing, small)
 
 
 def test_verify_finds_prompts_without_a_reply_and_replies_without_a_prompt(small, monkeypatch):
-    recordings.export("small", recordings.record("small"), small)
+    recordings.ship("small", recordings.record_replies("small"), small)
     reworded = (replace(QUESTIONS[0], text="Which is the older of Ely and Ulm?"), *QUESTIONS[1:])
     monkeypatch.setattr(recordings, "load_minihop", lambda: Dataset("towns", reworded, TOWNS))
     problems = recordings.verify("small", small)
@@ -157,7 +157,7 @@ def test_verify_finds_prompts_without_a_reply_and_replies_without_a_prompt(small
 
 
 def test_verify_finds_what_the_manifest_says_wrongly(small):
-    recordings.export("small", recordings.record("small"), small)
+    recordings.ship("small", recordings.record_replies("small"), small)
     wrong = {"digest": "0" * 64, "options": {}, "prompts": {"thesis_with_documents": "0"}, "order_seed": 1}
     (small / "small.json").write_text(json.dumps(recordings.manifest("small", small) | wrong))
     problems = recordings.verify("small", small)
@@ -167,14 +167,14 @@ def test_verify_finds_what_the_manifest_says_wrongly(small):
 
 
 def test_replies_that_are_not_the_manifests_are_refused(small):
-    file = recordings.export("small", recordings.record("small"), small)
+    file = recordings.ship("small", recordings.record_replies("small"), small)
     file.write_bytes(gzip.compress(gzip.decompress(file.read_bytes())[:-10]))
     with pytest.raises(DataError, match=r"small\.jsonl\.gz has sha256"):
         recordings.verify("small", small)
 
 
 def test_a_replay_with_a_miss_stops(small, monkeypatch, tmp_path):
-    recordings.export("small", recordings.record("small"), small)
+    recordings.ship("small", recordings.record_replies("small"), small)
     monkeypatch.setattr(recordings, "shipped", lambda folder, name: small / name)
     assert recordings.rows("small", "retrievers")["grade"].notna().all()
     reworded = (replace(QUESTIONS[0], text="Which is the older of Ely and Ulm?"), *QUESTIONS[1:])
@@ -185,7 +185,7 @@ def test_a_replay_with_a_miss_stops(small, monkeypatch, tmp_path):
 
 
 def test_fresh_rows_ask_the_model_and_not_the_recording(small, monkeypatch, server):
-    recordings.export("small", recordings.record("small"), small)
+    recordings.ship("small", recordings.record_replies("small"), small)
     monkeypatch.setattr(recordings, "shipped", lambda folder, name: small / name)
     before = len(server.calls)
     assert recordings.rows("small", "budgets")["cached"].all()
@@ -211,4 +211,4 @@ def test_the_command_line_verifies_and_names_the_recordings_there_are(monkeypatc
     monkeypatch.setattr(recordings, "verify", lambda name: [])
     assert main(["recordings", "verify", "smollm2"]) == 0
     with pytest.raises(ConfigError, match="smollm2"):
-        recordings.record("smollm3")
+        recordings.record_replies("smollm3")

@@ -19,7 +19,7 @@ from fake_ollama import FakeOllama
 from ragbench import comparison, plots, your_experiment
 from ragbench.cli import main
 from ragbench.data import load_csv, load_documents, load_jsonl
-from ragbench.datagen import generate
+from ragbench.datagen import generate_set
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import TIMING, Experiment, load_rows
 from ragbench.notebooks import execute, find
@@ -60,7 +60,7 @@ def written(name="mine", **settings):
 
 
 def test_a_generated_folder_loads_by_its_name_alone(tmp_path):
-    folder = generate("finance", "en", 2, 7, tmp_path / "finance")
+    folder = generate_set("finance", "en", 2, 7, tmp_path / "finance")
     whole = load_jsonl(folder / "questions.jsonl", folder / "documents.jsonl")
     for loaded in (load_jsonl(folder), load_jsonl(folder / "questions.jsonl", folder)):
         assert loaded.questions == whole.questions
@@ -473,7 +473,7 @@ def test_figures_show_every_comparison():
 @pytest.mark.slow
 def test_the_template_takes_a_foreign_folder_to_a_latex_table(tmp_path, results, monkeypatch):
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))
-    folder = generate("finance", "en", 4, 7, tmp_path / "finance")
+    folder = generate_set("finance", "en", 4, 7, tmp_path / "finance")
     own = {"QUESTIONS": str(folder / "questions.jsonl"), "DOCUMENTS": str(folder), "NAME": "finance", "LIMIT": 8}
     (template,) = (path for path in find() if path.stem == "91_your_experiment")
     execute(template, {**own, "RETRIEVERS": ["BM25", "SIM"], "N": [100]}, tmp_path / "done.ipynb", timeout_s=300)

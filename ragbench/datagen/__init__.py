@@ -22,7 +22,7 @@ from ragbench.datagen.parts import (
 )
 from ragbench.datagen.questions import annotate, draft_questions, facts_in, facts_needed, find_references
 from ragbench.datagen.schema import DOMAINS, Schema, build_schema, load_schema, read_schema, schema_from_documents
-from ragbench.datagen.sets import GeneratedSet, answer_questions, generate, make_model_set, make_set, write_set
+from ragbench.datagen.sets import GeneratedSet, answer_questions, generate_set, make_model_set, make_set, write_set
 
 __all__ = [
     "DOMAINS",
@@ -45,7 +45,7 @@ __all__ = [
     "facts_in",
     "facts_needed",
     "find_references",
-    "generate",
+    "generate_set",
     "invent",
     "keypoints",
     "load_schema",

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from ragbench.datagen.parts import LANGUAGES, QRA, Configuration, Done, GeneratedDocument, Reference, ask_step
-from ragbench.datagen.questions import canonical, facts_needed, numbered, sentences_of, settled
+from ragbench.datagen.questions import facts_needed, numbered, plain_statement, references_of, settled
 from ragbench.datagen.schema import Schema
 from ragbench.datagen.wording import mentions
 from ragbench.llm import Cassette
@@ -65,7 +65,7 @@ def refine(
         for c in about:
             stated = [r for r in references if r.doc_id == c.id and any(_says(r.text, c, n) for n in fact.fields)]
             if stated and not any(_says(answer, c, n) for n in fact.fields):
-                kept.append(canonical(schema, fact.id, c))
+                kept.append(plain_statement(schema, fact.id, c))
                 changes.append(f"supplemented: {kept[-1]}")
     ordered = in_document_order(references, documents, question.doc_ids)
     return replace(question, statements=tuple(kept), references=ordered, changes=(*question.changes, *changes))
@@ -185,7 +185,7 @@ def model_refine(
             question=q.question,
             statements=numbered(q.statements),
             references="\n".join(f"- {r.text}" for r in q.references) or "none",
-            sentences=numbered(sentences_of(q, documents)),
+            sentences=numbered(references_of(q, documents)),
         )
         for q in asked
     ]
@@ -194,7 +194,7 @@ def model_refine(
 
 
 def _mended(question: QRA, report: RefineReply, documents: Mapping[str, GeneratedDocument]) -> QRA | str:
-    sentences = sentences_of(question, documents)
+    sentences = references_of(question, documents)
     references, changes, removed = list(question.references), list(question.changes), set()
     for item in report.unsupported:
         if not (1 <= item.statement <= len(question.statements) and 0 <= item.sentence <= len(sentences)):

@@ -31,7 +31,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ragbench.datagen.parts import LANGUAGES, Configuration, Done, ask_step, listed
+from ragbench.datagen.parts import LANGUAGES, Configuration, Done, ask_step, field_list
 from ragbench.datagen.schema import Schema
 from ragbench.datagen.wording import FIELD, MONTHS, mentions
 from ragbench.errors import ConfigError
@@ -305,7 +305,7 @@ def model_values(
             language=LANGUAGES[c.language],
             domain=schema.domain,
             subdomain=c.subdomain,
-            values=listed(c, [n for n in c.text if n != name]),
+            values=field_list(c, [n for n in c.text if n != name]),
             wanted=what,
         )
         for c, name, what in wanted

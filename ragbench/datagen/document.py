@@ -15,7 +15,7 @@ from ragbench.datagen.parts import (
     GeneratedDocument,
     Section,
     ask_step,
-    listed,
+    field_list,
 )
 from ragbench.datagen.questions import annotate
 from ragbench.datagen.schema import FactPattern, Schema
@@ -154,7 +154,7 @@ def model_documents(
         for section in schema.sections:
             names = [n for fact in section.facts for n in fact.fields if n not in withheld[number]]
             if names:
-                facts = listed(c, [*schema.context, *names])
+                facts = field_list(c, [*schema.context, *names])
                 filled = fill_prompt(text, **common, title=title, heading=section.heading, facts=facts)
                 jobs.append((number, section.heading, filled))
     ids = [f"{configurations[n].id}/{heading or mode}" for n, heading, _ in jobs]

@@ -134,7 +134,7 @@ class Done(Generic[Made]):
     failed: tuple[tuple[str, str], ...] = ()
 
 
-def listed(configuration: Configuration, names: Sequence[str]) -> str:
+def field_list(configuration: Configuration, names: Sequence[str]) -> str:
     """Write fields and their values as a list, for a prompt."""
     return "\n".join(f"- {name.replace('_', ' ')}: {configuration.text[name]}" for name in names)
 

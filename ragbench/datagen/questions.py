@@ -27,7 +27,7 @@ from ragbench.datagen.parts import (
     GeneratedDocument,
     Reference,
     ask_step,
-    listed,
+    field_list,
 )
 from ragbench.datagen.schema import QuestionPattern, Schema
 from ragbench.datagen.wording import choose, derive, fields_of, fill, mentions, without
@@ -142,7 +142,7 @@ def annotate(sentences: Sequence[str], configuration: Configuration, fields: Seq
     return tuple(FactSentence(s, tuple(name for _, name in facts_in(s, [configuration], fields))) for s in sentences)
 
 
-def canonical(schema: Schema, fact_id: str, configuration: Configuration) -> str:
+def plain_statement(schema: Schema, fact_id: str, configuration: Configuration) -> str:
     """State one fact in the schema's plainest words: its first pattern with the first alternatives."""
     pattern = next(f for f in schema.facts if f.id == fact_id).say[0]
     return fill(choose(pattern)[0], configuration.text)
@@ -203,7 +203,7 @@ def _summary(
     configuration = about[0]
     facts = next(s for s in schema.sections if s.id == pattern.section).facts
     question = fill(choose(rng.choice(pattern.ask), rng)[0], configuration.text)
-    statements = tuple(canonical(schema, fact.id, configuration) for fact in facts)
+    statements = tuple(plain_statement(schema, fact.id, configuration) for fact in facts)
     return QRA("", "summary", schema.language, question, statements, (configuration.id,))
 
 
@@ -325,7 +325,7 @@ def _impossible(kind: str, about: Sequence[int], document: GeneratedDocument) ->
 
 def _facts(schema: Schema, configuration: Configuration, document: GeneratedDocument, kind: str) -> str:
     stated = [n for n in schema.fact_fields if n not in document.dropped]
-    text = f"{document.title}\n{listed(configuration, [*schema.context, *stated])}"
+    text = f"{document.title}\n{field_list(configuration, [*schema.context, *stated])}"
     if kind == "unanswerable":
         text += "\nMissing: " + "; ".join(n.replace("_", " ") for n in document.dropped)
     return text
@@ -348,7 +348,7 @@ def model_references(
     text = load_prompt(prompt)
     asked = [q for q in questions if q.kind != "unanswerable"]
     prompts = [
-        fill_prompt(text, question=q.question, answer=q.answer, sentences=numbered(sentences_of(q, documents)))
+        fill_prompt(text, question=q.question, answer=q.answer, sentences=numbered(references_of(q, documents)))
         for q in asked
     ]
     replies = ask_step(model, prompts, ReferencesReply, cassette, [q.id for q in asked], "references")
@@ -375,13 +375,13 @@ def settled(
 
 
 def _supported(question: QRA, report: ReferencesReply, documents: Mapping[str, GeneratedDocument]) -> QRA | str:
-    sentences = sentences_of(question, documents)
+    sentences = references_of(question, documents)
     if not all(1 <= n <= len(sentences) for n in report.sentences):
         return f"sentences {report.sentences}, but there are {len(sentences)}"
     return replace(question, references=tuple(sentences[n - 1] for n in sorted(set(report.sentences))))
 
 
-def sentences_of(question: QRA, documents: Mapping[str, GeneratedDocument]) -> list[Reference]:
+def references_of(question: QRA, documents: Mapping[str, GeneratedDocument]) -> list[Reference]:
     return [Reference(i, s.text) for i in question.doc_ids for s in documents[i].sentences]
 
 

@@ -221,7 +221,7 @@ def build_schema(raw: Mapping[str, Any], source: str = "schema") -> Schema:
         raw.get("drop", 2),
         source,
     )
-    for problem in problems(schema):
+    for problem in misfits(schema):
         raise ConfigError(f"{source}: {problem}", "a schema whose parts fit together", "mend that part")
     return schema
 
@@ -366,7 +366,7 @@ def _path(keys: tuple[str | int, ...]) -> str:
     return "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in keys).lstrip(".")
 
 
-def problems(schema: Schema) -> Iterator[str]:
+def misfits(schema: Schema) -> Iterator[str]:
     """Name what does not fit together: fields, patterns, questions."""
     stated = set(schema.fact_fields)
     known = set(schema.fields)

@@ -120,7 +120,7 @@ def make_model_set(
     return GeneratedSet(schema, used, written, questions), tuple(failed)
 
 
-def generate(
+def generate_set(
     domain: str, language: str = "en", documents: int = 40, seed: int = 0, out: str | Path = "generated"
 ) -> Path:
     """Generate a data set of a shipped domain into a new folder, offline.

@@ -56,7 +56,7 @@ def options(question: str) -> tuple[str, str, str] | None:
     return a, b, last.replace(a, " ", 1).replace(b, " ", 1)
 
 
-def compare(question: str, found: Sequence[SentenceParts], rarity: Rarity) -> str | None:
+def answer_comparison(question: str, found: Sequence[SentenceParts], rarity: Rarity) -> str | None:
     """Decide a comparison or yes/no question.
 
     Parameters

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import ConfigError
-from ragbench.generation.compare import compare
+from ragbench.generation.compare import answer_comparison
 from ragbench.records import Chunk
 from ragbench.text.apart import SentenceParts, sentences, trim
 from ragbench.text.languages import language_of
@@ -118,7 +118,7 @@ class ExtractiveReader:
         idf = self._weights(asked, found)
         own = np.array([[t in s.terms for t in asked] for s in found], dtype=float)
         near = _smooth(own)
-        verdict = compare(question, found, self._rarity(found))
+        verdict = answer_comparison(question, found, self._rarity(found))
         if verdict is not None:
             return verdict
         return self._pair(question, found, asked, idf, own, near) or self._abstain(question, context)

@@ -12,7 +12,16 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.people import KINDS, Kind, Label, by_annotator, current, is_label_file, load_labels, ranks_of
+from ragbench.labelling.people import (
+    KINDS,
+    Label,
+    LabelKind,
+    by_annotator,
+    current,
+    is_label_file,
+    load_labels,
+    ranks_of,
+)
 from ragbench.stats import (
     ConfusionMatrix,
     Interval,
@@ -89,7 +98,7 @@ def partners(path: str | Path, kind: str, annotator: str) -> dict[str, list[Labe
     return {name: labels for name, labels in people.items() if name != annotator}
 
 
-def _sides(a: Iterable[Label], b: Iterable[Label]) -> tuple[dict, dict, Kind]:
+def _sides(a: Iterable[Label], b: Iterable[Label]) -> tuple[dict, dict, LabelKind]:
     sides = [current(a), current(b)]
     kinds = {label.kind for side in sides for label in side}
     people = [{label.annotator for label in side} for side in sides]
@@ -104,7 +113,7 @@ def _sides(a: Iterable[Label], b: Iterable[Label]) -> tuple[dict, dict, Kind]:
     return own, other, KINDS[kinds.pop()]
 
 
-def _labels(pairs: list[tuple[str, str]], kind: Kind, resamples: int, seed: int) -> dict[str, Any]:
+def _labels(pairs: list[tuple[str, str]], kind: LabelKind, resamples: int, seed: int) -> dict[str, Any]:
     first, second = [p[0] for p in pairs], [p[1] for p in pairs]
     names = list(kind.labels)
     options = {"labels": names, "resamples": resamples, "seed": seed}
@@ -255,7 +264,7 @@ def calibrate_judge(
     )
 
 
-def _human(labels: Iterable[Label], aspect: str | None) -> tuple[Kind, dict[str, str]]:
+def _human(labels: Iterable[Label], aspect: str | None) -> tuple[LabelKind, dict[str, str]]:
     held = current(labels)
     kinds, people = {label.kind for label in held}, {label.annotator for label in held}
     if len(kinds) != 1 or len(people) != 1:
@@ -275,5 +284,5 @@ def _human(labels: Iterable[Label], aspect: str | None) -> tuple[Kind, dict[str,
     return kind, {label.item: label.label for label in held if label.aspect == aspect}
 
 
-def _value(kind: Kind) -> Callable[[str], float]:
+def _value(kind: LabelKind) -> Callable[[str], float]:
     return (lambda label: float(label == "5")) if kind.name == "grade" else float

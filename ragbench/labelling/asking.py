@@ -36,7 +36,7 @@ def check_joint(joint: int | None) -> None:
         raise ConfigError(f"joint={joint!r}", "items per prompt, at least 1, or None for all of one text", "choose one")
 
 
-def same_length(**columns: Sequence[Any] | None) -> int:
+def common_length(**columns: Sequence[Any] | None) -> int:
     """Return the common length of the columns; ConfigError for one string in place of a list, or unequal lengths."""
     sizes = {}
     for name, values in columns.items():
@@ -53,7 +53,7 @@ def same_length(**columns: Sequence[Any] | None) -> int:
 def names_of(ids: Sequence[Any] | None, count: int) -> list[str]:
     """Return the given ids as texts, or numbers."""
     if ids is not None:
-        same_length(ids=ids, examples=range(count))
+        common_length(ids=ids, examples=range(count))
     return [str(name) for name in (ids if ids is not None else range(count))]
 
 

@@ -35,9 +35,9 @@ from ragbench.labelling.asking import (
     Unit,
     as_step,
     check_joint,
+    common_length,
     judge_items,
     names_of,
-    same_length,
     send,
     task_step,
     texts_schema,
@@ -110,7 +110,7 @@ def claim_requests(
     """Make the prompt of each text; None for an empty text."""
     if form not in FORMS:
         raise unknown("form of claims", form, FORMS)
-    names, template = names_of(ids, same_length(texts=texts)), load_prompt(prompt or FORMS[form])
+    names, template = names_of(ids, common_length(texts=texts)), load_prompt(prompt or FORMS[form])
     return [
         Request(name, fill_prompt(template, passage=text.strip()), texts_schema("claims", parts=_PARTS[form]))
         if text.strip()
@@ -214,7 +214,7 @@ def claim_units(
     claims: Sequence[Sequence[Claim] | None], references: Sequence[str], ids: Sequence[Any] | None = None
 ) -> list[Unit | None]:
     """Pair claims with their texts; None where the claims are not known."""
-    names = names_of(ids, same_length(claims=claims, references=references))
+    names = names_of(ids, common_length(claims=claims, references=references))
     return [
         None if own is None else Unit(name, text.strip(), checked(own, name), {})
         for name, own, text in zip(names, claims, references, strict=True)

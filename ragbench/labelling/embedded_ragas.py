@@ -19,7 +19,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragbench.embedding import embed
 from ragbench.errors import ConfigError
-from ragbench.labelling.asking import Context, context_text, same_length
+from ragbench.labelling.asking import Context, common_length, context_text
 from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
 from ragbench.metrics.reference_free import context_relevance
 from ragbench.text.apart import Prepared, prepare
@@ -194,7 +194,7 @@ class EmbeddedRagas:
         DataFrame, one row per answer: score in [0, 1], n (statements), status. An answer without statements has NaN,
         an empty context backs nothing: 0.
         """
-        same_length(answers=_texts(answers, "answer"), contexts=contexts)
+        common_length(answers=_texts(answers, "answer"), contexts=contexts)
         texts = [context_text(context, str(i)) for i, context in enumerate(contexts)]
         statements = [split_claims(answer) for answer in answers]
         together: dict[str, dict[str, None]] = {}
@@ -234,7 +234,7 @@ class EmbeddedRagas:
         DataFrame, one row per answer: score in [0, 1], n (things asked for), status. An empty question or answer has
         NaN; an answer that only evades has 0.
         """
-        same_length(questions=_texts(questions, "question"), answers=_texts(answers, "answer"))
+        common_length(questions=_texts(questions, "question"), answers=_texts(answers, "answer"))
         vectors = embed(self.embedder, [*questions, *answers])
         rows = []
         for question, answer in zip(questions, answers, strict=True):
@@ -272,7 +272,7 @@ class EmbeddedRagas:
 
     def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Needed]:
         """Return the sentences of each context, and those of them that its question needs."""
-        same_length(questions=_texts(questions, "question"), contexts=contexts)
+        common_length(questions=_texts(questions, "question"), contexts=contexts)
         split = [split_sentences(context_text(context, str(i)), "claims") for i, context in enumerate(contexts)]
         vectors = embed(self.embedder, [*questions, *(s for own in split for s in own)])
         found = []

@@ -139,7 +139,7 @@ def _agreement(differences: np.ndarray, labels: np.ndarray) -> float:
     return float(pearson + np.corrcoef(rankdata(differences), rankdata(labels))[0, 1]) / 2
 
 
-def choose(kind: type, table: _Table, labels: np.ndarray, folds: np.ndarray, rows: np.ndarray) -> Any:
+def choose_model(kind: type, table: _Table, labels: np.ndarray, folds: np.ndarray, rows: np.ndarray) -> Any:
     """Choose features and strength by leaving out each group of ``rows`` in turn, then fit on all of ``rows``.
 
     Parameters
@@ -238,7 +238,7 @@ def fit_judge(
         for fold, name in enumerate(names):
             test = folds == fold
             for kind, cls in kinds.items():
-                model = choose(cls, table, labels, folds, ~test)
+                model = choose_model(cls, table, labels, folds, ~test)
                 out[kind][test] = model.differences(table, test)
                 if kind == "judge":
                     out["judge, no question"][test] = model.differences(blind, test)
@@ -246,7 +246,7 @@ def fit_judge(
         if criterion in pairs[0].recorded and table.recorded.size:
             out["recorded"] = np.array([p.recorded[criterion][1] - p.recorded[criterion][0] for p in pairs])
         predictions[criterion] = out
-        final = choose(_Model, table, labels, folds, everything)
+        final = choose_model(_Model, table, labels, folds, everything)
         coefficients[criterion] = {
             "features": list(final.names),
             "weights": [round(float(w), 6) for w in final.weights],

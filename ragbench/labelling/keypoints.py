@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ragbench.errors import ConfigError
-from ragbench.labelling.asking import Judged, Judgement, Unit, names_of, same_length, task_step
+from ragbench.labelling.asking import Judged, Judgement, Unit, common_length, names_of, task_step
 from ragbench.labelling.claims import Prompt, checked, judge_known
 from ragbench.labelling.embedded_checker import EmbeddedChecker
 from ragbench.llm import Step
@@ -125,6 +125,6 @@ def _task(prompt: Prompt) -> Judgement:
 def _units(
     questions: Sequence[str], responses: Sequence[str], keypoints: Sequence[Sequence[str]], ids: Sequence[Any] | None
 ) -> list[Unit]:
-    count = same_length(questions=questions, responses=responses, keypoints=keypoints)
+    count = common_length(questions=questions, responses=responses, keypoints=keypoints)
     rows = zip(names_of(ids, count), questions, responses, keypoints, strict=True)
     return [Unit(name, r.strip(), checked(own, name, "keypoint"), {"question": q.strip()}) for name, q, r, own in rows]

@@ -41,7 +41,7 @@ _RANKS = re.compile(r"[^=;]+=\d+(;[^=;]+=\d+)+")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class LabelKind:
     """One kind of labelling.
 
     Attributes
@@ -81,10 +81,10 @@ _STEPS = {
     "1": "response 2 is a little better",
     "2": "response 2 is much better",
 }
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, LabelKind] = {
     kind.name: kind
     for kind in (
-        Kind(
+        LabelKind(
             "grade",
             "Grade the answer",
             {"grade": "Which category fits the answer?"},
@@ -92,7 +92,7 @@ KINDS: Mapping[str, Kind] = {
             {str(grade): str(grade) for grade in GRADES},
             False,
         ),
-        Kind(
+        LabelKind(
             "preference",
             "Compare two responses",
             {
@@ -104,7 +104,7 @@ KINDS: Mapping[str, Kind] = {
             {str(place): label for place, label in enumerate(_STEPS, 1)},
             True,
         ),
-        Kind(
+        LabelKind(
             "rubric",
             "Score question, answer and references",
             {"quality": "How good are question, answer and references together?"},
@@ -119,7 +119,7 @@ KINDS: Mapping[str, Kind] = {
             {str(score): str(score) for score in range(6)},
             True,
         ),
-        Kind(
+        LabelKind(
             "ranks",
             "Rank the documents",
             {
@@ -132,7 +132,7 @@ KINDS: Mapping[str, Kind] = {
             {},
             True,
         ),
-        Kind(
+        LabelKind(
             "keypoints",
             "Judge each keypoint",
             {},
@@ -154,7 +154,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str) -> LabelKind:
     """Return a kind by name; ConfigError for an unknown one."""
     if name not in KINDS:
         raise unknown("kind of labels", name, KINDS)
@@ -180,7 +180,7 @@ class LabelItem:
     candidates: Mapping[str, str] = field(default_factory=dict)
     aspects: Mapping[str, str] = field(default_factory=dict)
 
-    def asked(self, kind: Kind) -> Mapping[str, str]:
+    def asked(self, kind: LabelKind) -> Mapping[str, str]:
         """What is asked of this item, by aspect.
 
         Raises

@@ -22,9 +22,9 @@ from ragbench.labelling.asking import (
     Request,
     StepReport,
     as_step,
+    common_length,
     context_text,
     names_of,
-    same_length,
     send,
     unread,
 )
@@ -301,7 +301,7 @@ def _score_requests(
     ids: Sequence[Any] | None,
 ) -> list[Request]:
     template, extra = _template("steps_gpt_score", dimension, prompt, contexts)
-    names = names_of(ids, same_length(questions=questions, candidates=candidates, contexts=contexts))
+    names = names_of(ids, common_length(questions=questions, candidates=candidates, contexts=contexts))
     return [
         Request(name, fill_prompt(template, candidate=shown(c, name), **extra(i, name, q)), _score())
         for i, (name, q, c) in enumerate(zip(names, questions, candidates, strict=True))
@@ -319,7 +319,7 @@ def _ranking_requests(
 ) -> list[Request]:
     """Two requests per pair, one after the other: as given, and turned round."""
     template, extra = _template("steps_gpt_ranking", dimension, prompt, contexts)
-    names = names_of(ids, same_length(questions=questions, first=first, second=second, contexts=contexts))
+    names = names_of(ids, common_length(questions=questions, first=first, second=second, contexts=contexts))
     requests = []
     for i, (name, q, a, b) in enumerate(zip(names, questions, first, second, strict=True)):
         for order, (one, two) in enumerate(((a, b), (b, a)), 1):

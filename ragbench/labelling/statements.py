@@ -26,9 +26,9 @@ from ragbench.labelling.asking import (
     StepReport,
     Unit,
     as_step,
+    common_length,
     context_text,
     names_of,
-    same_length,
     send_some,
     texts_schema,
 )
@@ -121,7 +121,7 @@ def statement_verdicts(
 
     Source: RAGAS, section 3 (faithfulness, second step).
     """
-    names = names_of(ids, same_length(statements=statements, contexts=contexts))
+    names = names_of(ids, common_length(statements=statements, contexts=contexts))
     units = [
         None if claims is None else Unit(name, context_text(context, name), checked(claims, name, "statement"), {})
         for name, claims, context in zip(names, statements, contexts, strict=True)
@@ -170,7 +170,7 @@ def statement_requests(
     questions: Sequence[str], answers: Sequence[str], prompt: Prompt, ids: Sequence[Any] | None = None
 ) -> list[Request | None]:
     """Make the prompt of each answer; None for an empty answer."""
-    names, template = names_of(ids, same_length(questions=questions, answers=answers)), load_prompt(prompt)
+    names, template = names_of(ids, common_length(questions=questions, answers=answers)), load_prompt(prompt)
     return [
         Request(name, fill_prompt(template, question=q.strip(), answer=a.strip()), texts_schema("claims"))
         if a.strip()
@@ -201,7 +201,7 @@ def steps_for_ragas(
     verdicts there is at most one call per example (``joint=None``): none for an answer without statements. Verdicts
     that come back in a wrong number are asked again one by one, which comes on top.
     """
-    same_length(questions=questions, answers=answers, contexts=contexts)
+    common_length(questions=questions, answers=answers, contexts=contexts)
     texts = [context_text(context, str(i)) for i, context in enumerate(contexts)]
     taken = statement_requests(questions, answers, statements_prompt)
     judged = {(r.prompt, text) for r, text in zip(taken, texts, strict=True) if r is not None and text}
@@ -222,7 +222,7 @@ def _question_requests(
         raise ConfigError(
             f"n={n!r}", "a number of questions of at least 1", "the paper's metric averages over n of them"
         )
-    names, template = names_of(ids, same_length(answers=answers)), load_prompt(prompt)
+    names, template = names_of(ids, common_length(answers=answers)), load_prompt(prompt)
     return [
         Request(name, fill_prompt(template, answer=a.strip(), count=str(n)), texts_schema("questions", n))
         if a.strip()
@@ -283,7 +283,7 @@ def sentence_requests(
     questions: Sequence[str], contexts: Sequence[Context], prompt: Prompt, ids: Sequence[Any] | None
 ) -> list[Request | None]:
     """Make the prompt of each question and context; None for an empty context."""
-    names, template = names_of(ids, same_length(questions=questions, contexts=contexts)), load_prompt(prompt)
+    names, template = names_of(ids, common_length(questions=questions, contexts=contexts)), load_prompt(prompt)
     requests: list[Request | None] = []
     for name, question, context in zip(names, questions, contexts, strict=True):
         text = context_text(context, name)

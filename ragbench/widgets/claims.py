@@ -81,7 +81,7 @@ class ClaimInspector(Panel):
     def __init__(self, results: Any, labels: Mapping[Any, Any] | None = None) -> None:
         self.results = view.as_results(results)
         self._labels = view.label_sets(self.results, labels or {})
-        self._scores = [view.scores(r, sets) for r, sets in zip(self.results, self._labels, strict=True)]
+        self._scores = [view.scores_of(r, sets) for r, sets in zip(self.results, self._labels, strict=True)]
         self.at, self.side, self.claim, self.column = 0, "response", 0, 0
         self._pool: list[w.Button] = []
         self._places: list[tuple[str, int, int]] = []
@@ -228,7 +228,7 @@ class ClaimInspector(Panel):
         result, sides = self.result, {side: self.rows(side) for side in _SIDES}
         order = [i for _, i in self.choice.options]
         self.texts.value = view.texts(result, order.index(self.at) + 1, len(order))
-        self.table.value = view.table(*self._scores[self.at])
+        self.table.value = view.metrics_html(*self._scores[self.at])
         relevant = [
             any(labels[i + 1] == view.ENTAILED for _, labels in sides["reference"]) for i in range(len(result.chunks))
         ]

@@ -123,7 +123,7 @@ def side_rows(result: RagResult, sets: Mapping[str, Any], side: str) -> list[Row
     return [(word, (label, *row)) for word, label, row in zip(words, one, many, strict=True)]
 
 
-def scores(result: RagResult, sets: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str], dict[str, int]]:
+def scores_of(result: RagResult, sets: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str], dict[str, int]]:
     """Compute the metrics of one result.
 
     Returns
@@ -213,7 +213,7 @@ def texts(result: RagResult, position: int, count: int) -> str:
     return f"{question}<div class='rb-texts'>{''.join(parts)}</div>"
 
 
-def table(values: Mapping[str, float], reasons: Mapping[str, str], counts: Mapping[str, int]) -> str:
+def metrics_html(values: Mapping[str, float], reasons: Mapping[str, str], counts: Mapping[str, int]) -> str:
     """The eleven metrics as an HTML table, the undefined ones with their reasons, and what they rest on."""
     rows = []
     for name, value in values.items():

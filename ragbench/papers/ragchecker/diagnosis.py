@@ -89,7 +89,7 @@ def answerable(data: Dataset) -> Dataset:
     return replace(data, questions=tuple(q for q in data.questions if q.references), excluded=(*data.excluded, *bare))
 
 
-def settings(
+def variations(
     ks: Sequence[int] = KS,
     sizes: Sequence[int] = SIZES,
     overlaps: Sequence[float] = OVERLAPS,
@@ -124,7 +124,7 @@ def _spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-def plan(
+def plan_with_labels(
     experiment: Experiment,
     checker: Any = None,
     *,
@@ -150,13 +150,13 @@ def plan(
     those that the retrievers find; answers that are not written yet count as different from each other.
     """
     from ragbench.labelling.claims import steps_for_ragchecker
-    from ragbench.llm import plan as plan_steps
+    from ragbench.llm import plan
 
     def labels(rows: pd.DataFrame) -> Plan:
         rows = rows.assign(answer=rows.get("answer", rows["answer_key"]))
         rows["answer"] = rows["answer"].fillna(rows["answer_key"])  # stands for an answer to come
         steps = steps_for_ragchecker(results(experiment, rows, claims), joint=joint, claims_per_text=claims_per_text)
-        return plan_steps(steps, checker, cassette, **speeds)
+        return plan(steps, checker, cassette, **speeds)
 
     return experiment.plan(after=None if checker is None else labels, **speeds)
 
@@ -230,7 +230,7 @@ def _trends() -> tuple[Trend, ...]:
 TRENDS = _trends()  # section 4.4 and appendix F
 
 
-def published() -> pd.DataFrame:
+def published_by_factor() -> pd.DataFrame:
     """Return the numbers of section 4.4 by factor: columns factor, value, metric, mean (in [0, 1]).
 
     The default setting belongs to every factor, so its numbers stand at each of them. Means over three systems and
@@ -387,7 +387,7 @@ def trends(
 
     from ragbench.stats import compare_pairs, holm
 
-    numbers = published().set_index(["factor", "value", "metric"])["mean"].to_dict()
+    numbers = published_by_factor().set_index(["factor", "value", "metric"])["mean"].to_dict()
     retrievers = list(dict.fromkeys(scored["retriever"]))
     scores, together, printed, sure = {}, {}, [], []
     for trend in some:

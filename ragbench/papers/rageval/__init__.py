@@ -91,7 +91,7 @@ def as_dataset(generated: GeneratedSet, *, seed: int | None = None) -> Dataset:
     return Dataset("generated", tuple(questions), documents, meta={**about, "setting": setting})
 
 
-def language_of(questions: Sequence[Question]) -> str:
+def one_language(questions: Sequence[Question]) -> str:
     """Return the one language of the questions; DataError where they have several, or none."""
     languages = {q.meta.get("language") for q in questions}
     if len(languages) != 1:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
 from ragbench.labelling.keypoints import embedded_keypoint_verdicts
-from ragbench.papers.rageval import PRINTED, SETTINGS, language_of
+from ragbench.papers.rageval import PRINTED, SETTINGS, one_language
 from ragbench.papers.rageval.retrieval import Build, ShortQueries, bm25, cut, with_titles
 from ragbench.records import Dataset, Question
 
@@ -138,7 +138,7 @@ def answers(
     from ragbench.generation import ABSTENTIONS, ExtractiveReader
     from ragbench.prompts import fill_prompt, load_prompt
 
-    language = language_of(data.questions)
+    language = one_language(data.questions)
     prompt = prompt or f"rageval_answer_{language}"
     text = load_prompt(prompt)
     bare = [fill_prompt(text, query=q.text, documents="") for q in data.questions]

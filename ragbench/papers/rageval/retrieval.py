@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ragbench.chunking import UNITS, sentence_chunks, token_chunks
 from ragbench.errors import ConfigError, unknown
 from ragbench.experiment import Experiment
-from ragbench.papers.rageval import SETTINGS, language_of
+from ragbench.papers.rageval import SETTINGS, one_language
 from ragbench.records import Chunk, Dataset, Document, Hit
 from ragbench.retrieval.base import describe
 from ragbench.retrieval.text import jieba_words
@@ -161,7 +161,7 @@ def retrieval_rows(
 
     if not settings or not prefix:
         raise ConfigError(f"no {'prefix' if settings else 'setting'}", "at least one", "see SETTINGS, (True,)")
-    language = language_of(data.questions)
+    language = one_language(data.questions)
     # One search with the largest k of a size: the hits for a smaller one are its beginning.
     deepest: dict[int, int] = {}
     for size, k in settings.values():
