@@ -235,8 +235,8 @@ def semantic_chunks(
         spans = [(g[0][0], g[-1][1]) for g in groups]
         if limit:
             spans = [s for g in groups for s in _at_most(document.text, g, limit, tokenizer)]
-        made = (_chunk(document, i, a, b) for i, (a, b) in enumerate(spans))
-        chunks.extend(c for c in made if c)
+        new = (_chunk(document, i, a, b) for i, (a, b) in enumerate(spans))
+        chunks.extend(c for c in new if c)
     return chunks
 
 
@@ -318,7 +318,7 @@ def _places(documents: Sequence[Document], unit: str) -> list[Callable[[int], in
 
     encodings = default_tokenizer().encode_batch([d.text for d in documents], add_special_tokens=False)
     starts = [np.array([start for start, _ in e.offsets]) for e in encodings]
-    return [lambda at, own=own: int(np.searchsorted(own, at)) for own in starts]
+    return [lambda at, begins=begins: int(np.searchsorted(begins, at)) for begins in starts]
 
 
 # One of your own is a function documents -> chunks, and one entry.

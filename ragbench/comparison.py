@@ -141,7 +141,7 @@ def paired_scores(rows: pd.DataFrame, pairs: Sequence[Any] | None = None) -> dic
     return {(a, b, m): (scores[m, a], scores[m, b]) for a, b in _matches(pairs, cells) for m in measures}
 
 
-def power_table(found: Mapping[Key, PowerAnalysis]) -> pd.DataFrame:
+def power_table(analysed: Mapping[Key, PowerAnalysis]) -> pd.DataFrame:
     """Lay out what `analyses` returned, one row per comparison; from, to: questions at the ends of its interval."""
     import pandas as pd
 
@@ -150,7 +150,7 @@ def power_table(found: Mapping[Key, PowerAnalysis]) -> pd.DataFrame:
     rows = [
         dict(zip(("a", "b", "measure"), key, strict=True))
         | {new: getattr(analysis, old) for old, new in columns.items()}
-        for key, analysis in found.items()
+        for key, analysis in analysed.items()
     ]
     return pd.DataFrame(rows)
 
@@ -207,23 +207,23 @@ def verdicts(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
         better, worse = (row["a"], row["b"]) if row["difference"] >= 0 else (row["b"], row["a"])
         gap = f"{interval_text(row['difference'], row['low'], row['high'], '+.3f')}, p = {row['p_holm']:.2g} after Holm"
         if row["p_holm"] < alpha:
-            found = f"{better} is better than {worse}: {gap}."
+            verdict = f"{better} is better than {worse}: {gap}."
         else:
             needed = row["needed_all"]
             enough = f"about {needed:,.0f}" if np.isfinite(needed) else "no number"
             shown = f"no difference shown between {row['a']} and {row['b']}"
-            found = f"{shown}: {gap}; {row['n']} questions were asked, {enough} would show it."
-        said.append(f"{row['measure']}: {found}")
+            verdict = f"{shown}: {gap}; {row['n']} questions were asked, {enough} would show it."
+        said.append(f"{row['measure']}: {verdict}")
     return said
 
 
 def system_names(rows: pd.DataFrame) -> list[str]:
     """Name the system of each row: its retriever, and the other axes that take several values ("BM25, k=5")."""
-    told = [a for a in ("chunker", "k") if rows.loc[rows["N"] > 0, a].nunique() > 1]
+    with_documents = [a for a in ("chunker", "k") if rows.loc[rows["N"] > 0, a].nunique() > 1]
     always = [a for a in ("generator", "judge") if rows[a].nunique() > 1]
     names = []
-    for row in rows[["retriever", "N", *told, *always]].to_dict("records"):
-        axes = [*(told if row["N"] else ()), *always]  # without documents there is no chunker and no k
+    for row in rows[["retriever", "N", *with_documents, *always]].to_dict("records"):
+        axes = [*(with_documents if row["N"] else ()), *always]  # without documents there is no chunker and no k
         parts = [f"k={row[a]}" if a == "k" else str(row[a]) for a in axes]
         names.append(", ".join([str(row["retriever"]), *parts]))
     return names
@@ -240,7 +240,7 @@ def _matches(pairs: Sequence[Any] | None, cells: Sequence[tuple[str, int]]) -> l
         pairs = list(combinations(depths, 2))
     elif len(pairs) == 2 and all(isinstance(p, str) for p in pairs):
         pairs = [pairs]
-    found: list[tuple[str, str]] = []
+    matches: list[tuple[str, str]] = []
     for pair in pairs:
         if isinstance(pair, str) or len(pair) != 2:
             raise ConfigError(f"COMPARE has {pair!r}", "two systems", 'write ("BM25", "SIM"), or a list of such pairs')
@@ -253,10 +253,10 @@ def _matches(pairs: Sequence[Any] | None, cells: Sequence[tuple[str, int]]) -> l
                 matched += [(f"{a}@{n}", f"{b}@{n}") for n in at_a if n in at_b]
         if any(one == other for one, other in matched):
             raise ConfigError(f"COMPARE pairs {pair[0]} with itself", "two different systems", "change one of the two")
-        found += matched
-    if not found:
+        matches += matched
+    if not matches:
         raise ConfigError("nothing to compare", "at least two systems, or two budgets", "add a retriever, or an N")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(matches))
 
 
 def _alike(a: str, b: str, depths: Mapping[str, list[int]]) -> list[tuple[str, str]]:

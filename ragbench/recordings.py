@@ -183,11 +183,12 @@ def replay(name: str, folder: Path | None = None) -> Cassette:
     ------
     DataError when the replies are not those of the manifest.
     """
-    told = manifest(name, folder)["file"]
-    file = _file(told["name"], folder)
+    about = manifest(name, folder)["file"]
+    file = _file(about["name"], folder)
     got = hashlib.sha256(file.read_bytes()).hexdigest()
-    if got != told["sha256"]:
-        raise DataError(f"{file.name} has sha256 {got}", f"{told['sha256']}, as {name}.json says", "restore both files")
+    if got != about["sha256"]:
+        expected = f"{about['sha256']}, as {name}.json says"
+        raise DataError(f"{file.name} has sha256 {got}", expected, "restore both files")
     kept = cache_dir(_FOLDER) / f"{name}-{got[:16]}.sqlite"
     if not kept.exists():
         with tempfile.TemporaryDirectory(dir=kept.parent) as new:
@@ -217,8 +218,8 @@ def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None)
     from ragbench.experiment.rows import Rows
     from ragbench.labelling.embedded_grader import EmbeddedGrader
 
-    told = manifest(name)
-    covered, recording = told["grids"][grid]["questions"], _known(name)
+    about = manifest(name)
+    covered, recording = about["grids"][grid]["questions"], _known(name)
     if not covered:
         return Rows().frame()
     settings: dict[str, Any] = {"judge": {"embedded": EmbeddedGrader()}}
@@ -227,7 +228,7 @@ def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None)
         settings["generator"] = {asked: chat_model(asked, **recording.options)}
         folder = results_dir(_FOLDER, f"{asked.replace(':', '_').replace('/', '_')}-{grid}-fresh")
         return grid_experiment(name, grid, covered, folder=folder, **settings).run()
-    folder = results_dir(_FOLDER, f"{name}-{grid}-{told['file']['sha256'][:8]}")
+    folder = results_dir(_FOLDER, f"{name}-{grid}-{about['file']['sha256'][:8]}")
     with replay(name) as cassette:
         return grid_experiment(name, grid, covered, folder=folder, cassette=cassette, **settings).run(progress=False)
 
@@ -273,8 +274,8 @@ def _look_up(name: str, grid: str, path: Path, questions: Sequence[str] | None =
     try:
         with tempfile.TemporaryDirectory() as folder, _Noting(path) as cassette:
             options = {"on_miss": "reply"}
-            made = grid_experiment(name, grid, questions, cassette=cassette, folder=folder, options=options)
-            return made.run(progress=False), cassette.asked
+            grid_run = grid_experiment(name, grid, questions, cassette=cassette, folder=folder, options=options)
+            return grid_run.run(progress=False), cassette.asked
     finally:
         log.setLevel(level)
 
@@ -297,8 +298,8 @@ def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path
     folder.mkdir(parents=True, exist_ok=True)
     grids, keys = {}, set()
     for grid in _known(name).grids:
-        made, _ = _look_up(name, grid, path)
-        whole = made["status"].eq("ok").groupby(made["question_id"], sort=False).all()
+        answers, _ = _look_up(name, grid, path)
+        whole = answers["status"].eq("ok").groupby(answers["question_id"], sort=False).all()
         # Up to the first that is not whole: which questions are shipped must not hang on what was quick to answer.
         covered = list(whole.index[whole.cumprod().astype(bool)])
         if covered:
@@ -358,11 +359,11 @@ def verify(name: str, folder: Path | None = None) -> list[str]:
     One sentence for every damaged row, prompt without a reply, reply that no prompt asks for, and every model, digest,
     option or prompt file that is another now; empty when all is well.
     """
-    told = manifest(name, folder)
+    about = manifest(name, folder)
     problems = [
-        f"{key}: the manifest says {canonical(told[key])}, now it is {canonical(value)}"
+        f"{key}: the manifest says {canonical(about[key])}, now it is {canonical(value)}"
         for key, value in _asked_of(name).items()
-        if canonical(told[key]) != canonical(value)
+        if canonical(about[key]) != canonical(value)
     ]
     with replay(name, folder) as cassette:
         problems += cassette.verify()
@@ -370,15 +371,15 @@ def verify(name: str, folder: Path | None = None) -> list[str]:
         problems += [
             f"digest: {model} is recorded with {digest}"
             for model, digest in cassette.rows("SELECT DISTINCT provider || ':' || model, digest FROM replies")
-            if (model, digest) != (told["model"], told["digest"])
+            if (model, digest) != (about["model"], about["digest"])
         ]
-    for grid, plan in told["grids"].items():
+    for grid, plan in about["grids"].items():
         if plan["questions"]:
-            made, asked = _look_up(name, grid, cassette.path, plan["questions"])
+            answers, asked = _look_up(name, grid, cassette.path, plan["questions"])
             stale = {key: prompt for key, prompt in stale.items() if key not in asked}
-            missing = sorted(set(plan["questions"]) - set(made["question_id"]))
+            missing = sorted(set(plan["questions"]) - set(answers["question_id"]))
             problems += [f"{grid}: the question {question!r} is no longer asked" for question in missing]
-            failed = made[made["status"] != "ok"]
+            failed = answers[answers["status"] != "ok"]
             problems += [
                 f"{grid}: {row.error_kind}: no reply to {row.question_id}, {row.retriever}, N = {row.N}"
                 for row in failed.itertuples()

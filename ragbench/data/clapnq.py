@@ -112,14 +112,14 @@ def _passage(passage: dict, where: str) -> tuple[str, str, tuple[str, ...]]:
     title, text = (require_text(passage, field, where).strip() for field in ("title", "text"))
     cut, start = [], 0
     for sentence in _texts(passage, "sentences", where):
-        found = text.find(sentence.strip(), start)
-        if found < 0:
+        begin = text.find(sentence.strip(), start)
+        if begin < 0:
             raise DataError(
                 f"{where}: its text lacks the sentence {sentence[:40]!r}",
                 "the sentences of that text in their order",
                 "copy the file again",
             )
-        end = found + len(sentence.strip())
+        end = begin + len(sentence.strip())
         cut.append(text[start:end])
         start = end
     if cut:

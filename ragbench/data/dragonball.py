@@ -124,12 +124,12 @@ def _files(path: str | Path | None) -> tuple[Path, Path]:
             "`ragbench data generate`",
         )
     if folder.is_dir():
-        found = [folder / name for name in QUESTION_FILES if (folder / name).is_file()]
-        if not found:
+        files = [folder / name for name in QUESTION_FILES if (folder / name).is_file()]
+        if not files:
             raise DataError(
                 f"the folder {folder} has no questions file", "one of " + ", ".join(QUESTION_FILES), "check the path"
             )
-        return found[0], folder / DOCUMENTS_FILE
+        return files[0], folder / DOCUMENTS_FILE
     return folder, folder.parent / DOCUMENTS_FILE
 
 
@@ -178,7 +178,7 @@ def _question(row: dict, where: str, line: int, documents: Mapping[int, Document
 
 def _records(path: Path, make: Any) -> tuple:
     """Make one record per line; all bad lines are reported together, ids must be unique."""
-    made, errors, first = [], [], {}
+    records, errors, first = [], [], {}
     total = 0
     for line, row in read_jsonl(path):
         total += 1
@@ -193,11 +193,11 @@ def _records(path: Path, make: Any) -> tuple:
                     "mend one of them",
                 )
             first[name] = line
-            made.append(record)
+            records.append(record)
         except DataError as error:
             errors.append(error)
     raise_all(errors, path, total)
-    return tuple(made)
+    return tuple(records)
 
 
 def _part(row: dict, field: str, where: str) -> dict:

@@ -230,15 +230,15 @@ def each_record(
     rows : (where, row): file and line, or what else tells the row.
     make : row and where -> record; None leaves the row out; DataError for a bad one.
     """
-    made, errors, total = [], [], 0
+    records, errors, total = [], [], 0
     for where, row in rows:
         total += 1
         try:
-            made.append(make(row, where))
+            records.append(make(row, where))
         except DataError as error:
             errors.append(error)
     raise_all(errors, path, total)
-    return [record for record in made if record is not None]
+    return [record for record in records if record is not None]
 
 
 def numbered_lines(path: str | Path) -> Iterator[tuple[str, dict]]:

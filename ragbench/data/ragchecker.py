@@ -235,18 +235,18 @@ def _text(row: dict, name: str, where: str) -> str:
 
 
 def _chunks(row: dict, where: str) -> tuple[RetrievedText, ...]:
-    found = row.get("retrieved_context")
-    if found is None and "retrieved_context" in row:
+    retrieved = row.get("retrieved_context")
+    if retrieved is None and "retrieved_context" in row:
         return ()  # what RAGChecker writes where nothing was retrieved
-    if not isinstance(found, list):
-        said = f"is {type(found).__name__}" if "retrieved_context" in row else "is missing"
+    if not isinstance(retrieved, list):
+        said = f"is {type(retrieved).__name__}" if "retrieved_context" in row else "is missing"
         raise DataError(
             f"{where}: the field 'retrieved_context' {said}",
             'a list of {"doc_id": ..., "text": ...}',
             "write an empty list where nothing was retrieved",
         )
     chunks = []
-    for place, item in enumerate(found):
+    for place, item in enumerate(retrieved):
         at = f"{where}: retrieved_context[{place}]"
         if not isinstance(item, dict):
             raise DataError(f"{at} is {type(item).__name__}", 'an object {"doc_id": ..., "text": ...}', "mend it")
@@ -255,13 +255,13 @@ def _chunks(row: dict, where: str) -> tuple[RetrievedText, ...]:
     return tuple(chunks)
 
 
-def _claims(found: Any, where: str) -> tuple[Claim, ...] | None:
-    if found is None:
+def _claims(value: Any, where: str) -> tuple[Claim, ...] | None:
+    if value is None:
         return None
-    if not isinstance(found, list):
-        raise DataError(f"{where} is {type(found).__name__}", "a list of claims", "write an empty list for no claim")
+    if not isinstance(value, list):
+        raise DataError(f"{where} is {type(value).__name__}", "a list of claims", "write an empty list for no claim")
     claims: list[Claim] = []
-    for place, claim in enumerate(found):
+    for place, claim in enumerate(value):
         if isinstance(claim, list) and len(claim) != 3 and _letters(claim):
             claim = "".join(claim)
         triple = isinstance(claim, list) and len(claim) == 3 and all(isinstance(part, str) for part in claim)
@@ -279,17 +279,17 @@ def _letters(claim: list) -> bool:
     return bool(claim) and all(isinstance(part, str) and len(part) == 1 for part in claim)
 
 
-def _labels(found: Any, width: int | None, where: str) -> tuple | None:
+def _labels(value: Any, width: int | None, where: str) -> tuple | None:
     """Labels, one per claim; with a ``width``, one row of so many labels per claim."""
-    if found is None:
+    if value is None:
         return None
-    if not isinstance(found, list):
+    if not isinstance(value, list):
         what = "one label per claim" if width is None else "one list of labels per claim"
-        raise DataError(f"{where} is {type(found).__name__}", what, "mend that field")
+        raise DataError(f"{where} is {type(value).__name__}", what, "mend that field")
     if width is None:
-        return _known(found, where)
+        return _known(value, where)
     rows = []
-    for i, row in enumerate(found):
+    for i, row in enumerate(value):
         if not isinstance(row, list) or len(row) != width:
             got = f"has {len(row)} labels" if isinstance(row, list) else f"is {row!r}"
             raise DataError(
@@ -325,13 +325,13 @@ def _same_claims(row: dict, side: Sequence[str], width: int, where: str) -> None
         )
 
 
-def _numbers(found: Any, where: str) -> dict[str, float]:
-    if not isinstance(found, dict):
-        raise DataError(f"{where} is {type(found).__name__}", "an object of numbers", "mend that field")
-    for name, value in found.items():
+def _numbers(numbers: Any, where: str) -> dict[str, float]:
+    if not isinstance(numbers, dict):
+        raise DataError(f"{where} is {type(numbers).__name__}", "an object of numbers", "mend that field")
+    for name, value in numbers.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
             raise DataError(f"{where}[{name!r}] is {value!r}", "a number, or null where undefined", "mend that value")
-    return {name: float("nan") if value is None else value for name, value in found.items()}
+    return {name: float("nan") if value is None else value for name, value in numbers.items()}
 
 
 # -- Table 1: the benchmark's counts -----------------------------------------------------------------------------------

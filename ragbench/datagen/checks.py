@@ -144,7 +144,7 @@ def _statements(
         for d in question.derived:
             plain = without(plain, d.text)
         stated = [(d, n, wording) for d, n, wording in wordings if mentions(plain, wording)]
-        about = [d for d, own in names.items() if any(mentions(statement, n) for n in own)]
+        about = [d for d, said in names.items() if any(mentions(statement, n) for n in said)]
         if 0 < len(about) < len(question.doc_ids):
             known = " ".join(r.text for r in question.references if r.doc_id in about)
             for _, n, wording in stated:

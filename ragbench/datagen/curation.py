@@ -153,13 +153,13 @@ def long_answers(
     reports = {"long answers": report}
     answers = ["" if w is None else w.answer.strip() for w in written]
     cited = [() if w is None else tuple(dict.fromkeys(p.strip().strip("[]") for p in w.passages)) for w in written]
-    early = [_early(item, w, own) for item, w, own in zip(items, written, cited, strict=True)]
+    early = [_early(item, w, passages) for item, w, passages in zip(items, written, cited, strict=True)]
     going = [i for i, verdict in enumerate(early) if verdict is None]
     names = [items[i].id for i in going]
-    found = extract_claims(judge, [answers[i] for i in going], ids=names, **options)
+    extracted = extract_claims(judge, [answers[i] for i in going], ids=names, **options)
     sources = ["\n\n".join(items[i].passages[name] for name in cited[i]) for i in going]
-    checked = check_claims(judge, found.claims, sources, joint, ids=names, **options)
-    reports |= {"claims": found.report, "claim check": checked.report}
+    checked = check_claims(judge, extracted.claims, sources, joint, ids=names, **options)
+    reports |= {"claims": extracted.report, "claim check": checked.report}
     short: list[tuple[str | None, ...] | None] = [None] * len(going)
     if keep_short:
         wanted = [[f"The answer to “{items[i].question}” is: {a}" for a in items[i].answers] for i in going]
@@ -168,15 +168,15 @@ def long_answers(
         )
         reports["short answers"] = again.report
         short = list(again.labels)
-    late = {i: (c, x, s) for i, c, x, s in zip(going, found.claims, checked.labels, short, strict=True)}
-    made = []
+    late = {i: (c, x, s) for i, c, x, s in zip(going, extracted.claims, checked.labels, short, strict=True)}
+    long = []
     for i, (item, verdict) in enumerate(zip(items, early, strict=True)):
         claims, labels, kept = late.get(i, ((), (), None))
         status, reason = verdict or _gate(claims, labels, kept)
-        made.append(
+        long.append(
             LongAnswer(item.id, item.question, answers[i], cited[i], claims or (), labels or (), status, reason)
         )
-    return LongAnswers(tuple(made), reports)
+    return LongAnswers(tuple(long), reports)
 
 
 def steps_for_long_answers(
@@ -308,10 +308,10 @@ class Downsampled:
         sources = dict.fromkeys(name for by in self.kept_by.values() for name in by)
         rows = []
         for source in sources:
-            own = {name for name, by in self.kept_by.items() if source in by}
-            alone = sum(self.kept_by[name] == (source,) for name in own)
-            share = len(own & self.annotated) / len(self.annotated) if self.annotated else float("nan")
-            rows.append((source, len(own), alone, share))
+            documents = {name for name, by in self.kept_by.items() if source in by}
+            alone = sum(self.kept_by[name] == (source,) for name in documents)
+            share = len(documents & self.annotated) / len(self.annotated) if self.annotated else float("nan")
+            rows.append((source, len(documents), alone, share))
         return pd.DataFrame(rows, columns=["source", "documents", "alone", "annotated"]).set_index("source")
 
 
@@ -357,22 +357,22 @@ def downsample(
             )
         kept_by[name][source] = None
 
-    for query, own in zip(queries, annotated, strict=True):
-        for name in [own] if isinstance(own, str) else own:
+    for query, gold in zip(queries, annotated, strict=True):
+        for name in [gold] if isinstance(gold, str) else gold:
             keep(name, "annotated", query)
     marked = frozenset(name for name, by in kept_by.items() if by)
     for source, (retriever, k) in retrievers.items():
         if k < 1 or source == "annotated":
             raise ConfigError(f"{source!r}: k={k}", "a name of its own and k of at least 1", "choose others")
         for query, hits in zip(queries, retriever.search(list(queries), k), strict=True):
-            found = [hit.chunk.doc_id for hit in hits]
-            if len(set(found)) < len(found):
+            doc_ids = [hit.chunk.doc_id for hit in hits]
+            if len(set(doc_ids)) < len(doc_ids):
                 raise ConfigError(
                     f"{source}: several chunks of one document for {query!r:.60}",
                     "k documents per query, so one chunk per document",
                     "index the documents whole",
                 )
-            for name in found:
+            for name in doc_ids:
                 keep(name, source, query)
     kept = {name: tuple(by) for name, by in kept_by.items() if by}
     return Downsampled(tuple(kept), kept, marked, len(ids))

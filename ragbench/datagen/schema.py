@@ -353,10 +353,10 @@ def check_shape(raw: Mapping[str, Any], source: str) -> None:
     try:
         _Schema.model_validate(raw)
     except ValidationError as error:
-        found = [f"{_path(e['loc'])}: {e['msg']}" for e in error.errors()]
-        more = f" (and {len(found) - _SHOWN} more)" if len(found) > _SHOWN else ""
+        faults = [f"{_path(e['loc'])}: {e['msg']}" for e in error.errors()]
+        more = f" (and {len(faults) - _SHOWN} more)" if len(faults) > _SHOWN else ""
         raise ConfigError(
-            f"{source}: " + "; ".join(found[:_SHOWN]) + more,
+            f"{source}: " + "; ".join(faults[:_SHOWN]) + more,
             "parts in the form of a shipped schema",
             "mend them; quote a text that YAML takes for something else, such as no or 2021-03-14",
         ) from None

@@ -56,13 +56,13 @@ def options(question: str) -> tuple[str, str, str] | None:
     return a, b, last.replace(a, " ", 1).replace(b, " ", 1)
 
 
-def answer_comparison(question: str, found: Sequence[SentenceParts], rarity: Rarity) -> str | None:
+def answer_comparison(question: str, sentences: Sequence[SentenceParts], rarity: Rarity) -> str | None:
     """Decide a comparison or yes/no question.
 
     Parameters
     ----------
     question : any question.
-    found : the context's sentences in order.
+    sentences : the context's, in order.
     rarity : weight of a term.
 
     Returns
@@ -79,36 +79,36 @@ def answer_comparison(question: str, found: Sequence[SentenceParts], rarity: Rar
     limit = re.search(r"\b(before|after|by) (\d{3,4})\b", rest)
     timed = bool(word and word[0].lower() in _TIMES)
     wants = "any" if word is None else "date" if timed else "number"
-    i, j = (_evidence(option, rest, found, rarity, wants) for option in (a, b))
+    i, j = (_evidence(option, rest, sentences, rarity, wants) for option in (a, b))
     if i is None or j is None:
         return None
-    evidence = "; ".join(dict.fromkeys(trim(found[k].text).rstrip(".") for k in (i, j))) + "."
+    evidence = "; ".join(dict.fromkeys(trim(sentences[k].text).rstrip(".") for k in (i, j))) + "."
     if yes_no:
         if i == j and re.search(r"\bsame\b", rest):
             return None  # one sentence shares its names with itself
-        return f"{'Yes' if _holds(found[i], found[j], rest, word, limit, rarity) else 'No'}: {evidence}"
+        return f"{'Yes' if _holds(sentences[i], sentences[j], rest, word, limit, rarity) else 'No'}: {evidence}"
     if word is None:
         return None
-    x, y = (_date(found[k].text, rest) if timed else max(found[k].numbers) for k in (i, j))
+    x, y = (_date(sentences[k].text, rest) if timed else max(sentences[k].numbers) for k in (i, j))
     if x == y:
         return None
     least = word[0].lower() in _LEAST.split()
-    return f"{_shown(a, found, i) if (x < y) == least else _shown(b, found, j)}: {evidence}"
+    return f"{_shown(a, sentences, i) if (x < y) == least else _shown(b, sentences, j)}: {evidence}"
 
 
-def _evidence(option: str, rest: str, found: Sequence[SentenceParts], rarity: Rarity, wants: str) -> int | None:
+def _evidence(option: str, rest: str, sentences: Sequence[SentenceParts], rarity: Rarity, wants: str) -> int | None:
     """The sentence that says most about the option; names may stand up to eight sentences before it."""
-    own, asked = set(stems(option, "reader")), set(stems(rest, "reader")) - set(stems(option, "reader"))
-    total = sum(map(rarity, own))
+    named, asked = set(stems(option, "reader")), set(stems(rest, "reader")) - set(stems(option, "reader"))
+    total = sum(map(rarity, named))
     if not total:
         return None  # a name of function words only ("The Who") cannot be found by its words
     best, place = 0.0, None
     seen: dict[str, int] = {}
     about = -_BACK
-    for k, s in enumerate(found):
-        seen.update(dict.fromkeys(s.terms & own, k))
+    for k, s in enumerate(sentences):
+        seen.update(dict.fromkeys(s.terms & named, k))
         opening = {stem(w, "reader") for w in opening_name(s).lower().split()}
-        if opening and len(opening & own) >= _OPTION_SHARE * len(opening):
+        if opening and len(opening & named) >= _OPTION_SHARE * len(opening):
             about = k
         if (wants == "date" and not s.years) or (wants == "number" and not s.numbers):
             continue
@@ -150,10 +150,10 @@ def _holds(
     return all(sum(rarity(t) for t in asked & s.terms) / total >= _REST_SHARE for s in (x, y))
 
 
-def _shown(option: str, found: Sequence[SentenceParts], k: int) -> str:
+def _shown(option: str, sentences: Sequence[SentenceParts], k: int) -> str:
     """The option's name: as the question gives it, or for a description the last subject before the evidence."""
     if re.match(r"(?:the|a|an) [a-z]", option):
-        for s in reversed(found[max(0, k - _BACK) : k + 1]):
+        for s in reversed(sentences[max(0, k - _BACK) : k + 1]):
             if opening_name(s):
                 return opening_name(s)
     return option[:1].upper() + option[1:]

@@ -54,14 +54,14 @@ def contexts_from_hits(
     """
     values = as_cutoffs(budgets)
     offsets = as_offsets(tokenizer)
-    offsets.warm_chunks(hit.chunk.text for found in hits for hit in found)
-    made: list[list[str | None]] = []
-    for found in hits:
-        texts = [hit.chunk.text for hit in found]
+    offsets.warm_chunks(hit.chunk.text for ranking in hits for hit in ranking)
+    contexts: list[list[str | None]] = []
+    for ranking in hits:
+        texts = [hit.chunk.text for hit in ranking]
         joined = " ".join(texts)
         ends = joined_cutoffs(texts, values, offsets, begin_token)
-        made.append([joined[:end] if n else None for n, end in zip(values, ends, strict=True)])
-    return made
+        contexts.append([joined[:end] if n else None for n, end in zip(values, ends, strict=True)])
+    return contexts
 
 
 def generation_tasks(
@@ -88,19 +88,18 @@ def generation_tasks(
     ------
     ConfigError when the lists of hits and the questions differ in number.
     """
-    for system, found in hits.items():
-        if len(found) != len(questions):
+    for system, rankings in hits.items():
+        if len(rankings) != len(questions):
             raise ConfigError(
-                f"{len(found)} lists of hits of {system!r} for {len(questions)} questions",
+                f"{len(rankings)} lists of hits of {system!r} for {len(questions)} questions",
                 "one list per question",
                 "search with the texts of the same questions",
             )
     values = [int(n) for n in as_cutoffs(budgets)]
     offsets = as_offsets(tokenizer)
     above = [n for n in values if n]
-    cut = (
-        {name: contexts_from_hits(found, above, offsets, begin_token) for name, found in hits.items()} if above else {}
-    )
+    ranked = hits.items() if above else ()
+    cut = {name: contexts_from_hits(rankings, above, offsets, begin_token) for name, rankings in ranked}
     tasks = []
     for i, question in enumerate(questions):
         if 0 in values:

@@ -111,42 +111,42 @@ class ExtractiveReader:
         """
         if not question.strip():
             raise ConfigError(f"an empty question: {question!r}", "some text", "leave empty questions out")
-        found = sentences(context)
+        parts = sentences(context)
         asked = list(dict.fromkeys(stems(question, "reader")))
-        if not found or not asked:
+        if not parts or not asked:
             return self._abstain(question, context)
-        idf = self._weights(asked, found)
-        own = np.array([[t in s.terms for t in asked] for s in found], dtype=float)
-        near = _smooth(own)
-        verdict = answer_comparison(question, found, self._rarity(found))
+        idf = self._weights(asked, parts)
+        there = np.array([[t in s.terms for t in asked] for s in parts], dtype=float)
+        near = _smooth(there)
+        verdict = answer_comparison(question, parts, self._rarity(parts))
         if verdict is not None:
             return verdict
-        return self._pair(question, found, asked, idf, own, near) or self._abstain(question, context)
+        return self._pair(question, parts, asked, idf, there, near) or self._abstain(question, context)
 
     def _abstain(self, question: str, context: str) -> str:
         if self.abstention is not None:
             return self.abstention
         return ABSTENTIONS.get(language_of([question]) or language_of([context]) or "", ABSTENTION)
 
-    def _rarity(self, found: Sequence[SentenceParts]) -> Any:
+    def _rarity(self, parts: Sequence[SentenceParts]) -> Any:
         if self._frequency is None:
-            frequency, n = Counter(t for s in found for t in s.terms), len(found)
+            frequency, n = Counter(t for s in parts for t in s.terms), len(parts)
         else:
             frequency, n = self._frequency, self._texts
         return lambda term: math.log1p((n + 1) / (frequency[term] + 0.5))
 
-    def _weights(self, asked: Sequence[str], found: Sequence[SentenceParts]) -> np.ndarray:
-        rarity = self._rarity(found)
+    def _weights(self, asked: Sequence[str], parts: Sequence[SentenceParts]) -> np.ndarray:
+        rarity = self._rarity(parts)
         weights = np.array([rarity(t) for t in asked])
         return weights / weights.sum()
 
     def _pair(
         self,
         question: str,
-        found: Sequence[SentenceParts],
+        parts: Sequence[SentenceParts],
         asked: Sequence[str],
         idf: np.ndarray,
-        own: np.ndarray,
+        there: np.ndarray,
         near: np.ndarray,
     ) -> str:
         """Answer by the best pair of sentences; empty when it covers too little of the question."""
@@ -155,18 +155,18 @@ class ExtractiveReader:
         tail = idf * [t in wanted for t in asked]
         kind = _kind(clause)
         known = {stem(w, "reader") for w in re.findall(r"\w+", question.lower())}
-        fits = np.array([_fits(s, kind, known) for s in found])
+        fits = np.array([_fits(s, kind, known) for s in parts])
         first = np.sort(np.argsort(-(near @ idf), kind="stable")[:_FIRST_HOPS])
-        links = self._links(found, first, known)
+        links = self._links(parts, first, known)
         # (first, answer, term): what the two sentences cover together.
         cover = np.maximum(near[first][:, None, :], near[None, :, :]) @ idf
-        ask = (0.5 * own + 0.5 * near) @ tail
+        ask = (0.5 * there + 0.5 * near) @ tail
         score = (
             cover
             + _LINK * links
             + _KIND * fits
             + _ASKED * ask
-            + _BOTH * (np.maximum(own[first][:, None, :], own[None, :, :]) @ idf)
+            + _BOTH * (np.maximum(there[first][:, None, :], there[None, :, :]) @ idf)
         )
         a, b = np.unravel_index(int(np.argmax(score)), score.shape)
         if cover[a, b] < self.threshold:
@@ -174,20 +174,20 @@ class ExtractiveReader:
         i, j = int(first[a]), int(b)
         alone = near[j] @ idf
         chosen = [j] if i == j or cover[a, b] - alone < _ADDS else sorted((i, j))
-        return " ".join(trim(found[c].text) for c in chosen)
+        return " ".join(trim(parts[c].text) for c in chosen)
 
-    def _links(self, found: Sequence[SentenceParts], first: np.ndarray, known: set[str]) -> np.ndarray:
+    def _links(self, parts: Sequence[SentenceParts], first: np.ndarray, known: set[str]) -> np.ndarray:
         """How strongly a name that sentence a adds to the question is taken up by sentence b, 0 to 1."""
-        new = [{stem(w, "reader") for n in s.names for w in n.lower().split()} - known for s in found]
+        new = [{stem(w, "reader") for n in s.names for w in n.lower().split()} - known for s in parts]
         names = {t: k for k, t in enumerate(sorted(set().union(*(new[i] for i in first))))}
         if not names:
-            return np.zeros((len(first), len(found)))
-        there = np.zeros((len(found), len(names)))
+            return np.zeros((len(first), len(parts)))
+        there = np.zeros((len(parts), len(names)))
         for i, terms in enumerate(new):
             for t in terms:
                 if t in names:
                     there[i, names[t]] = 1.0
-        rarity = self._rarity(found)
+        rarity = self._rarity(parts)
         weights = np.array([rarity(t) for t in names])
         return np.minimum(there[first] * (weights / weights.max()) @ _smooth(there).T, 1.0)
 

@@ -67,16 +67,16 @@ def agreement(a: Iterable[Label], b: Iterable[Label], *, resamples: int = 2000, 
 
     Source: Cohen (1960, 1968); Kendall (1945). RAGChecker, section 4.2 (within one step: 90.95%).
     """
-    own, other, kind = _sides(a, b)
+    first, second, kind = _sides(a, b)
     by_aspect: dict[str, list[tuple[str, str]]] = {}
     for aspect in kind.aspects or ("all keypoints",):
-        by_aspect[aspect] = [k for k in {**own, **other} if not kind.aspects or k[1] == aspect]
+        by_aspect[aspect] = [k for k in {**first, **second} if not kind.aspects or k[1] == aspect]
     rows = []
     for aspect, keys in by_aspect.items():
-        both = [k for k in keys if k in own and k in other]
+        both = [k for k in keys if k in first and k in second]
         row = {"aspect": aspect, "n": len(both)}
-        row |= {"only_a": sum(k not in other for k in keys), "only_b": sum(k not in own for k in keys)}
-        pairs = [(own[k], other[k]) for k in both]
+        row |= {"only_a": sum(k not in second for k in keys), "only_b": sum(k not in first for k in keys)}
+        pairs = [(first[k], second[k]) for k in both]
         rows.append(row | (_labels(pairs, kind, resamples, seed) if kind.labels else _ranks(pairs)))
     return pd.DataFrame(rows)
 
@@ -109,8 +109,8 @@ def _sides(a: Iterable[Label], b: Iterable[Label]) -> tuple[dict, dict, LabelKin
             "one kind, two people",
             "part the rows with current(labels, kind) and by_annotator(labels)",
         )
-    own, other = ({(label.item, label.aspect): label.label for label in side} for side in sides)
-    return own, other, KINDS[kinds.pop()]
+    first, second = ({(label.item, label.aspect): label.label for label in side} for side in sides)
+    return first, second, KINDS[kinds.pop()]
 
 
 def _labels(pairs: list[tuple[str, str]], kind: LabelKind, resamples: int, seed: int) -> dict[str, Any]:

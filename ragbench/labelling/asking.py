@@ -45,8 +45,8 @@ def common_length(**columns: Sequence[Any] | None) -> int:
         if values is not None:
             sizes[name] = len(values)
     if len(set(sizes.values())) > 1:
-        told = ", ".join(f"{size} {name}" for name, size in sizes.items())
-        raise ConfigError(told, "as many of each", "pass one entry per example in every list")
+        lengths = ", ".join(f"{size} {name}" for name, size in sizes.items())
+        raise ConfigError(lengths, "as many of each", "pass one entry per example in every list")
     return next(iter(sizes.values()), 0)
 
 
@@ -276,8 +276,8 @@ def send(
         ids=[r.id for r in once],
         **{"step": step, **options},
     )
-    found = {(r.prompt, r.schema): reply for r, reply in zip(once, replies, strict=True)}
-    return [found[r.prompt, r.schema] for r in requests], spent(step, replies)
+    reply_to = {(r.prompt, r.schema): reply for r, reply in zip(once, replies, strict=True)}
+    return [reply_to[r.prompt, r.schema] for r in requests], spent(step, replies)
 
 
 def batches(units: Sequence[Unit], joint: int | None) -> list[tuple[int, int, int]]:
@@ -315,8 +315,8 @@ def judge_items(
         prompt = (request.prompt, request.schema)
         if b - a > 1:
             joints.add(prompt)
-        if reply.ok and len(found := task.read(reply)) == b - a:
-            labels[n][a:b] = found
+        if reply.ok and len(verdicts := task.read(reply)) == b - a:
+            labels[n][a:b] = verdicts
             continue
         if b - a > 1 and (reply.ok or (reply.error is not None and reply.error.kind in _WORTH_A_SECOND_LOOK)):
             (mismatches if reply.ok else unreadable).add(prompt)
@@ -353,15 +353,15 @@ def send_some(
     places = [i for i, request in enumerate(requests) if request is not None]
     sent = [request for request in requests if request is not None]
     replies, report = send(model, step, sent, options)
-    found: list[Any] = [None] * len(requests)
+    values: list[Any] = [None] * len(requests)
     failures = []
     for place, request, reply in zip(places, sent, replies, strict=True):
         if reply.ok:
-            found[place] = read(reply, place)
+            values[place] = read(reply, place)
         else:
             failures.append(unread(request.id, reply))
     counts = {"items": len(requests), "settled": len(requests) - len(sent), "unscored": len(failures)}
-    return found, replace(report, **counts, failures=tuple(failures))
+    return values, replace(report, **counts, failures=tuple(failures))
 
 
 @lru_cache(maxsize=64)

@@ -134,8 +134,8 @@ def claims_key(request: Request, form: Form) -> str:
 
 
 def _read(reply: Reply, form: Form) -> tuple[Claim, ...]:
-    found = reply.parsed.claims
-    return tuple(found) if form == "sentence" else tuple((s, p, o) for s, p, o in found)
+    claims = reply.parsed.claims
+    return tuple(claims) if form == "sentence" else tuple((s, p, o) for s, p, o in claims)
 
 
 def take_apart(
@@ -216,8 +216,8 @@ def claim_units(
     """Pair claims with their texts; None where the claims are not known."""
     names = names_of(ids, common_length(claims=claims, references=references))
     return [
-        None if own is None else Unit(name, text.strip(), checked(own, name), {})
-        for name, own, text in zip(names, claims, references, strict=True)
+        None if some is None else Unit(name, text.strip(), checked(some, name), {})
+        for name, some, text in zip(names, claims, references, strict=True)
     ]
 
 
@@ -323,7 +323,7 @@ def ragchecker_labels(
     check_joint(joint)
     given = records_of(results)
     sides = _unknown(given)
-    found = extract_claims(
+    extracted = extract_claims(
         model,
         [text for _, _, text in sides],
         form,
@@ -333,7 +333,7 @@ def ragchecker_labels(
         **options,
     )
     rows = list(given)
-    for (n, side, _), claims in zip(sides, found.claims, strict=True):
+    for (n, side, _), claims in zip(sides, extracted.claims, strict=True):
         if claims is not None:
             rows[n] = replace(rows[n], metrics=None, **{side: claims})
     pairs = list(_pairs(rows))
@@ -367,7 +367,7 @@ def ragchecker_labels(
     if whole.results != given:
         whole = replace(whole, metrics=None)  # averages of other labels
     unscored = tuple(row.id for row in rows if row.missing())
-    return Labelled(whole, unscored, partial, {r.step: r for r in (found.report, judged.report)})
+    return Labelled(whole, unscored, partial, {r.step: r for r in (extracted.report, judged.report)})
 
 
 def steps_for_ragchecker(
@@ -508,21 +508,17 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
 
     Source: RAGChecker, section 3.2 (extraction and checking; the paper's are language models, these are not).
     """
-    from ragbench.data.ragchecker import RagResults
-    from ragbench.labelling.asking import StepReport
-    from ragbench.labelling.claims import Labelled, records_of
-
     given = records_of(results)
     texts: dict[str, _Claims] = {}
     rows = [_with_claims(row, texts) for row in given]
-    labels, made = _checked(rows, EmbeddedChecker() if checker is None else checker)
+    labels, checked_pairs = _checked(rows, EmbeddedChecker() if checker is None else checker)
     rows = [_with_labels(row, labels) for row in rows]
     whole = replace(results, results=tuple(rows)) if isinstance(results, RagResults) else RagResults(tuple(rows))
     if whole.results != given:
         whole = replace(whole, metrics=None)  # averages of other labels
     reports = {
         "claims": StepReport("claims", items=len(texts), settled=len(texts)),
-        "claim check": StepReport("claim check", items=made, settled=made),
+        "claim check": StepReport("claim check", items=checked_pairs, settled=checked_pairs),
     }
     return Labelled(whole, (), {}, reports)
 
@@ -560,7 +556,7 @@ def _checked(rows: Sequence[RagResult], checker: Any) -> tuple[Mapping[_Claims, 
     if isinstance(checker, EmbeddedChecker):
         every = dict.fromkeys(text for texts in needed.values() for text in texts)
         checker = checker.warm(list(dict.fromkeys(c for claims in needed for c in claims)), list(every))
-    labels, made = {}, 0
+    labels, checked_pairs = {}, 0
     for claims, texts in needed.items():
         table = checker.check_many(claims, list(texts)) if claims and texts else [[] for _ in claims]
         if len(table) != len(claims) or any(len(row) != len(texts) for row in table):
@@ -571,19 +567,19 @@ def _checked(rows: Sequence[RagResult], checker: Any) -> tuple[Mapping[_Claims, 
             )
         columns = zip(*table, strict=True) if table else ((),) * len(texts)
         labels[claims] = dict(zip(texts, columns, strict=True))
-        made += len(claims) * len(texts)
-    return labels, made
+        checked_pairs += len(claims) * len(texts)
+    return labels, checked_pairs
 
 
 def _with_labels(row: RagResult, labels: Mapping[_Claims, Mapping[str, Sequence[str]]]) -> RagResult:
-    found: dict[str, tuple] = {}
+    new: dict[str, tuple] = {}
     for check, (claims, texts) in _jobs(row).items():
         columns = [labels[claims][text] for text in texts]
         if check.endswith("chunks"):
-            found[check] = tuple(tuple(column[i] for column in columns) for i in range(len(claims)))
+            new[check] = tuple(tuple(column[i] for column in columns) for i in range(len(claims)))
         else:
-            found[check] = tuple(columns[0])
-    return replace(row, metrics=None, **found) if found else row
+            new[check] = tuple(columns[0])
+    return replace(row, metrics=None, **new) if new else row
 
 
 # How far a checker agrees with labelled claims (RAGChecker, Table 16)
@@ -639,7 +635,7 @@ def load_labelled_claims(
 
         texts = {d.title: d.text for d in load_minihop().documents}
     path = shipped("minihop", "labelled_claims.jsonl") if path is None else Path(path)
-    found: list[LabelledClaim] = []
+    claims: list[LabelledClaim] = []
     errors: list[DataError] = []
     lines = list(read_jsonl(path))
     seen: set[object] = set()
@@ -647,23 +643,23 @@ def load_labelled_claims(
     for number, row in lines:
         where = f"{path}, line {number}"
         try:
-            one = _labelled(row, where, texts)
-            again = [key for key in (one.id, (one.document, one.claim)) if key in seen]
+            claim = _labelled(row, where, texts)
+            again = [key for key in (claim.id, (claim.document, claim.claim)) if key in seen]
             if again:
                 raise DataError(f"{where}: {again[0]!r} was there before", "ids and claims that occur once", "drop one")
-            if split_of.setdefault(one.document, one.split) != one.split:
+            if split_of.setdefault(claim.document, claim.split) != claim.split:
                 raise DataError(
-                    f"{where}: document {one.document!r} is in both splits",
+                    f"{where}: document {claim.document!r} is in both splits",
                     "all claims about a document in one split",
                     "move them together, or tuning sees the test documents",
                 )
         except DataError as error:
             errors.append(error)
             continue
-        seen |= {one.id, (one.document, one.claim)}
-        found.append(one)
+        seen |= {claim.id, (claim.document, claim.claim)}
+        claims.append(claim)
     raise_all(errors, path, len(lines))
-    return tuple(one for one in found if split in (None, one.split))
+    return tuple(claim for claim in claims if split in (None, claim.split))
 
 
 def _labelled(row: dict, where: str, texts: Mapping[str, str]) -> LabelledClaim:
@@ -722,21 +718,21 @@ def checker_quality(
     """
     from ragbench.stats import correlation
 
-    found = _matched(human, predicted, responses)
+    matched = _matched(human, predicted, responses)
     pearson = spearman = float("nan")
-    if found.shares is not None:
-        pearson = correlation(*found.shares, "pearson", resamples=0).estimate
-        spearman = correlation(*found.shares, "spearman", resamples=0).estimate
-    true, said = found.true, found.said
+    if matched.shares is not None:
+        pearson = correlation(*matched.shares, "pearson", resamples=0).estimate
+        spearman = correlation(*matched.shares, "spearman", resamples=0).estimate
+    true, said = matched.true, matched.said
     return {
         "accuracy": float((true == said).mean()) if true.size else float("nan"),
         "factual f1": float(_f1(_coded(true, said))),
         "non-factual f1": float(_f1(_coded(~true, ~said))),
-        "accuracy, three labels": float(found.same.mean()) if true.size else float("nan"),
+        "accuracy, three labels": float(matched.same.mean()) if true.size else float("nan"),
         "pearson": pearson,
         "spearman": spearman,
         "n": int(true.size),
-        "responses": 0 if found.shares is None else len(found.shares[0]),
+        "responses": 0 if matched.shares is None else len(matched.shares[0]),
         "unscored": len(predicted) - int(true.size),
     }
 
@@ -768,19 +764,19 @@ def checker_intervals(
     """
     from ragbench.stats import Interval, bootstrap_ci, correlation
 
-    found = _matched(human, predicted, responses)
+    matched = _matched(human, predicted, responses)
     options: dict[str, Any] = {"resamples": resamples, "level": level, "seed": seed}
     values = (
-        (found.true == found.said, "mean"),
-        (_coded(found.true, found.said), _f1),
-        (_coded(~found.true, ~found.said), _f1),
-        (found.same, "mean"),
+        (matched.true == matched.said, "mean"),
+        (_coded(matched.true, matched.said), _f1),
+        (_coded(~matched.true, ~matched.said), _f1),
+        (matched.same, "mean"),
     )
-    rows = [bootstrap_ci(v, statistic, groups=found.index, **options) for v, statistic in values]  # type: ignore[arg-type]
+    rows = [bootstrap_ci(v, statistic, groups=matched.index, **options) for v, statistic in values]  # type: ignore[arg-type]
     nothing = Interval(float("nan"), float("nan"), float("nan"), 0, 0, level)
-    both = (
-        [correlation(*found.shares, m, **options) for m in ("pearson", "spearman")] if found.shares else [nothing] * 2
-    )
+    shares, both = matched.shares, [nothing, nothing]
+    if shares is not None:
+        both = [correlation(*shares, method, **options) for method in ("pearson", "spearman")]
     return dict(zip(MEASURES, rows + both, strict=True))
 
 
@@ -810,8 +806,8 @@ def embedded_checker_quality(split: str = "test", checker: Any = None, name: str
              for claim, one in zip(some, checker.check(list(some), text), strict=True)}  # fmt: skip
     said = [label[c.text, c.claim] for c in claims]
     sources = {name: said, "always 'not entailed'": ["Neutral"] * len(claims)}
-    found = {name: checker_intervals(true, labels, documents)["accuracy"] for name, labels in sources.items()}
-    rows = {name: (i.estimate, i.low, i.high, i.n) for name, i in found.items()}
+    accuracy = {name: checker_intervals(true, labels, documents)["accuracy"] for name, labels in sources.items()}
+    rows = {name: (i.estimate, i.low, i.high, i.n) for name, i in accuracy.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["accuracy", "low", "high", "n"])
 
 

@@ -79,8 +79,8 @@ def offered(question: str, reference: str) -> tuple[frozenset[str], frozenset[st
     -------
     (stems of the true one, stems of the other), or None when the question offers no choice that names the true one.
     """
-    head, found, tail = question.rpartition(" or ")
-    if not found:
+    head, divider, tail = question.rpartition(" or ")
+    if not divider:
         return None
     left = re.split(r"[,:;]", head.rstrip(" ,"))[-1]
     true, sides = content_stems(reference), (content_stems(left), content_stems(tail))
@@ -163,18 +163,18 @@ def _outcome(given: QuestionParts, text: str, said: Sequence[Token]) -> dict[str
             "missed": float(way <= 0),
         }
     places = {t.stem: t.start for t in reversed(said)}
-    found = given.reference & places.keys()
-    share = len(found) / len(given.reference)
-    if share < 1 and given.reference_is_name and given.reference_last in found:
+    hit = given.reference & places.keys()
+    share = len(hit) / len(given.reference)
+    if share < 1 and given.reference_is_name and given.reference_last in hit:
         share = 1.0  # "Grant" for "James Augustus Grant"
-    first = min((places[s] for s in found), default=0)
+    first = min((places[s] for s in hit), default=0)
     turned = share == 1 and (
         after_comparison(text, first) or bool(re.search(r"\b(?:not|never)\W+(?:\w+\W+)?$", text[:first].casefold()))
     )
     return {
         "hit": float(share == 1),
         "hit_part": share if share < 1 else 0.0,
-        "part_last": float(0 < share < 1 and given.reference_last in found),
+        "part_last": float(0 < share < 1 and given.reference_last in hit),
         "missed": float(share == 0),
         "turned": float(turned),
     }
@@ -266,11 +266,11 @@ class EmbeddedGrader:
     def __init__(self, model: str | Path | None = None) -> None:
         path = Path(model) if model is not None else MODEL_FILE
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
-            self.card: dict[str, Any] = told["card"]
-            features = tuple(told["features"])
-            self._weights = np.array(told["weights"], float)
-            self._offsets = np.array(told["offsets"], float)
+            fitted = json.loads(path.read_text(encoding="utf-8"))
+            self.card: dict[str, Any] = fitted["card"]
+            features = tuple(fitted["features"])
+            self._weights = np.array(fitted["weights"], float)
+            self._offsets = np.array(fitted["offsets"], float)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
                 f"{path} is no model of the embedded grader: {type(error).__name__}: {error}",
@@ -347,10 +347,10 @@ class EmbeddedGrader:
             try:
                 odds = self.probabilities(question.text, answer.text, question.answer, shown)
             except Ungradable as error:
-                value, told = None, {"error": error.kind, "detail": str(error)}
+                value, details = None, {"error": error.kind, "detail": str(error)}
             else:
-                value, told = int(odds.argmax()) + 1, {"probabilities": tuple(odds.tolist())}
-            grades.append(Grade(answer.question_id, value, self.name, "", meta | told))
+                value, details = int(odds.argmax()) + 1, {"probabilities": tuple(odds.tolist())}
+            grades.append(Grade(answer.question_id, value, self.name, "", meta | details))
         return grades
 
 

@@ -332,9 +332,9 @@ def anchored(
     check_texts(questions, references, answers)
     keys = list(dict.fromkeys(zip(questions, references, strict=True)))
     place = {key: i for i, key in enumerate(keys)}
-    asked, told = [q for q, _ in keys], [r for _, r in keys]
+    asked, true = [q for q, _ in keys], [r for _, r in keys]
     rows = features(
-        [*questions, *asked, *asked], [*references, *told, *told], [*answers, *[""] * len(keys), *told], embedder, names
+        [*questions, *asked, *asked], [*references, *true, *true], [*answers, *[""] * len(keys), *true], embedder, names
     )
     index = [place[key] for key in zip(questions, references, strict=True)]
     n, k = len(answers), len(keys)

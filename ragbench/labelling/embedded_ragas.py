@@ -76,12 +76,12 @@ def asked_for(question: str) -> tuple[str, ...]:
     >>> asked_for("When and where was she born, and how many languages did she speak?")
     ('number', 'when', 'where')
     """
-    found: list[str] = []
+    needs: list[str] = []
     rest = question
     for kind, pattern in _ASKS.items():
         rest, count = pattern.subn(" ", rest)
-        found += [kind] * count
-    return tuple(found) or ("what",)
+        needs += [kind] * count
+    return tuple(needs) or ("what",)
 
 
 def answer_parts(question: str, answer: str) -> AnswerParts:
@@ -198,13 +198,13 @@ class EmbeddedRagas:
         texts = [context_text(context, str(i)) for i, context in enumerate(contexts)]
         statements = [split_claims(answer) for answer in answers]
         together: dict[str, dict[str, None]] = {}
-        for text, own in zip(texts, statements, strict=True):
-            together.setdefault(text, {}).update(dict.fromkeys(own))
-        degrees = {text: self.backing(list(own), text) for text, own in together.items()}
+        for text, of_answer in zip(texts, statements, strict=True):
+            together.setdefault(text, {}).update(dict.fromkeys(of_answer))
+        degrees = {text: self.backing(list(of_text), text) for text, of_text in together.items()}
         rows = []
-        for text, own in zip(texts, statements, strict=True):
-            found = [degrees[text][statement] for statement in own]
-            rows.append((float(np.mean(found)), len(own), "scored") if found else (_NAN, 0, "no statements"))
+        for text, of_answer in zip(texts, statements, strict=True):
+            backed = [degrees[text][statement] for statement in of_answer]
+            rows.append((float(np.mean(backed)), len(backed), "scored") if backed else (_NAN, 0, "no statements"))
         return _table(rows)
 
     def backing(self, statements: Sequence[str], context: str) -> dict[str, float]:
@@ -216,10 +216,10 @@ class EmbeddedRagas:
         support = self._checker.support(statements, [context])[:, 0].clip(0, 1)
         degrees = {}
         for statement, value in zip(statements, support, strict=True):
-            own = prepare(statement)
-            facts = own.numbers | own.names
-            found = sum(fact in source.numbers or fact in words for fact in facts)
-            degrees[statement] = float(value) * (found / len(facts) if facts else 1.0)
+            said = prepare(statement)
+            facts = said.numbers | said.names
+            backed = sum(fact in source.numbers or fact in words for fact in facts)
+            degrees[statement] = float(value) * (backed / len(facts) if facts else 1.0)
         return degrees
 
     def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
@@ -261,33 +261,33 @@ class EmbeddedRagas:
         DataFrame, one row per context: score in [0, 1], n (sentences), status. An empty context or question has NaN.
         """
         rows = []
-        for question, found in zip(questions, self.needed(questions, contexts), strict=True):
-            if not split_sentences(question, "claims") or not found.sentences:
+        for question, picked in zip(questions, self.needed(questions, contexts), strict=True):
+            if not split_sentences(question, "claims") or not picked.sentences:
                 reason = "empty context" if split_sentences(question, "claims") else "empty question"
-                rows.append((_NAN, len(found.sentences), reason))
+                rows.append((_NAN, len(picked.sentences), reason))
                 continue
-            score = context_relevance(len(found.needed), len(found.sentences))
-            rows.append((score, len(found.sentences), "scored"))
+            score = context_relevance(len(picked.needed), len(picked.sentences))
+            rows.append((score, len(picked.sentences), "scored"))
         return _table(rows)
 
     def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Needed]:
         """Return the sentences of each context, and those of them that its question needs."""
         common_length(questions=_texts(questions, "question"), contexts=contexts)
         split = [split_sentences(context_text(context, str(i)), "claims") for i, context in enumerate(contexts)]
-        vectors = embed(self.embedder, [*questions, *(s for own in split for s in own)])
-        found = []
+        vectors = embed(self.embedder, [*questions, *(s for parts in split for s in parts)])
+        needed = []
         for question, sentences in zip(questions, split, strict=True):
             worth = self._worth(question, sentences, vectors)
             best = worth.max(initial=0.0)
             chosen = worth >= self.keep * best if best >= self.floor else np.zeros(len(sentences), bool)
-            found.append(Needed(sentences, tuple(s for s, c in zip(sentences, chosen, strict=True) if c)))
-        return found
+            needed.append(Needed(sentences, tuple(s for s, c in zip(sentences, chosen, strict=True) if c)))
+        return needed
 
     def _worth(self, question: str, sentences: Sequence[str], vectors: dict[str, np.ndarray]) -> np.ndarray:
         weights = prepare(question).weight
         total = sum(weights.values()) or 1.0
         stems = [frozenset(prepare(s).stems) for s in sentences]
-        covered = np.array([sum(w for stem, w in weights.items() if stem in own) for own in stems]) / total
+        covered = np.array([sum(w for stem, w in weights.items() if stem in part) for part in stems]) / total
         near = np.array([float(vectors[s] @ vectors[question]) for s in sentences])
         return self.mix * covered + (1 - self.mix) * near
 

@@ -88,12 +88,12 @@ def check_grades(values: Sequence[Any], name: str) -> list[int | None]:
 def by_id(questions: Sequence[Question]) -> dict[str, Question]:
     """Return the questions by id; two questions with one id are an error."""
     check_records(questions, Question, "questions")
-    found = {question.id: question for question in questions}
-    if len(found) != len(questions):
+    known = {question.id: question for question in questions}
+    if len(known) != len(questions):
         raise ConfigError(
-            f"{len(questions)} questions with {len(found)} ids", "one question per id", "pass each question once"
+            f"{len(questions)} questions with {len(known)} ids", "one question per id", "pass each question once"
         )
-    return found
+    return known
 
 
 def question_of(question_id: str, known: Mapping[str, Question], place: int) -> Question:
@@ -303,7 +303,7 @@ def grading_prompts(
     check_records(answers, Answer, "answers")
     for place, answer in enumerate(answers):
         question_of(answer.question_id, known, place)
-    made = []
+    prompts = []
     for group in group_answers(answers, per_prompt):
         question = known[answers[group[0]].question_id]
         places = group if order is None else _shuffled(group, order, question.id)
@@ -317,8 +317,8 @@ def grading_prompts(
             answers="\n".join(_shown(number, answers[p].text, max_chars) for number, p in enumerate(places, 1)),
         )
         cut = frozenset(p for p in places if len(one_line(answers[p].text)) > max_chars)
-        made.append(GradingPrompt(question.id, places, text, cut))
-    return made
+        prompts.append(GradingPrompt(question.id, places, text, cut))
+    return prompts
 
 
 def grade(

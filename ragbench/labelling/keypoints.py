@@ -82,21 +82,25 @@ def embedded_keypoint_verdicts(
     """
     languages = [language] * len(answers) if isinstance(language, str) else list(language)
     if not len(keypoints) == len(answers) == len(languages):
-        found = f"{len(keypoints)} lists of keypoints for {len(answers)} answers in {len(languages)} languages"
-        raise ConfigError(found, "one of each per answer", "keep them in one order")
+        counts = f"{len(keypoints)} lists of keypoints for {len(answers)} answers in {len(languages)} languages"
+        raise ConfigError(counts, "one of each per answer", "keep them in one order")
     for code in languages:
         check_language(code)
     checker = checker or EmbeddedChecker()
     claims = [
-        [" ".join(_readable(point, code).split("\n")) for point in own]
-        for own, code in zip(keypoints, languages, strict=True)
+        [" ".join(_readable(point, code).split("\n")) for point in points]
+        for points, code in zip(keypoints, languages, strict=True)
     ]
     texts = [_readable(answer, code) for answer, code in zip(answers, languages, strict=True)]
     # All sentences in one call: the vectors are kept, so each check finds its own.
-    sentences = {s for own, text in zip(claims, texts, strict=True) for s in (*own, *split_sentences(text, "claims"))}
+    sentences = {
+        s for points, text in zip(claims, texts, strict=True) for s in (*points, *split_sentences(text, "claims"))
+    }
     if sentences:
         checker.embedder.embed_documents(sorted(sentences))
-    return [[VERDICT_OF[label] for label in checker.check(own, text)] for own, text in zip(claims, texts, strict=True)]
+    return [
+        [VERDICT_OF[label] for label in checker.check(points, text)] for points, text in zip(claims, texts, strict=True)
+    ]
 
 
 def _readable(text: str, language: str) -> str:
@@ -127,4 +131,6 @@ def _units(
 ) -> list[Unit]:
     count = common_length(questions=questions, responses=responses, keypoints=keypoints)
     rows = zip(names_of(ids, count), questions, responses, keypoints, strict=True)
-    return [Unit(name, r.strip(), checked(own, name, "keypoint"), {"question": q.strip()}) for name, q, r, own in rows]
+    return [
+        Unit(name, r.strip(), checked(points, name, "keypoint"), {"question": q.strip()}) for name, q, r, points in rows
+    ]

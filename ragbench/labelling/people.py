@@ -488,8 +488,8 @@ class Session:
     ) -> None:
         self.kind = kind_of(kind)
         if not items or len({i.id for i in items}) != len(items) or not all(i.id.strip() for i in items):
-            found = f"{len(items)} items with {len({i.id for i in items})} ids"
-            raise ConfigError(found, "one or more, with an id each that is not empty", "mend the ids")
+            counts = f"{len(items)} items with {len({i.id for i in items})} ids"
+            raise ConfigError(counts, "one or more, with an id each that is not empty", "mend the ids")
         if not annotator.strip():
             raise ConfigError("an empty annotator", "a name or initials", "they tell two people's labels apart")
         for item in items:

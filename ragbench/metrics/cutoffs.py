@@ -97,18 +97,18 @@ class TokenOffsets:
         """End offsets of the first ``at_most`` (or more) tokens of ``" ".join(chunks)``."""
         if self._join == "whole" or (self._join == "spaced" and not all(_tight(c) for c in chunks)):
             return self.ends(" ".join(chunks))
-        found, count, shift = [], 0, 0
+        parts, count, shift = [], 0, 0
         for i, chunk in enumerate(chunks):
             if i == 0 or self._join == "plain":
                 ends = self.ends(chunk) + shift
             else:
                 ends = self.ends(self._inner(chunk)) + (shift - 1)
-            found.append(ends)
+            parts.append(ends)
             count += ends.size
             shift += len(chunk) + 1
             if count > at_most:
                 break
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
 @functools.cache

@@ -268,9 +268,9 @@ def _shares(
 
     kernel, form = matching
     if form is not None and texts:
-        made = [comparable(facts, text, form) for facts, text in zip(parts, texts, strict=True)]
-        parts, texts = [facts for facts, _ in made], [text.text for _, text in made]
-        cuts = np.stack([text.cut(row) for (_, text), row in zip(made, cuts, strict=True)])
+        forms = [comparable(facts, text, form) for facts, text in zip(parts, texts, strict=True)]
+        parts, texts = [facts for facts, _ in forms], [text.text for _, text in forms]
+        cuts = np.stack([text.cut(row) for (_, text), row in zip(forms, cuts, strict=True)])
     counts = np.array([len(p) for p in parts], np.int64)
     first = np.append(0, np.cumsum(counts))
     shares = np.empty((int(first[-1]), cuts.shape[1]))

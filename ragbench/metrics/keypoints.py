@@ -91,9 +91,9 @@ def keypoint_table(verdicts: Sequence[Sequence[Verdict | None]]) -> pd.DataFrame
     Source: RAGEval, Eq 3-5.
     """
     rows = []
-    for own in verdicts:
-        unread = sum(v is None for v in own)
-        rows.append({**keypoint_metrics([] if unread else own), "n": len(own), "unscored": unread})
+    for labels in verdicts:
+        unread = sum(v is None for v in labels)
+        rows.append({**keypoint_metrics([] if unread else labels), "n": len(labels), "unscored": unread})
     columns = ["completeness", "hallucination", "irrelevance", "n", "unscored"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -188,12 +188,12 @@ def passage_table(
             "one of each per question",
         )
     rows = []
-    for number, (own, found, tongue) in enumerate(zip(references, passages, languages, strict=True)):
+    for number, (wanted, retrieved, language_code) in enumerate(zip(references, passages, languages, strict=True)):
         try:
-            recall, eir, words = _score(own, found, tongue, variant, empty, prefix)
+            recall, eir, words = _score(wanted, retrieved, language_code, variant, empty, prefix)
         except DataError as error:
             raise DataError(f"question {number}: {error.got}", error.expected, error.do) from None
-        rows.append((recall, eir, len(own), words))
+        rows.append((recall, eir, len(wanted), words))
     return pd.DataFrame(rows, columns=["recall", "eir", "references", "words"])
 
 
@@ -221,10 +221,10 @@ def _score(
         sentences = split_sentences(reference, language)
         if not sentences:
             raise DataError(f"reference {number} is empty", "a text with a sentence", "remove it, or fill it in")
-        found = all(any(s in p for p in searched) for s in sentences)
-        whole += found
+        complete = all(any(s in p for p in searched) for s in sentences)
+        whole += complete
         if variant != "released":
-            matched += sum(count_words(s, language) for s in sentences) if found else 0
+            matched += sum(count_words(s, language) for s in sentences) if complete else 0
         else:
             matched += sum(count_words(s, language) for s in sentences if s in joined)
     if not len(references):

@@ -169,13 +169,13 @@ def faithfulness_table(verdicts: Sequence[Sequence[Any] | None], *, unread: Unre
     DataFrame, one row per answer: faithfulness, n (statements), supported, unread, status ("scored", or why not).
     """
     rows = []
-    for own in verdicts:
-        read = _read_verdicts(own or ())
+    for labels in verdicts:
+        read = _read_verdicts(labels or ())
         missing = read.count(None)
         score = faithfulness(read, unread=unread)
-        reason = "statements unread" if own is None else "unread verdicts" if missing else "no statements"
-        status = reason if own is None or np.isnan(score) else "scored"
-        rows.append((score if own is not None else _NAN, len(read), read.count(True), missing, status))
+        reason = "statements unread" if labels is None else "unread verdicts" if missing else "no statements"
+        status = reason if labels is None or np.isnan(score) else "scored"
+        rows.append((score if labels is not None else _NAN, len(read), read.count(True), missing, status))
     return pd.DataFrame(rows, columns=["faithfulness", "n", "supported", "unread", "status"])
 
 
@@ -203,11 +203,11 @@ def answer_relevance_table(
     remarks = [None] * len(question_vecs) if flags is None else flags
     _same_length(question_vecs, remarks, "question vectors", "answers' flags")
     rows: list[tuple] = []
-    for q, own, remark in zip(question_vecs, generated_vecs, remarks, strict=True):
-        if own is None:
+    for q, vecs, remark in zip(question_vecs, generated_vecs, remarks, strict=True):
+        if vecs is None:
             rows.append((_NAN, 0, 0, 0, "questions unread"))
             continue
-        question, generated = _read_vectors(q, own)
+        question, generated = _read_vectors(q, vecs)
         zero = int((~generated.any(axis=1)).sum()) + (not question.any())
         score = answer_relevance(question, generated, noncommittal=noncommittal, flags=remark)
         reason = "zero vector" if len(generated) else "no questions"
@@ -232,12 +232,12 @@ def context_relevance_table(
     """
     _same_length(extracted, sentences, "extractions", "contexts")
     rows = []
-    for own, parts in zip(extracted, sentences, strict=True):
-        count, total, altered, nothing = _read_extraction(0 if own is None else own, parts)
-        reason = "extraction unread" if own is None else "empty context"
-        status = reason if own is None or not total else "scored"
-        score = context_relevance(own, parts)
-        rows.append((score, total, count, altered, nothing and own is not None, status))
+    for copied, parts in zip(extracted, sentences, strict=True):
+        count, total, altered, nothing = _read_extraction(0 if copied is None else copied, parts)
+        reason = "extraction unread" if copied is None else "empty context"
+        status = reason if copied is None or not total else "scored"
+        score = context_relevance(copied, parts)
+        rows.append((score, total, count, altered, nothing and copied is not None, status))
     columns = ["context_relevance", "n", "extracted", "altered", "insufficient", "status"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -282,13 +282,13 @@ def pick(items: Sequence[str], sentences: Sequence[str]) -> Picked:
 
 def _places(item: str, text: str, starts: Sequence[int]) -> list[set[int]]:
     """For each place of the item in the text: the sentences that lie wholly inside it."""
-    found = []
+    places = []
     at = text.find(item)
     while at >= 0:
         end = at + len(item)
-        found.append({i for i in range(len(starts) - 1) if at <= starts[i] and starts[i + 1] <= end})
+        places.append({i for i in range(len(starts) - 1) if at <= starts[i] and starts[i + 1] <= end})
         at = text.find(item, at + 1)
-    return found
+    return places
 
 
 def _read_verdicts(verdicts: Sequence[Any]) -> list[bool | None]:
@@ -303,14 +303,14 @@ def _verdict(value: Any, place: int, what: str = "verdict") -> bool | None:
     if value is None or type(value).__name__ == "NAType" or (isinstance(value, float | np.floating) and value != value):
         return None
     if isinstance(value, str):
-        found = _WORDS.get(value)
+        supported = _WORDS.get(value)
     else:
-        found = bool(value) if isinstance(value, bool | int | float | np.generic) and value in (0, 1) else None
-    if found is None:
+        supported = bool(value) if isinstance(value, bool | int | float | np.generic) and value in (0, 1) else None
+    if supported is None:
         raise DataError(
             f"{what} {place} is {value!r}", "1 or 0, True or False, Yes or No", "pass None for an unread one"
         )
-    return found
+    return supported
 
 
 def _read_vectors(question_vec: Any, generated_vecs: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -365,11 +365,11 @@ def _read_extraction(extracted: Sequence[str] | int, sentences: Sequence[str] | 
     total = len(known) if known is not None else int(sentences)  # type: ignore[call-overload]
     count, altered = len(listed) if listed is not None else int(extracted), 0  # type: ignore[call-overload]
     if listed is not None:
-        found = pick(listed, known or ())
-        if found.insufficient:
+        picked = pick(listed, known or ())
+        if picked.insufficient:
             count = 0
         elif known is not None:
-            count, altered = len(found.sentences), len(found.altered)
+            count, altered = len(picked.sentences), len(picked.altered)
     if count > total:
         raise DataError(
             f"{count} extracted of {total} sentences",

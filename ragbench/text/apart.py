@@ -148,26 +148,26 @@ def _comparable(raw: str) -> str:
     return _SHORT.get(word, word)
 
 
-def _merge_numbers(found: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
+def _merge_numbers(words: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
     """Join number words: "forty two" 42, "sixteen hundred" 1600, "nineteen seventy-eight" 1978, "third" stays."""
     merged: list[tuple[str, str, int]] = []
     i = 0
-    while i < len(found):
-        raw, word, start = found[i]
-        large = found[i + 1][1] if i + 1 < len(found) else ""
+    while i < len(words):
+        raw, word, start = words[i]
+        large = words[i + 1][1] if i + 1 < len(words) else ""
         if word not in _SMALL or (word == "one" and large not in _LARGE):  # "the Siberian one" counts nothing
-            merged.append(found[i])
+            merged.append(words[i])
             i += 1
             continue
         value, i = _SMALL[word], i + 1
-        if word in TENS and i < len(found) and 0 < _SMALL.get(found[i][1], 99) < 10:
-            value, i = value + _SMALL[found[i][1]], i + 1
-        elif 10 < value < 20 and i < len(found) and found[i][1] in TENS:
-            value, i = value * 100 + TENS[found[i][1]], i + 1
-            if i < len(found) and 0 < _SMALL.get(found[i][1], 99) < 10:
-                value, i = value + _SMALL[found[i][1]], i + 1
-        while i < len(found) and found[i][1] in _LARGE:
-            value, i = value * _LARGE[found[i][1]], i + 1
+        if word in TENS and i < len(words) and 0 < _SMALL.get(words[i][1], 99) < 10:
+            value, i = value + _SMALL[words[i][1]], i + 1
+        elif 10 < value < 20 and i < len(words) and words[i][1] in TENS:
+            value, i = value * 100 + TENS[words[i][1]], i + 1
+            if i < len(words) and 0 < _SMALL.get(words[i][1], 99) < 10:
+                value, i = value + _SMALL[words[i][1]], i + 1
+        while i < len(words) and words[i][1] in _LARGE:
+            value, i = value * _LARGE[words[i][1]], i + 1
         merged.append((raw, str(value), start))
     return merged
 
@@ -175,9 +175,9 @@ def _merge_numbers(found: list[tuple[str, str, int]]) -> list[tuple[str, str, in
 @functools.lru_cache(maxsize=20_000)
 def tokens(text: str) -> tuple[Token, ...]:
     """Cut a text into tokens; remembered, since questions and facts come back for many answers."""
-    found = [(m[0], _comparable(m[0]), m.start()) for m in _GRADED_WORD.finditer(text)]
+    words = [(m[0], _comparable(m[0]), m.start()) for m in _GRADED_WORD.finditer(text)]
     result, end_of_last = [], 0
-    for raw, word, start in _merge_numbers(found):
+    for raw, word, start in _merge_numbers(words):
         opens = not result or bool(_OPENS_AFTER.search(text, end_of_last, start))
         number = word[:1].isdigit()
         is_name = raw[:1].isupper() and word not in FUNCTION_WORDS and not (opens and everyday(word))

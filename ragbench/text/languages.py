@@ -93,7 +93,7 @@ def language_of(texts: Iterable[str]) -> str | None:
         return "japanese" if shares["japanese"] >= _LEAST_KANA else max(shares, key=shares.__getitem__)
     best, most = None, _LEAST_SHARE
     for language, known in _KNOWN.items():
-        found = [counts[word] for word in known if word in counts]
-        if len(found) >= _LEAST_WORDS and sum(found) / words > most:
-            best, most = language, sum(found) / words
+        hits = [counts[word] for word in known if word in counts]
+        if len(hits) >= _LEAST_WORDS and sum(hits) / words > most:
+            best, most = language, sum(hits) / words
     return best

@@ -90,18 +90,18 @@ def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Norma
     normal = unicodedata.is_normalized(form, text)
     if normal and "  " not in text and not _odd(text):
         return Normalised(text)
-    made = Normalised(text)
+    normalised = Normalised(text)
     if _any(_HIDDEN, text):
-        made = _edited(made, ((*m.span(), "") for m in _UNSEEN.finditer(text)))
-        normal = unicodedata.is_normalized(form, made.text)
+        normalised = _edited(normalised, ((*m.span(), "") for m in _UNSEEN.finditer(text)))
+        normal = unicodedata.is_normalized(form, normalised.text)
     if not normal:
-        made = _edited(made, _compositions(made.text, form))
-    if _any(BREAKS, made.text):
-        made = _edited(made, _divisions(made.text, facts))
-        if not made.text.isascii():
-            runs = _BETWEEN_WIDE.finditer(made.text)
-            made = _edited(made, ((*m.span(), "") for m in runs if _any(BREAKS, m[0])))
-    return _single_spaced(made)
+        normalised = _edited(normalised, _compositions(normalised.text, form))
+    if _any(BREAKS, normalised.text):
+        normalised = _edited(normalised, _divisions(normalised.text, facts))
+        if not normalised.text.isascii():
+            runs = _BETWEEN_WIDE.finditer(normalised.text)
+            normalised = _edited(normalised, ((*m.span(), "") for m in runs if _any(BREAKS, m[0])))
+    return _single_spaced(normalised)
 
 
 def comparable(facts: Sequence[str], text: str, form: Form | None = "NFC") -> tuple[list[str], Normalised]:
@@ -119,8 +119,8 @@ def comparable(facts: Sequence[str], text: str, form: Form | None = "NFC") -> tu
 
 def contains(text: str, fact: str, form: Form | None = "NFC") -> bool:
     """Tell whether a fact stands in a text, differences of layout aside; an empty fact does not."""
-    (wanted,), made = comparable([fact], text, form)
-    return bool(wanted) and wanted in made.text
+    (wanted,), normalised = comparable([fact], text, form)
+    return bool(wanted) and wanted in normalised.text
 
 
 def _any(characters: str, text: str) -> bool:
@@ -139,29 +139,29 @@ def _codes(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
-def _single_spaced(made: Normalised) -> Normalised:
+def _single_spaced(normalised: Normalised) -> Normalised:
     """Make each run of white space one space, which stands for the first character of the run."""
-    text = made.text
+    text = normalised.text
     for blank in _BLANKS:
         text = text.replace(blank, " ")
     if "  " not in text:
-        return Normalised(text, made.starts, made.stops)
+        return Normalised(text, normalised.starts, normalised.stops)
     blank = _codes(text) == ord(" ")
     kept = np.flatnonzero(~(blank & np.append(False, blank[:-1])))
-    starts, stops = (kept, kept + 1) if made.starts is None else (made.starts[kept], made.stops[kept])
+    starts, stops = (kept, kept + 1) if normalised.starts is None else (normalised.starts[kept], normalised.stops[kept])
     return Normalised(re.sub("  +", " ", text), starts, stops)
 
 
-def _edited(made: Normalised, edits: Iterable[Edit]) -> Normalised:
+def _edited(normalised: Normalised, edits: Iterable[Edit]) -> Normalised:
     """Replace pieces of a text, given in order as (start, stop, new); each new character stands for the whole piece."""
     edits = list(edits)
     if not edits:
-        return made
-    starts = np.arange(len(made.text)) if made.starts is None else made.starts
-    stops = np.arange(1, len(made.text) + 1) if made.stops is None else made.stops
+        return normalised
+    starts = np.arange(len(normalised.text)) if normalised.starts is None else normalised.starts
+    stops = np.arange(1, len(normalised.text) + 1) if normalised.stops is None else normalised.stops
     pieces, firsts, lasts, at = [], [], [], 0
-    for start, stop, new in [*edits, (len(made.text), len(made.text), "")]:
-        pieces += [made.text[at:start], new]
+    for start, stop, new in [*edits, (len(normalised.text), len(normalised.text), "")]:
+        pieces += [normalised.text[at:start], new]
         firsts += [starts[at:start], *[starts[start : start + 1]] * len(new)]
         lasts += [stops[at:start], *[stops[stop - 1 : stop]] * len(new)]
         at = stop

@@ -174,11 +174,11 @@ class ClaimInspector(Panel):
 
     def _choices(self, places: Sequence[int]) -> list[tuple[str, int]]:
         name = self.order.value
-        told = []
+        choices = []
         for i in places:
             value = "" if name == AS_GIVEN else f"{view.number(self._scores[i][0][name])}  "
-            told.append((f"{value}{self.results[i].id}: {view.short(self.results[i].question)}", i))
-        return told
+            choices.append((f"{value}{self.results[i].id}: {view.short(self.results[i].question)}", i))
+        return choices
 
     def _sorted(self, change: Any) -> None:
         with self.guarded():
@@ -256,25 +256,25 @@ class ClaimInspector(Panel):
                 (f"{i + 1}{' R' if r else ''}", f"chunk {i + 1}{', relevant' if r else ''}")
                 for i, r in enumerate(relevant)
             ]
-            for column, (head, told) in enumerate(heads):
-                children.append(self._cell((side, -1, column), head, f"{side} claims {told}", ["rb-head"]))
+            for column, (head, tooltip) in enumerate(heads):
+                children.append(self._cell((side, -1, column), head, f"{side} claims {tooltip}", ["rb-head"]))
             for number, (text, labels) in enumerate(rows):
                 words = f"{number + 1}. {text}"
                 children.append(self._cell((side, number, -1), words, f"{side} claim {words}", ["rb-claim"]))
                 for column, label in enumerate(labels):
-                    told = f"{side} claim {number + 1}, {view.place(side, column)}: {label or 'no label'}"
-                    children.append(self._cell((side, number, column), view.SYMBOLS[label], told, [_CLASSES[label]]))
+                    tooltip = f"{side} claim {number + 1}, {view.place(side, column)}: {label or 'no label'}"
+                    children.append(self._cell((side, number, column), view.SYMBOLS[label], tooltip, [_CLASSES[label]]))
         self.grid.layout.grid_template_columns = f"minmax(240px, 1fr) 42px repeat({len(relevant)}, 38px)"
         self.grid.children = children
 
-    def _cell(self, place: tuple[str, int, int], words: str, told: str, classes: list[str]) -> w.Button:
+    def _cell(self, place: tuple[str, int, int], words: str, tooltip: str, classes: list[str]) -> w.Button:
         """Take the next button of the pool: making hundreds of widgets for every result would take seconds."""
         number = len(self._places)
         self._places.append(place)
         # Cells are left out of the Tab order, a matrix would be hundreds of stops: the arrow keys reach them.
         state = {
             "description": words,
-            "tooltip": told,
+            "tooltip": tooltip,
             "_dom_classes": ("rb-cell", *classes),
             "tabbable": None if place[2] < 0 else False,
         }

@@ -45,24 +45,24 @@ Row = tuple[str, tuple[str | None, ...]]
 def as_results(given: Any) -> tuple[RagResult, ...]:
     """Take results in any of the forms `ClaimInspector` takes; DataError for malformed ones or none."""
     if isinstance(given, RagResults):
-        found = given.results
+        results = given.results
     elif isinstance(given, RagResult):
-        found = (given,)
+        results = (given,)
     elif isinstance(given, Mapping):
-        found = from_ragchecker(dict(given) if "results" in given else {"results": [dict(given)]}).results
+        results = from_ragchecker(dict(given) if "results" in given else {"results": [dict(given)]}).results
     elif isinstance(given, Sequence) and not isinstance(given, str) and all(isinstance(r, RagResult) for r in given):
-        found = tuple(given)
+        results = tuple(given)
     elif isinstance(given, Sequence) and not isinstance(given, str):
-        found = from_ragchecker({"results": list(given)}).results
+        results = from_ragchecker({"results": list(given)}).results
     else:
         raise ConfigError(
             f"results is {type(given).__name__}",
             "RagResults, a list of them, or RAGChecker's JSON as dicts",
             "read a file with ragbench.data.read_ragchecker first",
         )
-    if not found:
+    if not results:
         raise DataError("there are no results", "at least one", "check what made them")
-    return found
+    return results
 
 
 def label_sets(results: Sequence[RagResult], labels: Mapping[Any, Any]) -> list[dict[str, Sequence | None]]:
@@ -87,15 +87,15 @@ def label_sets(results: Sequence[RagResult], labels: Mapping[Any, Any]) -> list[
                 f"an id of the results and one of {', '.join(CHECKS)}",
                 "check the keys of labels",
             )
-    made = []
+    all_sets = []
     for result in results:
         sets = {check: given.get((result.id, check), getattr(result, check)) for check in CHECKS}
         for side, (one, many) in CHECKS_OF.items():
             claims = getattr(result, f"{side}_claims")
             for check, width in ((one, None), (many, len(result.chunks))):
                 _fits(sets[check], claims, width, f"result {result.id!r}: {check}")
-        made.append(sets)
-    return made
+        all_sets.append(sets)
+    return all_sets
 
 
 def _fits(labels: Any, claims: Sequence | None, width: int | None, where: str) -> None:
@@ -133,9 +133,9 @@ def scores_of(result: RagResult, sets: Mapping[str, Any]) -> tuple[dict[str, flo
     lacking = [check for check in CHECKS if sets[check] is None]
     unread = [check for check in CHECKS if sets[check] is not None and _has_none(sets[check])]
     if lacking or unread:
-        told = [f"{check.replace('_', ' ')} not checked" for check in lacking]
-        told += [f"{check.replace('_', ' ')} has unread labels" for check in unread]
-        return dict.fromkeys(METRICS, math.nan), dict.fromkeys(METRICS, "; ".join(told)), {}
+        why = [f"{check.replace('_', ' ')} not checked" for check in lacking]
+        why += [f"{check.replace('_', ' ')} has unread labels" for check in unread]
+        return dict.fromkeys(METRICS, math.nan), dict.fromkeys(METRICS, "; ".join(why)), {}
     four = [sets[check] for check in CHECKS]
     values, counts = claim_metrics(*four), claim_counts(*four)
     # A matrix without rows does not tell how many chunks there were.
@@ -168,12 +168,12 @@ def best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
     """
     from ragbench.text.apart import prepare
 
-    wanted, found = prepare(claim).weight, prepare(text)
-    total = sum(wanted.values())
+    claimed, searched = prepare(claim).weight, prepare(text)
+    total = sum(claimed.values())
     start, best, most = 0, None, 0.0
-    for sentence, stems in zip(found.sentences, found.sentence_stems, strict=True):
+    for sentence, stems in zip(searched.sentences, searched.sentence_stems, strict=True):
         start = text.index(sentence, start)
-        shared = sum(weight for stem, weight in wanted.items() if stem in stems)
+        shared = sum(weight for stem, weight in claimed.items() if stem in stems)
         if shared > most:
             best, most = (start, start + len(sentence), shared / total), shared
         start += len(sentence)
@@ -217,9 +217,9 @@ def metrics_html(values: Mapping[str, float], reasons: Mapping[str, str], counts
     """The eleven metrics as an HTML table, the undefined ones with their reasons, and what they rest on."""
     rows = []
     for name, value in values.items():
-        told = f"undefined: {reasons[name]}" if name in reasons else number(value)
+        shown = f"undefined: {reasons[name]}" if name in reasons else number(value)
         look = "class='rb-quiet'" if name in reasons else "class='rb-number'"
-        rows.append(f"<tr><td>{name.replace('_', ' ')}</td><td {look}>{escape(told)}</td></tr>")
+        rows.append(f"<tr><td>{name.replace('_', ' ')}</td><td {look}>{escape(shown)}</td></tr>")
     rest = ", ".join(f"{counts[name]} {name[2:].replace('_', ' ')}" for name in COUNTS) if counts else ""
     return f"<table><tbody>{''.join(rows)}</tbody></table><p class='rb-quiet' style='margin:4px 0'>{rest}</p>"
 
@@ -228,7 +228,7 @@ def detail(result: RagResult, side: str, claim: int, rows: Sequence[Row], column
     """One claim against one text as HTML: where else it is entailed, and the text with its best sentence marked."""
     words, labels = rows[claim]
     label = labels[column]
-    entailing = [place(side, i) for i, found in enumerate(labels) if found == ENTAILED]
+    entailing = [place(side, i) for i, given in enumerate(labels) if given == ENTAILED]
     where = "Entailed by " + ", ".join(entailing) if entailing else "No text entails it"
     if column:
         chunk = result.chunks[column - 1]

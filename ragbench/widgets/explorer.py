@@ -326,7 +326,7 @@ class ScoredHits:
 
 
 def rankings(
-    found: Mapping[str, Sequence[Hit]],
+    hits_by_name: Mapping[str, Sequence[Hit]],
     facts: Sequence[str],
     cutoffs: Sequence[int],
     offsets: TokenOffsets,
@@ -336,7 +336,7 @@ def rankings(
 
     Parameters
     ----------
-    found : hits by retriever, best first.
+    hits_by_name : by retriever, best first.
     facts : the supporting facts; none leaves the scores NaN.
     cutoffs : N in tokens, ascending.
     offsets : the tokenizer's cache.
@@ -347,7 +347,7 @@ def rankings(
     dict of ScoredHits, by retriever.
     """
     scored = {}
-    for name, hits in found.items():
+    for name, hits in hits_by_name.items():
         chunks = [hit.chunk.text for hit in hits]
         text, cuts = " ".join(chunks), joined_cutoffs(chunks, cutoffs, offsets)
         shares = part_scores(facts, text, match, positions=cuts)

@@ -187,8 +187,8 @@ class RunMonitor(Panel):
     def _kept_told(self) -> str:
         if not self._kept:
             return ""
-        told = "rows failed in earlier runs and are kept; tick “Try failed rows again” to make them anew"
-        return f"<p>{self._kept:,} {told}.</p>"
+        words = "rows failed in earlier runs and are kept; tick “Try failed rows again” to make them anew"
+        return f"<p>{self._kept:,} {words}.</p>"
 
     def _own(self, under_way: bool) -> tuple[str, int, int | None, int | None, float, float]:
         """State, rows there, rows in all, rows of this run, seconds and time to go of this monitor's run."""
@@ -235,8 +235,8 @@ class RunMonitor(Panel):
             path = self.folder / ROWS
             quiet = time.time() - path.stat().st_mtime if path.exists() else elapsed
             state = f"under way, or killed: the last row came {view.duration(quiet)} ago"
-            made = there - entry["rows_there"]
-            eta = elapsed / made * (total - there) if made > 0 and elapsed > 0 and there < total else math.nan
+            added = there - entry["rows_there"]
+            eta = elapsed / added * (total - there) if added > 0 and elapsed > 0 and there < total else math.nan
         if there > total:
             state += f" (the file holds {there:,} rows, also of other grids)"
         return state, there, total, total, elapsed, eta

@@ -56,21 +56,21 @@ class RowsSeen:
             content = file.read()
         whole = content[: content.rfind(b"\n") + 1]
         try:
-            found = [json.loads(line) for line in whole.splitlines()]
-            for row in found:
+            rows = [json.loads(line) for line in whole.splitlines()]
+            for row in rows:
                 self._count(row)
         except (ValueError, KeyError, TypeError):
             for _ in read_rows(self.path):  # says which line it is
                 pass
             raise
         self.next += len(whole)
-        return len(found)
+        return len(rows)
 
     def _count(self, row: Mapping[str, Any]) -> None:
         failed = row["status"] != "ok"
         if not failed or self.rows.get(row["key"], ("?",))[0]:
-            told = (row.get("error_step"), row.get("error_kind"), row.get("error")) if failed else ("", "", "")
-            self.rows[row["key"]] = tuple(str(part or "") for part in told)
+            failure = (row.get("error_step"), row.get("error_kind"), row.get("error")) if failed else ("", "", "")
+            self.rows[row["key"]] = tuple(str(part or "") for part in failure)
         prompt_tokens, output_tokens, seconds = newly_used(row, self._answers)
         self.prompt_tokens += prompt_tokens
         self.output_tokens += output_tokens
@@ -84,11 +84,11 @@ class RowsSeen:
     def passed(self, steps: Iterable[str] = STEPS) -> dict[str, tuple[int, int]]:
         """Count by step the rows that passed it and those that failed at it."""
         failed = Counter(step for step, _, _ in self.rows.values() if step)
-        left, made = len(self.rows), {}
+        left, by_step = len(self.rows), {}
         for step in steps:
             left -= failed[step]
-            made[step] = (left, failed[step])
-        return made
+            by_step[step] = (left, failed[step])
+        return by_step
 
     def failures(self) -> list[tuple[str, str, int, str, str]]:
         """List (step, kind, rows, message, remedy), most frequent first; the message is that of the last such row."""
@@ -104,9 +104,9 @@ def remedy(kind: str, message: str) -> str:
     """Say what to do about a failure: what its error said, else what its kind calls for."""
     from ragbench.llm.failures import KINDS, failure
 
-    _, found, told = message.rpartition("\n  do: ")
-    if found:
-        return told
+    _, divider, advice = message.rpartition("\n  do: ")
+    if divider:
+        return advice
     return failure(kind, "").do if kind in KINDS and not message.count("do: ") else AGAIN
 
 
@@ -124,15 +124,15 @@ def duration(seconds: float) -> str:
 
 def bar(name: str, done: int, failed: int, total: int | None) -> str:
     """One step as HTML: a bar, and in words how many rows passed it and how many failed at it."""
-    told = f"{done:,} of {total:,}" if total is not None else f"{done:,}"
-    told += f", {failed:,} failed here" if failed else ""
+    words = f"{done:,} of {total:,}" if total is not None else f"{done:,}"
+    words += f", {failed:,} failed here" if failed else ""
     whole = max(total or 0, done + failed, 1)
     return (
         f"<tr><td>{escape(name)}</td><td style='width:320px'><div class='rb-bar' role='progressbar' "
         f"aria-label='{escape(name)}' aria-valuemin='0' aria-valuemax='{whole}' aria-valuenow='{done}'>"
         f"<div class='rb-bar-done' style='width:{100 * done / whole:.2f}%'></div>"
         f"<div class='rb-bar-failed' style='width:{100 * failed / whole:.2f}%'></div></div></td>"
-        f"<td>{told}</td></tr>"
+        f"<td>{words}</td></tr>"
     )
 
 
@@ -140,8 +140,8 @@ def failure_table(failures: Iterable[tuple[str, str, int, str, str]]) -> str:
     """The failures by kind as an HTML table; nothing without any."""
     rows = [
         f"<tr><td>{escape(step)}</td><td><b>{escape(kind)}</b></td><td class='rb-number'>{count:,}</td>"
-        f"<td>{escape(message[:300])}</td><td>{escape(told)}</td></tr>"
-        for step, kind, count, message, told in failures
+        f"<td>{escape(message[:300])}</td><td>{escape(advice)}</td></tr>"
+        for step, kind, count, message, advice in failures
     ]
     head = "<tr><th>step</th><th>failure</th><th class='rb-number'>rows</th><th>last one said</th><th>do</th></tr>"
     return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>" if rows else ""

@@ -208,9 +208,9 @@ class ThresholdExplorer(Panel):
             )
             rows.append(_cells(f"<b>{name}</b> ({says})", cells))
         heads = ["", "now", "agreement", *(["fitted", "equally good", "agreement"] if self.fitted else [])]
-        found, given = predicted_groups(self._scores, h, k), grade_groups(self._grades)
+        predicted, graded = predicted_groups(self._scores, h, k), grade_groups(self._grades)
         counts = np.zeros((3, 3), int)
-        np.add.at(counts, (given, found), 1)
+        np.add.at(counts, (graded, predicted), 1)
         grid = [_cells(escape(name), [str(c) for c in counts[i]]) for i, name in enumerate(GROUPS)]
         caption = f"answers by grade and region; {agreement['regions']:.1%} on the diagonal"
         return (

@@ -150,21 +150,23 @@ def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers")
         name: {c.id: RetrievedText(text=c.text, doc_id=c.doc_id) for c in cut(data.documents)}
         for name, cut in experiment.grid.chunker.items()
     }
-    made = []
+    responses = []
     for row in rows[rows["status"] == "ok"].itertuples():
         lacking = {row.question_id} - set(questions) or set(row.hits) - set(chunks[row.chunker])
         if lacking:
             raise DataError(f"rows about {min(lacking)!r}", f"questions and chunks of {data!r}", "load the same data")
         q = questions[row.question_id]
         given = q.meta.get("claims")
-        own = None if given is None else tuple(claim["text"] for claim in given)
+        reference_claims = None if given is None else tuple(claim["text"] for claim in given)
         texts: dict[str, Any] = {"reference": q.meta.get("long_answer") or q.answer, "response": row.answer}
         if claims == "references":
-            own, texts = q.references, {"reference": "\n".join(q.references), "response": "", "response_claims": ()}
+            reference_claims = q.references
+            texts = {"reference": "\n".join(q.references), "response": "", "response_claims": ()}
         about = {"question_id": q.id, "retriever": row.retriever, "generator": row.generator}
-        found = tuple(chunks[row.chunker][name] for name in row.hits)
-        made.append(RagResult(row.key, q.text, chunks=found, reference_claims=own, extra=about, **texts))
-    return made
+        retrieved = tuple(chunks[row.chunker][name] for name in row.hits)
+        texts |= {"reference_claims": reference_claims, "chunks": retrieved, "extra": about}
+        responses.append(RagResult(row.key, q.text, **texts))
+    return responses
 
 
 def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Labelled, claims: str = "answers") -> pd.DataFrame:
@@ -225,8 +227,8 @@ def question_clusters(data: Dataset) -> dict[str, int]:
     known = {document.id for document in data.documents}
     for question in data.questions:
         here = nodes.setdefault(("question", question.id), len(nodes))
-        own = known.intersection(question.meta.get("doc_ids", ())) or {question.meta.get("topic")} - {None}
-        ties += [(here, nodes.setdefault(("document", name), len(nodes))) for name in own]
+        documents = known.intersection(question.meta.get("doc_ids", ())) or {question.meta.get("topic")} - {None}
+        ties += [(here, nodes.setdefault(("document", name), len(nodes))) for name in documents]
     a, b = np.array(ties, int).reshape(-1, 2).T
     labels = connected_components(coo_array((np.ones(len(a)), (a, b)), (len(nodes), len(nodes))), directed=False)[1]
     return {q.id: int(labels[nodes["question", q.id]]) for q in data.questions}

@@ -175,15 +175,15 @@ def reachable(experiment: Experiment) -> pd.DataFrame:
 
     (data,) = experiment.grid.data.values()
     wanted = {q.id: [_spaced(r) for r in q.references] for q in data.questions}
-    made = []
+    shares = []
     for cut in experiment.grid.chunker.values():
         # One text with a separator that no reference has: one search per reference.
         text = "\0".join(_spaced(c.text) for c in cut(data.documents))
         there = {r: r in text for r in {r for some in wanted.values() for r in some}}
         for question, some in wanted.items():
             share = sum(there[r] for r in some) / len(some) if some else float("nan")
-            made.append((question, cut.size, cut.overlap, share))
-    return pd.DataFrame(made, columns=["question_id", "size", "overlap", "reachable"])
+            shares.append((question, cut.size, cut.overlap, share))
+    return pd.DataFrame(shares, columns=["question_id", "size", "overlap", "reachable"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,15 +245,15 @@ def published_by_factor() -> pd.DataFrame:
     factor = {row: name for name, row in _ROWS.items()}
     cells["column"] = cells["column"].replace("f1", F1_OF_MEANS)
     cells[["row", "value_at"]] = cells["row"].str.split(" = ", expand=True).to_numpy()
-    found = {
+    means = {
         (factor[c.row], getattr(_setting(factor[c.row], c.value_at), factor[c.row]), c.column): c.value / 100
         for c in cells.itertuples()
     }
-    default = {metric: mean for (name, value, metric), mean in found.items() if value == getattr(DEFAULT, name)}
+    default = {metric: mean for (name, value, metric), mean in means.items() if value == getattr(DEFAULT, name)}
     for name in FACTORS:
-        known = {metric for at, _, metric in found if at == name}
-        found = {(name, getattr(DEFAULT, name), m): v for m, v in default.items() if m in known} | found
-    frame = pd.DataFrame([(*key, mean) for key, mean in found.items()], columns=["factor", "value", "metric", "mean"])
+        known = {metric for at, _, metric in means if at == name}
+        means = {(name, getattr(DEFAULT, name), m): v for m, v in default.items() if m in known} | means
+    frame = pd.DataFrame([(*key, mean) for key, mean in means.items()], columns=["factor", "value", "metric", "mean"])
     order = {(name, getattr(s, name)): i for name, some in FACTORS.items() for i, s in enumerate(some)}
     place = [(list(FACTORS).index(f), order[f, v]) for f, v in zip(frame["factor"], frame["value"], strict=True)]
     return frame.iloc[sorted(range(len(frame)), key=place.__getitem__)].reset_index(drop=True)
@@ -302,8 +302,9 @@ def f1_of_means(scored: pd.DataFrame, by: Sequence[str] = SYSTEM) -> pd.DataFram
     parts = scored[["precision", "recall"]]
     whole = scored.assign(unscored=parts.isna().any(axis=1))
     whole[["precision", "recall"]] = parts.mask(whole["unscored"])
-    found = whole.groupby([*by, "domain"], sort=False)[["precision", "recall"]].mean()
-    f1 = (2 * found["precision"] * found["recall"] / found.sum(axis=1)).groupby(level=list(range(len(by))), sort=False)
+    domains = whole.groupby([*by, "domain"], sort=False)[["precision", "recall"]].mean()
+    f1 = 2 * domains["precision"] * domains["recall"] / domains.sum(axis=1)
+    f1 = f1.groupby(level=list(range(len(by))), sort=False)
     count = whole.groupby(list(by), sort=False)["unscored"].agg(["size", "sum"])
     table = pd.DataFrame({"mean": f1.mean(), "low": float("nan"), "high": float("nan")})
     table = table.assign(n=count["size"] - count["sum"], unscored=count["sum"], metric=F1_OF_MEANS)
@@ -425,14 +426,14 @@ def _side(scored: pd.DataFrame, setting: Setting, metric: str) -> pd.DataFrame:
     if metric not in here:
         return pd.DataFrame()
     # Of several runs below each other, those without the metric have NaN there.
-    found = here.groupby(["question_id", "retriever"], sort=False)[metric].agg(["first", "count"])
-    if (found["count"] > 1).any():
+    values = here.groupby(["question_id", "retriever"], sort=False)[metric].agg(["first", "count"])
+    if (values["count"] > 1).any():
         raise DataError(
-            f"the question {found[found['count'] > 1].index[0][0]!r} twice at {setting}",
+            f"the question {values[values['count'] > 1].index[0][0]!r} twice at {setting}",
             "each question once per retriever and setting",
             "hold one run against the paper at a time",
         )
-    return found["first"].unstack("retriever")
+    return values["first"].unstack("retriever")
 
 
 def _difference(numbers: dict[Any, float], trend: Trend) -> float:

@@ -118,7 +118,7 @@ def generators(data: Dataset, model: str | None = None, **options: Any) -> dict[
     """
     near = NearestSentences(3)
     near.warm([q.text for q in data.questions], [d.text for d in data.documents])
-    made: dict[str, Any] = {
+    readers: dict[str, Any] = {
         "lead 3": LeadSentences(3),
         # Without a threshold it never abstains: an abstention would count as a wrong claim.
         "reader": ExtractiveReader(threshold=0),
@@ -128,8 +128,8 @@ def generators(data: Dataset, model: str | None = None, **options: Any) -> dict[
     if model is not None:
         from ragbench.llm import chat_model
 
-        made[model] = chat_model(model, **{"num_ctx": 16384, **options})
-    return made
+        readers[model] = chat_model(model, **{"num_ctx": 16384, **options})
+    return readers
 
 
 def retrievers() -> dict[str, Callable[[Sequence[Any]], Any]]:
@@ -189,12 +189,12 @@ def recall_by_k(results: Sequence[RagResult], ks: Sequence[int] = (1, 2, 5, 10, 
     import pandas as pd
 
     seen = {(r.extra["question_id"], r.extra["retriever"]): r.reference_in_chunks for r in results}
-    made = [
+    rows = [
         [retriever, *(np.mean(["Entailment" in row[:k] for row in labels]) for k in ks)]
         for (_, retriever), labels in seen.items()
         if labels
     ]
-    return pd.DataFrame(made, columns=["retriever", *ks]).groupby("retriever", sort=False).mean()
+    return pd.DataFrame(rows, columns=["retriever", *ks]).groupby("retriever", sort=False).mean()
 
 
 def _positive(n: int) -> int:

@@ -79,8 +79,8 @@ def with_keypoints(questions: Sequence[Question], model: Any = None, *, cassette
         cut_up = _keypoints_by_model(lacking, model, cassette)
     done = []
     for question in questions:
-        own = question.meta.get("keypoints")
-        points, source = (own, "data") if own else cut_up[question.id]
+        given = question.meta.get("keypoints")
+        points, source = (given, "data") if given else cut_up[question.id]
         done.append(replace(question, meta={**question.meta, "keypoints": tuple(points), "keypoints_by": source}))
     return tuple(done)
 
@@ -150,7 +150,7 @@ def answers(
     chunks = {str(size): with_titles(cut(data.documents, size, how, language)) for size in sizes}
     if generator is None:  # a reader knows how rare a word is among the chunks it reads
         abstention = ABSTENTIONS["chinese" if language == "zh" else "english"]
-        generators = {size: ExtractiveReader(own, abstention=abstention) for size, own in chunks.items()}
+        generators = {size: ExtractiveReader(cut, abstention=abstention) for size, cut in chunks.items()}
     else:
         generators = dict.fromkeys(chunks, generator)
     wanted = {(str(size), k) for size, k in settings.values()}
@@ -158,8 +158,8 @@ def answers(
         f"rageval_answers_{data.name}_{language}",
         **{
             "data": {data.name: data},
-            "chunker": {size: (lambda documents, own=own: own) for size, own in chunks.items()},
-            "retriever": {"BM25": lambda own: ShortQueries(own, build or bm25(language))},
+            "chunker": {size: (lambda documents, cut=cut: cut) for size, cut in chunks.items()},
+            "retriever": {"BM25": lambda cut: ShortQueries(cut, build or bm25(language))},
             "k": sorted({k for _, k in settings.values()}),
             "N": budget - longest,
             "generator": generators,
@@ -208,8 +208,8 @@ def judge_answers(
 
         ids = [of_row[i].id for i in judged]
         labels = keypoint_verdicts(model, [of_row[i].text for i in judged], texts, points, ids=ids, **options).labels
-    for i, own in zip(judged, labels, strict=True):
-        verdicts[i] = list(own)
+    for i, words in zip(judged, labels, strict=True):
+        verdicts[i] = list(words)
     return verdicts
 
 
@@ -242,11 +242,11 @@ def score_answers(
         raise DataError(f"{len(rows)} answers, {len(verdicts)} lists of verdicts", "as many of each")
     by_id = {q.id: q for q in questions}
     about, rouge = [], []
-    for row, own in zip(rows.itertuples(), verdicts, strict=True):
+    for row, labels in zip(rows.itertuples(), verdicts, strict=True):
         question = by_id.get(row.question_id)
-        if question is None or len(own) != len(question.meta["keypoints"]):
+        if question is None or len(labels) != len(question.meta["keypoints"]):
             raise DataError(
-                f"an answer to {row.question_id!r} with {len(own)} verdicts",
+                f"an answer to {row.question_id!r} with {len(labels)} verdicts",
                 "an answer to one of the questions, and a verdict for each of its keypoints",
                 "keep rows and verdicts in one order",
             )

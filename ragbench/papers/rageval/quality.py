@@ -80,9 +80,9 @@ def question_sample(
         cells[question.meta["domain"], question.meta["language"], question.kind].append(question)
     sample, counts = [], []
     for key in ((d, g, t) for d in DOMAINS for g in LANGUAGES for t in QUESTION_TYPES):
-        own = sorted(cells[key], key=lambda q: _order(seed, question_name(q)))[:per_cell]
-        sample += own
-        counts.append((*key, len(cells[key]), len(own), per_cell - len(own)))
+        drawn = sorted(cells[key], key=lambda q: _order(seed, question_name(q)))[:per_cell]
+        sample += drawn
+        counts.append((*key, len(cells[key]), len(drawn), per_cell - len(drawn)))
     columns = ["domain", "language", "type", "available", "sampled", "short"]
     return tuple(sample), pd.DataFrame(counts, columns=columns)
 
@@ -97,8 +97,8 @@ def document_sample(documents: Iterable[Document], seed: int = 0) -> tuple[Docum
         cells[document.meta["domain"], document.meta["language"]].append(document)
     return tuple(
         document
-        for (domain, _), own in sorted(cells.items())
-        for document in sorted(own, key=lambda d: _order(seed, document_name(d)))[: DOCUMENTS_RANKED[domain]]
+        for (domain, _), of_cell in sorted(cells.items())
+        for document in sorted(of_cell, key=lambda d: _order(seed, document_name(d)))[: DOCUMENTS_RANKED[domain]]
     )
 
 
@@ -133,7 +133,7 @@ def document_items(
     """
     items, left_out = [], []
     for document in documents:
-        texts = {OURS: document.text} | {writer: own.get(document.id, "") for writer, own in baselines.items()}
+        texts = {OURS: document.text} | {writer: written.get(document.id, "") for writer, written in baselines.items()}
         lacking = [writer for writer, text in texts.items() if not text.strip()]
         if lacking or len(texts) < 2:
             left_out.append((document_name(document), f"no text by {', '.join(lacking) or 'another writer'}"))
@@ -185,8 +185,8 @@ def verdict_labels(questions: Sequence[Question], verdicts: Sequence[Sequence[st
     """
     return [
         Label("keypoints", question_name(question), str(n), verdict, judge, "")
-        for question, own in zip(questions, verdicts, strict=True)
-        for n, verdict in enumerate(own, 1)
+        for question, judged in zip(questions, verdicts, strict=True)
+        for n, verdict in enumerate(judged, 1)
         if verdict is not None
     ]
 
@@ -370,10 +370,10 @@ def _verdicts(labels: Iterable[Label]) -> dict[str, dict[str, str]]:
     if len(by_annotator(held)) > 1:
         who = ", ".join(by_annotator(held))
         raise DataError(f"verdicts by {who}", "one annotator on each side", "part them with by_annotator(labels)")
-    found: dict[str, dict[str, str]] = defaultdict(dict)
+    verdicts: dict[str, dict[str, str]] = defaultdict(dict)
     for label in held:
-        found[label.item][label.aspect] = label.label
-    return found
+        verdicts[label.item][label.aspect] = label.label
+    return verdicts
 
 
 def apart(cells: pd.DataFrame, judge: str | None, sight: pd.DataFrame) -> pd.DataFrame:

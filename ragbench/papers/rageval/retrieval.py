@@ -173,7 +173,7 @@ def retrieval_rows(
         f"rageval_retrieval_{data.name}_{language}",
         **{
             "data": {data.name: data},
-            "chunker": {name: (lambda documents, own=own: own) for name, own in chunks.items()},
+            "chunker": {name: (lambda documents, cut=cut: cut) for name, cut in chunks.items()},
             "retriever": {
                 name: partial(ShortQueries, build=build, tokens=query_tokens) for name, build in retrievers.items()
             },
@@ -184,17 +184,17 @@ def retrieval_rows(
         },
     )
     rows = grid.run(progress=False)
-    found = {
+    parts = {
         (*places[chunker], retriever): part.set_index("question_id").loc[[q.id for q in data.questions]]
         for (chunker, retriever), part in rows.groupby(["chunker", "retriever"], sort=False)
     }
     about = {"question_id": [q.id for q in data.questions], "kind": [q.kind for q in data.questions]}
     references = [q.references for q in data.questions]
-    texts = {size: {c.id: c.text for c in own} for size, own in plain.items()}
+    texts = {size: {c.id: c.text for c in cut} for size, cut in plain.items()}
     frames = []
     for name, titled, retriever in product(settings, prefix, retrievers):
         size, k = settings[name]
-        part = found[size, titled, retriever]
+        part = parts[size, titled, retriever]
         ok = part["status"].eq("ok").to_numpy()
         hits = part["hits"].where(ok, None)
         passages = [[texts[size][chunk] for chunk in one[:k]] if one is not None else [] for one in hits]
