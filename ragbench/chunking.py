@@ -19,7 +19,7 @@ from ragbench.errors import ConfigError, unknown
 from ragbench.records import Chunk, Document
 from ragbench.text.sentences import Span, sentence_spans
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # slow imports
     from langchain_core.embeddings import Embeddings
     from tokenizers import Tokenizer
 

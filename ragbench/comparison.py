@@ -11,12 +11,11 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, unknown
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+if TYPE_CHECKING:  # slow import
     from ragbench.stats import PowerAnalysis
 
 Key = tuple[str, str, str]
@@ -40,8 +39,6 @@ def system_scores(rows: pd.DataFrame) -> pd.DataFrame:
     ------
     DataError for rows of several data sets.
     """
-    import pandas as pd
-
     if rows["data"].nunique() > 1:
         names = ", ".join(sorted(rows["data"].unique()))
         raise DataError(
@@ -143,16 +140,12 @@ def paired_scores(rows: pd.DataFrame, pairs: Sequence[Any] | None = None) -> dic
 
 def power_table(analysed: Mapping[Key, PowerAnalysis]) -> pd.DataFrame:
     """Lay out what `analyses` returned, one row per comparison; from, to: questions at the ends of its interval."""
-    import pandas as pd
-
-    columns = {"n": "asked", "difference": "difference", "sd": "sd", "power": "power", "needed": "needed",
-               "needed_low": "from", "needed_high": "to", "detectable": "detectable"}  # fmt: skip
+    fields = ("n", "difference", "sd", "power", "needed", "needed_low", "needed_high", "detectable")
     rows = [
-        dict(zip(("a", "b", "measure"), key, strict=True))
-        | {new: getattr(analysis, old) for old, new in columns.items()}
+        dict(zip(("a", "b", "measure"), key, strict=True)) | {name: getattr(analysis, name) for name in fields}
         for key, analysis in analysed.items()
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).rename(columns={"n": "asked", "needed_low": "from", "needed_high": "to"})
 
 
 def printed(table: pd.DataFrame) -> pd.DataFrame:
@@ -160,19 +153,21 @@ def printed(table: pd.DataFrame) -> pd.DataFrame:
 
     For `ragbench.report.tables.table` as ``shown``.
     """
-    import pandas as pd
-
     from ragbench.report.tables import with_interval
 
     needed = [f"{n:,.0f}" if np.isfinite(n) else "unlimited" for n in table["needed_all"]]
     p = [f"{value:.3f}" if value >= 0.001 else "< 0.001" for value in table["p_holm"]]
     return pd.DataFrame(
         {
-            "first": table["a"], "second": table["b"], "measure": table["measure"],
-            "difference [95%]": with_interval(table, "difference"), "p (Holm)": p, "n": table["n"],
+            "first": table["a"],
+            "second": table["b"],
+            "measure": table["measure"],
+            "difference [95%]": with_interval(table, "difference"),
+            "p (Holm)": p,
+            "n": table["n"],
             "questions needed": needed,
         }
-    )  # fmt: skip
+    )
 
 
 def most_different(rows: pd.DataFrame, key: Key, top: int = 6) -> pd.DataFrame:
@@ -189,8 +184,6 @@ def most_different(rows: pd.DataFrame, key: Key, top: int = 6) -> pd.DataFrame:
     DataFrame indexed by question_id: the scores of a and b, and their difference, largest first; ties in the order of
     the questions. Questions without both scores are left out.
     """
-    import pandas as pd
-
     a, b = paired_scores(rows, key[:2])[key]
     frame = pd.DataFrame({key[0]: a, key[1]: b}, index=pd.Index(rows["question_id"].unique(), name="question_id"))
     frame["difference"] = frame[key[0]] - frame[key[1]]

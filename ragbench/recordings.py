@@ -23,7 +23,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ragbench.data import load_minihop
 from ragbench.errors import DataError, unknown
@@ -37,9 +39,6 @@ from ragbench.papers import NOT_COMPARABLE, thesis
 from ragbench.paths import cache_dir, project_root, results_dir, shipped
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.retrieval.base import Index, Scopes
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ORDER_SEED = 20261122  # of the order in which questions are asked; drawn before any answer was labelled
 GOLD = "gold documents"

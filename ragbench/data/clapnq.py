@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import each_record, numbered_lines, require_text
-from ragbench.errors import DataError, NotHereError
-from ragbench.paths import mirror
+from ragbench.data.files import each_record, from_mirror, numbered_lines, require_text
+from ragbench.errors import DataError
 from ragbench.records import Dataset, Document, Question
 
 FILE = "clapnq_dev_answerable.jsonl"
@@ -42,13 +41,8 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
 
     Source: RAGChecker, section 4.1 and Table 1 (ClapNQ).
     """
-    given = Path(path).expanduser() if path is not None else mirror("clapnq", FILE)
-    if given is None:
-        raise NotHereError(
-            "ClapNQ is not on this machine",
-            f"RAGBENCH_DATA/clapnq/{FILE}",
-            "copy annotated_data/dev from ClapNQ's repository there, or pass the file as path",
-        )
+    do = "copy annotated_data/dev from ClapNQ's repository there, or pass the file as path"
+    given = from_mirror(path, "clapnq", FILE, got="ClapNQ is not on this machine", do=do)
     excluded: list[tuple[str, str]] = []
     seen: dict[str, str] = {}
     passages = _Passages()
@@ -56,7 +50,9 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
     def question(row: dict, where: str) -> Question | None:
         name = require_text(row, "id", where)
         if name in seen:
-            raise DataError(f"{where}: the id {name!r} is that of {seen[name]} too", "an id used once", "mend one of them")
+            raise DataError(
+                f"{where}: the id {name!r} is that of {seen[name]} too", "an id used once", "mend one of them"
+            )
         seen[name] = where.rpartition(", ")[2]
         answered = _question(row, name, where, passages)
         if answered is None:

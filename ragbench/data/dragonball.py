@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ragbench.data.files import raise_all, read_jsonl, require_text
-from ragbench.errors import DataError, NotHereError, unknown
-from ragbench.paths import mirror
+from ragbench.data.files import from_mirror, raise_all, read_jsonl, require_text
+from ragbench.errors import DataError, unknown
 from ragbench.records import Answer, Dataset, Document, Question
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 DOMAINS = ("finance", "law", "medicine")
 LANGUAGES = ("en", "zh")
@@ -36,6 +32,7 @@ QUESTION_TYPES = {
 _TYPE = {released: name for name, names in QUESTION_TYPES.items() for released in names}
 _DOMAIN = {"Finance": "finance", "Law": "law", "Medical": "medicine"}
 _TITLE = {"Finance": "company_name", "Law": "court_name", "Medical": "hospital_patient_name"}
+
 
 def load_dragonball(path: str | Path | None = None, language: str | None = None, domain: str | None = None) -> Dataset:
     """Load DRAGONBall's questions and documents.
@@ -93,13 +90,8 @@ def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Quest
     questions, answers : paired by position; an answer's ``meta["passages"]`` are the retrieved passages as recorded,
         metadata prefix included.
     """
-    path = Path(path).expanduser() if path is not None else mirror("rageval", ANSWERS_FILE)
-    if path is None:
-        raise DataError(
-            "the recorded answers are not on this machine",
-            f"RAGBENCH_DATA/rageval/{ANSWERS_FILE}",
-            "name a file with load_dragonball_answers(path)",
-        )
+    got, do = "the recorded answers are not on this machine", "name a file with load_dragonball_answers(path)"
+    path = from_mirror(path, "rageval", ANSWERS_FILE, got=got, do=do)
     generator = path.name.split(".")[0].rsplit("_", 1)[-1]
 
     def make(row: dict, where: str, line: int) -> tuple[Question, Answer]:
@@ -115,14 +107,14 @@ def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Quest
 
 def _files(path: str | Path | None) -> tuple[Path, Path]:
     """The questions file and the documents file."""
-    folder = Path(path).expanduser() if path is not None else mirror("rageval")
-    if folder is None:
-        raise NotHereError(
-            "DRAGONBall is not on this machine",
-            f"{DOCUMENTS_FILE} and {QUESTION_FILES[0]} in RAGBENCH_DATA/rageval",
-            "download the RAGEval release (non-commercial licence) and pass its folder, or make a set of your own with "
-            "`ragbench data generate`",
-        )
+    folder = from_mirror(
+        path,
+        "rageval",
+        got="DRAGONBall is not on this machine",
+        expected=f"{DOCUMENTS_FILE} and {QUESTION_FILES[0]} in RAGBENCH_DATA/rageval",
+        do="download the RAGEval release (non-commercial licence) and pass its folder, or make a set of your own with "
+        "`ragbench data generate`",
+    )
     if folder.is_dir():
         files = [folder / name for name in QUESTION_FILES if (folder / name).is_file()]
         if not files:

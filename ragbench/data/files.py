@@ -9,22 +9,24 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, AnyStr, TypeVar
 
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError, DataError, NotHereError, unknown
+from ragbench.paths import mirror
 
 MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, not a document
 MAX_LINE = 64 * 2**20  # characters or bytes of a line in a file that is read line by line, as it unpacks
 MAX_UNPACKED = 2**30  # bytes of a compressed file that is read as a whole; one of a megabyte may unpack to a thousand
+SPLITS = ("dev", "test")  # of labelled rows: settings are chosen on the first, and measured on the second
 Record = TypeVar("Record")
 _SHOWN = 8
 _NO_TEXT = re.compile(r"\\u(?:d[89a-f][0-9a-f]{2}|0000)", re.IGNORECASE)
 
 
 def closest(folder: Path, name: str, count: int = 6) -> list[str]:
-    """List the first ``count`` names in a folder that is there, those most like ``name`` first, hidden ones left out."""
+    """List the first ``count`` names in a folder, those most like ``name`` first, hidden ones left out."""
     names = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
     close = difflib.get_close_matches(name, names)
     return [*close, *(n for n in names if n not in close)][:count]
@@ -239,6 +241,53 @@ def each_record(
             errors.append(error)
     raise_all(errors, path, total)
     return [record for record in records if record is not None]
+
+
+def from_mirror(path: str | Path | None, *parts: str, got: str, do: str, expected: str = "") -> Path:
+    """Return a given path, or that in ``RAGBENCH_DATA``; NotHereError (got, expected, do) when there is neither."""
+    there = Path(path).expanduser() if path is not None else mirror(*parts)
+    if there is None:
+        raise NotHereError(got, expected or f"RAGBENCH_DATA/{'/'.join(parts)}", do)
+    return there
+
+
+def split_records(
+    path: str | Path,
+    split: str | None,
+    make: Callable[[dict, str], Record],
+    keys: Callable[[Record], Sequence[str]],
+    group: Callable[[Record], str],
+    noun: str,
+) -> tuple[Record, ...]:
+    """Make the records of a JSON-lines file whose rows have a ``split``, and keep those of one, or all.
+
+    Parameters
+    ----------
+    make : row and where -> record, with an attribute split.
+    keys : what may occur only once, in words, such as "id 'a'".
+    group : what must not be in both splits, and ``noun``, what that is: a question, a document.
+    """
+    if split is not None and split not in SPLITS:
+        raise unknown("split", split, SPLITS)
+    seen: set[str] = set()
+    split_of: dict[str, str] = {}
+
+    def checked(row: dict, where: str) -> Record:
+        record: Any = make(row, where)
+        again = [key for key in keys(record) if key in seen]
+        if again:
+            raise DataError(f"{where}: {again[0]} was there before", "each one once", "drop one, or rename it")
+        if split_of.setdefault(group(record), record.split) != record.split:
+            raise DataError(
+                f"{where}: {noun} {group(record)!r} is in both splits",
+                f"all rows about a {noun} in one split",
+                f"move them together, or tuning sees the test {noun}s",
+            )
+        seen.update(keys(record))
+        return record
+
+    records: list[Any] = each_record(path, numbered_lines(path), checked)
+    return tuple(record for record in records if split in (None, record.split))
 
 
 def numbered_lines(path: str | Path) -> Iterator[tuple[str, dict]]:

@@ -15,14 +15,14 @@ Everything keeps the three label words apart (Entailment, Neutral, Contradiction
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ragbench.data.files import each_record, raise_all, read_json, require_text
+from ragbench.data.files import each_record, from_mirror, read_json, require_text
 from ragbench.errors import DataError, unknown
 from ragbench.paths import mirror
 
@@ -471,13 +471,10 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
 
     Source: RAGChecker, section 4.2 (meta evaluation dataset).
     """
-    given = Path(path).expanduser() if path is not None else mirror("ragchecker", "meta_evaluation")
-    if given is None:
-        raise DataError(
-            "RAGChecker's human labels are not on this machine",
-            f"RAGBENCH_DATA/ragchecker/meta_evaluation/{HUMAN}(.gz)",
-            "set RAGBENCH_DATA, or give the folder data/meta_evaluation of RAGChecker's repository as path",
-        )
+    got = "RAGChecker's human labels are not on this machine"
+    expected = f"RAGBENCH_DATA/ragchecker/meta_evaluation/{HUMAN}(.gz)"
+    do = "set RAGBENCH_DATA, or give the folder data/meta_evaluation of RAGChecker's repository as path"
+    given = from_mirror(path, "ragchecker", "meta_evaluation", got=got, expected=expected, do=do)
     folder = given if given.is_dir() else given.parent
     human = given if not given.is_dir() else _plain_or_gzip(folder, HUMAN) or folder / HUMAN
     recorded = _plain_or_gzip(folder, RECORDED)
@@ -485,9 +482,7 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
     for where, row in each_record(human, _objects(human), lambda row, where: (where, _checked(row, where))):
         groups.setdefault(str(row["instance_id"]), []).append((where, row))
     scores = {str(row.get("instance_id")): (where, row) for where, row in _objects(recorded)} if recorded else {}
-    pairs = each_record(
-        human, groups.items(), lambda seen, name: _pair(name, seen, scores.get(name), bool(recorded))
-    )
+    pairs = each_record(human, groups.items(), lambda seen, name: _pair(name, seen, scores.get(name), bool(recorded)))
     counts = {len(next(iter(pair.labels.values()))): pair.id for pair in pairs}
     if len(counts) > 1:
         said = ", ".join(f"{n} (pair {name})" for n, name in sorted(counts.items()))

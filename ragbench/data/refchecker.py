@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import bounded_lines, each_record, numbered_lines, read_json, require_text
+from ragbench.data.files import bounded_lines, each_record, from_mirror, numbered_lines, read_json, require_text
 from ragbench.data.ragchecker import LABELS
 from ragbench.errors import DataError
-from ragbench.paths import mirror
 
 # The paper's three settings and the set each was made of.
 SETTINGS = {"zero_context": "nq", "noisy_context": "msmarco", "accurate_context": "dolly"}
@@ -65,13 +64,8 @@ def load_refchecker(path: str | Path | None = None, sources: str | Path | None =
 
     Source: RAGChecker, appendix G, Table 16 (RefChecker benchmark).
     """
-    path = Path(path).expanduser() if path is not None else mirror(*_FILE)
-    if path is None:
-        raise DataError(
-            "RefChecker's claim labels are not on this machine",
-            f"RAGBENCH_DATA/{'/'.join(_FILE)}",
-            "set RAGBENCH_DATA, or give the file as path",
-        )
+    got, do = "RefChecker's claim labels are not on this machine", "set RAGBENCH_DATA, or give the file as path"
+    path = from_mirror(path, *_FILE, got=got, do=do)
     rows = each_record(path, numbered_lines(path), _response)
     folder = Path(sources).expanduser() if sources is not None else path.parent
     if not folder.is_dir():

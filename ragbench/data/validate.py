@@ -40,9 +40,9 @@ def validate(dataset: Dataset, *, min_documents: int = 1, form: Form | None = "N
     Parameters
     ----------
     dataset : questions with references, and the documents these come from.
-    min_documents : how many documents each question's evidence must come from (2 for two-hop questions such as MiniHop's).
-    form : evidence is looked for as the IR score does it, see `ragbench.text.layout.comparable`: "NFC", "NFKC", or None for
-        ``match="exact"``.
+    min_documents : how many documents each question's evidence must come from (2 for two-hop questions, as MiniHop's).
+    form : evidence is looked for as the IR score does it, see `ragbench.text.layout.comparable`: "NFC", "NFKC", or None
+        for ``match="exact"``.
 
     Returns
     -------
@@ -123,10 +123,10 @@ def one_document(question: Question, texts: dict[str, str]) -> str | None:
     Returns
     -------
     The reason, or None. Three rules, which find careless questions and miss many: a comparison that asks whether
-    something holds for both, and does not (the one for which it is false is enough); a comparison that asks for an order, with a
-    supporting sentence that puts its subject before all others; a bridge question whose words (stems without stop words)
-    stand, half of them or more, in the document with the answer, while the other documents' supporting sentences add one
-    at most, and hold no name of the question that it lacks.
+    something holds for both, and does not (the one for which it is false is enough); a comparison that asks for an
+    order, with a supporting sentence that puts its subject before all others; a bridge question whose words (stems
+    without stop words) stand, half of them or more, in the document with the answer, while the other documents'
+    supporting sentences add one at most, and hold no name of the question that it lacks.
     """
     facts = question.meta.get("supporting_facts", ())
     if len(facts) != len(question.references) or not all(title in texts for title, _ in facts):

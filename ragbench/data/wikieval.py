@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ragbench.data.files import each_record, numbered_lines, read_text, require_text
+from ragbench.data.files import each_record, from_mirror, numbered_lines, read_text, require_text
 from ragbench.errors import DataError, unknown
 from ragbench.paths import mirror
 
@@ -118,13 +118,8 @@ def load_wikieval(path: str | Path | None = None) -> WikiEval:
 
     Source: RAGAS, section 4 (50 rows).
     """
-    given = Path(path).expanduser() if path is not None else mirror("wikieval", "wikieval.jsonl")
-    if given is None:
-        raise DataError(
-            "WikiEval is not on this machine",
-            "RAGBENCH_DATA/wikieval/wikieval.jsonl",
-            "set RAGBENCH_DATA, or pass WikiEval as JSON lines; ragbench.datagen.ragas_pairs makes a set of its shape",
-        )
+    do = "set RAGBENCH_DATA, or pass WikiEval as JSON lines; ragbench.datagen.ragas_pairs makes a set of its shape"
+    given = from_mirror(path, "wikieval", "wikieval.jsonl", got="WikiEval is not on this machine", do=do)
     places = itertools.count(1)
     rows = each_record(given, numbered_lines(given), lambda row, at: _row(row, at, f"wikieval-{next(places):02d}"))
     return WikiEval("wikieval", tuple(rows))

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from ragbench.datagen.parts import LANGUAGES, QRA, Configuration, Done, GeneratedDocument, Reference, ask_step
-from ragbench.datagen.questions import facts_needed, numbered, plain_statement, references_of, settled
+from ragbench.datagen.questions import ask_about, facts_needed, numbered, plain_statement, references_of
 from ragbench.datagen.schema import Schema
 from ragbench.datagen.wording import mentions
 from ragbench.llm import Cassette
@@ -177,9 +177,9 @@ def model_refine(
     the answer lacks is added to the answer. Unanswerable questions pass without being asked.
     """
     text = load_prompt(prompt)
-    asked = [q for q in questions if q.kind != "unanswerable"]
-    prompts = [
-        fill_prompt(
+
+    def write(q: QRA) -> str:
+        return fill_prompt(
             text,
             language=LANGUAGES[q.language],
             question=q.question,
@@ -187,10 +187,8 @@ def model_refine(
             references="\n".join(f"- {r.text}" for r in q.references) or "none",
             sentences=numbered(references_of(q, documents)),
         )
-        for q in asked
-    ]
-    replies = ask_step(model, prompts, RefineReply, cassette, [q.id for q in asked], "refine")
-    return settled(questions, asked, replies, lambda q, report: _mended(q, report, documents))
+
+    return ask_about(model, questions, write, RefineReply, cassette, "refine", lambda q, r: _mended(q, r, documents))
 
 
 def _mended(question: QRA, report: RefineReply, documents: Mapping[str, GeneratedDocument]) -> QRA | str:

@@ -32,7 +32,7 @@ from ragbench.datagen.parts import (
 from ragbench.datagen.schema import QuestionPattern, Schema
 from ragbench.datagen.wording import choose, derive, fields_of, fill, mentions, without
 from ragbench.errors import DataError, unknown
-from ragbench.llm import Cassette, Reply
+from ragbench.llm import Cassette
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import fill_prompt, load_prompt
 
@@ -346,20 +346,33 @@ def model_references(
     Done; a reply with a number that does not exist is a failure. Unanswerable questions pass without being asked.
     """
     text = load_prompt(prompt)
-    asked = [q for q in questions if q.kind != "unanswerable"]
-    prompts = [
-        fill_prompt(text, question=q.question, answer=q.answer, sentences=numbered(references_of(q, documents)))
-        for q in asked
-    ]
-    replies = ask_step(model, prompts, ReferencesReply, cassette, [q.id for q in asked], "references")
-    return settled(questions, asked, replies, lambda q, report: _supported(q, report, documents))
+
+    def write(q: QRA) -> str:
+        return fill_prompt(text, question=q.question, answer=q.answer, sentences=numbered(references_of(q, documents)))
+
+    def settle(q: QRA, report: ReferencesReply) -> QRA | str:
+        return _supported(q, report, documents)
+
+    return ask_about(model, questions, write, ReferencesReply, cassette, "references", settle)
 
 
-def settled(
-    questions: Sequence[QRA], asked: Sequence[QRA], replies: Sequence[Reply], settle: Callable[[QRA, Any], QRA | str]
+def ask_about(
+    model: Any,
+    questions: Sequence[QRA],
+    write: Callable[[QRA], str],
+    reply_type: type[BaseModel],
+    cassette: Cassette | None,
+    step: str,
+    settle: Callable[[QRA, Any], QRA | str],
 ) -> Done[QRA]:
-    """Put what the replies say into the questions that were asked; a text in place of a question says why it failed."""
-    got = {q.id: reply for q, reply in zip(asked, replies, strict=True)}
+    """Ask about each question that has an answer, and settle what the replies say of it.
+
+    ``write`` makes a question's prompt. ``settle`` makes the question anew; a text in its place says why it failed.
+    """
+    asked = [q for q in questions if q.kind != "unanswerable"]
+    ids = [q.id for q in asked]
+    replies = ask_step(model, [write(q) for q in asked], reply_type, cassette, ids, step)
+    got = dict(zip(ids, replies, strict=True))
     changed, failed = [], []
     for q in questions:
         if q.id not in got:

@@ -121,11 +121,15 @@ def as_answer(question: Question, prompt: AnswerPrompt, reply: Reply, meta: Mapp
     from ragbench.llm.context import prompt_tokens
 
     about: dict[str, Any] = {
-        **meta, **prompt.about, "cached": reply.cached, "digest": reply.digest, "finish": reply.finish,
+        **meta,
+        **prompt.about,
+        "cached": reply.cached,
+        "digest": reply.digest,
+        "finish": reply.finish,
         "usage": reply.usage.to_dict(),
         # To be held against the server's own count.
         "prompt_estimate": prompt_tokens([{"content": prompt.text}]),
-    }  # fmt: skip
+    }
     if reply.error is not None:
         about |= {"error": f"{reply.error.kind}: {reply.error}", "raw": reply.raw}
     text = reply.text if reply.ok else ""

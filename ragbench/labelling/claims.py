@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from ragbench.data.files import raise_all, read_jsonl, require_text
+from ragbench.data.files import SPLITS, require_text, split_records
 from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults, claim_text
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.labelling.asking import (
@@ -584,7 +584,6 @@ def _with_labels(row: RagResult, labels: Mapping[_Claims, Mapping[str, Sequence[
 
 # How far a checker agrees with labelled claims (RAGChecker, Table 16)
 
-SPLITS = ("dev", "test")
 MEASURES = ("accuracy", "factual f1", "non-factual f1", "accuracy, three labels", "pearson", "spearman")
 
 
@@ -628,38 +627,19 @@ def load_labelled_claims(
     DataError that names file and line: a missing field, an unknown label, split or document, a repeated id or claim, or
     a document with claims in both splits.
     """
-    if split is not None and split not in SPLITS:
-        raise unknown("split", split, SPLITS)
     if texts is None:
         from ragbench.data.minihop import load_minihop
 
         texts = {d.title: d.text for d in load_minihop().documents}
     path = shipped("minihop", "labelled_claims.jsonl") if path is None else Path(path)
-    claims: list[LabelledClaim] = []
-    errors: list[DataError] = []
-    lines = list(read_jsonl(path))
-    seen: set[object] = set()
-    split_of: dict[str, str] = {}
-    for number, row in lines:
-        where = f"{path}, line {number}"
-        try:
-            claim = _labelled(row, where, texts)
-            again = [key for key in (claim.id, (claim.document, claim.claim)) if key in seen]
-            if again:
-                raise DataError(f"{where}: {again[0]!r} was there before", "ids and claims that occur once", "drop one")
-            if split_of.setdefault(claim.document, claim.split) != claim.split:
-                raise DataError(
-                    f"{where}: document {claim.document!r} is in both splits",
-                    "all claims about a document in one split",
-                    "move them together, or tuning sees the test documents",
-                )
-        except DataError as error:
-            errors.append(error)
-            continue
-        seen |= {claim.id, (claim.document, claim.claim)}
-        claims.append(claim)
-    raise_all(errors, path, len(lines))
-    return tuple(claim for claim in claims if split in (None, claim.split))
+    return split_records(
+        path,
+        split,
+        lambda row, where: _labelled(row, where, texts),
+        lambda claim: [f"id {claim.id!r}", f"the claim {claim.claim!r} about {claim.document!r}"],
+        lambda claim: claim.document,
+        "document",
+    )
 
 
 def _labelled(row: dict, where: str, texts: Mapping[str, str]) -> LabelledClaim:

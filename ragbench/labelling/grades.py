@@ -24,8 +24,8 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel
 
-from ragbench.data.files import raise_all, read_jsonl, require_text
-from ragbench.errors import ConfigError, DataError, ModelError, unknown
+from ragbench.data.files import SPLITS, require_text, split_records
+from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.labelling.asking import one_line
 from ragbench.llm import Plan, Reply
 from ragbench.paths import shipped
@@ -130,8 +130,6 @@ def grade_shares(rows: pd.DataFrame, by: str = "retriever", *, counts: bool = Fa
 
 # The graded answers over MiniHop
 
-SPLITS = ("dev", "test")
-
 
 @dataclass(frozen=True, slots=True)
 class GradedAnswer:
@@ -163,31 +161,8 @@ def load_graded_answers(path: str | Path | None = None, split: str | None = None
     DataError that names file and line: a missing field, a grade outside 1..5, a repeated id, or a question whose
     answers are in both splits.
     """
-    if split is not None and split not in SPLITS:
-        raise unknown("split", split, SPLITS)
     path = shipped("minihop", "graded_answers.jsonl") if path is None else Path(path)
-    rows, errors, total = [], [], 0
-    ids: set[str] = set()
-    split_of: dict[str, str] = {}
-    for line, row in read_jsonl(path):
-        total += 1
-        try:
-            one = _row(row, f"{path}, line {line}")
-            if one.id in ids:
-                raise DataError(f"{path}, line {line}: id {one.id!r} was there before", "ids that occur once", "rename")
-            if split_of.setdefault(one.question_id, one.split) != one.split:
-                raise DataError(
-                    f"{path}, line {line}: question {one.question_id!r} is in both splits",
-                    "all answers to a question in one split",
-                    "move them together, or tuning sees the test questions",
-                )
-        except DataError as error:
-            errors.append(error)
-            continue
-        ids.add(one.id)
-        rows.append(one)
-    raise_all(errors, path, total)
-    return tuple(row for row in rows if split in (None, row.split))
+    return split_records(path, split, _row, lambda row: [f"id {row.id!r}"], lambda row: row.question_id, "question")
 
 
 def _row(row: dict, where: str) -> GradedAnswer:

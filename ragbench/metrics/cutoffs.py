@@ -19,7 +19,7 @@ import numpy as np
 
 from ragbench.errors import ConfigError, DataError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # slow imports
     import tokenizers
 
 _BATCH = 1024

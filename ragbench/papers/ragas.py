@@ -8,22 +8,19 @@ table, with its interval and counts. Recorded runs are scored again by `rescore`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+from langchain_core.embeddings import Embeddings
 
 from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair, RecordedRun
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.labelling.asking import Context, context_text
+from ragbench.llm import Step
 from ragbench.metrics.reference_free import answer_relevance, context_relevance, faithfulness
 from ragbench.stats import pairwise_agreement
 from ragbench.stats.inputs import as_floats
-
-if TYPE_CHECKING:
-    from langchain_core.embeddings import Embeddings
-
-    from ragbench.llm import Step
 
 TIE = 6  # decimals: vectors differ in the seventh between machines, which is no preference
 _TROUBLE = ("fail", "error", "partial")
@@ -206,12 +203,11 @@ def rescore(run: RecordedRun, embedder: Embeddings | None = None) -> list[float]
     from ragbench.embedding import default_embedder, embed
 
     vectors = embed(embedder or default_embedder(), [t for row in run.rows for t in (row.question, *row.texts)])
+    guesses = [[vectors[text] for text in row.texts] for row in run.rows]
     return [
-        answer_relevance(
-            vectors[row.question], [vectors[t] for t in row.texts], noncommittal="zero", flags=row.flags
-        )
-        for row in run.rows
-    ]  # fmt: skip
+        answer_relevance(vectors[row.question], guessed, noncommittal="zero", flags=row.flags)
+        for row, guessed in zip(run.rows, guesses, strict=True)
+    ]
 
 
 def recorded_pairs(run: RecordedRun, scores: Sequence[float] | None = None, *, whole: bool = False) -> pd.DataFrame:

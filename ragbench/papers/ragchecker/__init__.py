@@ -12,17 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from ragbench.chunking import token_chunks
+from ragbench.data.ragchecker import RagResult, RetrievedText
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.experiment import Experiment
 from ragbench.experiment.identity import is_model
 from ragbench.records import Chunk, Dataset, Document
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ragbench.data.ragchecker import RagResult
+if TYPE_CHECKING:  # slow import
     from ragbench.labelling.claims import Labelled
 
 PROMPTS = {"default": "ragchecker_default", "optimised": "ragchecker_optimised"}
@@ -140,8 +139,6 @@ def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers")
     -------
     Results by the key of their row; ``extra`` names question, retriever and generator.
     """
-    from ragbench.data.ragchecker import RagResult, RetrievedText
-
     if claims not in CLAIMS:
         raise unknown("kind of claims", claims, CLAIMS)
     (data,) = experiment.grid.data.values()
@@ -186,8 +183,6 @@ def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Labelled, claim
 
     Source: RAGChecker, section 3.3.
     """
-    import pandas as pd
-
     from ragbench.metrics.claims import claim_metrics_table
 
     table = claim_metrics_table(labelled.scored.results)

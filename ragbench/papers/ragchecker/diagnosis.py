@@ -12,19 +12,17 @@ import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ragbench import papers
 from ragbench.data import load_dragonball, load_minihop
 from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.experiment import Experiment
+from ragbench.llm import Plan, plan
 from ragbench.papers.ragchecker import DEFAULT, PROMPTS, Setting, long_answered, results
 from ragbench.records import Dataset, Document
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ragbench.experiment import Experiment
-    from ragbench.llm import Plan
 
 KS, SIZES, OVERLAPS = (5, 10, 20), (150, 300, 600), (0.0, 0.2, 0.4)
 # Figure and setting: the values along its axis.
@@ -150,7 +148,6 @@ def plan_with_labels(
     those that the retrievers find; answers that are not written yet count as different from each other.
     """
     from ragbench.labelling.claims import steps_for_ragchecker
-    from ragbench.llm import plan
 
     def labels(rows: pd.DataFrame) -> Plan:
         rows = rows.assign(answer=rows.get("answer", rows["answer_key"]))
@@ -171,8 +168,6 @@ def reachable(experiment: Experiment) -> pd.DataFrame:
     -------
     DataFrame: question_id, size, overlap, reachable (NaN without references).
     """
-    import pandas as pd
-
     (data,) = experiment.grid.data.values()
     wanted = {q.id: [_spaced(r) for r in q.references] for q in data.questions}
     shares = []
@@ -239,8 +234,6 @@ def published_by_factor() -> pd.DataFrame:
 
     Source: RAGChecker, section 4.4.
     """
-    import pandas as pd
-
     cells = papers.published("ragchecker", "Section 4.4")
     factor = {row: name for name, row in _ROWS.items()}
     cells["column"] = cells["column"].replace("f1", F1_OF_MEANS)
@@ -271,11 +264,8 @@ def identities() -> pd.DataFrame:
     DataFrame with columns row, column, value (percent): means over three domains and three systems; of F1, the mean of
     the harmonic mean of printed precision and recall.
     """
-    import pandas as pd
-
-    tables = [papers.published("ragchecker", item).pivot(index="row", columns="column", values="value").loc[[*_SYSTEMS]]
-              for item in _DOMAINS]  # fmt: skip
-    cells = pd.concat(tables)
+    tables = [papers.published("ragchecker", item) for item in _DOMAINS]
+    cells = pd.concat(t.pivot(index="row", columns="column", values="value").loc[[*_SYSTEMS]] for t in tables)
     cells["f1"] = 2 * cells["precision"] * cells["recall"] / (cells["precision"] + cells["recall"])
     cells["noise_sensitivity"] = cells["relevant_noise_sensitivity"] + cells["irrelevant_noise_sensitivity"]
     printed = papers.published("ragchecker", "Section 4.4")[["row", "column"]]
@@ -297,8 +287,6 @@ def f1_of_means(scored: pd.DataFrame, by: Sequence[str] = SYSTEM) -> pd.DataFram
 
     Source: RAGChecker, section 4.4 (not said there; it follows from Tables 8, 10 and 15, see `identities`).
     """
-    import pandas as pd
-
     parts = scored[["precision", "recall"]]
     whole = scored.assign(unscored=parts.isna().any(axis=1))
     whole[["precision", "recall"]] = parts.mask(whole["unscored"])
@@ -316,8 +304,6 @@ def by_factor(table: pd.DataFrame) -> pd.DataFrame:
 
     Rows of other settings (a full grid's) are left out.
     """
-    import pandas as pd
-
     parts = [
         _at(table, setting).assign(factor=factor, value=getattr(setting, factor))
         for factor, some in FACTORS.items()
@@ -384,8 +370,6 @@ def trends(
     ------
     DataError when a retriever has one question twice at one setting.
     """
-    import pandas as pd
-
     from ragbench.stats import compare_pairs, holm
 
     numbers = published_by_factor().set_index(["factor", "value", "metric"])["mean"].to_dict()
@@ -420,8 +404,6 @@ def trends(
 
 def _side(scored: pd.DataFrame, setting: Setting, metric: str) -> pd.DataFrame:
     """One metric at one setting: questions by retrievers."""
-    import pandas as pd
-
     here = _at(scored, setting)
     if metric not in here:
         return pd.DataFrame()

@@ -10,23 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from langchain_core.embeddings import Embeddings
 
 from ragbench.data import load_clapnq, load_minihop
+from ragbench.data.ragchecker import RagResult
 from ragbench.embedding import embed
 from ragbench.errors import ConfigError
 from ragbench.generation import ExtractiveReader
 from ragbench.papers.ragchecker import DEFAULT
 from ragbench.records import Dataset
 from ragbench.text.sentences import split_sentences
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from langchain_core.embeddings import Embeddings
-
-    from ragbench.data.ragchecker import RagResult
 
 # Sets with long answers; see `ragbench.papers.ragchecker.long_answered`.
 DATA: Mapping[str, Callable[..., Dataset]] = {"minihop": load_minihop, "clapnq": load_clapnq}
@@ -186,8 +183,6 @@ def recall_by_k(results: Sequence[RagResult], ks: Sequence[int] = (1, 2, 5, 10, 
     DataFrame, index retriever, columns ks: mean over questions of the share of reference claims that one of the first
     k chunks entails (questions without reference claims left out). Generators share their retriever's labels.
     """
-    import pandas as pd
-
     seen = {(r.extra["question_id"], r.extra["retriever"]): r.reference_in_chunks for r in results}
     rows = [
         [retriever, *(np.mean(["Entailment" in row[:k] for row in labels]) for k in ks)]

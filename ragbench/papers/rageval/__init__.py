@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from ragbench.data import load_dragonball
 from ragbench.data.dragonball import DOMAINS, LANGUAGES
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Dataset, Document, Question
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+if TYPE_CHECKING:  # slow import
     from ragbench.datagen import GeneratedSet
 
 # Chunk size and passages: of Table 4 (section 5.1: 512 and 5), then the rows of Table 5 by their names.
@@ -115,8 +115,6 @@ def table_1(dataset: Dataset) -> pd.DataFrame:
     Source: RAGEval, Table 1. Its "reference document count" is taken as the number of references: no question's
     references come from more than three documents.
     """
-    import pandas as pd
-
     from ragbench.papers import published
 
     total = len(dataset.questions)

@@ -13,7 +13,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
@@ -21,9 +23,6 @@ from ragbench.labelling.keypoints import embedded_keypoint_verdicts
 from ragbench.papers.rageval import PRINTED, SETTINGS, one_language
 from ragbench.papers.rageval.retrieval import Build, ShortQueries, bm25, cut, with_titles
 from ragbench.records import Dataset, Question
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 INPUT_TOKENS, NEW_TOKENS = 4096, 256  # section 5.1
 # Measure: its name in Tables 3 to 5.
@@ -131,8 +130,6 @@ def answers(
     ------
     DataError for questions in several languages or none; ConfigError for a budget that the prompt alone exceeds.
     """
-    import pandas as pd
-
     from ragbench.embedding import default_tokenizer
     from ragbench.experiment.identity import is_model
     from ragbench.generation import ABSTENTIONS, ExtractiveReader
@@ -234,8 +231,6 @@ def score_answers(
 
     Source: RAGEval, Eq 3-5 and ROUGE-L (Table 3).
     """
-    import pandas as pd
-
     from ragbench.metrics.keypoints import answer_rouge_l, keypoint_table
 
     if len(rows) != len(verdicts):
@@ -276,8 +271,6 @@ def table_3(rows: pd.DataFrame, by: str = "generator", *, resamples: int = 1000,
 
     Source: RAGEval, Table 3. Paper value: 0.6845 (GPT-4o, Completeness EN).
     """
-    import pandas as pd
-
     from ragbench.stats import means
 
     if rows.empty:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ragbench.data.dragonball import DOMAINS, LANGUAGES, QUESTION_TYPES
 from ragbench.errors import ConfigError, DataError
@@ -20,9 +22,6 @@ from ragbench.metrics.keypoints import keypoint_metrics
 from ragbench.papers.rageval import PRINTED
 from ragbench.records import Document, Question
 from ragbench.stats import compare_pairs, means
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PER_CELL = 10
 DOCUMENTS_RANKED: Mapping[str, int] = {"finance": 20, "law": 20, "medicine": 19}
@@ -71,8 +70,6 @@ def question_sample(
 
     Source: RAGEval, section 4 (420 samples).
     """
-    import pandas as pd
-
     if per_cell < 1:
         raise ConfigError(f"per_cell={per_cell}", "at least 1", "the paper took 10")
     cells = defaultdict(list)
@@ -214,8 +211,6 @@ def quality_means(
 
     Source: RAGEval, section 4, Table 2.
     """
-    import pandas as pd
-
     scores = [
         {**_parts(label.item, _QUESTION_PARTS), "item": label.item, "who": label.annotator, "score": float(label.label)}
         for label in current(labels, "rubric")
@@ -239,8 +234,6 @@ def table_2(labels: Iterable[Label], per_cell: int = PER_CELL) -> pd.DataFrame:
 
     Source: RAGEval, Table 2. Paper value: 4.94 (CN, Finance).
     """
-    import pandas as pd
-
     cells = pd.MultiIndex.from_product([reversed(LANGUAGES), DOMAINS], names=["language", "domain"])  # CN first
     table = quality_means(labels).set_index(["language", "domain"]).reindex(cells).reset_index()
     table = table.assign(row=table["language"].map(PRINTED), column=table["domain"].map(PRINTED), value=table["mean"])
@@ -271,8 +264,6 @@ def rank_shares(
 
     Source: RAGEval, section 4, Figure 5. Paper value: above 0.85 (richness, clarity, safety, both languages).
     """
-    import pandas as pd
-
     ranks = [
         {**_parts(label.item, _DOCUMENT_PARTS), "item": label.item, "criterion": label.aspect, "writer": w, "rank": r}
         for label in current(labels, "ranks")
@@ -294,8 +285,6 @@ def figure_5(labels: Iterable[Label]) -> pd.DataFrame:
     DataFrame with columns row (e.g. "Safety CN"), column (as in the published cells), value (percent), n. Without
     labels value is NaN and n is 0.
     """
-    import pandas as pd
-
     shares = rank_shares(labels, ("criterion", "language", "writer"), resamples=0).query("writer == @OURS")
     cells = pd.MultiIndex.from_product([KINDS["ranks"].aspects, reversed(LANGUAGES)], names=["criterion", "language"])
     table = shares.set_index(["criterion", "language"])[["first", "n"]].reindex(cells).reset_index()
@@ -332,16 +321,14 @@ def figure_6(
 
     Source: RAGEval, section 4, Figure 6 (absolute differences below 0.015).
     """
-    import pandas as pd
-
     first, second = _verdicts(people), _verdicts(judge)
     items = sorted(first.keys() | second.keys())
     both = [i for i in items if i in first and i in second and first[i].keys() == second[i].keys()]
+    measures = ["completeness", "hallucination", "irrelevance"]
     sides = [
-        pd.DataFrame([keypoint_metrics(list(side[i].values())) for i in both], both, ["completeness", "hallucination",
-                                                                                      "irrelevance"], float)
+        pd.DataFrame([keypoint_metrics(list(side[i].values())) for i in both], both, measures, float)
         for side in (first, second)
-    ]  # fmt: skip
+    ]
     languages = pd.Series([_parts(i, _QUESTION_PARTS)["language"] for i in items], items, dtype=object)
     pairs, asked = {}, []
     for language in (*reversed(LANGUAGES), "all"):

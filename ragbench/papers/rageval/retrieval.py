@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ragbench.chunking import UNITS, sentence_chunks, token_chunks
 from ragbench.errors import ConfigError, unknown
@@ -24,9 +26,6 @@ from ragbench.papers.rageval import SETTINGS, one_language
 from ragbench.records import Chunk, Dataset, Document, Hit
 from ragbench.retrieval.base import describe
 from ragbench.retrieval.text import jieba_words
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MEASURES = ("recall", "eir")
 CUTS = (*UNITS, "windows")
@@ -155,8 +154,6 @@ def retrieval_rows(
 
     Source: RAGEval, sections 5.3 and 5.4, Tables 4 and 5.
     """
-    import pandas as pd
-
     from ragbench.metrics.keypoints import passage_table
 
     if not settings or not prefix:
