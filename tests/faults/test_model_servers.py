@@ -16,8 +16,8 @@ import httpx
 import pytest
 from experiment_parts import experiment
 from fake_ollama import FakeOllama, Fault
-from pydantic import BaseModel
-from test_odd_servers import CHAT, LARGE, LIMITS, MODELS, SMALL, Said, llama_cpp, served, with_content
+from pydantic import BaseModel, field_validator
+from test_odd_servers import CHAT, LARGE, LIMITS, MODELS, SMALL, Said, live, llama_cpp, served, stop_at, with_content
 
 from ragbench.cli import main
 from ragbench.errors import ModelError
@@ -268,7 +268,7 @@ def test_the_doctor_goes_on_after_a_reply_that_was_cut(capsys):
         found = fitness(chat_model("ollama:llama3:8b", host=fake.url))
     assert (found.asked, found.window_works) == (4, True)
     thinking = Fault("answer", "<think>hm, let me see")
-    with FakeOllama(fault=lambda prompt, before: thinking if before == 0 and "one to ten" in prompt else None) as fake:
+    with FakeOllama(fault=lambda prompt, before: thinking if "one to ten" in prompt else None) as fake:
         found = fitness(chat_model("ollama:llama3:8b", host=fake.url, num_predict=3), probe_context=False)
     assert found.asked == 4
 
@@ -325,6 +325,33 @@ def test_a_list_of_models_has_the_same_limit(monkeypatch):
         pytest.raises(ModelError, match="more than"),
     ):
         model_identity([chat_model("ollama:llama3:8b", host=fake.url)], None, None, ask_server=True)
+
+
+def test_a_dead_server_ends_the_run_whatever_share_of_its_prompts_may_fail(tmp_path):
+    with FakeOllama() as fake:
+        fake.reply = stop_at(fake, 6)
+        with pytest.raises(ModelError, match="ollama serve"):
+            live(tmp_path, fake, 40).run(progress=False, stop_after=1)
+    assert 4 <= len(load_rows(tmp_path)) < 10
+    assert set(load_rows(tmp_path)["status"]) == {"ok"}
+
+
+class Touchy(BaseModel):
+    answer: str
+
+    @field_validator("answer")
+    @classmethod
+    def breaks(cls, value):
+        return {"x": value}[value]  # a KeyError is nothing that pydantic, or anybody else, expects here
+
+
+def test_what_breaks_while_a_reply_is_read_is_the_failure_of_its_prompt_alone():
+    def reply(prompt):
+        return with_content("openai", json.dumps({"answer": "boom" if prompt == "p3" else "x"}))
+
+    replies = ask(served("openai", reply), [f"p{n}" for n in range(8)], schema=Touchy, **LIMITS)
+    assert [reply.ok for reply in replies] == [n != 3 for n in range(8)]
+    assert (replies[3].error.kind, "KeyError" in str(replies[3].error)) == ("other", True)
 
 
 def test_twenty_thousand_opening_tags_do_not_hold_up_the_others():
