@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ragbench.records import Dataset
 
 FILE = "experiment.yaml"
+TEMPLATES = ("91_your_experiment.ipynb", "93_score_your_answers.ipynb")  # the wheel carries these (pyproject.toml)
 QUESTION_ENDINGS = (".jsonl", ".csv")
 _HEAD = """# Written by notebook 91_your_experiment. The same, headless and resumable:
 #   ragbench plan {path}
@@ -53,11 +54,9 @@ def lay_out(folder: str | os.PathLike[str]) -> Path:
         ) from None
     shutil.copytree(Path(__file__).parent / "template", target, dirs_exist_ok=True)
     shutil.copytree(shipped("docs"), target / "help")
-    for source in sorted(shipped("notebooks").glob("*.ipynb")):
-        book = json.loads(source.read_text(encoding="utf-8"))
-        if "template" in book["metadata"].get("tags", []):
-            copy = json.dumps(_own(book), indent=1, ensure_ascii=False)
-            (target / source.name).write_text(copy + "\n", encoding="utf-8")
+    for name in TEMPLATES:
+        book = json.loads(shipped("notebooks", name).read_text(encoding="utf-8"))
+        (target / name).write_text(json.dumps(_own(book), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return target
 
 

@@ -721,3 +721,30 @@ def test_an_interval_stands_small_below_its_mean_and_the_order_is_that_of_the_ro
     sets = interval_table(pd.DataFrame(means).assign(set=["b", "b", "a", "b"]), "metric", ["set", "system"]).data
     assert sets.columns.tolist() == [("b", "SIM"), ("b", "BM25"), ("a", "SIM")]
     assert sets.loc["recall", ("a", "SIM")] == ""
+
+
+@pytest.mark.parametrize("judge", [None, "embedded", "model"])
+def test_the_methods_say_what_may_be_claimed(judge):
+    from ragbench.report.methods import Methods, _run_claims
+
+    graders = {
+        None: {},
+        "embedded": {"embedded": {"name": "embedded grader"}},
+        "model": {"llama": {"provider": "ollama", "model": "llama3_70b", "digest": "ab12", "options": {}}},
+    }[judge]
+    data = {"minihop": {"name": "minihop", "questions": 1180, "documents": 270, "excluded": 0}}
+    manifest = {"axes": {"data": data, "judge": graders}}
+    made = Methods(("One.",), {}, _run_claims(manifest))
+    who, population, clustered, untested = made.claims
+    said = {None: "No answer was graded", "embedded": "rules and sentence vectors", "model": "given by llama3_70b"}[
+        judge
+    ]
+    assert said in who
+    assert ("checked by a person: 0" in who) == (judge is not None)
+    assert "1,180 of minihop" in population
+    assert clustered.startswith("Clustered: nothing")
+    assert untested.startswith("Not tested: differences")
+    box = made.markdown.split("## What may be claimed\n\n")[1]
+    assert box.count("\n- ") + 1 == 4
+    assert made.latex.count(r"\item") == 4
+    assert ("llama3\\_70b; checked" in made.latex) == (judge == "model")

@@ -11,6 +11,7 @@ import zipfile
 import pytest
 
 from ragbench.paths import project_root
+from ragbench.your_experiment import TEMPLATES
 
 pytestmark = [pytest.mark.slow, pytest.mark.wheel]
 OUTSIDE = ("RAGBENCH_", "PYTHONPATH", "VIRTUAL_ENV")
@@ -36,7 +37,8 @@ def test_the_wheel_holds_types_templates_manual_and_data(wheel):
         names = set(archive.namelist())
         metadata = archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))).decode()
     assert {"ragbench/py.typed", "ragbench/template/experiment.yaml", "ragbench/_shipped/docs/experiment.md"} <= names
-    assert "ragbench/_shipped/notebooks/91_your_experiment.ipynb" in names
+    assert {f"ragbench/_shipped/notebooks/{name}" for name in TEMPLATES} <= names
+    assert "ragbench/template/study/codebook.md" in names
     assert "ragbench/_shipped/minihop/questions.jsonl" in names
     assert "Author: The ragbench authors" in metadata
     assert "License-Expression: MIT" in metadata

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ _DATA = {
 _NO_SETTING = ("retriever", "class", "state", "factory", "over")
 
 
+_CLAIMS = "What may be claimed"
 _MARK = re.compile(r"\s*⟦([\w,:.-]+)⟧")
 
 
@@ -78,20 +79,25 @@ def as_latex(text: str) -> str:
 
 @dataclass(frozen=True)
 class Methods:
-    """The paragraphs, with marked citations, and the entries of BibTeX they cite, by key."""
+    """The paragraphs, with marked citations, the entries of BibTeX they cite, by key, and what may be claimed."""
 
     paragraphs: tuple[str, ...]
     entries: Mapping[str, str]
+    claims: tuple[str, ...] = ()
 
     @property
     def markdown(self) -> str:
         """As Markdown with Pandoc's citations."""
-        return "## Methods\n\n" + "\n\n".join(as_markdown(p) for p in self.paragraphs) + "\n"
+        box = [f"## {_CLAIMS}", "\n".join(f"- {claim}" for claim in self.claims)] if self.claims else []
+        return "\n\n".join(["## Methods", *(as_markdown(p) for p in self.paragraphs), *box]) + "\n"
 
     @property
     def latex(self) -> str:
         """As LaTeX, for ``\\input``."""
         text = "\n\n".join(as_latex(p) for p in self.paragraphs)
+        if self.claims:
+            items = "\n".join(rf"\item {escape(claim)}" for claim in self.claims)
+            text += f"\n\n\\paragraph{{{_CLAIMS}}}\n\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
         return f"{first_line(text)}\n{text}\n"
 
     @property
@@ -120,7 +126,39 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int], resamples: i
         " ".join([*_people("generator", manifest, entries), *_people("judge", manifest, entries)]),
         " ".join(_statistics(counts, resamples, graded=bool(_axis(manifest, "judge")))),
     ]
-    return _cited([p for p in paragraphs if p], entries)
+    return replace(_cited([p for p in paragraphs if p], entries), claims=_run_claims(manifest))
+
+
+def _run_claims(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say who labelled, for which population a run speaks, what was clustered and what was not tested."""
+    sets = [f"the {data['questions']:,} of {name}" for name, data in _axis(manifest, "data").items()]
+    judges = _axis(manifest, "judge")
+    models = [str(person["model"]) for person in judges.values() if "provider" in person]
+    return (
+        _who(models, embedded=len(models) < len(judges), what="Grades", missing="No answer was graded"),
+        f"Population: questions like {listed(sets) or 'these'}, about these documents. Intervals say nothing of other "
+        "documents, chunks, models, versions, prompts or seeds, unless they are in the grid.",
+        _CLUSTERED,
+        "Not tested: differences between systems in these tables. Means whose intervals overlap may differ, and means "
+        "whose intervals do not were not corrected for the number of comparisons; rb.stats.compare tests pairs.",
+    )
+
+
+_CLUSTERED = (
+    "Clustered: nothing; each question counts as independent. Where questions share a document or a topic, intervals "
+    "are too narrow: name that column in rb.stats.compare(cluster=) and rb.means(groups=)."
+)
+
+
+def _who(models: Sequence[str], *, embedded: bool, what: str, missing: str) -> str:
+    """Say who labelled; nobody known as a person ever did in a run."""
+    by = [*models, *(["rules and sentence vectors"] if embedded else [])]
+    if not by:
+        return f"{missing}: nothing may be claimed about right answers, only about what the tables measure."
+    return (
+        f"{what} were given by {listed(by)}; checked by a person: 0. They rank systems as far as they agree with "
+        "people; a share of right answers needs labels by people (help/study.md, docs/study.md)."
+    )
 
 
 def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
@@ -164,7 +202,15 @@ def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
             " Systems are compared over the same questions by paired permutation tests; Holm's method corrects the "
             "p-values over the whole table."
         )
-    return _cited([" ".join(said), means], entries)
+    embedded = "labelled_by" in table and bool(table["labelled_by"].eq("embedded").any())
+    models = [table.attrs["model"]["model"]] if table.attrs.get("model") else []
+    claims = (
+        _who(models, embedded=embedded, what="Labels", missing="No label was made"),
+        f"Population: questions like these {table['question_id'].nunique():,}; who chose them is not known here.",
+        _CLUSTERED,
+        "Not tested: " + ("systems that were not asked the same questions." if systems > 1 else "any difference."),
+    )
+    return replace(_cited([" ".join(said), means], entries), claims=claims)
 
 
 def _cited(paragraphs: Sequence[str], entries: dict[str, str]) -> Methods:
