@@ -120,7 +120,7 @@ def write_experiment(
     told: dict[str, Any] = {"name": name, "folder": "."}
     folder = _folder(name)
     told["data"] = _data(questions, documents, fields, limit, folder)
-    sizes = [chunk_tokens] if isinstance(chunk_tokens, int) else chunk_tokens
+    sizes = [chunk_tokens] if isinstance(chunk_tokens, int | str) else chunk_tokens
     told["chunker"] = {f"{size} tokens": {"use": "token_chunks", "size": size, "overlap": overlap} for size in sizes}
     listed = [retrievers] if isinstance(retrievers, str) else list(retrievers)
     tokenized = {retriever for retriever in listed if "tokenizer" in settings_of(retriever)}

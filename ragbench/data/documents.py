@@ -52,7 +52,9 @@ def read_document(path: Path, name: str) -> list[Document]:
         return [Document(name, path.stem, texts[0])]
     if empty:
         pages = ", ".join(map(str, empty))
-        warnings.warn(f"{path}: no text on page {pages} of {len(texts)}; if it is a scan, run it through OCR", stacklevel=4)
+        warnings.warn(
+            f"{path}: no text on page {pages} of {len(texts)}; if it is a scan, run it through OCR", stacklevel=4
+        )
     return [
         Document(f"{name}#page-{number}", f"{path.stem}, page {number}", text, meta={"page": number})
         for number, text in enumerate(texts, 1)

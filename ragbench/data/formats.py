@@ -1,7 +1,7 @@
 """Formats of retrieval research: BEIR folders, TREC runs and relevance judgements, data sets of ir_datasets.
 
-A question's judgements are ``meta["relevant"]``: document id -> gain. `trec_rows` makes rows of a run and judgements, for
-`ragbench.score` and its ranking metrics.
+A question's judgements are ``meta["relevant"]``: document id -> gain. `trec_rows` makes rows of a run and judgements,
+for `ragbench.score` and its ranking metrics.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from ragbench.data.files import closest, each_record, numbered_lines, read_text, require_text
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
+import itertools
 
 Judgements = Mapping[str, Mapping[str, int]]
 
@@ -79,9 +79,7 @@ def write_beir(data: Dataset, folder: str | Path, split: str = "test") -> Path:
 
 def judgements(data: Dataset) -> dict[str, dict[str, int]]:
     """Return question id -> relevant document -> gain, of the questions that have any."""
-    found = {
-        q.id: dict(q.meta.get("relevant") or dict.fromkeys(q.meta.get("doc_ids", ()), 1)) for q in data.questions
-    }
+    found = {q.id: dict(q.meta.get("relevant") or dict.fromkeys(q.meta.get("doc_ids", ()), 1)) for q in data.questions}
     return {name: gains for name, gains in found.items() if gains}
 
 
@@ -142,7 +140,7 @@ def write_trec_run(results: Mapping[str, Sequence[Hit | Chunk | str]], path: str
             name = chunk.doc_id if isinstance(chunk, Chunk) else str(chunk)
             first.setdefault(name, hit.score if isinstance(hit, Hit) else 0.0)
         scores = list(first.values())
-        if any(after >= before for before, after in zip(scores, scores[1:], strict=False)):
+        if any(after >= before for before, after in itertools.pairwise(scores)):
             scores = [float(len(first) - rank) for rank in range(len(first))]
         ranked = enumerate(zip(first, scores, strict=True), 1)
         lines += [f"{query} Q0 {_word(name)} {rank} {score!r} {_word(tag)}" for rank, (name, score) in ranked]

@@ -1,8 +1,8 @@
 """HotpotQA, distractor setting: the thesis's questions (sections 2.1, 2.5.1).
 
 Reads the official file, the recorded subset, and any file of the same shape. Documents are the distinct paragraphs of
-all contexts, title and sentences joined as they are. `fetch_hotpotqa` downloads the official file. The thesis put 100,000 Wikipedia pages beside them: see
-`ragbench.data.build_wiki_corpus`.
+all contexts, title and sentences joined as they are. `fetch_hotpotqa` downloads the official file. The thesis put
+100,000 Wikipedia pages beside them: see `ragbench.data.build_wiki_corpus`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ragbench.data.files import check_limit, raise_all, read_json, read_text, require_text, sha256
-from ragbench.errors import ConfigError, DataError, NotHereError
+from ragbench.errors import DataError, NotHereError
 from ragbench.paths import cache_dir, mirror
 from ragbench.records import Dataset, Document, Question
 
@@ -261,4 +261,3 @@ def _download(url: str, part: Path, timeout_s: float) -> None:
             "a complete download",
             "run it again: it continues where it stopped. Without internet, copy the file into RAGBENCH_DATA/hotpotqa",
         ) from None
-

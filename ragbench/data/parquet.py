@@ -19,7 +19,9 @@ def read_parquet(path: str | Path) -> pd.DataFrame:
     except ImportError:
         raise _no_pyarrow(path) from None
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read: {error}", "a Parquet file", "check that it was written whole") from None
+        raise DataError(
+            f"{path} cannot be read: {error}", "a Parquet file", "check that it was written whole"
+        ) from None
 
 
 def write_parquet(frame: pd.DataFrame, path: str | Path) -> Path:

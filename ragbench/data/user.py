@@ -115,9 +115,7 @@ def _documents(path: str | Path, fields: Mapping[str, str] | None, met: set[str]
 
 def _file(path: Path, name: str) -> list[Document]:
     documents = (
-        read_document(path, name)
-        if path.suffix.lower() in ENDINGS
-        else [Document(name, path.stem, read_text(path))]
+        read_document(path, name) if path.suffix.lower() in ENDINGS else [Document(name, path.stem, read_text(path))]
     )
     for document in documents:
         _limited(document.text, path)
@@ -199,8 +197,8 @@ def _collect(
 ) -> tuple:
     """Make one record per row; all bad rows are reported together.
 
-    The names of the columns are added to ``met``; of ``wanted`` (our name, the user's column) each has to be there then,
-    or a misspelt column of references would leave every question without any.
+    The names of the columns are added to ``met``; of ``wanted`` (our name, the user's column) each has to be there
+    then, or a misspelt column of references would leave every question without any.
     """
     rename = {theirs: ours for ours, theirs in (fields or {}).items()}
     made: list[Any] = []

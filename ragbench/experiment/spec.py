@@ -27,7 +27,7 @@ NONE = "none"
 QUERY_ONLY = "LLM only"
 MOST_NAME = 200  # bytes of a name: more than that is no name of a folder once something is put before or behind it
 TRUNCATED = ("score", "unscored")
-_NOT_OPTIONS = ("model", "prompts", "schema", "cassette", "concurrency", "ids", "step", "on_miss", "on_length",
+_NOT_OPTIONS = ("model", "prompts", "schema", "cassette", "concurrency", "ids", "step", "on_length",
                 "on_reply", "stop", "groups")  # fmt: skip
 STOP_AFTER = 0.5  # share of prompts failed by the servers, above which a run ends
 
