@@ -6,6 +6,7 @@ for `ragbench.score` and its ranking metrics.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,6 @@ import pandas as pd
 from ragbench.data.files import closest, each_record, numbered_lines, read_text, require_text
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
-import itertools
 
 Judgements = Mapping[str, Mapping[str, int]]
 
