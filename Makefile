@@ -16,7 +16,7 @@ reproduce: setup
 	$(BIN)/ragbench reproduce
 
 test: setup
-	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 lab: setup
 	$(BIN)/ragbench lab
