@@ -266,7 +266,10 @@ class Rows:
             elif name in _ERRORS:
                 columns[name] = pd.Series(["" if v is None or v != v else v for v in values], dtype=object)
             else:
-                columns[name] = pd.Series(values, dtype=None if values else object)
+                try:
+                    columns[name] = pd.Series(values, dtype=None if values else object)
+                except UnicodeEncodeError:  # half of a surrogate pair: strings of pyarrow, where installed, hold none
+                    columns[name] = pd.Series(values, dtype=object)
         return pd.DataFrame(columns, copy=False)
 
 

@@ -61,8 +61,9 @@ def _none(rows: pd.DataFrame) -> pd.Series:
 
 
 def _text(rows: pd.DataFrame, name: str) -> pd.Series:
-    empty = pd.Series("", index=rows.index, dtype=object)
-    return rows[name].astype(object).where(rows[name].notna(), "").astype(str).str.strip() if name in rows else empty
+    """Return a column as stripped texts: objects, since strings of pyarrow hold no half of a surrogate pair."""
+    values = rows[name].astype(object).where(rows[name].notna(), "") if name in rows else [""] * len(rows)
+    return pd.Series([str(value).strip() for value in values], rows.index, dtype=object)
 
 
 def _number(rows: pd.DataFrame, name: str) -> pd.Series:

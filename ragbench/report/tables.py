@@ -195,7 +195,8 @@ def no_formulas(frame: pd.DataFrame) -> pd.DataFrame:
     for place in range(frame.shape[1]):
         values = frame.iloc[:, place]
         if not _is_numeric(values):
-            safe.isetitem(place, values.map(_quoted))
+            # Objects: strings of pyarrow hold no half of a surrogate pair.
+            safe.isetitem(place, pd.Series([_quoted(value) for value in values], values.index, dtype=object))
     return safe
 
 
