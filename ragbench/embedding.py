@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from ragbench.data.files import read_json
 from ragbench.errors import ConfigError, DataError, ModelError, unknown
 from ragbench.onnx_models import Folder, run, session
 from ragbench.paths import cache_dir
@@ -230,6 +229,8 @@ class OnnxEmbeddings(Embeddings):
 
             model = build(self._weights, self.folder.settings("config.json"), self.pooling)
             return session(model.SerializeToString(), self.threads)
+        from ragbench.data.files import read_json  # with it comes pandas, which embedding does without
+
         modules = read_json(self.folder.path / "modules.json") if (self.folder.path / "modules.json").is_file() else []
         steps = [module["type"].rpartition(".")[2] for module in modules]
         left_out = [step for step in steps if step not in ("Transformer", "Pooling", "Normalize")]

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from ragbench.data.files import read_json
 from ragbench.errors import ConfigError, DataError, ModelError
 
 _TOKENS_PER_BATCH = 4096
@@ -85,6 +84,8 @@ class Folder:
 
     def settings(self, name: str) -> dict[str, Any]:
         """Read a file of settings; empty where there is none."""
+        from ragbench.data.files import read_json  # with it comes pandas
+
         found = read_json(self.path / name) if (self.path / name).is_file() else {}
         if not isinstance(found, dict):
             raise DataError(f"{self.path / name} holds a {type(found).__name__}", "an object", "copy the file again")
