@@ -116,7 +116,7 @@ def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None 
 
     model = chat_model(model) if isinstance(model, str) else model
     driver = driver_for(model)
-    settings: dict[str, Any] = {"deadline_s": deadline_s, "concurrency": 1, "retries": 1, "progress": False}
+    settings: dict[str, Any] = {"deadline_s": deadline_s, "concurrency": 1, "retries": 3, "progress": False}
     asked = ["Write the numbers from one to ten as words, separated by commas."] * _SAME
     same = ask(model, asked, on_length="keep", **settings)
     problems = _first_problem(same)
