@@ -23,7 +23,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from ragbench.errors import ConfigError, DataError, ModelError, unknown
-from ragbench.onnx_models import Folder, run, session
+from ragbench.onnx_models import ModelFolder, run_batches, session
 from ragbench.paths import cache_dir
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class MiniLM(Embeddings):
 
     @functools.cached_property
     def _tokenizer(self) -> Tokenizer:
-        return Folder(minilm_dir()).tokenizer(MAX_TOKENS)
+        return ModelFolder(minilm_dir()).tokenizer(MAX_TOKENS)
 
     @functools.cached_property
     def _session(self) -> Any:
@@ -148,7 +148,7 @@ class MiniLM(Embeddings):
         """
         _require_texts(texts)
         vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
-        for rows, outputs, _ in run(self._session, self._tokenizer.encode_batch_fast(list(texts))):
+        for rows, outputs, _ in run_batches(self._session, self._tokenizer.encode_batch_fast(list(texts))):
             vectors[rows] = outputs[0]
         return vectors
 
@@ -193,7 +193,7 @@ class OnnxEmbeddings(Embeddings):
         max_tokens: int | None = None,
         threads: int | None = None,
     ) -> None:
-        self.folder, self.threads = Folder(folder), threads
+        self.folder, self.threads = ModelFolder(folder), threads
         self._weights = self.folder.onnx or self.folder.path / "model.safetensors"
         if not self._weights.is_file():
             raise DataError(f"{self.folder.path} has neither model.onnx nor model.safetensors", "one of them",
@@ -247,7 +247,8 @@ class OnnxEmbeddings(Embeddings):
         _require_texts(texts)
         names = [output.name for output in self._session.get_outputs()]
         vectors: np.ndarray | None = None
-        for rows, outputs, mask in run(self._session, self._tokenizer.encode_batch([prefix + text for text in texts])):
+        encodings = self._tokenizer.encode_batch([prefix + text for text in texts])
+        for rows, outputs, mask in run_batches(self._session, encodings):
             pooled = outputs[names.index(_SENTENCE)] if _SENTENCE in names else _pooled(outputs[0], mask, self.pooling)
             if vectors is None:
                 vectors = np.empty((len(texts), pooled.shape[1]), dtype=np.float32)

@@ -38,7 +38,7 @@ def session(model: str | bytes, threads: int | None = None) -> Any:
         raise DataError(f"{model}: {error}", "an ONNX model", "export it again") from None
 
 
-def run(model: Any, encodings: Sequence[Any]) -> Iterator[tuple[np.ndarray, list[np.ndarray], np.ndarray]]:
+def run_batches(model: Any, encodings: Sequence[Any]) -> Iterator[tuple[np.ndarray, list[np.ndarray], np.ndarray]]:
     """Feed encoded texts to a session, in batches of like length so that little is spent on padding.
 
     Yields
@@ -67,7 +67,7 @@ def run(model: Any, encodings: Sequence[Any]) -> Iterator[tuple[np.ndarray, list
         start = stop
 
 
-class Folder:
+class ModelFolder:
     """A folder of an exported model: its files, and what they say of its settings."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -148,7 +148,7 @@ class Classifier:
         overlap: int = 64,
         threads: int | None = None,
     ) -> None:
-        self.folder = Folder(folder)
+        self.folder = ModelFolder(folder)
         if self.folder.onnx is None:
             raise DataError(
                 f"{self.folder.path} has no model.onnx",
@@ -208,7 +208,7 @@ class Classifier:
             encodings += [encoding, *encoding.overflowing]
             owners += [i] * (1 + len(encoding.overflowing))
         out: list[np.ndarray] = [np.empty(0)] * len(encodings)
-        for rows, outputs, _ in run(self._session, encodings):
+        for rows, outputs, _ in run_batches(self._session, encodings):
             values = outputs[0]
             if values.ndim != 2 or (self.labels and values.shape[1] != len(self.labels)):
                 raise ModelError(

@@ -17,7 +17,7 @@ import pandas as pd
 from ragbench.data.answers import lacks, read_answers
 from ragbench.errors import DataError
 from ragbench.llm import Plan, Step
-from ragbench.metrics.table import METRICS, find_numbers, language, numbers, readable
+from ragbench.metrics.table import METRICS, find_numbers, language, numbers_by_column, readable
 from ragbench.records import Answer, Question
 from ragbench.text.languages import language_of
 
@@ -144,7 +144,7 @@ def compare_scores(table: pd.DataFrame, columns: Sequence[str] | None = None, **
 def metric_table() -> pd.DataFrame:
     """List the numbers there are: metric, columns needed, source, range, and whether they need labels."""
     lines = []
-    for column, (name, _) in numbers().items():
+    for column, (name, _) in numbers_by_column().items():
         metric = METRICS[name]
         made = [need for need in metric.needs if need in LABELS]
         needs = dict.fromkeys(base for need in metric.needs for base in _bases(need))
@@ -404,18 +404,18 @@ def _ragas_steps(rows: pd.DataFrame) -> list[Step]:
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
-    """A label: the columns it is made from, the function that makes it, and the calls that takes a model."""
+class LabelWay:
+    """How a label is made: from which columns, by which function, and with which calls of a model."""
 
     needs: tuple[str, ...]
     make: Callable[[pd.DataFrame, Any, Mapping[str, Any]], list[Any]]
     steps: Callable[[pd.DataFrame], list[Step]]
 
 
-LABELS: dict[str, Label] = {
-    "claim_labels": Label(("question", "answer", "reference", "chunks"), _claim_labels, _claim_steps),
-    "keypoints": Label(("reference",), _keypoints, _keypoint_steps),
-    "keypoint_verdicts": Label(("question", "answer", "keypoints"), _keypoint_verdicts, _verdict_steps),
-    "grade": Label(("question", "answer", "reference", "references"), _grades, _grade_steps),
-    "ragas": Label(("question", "answer", "context"), _ragas, _ragas_steps),
+LABELS: dict[str, LabelWay] = {
+    "claim_labels": LabelWay(("question", "answer", "reference", "chunks"), _claim_labels, _claim_steps),
+    "keypoints": LabelWay(("reference",), _keypoints, _keypoint_steps),
+    "keypoint_verdicts": LabelWay(("question", "answer", "keypoints"), _keypoint_verdicts, _verdict_steps),
+    "grade": LabelWay(("question", "answer", "reference", "references"), _grades, _grade_steps),
+    "ragas": LabelWay(("question", "answer", "context"), _ragas, _ragas_steps),
 }

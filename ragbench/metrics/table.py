@@ -110,7 +110,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 
-def numbers() -> dict[str, tuple[str, str]]:
+def numbers_by_column() -> dict[str, tuple[str, str]]:
     """Return column -> (metric, number of it), of all there are.
 
     A name that two metrics have belongs to the first in the table: ``faithfulness`` is RAGChecker's, RAGAS' is
@@ -131,7 +131,7 @@ def find_numbers(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     ------
     ConfigError for an unknown name.
     """
-    every = numbers()
+    every = numbers_by_column()
     asked: dict[str, tuple[str, str]] = {}
     for name in names:
         if name not in METRICS and name not in GROUPS and name not in every:

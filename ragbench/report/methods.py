@@ -17,7 +17,7 @@ import pandas as pd
 
 from ragbench.errors import unknown
 from ragbench.metrics.ir_score import MATCHES
-from ragbench.metrics.table import METRICS, numbers
+from ragbench.metrics.table import METRICS, numbers_by_column
 from ragbench.report.tables import escape, first_line
 
 PAPERS = {
@@ -174,7 +174,7 @@ def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
         f"{len(table):,} answers of {systems} system{'s' * (systems > 1)} to {table['question_id'].nunique():,} "
         f"questions were scored with ragbench {software['packages']['ragbench']}{cite('ragbench')}."
     ]
-    every = numbers()
+    every = numbers_by_column()
     sources: dict[str, list[str]] = {}
     for column in columns:
         sources.setdefault(METRICS[every[column][0]].source, []).append(column.replace("_", " "))
