@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import hashlib
 import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic_core import from_json
 
 from ragbench.errors import DataError, unknown
-from ragbench.paths import results_dir
+from ragbench.paths import results_dir, written_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ROWS, MANIFEST = "rows.jsonl", "manifest.json"
+BY_COLUMNS = "rows.columns.jsonl"  # the beginning of a large file of rows, made from it
+_LARGE = 50_000  # rows, from which reading them by columns saves more time than it costs to write them
 AXIS_COLUMNS = ("data", "question_id", "chunker", "retriever", "k", "N", "generator", "judge")
 NOT_TOLD = "not told"  # digest of a model whose server says nothing of its weights: another one would not be noticed
 _EMPTY_SHARE = 0.1  # of the questions without any context, above which a run warns
@@ -169,8 +172,12 @@ def _repair(path: Path) -> bool:
         return end < size
 
 
-def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+def read_rows(path: Path, after: tuple[int, int] = (0, 0)) -> Iterator[dict[str, Any]]:
     """Yield the whole rows of a file; a last line without its end (a run under way, or killed) is passed over.
+
+    Parameters
+    ----------
+    path : of the file. after : lines and bytes to pass over.
 
     Raises
     ------
@@ -179,7 +186,8 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     if not path.exists():
         return
     with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
+        file.seek(after[1])
+        for number, line in enumerate(file, after[0] + 1):
             if not line.endswith(b"\n"):
                 return
             try:
@@ -201,6 +209,15 @@ def _parsed(line: bytes) -> Any:
         return json.loads(line)  # with half of a surrogate pair, which the other one refuses
 
 
+def _sha256(file: BinaryIO, size: int) -> str:
+    """Return the sha256 of the first bytes of a file."""
+    total = hashlib.sha256()
+    while size > 0 and (part := file.read(min(size, 1 << 20))):
+        total.update(part)
+        size -= len(part)
+    return total.hexdigest()
+
+
 class Rows:
     """The last row of every key, by column: of half a million rows, dicts would take three times the memory.
 
@@ -217,6 +234,53 @@ class Rows:
         self.columns: dict[str, list[Any]] = {name: [] for name in columns}
         for row in rows:
             self.add(row)
+
+    @classmethod
+    def read(cls, path: Path, columns: Sequence[str] = COLUMNS, *, remember: bool = False) -> Rows:
+        """Read a file of rows.
+
+        Parameters
+        ----------
+        path : of the file. columns : those that are kept.
+        remember : if many lines had to be read, write their columns beside them: the next time takes a fraction.
+
+        Raises
+        ------
+        DataError naming file and line for a line that is no row.
+        """
+        rows = cls(columns=columns)
+        known = lines, _ = rows._take_columns(path)
+        for row in read_rows(path, known):
+            rows.add(row)
+            lines += 1
+        if remember and lines - known[0] >= _LARGE:
+            rows._write_columns(path, lines)
+        return rows
+
+    def _take_columns(self, path: Path) -> tuple[int, int]:
+        """Take in the rows that stand by columns beside the file; return how many lines and bytes of it they are."""
+        try:
+            with open(path.with_name(BY_COLUMNS), "rb") as file, open(path, "rb") as journal:
+                head = json.loads(file.readline())
+                if head["columns"] != list(COLUMNS) or _sha256(journal, head["bytes"]) != head["sha256"]:
+                    return 0, 0  # of another version, or of rows that were changed since
+                columns = {name: _parsed(line) for name, line in zip(COLUMNS, file, strict=True)
+                           if name in self.columns or name in ("key", "status")}  # fmt: skip
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0, 0
+        self.place = {key: place for place, key in enumerate(columns["key"])}
+        self.status = list(columns["status"])
+        self.columns = {name: columns[name] for name in self.columns}
+        return head["lines"], head["bytes"]
+
+    def _write_columns(self, path: Path, lines: int) -> None:
+        with open(path, "rb") as journal:
+            size = os.fstat(journal.fileno()).st_size
+            head = {"lines": lines, "bytes": size, "sha256": _sha256(journal, size), "columns": list(COLUMNS)}
+        # Without room on the disk the lines are read again.
+        with contextlib.suppress(OSError), written_whole(path.with_name(BY_COLUMNS)) as part, open(part, "w") as file:
+            for line in (head, *(self.columns[name] for name in COLUMNS)):
+                file.write(json.dumps(line) + "\n")
 
     def __contains__(self, key: str) -> bool:
         return key in self.place
@@ -245,7 +309,7 @@ class Rows:
         return {name: value for name, value in every if value == value}
 
     def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return rows as a data frame, numbers as numbers.
+        """Turn rows into a data frame, numbers as numbers. They are used up: two copies of a large run do not fit.
 
         Parameters
         ----------
@@ -257,7 +321,8 @@ class Rows:
         if places == list(range(len(self.status))):
             places = None
         columns = {}
-        for name, every in self.columns.items():
+        for name in list(self.columns):
+            every = self.columns.pop(name)
             values = every if places is None else [every[place] for place in places]
             if name in _WHOLE:
                 columns[name] = pd.array([None if value != value else value for value in values], dtype="Int64")
@@ -294,4 +359,4 @@ def load_rows(run: str | os.PathLike[str], columns: Sequence[str] = COLUMNS) -> 
     for name in columns:
         if name not in COLUMNS:
             raise unknown("column", name, COLUMNS)
-    return Rows(read_rows(run_folder(run) / ROWS), columns).frame()
+    return Rows.read(run_folder(run) / ROWS, columns).frame()

@@ -18,7 +18,7 @@ from ragbench.errors import ConfigError, RagbenchError
 from ragbench.experiment import manifest as manifests
 from ragbench.experiment.identity import object_identity
 from ragbench.experiment.live import Live, whole
-from ragbench.experiment.rows import Journal, Rows, newly_used, read_rows, without_text
+from ragbench.experiment.rows import Journal, Rows, newly_used, without_text
 from ragbench.experiment.spec import Experiment
 from ragbench.experiment.stage import Stage, items, prepare, retrieve
 from ragbench.experiment.work import Draft, Item, block
@@ -77,21 +77,25 @@ def run_experiment(
         digests = manifests.recorded_digests(experiment.folder)
         stage = prepare(experiment, cassette, digests, ask_server=True)
         with Journal(experiment.path) as journal:
-            rows = Rows(read_rows(experiment.path))
+            rows = Rows.read(experiment.path, remember=True)
             plans = {name: items(stage, experiment, name, rows, retry) for name in stage.data}
             every = [key for _, keys, _ in plans.values() for key in keys]
             state = Progress(len(every), sum(there for _, _, there in plans.values()))
             entry = manifests.this_run(_name(executor), state.total, state.there)
             manifest = _manifest(experiment, stage, entry)
             manifests.write_manifest(experiment.folder, manifest, stage.secrets)
+            left = {name: todo for name, (todo, _, _) in plans.items() if todo}
+            rows = None if left else rows  # of a large run, rows and what is left to do do not fit together
+            del plans
             with _shown(progress, state) as tick:
-                run = _Run(experiment, stage, cassette, journal, rows, state, tick, stop, stop_after)
+                run = _Run(experiment, stage, cassette, journal, state, tick, stop, stop_after)
                 try:
-                    run.all({name: todo for name, (todo, _, _) in plans.items()}, executor)
+                    run.all(left, executor)
                 finally:
+                    left.clear()
                     entry |= {"ended": manifests.now(), "rows_made": state.done, "failed": dict(state.failures)}
                     manifests.write_manifest(experiment.folder, manifest, stage.secrets)
-    frame = rows.frame(every)
+    frame = (rows or Rows.read(experiment.path, remember=True)).frame(every)
     for warning in without_text(frame):
         warnings.warn(warning, stacklevel=3)  # shown at the line that called run()
     return frame
@@ -99,10 +103,10 @@ def run_experiment(
 
 class _Run:
     def __init__(
-        self, experiment: Experiment, stage: Stage, cassette: Any, journal: Journal, rows: Rows,
-        state: Progress, tick: Callable[[], None], stop: Any, stop_after: float,
+        self, experiment: Experiment, stage: Stage, cassette: Any, journal: Journal, state: Progress,
+        tick: Callable[[], None], stop: Any, stop_after: float,
     ) -> None:  # fmt: skip
-        self.experiment, self.stage, self.journal, self.rows = experiment, stage, journal, rows
+        self.experiment, self.stage, self.journal = experiment, stage, journal
         self.state, self.tick, self.stop = state, tick, stop
         self.live = Live(experiment, stage, cassette, self.emit, self.stopped, stop_after)
         hosts = max(map(len, (*stage.generators.values(), *stage.judges.values())), default=1)
@@ -111,7 +115,6 @@ class _Run:
 
     def emit(self, row: dict[str, Any]) -> None:
         self.journal.write(row)
-        self.rows.add(row)
         self.state.count(row)
         self.tick()
 

@@ -25,7 +25,7 @@ from ragbench.cli import main
 from ragbench.data import build_wiki_corpus, files, load_jsonl
 from ragbench.errors import DataError
 from ragbench.experiment import load_rows
-from ragbench.experiment.rows import COLUMNS, Rows
+from ragbench.experiment.rows import BY_COLUMNS, COLUMNS, ROWS, Journal, Rows, _parsed
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import Cassette, ask, chat_model
 from ragbench.llm.keys import Keys
@@ -411,8 +411,59 @@ def test_the_rows_of_an_export_are_written_in_parts(tmp_path, monkeypatch):
 def test_the_last_try_of_a_row_counts_in_its_first_place_but_no_failure_over_a_success():
     tries = [("a", "failed", 1), ("b", "ok", 2), ("a", "ok", 3), ("b", "failed", 4), ("c", "failed", 5),
              ("c", "failed", 6)]  # fmt: skip
-    rows = Rows({"key": key, "status": status, "k": k} for key, status, k in tries)
-    assert rows.frame()[["key", "status", "k"]].values.tolist() == [["a", "ok", 3], ["b", "ok", 2], ["c", "failed", 6]]
-    assert rows.frame(["c", "x", "a", "c"])["k"].tolist() == [6, 3]
-    assert rows.row("a") == {"key": "a", "status": "ok", "k": 3}
-    assert Counter(map(rows.failed, "abc")) == {False: 2, True: 1}
+    rows = [Rows({"key": key, "status": status, "k": k} for key, status, k in tries) for _ in range(3)]
+    frame = rows[0].frame()
+    assert frame[["key", "status", "k"]].values.tolist() == [["a", "ok", 3], ["b", "ok", 2], ["c", "failed", 6]]
+    assert rows[1].frame(["c", "x", "a", "c"])["k"].tolist() == [6, 3]
+    assert rows[2].row("a") == {"key": "a", "status": "ok", "k": 3}
+    assert Counter(map(rows[2].failed, "abc")) == {False: 2, True: 1}
+
+
+def test_a_large_file_of_rows_is_read_by_columns_and_every_line_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragbench.experiment.rows._LARGE", 4)
+    path, columns = tmp_path / ROWS, tmp_path / BY_COLUMNS
+    by_line: list[str] = []
+    monkeypatch.setattr(
+        "ragbench.experiment.rows._parsed", lambda line, parsed=_parsed: by_line.append(line) or parsed(line)
+    )
+
+    def append(*rows: dict) -> None:
+        with Journal(path) as journal:
+            for row in rows:
+                journal.write(row)
+
+    def read(columns=COLUMNS, **options) -> tuple[pd.DataFrame, int]:
+        del by_line[:]
+        frame = Rows.read(path, columns, **options).frame()
+        return frame, sum(line.startswith(b"{") for line in by_line)
+
+    append(*({"key": str(i), "status": "ok", "k": i, "hits": [f"c{i}", "d"], "answer": "a \ud83d"} for i in range(3)))
+    assert read(remember=True)[1] == 3
+    assert not columns.exists()  # too few
+    append({"key": "3", "status": "failed", "ir_score": math.nan, "error": "x"}, {"key": "1", "status": "ok", "k": 7})
+    whole, lines = read(remember=True)
+    assert lines == 5
+    assert columns.exists()
+    again, lines = read()
+    assert lines == 0
+    pd.testing.assert_frame_equal(again, whole)
+    assert again["k"].tolist() == [0, 7, 2, pd.NA]
+    pd.testing.assert_frame_equal(read(("key", "hits"))[0], whole[["key", "hits"]])
+
+    append({"key": "3", "status": "ok", "k": 9}, {"key": "4", "status": "ok"})
+    further, lines = read()
+    assert lines == 2
+    assert further["k"].tolist() == [0, 7, 2, 9, pd.NA]
+    with open(path, "ab") as file:
+        file.write(b"[1]\n")
+    with pytest.raises(DataError, match="line 8 is no row"):
+        read()
+
+    text = path.read_bytes().removesuffix(b"[1]\n")
+    path.write_bytes(text.replace(b'"k": 7', b'"k": 8'))  # as many bytes, another row
+    changed, lines = read()
+    assert lines == 7
+    assert changed["k"].tolist() == [0, 8, 2, 9, pd.NA]
+    path.write_bytes(text)
+    columns.write_bytes(columns.read_bytes()[:-30])
+    assert read()[0]["k"].tolist() == [0, 7, 2, 9, pd.NA]
