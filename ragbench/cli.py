@@ -175,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _init(arguments: argparse.Namespace) -> int:
-    from ragbench.doctor import checks, render
+    from ragbench.doctor import check_lines, checks
     from ragbench.your_experiment import lay_out
 
     folder = lay_out(arguments.folder)
@@ -183,17 +183,17 @@ def _init(arguments: argparse.Namespace) -> int:
     print(f"{os.path.relpath(folder)}: {files}")
     missing = [check for check in checks() if not (check.ok or check.optional)]
     if missing:
-        print(f"first:\n{render(missing)}")
+        print(f"first:\n{check_lines(missing)}")
     experiment = os.path.relpath(folder / "experiment.yaml")
     print(f"next: ragbench plan {experiment}; ragbench run {experiment}; ragbench lab {arguments.folder}")
     return 0
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from ragbench.doctor import checks, render
+    from ragbench.doctor import check_lines, checks
 
     found = checks()
-    print(render(found))
+    print(check_lines(found))
     good = all(check.ok or check.optional for check in found)
     if arguments.model:
         from ragbench.llm import chat_model, fitness
@@ -205,9 +205,9 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _data_list(arguments: argparse.Namespace) -> int:
-    from ragbench.doctor import data_checks, render
+    from ragbench.doctor import check_lines, data_checks
 
-    print(render(data_checks()))
+    print(check_lines(data_checks()))
     return 0
 
 

@@ -30,7 +30,7 @@ def checks() -> list[Check]:
     return [*_environment(), *_weights(), *_small_model(), *data_checks(), *_extras(), _ollama()]
 
 
-def render(found: Sequence[Check]) -> str:
+def check_lines(found: Sequence[Check]) -> str:
     """Write checks as aligned lines, each missing thing followed by what to do."""
     width = max(len(c.name) for c in found)
     lines = []

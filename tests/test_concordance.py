@@ -228,7 +228,7 @@ def some():
         contexts.append(co.Case(q.id, q, "", cut_chunks([first.text, dataset.documents[50].text], 300)))
     cases = co.graded_cases(contexts, load_graded_answers())
     counting = Counting()
-    return cases, co.embedded_labels(cases, counting), counting
+    return cases, co.label_cases(cases, counting), counting
 
 
 def test_every_text_is_embedded_once_and_all_in_one_call(some):
@@ -271,13 +271,13 @@ def test_embedded_labels_are_those_of_each_part_alone(some):
 def test_the_verdict_of_a_keypoint_turns_with_the_answer():
     asked = question(keypoints=["The mill was built in 1840."])
     texts = ["The mill was built in 1840.", "The mill was built in 1850.", "It rains a lot."]
-    labels = co.embedded_labels([case(str(i), text, question=asked) for i, text in enumerate(texts)])
+    labels = co.label_cases([case(str(i), text, question=asked) for i, text in enumerate(texts)])
     assert labels.verdicts == (("covered",), ("contradicted",), ("neither",))
 
 
 def test_empty_answers_and_contexts_are_undefined_not_wrong():
     cases = [case("a", answer=""), case("b", chunks=()), case("c", question=question(references=()))]
-    table = co.score_table(cases, co.embedded_labels(cases))
+    table = co.score_table(cases, co.label_cases(cases))
     assert math.isnan(table["RAGChecker precision"][0])
     assert math.isnan(table["RAGAS faithfulness"][0])
     assert math.isnan(table["RAGChecker faithfulness"][1])
@@ -566,8 +566,8 @@ def test_agreement_and_rankings_are_drawn_from_their_tables():
 
 def test_bad_cases_are_named():
     with pytest.raises(DataError, match="no cases"):
-        co.embedded_labels([])
+        co.label_cases([])
     with pytest.raises(DataError, match="'a1' belongs to two cases"):
-        co.embedded_labels([case(), case()])
+        co.label_cases([case(), case()])
     with pytest.raises(DataError, match="0 labels for 1 cases"):
         co.score_table([case()], labels_of([], []))

@@ -46,7 +46,7 @@ from ragbench.datagen import (
 from ragbench.datagen.configuration import blocklist
 from ragbench.datagen.parts import KINDS
 from ragbench.datagen.questions import facts_needed
-from ragbench.datagen.wording import choose, derive, fill, mentions, parse_date, parse_number, without
+from ragbench.datagen.wording import choose, derive, fill_pattern, mentions, parse_date, parse_number, without
 from ragbench.errors import ConfigError, DataError
 from ragbench.text.sentences import split_sentences
 
@@ -246,10 +246,10 @@ def test_a_value_is_mentioned_only_as_a_whole(text, value, found):
 
 def test_patterns_choose_and_fill():
     assert choose("[a|b] and [c|d|e]") == ("a and c", (0, 0))
-    assert fill("{x} sold {y}.", {"x": "tarn", "y": "it"}) == "Tarn sold it."
-    assert fill("{x}", {"x": "tarn"}, sentence=False) == "tarn"
+    assert fill_pattern("{x} sold {y}.", {"x": "tarn", "y": "it"}) == "Tarn sold it."
+    assert fill_pattern("{x}", {"x": "tarn"}, sentence=False) == "tarn"
     with pytest.raises(ConfigError, match="needs 'z'"):
-        fill("{z}", {"x": "tarn"})
+        fill_pattern("{z}", {"x": "tarn"})
 
 
 def test_derived_values_by_hand():

@@ -15,7 +15,7 @@ from ragbench.labelling import claims, embedded_checker
 from ragbench.labelling.claims import embedded_labels
 from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
 from ragbench.metrics.claims import claim_metrics_table
-from ragbench.text.apart import prepare
+from ragbench.text.apart import take_apart
 from ragbench.text.stance import NEGATION
 
 E, N, C = "Entailment", "Neutral", "Contradiction"
@@ -42,7 +42,7 @@ class Bags:
 
 def slow_label(claim, text, rule):
     """The rule as its docstring has it, window by window and word by word."""
-    claim, text = prepare(claim), prepare(text)
+    claim, text = take_apart(claim), take_apart(text)
     if not claim.stems:
         return N, 0.0
     embedder = Bags()
@@ -66,7 +66,7 @@ def slow_label(claim, text, rule):
         return N, 0.0
     window = text.sentences[where[0] : where[1]]
     if claim.numbers - text.numbers:
-        others = {n for s in window for n in prepare(s).numbers} - claim.numbers
+        others = {n for s in window for n in take_apart(s).numbers} - claim.numbers
         return (C if others and best >= rule.related else N), best
     if best < rule.entail:
         return N, best
@@ -303,7 +303,7 @@ def test_the_same_labels_as_pair_by_pair_on_minihop(minilm):
 def test_a_table_is_refused_where_results_are_wanted():
     import pandas as pd
 
-    from ragbench.concordance import embedded_labels as label_cases
+    from ragbench.concordance import label_cases
 
     frame = pd.DataFrame({"question": ["Who?"], "answer": ["Ann"]})
     with pytest.raises(DataError, match=r"(?s)results to label: item 0 is str 'question'.*one RagResult per row"):

@@ -30,7 +30,15 @@ from ragbench.report.export import export, export_ledger
 from ragbench.report.folder import MARKER
 from ragbench.report.methods import as_latex, as_markdown, bibtex_entry, references
 from ragbench.report.page import page, worst_answers
-from ragbench.report.tables import escape, interval_table, label_of, latex_table, render_table, table, with_interval
+from ragbench.report.tables import (
+    escape_latex,
+    interval_table,
+    label_of,
+    latex_table,
+    render_table,
+    table,
+    with_interval,
+)
 
 QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
 COMMANDS = {
@@ -110,7 +118,7 @@ def test_the_reader_of_latex_finds_what_does_not_compile(wrong):
 
 @given(st.text(alphabet="ab1 \\&%$#_{}~^<>|`-≥λ→−[]*\"'", max_size=30))
 def test_escaped_text_reads_as_the_text_and_compiles(text):
-    made = escape(text)
+    made = escape_latex(text)
     assert problems(made) == []
     back, rest = "", made
     while rest:
@@ -125,8 +133,8 @@ def test_escaped_text_reads_as_the_text_and_compiles(text):
 
 
 def test_line_breaks_and_control_characters_become_spaces():
-    assert escape("a\n\tb\x07c") == "a b c"
-    assert escape("pip --no-deps --- x") == "pip -{}-no-deps -{}-{}- x"
+    assert escape_latex("a\n\tb\x07c") == "a b c"
+    assert escape_latex("pip --no-deps --- x") == "pip -{}-no-deps -{}-{}- x"
     assert label_of("tab:my run_1/ä") == "tab:my-run-1"
 
 

@@ -17,7 +17,7 @@ from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
 from ragbench.labelling.embedded_judge import NAMES, EmbeddedJudge, features, load_coefficients
 from ragbench.labelling.judge_fit import FitReport, fit_judge, ridge
 from ragbench.labelling.preferences import LabelledPair, load_ragchecker_pairs, read_pairs
-from ragbench.text.apart import prepare
+from ragbench.text.apart import take_apart
 from ragbench.text.common import lcs_length
 from ragbench.text.sentences import split_sentences
 from ragbench.text.stance import abstains, is_polar, stance
@@ -77,7 +77,7 @@ def test_abstention_is_looked_for_at_the_start_only():
 
 
 def test_names_and_numbers_are_taken_inside_sentences():
-    p = prepare("Then John Speke saw (Ripon) falls 1,858 times. The end.")
+    p = take_apart("Then John Speke saw (Ripon) falls 1,858 times. The end.")
     assert p.names == {"john", "speke", "ripon"}
     assert p.numbers == {"1858"}
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from ragbench.errors import ConfigError
 from ragbench.llm import CallError, Cassette, Interrupted, ask, chat_model
 from ragbench.llm.drivers import retry_after
-from ragbench.llm.schedule import Item, groups
+from ragbench.llm.schedule import Pending, groups
 
 FAST = {"backoff_s": 0.01, "progress": False}
 
@@ -140,14 +140,14 @@ def test_a_host_that_dies_leaves_its_prompts_to_the_other():
 def test_prompts_with_a_common_beginning_go_to_one_host_side_by_side_longest_group_first():
     question = "Question about rivers and the lakes that feed them? "
     prompts = ["short one"] + [question + "context " * n for n in (4, 2, 3)] + ["another thing entirely"]
-    items = [Item([n], str(n), [{"role": "user", "content": text}]) for n, text in enumerate(prompts)]
+    items = [Pending([n], str(n), [{"role": "user", "content": text}]) for n, text in enumerate(prompts)]
     assert [[int(item.id) for item in group] for group in groups(items)] == [[2, 3, 1], [4], [0]]
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.text(max_size=12), max_size=30))
 def test_grouping_keeps_every_prompt_once(texts):
-    items = [Item([n], str(n), [{"role": "user", "content": text}]) for n, text in enumerate(texts)]
+    items = [Pending([n], str(n), [{"role": "user", "content": text}]) for n, text in enumerate(texts)]
     assert sorted(int(item.id) for group in groups(items) for item in group) == list(range(len(texts)))
 
 
@@ -161,14 +161,14 @@ def test_the_prompts_of_a_named_group_stay_together_each_before_those_that_conti
         ("b", ""),
         ("a", "zero"),
     ]
-    items = [Item([n], str(n), [{"content": text}], group=name) for n, (name, text) in enumerate(contexts)]
+    items = [Pending([n], str(n), [{"content": text}], group=name) for n, (name, text) in enumerate(contexts)]
     assert [[int(item.id) for item in group] for group in groups(items)] == [[2, 4, 0, 6], [5, 3, 1]]
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["A", "B", "C"]), st.text("xy ", max_size=4)), max_size=20))
 def test_named_groups_are_never_mixed_or_divided(prompts):
-    items = [Item([n], str(n), [{"content": text}], group=name) for n, (name, text) in enumerate(prompts)]
+    items = [Pending([n], str(n), [{"content": text}], group=name) for n, (name, text) in enumerate(prompts)]
     made = groups(items)
     assert sorted(item.group for group in made for item in list(group)[:1]) == sorted({name for name, _ in prompts})
     assert sorted(int(item.id) for group in made for item in group) == list(range(len(prompts)))

@@ -182,7 +182,7 @@ def read_back(text):
 
 def test_the_readable_ledger_holds_the_numbers_of_the_csv_in_their_own_columns(own_figures):
     for paper in papers.PAPERS:
-        for item in papers.items(paper):
+        for item in papers.published_items(paper):
             table = papers.published(paper, item)
             papers.record(paper, item, table.assign(value=np.arange(len(table)) + 0.5), by="x | y")
     tables = read_back(papers.write_markdown().read_text())

@@ -15,7 +15,7 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.records import Chunk
 from ragbench.retrieval import BM25, MMR, Dense
-from ragbench.retrieval._kernels import TILE, rescore
+from ragbench.retrieval._kernels import TILE, exact_hits
 from ragbench.retrieval.mmr import select_mmr
 
 
@@ -110,10 +110,10 @@ def test_hits_that_rounding_kept_from_the_candidates_are_found_again():
     vectors, query = np.full((10, 4), 0.5, np.float32), np.full((1, 4), 0.5, np.float32)
     rough, candidates = np.full((1, 3), 1.0 - 1e-7, np.float32), np.array([[9, 8, 7]], np.int32)
     scores, items, found = np.zeros((1, 2)), np.zeros((1, 2), np.int32), np.zeros(1, np.int32)
-    rescore(query, vectors, rough, candidates, np.array([3], np.int32), 1e-6, scores, items, found)
+    exact_hits(query, vectors, rough, candidates, np.array([3], np.int32), 1e-6, scores, items, found)
     assert (items[0].tolist(), scores[0].tolist(), found[0]) == ([0, 1], [1.0, 1.0], 2)
     rough[:] = 0.9  # nothing outside the candidates can reach 1
-    rescore(query, vectors, rough, candidates, np.array([3], np.int32), 1e-6, scores, items, found)
+    exact_hits(query, vectors, rough, candidates, np.array([3], np.int32), 1e-6, scores, items, found)
     assert items[0].tolist() == [7, 8]
 
 

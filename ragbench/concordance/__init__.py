@@ -188,7 +188,7 @@ class Once:
         return self.embed_documents([text])[0]
 
 
-def embedded_labels(cases: Sequence[Case], embedder: Embeddings | None = None) -> Labels:
+def label_cases(cases: Sequence[Case], embedder: Embeddings | None = None) -> Labels:
     """Label cases without a language model: sentence claims, and the embedded checker, RAGAS, grader and judge.
 
     Parameters
@@ -353,7 +353,7 @@ def _claim_labels(row: Any) -> ClaimLabels | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class ComparedMetric:
     """A metric of the table: whose it is, what it looks at, and whether more of it is better.
 
     ``reads`` is "answer" (with the true answer), "answer and context", or "context".
@@ -370,29 +370,29 @@ _OF_ANSWER = {"precision", "recall", "f1"}
 _OF_CONTEXT = {"claim_recall", "context_precision"}
 
 
-def _claim_metric(name: str) -> Metric:
+def _claim_metric(name: str) -> ComparedMetric:
     reads = "answer" if name in _OF_ANSWER else "context" if name in _OF_CONTEXT else "answer and context"
-    return Metric(f"RAGChecker {name.replace('_', ' ')}", "RAGChecker", reads, name not in _WORSE)
+    return ComparedMetric(f"RAGChecker {name.replace('_', ' ')}", "RAGChecker", reads, name not in _WORSE)
 
 
-METRICS: tuple[Metric, ...] = (
-    Metric("IR score", "thesis", "context"),
-    Metric("grader: fully right", "thesis", "answer"),
+METRICS: tuple[ComparedMetric, ...] = (
+    ComparedMetric("IR score", "thesis", "context"),
+    ComparedMetric("grader: fully right", "thesis", "answer"),
     *(_claim_metric(name) for name in CLAIM_METRICS),
-    Metric("RAGAS faithfulness", "RAGAS", "answer and context"),
-    Metric("RAGAS answer relevance", "RAGAS", "answer"),
-    Metric("RAGAS context relevance", "RAGAS", "context"),
-    Metric("RAGEval completeness", "RAGEval", "answer"),
-    Metric("RAGEval hallucination", "RAGEval", "answer", higher=False),
-    Metric("RAGEval irrelevance", "RAGEval", "answer", higher=False),
-    Metric("RAGEval recall", "RAGEval", "context"),
-    Metric("RAGEval EIR", "RAGEval", "context"),
-    Metric("exact match", "lexical", "answer"),
-    Metric("token F1", "lexical", "answer"),
-    Metric("ROUGE-L", "lexical", "answer"),
-    Metric("BLEU", "lexical", "answer"),
-    Metric("IDF overlap", "lexical", "answer"),
-    Metric("judge: preference", "ragbench", "answer"),
+    ComparedMetric("RAGAS faithfulness", "RAGAS", "answer and context"),
+    ComparedMetric("RAGAS answer relevance", "RAGAS", "answer"),
+    ComparedMetric("RAGAS context relevance", "RAGAS", "context"),
+    ComparedMetric("RAGEval completeness", "RAGEval", "answer"),
+    ComparedMetric("RAGEval hallucination", "RAGEval", "answer", higher=False),
+    ComparedMetric("RAGEval irrelevance", "RAGEval", "answer", higher=False),
+    ComparedMetric("RAGEval recall", "RAGEval", "context"),
+    ComparedMetric("RAGEval EIR", "RAGEval", "context"),
+    ComparedMetric("exact match", "lexical", "answer"),
+    ComparedMetric("token F1", "lexical", "answer"),
+    ComparedMetric("ROUGE-L", "lexical", "answer"),
+    ComparedMetric("BLEU", "lexical", "answer"),
+    ComparedMetric("IDF overlap", "lexical", "answer"),
+    ComparedMetric("judge: preference", "ragbench", "answer"),
 )
 
 

@@ -135,11 +135,11 @@ def _draw(schema: Schema, subdomain: str, row: Mapping[str, str], rng: random.Ra
                     f"what the rule {rule['rule']!r} takes",
                     "see ragbench.datagen.configuration for the rules",
                 ) from None
-        text[name] = render(values[name], rule, schema.language)
+        text[name] = written(values[name], rule, schema.language)
     return values, text
 
 
-def render(value: Any, rule: Mapping[str, Any], language: str) -> str:
+def written(value: Any, rule: Mapping[str, Any], language: str) -> str:
     """Write a value as documents do: 14 March 2021, 1,204 million crowns, 37.5%; 2021年3月14日, 1204万元."""
     kind = rule["rule"]
     if kind == "date":

@@ -19,7 +19,7 @@ from ragbench.datagen.parts import (
 )
 from ragbench.datagen.questions import annotate
 from ragbench.datagen.schema import FactPattern, Schema
-from ragbench.datagen.wording import fill, write
+from ragbench.datagen.wording import fill_pattern, write
 from ragbench.errors import ConfigError, unknown
 from ragbench.llm import Cassette, Reply
 from ragbench.prompts import fill_prompt, load_prompt
@@ -99,7 +99,7 @@ def _write(
         if sentences:
             sections.append(Section(section.heading, sentences))
     dropped = tuple(name for fact in missing for name in fact.fields)
-    title = fill(schema.title, configuration.text)
+    title = fill_pattern(schema.title, configuration.text)
     return GeneratedDocument(configuration.id, title, schema.language, tuple(sections), dropped)
 
 
@@ -150,7 +150,7 @@ def model_documents(
         if mode != "configuration":
             jobs.append((number, "", fill_prompt(text, **common, **({"sample": sample} if mode == "one-shot" else {}))))
             continue
-        title = fill(schema.title, c.text)
+        title = fill_pattern(schema.title, c.text)
         for section in schema.sections:
             names = [n for fact in section.facts for n in fact.fields if n not in withheld[number]]
             if names:
@@ -180,7 +180,7 @@ def _assembled(schema: Schema, configuration: Configuration, parts: Sequence[tup
     )
     stated = {name for s in sections for sentence in s.sentences for name in sentence.facts}
     dropped = tuple(name for name in fields if name not in stated)
-    title = fill(schema.title, configuration.text)
+    title = fill_pattern(schema.title, configuration.text)
     return GeneratedDocument(configuration.id, title, schema.language, sections, dropped, "model, configuration")
 
 

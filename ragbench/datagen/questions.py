@@ -30,7 +30,7 @@ from ragbench.datagen.parts import (
     field_list,
 )
 from ragbench.datagen.schema import QuestionPattern, Schema
-from ragbench.datagen.wording import choose, derive, fields_of, fill, mentions, without
+from ragbench.datagen.wording import choose, derive, fields_of, fill_pattern, mentions, without
 from ragbench.errors import DataError, unknown
 from ragbench.llm import Cassette
 from ragbench.llm.structured import MOST_ITEMS
@@ -145,7 +145,7 @@ def annotate(sentences: Sequence[str], configuration: Configuration, fields: Seq
 def plain_statement(schema: Schema, fact_id: str, configuration: Configuration) -> str:
     """State one fact in the schema's plainest words: its first pattern with the first alternatives."""
     pattern = next(f for f in schema.facts if f.id == fact_id).say[0]
-    return fill(choose(pattern)[0], configuration.text)
+    return fill_pattern(choose(pattern)[0], configuration.text)
 
 
 def _asked(
@@ -183,15 +183,15 @@ def _draft(
     language = pair[0][0].language
     derived = []
     for name, rule in pattern.derive.items():
-        names = tuple(fill(choose(n)[0], values, sentence=False) for n in rule.get("names", ()))
+        names = tuple(fill_pattern(choose(n)[0], values, sentence=False) for n in rule.get("names", ()))
         result = derive(rule["rule"], [values[n] for n in rule["of"]], names, language)
         if result is None:
             return None
         values[name] = result
         of = tuple((used[n.rpartition(".")[0]][0].id, n.rpartition(".")[2]) for n in rule["of"])
         derived.append(Derived(result, rule["rule"], of, names))
-    question = fill(choose(rng.choice(pattern.ask), rng)[0], values)
-    statements = tuple(fill(choose(s, rng)[0], values) for s in pattern.say)
+    question = fill_pattern(choose(rng.choice(pattern.ask), rng)[0], values)
+    statements = tuple(fill_pattern(choose(s, rng)[0], values) for s in pattern.say)
     return QRA(
         "", pattern.kind, language, question, statements, tuple(c.id for c, _ in used.values()), derived=tuple(derived)
     )
@@ -202,7 +202,7 @@ def _summary(
 ) -> QRA:
     configuration = about[0]
     facts = next(s for s in schema.sections if s.id == pattern.section).facts
-    question = fill(choose(rng.choice(pattern.ask), rng)[0], configuration.text)
+    question = fill_pattern(choose(rng.choice(pattern.ask), rng)[0], configuration.text)
     statements = tuple(plain_statement(schema, fact.id, configuration) for fact in facts)
     return QRA("", "summary", schema.language, question, statements, (configuration.id,))
 
@@ -217,13 +217,13 @@ def _unanswerable(
     lost = [f for f in schema.facts if f.lost and f.fields and set(f.fields) <= set(document.dropped)]
     for fact in lost[: per_document.get("unanswerable", 0)]:
         what, ask = fact.lost
-        values = {**configuration.text, "what": fill(what, configuration.text, sentence=False)}
+        values = {**configuration.text, "what": fill_pattern(what, configuration.text, sentence=False)}
         yield QRA(
             "",
             "unanswerable",
             schema.language,
-            fill(choose(ask, rng)[0], values),
-            tuple(fill(choose(s, rng)[0], values) for s in schema.unanswerable),
+            fill_pattern(choose(ask, rng)[0], values),
+            tuple(fill_pattern(choose(s, rng)[0], values) for s in schema.unanswerable),
             (configuration.id,),
             lost=tuple((configuration.id, name) for name in fact.fields),
         )

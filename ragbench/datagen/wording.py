@@ -52,7 +52,7 @@ def choose(pattern: str, rng: random.Random | None = None) -> tuple[str, tuple[i
     return _CHOICE.sub(pick, pattern), tuple(taken)
 
 
-def fill(pattern: str, values: Mapping[str, str], *, sentence: bool = True) -> str:
+def fill_pattern(pattern: str, values: Mapping[str, str], *, sentence: bool = True) -> str:
     """Put values into the fields of a pattern; a sentence begins with a capital letter.
 
     Raises
@@ -82,7 +82,7 @@ def write(patterns: Sequence[str], values: Mapping[str, str], rng: random.Random
     """
     number = rng.randrange(len(patterns)) if rng else 0
     text, taken = choose(patterns[number], rng)
-    return fill(text, values), f"{number}:{'.'.join(map(str, taken))}"
+    return fill_pattern(text, values), f"{number}:{'.'.join(map(str, taken))}"
 
 
 def mentions(text: str, value: str) -> bool:

@@ -16,7 +16,7 @@ from langchain_core.embeddings import Embeddings
 from ragbench.data.ragchecker import LABELS
 from ragbench.embedding import embed
 from ragbench.errors import ConfigError
-from ragbench.text.apart import Prepared, prepare
+from ragbench.text.apart import Prepared, take_apart
 from ragbench.text.sentences import split_sentences
 from ragbench.text.stance import NEGATION
 
@@ -176,7 +176,7 @@ class EmbeddedChecker:
         for i, text in enumerate(texts):
             if not isinstance(text, str):
                 raise ConfigError(f"text {i} is {type(text).__name__}", "a text", "pass chunk.text, not the chunk")
-        return [prepare(sentence_of(c, f"claim {i}")) for i, c in enumerate(claims)], [prepare(t) for t in texts]
+        return [take_apart(sentence_of(c, f"claim {i}")) for i, c in enumerate(claims)], [take_apart(t) for t in texts]
 
     def _embedded(self, claims: Sequence[Prepared], sources: Sequence[Prepared]) -> dict[str, np.ndarray]:
         needed = [c.text for c in claims] + [s for t in sources for s in t.sentences]
@@ -231,7 +231,7 @@ class _Text:
     def numbers(self, i: int) -> frozenset[str]:
         """Return the numbers in window ``i``."""
         a, b = self.spans[i]
-        return frozenset().union(*(prepare(s).numbers for s in self.prepared.sentences[a:b]))
+        return frozenset().union(*(take_apart(s).numbers for s in self.prepared.sentences[a:b]))
 
     def negated(self, i: int, vector: np.ndarray) -> bool:
         """Whether the sentence of window ``i`` that is nearest to the claim has a negation."""

@@ -23,7 +23,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragbench.embedding import embed
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.text.apart import Prepared, prepare
+from ragbench.text.apart import Prepared, take_apart
 from ragbench.text.common import lcs_length
 from ragbench.text.stance import abstains, is_polar, stance
 
@@ -134,7 +134,7 @@ def features(
     unknown = [n for n in names if n not in NAMES]
     if unknown:
         raise ConfigError(f"unknown features {', '.join(unknown)}", "some of " + ", ".join(NAMES), "use those names")
-    prepared = [tuple(prepare(t) for t in row) for row in rows]
+    prepared = [tuple(take_apart(t) for t in row) for row in rows]
     vectors: dict[str, np.ndarray] = {}
     if "cosine" in names and rows:
         if embedder is None:

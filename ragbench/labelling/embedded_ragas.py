@@ -22,7 +22,7 @@ from ragbench.errors import ConfigError
 from ragbench.labelling.asking import Context, common_length, context_text
 from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
 from ragbench.metrics.reference_free import context_relevance
-from ragbench.text.apart import Prepared, prepare
+from ragbench.text.apart import Prepared, take_apart
 from ragbench.text.sentences import split_sentences
 from ragbench.text.stance import abstains
 
@@ -94,7 +94,7 @@ def answer_parts(question: str, answer: str) -> AnswerParts:
     sentences = split_sentences(answer, "claims")
     kept = [s for s in sentences if not abstains(s, "sentence")]
     text = " ".join(kept)
-    asked, said, needs = prepare(question), prepare(text), asked_for(question)
+    asked, said, needs = take_apart(question), take_apart(text), asked_for(question)
     stems = frozenset(asked.stems)
     content = sum(weight for stem, weight in said.weight.items() if stem not in stems)
     met = [_met(kind, asked, said, content) for kind in needs]
@@ -211,12 +211,12 @@ class EmbeddedRagas:
         """Return for each statement the degree, in [0, 1], to which a context backs it."""
         if not statements:
             return {}
-        source = prepare(context)
+        source = take_apart(context)
         words = frozenset(source.words)
         support = self._checker.support(statements, [context])[:, 0].clip(0, 1)
         degrees = {}
         for statement, value in zip(statements, support, strict=True):
-            said = prepare(statement)
+            said = take_apart(statement)
             facts = said.numbers | said.names
             backed = sum(fact in source.numbers or fact in words for fact in facts)
             degrees[statement] = float(value) * (backed / len(facts) if facts else 1.0)
@@ -244,7 +244,7 @@ class EmbeddedRagas:
             parts = answer_parts(question, answer)
             near = max(float(vectors[question] @ vectors[answer]), 0.0) / self.gate
             # A word or two has no direction to speak of.
-            affinity = 1.0 if len(prepare(parts.text).words) <= SHORT else min(near, 1.0)
+            affinity = 1.0 if len(take_apart(parts.text).words) <= SHORT else min(near, 1.0)
             score = parts.committed * affinity * (parts.met + parts.told) / 2
             rows.append((score, len(parts.needs), "scored"))
         return _table(rows)
@@ -284,9 +284,9 @@ class EmbeddedRagas:
         return needed
 
     def _worth(self, question: str, sentences: Sequence[str], vectors: dict[str, np.ndarray]) -> np.ndarray:
-        weights = prepare(question).weight
+        weights = take_apart(question).weight
         total = sum(weights.values()) or 1.0
-        stems = [frozenset(prepare(s).stems) for s in sentences]
+        stems = [frozenset(take_apart(s).stems) for s in sentences]
         covered = np.array([sum(w for stem, w in weights.items() if stem in part) for part in stems]) / total
         near = np.array([float(vectors[s] @ vectors[question]) for s in sentences])
         return self.mix * covered + (1 - self.mix) * near

@@ -21,8 +21,8 @@ from ragbench.llm.failures import AWAY, KINDS, CallError, failure, printable, wi
 from ragbench.llm.keys import Keys, canonical
 from ragbench.llm.models import DEADLINE_S, chat_model
 from ragbench.llm.reply import CUT_SHORT, Reply, Usage
-from ragbench.llm.schedule import Host, Item, Schedule, Worker, gate_of
-from ragbench.llm.structured import json_schema_of, read, repair_messages, repeats, schema_dict, without_thinking
+from ragbench.llm.schedule import Host, Pending, Schedule, Worker, gate_of
+from ragbench.llm.structured import json_schema_of, read_json, repair_messages, repeats, schema_dict, without_thinking
 
 if TYPE_CHECKING:  # slow import
     from pydantic import BaseModel
@@ -154,7 +154,7 @@ def _drivers(model: Any) -> list[Driver]:
 
 def _items(
     prompts: Sequence[Any], schema: Any, ids: Sequence[str] | None, groups: Sequence[str] | None, driver: Driver
-) -> list[Item]:
+) -> list[Pending]:
     if isinstance(prompts, str):
         raise ConfigError("prompts is one str", "a list of prompts", "ask(model, [prompt])")
     prompts = list(prompts)
@@ -167,7 +167,7 @@ def _items(
     items = []
     for place, (prompt, one, name) in enumerate(zip(prompts, schemas, names, strict=True)):
         json_schema = json_schema_of(one) if one is not None else ""
-        item = Item([place], name, as_messages(prompt), one, json_schema, groups[place])
+        item = Pending([place], name, as_messages(prompt), one, json_schema, groups[place])
         if driver.secrets and any(secret in item.text for secret in driver.secrets):
             raise failure("secret", f"prompt {name!r} holds the API key", *driver.who, secrets=driver.secrets)
         items.append(item)
@@ -246,7 +246,7 @@ class Job:
     def __init__(
         self,
         drivers: Sequence[Driver],
-        items: list[Item],
+        items: list[Pending],
         cassette: Cassette | None,
         limits: dict[str, Any],
         step: str,
@@ -285,7 +285,7 @@ class Job:
         self._tell()
         return error
 
-    def _look_up(self, digest: str) -> list[Item]:
+    def _look_up(self, digest: str) -> list[Pending]:
         """Serve what is recorded; return the rest. A recorded failure is served in replay mode only."""
         assert self.cassette is not None
         driver = self.drivers[0]
@@ -294,7 +294,7 @@ class Job:
         for item in self.items:
             item.key = self._keys.key(item.messages, item.json_schema)
         found = self.cassette.get(item.key for item in self.items)
-        missing: dict[str, Item] = {}
+        missing: dict[str, Pending] = {}
         for item in self.items:
             answer = found.get(item.key)
             if answer is not None and (answer["ok"] or self.cassette.mode == "replay"):
@@ -307,7 +307,7 @@ class Job:
         self.recorded = self.done
         return list(missing.values())
 
-    def _served(self, item: Item, answer: dict[str, Any]) -> Reply:
+    def _served(self, item: Pending, answer: dict[str, Any]) -> Reply:
         names = {"id": item.id, "step": self.step, "digest": self.digest, "key": item.key}
         return _from_answer(answer, self.drivers[0], item.schema, self.keep_cut, **names)
 
@@ -345,7 +345,7 @@ class Job:
                 self._finish(item, self._unanswered(item, host.driver, error))
             await self._hand_over()
 
-    async def _not_recorded(self, hosts: Sequence[Host]) -> list[Item]:
+    async def _not_recorded(self, hosts: Sequence[Host]) -> list[Pending]:
         """Find out whose replies these will be, serve what is recorded of that model, and return the rest.
 
         A host that cannot say which weights it has takes no part when replies are recorded: nobody would know whose
@@ -429,7 +429,7 @@ class Job:
             agreed_digest([host.driver] * 2, [host.digest, digest])
         host.was_away = False
 
-    async def _attempt(self, driver: Driver, item: Item) -> Reply:
+    async def _attempt(self, driver: Driver, item: Pending) -> Reply:
         """Make one call (or, where a structured reply was not good, its repair) and judge what comes back."""
         if error := self._too_long(driver, item):
             raise error
@@ -448,13 +448,13 @@ class Job:
             raise driver.fail(kind, f"after one repair try: {verdict.problem}", raw=wire.text)
         return self._answered(item, driver, wire, verdict)
 
-    def _too_long(self, driver: Driver, item: Item) -> CallError | None:
+    def _too_long(self, driver: Driver, item: Pending) -> CallError | None:
         if not item.estimate:
             item.estimate = prompt_tokens(item.messages, self.count_tokens)
         exact = self.count_tokens is not None
         return too_long(item.estimate, exact, driver.num_ctx, driver.num_predict, driver.who)
 
-    def _answered(self, item: Item, driver: Driver, wire: Wire, verdict: _Verdict) -> Reply:
+    def _answered(self, item: Pending, driver: Driver, wire: Wire, verdict: _Verdict) -> Reply:
         made = {
             "text": verdict.text,
             "parsed": verdict.parsed,
@@ -464,7 +464,7 @@ class Job:
         }
         return self._reply(item, driver, ok=True, **made)
 
-    async def _call(self, driver: Driver, item: Item, messages: list[dict], schema: dict | None) -> Wire:
+    async def _call(self, driver: Driver, item: Pending, messages: list[dict], schema: dict | None) -> Wire:
         item.attempts += 1
         start = time.perf_counter()
         wire = await driver.call(messages, schema, self.limits["deadline_s"])
@@ -474,7 +474,7 @@ class Job:
             raise driver.fail("secret", "the reply holds the API key", raw=wire.text, do="ask another server")
         return wire
 
-    def _reply(self, item: Item, driver: Driver, **fields: Any) -> Reply:
+    def _reply(self, item: Pending, driver: Driver, **fields: Any) -> Reply:
         usage = item.spent or Usage()
         return Reply(
             usage=usage,
@@ -490,14 +490,14 @@ class Job:
             **fields,
         )
 
-    def _unanswered(self, item: Item, driver: Driver, error: CallError) -> Reply:
+    def _unanswered(self, item: Pending, driver: Driver, error: CallError) -> Reply:
         """Make the failed Reply of an item."""
         raw = error.raw or (item.draft[0] if item.draft else "")
         return self._reply(item, driver, text=raw, raw=raw, error=error)
 
     # -- settling ----------------------------------------------------------------------------------------------------
 
-    def _finish(self, item: Item, reply: Reply) -> None:
+    def _finish(self, item: Pending, reply: Reply) -> None:
         """Record a reply that was just made, then settle it."""
         if self.cassette is not None and self._keys is not None:
             request = self._keys.request(item.messages, item.json_schema)
@@ -508,7 +508,7 @@ class Job:
                 reply = self._served(item, recorded)
         self._settle(item, reply)
 
-    def _settle(self, item: Item, reply: Reply) -> None:
+    def _settle(self, item: Pending, reply: Reply) -> None:
         for number, place in enumerate(item.places):
             one = reply
             if number:
@@ -580,7 +580,7 @@ def _judge(driver: Driver, wire: Wire, schema: Any, estimate: int, keep_cut: boo
         raise driver.fail("empty", what, raw=wire.text)
     if schema is None:
         return _Verdict(text)
-    parsed, text, problem = read(wire.text, schema)
+    parsed, text, problem = read_json(wire.text, schema)
     return _Verdict(text, parsed, problem)
 
 
@@ -616,7 +616,7 @@ def _from_answer(answer: Mapping[str, Any], driver: Driver, schema: Any, keep_cu
         error = CallError(printable(told["got"]), told["expected"], printable(told["do"]))
         error.kind, error.model, error.status = told["kind"], driver.model, told["status"]
     elif schema is not None:
-        parsed, _, problem = read(answer["text"], schema)
+        parsed, _, problem = read_json(answer["text"], schema)
         if problem:
             error = driver.fail("invalid", f"the recorded reply does not fit the schema: {problem}", do="record anew")
     elif answer["finish"] in CUT_SHORT and not keep_cut:

@@ -40,7 +40,7 @@ MOST_BYTES = 64 * 2**20  # of one answer of a server; 100,000 tokens come in som
 _LOOK_EVERY = 50_000  # bytes of a stream, for a reply that repeats itself (some 500 tokens)
 
 
-def count(value: Any) -> int | None:
+def token_count(value: Any) -> int | None:
     """Return a server's count of tokens; None for anything but a whole number that can be one."""
     whole = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12 and value == int(value)
     return int(value) if whole else None

@@ -10,7 +10,7 @@ import httpx
 from langchain_ollama import ChatOllama
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
-from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, basic, count, seconds, text_of, word
+from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, basic, seconds, text_of, token_count, word
 from ragbench.llm.failures import CallError, from_exception, from_status, is_html, server_words
 from ragbench.llm.reply import LOOP
 
@@ -78,7 +78,7 @@ class OllamaDriver(HttpDriver):
         """Return the longest context the model was made for, from ``/api/show``; None where it is not said."""
         try:
             info = (await self.get_json("/api/show", sent={"model": self.name})).get("model_info") or {}
-            return next((count(value) for key, value in info.items() if key.endswith(".context_length")), None)
+            return next((token_count(value) for key, value in info.items() if key.endswith(".context_length")), None)
         except (CallError, AttributeError):
             return None
 
@@ -102,8 +102,8 @@ class OllamaDriver(HttpDriver):
             text,
             "".join(received.thinking),
             word(final.get("done_reason")),
-            count(final.get("prompt_eval_count")),
-            count(final.get("eval_count")),
+            token_count(final.get("prompt_eval_count")),
+            token_count(final.get("eval_count")),
             seconds(final.get("prompt_eval_duration"), 1e9),
             seconds(final.get("eval_duration"), 1e9),
         )

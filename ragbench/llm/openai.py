@@ -13,7 +13,7 @@ import httpx
 from langchain_openai import ChatOpenAI
 from pydantic import Field, PrivateAttr, SecretStr
 
-from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, basic, count, seconds, text_of, word
+from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, basic, seconds, text_of, token_count, word
 from ragbench.llm.failures import AWAY, CallError, from_exception, from_status, is_html, server_words
 from ragbench.llm.keys import canonical
 from ragbench.llm.local import Server
@@ -91,10 +91,10 @@ class OpenAIDriver(HttpDriver):
     async def context_length(self) -> int | None:
         """Return the window of one request, as llama.cpp (per slot) or vLLM tells it; None where it is not said."""
         if window := (await self._slot()).get("n_ctx"):
-            return count(window)
+            return token_count(window)
         try:
             listed = (await self._told("/models"))["data"]
-            return next((count(entry["max_model_len"]) for entry in listed if entry["id"] == self.name), None)
+            return next((token_count(entry["max_model_len"]) for entry in listed if entry["id"] == self.name), None)
         except (KeyError, TypeError):
             return None
 
@@ -181,7 +181,7 @@ class OpenAIDriver(HttpDriver):
             if not received.end:
                 seen = f"after {len(received.text)} characters" if received.text else "with nothing in it"
                 raise self.fail("unfinished", f"the stream ended {seen}, without its end mark", raw=received.text)
-            self._streams = count((received.end.get("usage") or {}).get("completion_tokens")) is not None
+            self._streams = token_count((received.end.get("usage") or {}).get("completion_tokens")) is not None
         message = {"content": received.text, "reasoning_content": "".join(received.thinking)}
         choice = {"message": message, "finish_reason": received.end.get("finish_reason")}
         return self._wire({**received.end, "choices": [choice]})
@@ -226,8 +226,8 @@ class OpenAIDriver(HttpDriver):
                 text_of(message.get("content")),
                 text_of(message.get("reasoning_content")),
                 word(choice.get("finish_reason")),
-                count(usage.get("prompt_tokens")),
-                count(usage.get("completion_tokens")),
+                token_count(usage.get("prompt_tokens")),
+                token_count(usage.get("completion_tokens")),
                 seconds(timings.get("prompt_ms"), 1e3),
                 seconds(timings.get("predicted_ms"), 1e3),
             )

@@ -23,7 +23,7 @@ _POLL_S = 0.2  # how often a waiting worker looks whether it is to stop
 
 
 @dataclass(slots=True, eq=False)
-class Item:
+class Pending:
     """One prompt on its way: where its reply belongs, and what has happened to it so far.
 
     ``group`` names what it belongs to (a question, say); "" where its beginning decides.
@@ -100,10 +100,10 @@ class Worker:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.current: deque[Item] = deque()
+        self.current: deque[Pending] = deque()
 
 
-def groups(items: Iterable[Item]) -> list[deque[Item]]:
+def groups(items: Iterable[Pending]) -> list[deque[Pending]]:
     """Put prompts that share their beginning side by side, the longest job first.
 
     Prompts with the name of a group are put together by it. Without one, two neighbours (in alphabetical order) belong
@@ -115,7 +115,7 @@ def groups(items: Iterable[Item]) -> list[deque[Item]]:
     -------
     list of groups, the one with the most text first; each in alphabetical order.
     """
-    found: list[tuple[int, deque[Item]]] = []
+    found: list[tuple[int, deque[Pending]]] = []
     before, named = "", ""
     for name, text, item in sorted(((item.group, item.text, item) for item in items), key=lambda entry: entry[:2]):
         half = (min(len(before), len(text)) + 1) // 2
@@ -146,7 +146,7 @@ class Schedule:
 
     def __init__(
         self,
-        items: list[Item],
+        items: list[Pending],
         workers: list[Worker],
         retries: int,
         backoff_s: float,
@@ -158,7 +158,7 @@ class Schedule:
         self.retries, self.backoff_s, self.stop = retries, backoff_s, stop
         self.patience_s, self.outage_s = patience_s, outage_s
         self._waiting = deque(groups(items))
-        self._later: list[tuple[float, int, Item]] = []
+        self._later: list[tuple[float, int, Pending]] = []
         self._numbers = itertools.count()
         self._open = len(items)
         self._wake = asyncio.Event()
@@ -169,12 +169,12 @@ class Schedule:
         if not self._open:
             self._rouse()
 
-    def left_over(self) -> list[Item]:
+    def left_over(self) -> list[Pending]:
         """Return the items nobody will take any more (all hosts are dead, or the run is stopped)."""
         rest = [item for group in (*self._waiting, *(worker.current for worker in self.workers)) for item in group]
         return rest + [item for _, _, item in sorted(self._later, key=lambda entry: entry[:2])]
 
-    async def next(self, worker: Worker) -> Item | None:
+    async def next(self, worker: Worker) -> Pending | None:
         """Wait for an item this worker may take on; None when there will be none."""
         host = worker.host
         while self._open and host.dead is None and not self.stop():
@@ -193,7 +193,7 @@ class Schedule:
                 await self._sleep(again[0] - now if again is not None else _POLL_S)
         return None
 
-    def _take(self, worker: Worker) -> Item | None:
+    def _take(self, worker: Worker) -> Pending | None:
         if not worker.current:
             if not self._waiting:
                 # Nothing untouched is left: help whoever has most still to do, from the far end of its group.
@@ -202,11 +202,11 @@ class Schedule:
             worker.current = self._waiting.popleft()
         return worker.current.popleft()
 
-    def _may(self, host: Host, item: Item) -> bool:
+    def _may(self, host: Host, item: Pending) -> bool:
         """Whether the host may try the item: one that refused it only where no other host is left to ask."""
         return host not in item.refused_by or not self._others(item)
 
-    def _others(self, item: Item) -> bool:
+    def _others(self, item: Pending) -> bool:
         return any(host.dead is None and host not in item.refused_by for host in self.hosts)
 
     async def _sleep(self, seconds: float) -> None:
@@ -226,7 +226,7 @@ class Schedule:
         host.gate.answered, host.gate.down_since, host.busy_answers = True, None, 0
         host.refused.clear()
 
-    def failed(self, host: Host, item: Item, error: CallError) -> bool:
+    def failed(self, host: Host, item: Pending, error: CallError) -> bool:
         """Decide what follows a failure: True when the item will be tried again, False when it is final."""
         now = asyncio.get_running_loop().time()
         kind = KINDS[error.kind]
@@ -252,7 +252,7 @@ class Schedule:
         item.tries += 1
         return self._again(item, now + self._jitter(item.tries))
 
-    def _away(self, host: Host, item: Item, error: CallError, now: float) -> bool:
+    def _away(self, host: Host, item: Pending, error: CallError, now: float) -> bool:
         gate = host.gate
         gate.down_since = now if gate.down_since is None else gate.down_since
         if not gate.answered or now - gate.down_since >= self.outage_s:
@@ -261,7 +261,7 @@ class Schedule:
         host.pause_until = now + min(self._jitter(1), self.outage_s / 4)
         return self._again(item, now)
 
-    def _busy(self, host: Host, item: Item, error: CallError, now: float) -> bool:
+    def _busy(self, host: Host, item: Pending, error: CallError, now: float) -> bool:
         host.gate.answered, host.gate.down_since = True, None
         item.busy_since = now if item.busy_since is None else item.busy_since
         if host.pause_until <= now:
@@ -278,7 +278,7 @@ class Schedule:
             return False
         return self._again(item, now)
 
-    def _elsewhere(self, item: Item, now: float) -> bool:
+    def _elsewhere(self, item: Pending, now: float) -> bool:
         return any(host.dead is None for host in self.hosts) and self._again(item, now)
 
     def _bury(self, host: Host, error: CallError) -> None:
@@ -289,7 +289,7 @@ class Schedule:
                 worker.current = deque()
         self._rouse()
 
-    def _again(self, item: Item, when: float) -> bool:
+    def _again(self, item: Pending, when: float) -> bool:
         self._later.append((when, next(self._numbers), item))
         self._rouse()
         return True

@@ -47,7 +47,7 @@ def _paper(paper: str) -> str:
     return paper
 
 
-def items(paper: str) -> dict[str, Path]:
+def published_items(paper: str) -> dict[str, Path]:
     """Return the published tables and figures of a paper: item name, as the paper calls it, and its file."""
     files = sorted(shipped("papers").glob(f"{_paper(paper)}_*.csv"))
     names = (f.stem.removeprefix(f"{paper}_").replace("_", " ") for f in files)
@@ -61,7 +61,7 @@ def published(paper: str, item: str) -> pd.DataFrame:
     -------
     DataFrame with columns row, column, value, unit, in the paper's order; ``value`` is a number where all cells are.
     """
-    known = items(paper)
+    known = published_items(paper)
     if item not in known:
         raise unknown(f"item of {paper}", item, known)
     frame = pd.read_csv(known[item], dtype=str, keep_default_na=False)
@@ -192,7 +192,7 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     """
     frame = ledger(paper, item)
     if frame.empty:
-        raise unknown(f"item of {paper}", item, items(paper))
+        raise unknown(f"item of {paper}", item, published_items(paper))
     table = beside(frame)
     return table if by is None else table[table["by"] == by].drop(columns="by").set_index(["row", "column"])
 
@@ -302,7 +302,7 @@ def _join(measured: pd.DataFrame) -> pd.DataFrame:
     cells = [
         published(paper, item).rename(columns={"value": "published"}).assign(paper=paper, item=item).astype(object)
         for paper in PAPERS
-        for item in items(paper)
+        for item in published_items(paper)
     ]
     known = pd.concat(cells, ignore_index=True)[[*KEY, "published"]]
     frame = known.assign(cell=range(len(known))).merge(measured.drop(columns="published"), on=KEY, how="outer")

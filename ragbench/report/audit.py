@@ -433,17 +433,17 @@ def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds
     ------
     ConfigError for an item that is neither published nor measured.
     """
-    from ragbench.papers import items, ledger, published
+    from ragbench.papers import ledger, published, published_items
 
     cells = ledger(paper, item)
     if cells.empty:
-        raise unknown(f"item of {paper}", item, items(paper))
+        raise unknown(f"item of {paper}", item, published_items(paper))
     cells = cells[cells["ours_by"].notna() | cells["recorded_by"].notna()]
     who = cells["ours_by"].fillna(cells["recorded_by"])
     cells = cells.assign(who=who, value=pd.to_numeric(cells["ours"].fillna(cells["recorded"]), errors="coerce"))
     if by is not None:
         cells = cells[cells["who"] == by]
-    if bounds is None and item in items(paper):
+    if bounds is None and item in published_items(paper):
         known = published(paper, item)
         cells = cells.merge(known[["row", "column", "unit"]], on=["row", "column"], how="left")
         # A row of our own has the unit of its column, where the column has one.

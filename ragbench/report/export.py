@@ -48,7 +48,7 @@ from ragbench.report.tables import (
     FIT,
     MISSING,
     PREAMBLE,
-    escape,
+    escape_latex,
     head_and_body,
     in_markdown,
     label_of,
@@ -277,7 +277,7 @@ def _fixed(rows: pd.DataFrame) -> str:
     )
 
 
-def system_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
+def varying_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
     """Name each row's system by the values of the columns that vary in the frame, N apart."""
     by = [name for name in cell if name in frame and name != "N" and frame[name].nunique(dropna=False) > 1]
     if not by:
@@ -292,8 +292,8 @@ def _ir_scores(contexts: pd.DataFrame, name: str, notes: tuple[str, ...]) -> Ite
     shown.insert(len(shown.columns) - 2, "IR score [95% interval]", with_interval(frame))
     yield RunTable("ir_score", f"{name}: mean IR score per cell", frame, shown, notes)
     if "N" in frame and len(varying(frame, [n for n in RETRIEVED if n in frame and n != "N"])):
-        wide = frame.assign(system=system_names(frame, RETRIEVED)).pivot(index="N", columns="system", values="mean")
-        wide = wide[list(dict.fromkeys(system_names(frame, RETRIEVED)))].reset_index()
+        wide = frame.assign(system=varying_names(frame, RETRIEVED)).pivot(index="N", columns="system", values="mean")
+        wide = wide[list(dict.fromkeys(varying_names(frame, RETRIEVED)))].reset_index()
         yield RunTable("ir_score_by_n", f"{name}: mean IR score by the budget of N tokens", wide, None, notes)
 
 
@@ -390,7 +390,7 @@ def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, Figur
     """
     if "ir_score" in tables:
         for name, title, part in _parts(tables["ir_score"], "ir_score", MOST_LINES):
-            part = part.assign(retriever=system_names(part, RETRIEVED))
+            part = part.assign(retriever=varying_names(part, RETRIEVED))
             high = part.loc[part["mean"].idxmax()] if part["mean"].notna().any() else None
             best = "" if high is None else f" The highest mean is {high['mean']:.2f}, {high['retriever']}."
             if "N" in part and part["N"].nunique() > 1:
@@ -412,7 +412,7 @@ def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, Figur
         for name, title, part in _parts(tables["seconds"].dropna(subset="mean"), "seconds", MOST_LINES):
             if len(part) == 1:  # one bar tells nothing
                 continue
-            names = system_names(part, (*RETRIEVED, "generator"))
+            names = varying_names(part, (*RETRIEVED, "generator"))
             drawn = part.assign(system=names, N=part.get("N", "all"))
             figure = plots.grouped_bars(drawn, "N", "mean", "system", "seconds per answer", title)
             yield name, figure, drawn, f"Mean seconds per answer by N and system, with 95% intervals: {_names(drawn)}."
@@ -445,7 +445,7 @@ def _parts(frame: pd.DataFrame, stem: str, most: int) -> Iterator[tuple[str, str
 
 
 def _size(part: pd.DataFrame, stem: str) -> int:
-    return len(part) if stem == "grades" else len(set(system_names(part, (*RETRIEVED, "generator"))))
+    return len(part) if stem == "grades" else len(set(varying_names(part, (*RETRIEVED, "generator"))))
 
 
 def _title(stem: str) -> str:
@@ -525,7 +525,7 @@ def document(title: str, tables: list[str], figures: list[tuple[str, str]], meth
         r"\IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}",
         r"\usepackage{url}\urlstyle{same}",
         r"\usepackage[margin=2.2cm]{geometry}",
-        rf"\title{{{escape(title)}}}\date{{}}\author{{}}",
+        rf"\title{{{escape_latex(title)}}}\date{{}}\author{{}}",
         r"\begin{document}",
         r"\maketitle",
     ]
@@ -538,7 +538,7 @@ def document(title: str, tables: list[str], figures: list[tuple[str, str]], meth
             r"\begin{figure}[htbp]",
             r"\centering",
             rf"{FIT}{{\includegraphics{{{{figures/{stem}}}.pdf}}}}",
-            rf"\caption{{{escape(alt)}}}\label{{fig:{label_of(stem)}}}",
+            rf"\caption{{{escape_latex(alt)}}}\label{{fig:{label_of(stem)}}}",
             r"\end{figure}",
         ]
     lines += [r"\bibliographystyle{plain}", r"\bibliography{references}", r"\end{document}"]

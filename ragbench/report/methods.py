@@ -18,7 +18,7 @@ import pandas as pd
 from ragbench.errors import unknown
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
-from ragbench.report.tables import escape, first_line
+from ragbench.report.tables import escape_latex, first_line
 
 PAPERS = {
     "thesis": "elyagouby2024",
@@ -73,8 +73,8 @@ def as_markdown(text: str) -> str:
 def as_latex(text: str) -> str:
     """Write the text for LaTeX with its citations as commands."""
     *pairs, last = _MARK.split(text)  # text, keys, text, keys, ..., text
-    cited = (rf"{escape(before)}~\cite{{{keys}}}" for before, keys in zip(pairs[::2], pairs[1::2], strict=True))
-    return "".join([*cited, escape(last)])
+    cited = (rf"{escape_latex(before)}~\cite{{{keys}}}" for before, keys in zip(pairs[::2], pairs[1::2], strict=True))
+    return "".join([*cited, escape_latex(last)])
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Methods:
         """As LaTeX, for ``\\input``."""
         text = "\n\n".join(as_latex(p) for p in self.paragraphs)
         if self.claims:
-            items = "\n".join(rf"\item {escape(claim)}" for claim in self.claims)
+            items = "\n".join(rf"\item {escape_latex(claim)}" for claim in self.claims)
             text += f"\n\n\\paragraph{{{_CLAIMS}}}\n\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
         return f"{first_line(text)}\n{text}\n"
 
@@ -392,11 +392,11 @@ def _people(axis: str, manifest: Mapping[str, Any], entries: dict[str, str]) -> 
 
 
 def _model_entry(key: str, provider: str, model: str, digest: str | None) -> str:
-    where = (
-        rf"\url{{https://ollama.com/library/{model.partition(':')[0]}}}" if provider == "ollama" else escape(provider)
-    )
+    library = rf"\url{{https://ollama.com/library/{model.partition(':')[0]}}}"
+    where = library if provider == "ollama" else escape_latex(provider)
+    name = escape_latex(model)
     note = {"note": f"Digest {digest[:12]}"} if digest else {}
-    return bibtex_entry(key, "misc", key=escape(model), title=f"{{{escape(model)}}}", howpublished=where, **note)
+    return bibtex_entry(key, "misc", key=name, title=f"{{{name}}}", howpublished=where, **note)
 
 
 def _model(model: Mapping[str, Any]) -> list[str]:

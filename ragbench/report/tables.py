@@ -83,7 +83,7 @@ _SET_BY_PDFLATEX = re.compile(
 )
 
 
-def escape(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Write a text so that LaTeX sets it as it is; line breaks and control characters become spaces."""
     plain = re.sub(r"[\x00-\x1f\x7f]+", " ", text)
     commanded = "".join(_COMMANDS.get(character, character) for character in plain)
@@ -268,10 +268,10 @@ def latex_table(
     total = sum(min(width, _WRAP) for width in widths) + 2 * len(widths)
     size = r"\scriptsize" if total > _WIDER else r"\footnotesize" if total > _WIDE else r"\small"
     set_size = rf"{size}\setlength{{\tabcolsep}}{{4pt}}"
-    frame = pd.DataFrame([_row(row, numeric) for row in body], columns=[escape(name) for name in head])
+    frame = pd.DataFrame([_row(row, numeric) for row in body], columns=[escape_latex(name) for name in head])
     styler = frame.style.hide(axis="index")
-    under = [rf"\par\smallskip\footnotesize {escape(note)}" for note in notes]
-    text, label = escape(caption), label_of(label if label.startswith("tab:") else f"tab:{label}")
+    under = [rf"\par\smallskip\footnotesize {escape_latex(note)}" for note in notes]
+    text, label = escape_latex(caption), label_of(label if label.startswith("tab:") else f"tab:{label}")
     options: dict[str, Any] = {"column_format": spec, "hrules": True}
     if len(body) > LONG:
         long = styler.to_latex(**options, environment="longtable", caption=text, label=label)
@@ -303,7 +303,7 @@ def _column(width: int, right: bool, widths: Sequence[int]) -> str:
 
 def _row(row: Sequence[str], numeric: Sequence[bool]) -> list[str]:
     cells = [
-        _number(cell) if right or _INTERVAL.fullmatch(cell) else escape(cell)
+        _number(cell) if right or _INTERVAL.fullmatch(cell) else escape_latex(cell)
         for cell, right in zip(row, numeric, strict=True)
     ]
     # After the \\ of the row before, a bracket or star would be taken for its argument.
@@ -313,7 +313,7 @@ def _row(row: Sequence[str], numeric: Sequence[bool]) -> list[str]:
 
 
 def _number(cell: str) -> str:
-    return re.sub(r"(?<![\w.)])-(?=\d)", "$-$", escape(cell))
+    return re.sub(r"(?<![\w.)])-(?=\d)", "$-$", escape_latex(cell))
 
 
 def interval_table(

@@ -240,7 +240,7 @@ def dot(x, y):
 
 
 @njit(nogil=True, cache=True)
-def rescore(queries, vectors, rough, candidates, n_candidates, error, scores, items, found):
+def exact_hits(queries, vectors, rough, candidates, n_candidates, error, scores, items, found):
     """Turn rough candidates into exact hits, best first, zeros left out.
 
     ``rough``, ``candidates`` (queries, more than k) come from ``collect``; ``scores``, ``items`` (queries, k) receive

@@ -245,7 +245,7 @@ def _fill(queries: np.ndarray, vectors: np.ndarray, index: Any, items, scores, f
 
         def exact(first: int, stop: int, some=some, into=into, rough=rough, candidates=candidates, n=n) -> None:
             r = slice(first, stop)
-            _kernels.rescore(some[r], vectors, rough[r], candidates[r], n[r], error, *(array[r] for array in into))
+            _kernels.exact_hits(some[r], vectors, rough[r], candidates[r], n[r], error, *(array[r] for array in into))
 
         in_parts(len(some), -(-len(some) // cores()), exact)
 

@@ -1,6 +1,6 @@
 """Texts taken apart once for many comparisons: by the judge, by the grader, by the extractive reader.
 
-`prepare`    for the judge and the checker: stems with weights, sentences, numbers, names. Made for English; other
+`take_apart` for the judge and the checker: stems with weights, sentences, numbers, names. Made for English; other
              languages with spaces work through the pieces of the vocabulary, languages without spaces do not.
 `tokens`     for the grader: comparable words (accents, number words, months and possessives made equal), with names and
              numbers marked. Words of other scripts are kept; they share none with an English reference.
@@ -61,7 +61,7 @@ class Prepared:
 
 
 @functools.lru_cache(maxsize=20_000)
-def prepare(text: str) -> Prepared:
+def take_apart(text: str) -> Prepared:
     """Take a text apart; the last 20,000 texts are remembered, since a reference meets many answers."""
     pieces = split_sentences(text, "claims")
     by_sentence = [words(piece, "claims") for piece in pieces]

@@ -166,9 +166,9 @@ def best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
     (start, end, share): where the sentence is in the text, the first of equally good ones, and the weight of the shared
     words as a share of the claim's, in (0, 1]. None where no word is shared.
     """
-    from ragbench.text.apart import prepare
+    from ragbench.text.apart import take_apart
 
-    claimed, searched = prepare(claim).weight, prepare(text)
+    claimed, searched = take_apart(claim).weight, take_apart(text)
     total = sum(claimed.values())
     start, best, most = 0, None, 0.0
     for sentence, stems in zip(searched.sentences, searched.sentence_stems, strict=True):
