@@ -19,6 +19,7 @@ from experiment_parts import Copier, Named, experiment, people
 from fake_ollama import DIGEST, FakeOllama
 from hypothesis import given
 from hypothesis import strategies as st
+from test_steps import reply as label_reply
 
 import ragbench as rb
 from ragbench import plots
@@ -26,9 +27,9 @@ from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.llm import Cassette, chat_model
 from ragbench.papers import record, side_by_side
-from ragbench.report.export import export, export_ledger
+from ragbench.report.export import export, export_ledger, export_scores
 from ragbench.report.folder import MARKER
-from ragbench.report.methods import as_latex, as_markdown, bibtex_entry, references
+from ragbench.report.methods import Methods, _run_claims, as_latex, as_markdown, bibtex_entry, references
 from ragbench.report.page import page, worst_answers
 from ragbench.report.tables import (
     escape_latex,
@@ -288,8 +289,10 @@ def test_the_page_holds_all_of_it_and_loads_nothing(exported):
         alt = (exported.folder / "figures" / f"{stem}.txt").read_text(encoding="utf-8").strip()
         assert f'alt="{html.escape(alt)}" src="data:image/png;base64,{picture}"' in text
     methods = (exported.folder / "methods.md").read_text(encoding="utf-8")
+    paragraphs = [part for part in methods.strip().split("\n\n") if part[0] not in "#-"]
+    assert len(paragraphs) == 4
     shown = html.unescape(text)
-    assert [part for part in methods.strip().split("\n\n") if part not in shown] == []
+    assert [part for part in paragraphs if f"<p>{part}</p>" not in shown] == []
     for caption in ("mean IR score per cell", "shares of the five grades", "answers with the lowest IR scores"):
         assert caption in text
     assert "<h2>Checks</h2>" in text
@@ -302,9 +305,10 @@ def test_the_worst_answers_come_first_and_texts_are_escaped():
     assert [row[0] for row in table.rows] == ["Why <i>?", "b", "a"]
     assert table.rows[0][1:] == ("R, k = 5, N = 100", "0.10", "4", "<b>")
     audit = pd.DataFrame({"table": [], "check": []})
-    text = page("A & B", "", [table], [], "One.\n\nTwo <x>.", audit)
+    text = page("A & B", "", [table], [], Methods(("One.", "Two <x>."), {}, ("Three <y>.",)), audit)
     assert "Why &lt;i&gt;?" in text
     assert "<p>Two &lt;x&gt;.</p>" in text
+    assert "<li>Three &lt;y&gt;.</li>" in text
     assert "<h1>A &amp; B</h1>" in text
     assert "<b>" not in text
 
@@ -733,8 +737,6 @@ def test_an_interval_stands_small_below_its_mean_and_the_order_is_that_of_the_ro
 
 @pytest.mark.parametrize("judge", [None, "embedded", "model"])
 def test_the_methods_say_what_may_be_claimed(judge):
-    from ragbench.report.methods import Methods, _run_claims
-
     graders = {
         None: {},
         "embedded": {"embedded": {"name": "embedded grader"}},
@@ -756,3 +758,59 @@ def test_the_methods_say_what_may_be_claimed(judge):
     assert box.count("\n- ") + 1 == 4
     assert made.latex.count(r"\item") == 4
     assert ("llama3\\_70b; checked" in made.latex) == (judge == "model")
+
+
+def box_of(folder: Path) -> list[str]:
+    """The box of an export's methods; it stands in every text that tells methods."""
+    (box,) = (folder / "methods.md").read_text(encoding="utf-8").split("## What may be claimed\n\n")[1:]
+    claims = [line.removeprefix("- ") for line in box.strip().splitlines()]
+    tex = (folder / "methods.tex").read_text(encoding="utf-8")
+    items = re.findall(r"\\item (.*)", tex.split("What may be claimed")[1])
+    assert items == [escape_latex(claim) for claim in claims]
+    assert r"\input{methods}" in (folder / "all.tex").read_text(encoding="utf-8")
+    if (folder / "report.html").exists():
+        aside = (folder / "report.html").read_text(encoding="utf-8").split("<aside>")[1].split("</aside>")[0]
+        assert re.findall(r"<li>(.*?)</li>", html.unescape(aside)) == claims
+    _, population, clustered, untested = claims
+    assert population.startswith("Population: ")
+    assert clustered.startswith("Clustered: ")
+    assert untested.startswith("Not tested: ")
+    return claims
+
+
+def test_every_export_carries_the_box_of_what_may_be_claimed(exported, ledger, tmp_path):
+    assert "report.html" in exported.files
+    who, population, _, _ = box_of(exported.folder)
+    assert who.startswith("Grades were given by llama3:8b; checked by a person: 0.")
+    assert "the 4 of people" in population
+    who, population, clustered, _ = box_of(export_ledger(tmp_path / "o").folder)
+    assert "of printed and recorded numbers those of the papers" in who
+    assert "the n questions or answers beside each number" in population
+    assert "no intervals" in clustered
+
+
+@pytest.mark.parametrize("labels", ["none", "embedded", "model", "given"])
+def test_the_box_of_scores_says_who_labelled(labels, tmp_path, minilm):
+    rows = [
+        {"question": f"Who founded mill {i}?", "answer": "Ada Ruck.", "reference": "Ada Ruck.", "system": system}
+        | {"keypoints": ["Ada Ruck founded it."]}
+        | ({"keypoint_verdicts": ["covered"]} if labels == "given" else {})
+        for i in range(2)
+        for system in ("A", "B")
+    ]
+    with FakeOllama(reply=label_reply) as server:
+        model = chat_model("ollama:llama3:8b", host=server.url) if labels == "model" else "embedded"
+        table = rb.score(rows, ["exact_match" if labels == "none" else "completeness"], labels=model)
+    who, population, _, untested = box_of(export_scores(table, tmp_path / "o", "mine").folder)
+    told = {
+        "none": "No label was made: nothing may be claimed about right answers",
+        "embedded": "Labels were given by rules and sentence vectors; checked by a person: 0.",
+        "model": "Labels were given by llama3:8b; checked by a person: 0.",
+        "given": "Labels came with the answers; who gave them, and whether a person checked them, is not known here",
+    }
+    assert [name for name, text in told.items() if who.startswith(text)] == [labels]
+    assert "questions like these 2;" in population
+    assert "not asked the same questions" in untested
+    one = table[table["system"] == "A"].drop(columns="system")
+    one.attrs = table.attrs
+    assert box_of(export_scores(one, tmp_path / "one", "mine").folder)[3] == "Not tested: any difference."

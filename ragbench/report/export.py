@@ -41,8 +41,7 @@ from ragbench.report.audit import (
 )
 from ragbench.report.audit import COLUMNS as AUDIT_COLUMNS
 from ragbench.report.folder import Exported, Folder
-from ragbench.report.methods import PAPERS as PAPER_KEYS
-from ragbench.report.methods import Methods, methods, ragbench_entry, references, score_methods
+from ragbench.report.methods import Methods, ledger_methods, methods, score_methods
 from ragbench.report.page import PageTable, page, worst_answers
 from ragbench.report.tables import (
     FIT,
@@ -113,10 +112,8 @@ def export(
         missing = int(checks.loc[checks["check"].eq("not made yet"), "rows"].sum())
         counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
         paragraphs = methods(manifest, counts, RESAMPLES)
-        folder.text("methods.md", paragraphs.markdown)
-        folder.text("methods.tex", paragraphs.latex)
-        folder.text("references.bib", paragraphs.bibliography)
-        folder.text("all.tex", document(name, list(tables), figures, "methods"))
+        _write_methods(folder, paragraphs)
+        folder.text("all.tex", document(name, list(tables), figures))
         folder.text("rows.csv", _csv(rows))
         folder.text("manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
         if missing:
@@ -144,6 +141,13 @@ def _write_table(
     """Write one table into ``tables/`` of an export."""
     for kind, text in render_table(frame, caption, label, shown=shown, notes=notes).items():
         folder.text(f"tables/{stem}.{kind}", text)
+
+
+def _write_methods(folder: Folder, written: Methods) -> None:
+    """Write the methods, with the box of what may be claimed, and the references that they cite."""
+    folder.text("methods.md", written.markdown)
+    folder.text("methods.tex", written.latex)
+    folder.text("references.bib", written.bibliography)
 
 
 def _figures(folder: Folder, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str, str]]:
@@ -176,7 +180,7 @@ def _page(
     pictures = [(folder.path / "figures" / f"{stem}.png", alt) for stem, alt in figures]
     facts = f"{rows['question_id'].nunique()} questions, {len(rows)} rows. {_fixed(rows)}."
     worst = worst_answers(rows, questions)
-    return page(name, facts, [*shown, worst], pictures, paragraphs.markdown, checks, folder.done.notes)
+    return page(name, facts, [*shown, worst], pictures, paragraphs, checks, folder.done.notes)
 
 
 def _questions(run: str | os.PathLike[str]) -> dict[str, str]:
@@ -498,11 +502,8 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
             ).values():
                 folder.wrote(f"figures/{path.name}")
             figures.append(("scores", alt))
-        paragraphs = score_methods(table, RESAMPLES)
-        folder.text("methods.md", paragraphs.markdown)
-        folder.text("methods.tex", paragraphs.latex)
-        folder.text("references.bib", paragraphs.bibliography)
-        folder.text("all.tex", document(name, written, figures, "methods"))
+        _write_methods(folder, score_methods(table, RESAMPLES))
+        folder.text("all.tex", document(name, written, figures))
         folder.text("rows.csv", _csv(table.drop(columns="claim_labels", errors="ignore")))
         if "claim_labels" in table:
             whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
@@ -516,7 +517,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
         return folder.finish()
 
 
-def document(title: str, tables: list[str], figures: list[tuple[str, str]], methods: str = "") -> str:
+def document(title: str, tables: list[str], figures: list[tuple[str, str]]) -> str:
     """Write a LaTeX document that holds every part, to be compiled or copied from."""
     lines = [
         r"% pdflatex all, bibtex all, pdflatex all, pdflatex all",
@@ -528,8 +529,9 @@ def document(title: str, tables: list[str], figures: list[tuple[str, str]], meth
         rf"\title{{{escape_latex(title)}}}\date{{}}\author{{}}",
         r"\begin{document}",
         r"\maketitle",
+        r"\section{Methods}",
+        r"\input{methods}",
     ]
-    lines += [r"\section{Methods}", rf"\input{{{methods}}}"] if methods else []
     lines += [r"\section{Tables}"] + [rf"\input{{tables/{stem}}}" for stem in tables] if tables else []
     lines += [r"\clearpage\section{Figures}"] if figures else []
     for stem, alt in figures:
@@ -555,14 +557,14 @@ def export_ledger(to: str | os.PathLike[str], paper: str | None = None) -> Expor
 
     Returns
     -------
-    Exported: ``tables/<paper>_<item>``, ``references.bib``, ``all.tex``. An item that was measured in several ways has
-    a letter per way, named under the table; one that was not measured shows the paper's cells alone.
+    Exported: ``tables/<paper>_<item>``, ``methods.md`` and ``.tex``, ``references.bib``, ``all.tex``. An item that was
+    measured in several ways has a letter per way, named under the table; one that was not measured shows the paper's
+    cells alone.
 
     Raises
     ------
     ConfigError for an unknown paper or a folder that is not ours to fill.
     """
-    from ragbench import __version__
     from ragbench.papers import PAPERS, beside, ledger
 
     if paper is not None and paper not in PAPERS:
@@ -578,13 +580,8 @@ def export_ledger(to: str | os.PathLike[str], paper: str | None = None) -> Expor
                 caption = f"{item} of {PAPERS[one]}: published, and measured here"
                 _write_table(folder, stem, frame, caption, f"tab:{one}:{item}", shown, notes)
                 stems.append(stem)
-        known = references()
-        entries = {PAPER_KEYS[one]: known[PAPER_KEYS[one]] for one in papers} | {
-            "ragbench": ragbench_entry(__version__)
-        }
-        folder.text("references.bib", Methods((), entries).bibliography)
-        text = document("The papers' numbers beside ours", stems, [])
-        folder.text("all.tex", text.replace(r"\bibliographystyle", "\\nocite{*}\n\\bibliographystyle"))
+        _write_methods(folder, ledger_methods(papers))
+        folder.text("all.tex", document("The papers' numbers beside ours", stems, []))
         return folder.finish()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ _DATA = {
 _NO_SETTING = ("retriever", "class", "state", "factory", "over")
 
 
-_CLAIMS = "What may be claimed"
+CLAIMS = "What may be claimed"
 _MARK = re.compile(r"\s*⟦([\w,:.-]+)⟧")
 
 
@@ -83,21 +83,20 @@ class Methods:
 
     paragraphs: tuple[str, ...]
     entries: Mapping[str, str]
-    claims: tuple[str, ...] = ()
+    claims: tuple[str, ...]
 
     @property
     def markdown(self) -> str:
         """As Markdown with Pandoc's citations."""
-        box = [f"## {_CLAIMS}", "\n".join(f"- {claim}" for claim in self.claims)] if self.claims else []
+        box = [f"## {CLAIMS}", "\n".join(f"- {claim}" for claim in self.claims)]
         return "\n\n".join(["## Methods", *(as_markdown(p) for p in self.paragraphs), *box]) + "\n"
 
     @property
     def latex(self) -> str:
         """As LaTeX, for ``\\input``."""
         text = "\n\n".join(as_latex(p) for p in self.paragraphs)
-        if self.claims:
-            items = "\n".join(rf"\item {escape_latex(claim)}" for claim in self.claims)
-            text += f"\n\n\\paragraph{{{_CLAIMS}}}\n\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
+        items = "\n".join(rf"\item {escape_latex(claim)}" for claim in self.claims)
+        text += f"\n\n\\paragraph{{{CLAIMS}}}\n\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
         return f"{first_line(text)}\n{text}\n"
 
     @property
@@ -126,7 +125,7 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int], resamples: i
         " ".join([*_people("generator", manifest, entries), *_people("judge", manifest, entries)]),
         " ".join(_statistics(counts, resamples, graded=bool(_axis(manifest, "judge")))),
     ]
-    return replace(_cited([p for p in paragraphs if p], entries), claims=_run_claims(manifest))
+    return _cited([p for p in paragraphs if p], entries, _run_claims(manifest))
 
 
 def _run_claims(manifest: Mapping[str, Any]) -> tuple[str, ...]:
@@ -190,6 +189,8 @@ def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
             "Labels were made without a language model, by sentence vectors and rules; they are stand-ins for those of "
             "a model or of people."
         )
+    elif "labelled_by" in table:
+        said.append("Labels came with the answers.")
     if repairs := table.attrs.get("repairs"):
         said.append(f"Mended while reading: {'; '.join(repairs)}.")
     means = (
@@ -202,25 +203,50 @@ def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
             " Systems are compared over the same questions by paired permutation tests; Holm's method corrects the "
             "p-values over the whole table."
         )
-    embedded = "labelled_by" in table and bool(table["labelled_by"].eq("embedded").any())
+    labelled_by = set(table.get("labelled_by", ()))
     models = [table.attrs["model"]["model"]] if table.attrs.get("model") else []
     claims = (
-        _who(models, embedded=embedded, what="Labels", missing="No label was made"),
+        "Labels came with the answers; who gave them, and whether a person checked them, is not known here: say so. "
+        "The numbers are worth what these labels are."
+        if labelled_by == {"given"}
+        else _who(models, embedded="embedded" in labelled_by, what="Labels", missing="No label was made"),
         f"Population: questions like these {table['question_id'].nunique():,}; who chose them is not known here.",
         _CLUSTERED,
         "Not tested: " + ("systems that were not asked the same questions." if systems > 1 else "any difference."),
     )
-    return replace(_cited([" ".join(said), means], entries), claims=claims)
+    return _cited([" ".join(said), means], entries, claims)
 
 
-def _cited(paragraphs: Sequence[str], entries: dict[str, str]) -> Methods:
+def ledger_methods(papers: Sequence[str]) -> Methods:
+    """Write what the numbers of the ledger are, and what may be claimed with them."""
+    from ragbench import __version__
+    from ragbench.papers import PAPERS as TITLES
+
+    named = listed([f"{TITLES[paper]}{cite(PAPERS[paper])}" for paper in papers])
+    said = (
+        f"Beside the number that a paper printed ({named}) stands what is computed here from outputs that others "
+        f"recorded, and what was measured here with ragbench {__version__}{cite('ragbench')}. Who recorded and who "
+        "measured is said under each table or in its column by."
+    )
+    claims = (
+        "Labels: of printed and recorded numbers those of the papers; of ours those of the tool or model named with "
+        "the table, checked by a person: 0.",
+        "Population: the n questions or answers beside each number. Where the paper had more or others, a difference "
+        "is one of the sample, too.",
+        "Clustered: nothing; the numbers here have no intervals.",
+        "Not tested: the differences. A number close to the paper's does not show that the method is the same.",
+    )
+    return _cited([said], {"ragbench": ragbench_entry(__version__)}, claims)
+
+
+def _cited(paragraphs: Sequence[str], entries: dict[str, str], claims: tuple[str, ...]) -> Methods:
     kept = tuple(paragraphs)
     known = references() | entries
     keys = dict.fromkeys(key for p in kept for marked in _MARK.findall(p) for key in marked.split(","))
     for key in keys:
         if key not in known:
             raise unknown("reference", key, known)
-    return Methods(kept, {key: known[key] for key in keys})
+    return Methods(kept, {key: known[key] for key in keys}, claims)
 
 
 def _axis(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ import pandas as pd
 from jinja2 import Environment
 
 from ragbench.report.audit import render
+from ragbench.report.methods import CLAIMS, Methods, as_markdown
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title>
@@ -21,6 +22,7 @@ table { border-collapse: collapse; font-size: 0.85rem; }
 caption { text-align: left; white-space: nowrap; font-weight: bold; padding: 0.4rem 0; }
 th, td { padding: 0.2rem 0.6rem; text-align: left; border-bottom: 1px solid #ddd; vertical-align: top; }
 .wide { overflow-x: auto; margin: 1rem 0; } img { max-width: 100%; } pre { white-space: pre-wrap; font-size: 0.85rem; }
+aside { border: 1px solid #999; padding: 0 1rem; }
 figure { margin: 1.5rem 0; } figcaption, small { color: #555; font-size: 0.85rem; }
 </style></head><body>
 <h1>{{ title }}</h1>
@@ -37,8 +39,11 @@ figure { margin: 1.5rem 0; } figcaption, small { color: #555; font-size: 0.85rem
 {% endfor %}</table>{% for note in table.notes %}<small>{{ note }}</small><br>{% endfor %}</div>
 {% endfor %}
 <h2>Methods</h2>
-{% for paragraph in methods %}<p>{{ paragraph }}</p>
+{% for paragraph in paragraphs %}<p>{{ paragraph }}</p>
 {% endfor %}
+<aside><h2>{{ heading }}</h2>
+<ul>{% for claim in claims %}<li>{{ claim }}</li>
+{% endfor %}</ul></aside>
 <h2>Checks</h2>
 <pre>{{ checks }}</pre>
 </body></html>
@@ -61,7 +66,7 @@ def page(
     facts: str,
     tables: Sequence[PageTable],
     figures: Sequence[tuple[Path, str]],
-    methods: str,
+    methods: Methods,
     audit: pd.DataFrame,
     notes: Sequence[str] = (),
 ) -> str:
@@ -69,11 +74,18 @@ def page(
 
     Parameters
     ----------
-    figures : PNG files, each with its alt text. methods : paragraphs, apart by an empty line.
+    figures : PNG files, each with its alt text. methods : with the box of what may be claimed.
     """
     drawn = [{"alt": alt, "data": base64.b64encode(file.read_bytes()).decode()} for file, alt in figures]
-    paragraphs = [part for part in methods.split("\n\n") if part.strip()]
-    parts = {"tables": tables, "figures": drawn, "methods": paragraphs, "checks": render(audit), "notes": notes}
+    paragraphs = [as_markdown(paragraph) for paragraph in methods.paragraphs]
+    box = {"heading": CLAIMS, "claims": methods.claims}
+    parts = {
+        "tables": tables,
+        "figures": drawn,
+        "paragraphs": paragraphs,
+        "checks": render(audit),
+        "notes": notes,
+    } | box
     return Environment(autoescape=True).from_string(_PAGE).render(title=title, facts=facts, **parts)
 
 
