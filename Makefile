@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup reproduce test lab check format clean
+.PHONY: setup reproduce test lab check format docs clean
 
 setup: $(STAMP)
 
@@ -28,6 +28,17 @@ check: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# mkdocs runs in an environment of its own; PAGES are what its nav and their links name.
+PAGES := README.md CONTRIBUTING.md LOG.md CITATION.cff docs benchmarks/README.md 'data/minihop/*.md' \
+	'figures/*.png' 'figures/ledger.*' 'notebooks/*.ipynb'
+
+docs:
+	rm -rf build/docs && mkdir -p build/docs
+	git ls-files $(PAGES) | tar -cf - -T - | tar -xf - -C build/docs
+	if command -v uvx >/dev/null; then uvx -q mkdocs@1.6.1 build --strict; else \
+		$(PYTHON) -m venv build/mkdocs && build/mkdocs/bin/pip install -q mkdocs==1.6.1 && \
+		build/mkdocs/bin/mkdocs build --strict; fi
 
 clean:
 	rm -rf $(VENV) data/cache data/results

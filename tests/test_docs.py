@@ -88,6 +88,14 @@ def test_links_lead_to_a_file_and_a_heading(page):
             assert anchor in [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
 
 
+def test_the_site_has_every_page_of_the_manual():
+    site = yaml.safe_load(text_of("mkdocs.yml"))
+    pages = [page for entry in site["nav"] for page in entry.values()]
+    assert set(pages) >= {str(page.relative_to(ROOT)) for page in PAGES}
+    assert [page for page in pages if not (ROOT / page).is_file()] == []
+    assert len(pages) == len(set(pages))
+
+
 def test_the_readme_lists_every_notebook():
     assert re.findall(r"^\| `(\d\d\w+)` \|", text_of("README.md"), re.M) == [path.stem for path in find()]
 

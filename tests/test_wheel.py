@@ -1,4 +1,4 @@
-"""The wheel alone, in an empty environment outside the checkout: install, init, plan, run."""
+"""What needs a package index: the wheel alone in an empty environment (install, init, plan, run), and the site."""
 
 from __future__ import annotations
 
@@ -78,3 +78,15 @@ def test_the_wheel_alone_makes_a_folder_and_runs_it(wheel, tmp_path):
     assert len(rows) == questions * (1 + 3 * 2)  # without documents; three retrievers at two budgets
     exported = run(str(bin_ / "ragbench"), "export", "my-thesis/results/first-look", "--to", "report")
     assert exported.returncode == 0, exported.stderr
+
+
+def test_the_manual_builds_into_a_site_whose_links_lead_somewhere():
+    if shutil.which("make") is None or not (project_root() / ".git").exists():
+        pytest.skip("make docs needs make, and a checkout by git")
+    done = subprocess.run(["make", "docs"], cwd=project_root(), capture_output=True, text=True)
+    if done.returncode and ("Failed to fetch" in done.stderr or "connect" in done.stderr):
+        pytest.skip(f"the package index cannot be reached: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stderr
+    page = (project_root() / "site" / "index.html").read_text(encoding="utf-8")
+    assert 'href="docs/data.html#answers-you-have"' in page
+    assert "https://cdn" not in page
