@@ -9,9 +9,11 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ragbench as rb
-from ragbench.data.answers import MOST, read_answers
+from ragbench.data.answers import MOST, lacks, read_answers, write_ragas
 from ragbench.errors import ConfigError, DataError
 
 QUESTION, ANSWER, TRUTH = "How high is the tower?", "It is 330 m high.", "330 metres."
@@ -86,6 +88,39 @@ def test_checked_results_of_ragchecker_bring_their_labels():
     table = rb.score({"results": [RAGCHECKER["results"][0] | labels]}, ["precision", "claim_recall"])
     assert table[["precision", "claim_recall"]].to_numpy().tolist() == [[0.5, 1.0]]
     assert table["labelled_by"].tolist() == ["given"]
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
+CELLS = {
+    "question": TEXTS,
+    "answer": st.none() | TEXTS,
+    "chunks": st.none() | st.lists(TEXTS, max_size=3),
+    "references": st.none() | st.lists(TEXTS, min_size=1, max_size=2),
+    "score": st.none() | st.floats(0, 1),
+}
+
+
+@given(st.lists(st.fixed_dictionaries(CELLS), min_size=1, max_size=4))
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_answers_written_for_ragas_are_read_again(tmp_path_factory, rows):
+    path = write_ragas(rows, tmp_path_factory.mktemp("r") / "new" / "s.jsonl")
+    again = read_answers(path).drop(columns="question_id").to_dict("records")
+    there = [{name: cell for name, cell in row.items() if not lacks(cell)} for row in again]
+    assert there == [{name: cell for name, cell in row.items() if cell is not None} for row in rows]
+
+
+def test_answers_written_for_ragas_have_its_names_and_leave_out_what_is_missing(tmp_path):
+    rows = [DEEPEVAL | {"id": "7", "context": ["x"]}, {"input": "p", "id": "8", "retrieved": [3, 5]}]
+    written = [json.loads(line) for line in write_ragas(rows, tmp_path / "s.jsonl").read_text().splitlines()]
+    assert written == [
+        {"user_input": QUESTION, "response": ANSWER, "reference": TRUTH, "retrieved_contexts": PASSAGES,
+         "reference_contexts": ["x"], "question_id": "7"},
+        {"user_input": "p", "question_id": "8", "retrieved_context_ids": [3, 5]},
+    ]  # fmt: skip
+    arrays = pd.DataFrame([RAGAS | {"notes": np.array(["a"])}] * 2)  # as Parquet gives lists; one question, two rows
+    assert [
+        sorted(json.loads(line)) for line in write_ragas(arrays, tmp_path / "t.jsonl").read_text().splitlines()
+    ] == [["notes", "reference", "response", "retrieved_contexts", "user_input"]] * 2
 
 
 def test_supporting_texts_have_three_names_and_deepevals_context_is_one():

@@ -272,7 +272,7 @@ def test_own_columns_are_renamed_and_csv_reads_lists(tmp_path):
 def test_a_table_of_given_answers_is_refused_and_its_true_answers_can_be_named(tmp_path):
     header = "question,answer,contexts,ground_truth"
     path = write(tmp_path / "ragas.csv", f'{header}\nWho?,Bob,"[""Ann did it.""]",Ann\n')
-    with pytest.raises(DataError, match=r"(?s)line 2: columns of answers.*read_ragas.*'answer': 'ground_truth'"):
+    with pytest.raises(DataError, match=r"(?s)line 2: columns of answers.*rb.score.*'answer': 'ground_truth'"):
         load_csv(path)
     truth = load_csv(path, fields={"answer": "ground_truth"})
     assert truth.questions[0].answer == "Ann"

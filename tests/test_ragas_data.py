@@ -1,18 +1,13 @@
-"""WikiEval, the recorded runs on it, and the records of RAGAS's users."""
+"""WikiEval, and the recorded runs on it."""
 
 from __future__ import annotations
 
 import json
-import math
 
 import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ragbench import data, papers
-from ragbench.data.ragas_io import RagasSample
 from ragbench.data.wikieval import RecordedRow, RecordedRun, read_verdict
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.reference_free import answer_relevance, context_relevance, faithfulness
@@ -187,69 +182,3 @@ def test_table_1_is_as_printed():
     assert table.to_numpy().sum() == pytest.approx(5.76)
     section = papers.published("ragas", "Section 4")
     assert section[section["row"] == "two annotators"]["value"].tolist() == [95, 90, 95]
-
-
-# --- records of RAGAS's users -----------------------------------------------------------------------------------
-
-texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20).filter(
-    str.strip
-)
-samples = st.builds(
-    RagasSample,
-    texts,
-    st.none() | st.lists(texts, max_size=3).map(tuple),
-    st.none() | texts,
-    st.none() | texts,
-    st.dictionaries(st.sampled_from(["reference_contexts", "score"]), st.lists(texts, max_size=2), max_size=2),
-)
-
-
-@given(st.lists(samples, min_size=1, max_size=4))
-def test_samples_survive_json_lines_and_pandas(tmp_path_factory, made):
-    path = data.write_ragas(made, tmp_path_factory.mktemp("r") / "s.jsonl")
-    assert data.read_ragas(path) == made
-    assert data.ragas_from_pandas(data.ragas_to_pandas(made)) == made
-
-
-def test_the_record_has_ragas_names_and_leaves_out_what_is_missing():
-    assert RagasSample("q", ("c",), "r").record() == {"user_input": "q", "retrieved_contexts": ["c"], "response": "r"}
-    frame = data.ragas_to_pandas([RagasSample("q", ("a", "b")), RagasSample("p", ("c", "d"), reference="x")])
-    assert frame.columns.tolist() == ["user_input", "retrieved_contexts", "reference"]
-    assert frame["retrieved_contexts"].tolist() == [["a", "b"], ["c", "d"]]
-
-
-def test_own_names_older_names_and_arrays_are_understood_or_explained(tmp_path):
-    old = {"question": "q", "contexts": ["c"], "answer": "a"}
-    path = write(tmp_path / "old.jsonl", old)
-    with pytest.raises(DataError, match=r"line 1: no field 'user_input', but 'question', 'contexts', 'answer'"):
-        data.read_ragas(path)
-    named = {"user_input": "question", "retrieved_contexts": "contexts", "response": "answer"}
-    assert data.read_ragas(path, named) == [RagasSample("q", ("c",), "a")]
-    frame = pd.DataFrame({"user_input": ["q"], "retrieved_contexts": [np.array(["c"])], "response": [math.nan]})
-    assert data.ragas_from_pandas(frame) == [RagasSample("q", ("c",))]
-    with pytest.raises(ConfigError, match="unknown field 'question'"):
-        data.read_ragas(path, {"question": "user_input"})
-
-
-def test_a_misspelt_field_is_told_and_ragas_own_other_fields_are_kept(tmp_path):
-    with pytest.raises(DataError, match="line 2: no field 'retrieved_contexts', but 'retrieved_context'"):
-        data.read_ragas(write(tmp_path / "t.jsonl", {"user_input": "q"}, {"user_input": "q", "retrieved_context": []}))
-    with pytest.raises(DataError, match=r"no field 'response', but 'respons'"):
-        data.ragas_from_pandas(pd.DataFrame({"user_input": ["q"], "respons": ["r"]}))
-    more = {"retrieved_context_ids": [1], "reference_contexts": ["c"], "multi_responses": ["r"], "faithfulness": 0.5}
-    path = write(tmp_path / "m.jsonl", {"user_input": "q", **more})
-    assert data.read_ragas(path) == [RagasSample("q", extra=more)]
-    assert data.write_ragas(data.read_ragas(path), tmp_path / "new" / "m.jsonl").read_text() == path.read_text()
-    with pytest.raises(DataError, match="'response' among the extra fields"):
-        RagasSample("q", extra={"response": "r"})
-
-
-def test_conversations_and_malformed_contexts_are_refused_with_their_line(tmp_path):
-    talk = {"user_input": [{"content": "hi", "type": "human"}]}
-    good = {"user_input": "q"}
-    with pytest.raises(DataError, match="line 2: 'user_input' is a conversation"):
-        data.read_ragas(write(tmp_path / "t.jsonl", good, talk))
-    with pytest.raises(DataError, match="line 1: 'retrieved_contexts' is 'one text'"):
-        data.read_ragas(write(tmp_path / "c.jsonl", {**good, "retrieved_contexts": "one text"}))
-    with pytest.raises(DataError, match="row 'x': 'response' is int"):
-        data.ragas_from_pandas(pd.DataFrame({"user_input": ["q"], "response": [3]}, index=["x"]))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ragbench.data.answers import read_answers
+from ragbench.data.answers import read_answers, write_ragas
 from ragbench.data.clapnq import load_clapnq
 from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
 from ragbench.data.formats import (
@@ -20,7 +20,6 @@ from ragbench.data.formats import (
 )
 from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
 from ragbench.data.minihop import load_minihop
-from ragbench.data.ragas_io import RagasSample, ragas_from_pandas, ragas_to_pandas, read_ragas, write_ragas
 from ragbench.data.ragchecker import (
     load_ragchecker_counts,
     load_ragchecker_meta,

@@ -39,6 +39,15 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "retrieved": ("retrieved_context_ids",),
     "relevant": ("reference_context_ids",),
 }
+# Our name -> what ragas calls it today, where that differs.
+RAGAS: Mapping[str, str] = {
+    "question": "user_input",
+    "answer": "response",
+    "chunks": "retrieved_contexts",
+    "references": "reference_contexts",
+    "retrieved": "retrieved_context_ids",
+    "relevant": "reference_context_ids",
+}
 _TEXTS = ("system", "question", "answer", "reference", "context")
 _LISTS = ("chunks", "references", "keypoints", "retrieved", "relevant")
 _IDS = ("retrieved", "relevant")
@@ -90,6 +99,28 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     if told:
         warnings.warn(f"{name}: {'; '.join(told)}", stacklevel=3)
     return frame
+
+
+def write_ragas(source: Any, path: str | Path, columns: Mapping[str, str] | None = None) -> Path:
+    """Write answers in ragas' names as JSON lines, which its ``EvaluationDataset.from_jsonl`` and `read_answers` read.
+
+    Parameters
+    ----------
+    source, columns : as for `read_answers`. Empty cells are left out, other columns are kept.
+    path : of the file, which is returned.
+    """
+    table = read_answers(source, columns).drop(columns="claim_labels", errors="ignore")
+    if table.duplicated([name for name in ("question_id", "system") if name in table]).any():
+        table = table.drop(columns="question_id")  # numbered here: an id that was given stands once
+    path = Path(path).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = (
+        {name: cell for name, cell in row.items() if not lacks(cell)}
+        for row in table.rename(columns=RAGAS).to_dict("records")
+    )
+    lines = [json.dumps(row, ensure_ascii=False, default=np.ndarray.tolist) for row in rows]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
 
 
 def lacks(value: Any) -> bool:

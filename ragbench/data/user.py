@@ -244,7 +244,7 @@ def _question(row: dict, where: str, line: int, by_title: Mapping[str, Document]
         raise DataError(
             f"{where}: columns of answers that were already given ({', '.join(map(repr, row))})",
             "questions with their true answers: 'answer' here is what a system said",
-            f"read them with ragbench.data.read_ragas, or take the questions alone: fields={{'answer': {truth!r}}}",
+            f"score them with rb.score, or take the questions alone: fields={{'answer': {truth!r}}}",
         )
     name = row.get("_id", row.get("id", f"line-{line}"))
     meta = {k: v for k, v in row.items() if k not in _QUESTION_FIELDS}
