@@ -325,7 +325,7 @@ class Rows:
             every = self.columns.pop(name)
             values = every if places is None else [every[place] for place in places]
             if name in _WHOLE:
-                columns[name] = pd.array([None if value != value else value for value in values], dtype="Int64")
+                columns[name] = _whole_numbers(values)
             elif name in _FRACTIONS:
                 columns[name] = pd.Series(values, dtype=object).astype(float)
             elif name in _ERRORS:
@@ -336,6 +336,19 @@ class Rows:
                 except UnicodeEncodeError:  # half of a surrogate pair: strings of pyarrow, where installed, hold none
                     columns[name] = pd.Series(values, dtype=object)
         return pd.DataFrame(columns, copy=False)
+
+
+def _whole_numbers(values: Sequence[Any]) -> Any:
+    """Return whole numbers, some of them missing, as an array; where all are or none is, without looking at each."""
+    import numpy as np
+    import pandas as pd
+
+    kinds = set(map(type, values))
+    if kinds == {int}:
+        return pd.array(np.array(values), dtype="Int64")
+    if kinds == {float} and np.isnan(values).all():
+        return pd.array(np.full(len(values), math.nan), dtype="Int64")
+    return pd.array([None if value != value else value for value in values], dtype="Int64")
 
 
 def load_rows(run: str | os.PathLike[str], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:

@@ -173,16 +173,17 @@ def items(
     todo, every, there = [], [], 0
     for question in stage.data[name].questions:
         sha = identity.question_hash(question)
-        every_cell = [(cell, row_key(sha), answer_key(sha)) for cell, row_key, answer_key in makers]
-        every += [key for _, key, _ in every_cell]
-        missing = [m for m in every_cell if m[1] not in rows or (retry and rows.failed(m[1]))]
-        there += len(every_cell) - len(missing)
+        keys = [row_key(sha) for _, row_key, _ in makers]
+        every += keys
+        missing = [(cell, key, answer_key(sha)) for key, (cell, _, answer_key) in zip(keys, makers, strict=True)
+                   if key not in rows or (retry and rows.failed(key))]  # fmt: skip
+        there += len(keys) - len(missing)
         if missing:
             item = Item(question, missing)
             if together:
                 gone = {key for _, key, _ in missing}
-                item.done = [rows.row(key) for _, key, _ in every_cell if key not in gone]
-                item.places = {key: i for i, (_, key, _) in enumerate(every_cell)}
+                item.done = [rows.row(key) for key in keys if key not in gone]
+                item.places = {key: i for i, key in enumerate(keys)}
             todo.append(item)
     answers = _answers(rows, {answer_key for item in todo for _, _, answer_key in item.wanted})
     for item in todo:

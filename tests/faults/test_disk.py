@@ -419,6 +419,17 @@ def test_the_last_try_of_a_row_counts_in_its_first_place_but_no_failure_over_a_s
     assert Counter(map(rows[2].failed, "abc")) == {False: 2, True: 1}
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([3, 4], [3, 4]), ([3, None, math.nan], [3, pd.NA, pd.NA]), ([math.nan, math.nan], [pd.NA, pd.NA]),
+     ([3.0, math.nan], [3, pd.NA]), ([], []), ([2**62 + 1], [2**62 + 1])],
+)  # fmt: skip
+def test_whole_numbers_stay_whole_and_missing_ones_missing(values, expected):
+    frame = Rows({"key": str(i), "status": "ok", "seed": value} for i, value in enumerate(values)).frame()
+    assert frame["seed"].dtype == "Int64"
+    assert frame["seed"].tolist() == expected
+
+
 def test_a_large_file_of_rows_is_read_by_columns_and_every_line_counts(tmp_path, monkeypatch):
     monkeypatch.setattr("ragbench.experiment.rows._LARGE", 4)
     path, columns = tmp_path / ROWS, tmp_path / BY_COLUMNS
