@@ -7,6 +7,7 @@ The thesis's own dense model runs on onnxruntime over the published weights. The
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -14,8 +15,9 @@ import inspect
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +39,10 @@ DIMENSION = 384
 _MINILM = {"model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": 1e-12,
            "num_hidden_layers": 6, "num_attention_heads": 12, "hidden_size": DIMENSION}  # fmt: skip
 _SENTENCE = "sentence_embedding"  # the output that sentence-transformers' own export has
+_MOST_CHARACTERS = 1_100  # of English in 256 tokens
+_CHARACTERS_PER_SECOND = {"fp32": 10_000, "int8": 20_000}  # of one core that other work shares
 _BLOCK = 512  # texts embedded between two writes to disk
+_QUERY = "query\0"  # stands before a query's text where a model embeds queries in a way of their own
 
 
 def minilm_dir() -> Path:
@@ -138,6 +143,13 @@ class MiniLM(Embeddings):
         if self.precision == "int8":
             model = _quantize(model)
         return session(model.SerializeToString(), self.threads)
+
+    def seconds_for(self, texts: Sequence[str]) -> float:
+        """Say about how long it takes to embed texts, by the speed of an ordinary core."""
+        from ragbench.retrieval.base import cores
+
+        characters = sum(min(len(text), _MOST_CHARACTERS) for text in texts)
+        return characters / _CHARACTERS_PER_SECOND[self.precision] / (self.threads or cores())
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed texts.
@@ -315,6 +327,27 @@ def _quantize(model: Any) -> Any:
         return onnx.load(target)
 
 
+class NotOnDiskError(Exception):
+    """Texts have no vector on disk, and no model may be asked (see `only_from_disk`)."""
+
+    def __init__(self, embedder: CachedEmbeddings, texts: list[str]) -> None:
+        super().__init__(f"{len(texts)} texts have no vector on disk")
+        self.embedder, self.texts = embedder, texts
+
+
+_no_model: ContextVar[bool] = ContextVar("no_model", default=False)
+
+
+@contextlib.contextmanager
+def only_from_disk() -> Iterator[None]:
+    """Within it, CachedEmbeddings asks no model: NotOnDiskError for texts without a vector."""
+    before = _no_model.set(True)
+    try:
+        yield
+    finally:
+        _no_model.reset(before)
+
+
 class CachedEmbeddings(Embeddings):
     """Any LangChain ``Embeddings`` with its vectors kept on disk, by content and model.
 
@@ -347,6 +380,9 @@ class CachedEmbeddings(Embeddings):
         self._lock = threading.Lock()
         self.computed = 0  # texts that went to the model, for tests and notebooks
 
+    def __repr__(self) -> str:
+        return f"CachedEmbeddings({self.model_id!r})"
+
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, timeout=60)
         db.execute("PRAGMA journal_mode=WAL")
@@ -360,25 +396,32 @@ class CachedEmbeddings(Embeddings):
 
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
         """Embed queries, likewise. A model that embeds queries as it does documents keeps one vector for both."""
-        queries = getattr(self.embedder, "embed_queries", None)
-        if queries is None and hasattr(self.embedder, "embed_array"):
+        if self._one_kind:
             return self.embed_array(texts)
-        one = self.embedder.embed_query
-        return self._embed(texts, "query\0", queries or (lambda some: np.array([one(text) for text in some])))
+        one, queries = self.embedder.embed_query, getattr(self.embedder, "embed_queries", None)
+        return self._embed(texts, _QUERY, queries or (lambda some: np.array([one(text) for text in some])))
+
+    @property
+    def _one_kind(self) -> bool:
+        return hasattr(self.embedder, "embed_array") and not hasattr(self.embedder, "embed_queries")
+
+    def not_on_disk(self, texts: Sequence[str], *, queries: bool = False) -> list[str]:
+        """List the distinct texts that have no vector on disk, as documents or as ``queries``."""
+        named = {_key(text, _QUERY if queries and not self._one_kind else ""): text for text in texts}
+        with self._lock, closing(self._connect()) as db:
+            known = {key for (key,) in _select(db, "key", named)}
+        return [text for key, text in named.items() if key not in known]
 
     def _embed(self, texts: Sequence[str], kind: str, model: Callable[[list[str]], np.ndarray]) -> np.ndarray:
         _require_texts(texts)
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
-        keys = [hashlib.sha256((kind + t).encode("utf-8", "surrogatepass")).digest()[:16] for t in texts]
+        keys = [_key(text, kind) for text in texts]
         with self._lock, closing(self._connect()) as db:
-            found: dict[bytes, bytes] = {}
-            unique = list(dict.fromkeys(keys))
-            for i in range(0, len(unique), 500):
-                part = unique[i : i + 500]
-                marks = ",".join("?" * len(part))
-                found.update(db.execute(f"SELECT key, value FROM vectors WHERE key IN ({marks})", part))
+            found = dict(_select(db, "key, value", keys))
             missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in found}
+            if missing and _no_model.get():
+                raise NotOnDiskError(self, list(missing.values()))
             for rows in self._compute(missing, model):
                 with db:
                     db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
@@ -407,6 +450,18 @@ class CachedEmbeddings(Embeddings):
     def embed_query(self, text: str) -> list[float]:
         """Embed one query."""
         return self.embed_queries([text])[0].tolist()
+
+
+def _key(text: str, kind: str) -> bytes:
+    return hashlib.sha256((kind + text).encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def _select(db: sqlite3.Connection, columns: str, keys: Iterable[bytes]) -> Iterator[tuple]:
+    unique = list(dict.fromkeys(keys))
+    for i in range(0, len(unique), 500):
+        part = unique[i : i + 500]
+        marks = ",".join("?" * len(part))
+        yield from db.execute(f"SELECT {columns} FROM vectors WHERE key IN ({marks})", part)
 
 
 def _as_array(embedder: Embeddings, texts: list[str]) -> np.ndarray:

@@ -225,7 +225,6 @@ def test_settings_name_the_model_and_every_parameter():
     assert dense.settings() == {
         "retriever": "Dense",
         "embedder": "hashed-8",
-        "dimension": 8,
         "similarity": "cosine",
         "chunks": 1,
     }
@@ -294,9 +293,13 @@ ONE = chunks_of(["a", "b"])
         (lambda: Dense(ONE, "minilm"), ConfigError, "embedder is str"),
         (lambda: Dense(ONE, Hashed(), backend="annoy"), ConfigError, "unknown dense backend"),
         (lambda: Dense(ONE, Hashed(), vectors=np.ones((3, 2))), ConfigError, r"vectors of shape \(3, 2\)"),
-        (lambda: Dense(ONE, Broken([[1.0, 2.0]])), ModelError, "1 vectors for 2 texts"),
-        (lambda: Dense(ONE, Broken([[1.0, math.nan], [1.0, 2.0]])), ModelError, "vector of text 0 is not finite"),
-        (lambda: Dense(ONE, Broken([1.0, 2.0])), ModelError, r"vectors of shape \(2,\)"),
+        (lambda: Dense(ONE, Broken([[1.0, 2.0]])).vectors, ModelError, "1 vectors for 2 texts"),
+        (
+            lambda: Dense(ONE, Broken([[1.0, math.nan], [1.0, 2.0]])).vectors,
+            ModelError,
+            "vector of text 0 is not finite",
+        ),
+        (lambda: Dense(ONE, Broken([1.0, 2.0])).vectors, ModelError, r"vectors of shape \(2,\)"),
         (lambda: Dense(ONE, Broken([[1.0] * 5] * 2)).search(["q"], 1), ModelError, "dimension 8"),
         (lambda: Dense(ONE, Hashed()).search(["q"], 1, scope={"nope"}), ConfigError, "such as 'nope'"),
         (lambda: Dense(ONE, Hashed()).search([""], 1), ConfigError, "query 0 is empty"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +15,17 @@ from ragbench.experiment.live import Call, answer_calls, grade_calls, judge_grou
 from ragbench.experiment.manifest import recorded_digests
 from ragbench.experiment.rows import Rows, read_rows, without_text
 from ragbench.experiment.spec import Experiment
-from ragbench.experiment.stage import Stage, items, prepare, retrieve
-from ragbench.experiment.work import Draft, Item, block, grade_here, read, unanswered
+from ragbench.experiment.stage import Stage, items, prepare, retrieve, texts_to_embed
+from ragbench.experiment.work import Draft, Item, Search, block, grade_here, read, unanswered
 from ragbench.llm import Cassette, Plan, PlannedStep, Step, plan
 from ragbench.llm.drivers import driver_for
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import describe
+from ragbench.retrieval.dense import embedder_name
 from ragbench.retrieval.multiquery import decomposers_with_prompts
 
-STEPS = ("retrieve", "decompose", "generate", "grade")
+STEPS = ("embed", "retrieve", "decompose", "generate", "grade")
+_ONLY_SOMETIMES = ("embed", "decompose")
 _AT_ONCE = 500  # questions whose prompts are in memory together
 _TIMED = 5  # questions whose answers and grades are timed, where no server is asked
 _UNWRITTEN = "word " * 40  # stands, after the answer's key, for an answer that is not written yet
@@ -46,7 +48,8 @@ def plan_experiment(
             planner.add(name, todo)
             keys += every
     notes = (*_words(stage), *(f"warning: {said}" for said in without_text(Rows(planner.tried).frame())))
-    planned = Plan(tuple(planner.step(name) for name in STEPS if name != "decompose" or planner.parts[name]), notes)
+    shown = [name for name in STEPS if name not in _ONLY_SOMETIMES or planner.parts[name]]
+    planned = Plan(tuple(planner.step(name) for name in shown), notes)
     if after is None:
         return planned
     return planned + after(pd.DataFrame([rows.row(key) if key in rows else planner.rows[key] for key in keys]))
@@ -73,9 +76,19 @@ class _Planner:
             "generate": len({cell.answer for cell in cells if cell.generator in grid.generator}) * count,
             "grade": sum(self._prompts_per_question(data, judge) for judge in grid.judge) * count,
         }
-        asking = any(True for c, r, _ in searches for _ in decomposers_with_prompts(self.stage.retrievers[data, c, r]))
+        engines = {search: self.stage.retrievers[data, search[0], search[1]] for search in searches}
+        asking = {search for search, engine in engines.items() if next(decomposers_with_prompts(engine), None)}
         if asking:
             self._decompose(data, todo)
+        waiting = self._embed(data, todo)
+        reasons = ["a retriever asks a model first: contexts are estimated"] if asking else []
+        if waiting:
+            names = ", ".join(dict.fromkeys(search[1] for search in searches if search in waiting))
+            reasons.append(f"{names}: texts without vectors, so contexts are estimated")
+        if uncut := [chunker for name, chunker in self.stage.uncut if name == data]:
+            reasons.append(
+                f"{', '.join(uncut)} embeds to cut, so chunks are estimated and rows that are there not found"
+            )
         live = self.experiment.live or self.whole
         for start in range(0, len(todo), _AT_ONCE):
             some = todo[start : start + _AT_ONCE]
@@ -83,19 +96,15 @@ class _Planner:
             begin = time.perf_counter()
             # Without a model there are no prompts to count: a few questions are timed.
             part = some if live else some[: 10 * _TIMED]
-            note = f"timed on {len(part)} questions"
-            if asking:
-                _pretend(part)
-                note = "a retriever asks a model first: contexts are estimated"
-            else:
-                retrieve(self.stage, data, part)
+            _pretend(part, asking | waiting)
+            retrieve(self.stage, data, part)
+            note = "; ".join(reasons) or f"timed on {len(part)} questions"
             seconds = math.nan if asking else (time.perf_counter() - begin) * len(some) / len(part)
             self._put("retrieve", found, seconds=seconds, basis=note)
             made = list(zip(part, block(part, self.experiment.cutting, {}, {}, self.experiment.truncated), strict=True))
             if self.whole:
                 self.rows |= {draft.row["key"]: dict(draft.row) for _, drafts in made for draft in drafts}
-            if not asking:
-                self.tried += [draft.row for _, drafts in made for draft in drafts]
+            self.tried += [d.row for _, drafts in made for d in drafts if d.cell.search not in asking | waiting]
             left["retrieve"] += found
             left["generate"] += self._generate(made, len(some) / len(part))
             left["grade"] += self._grade(made, len(some) / len(part))
@@ -133,6 +142,22 @@ class _Planner:
         if repeated := len(calls) - len(fresh):
             self.parts[name].append(PlannedStep(name, repeated, repeated=repeated, **_FREE, seconds=0.0))
         return recorded
+
+    def _embed(self, data: str, todo: Sequence[Item]) -> set[Search]:
+        """Plan the texts that need a vector; return the searches that have to wait for one."""
+        waiting: set[Search] = set()
+        for group in texts_to_embed(self.stage, data, todo):
+            missing = group.missing()
+            if missing:
+                waiting |= group.searches
+            self._put("embed", len(group.texts) - len(missing), cached=True)
+            seconds_for = getattr(getattr(group.embedder, "embedder", group.embedder), "seconds_for", None)
+            name = embedder_name(group.embedder)
+            if seconds_for:
+                self._put("embed", len(missing), seconds=seconds_for(missing), basis=f"by the usual speed of {name}")
+            else:
+                self._put("embed", len(missing), seconds=math.nan, basis=f"the speed of {name} is not known")
+        return waiting
 
     def _decompose(self, data: str, todo: Sequence[Item]) -> None:
         """Plan what the retrievers themselves ask: the derived questions of every search."""
@@ -221,10 +246,10 @@ def _words(stage: Stage) -> list[str]:
     return list(said)
 
 
-def _pretend(some: Sequence[Item]) -> None:
+def _pretend(some: Sequence[Item], searches: Set[Search]) -> None:
     for item in some:
         for cell, _, _ in item.wanted:
-            if cell.N:
+            if cell.search in searches:
                 # Of its own, or equal prompts would be counted as repeated.
                 text = f"{cell.search} " + "word " * max(other.N for other, _, _ in item.wanted)
                 item.found[cell.search] = [Hit(Chunk("pretended", text, ""), 1.0, 1)]

@@ -20,7 +20,7 @@ from ragbench.experiment.identity import object_identity
 from ragbench.experiment.live import Live, whole
 from ragbench.experiment.rows import Journal, Rows, newly_used, without_text
 from ragbench.experiment.spec import Experiment
-from ragbench.experiment.stage import Stage, items, prepare, retrieve
+from ragbench.experiment.stage import Stage, embed, items, prepare, retrieve
 from ragbench.experiment.work import Draft, Item, block
 from ragbench.retrieval.base import cores
 
@@ -79,12 +79,15 @@ def run_experiment(
         with Journal(experiment.path) as journal:
             rows = Rows.read(experiment.path, remember=True)
             plans = {name: items(stage, experiment, name, rows, retry) for name in stage.data}
+            left = {name: todo for name, (todo, _, _) in plans.items() if todo}
+            embed(
+                stage, left, lambda: stop is not None and stop.is_set(), show=bool(progress) and not callable(progress)
+            )
             every = [key for _, keys, _ in plans.values() for key in keys]
             state = Progress(len(every), sum(there for _, _, there in plans.values()))
             entry = manifests.this_run(_name(executor), state.total, state.there)
             manifest = _manifest(experiment, stage, entry)
             manifests.write_manifest(experiment.folder, manifest, stage.secrets)
-            left = {name: todo for name, (todo, _, _) in plans.items() if todo}
             rows = None if left else rows  # of a large run, rows and what is left to do do not fit together
             del plans
             with _shown(progress, state) as tick:

@@ -340,7 +340,7 @@ class Experiment:
             raise ConfigError(f"{path}: {error.got}", error.expected, error.do) from None
 
     def plan(self, *, after: Callable[[pd.DataFrame], Plan] | None = None, **speeds: Any) -> Plan:
-        """Say what ``run`` will take, by step, without asking a model.
+        """Say what ``run`` will take, by step, without asking a model and without embedding a text.
 
         Parameters
         ----------
@@ -351,9 +351,10 @@ class Experiment:
 
         Returns
         -------
-        Plan with the steps "retrieve", "decompose" (where a retriever asks a model for derived questions), "generate",
-        "grade": calls, cached (rows that are there, and replies on the cassette), remaining, prompt tokens, seconds and
-        cost of what remains; ``basis`` says what they rest on.
+        Plan with the steps "embed" (where dense retrievers have something left to search; its calls are texts),
+        "retrieve", "decompose" (where a retriever asks a model for derived questions), "generate", "grade": calls,
+        cached (rows that are there, replies on the cassette, vectors on disk), remaining, prompt tokens, seconds and
+        cost of what remains; ``basis`` says what they rest on. Contexts that wait for vectors are estimated.
         """
         from ragbench.experiment.planning import plan_experiment
 

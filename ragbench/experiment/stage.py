@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ragbench.chunking import token_chunks
+from ragbench.embedding import CachedEmbeddings, NotOnDiskError, only_from_disk
 from ragbench.errors import ConfigError
 from ragbench.experiment import identity
 from ragbench.experiment.rows import NOT_TOLD, Rows
 from ragbench.experiment.spec import Cell, Experiment
-from ragbench.experiment.work import ANSWER_FIELDS, Failure, FunctionReader, Item
-from ragbench.records import Dataset, Question
+from ragbench.experiment.work import ANSWER_FIELDS, Failure, FunctionReader, Item, Search
+from ragbench.records import Chunk, Dataset, Question
 from ragbench.retrieval.base import check_retriever
+from ragbench.retrieval.multiquery import dense_searches
+
+_BETWEEN_MOVES = 64  # texts embedded between two moves of the bar
+
+
+@dataclass
+class Texts:
+    """Texts that one embedder has to have vectors of before some searches, as documents or as queries."""
+
+    embedder: Any
+    as_queries: bool = False
+    texts: dict[str, None] = field(default_factory=dict)
+    searches: set[Search] = field(default_factory=set)
+
+    def missing(self) -> list[str]:
+        """List those without a vector on disk: all, where the embedder keeps none there."""
+        if isinstance(self.embedder, CachedEmbeddings):
+            return self.embedder.not_on_disk(list(self.texts), queries=self.as_queries)
+        return list(self.texts)
 
 
 @dataclass
@@ -22,6 +44,7 @@ class Stage:
     Attributes
     ----------
     data : data sets by name. retrievers : by (data, chunker, retriever).
+    uncut : what a chunker has to embed first, by (data, chunker); in a plan its chunks are estimated.
     readers, generators : who answers: in this or another process, or on a server (one model per host).
     graders, judges : who grades, likewise.
     identity : what goes into the manifest and, hashed, into row keys. prompts : their hashes, by axis.
@@ -29,6 +52,7 @@ class Stage:
 
     data: dict[str, Dataset] = field(default_factory=dict)
     retrievers: dict[tuple[str, str, str], Any] = field(default_factory=dict)
+    uncut: dict[tuple[str, str], Texts] = field(default_factory=dict)
     readers: dict[str, Any] = field(default_factory=dict)
     generators: dict[str, list[Any]] = field(default_factory=dict)
     graders: dict[str, Any] = field(default_factory=dict)
@@ -54,7 +78,13 @@ class Stage:
 
 
 def prepare(experiment: Experiment, cassette: Any, digests: Mapping[str, str], *, ask_server: bool) -> Stage:
-    """Build a Stage. ``digests``: of an earlier manifest. ``ask_server``: False asks no server for its digest."""
+    """Build a Stage.
+
+    Parameters
+    ----------
+    digests : of an earlier manifest.
+    ask_server : False, for a plan, asks no server for its digest and embeds nothing.
+    """
     stage = Stage(truncated=experiment.truncated)
     _people(stage, experiment, cassette, digests, ask_server)
     grid = experiment.grid
@@ -72,8 +102,7 @@ def prepare(experiment: Experiment, cassette: Any, digests: Mapping[str, str], *
         known["data"][name] = identity.data_identity(data)
         for chunker, retriever, _ in grid.searches():
             if (name, chunker) not in chunks:
-                cut = list(grid.chunker[chunker](data.documents))
-                chunks[name, chunker] = cut
+                cut = chunks[name, chunker] = _cut(stage, name, chunker, grid.chunker[chunker], embeds=ask_server)
                 known["chunker"][f"{name}/{chunker}"] = identity.chunks_identity(cut)
             place = (name, chunker, retriever)
             if place not in stage.retrievers:
@@ -91,6 +120,16 @@ def prepare(experiment: Experiment, cassette: Any, digests: Mapping[str, str], *
     for name in stage.generators:
         stage.hashes["prompts", name] = identity.digest_of(identity.prompt_hashes(experiment.prompts.get(name)))
     return stage
+
+
+def _cut(stage: Stage, name: str, chunker: str, function: Callable, *, embeds: bool) -> list[Chunk]:
+    documents = stage.data[name].documents
+    try:
+        with contextlib.nullcontext() if embeds else only_from_disk():
+            return list(function(documents))
+    except NotOnDiskError as error:
+        stage.uncut[name, chunker] = Texts(error.embedder, texts=dict.fromkeys(error.texts))
+        return token_chunks(documents)
 
 
 def _people(stage: Stage, experiment: Experiment, cassette: Any, digests: Mapping[str, str], ask: bool) -> None:
@@ -199,16 +238,64 @@ def _answers(rows: Rows, wanted: set[str]) -> dict[str, dict[str, Any]]:
     return {answer_key: {n: row[n] for n in ANSWER_FIELDS if n in row} for answer_key, row in rest.items()}
 
 
+def _searches(some: Iterable[Item]) -> dict[Search, list[Item]]:
+    """Return the items by the searches that they have no hits of yet."""
+    wanted: dict[Search, list[Item]] = {}
+    for item in some:
+        for search in dict.fromkeys(cell.search for cell, _, _ in item.wanted if cell.N):
+            if search not in item.found:
+                wanted.setdefault(search, []).append(item)
+    return wanted
+
+
+def texts_to_embed(stage: Stage, name: str, some: Sequence[Item]) -> list[Texts]:
+    """Return what dense retrievers need vectors of to search for some questions, as far as it is known before."""
+    wanted = _searches(some)
+    groups: dict[Any, Texts] = {}
+    for (data, chunker), texts in stage.uncut.items():
+        if data == name:
+            groups[chunker] = replace(texts, searches={search for search in wanted if search[0] == chunker})
+    for search, asking in wanted.items():
+        engine = stage.retrievers[name, search[0], search[1]]
+        for dense, queries in dense_searches(engine, [item.question.text for item in asking]):
+            documents = [chunk.text for chunk in dense.chunks] if dense.embeds else []
+            for as_queries, texts in ((False, documents), (True, queries)):
+                place = getattr(dense.embedder, "path", id(dense.embedder)), as_queries
+                group = groups.setdefault(place, Texts(dense.embedder, as_queries))
+                group.texts |= dict.fromkeys(texts)
+                group.searches.add(search)
+    return list(groups.values())
+
+
+def embed(stage: Stage, left: Mapping[str, Sequence[Item]], stopped: Callable[[], bool], *, show: bool) -> None:
+    """Embed what searches will need, before the first of them; an embedder that fails at chunks ends the run here."""
+    from tqdm.auto import tqdm
+
+    groups = [group for name, some in left.items() for group in texts_to_embed(stage, name, some)]
+    # Without a file for its vectors, an embedder would embed the questions twice.
+    missing = [(g, sorted(g.missing(), key=len)) for g in groups if isinstance(g.embedder, CachedEmbeddings)]
+    total = sum(len(texts) for _, texts in missing)
+    with tqdm(total=total, unit="text", desc="embedding", disable=not show or not total) as bar:
+        for group, texts in missing:
+            make = group.embedder.embed_queries if group.as_queries else group.embedder.embed_array
+            # A question that cannot be embedded is a row that failed: its search says so.
+            with contextlib.suppress(Exception) if group.as_queries else contextlib.nullcontext():
+                for i in range(0, len(texts), _BETWEEN_MOVES):
+                    if stopped():
+                        return
+                    bar.update(len(make(texts[i : i + _BETWEEN_MOVES])))
+    for place, engine in stage.retrievers.items():
+        for dense, _ in dense_searches(engine, []):
+            if place[0] in left and not stopped():
+                _ = dense.vectors
+
+
 def retrieve(stage: Stage, name: str, some: Sequence[Item], count: Callable[[int], None] = lambda n: None) -> None:
     """Search for a few hundred questions at once, each (chunker, retriever, k) once; put the hits into the items.
 
     A search that fails is tried question by question, so that a failure is a row and not the end of the run.
     """
-    wanted: dict[tuple[str, str, int], list[Item]] = {}
-    for item in some:
-        for search in dict.fromkeys(cell.search for cell, _, _ in item.wanted if cell.N):
-            wanted.setdefault(search, []).append(item)
-    for search, asking in wanted.items():
+    for search, asking in _searches(some).items():
         chunker, retriever, k = search
         engine = stage.retrievers[name, chunker, retriever]
         questions = [item.question for item in asking]

@@ -45,20 +45,22 @@ class Dense(Index):
         returned. One with ``embed_array(texts)`` (or ``embed_queries``), as ragbench's own, is called once for all
         queries.
     vectors : float array (len(chunks), dimension), in the order of ``chunks``, to use instead of embedding them.
+        Without it the chunks are embedded at the first search, or when ``vectors`` is read.
     backend : ``"numpy"``, or ``"faiss"`` (extra ``[faiss]``) to propose the candidates; the hits are the same.
     k : hits per ``invoke()``.
 
     Raises
     ------
-    ConfigError for a wrong embedder or vectors of a wrong shape; ModelError when the embedder returns vectors that
-    cannot be used; DataError for no chunks or repeated ids.
+    ConfigError for a wrong embedder or vectors of a wrong shape; DataError for no chunks or repeated ids; at the first
+    search, ModelError when the embedder returns vectors that cannot be used.
 
     Source: thesis §2.5.3 (all-MiniLM-L6-v2, FAISS, top 10).
     """
 
     backend: str
     _embedder: Embeddings = PrivateAttr()
-    _vectors: np.ndarray = PrivateAttr()
+    _embeds: bool = PrivateAttr()
+    _vectors: np.ndarray | None = PrivateAttr(default=None)
     _faiss: Any = PrivateAttr(default=None)
 
     def __init__(
@@ -82,10 +84,9 @@ class Dense(Index):
             )
         chunks = check_chunks(chunks)
         super().__init__(chunks, backend=backend, k=check_positive("k", k))
-        self._embedder = embedder
+        self._embedder, self._embeds = embedder, vectors is None
         if vectors is None:
             _warn_of_language(embedder, self._chunks)
-            self._vectors = self._embed([chunk.text for chunk in self._chunks])
         else:
             vectors = np.asarray(vectors)
             if vectors.ndim != 2 or len(vectors) != len(chunks):
@@ -96,35 +97,52 @@ class Dense(Index):
                 )
             self._vectors = _unit(vectors[sorted(range(len(chunks)), key=lambda i: chunks[i].id)])
         if backend == "faiss":
-            self._faiss = _faiss_index(self._vectors)
+            _import_faiss()  # that it is missing is said here, not at the first search
 
     def settings(self) -> dict[str, Any]:
         """Return every parameter that can change the hits, ready for JSON."""
-        embedder = self._embedder
-        name = getattr(embedder, "model_id", None) or getattr(embedder, "model", None) or type(embedder).__name__
         return {
             "retriever": "Dense",
-            "embedder": str(name),
-            "dimension": self._vectors.shape[1],
+            "embedder": embedder_name(self._embedder),
             "similarity": "cosine",
             "chunks": len(self._chunks),
         }
 
     @property
+    def embedder(self) -> Embeddings:
+        """What embeds chunks and queries."""
+        return self._embedder
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the chunks are embedded, or their vectors were given."""
+        return self._embeds
+
+    @property
     def vectors(self) -> np.ndarray:
         """The chunks' unit vectors, float32 (chunks, dimension), in the order of ``chunks``."""
+        if self._vectors is None:
+            self._vectors = self._embed([chunk.text for chunk in self._chunks])
         return self._vectors
+
+    def _index(self) -> Any:
+        """Return faiss' index of the vectors; None without faiss."""
+        if self.backend == "faiss" and self._faiss is None:
+            self._faiss = _import_faiss().IndexFlatIP(self.vectors.shape[1])
+            self._faiss.add(self.vectors)
+        return self._faiss
 
     def embed_queries(self, queries: Sequence[str]) -> np.ndarray:
         """Embed queries: float32 (len(queries), dimension), rows of unit length (or zero)."""
+        dimension = self.vectors.shape[1]
         make = getattr(self._embedder, "embed_queries", getattr(self._embedder, "embed_array", None))
         if callable(make):
-            return _unit(np.asarray(make(list(queries))), self._vectors.shape[1])
-        return _unit(np.array([self._embedder.embed_query(query) for query in queries]), self._vectors.shape[1])
+            return _unit(np.asarray(make(list(queries))), dimension)
+        return _unit(np.array([self._embedder.embed_query(query) for query in queries]), dimension)
 
     def search_vectors(self, vectors: np.ndarray, k: int, scope: Scope = None) -> list[list[Hit]]:
         """Return the best ``k`` hits of every query vector, shape (queries, dimension); otherwise as ``search``."""
-        vectors = _unit(np.atleast_2d(vectors), self._vectors.shape[1])
+        vectors = _unit(np.atleast_2d(vectors), self.vectors.shape[1])
         items, scores, found = self.nearest(vectors, check_positive("k", k), check_scope(scope, len(vectors)))
         chunks = self._chunks
         return [
@@ -150,13 +168,13 @@ class Dense(Index):
         items = np.zeros((len(queries), k), np.int32)
         scores, found = np.zeros((len(queries), k)), np.zeros(len(queries), np.int32)
         if scopes is None:
-            _fill(queries, self._vectors, self._faiss, items, scores, found)
+            _fill(queries, self.vectors, self._index(), items, scores, found)
             return items, scores, found
         for allowed, members in self._rows(scopes):
             if allowed is None:
-                vectors, index, names = self._vectors, self._faiss, np.arange(len(self._chunks), dtype=np.int32)
+                vectors, index, names = self.vectors, self._index(), np.arange(len(self._chunks), dtype=np.int32)
             else:
-                vectors, index, names = self._vectors[allowed], None, np.array(allowed, np.int32)
+                vectors, index, names = self.vectors[allowed], None, np.array(allowed, np.int32)
             width = min(k, len(names))
             if width:
                 part = np.zeros((len(members), width), np.int32), np.zeros((len(members), width))
@@ -179,6 +197,11 @@ class Dense(Index):
                 "check the embedding model",
             )
         return vectors
+
+
+def embedder_name(embedder: Any) -> str:
+    """Return the name of an embedder's model, or of its class."""
+    return str(getattr(embedder, "model_id", None) or getattr(embedder, "model", None) or type(embedder).__name__)
 
 
 def _warn_of_language(embedder: Any, chunks: Sequence[Chunk]) -> None:
@@ -220,16 +243,14 @@ def _unit(vectors: np.ndarray, dimension: int | None = None) -> np.ndarray:
     return np.ascontiguousarray(vectors / np.where(norms == 0, 1, norms)[:, None])
 
 
-def _faiss_index(vectors: np.ndarray) -> Any:
+def _import_faiss() -> Any:
     try:
         import faiss
     except ImportError:
         raise ConfigError(
             "backend='faiss', but faiss is not installed", "the extra [faiss]", "pip install 'ragbench[faiss]'"
         ) from None
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors)
-    return index
+    return faiss
 
 
 def _fill(queries: np.ndarray, vectors: np.ndarray, index: Any, items, scores, found) -> None:

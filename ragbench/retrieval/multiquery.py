@@ -17,6 +17,7 @@ from pydantic import PrivateAttr
 from ragbench.errors import ConfigError, ModelError, unknown
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, ranked
+from ragbench.retrieval.dense import Dense
 from ragbench.text.stopwords import STOP_WORDS
 
 PROMPTS = {"perspectives": "multiquery_perspectives", "decomposition": "multiquery_decomposition"}
@@ -142,9 +143,25 @@ def decomposers_with_prompts(retriever: Any) -> Iterator[Any]:
         yield decompose
     if (asking := getattr(retriever, "asking", None)) is not None:
         yield asking
-    for inner in (getattr(retriever, "retriever", None), *(getattr(retriever, "retrievers", None) or ())):
-        if inner is not None:
-            yield from decomposers_with_prompts(inner)
+    for inner in _inner(retriever):
+        yield from decomposers_with_prompts(inner)
+
+
+def dense_searches(retriever: Any, queries: Sequence[str]) -> Iterator[tuple[Dense, list[str]]]:
+    """Yield every `Dense` that a retriever is, or has inside, with what it will search for as far as that is known."""
+    if isinstance(retriever, Dense):
+        yield retriever, list(queries)
+    if isinstance(retriever, MultiQuery):
+        # The rules can be asked beforehand; what a model or a function of one's own derives costs, and may differ.
+        by_rule = retriever.decompose is rule_decomposer
+        queries = [query for derived in retriever.queries(queries) for query in derived] if by_rule else []
+    for inner in _inner(retriever):
+        yield from dense_searches(inner, queries)
+
+
+def _inner(retriever: Any) -> list[Any]:
+    inside = [getattr(retriever, "dense", None), getattr(retriever, "retriever", None)]
+    return [inner for inner in (*inside, *(getattr(retriever, "retrievers", None) or ())) if inner is not None]
 
 
 class LLMDecomposer:
