@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,6 +95,21 @@ class Dataset:
     def __repr__(self) -> str:
         out = f", {len(self.excluded)} excluded" if self.excluded else ""
         return f"Dataset({self.name!r}, {len(self.questions)} questions, {len(self.documents)} documents{out})"
+
+    def _repr_html_(self) -> str:
+        """Show counts alone: texts of a set may not be what a saved notebook is allowed to hold."""
+        import pandas as pd
+
+        kinds = Counter(question.kind or "-" for question in self.questions)
+        row = {
+            "data set": self.name,
+            "questions": len(self.questions),
+            "by kind": ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()),
+            "without references": sum(not question.references for question in self.questions),
+            "documents": len(self.documents),
+            "excluded": len(self.excluded),
+        }
+        return pd.DataFrame([row]).to_html(index=False, border=0)
 
 
 def check_records(values: Iterable[Any], kind: type, what: str) -> None:

@@ -32,6 +32,14 @@ RAGCHECKER = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_answers_come_from_a_csv_with_semicolons_or_tabs(tmp_path, separator):
+    path = tmp_path / "answers.csv"
+    given = pd.DataFrame({"question": ["How high, or low?"], "answer": ["330 m; or so"], "reference": ["330 m"]})
+    given.to_csv(path, sep=separator, index=False)
+    assert read_answers(path)[list(given)].to_dict("records") == given.to_dict("records")
+
+
 class HasPandas:
     """What is needed of a Hugging Face Dataset, or of ragas' EvaluationDataset: lists come back as arrays."""
 
@@ -226,8 +234,10 @@ def test_files_that_are_missing_empty_in_another_encoding_or_of_another_kind_are
         read_answers(tmp_path / "none.csv")
     with pytest.raises(DataError, match=r"there is no file .*none\.parquet"):
         read_answers(tmp_path / "none.parquet")
-    with pytest.raises(ConfigError, match=r"unknown kind of file '.xlsx'"):
+    with pytest.raises(ConfigError, match=r"unknown kind of file '.xlsx'(.|\n)*Save as, CSV UTF-8"):
         read_answers("answers.xlsx")
+    with pytest.raises(ConfigError, match=r"unknown kind of file '.docx'"):
+        read_answers("answers.docx")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no more")
     with pytest.raises(DataError, match=r"bad\.parquet cannot be read"):
         read_answers(tmp_path / "bad.parquet")

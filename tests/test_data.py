@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import re
+import warnings
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from ragbench.data import hotpotqa as hotpotqa_module
@@ -292,6 +296,62 @@ def test_text_that_cannot_be_written_again_is_refused_with_its_line(tmp_path, es
 def test_a_nul_character_is_refused_with_its_line(tmp_path):
     with pytest.raises(DataError, match="line 3: a NUL character"):
         load_csv(write(tmp_path / "q.csv", "question,answer\na,b\nc\0,d\n"))
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_cells_of_a_csv_may_stand_between_commas_semicolons_or_tabs(tmp_path, separator):
+    path = tmp_path / "questions.csv"
+    rows = [["question", "answer", "references"], ["Where, and when; why?", '"Ely"; 1900', "In Ely.||In 1900."]]
+    with open(path, "w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file, delimiter=separator).writerows(rows)
+    (question,) = load_csv(path).questions
+    assert (question.text, question.answer) == ("Where, and when; why?", '"Ely"; 1900')
+    assert question.references == ("In Ely.", "In 1900.")
+    path.write_text(separator.join(["question", "answer"]) + "\n" + separator.join("abc"), encoding="utf-8")
+    word = {",": "commas", ";": "semicolons", "\t": "tabs"}[separator]
+    with pytest.raises(DataError, match=rf"line 2: the number of cells(.|\n)*cells that hold {word}"):
+        load_csv(path)
+
+
+def test_one_column_is_a_csv_too(tmp_path):
+    (tmp_path / "documents.csv").write_text("text\nAnn Lee, of Ely; born 1900.\n", encoding="utf-8")
+    with pytest.raises(DataError, match="number of cells"):
+        load_documents(tmp_path / "documents.csv")
+    (tmp_path / "documents.csv").write_text('text\n"Ann Lee, of Ely; born 1900."\n', encoding="utf-8")
+    assert load_documents(tmp_path / "documents.csv")[0].text == "Ann Lee, of Ely; born 1900."
+
+
+def test_a_spreadsheet_is_named_with_what_to_do(tmp_path):
+    for name, start in (("asked.xlsx", b"PK\3\4"), ("asked.xls", b"\xd0\xcf\x11\xe0")):
+        (tmp_path / name).write_bytes(start + b"\0 not text")
+        for load in (load_csv, load_jsonl):
+            with pytest.raises(DataError, match=rf"{name} is a spreadsheet(.|\n)*Save as, CSV UTF-8"):
+                load(tmp_path / name)
+
+
+def test_files_that_are_skipped_in_a_folder_are_counted_by_kind(tmp_path):
+    for name in ("a.txt", "b.md", "one.xlsx", "two.XLSX", "picture.png", "Makefile", ".hidden.png"):
+        (tmp_path / name).write_text("Ann Lee was born in Ely.", encoding="utf-8")
+    with pytest.warns(UserWarning, match=r": read 1 \.txt, 1 \.md; skipped 2 \.xlsx, 1 without an ending, 1 \.png$"):
+        assert len(load_documents(tmp_path)) == 2
+    for path in tmp_path.iterdir():
+        if path.suffix not in (".txt", ".md"):
+            path.unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_documents(tmp_path)
+
+
+def test_a_data_set_is_a_table_of_counts_in_a_notebook_without_its_texts():
+    questions = tuple(Question(f"q{i}", "Where?", "Ely", ("In Ely.",) * (i > 0), "bridge" * (i > 1)) for i in range(4))
+    html = Dataset("a < b", questions, (Document("d", "Ely", "In Ely."),), (("x", "no text"),))._repr_html_()
+    (table,) = pd.read_html(io.StringIO(html))
+    assert table.to_dict("records") == [
+        {"data set": "a < b", "questions": 4, "by kind": "2 -, 2 bridge", "without references": 1, "documents": 1,
+         "excluded": 1}
+    ]  # fmt: skip
+    assert "Where?" not in html
+    assert "In Ely" not in html
 
 
 def test_a_folder_of_texts_is_a_corpus(tmp_path):

@@ -224,3 +224,8 @@ def test_two_processes_fill_one_cache(tmp_path):
 def test_wrong_use_is_named(call, message):
     with pytest.raises(ConfigError, match=message):
         call()
+
+
+def test_an_embedder_is_shown_in_one_line(tmp_path):
+    assert repr(MiniLM("int8")) == "MiniLM(precision='int8')"
+    assert repr(CachedEmbeddings(Letters(), folder=tmp_path)) == "CachedEmbeddings('letters')"

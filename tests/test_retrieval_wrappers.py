@@ -356,3 +356,13 @@ def test_every_retriever_is_a_langchain_retriever(build):
 def test_bad_input_is_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_retriever_is_shown_in_one_line_with_what_changes_its_hits():
+    assert repr(bm25()).startswith("BM25(variant='lucene', k1=")
+    assert "chunks=6" in repr(bm25())
+    over = LongContextReorder(Hybrid([bm25(), Listed(table={})], depth=7), budget=50)
+    assert repr(over) == "LongContextReorder(Hybrid, order='mended', budget=50, tokenizer='default')"
+    assert repr(over.retriever).startswith("Hybrid(BM25, Listed, fusion='reciprocal rank', ")
+    assert "depth=7" in str(over.retriever)
+    assert all("\n" not in repr(one) and len(repr(one)) < 200 for one in (bm25(), over, over.retriever))

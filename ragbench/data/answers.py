@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.data.files import MAX_FIELD, numbered_lines, raise_all, read_json
+from ragbench.data.files import EXPORT, MAX_FIELD, SPREADSHEETS, numbered_lines, raise_all, read_json
 from ragbench.data.parquet import read_parquet
 from ragbench.data.ragchecker import RagResult, RagResults, from_ragchecker
 from ragbench.data.user import read_csv
-from ragbench.errors import DataError, unknown
+from ragbench.errors import ConfigError, DataError, unknown
 
 # Our name -> theirs: ragas (since 0.2, before), DeepEval, RAGChecker.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -49,6 +49,7 @@ RAGAS: Mapping[str, str] = {
     "relevant": "reference_context_ids",
 }
 _TEXTS = ("system", "question", "answer", "reference", "context")
+_ENDINGS = (".csv", ".jsonl", ".json", ".parquet")
 _LISTS = ("chunks", "references", "keypoints", "retrieved", "relevant")
 _IDS = ("retrieved", "relevant")
 _DEEPEVAL = {"actual_output", "retrieval_context"}  # beside these, "context" is the list of ideal passages
@@ -178,8 +179,10 @@ def _file(path: Path) -> tuple[str, list[str], pd.DataFrame]:
                 "write one object per answer",
             )
         numbered = [(f"{path}, [{i}]", row) for i, row in enumerate(whole)]
+    elif ending in SPREADSHEETS:
+        raise ConfigError(f"unknown kind of file {ending!r}: {path.name}", ", ".join(_ENDINGS), EXPORT)
     else:
-        raise unknown("kind of file", ending or path.name, (".csv", ".jsonl", ".json", ".parquet"))
+        raise unknown("kind of file", ending or path.name, _ENDINGS)
     return str(path), [place for place, _ in numbered], _of_dicts([row for _, row in numbered])
 
 

@@ -19,6 +19,8 @@ from ragbench.paths import mirror
 MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, not a document
 MAX_LINE = 64 * 2**20  # characters or bytes of a line in a file that is read line by line, as it unpacks
 MAX_UNPACKED = 2**30  # bytes of a compressed file that is read as a whole; one of a megabyte may unpack to a thousand
+EXPORT = "export it as CSV: in a spreadsheet program File, Save as, CSV UTF-8"
+SPREADSHEETS = (".xlsx", ".xls", ".ods")
 SPLITS = ("dev", "test")  # of labelled rows: settings are chosen on the first, and measured on the second
 Record = TypeVar("Record")
 _SHOWN = 8
@@ -43,7 +45,7 @@ def read_text(path: str | Path) -> str:
 
     Raises
     ------
-    DataError when it is missing, a folder, empty, damaged, or in another encoding.
+    DataError when it is missing, a folder, empty, damaged, a spreadsheet, or in another encoding.
     """
     path = Path(path).expanduser()
     try:
@@ -63,6 +65,8 @@ def read_text(path: str | Path) -> str:
             raise DataError(
                 f"{path} is a damaged gzip file: {error}", "a whole file", "download or copy it again"
             ) from None
+    if raw[:4] == b"PK\3\4" or raw[:4] == b"\xd0\xcf\x11\xe0":
+        raise DataError(f"{path} is a spreadsheet, or another office file or archive", "a text file", EXPORT)
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise DataError(f"{path} is in UTF-16", "UTF-8", f"convert it: iconv -f UTF-16 -t UTF-8 {path.name} > new file")
     try:

@@ -11,6 +11,7 @@ import csv
 import functools
 import io
 import json
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from ragbench.records import Dataset, Document, Question
 
 Reader = Callable[[str | Path], Iterator[tuple[int, dict]]]
 _SEPARATOR = "||"
+_BETWEEN = {",": "commas", ";": "semicolons", "\t": "tabs"}  # the cells of a CSV file, as spreadsheets write it
 _ENDINGS = (".jsonl", ".csv")
 _DOCUMENT_FIELDS = {"title", "text", "sentences"}
 _QUESTION_FIELDS = {"id", "_id", "question", "answer", "references", "supporting_facts", "type", "level"}
@@ -100,12 +102,16 @@ def _documents(path: str | Path, fields: Mapping[str, str] | None, met: set[str]
             return _documents(tables[0], fields, met)
         visible = [p for p in path.rglob("*") if not any(part.startswith(".") for part in p.relative_to(path).parts)]
         files = sorted(p for p in visible if p.suffix.lower() in (".txt", ".md", *ENDINGS) and p.is_file())
+        held = _kinds(visible)
         if not files:
             raise DataError(
-                f"the folder {path} holds no .txt or .md file, no PDF, DOCX or HTML{_endings(visible)}",
+                f"the folder {path} holds no .txt or .md file, no PDF, DOCX or HTML "
+                f"({f'it holds {held}' if held else 'it is empty'})",
                 "one text file per document, or documents.jsonl",
                 "check the path; turn other formats into text first, for instance with pandoc",
             )
+        if skipped := _kinds(set(visible) - set(files)):
+            warnings.warn(f"{path}: read {_kinds(files)}; skipped {skipped}", stacklevel=4)
         return tuple(document for p in files for document in _file(p, str(p.relative_to(path))))
     if path.suffix.lower() in ENDINGS and path.is_file():
         return tuple(_file(path, path.name))
@@ -123,16 +129,25 @@ def _file(path: Path, name: str) -> list[Document]:
 
 
 def read_csv(path: str | Path) -> Iterator[tuple[int, dict]]:
-    """Yield (line number, record) of a CSV file with a header line."""
+    """Yield (line number, record) of a CSV file with a header line; commas, semicolons or tabs are between the cells.
+
+    Raises
+    ------
+    DataError that names file and line for a row with too few or too many cells, and for one that is no CSV.
+    """
     csv.field_size_limit(MAX_FIELD)
-    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
+    text = read_text(path)
+    header = text.lstrip("\r\n").partition("\n")[0]
+    # Most columns win; a comma wins a tie.
+    between = max(_BETWEEN, key=lambda separator: len(next(csv.reader([header], delimiter=separator))))
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=between)
     try:
         for row in reader:
             if None in row or None in row.values():
                 raise DataError(
                     f"{path}, line {reader.line_num}: the number of cells differs from the header",
                     f"{len(reader.fieldnames or ())} cells, one per column",
-                    'put cells that hold commas or line breaks in double quotes, and write a quote as ""',
+                    f'put cells that hold {_BETWEEN[between]} or line breaks in double quotes, and write a quote as ""',
                 )
             yield reader.line_num, {k: v for k, v in row.items() if v != ""}
     except csv.Error as error:
@@ -152,11 +167,10 @@ def _tables(folder: Path, stem: str) -> list[Path]:
     return [folder / f"{stem}{ending}" for ending in _ENDINGS if (folder / f"{stem}{ending}").is_file()]
 
 
-def _endings(files: Iterable[Path]) -> str:
-    """Say what a folder holds, by ending: ``" (it holds 3 .pdf)"``."""
-    found = Counter(p.suffix.lower() or "without an ending" for p in files if p.is_file())
-    told = ", ".join(f"{count} {ending}" for ending, count in found.most_common(4))
-    return f" (it holds {told})" if told else " (it is empty)"
+def _kinds(files: Iterable[Path]) -> str:
+    """Count files by ending, the commonest first: "3 .pdf, 1 .png"; empty for none."""
+    counts = Counter(p.suffix.lower() or "without an ending" for p in sorted(files) if p.is_file())
+    return ", ".join(f"{count} {ending}" for ending, count in counts.most_common())
 
 
 def _load(

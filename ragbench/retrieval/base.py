@@ -203,6 +203,17 @@ class Retriever(BaseRetriever):
         own = {name: value for name, value in self if name not in Retriever.model_fields}
         return {"retriever": type(self).__name__, **own, "code": hashlib.sha256(code).hexdigest()}
 
+    def __repr__(self) -> str:
+        """Write what changes the hits in one line: ``Dense(embedder='all-MiniLM-L6-v2-fp32', chunks=12)``."""
+        settings = describe(self)
+        over = settings.get("over", [])
+        parts = [str(inner.get("retriever")) for inner in (over if isinstance(over, list) else [over])]
+        hidden = ("retriever", "code")
+        parts += [f"{k}={v!r}" for k, v in settings.items() if k not in hidden and not isinstance(v, dict | list)]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    __str__ = __repr__
+
     def _get_relevant_documents(
         self, query: str, *, run_manager: Any = None, k: int | None = None, scope: Scope = None
     ) -> list[LangChainDocument]:
