@@ -138,6 +138,10 @@ def segment(
 
     A document whose windows are all the same text has distance 0 everywhere and is not embedded: with ``as_run`` this
     holds for four merged sentences or fewer, which is most of HotpotQA's paragraphs (notebook 10 counts them).
+
+    Raises
+    ------
+    ConfigError for an unknown profile or setting, or a value out of range.
     """
     s = _settings(profile, settings)
     plans, texts = [], {}
@@ -216,6 +220,10 @@ def semantic_chunks(
     Returns
     -------
     Chunks in document order, each a slice of its document.
+
+    Raises
+    ------
+    ConfigError for an unknown profile, or a value out of range.
 
     Source: thesis §2.5.2; for ``as_run`` the published run.
     """

@@ -95,6 +95,10 @@ def default_tokenizer() -> Tokenizer:
     """Return the embedded model's WordPiece tokenizer, without truncation or padding.
 
     It counts the tokens of every cutoff unless a caller passes another ``tokenizers.Tokenizer``.
+
+    Raises
+    ------
+    DataError where the model's files are not on this machine, saying how to get them.
     """
     from tokenizers import Tokenizer
 
@@ -157,6 +161,10 @@ class MiniLM(Embeddings):
         Returns
         -------
         float32 array, shape (len(texts), 384), rows of unit length.
+
+        Raises
+        ------
+        ConfigError for something that is no list of texts; DataError without the weights.
         """
         _require_texts(texts)
         vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
@@ -503,7 +511,12 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
 
 
 def default_embedder(precision: str = "fp32") -> CachedEmbeddings:
-    """Return the embedded default: MiniLM with its vectors cached on disk."""
+    """Return the embedded default: MiniLM with its vectors cached on disk.
+
+    Raises
+    ------
+    ConfigError for an unknown precision.
+    """
     return CachedEmbeddings(MiniLM(precision))
 
 

@@ -202,7 +202,8 @@ def steps_for_long_answers(
 
     Raises
     ------
-    ConfigError when ``claims_per_answer`` is needed and missing.
+    ConfigError when ``claims_per_answer`` is needed and missing; DataError for a question without answers or passages,
+    or one that comes twice.
     """
     check_joint(joint)
     if joint is not None and (claims_per_answer is None or claims_per_answer < 0):

@@ -243,7 +243,7 @@ def make_ragas_set(
 
     Raises
     ------
-    DataError for no page or an empty one; errors of ``ask``.
+    DataError for no page or an empty one; errors of ``ask``; ConfigError for an introduction of no sentence.
 
     Source: RAGAS, section 4 (the wording of the prompts is ours).
     """
@@ -302,6 +302,11 @@ def steps_for_ragas_set(pages: Sequence[Document], intro_sentences: int = 12) ->
     -------
     Steps with their number of calls: question, answer, ungrounded and incomplete once per page, padding once per page
     that no other page mentions.
+
+    Raises
+    ------
+    ConfigError for a prompt without its fields, or an introduction of no sentence; DataError for no page, or for one
+    without text.
     """
     template = load_prompt(PROMPTS["question"])
     first = [fill_prompt(template, context=text) for text in _introductions(pages, intro_sentences)]

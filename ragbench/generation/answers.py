@@ -56,7 +56,7 @@ def generate(
     Raises
     ------
     ConfigError : an empty question, lengths that differ, contexts of another type, a prompt without its fields; and
-        whatever ``ask`` raises before the first call.
+    whatever ``ask`` raises before the first call; ModelError for a reader that gives no text.
 
     Source: thesis §2.4, Figure 2.4 (same inputs and criteria, our own wording).
     """

@@ -398,7 +398,7 @@ def steps_for_ragchecker(
 
     Raises
     ------
-    ConfigError when the number of claims is needed and not known.
+    ConfigError when the number of claims is needed and not known; DataError for an id that belongs to several results.
     """
     check_joint(joint)
     rows = list(records_of(results))

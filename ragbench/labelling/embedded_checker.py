@@ -115,6 +115,10 @@ class EmbeddedChecker:
         """Return a checker with the same settings that has embedded all of these, in one call, and keeps them.
 
         For many checks over texts that come back (a chunk retrieved for several questions): its labels are the same.
+
+        Raises
+        ------
+        ConfigError for one string in place of a list, or something that is no text.
         """
         ready, sources = self._prepared(claims, texts)
         kept = EmbeddedChecker(self.embedder, self.entail, self.related, self.mix, self.window)

@@ -336,6 +336,10 @@ class EmbeddedGrader:
         -------
         list of Grade in the order of the answers, with the probabilities of 1..5 in ``meta["probabilities"]``.
         What is `Ungradable` has the value None, ``meta["error"]`` "unscored" and the reason in ``meta["detail"]``.
+
+        Raises
+        ------
+        ConfigError for a question that comes twice; DataError for an answer to none of the questions.
         """
         known = by_id(questions)
         check_records(answers, Answer, "answers")

@@ -247,7 +247,7 @@ class EmbeddedJudge:
 
     Raises
     ------
-    ConfigError for an unknown criterion.
+    ConfigError for an unknown criterion; DataError for a file that holds no coefficients.
     """
 
     def __init__(

@@ -193,6 +193,10 @@ class EmbeddedRagas:
         -------
         DataFrame, one row per answer: score in [0, 1], n (statements), status. An answer without statements has NaN,
         an empty context backs nothing: 0.
+
+        Raises
+        ------
+        ConfigError for lists of unequal length, or something that is no text.
         """
         common_length(answers=_texts(answers, "answer"), contexts=contexts)
         texts = [context_text(context, str(i)) for i, context in enumerate(contexts)]
@@ -233,6 +237,10 @@ class EmbeddedRagas:
         -------
         DataFrame, one row per answer: score in [0, 1], n (things asked for), status. An empty question or answer has
         NaN; an answer that only evades has 0.
+
+        Raises
+        ------
+        ConfigError for lists of unequal length, or something that is no text.
         """
         common_length(questions=_texts(questions, "question"), answers=_texts(answers, "answer"))
         vectors = embed(self.embedder, [*questions, *answers])
@@ -271,7 +279,12 @@ class EmbeddedRagas:
         return _table(rows)
 
     def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Needed]:
-        """Return the sentences of each context, and those of them that its question needs."""
+        """Return the sentences of each context, and those of them that its question needs.
+
+        Raises
+        ------
+        ConfigError for lists of unequal length, or something that is no text.
+        """
         common_length(questions=_texts(questions, "question"), contexts=contexts)
         split = [split_sentences(context_text(context, str(i)), "claims") for i, context in enumerate(contexts)]
         vectors = embed(self.embedder, [*questions, *(s for parts in split for s in parts)])

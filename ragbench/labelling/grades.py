@@ -159,7 +159,7 @@ def load_graded_answers(path: str | Path | None = None, split: str | None = None
     Raises
     ------
     DataError that names file and line: a missing field, a grade outside 1..5, a repeated id, or a question whose
-    answers are in both splits.
+    answers are in both splits; ConfigError for an unknown split.
     """
     path = shipped("minihop", "graded_answers.jsonl") if path is None else Path(path)
     return split_records(path, split, _row, lambda row: [f"id {row.id!r}"], lambda row: row.question_id, "question")
@@ -380,6 +380,10 @@ def plan_grading(
     Returns
     -------
     Plan with one step, ``"grading"``; no calls for an EmbeddedGrader. See also `ragbench.papers.thesis.steps`.
+
+    Raises
+    ------
+    ConfigError for a value of ``per_prompt``, ``order`` or ``max_chars`` that cannot work.
     """
     from ragbench.llm import Step, plan
 
@@ -615,7 +619,8 @@ def measure_judge(
 
     Raises
     ------
-    ModelError when the judge graded none of the answers (no server, no such model ...), with the first reason.
+    ModelError when the judge graded none of the answers (no server, no such model ...), with the first reason;
+    ConfigError for a question that comes twice; DataError as `judge_report`.
     """
     from ragbench.labelling.embedded_grader import EmbeddedGrader  # it builds on this module
 

@@ -119,6 +119,11 @@ def statement_verdicts(
     -------
     Judged with "Yes" or "No" per statement, None where unscored. An empty context supports nothing: No.
 
+    Raises
+    ------
+    ConfigError for lists of unequal length, or one string in place of a list; DataError for a statement that is no
+    text.
+
     Source: RAGAS, section 3 (faithfulness, second step).
     """
     names = names_of(ids, common_length(statements=statements, contexts=contexts))
@@ -200,6 +205,10 @@ def steps_for_ragas(
     [statements, verdicts, questions, sentences]. All but the verdicts have their prompts, each different one once. Of
     verdicts there is at most one call per example (``joint=None``): none for an answer without statements. Verdicts
     that come back in a wrong number are asked again one by one, which comes on top.
+
+    Raises
+    ------
+    ConfigError for lists of unequal length, or ``n`` below 1.
     """
     common_length(questions=questions, answers=answers, contexts=contexts)
     texts = [context_text(context, str(i)) for i, context in enumerate(contexts)]
@@ -265,6 +274,10 @@ def extract_sentences(
     Returns
     -------
     PickedSentences. Copies are compared without white space. An empty context has no sentences: insufficient, no call.
+
+    Raises
+    ------
+    ConfigError for lists of unequal length, or a context that holds something else than texts.
 
     Source: RAGAS, section 3, Eq 2.
     """

@@ -199,11 +199,21 @@ class Cassette:
         return on_server
 
     def register(self, provider: str, model: str, digest: str) -> None:
-        """Note the digest of a model beside its name."""
+        """Note the digest of a model beside its name.
+
+        Raises
+        ------
+        DataError for a file that is damaged or cannot be written.
+        """
         self._write("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", (provider, model, digest))
 
     def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the recorded answers (and failures: ``ok`` False) for those keys that are there."""
+        """Return the recorded answers (and failures: ``ok`` False) for those keys that are there.
+
+        Raises
+        ------
+        DataError for a reply that was changed after recording, or a damaged file.
+        """
         wanted = list(keys)
         found: dict[str, dict[str, Any]] = {}
         for start in range(0, len(wanted), 500):
@@ -294,7 +304,7 @@ class Cassette:
         Raises
         ------
         DataError : with file and line, when a line is damaged or its key does not belong to its request. Nothing of
-            the file is then taken over.
+            the file is then taken over. ConfigError : for a cassette that is not open for recording.
         """
         if self.mode != "record":
             raise ConfigError(f"import into {self!r}", "a cassette in record mode", "open it with mode='record'")

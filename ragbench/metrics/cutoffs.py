@@ -35,6 +35,10 @@ class TokenOffsets:
 
     Truncation, padding and special tokens of the tokenizer are left aside. Offsets count Unicode code points. When a
     byte-level tokenizer splits one character over several tokens, each of them ends after that character.
+
+    Raises
+    ------
+    ConfigError for a tokenizer that is none of these, or a file that is not there or no tokenizer.
     """
 
     def __init__(
@@ -60,7 +64,12 @@ class TokenOffsets:
         return self._ends[text]
 
     def warm(self, texts: Iterable[str]) -> None:
-        """Tokenise the texts not seen before, in batches over all cores."""
+        """Tokenise the texts not seen before, in batches over all cores.
+
+        Raises
+        ------
+        DataError for a text that is no valid Unicode (a lone surrogate).
+        """
         new = [t for t in dict.fromkeys(texts) if t not in self._ends]
         for start in range(0, len(new), _BATCH):
             batch = new[start : start + _BATCH]
@@ -207,6 +216,10 @@ def token_cutoffs(text: str, cutoffs: Sequence[int], tokenizer: Any = None, begi
     -------
     int64 array, shape (len(cutoffs),): C_N is ``text[:position]``. 0 for N = 0; the text's length when it has no more
     than N tokens.
+
+    Raises
+    ------
+    ConfigError for cutoffs that are no whole numbers of 0 or more; DataError for a text that is no valid Unicode.
 
     Source: thesis §2.3 (C_N); the begin token is a fact of the published runs.
     """

@@ -88,6 +88,10 @@ def keypoint_table(verdicts: Sequence[Sequence[Verdict | None]]) -> pd.DataFrame
     DataFrame, one row per answer: completeness, hallucination, irrelevance, n (keypoints), unscored (unread verdicts).
     An answer with an unread verdict has NaN shares: the missing one would decide between them.
 
+    Raises
+    ------
+    DataError for an unknown verdict, or a text in place of a list of verdicts.
+
     Source: RAGEval, Eq 3-5.
     """
     rows = []
@@ -151,6 +155,10 @@ def effective_information_rate(
     -------
     float, at least 0; above 1 only where references repeat each other or passages overlap them more than once.
 
+    Raises
+    ------
+    ConfigError for an unknown language or variant; DataError for an empty reference.
+
     Source: RAGEval, Eq 2. Paper value: 0.1162 (BM25, English finance, Table 4).
     """
     return _score(references, passages, language, variant, empty, prefix)[1]
@@ -179,7 +187,8 @@ def passage_table(
 
     Raises
     ------
-    DataError naming the question (counted from 0) with a faulty input; see `reference_recall`.
+    DataError naming the question (counted from 0) with a faulty input; see `reference_recall`; ConfigError for an
+    unknown language or variant.
     """
     languages = [language] * len(references) if isinstance(language, str) else list(language)
     if not len(references) == len(passages) == len(languages):
@@ -274,7 +283,8 @@ def answer_rouge_l(
 
     Raises
     ------
-    ConfigError for ``"released"`` with Chinese or with a tokenizer: the package takes English words at blanks.
+    ConfigError for ``"released"`` with Chinese or with a tokenizer: the package takes English words at blanks;
+    DataError for something that is no text, or no list of texts.
 
     Source: RAGEval, Table 3. Paper value: 0.2190 (GPT-4o, English). The result file that was released beside the code
     (0.1322 over 350 answers) comes from another variant: ``tokenizer=str.split`` with ``"words"``.

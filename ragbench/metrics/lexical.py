@@ -60,6 +60,10 @@ def exact_match(prediction: str, reference: str | Sequence[str]) -> float:
     -------
     1.0 or 0.0.
 
+    Raises
+    ------
+    ConfigError for a prediction or reference that is no text.
+
     Source: HotpotQA, official evaluation script.
     """
     got = normalise_answer(_prediction(prediction))
@@ -74,6 +78,10 @@ def token_f1(prediction: str, reference: str | Sequence[str]) -> float:
     Returns
     -------
     float in [0, 1]; 0 when either side has no token left.
+
+    Raises
+    ------
+    ConfigError for a prediction or reference that is no text.
 
     Source: HotpotQA, official evaluation script.
     """
@@ -261,6 +269,10 @@ def idf_overlap(prediction: str, reference: str, idf: Mapping[str, float], *, un
     Returns
     -------
     float in [0, 1]; NaN when neither text has a word.
+
+    Raises
+    ------
+    ConfigError for a prediction or reference that is no text.
 
     Source: none of the papers. Notebook 21 measures how it correlates with people's preference, with weights over the
     reference answers of RAGChecker's 280 recorded pairs.

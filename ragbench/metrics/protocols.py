@@ -133,6 +133,10 @@ def rgb_rejection_rate(rejected: Any) -> float:
     Returns
     -------
     float in [0, 1]; NaN without answers. Source: RGB, section 3; thesis §1.2.
+
+    Raises
+    ------
+    DataError for flags that are not booleans.
     """
     return _rate(_flags(rejected, "rejected"))
 

@@ -167,6 +167,10 @@ def faithfulness_table(verdicts: Sequence[Sequence[Any] | None], *, unread: Unre
     Returns
     -------
     DataFrame, one row per answer: faithfulness, n (statements), supported, unread, status ("scored", or why not).
+
+    Raises
+    ------
+    ConfigError for an unknown treatment of unread verdicts; DataError for something that is no list of verdicts.
     """
     rows = []
     for labels in verdicts:
@@ -198,6 +202,11 @@ def answer_relevance_table(
     -------
     DataFrame, one row per answer: answer_relevance, n (generated questions), noncommittal (flags set), zero_vectors,
     status ("scored", or why not).
+
+    Raises
+    ------
+    ConfigError for an unknown treatment of evasive answers; DataError for lengths that differ, or vectors that
+    cannot be used.
     """
     _same_length(question_vecs, generated_vecs, "question vectors", "answers' generated questions")
     remarks = [None] * len(question_vecs) if flags is None else flags
@@ -229,6 +238,10 @@ def context_relevance_table(
     -------
     DataFrame, one row per context: context_relevance, n (sentences), extracted (that count), altered (texts that are no
     copies), insufficient (nothing extracted), status ("scored", or why not).
+
+    Raises
+    ------
+    DataError for lengths that differ, or more extracted sentences than the context has.
     """
     _same_length(extracted, sentences, "extractions", "contexts")
     rows = []

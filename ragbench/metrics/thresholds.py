@@ -133,7 +133,8 @@ def best_threshold(scores: Any, positive: Any, side: Side = "above") -> Threshol
 
     Raises
     ------
-    DataError for empty input, lengths that differ, NaN scores, labels that are not boolean, or a single class.
+    DataError for empty input, lengths that differ, NaN scores, labels that are not boolean, or a single class;
+    ConfigError for an unknown side.
 
     Source: thesis, section 3.3, Eq 3.1-3.5 (the maximum of the likelihood). Paper values: h = 0.105, k = 0.670.
 
@@ -370,7 +371,8 @@ def calibrate(
 
     Raises
     ------
-    DataError as :func:`fit_thresholds`, also when the training part of a fold lacks grade 1 or 5.
+    DataError as :func:`fit_thresholds`, also when the training part of a fold lacks grade 1 or 5; ConfigError for a
+    number of folds that cannot work.
     """
     scores, marks = as_points(ir_scores, grades)
     index, n_groups = group_index(groups, scores.size)

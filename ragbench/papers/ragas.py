@@ -50,6 +50,10 @@ def score_pairs(scorer: Scorer, pairs: Sequence[Pair], dimension: Dimension) -> 
     -------
     DataFrame, one row per pair: id, better, worse (scores of the text made better and of the other, NaN where
     unscored), status ("scored", or why not).
+
+    Raises
+    ------
+    ConfigError for an unknown dimension.
     """
     texts = [*(p.better for p in pairs), *(p.worse for p in pairs)]
     questions = [p.question for p in pairs] * 2
@@ -71,6 +75,10 @@ def baseline_scores(
     -------
     {"GPT Score": table, "GPT Ranking": table} as `score_pairs` makes them (a ranking that depends on the order shown is
     a tie), and the ranking's position bias (-0.5 .. 0.5, see `Ranking.position_bias`).
+
+    Raises
+    ------
+    ConfigError for an unknown dimension.
 
     Source: RAGAS, section 5; both orders are ours.
     """

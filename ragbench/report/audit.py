@@ -431,7 +431,7 @@ def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds
 
     Raises
     ------
-    ConfigError for an item that is neither published nor measured.
+    ConfigError for an item that is neither published nor measured; DataError for a ledger that cannot be read.
     """
     from ragbench.papers import ledger, published, published_items
 

@@ -120,7 +120,12 @@ class Dense(Index):
 
     @property
     def vectors(self) -> np.ndarray:
-        """The chunks' unit vectors, float32 (chunks, dimension), in the order of ``chunks``."""
+        """The chunks' unit vectors, float32 (chunks, dimension), in the order of ``chunks``.
+
+        Raises
+        ------
+        ModelError when the embedder returns vectors that cannot be used.
+        """
         if self._vectors is None:
             self._vectors = self._embed([chunk.text for chunk in self._chunks])
         return self._vectors
@@ -133,7 +138,12 @@ class Dense(Index):
         return self._faiss
 
     def embed_queries(self, queries: Sequence[str]) -> np.ndarray:
-        """Embed queries: float32 (len(queries), dimension), rows of unit length (or zero)."""
+        """Embed queries: float32 (len(queries), dimension), rows of unit length (or zero).
+
+        Raises
+        ------
+        ModelError when the embedder returns vectors that cannot be used, or of another length than the chunks'.
+        """
         dimension = self.vectors.shape[1]
         make = getattr(self._embedder, "embed_queries", getattr(self._embedder, "embed_array", None))
         if callable(make):
@@ -141,7 +151,12 @@ class Dense(Index):
         return _unit(np.array([self._embedder.embed_query(query) for query in queries]), dimension)
 
     def search_vectors(self, vectors: np.ndarray, k: int, scope: Scope = None) -> list[list[Hit]]:
-        """Return the best ``k`` hits of every query vector, shape (queries, dimension); otherwise as ``search``."""
+        """Return the best ``k`` hits of every query vector, shape (queries, dimension); otherwise as ``search``.
+
+        Raises
+        ------
+        ModelError for vectors that are not finite or of another length than the chunks'; ConfigError as ``search``.
+        """
         vectors = _unit(np.atleast_2d(vectors), self.vectors.shape[1])
         items, scores, found = self.nearest(vectors, check_positive("k", k), check_scope(scope, len(vectors)))
         chunks = self._chunks

@@ -244,6 +244,10 @@ def llm_decomposer(
     Returns
     -------
     A callable question -> list of questions, with ``batch(questions)`` and ``settings()``.
+
+    Raises
+    ------
+    ConfigError for an unknown prompt, or one without the field ``{question}``.
     """
     return LLMDecomposer(model, prompt, cassette, **options)
 

@@ -192,6 +192,11 @@ def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Se
     -------
     PairwiseAgreement.
 
+    Raises
+    ------
+    DataError for lengths that differ, or values that are no finite numbers or NaN; ConfigError for a level
+    outside (0, 1).
+
     Source: RAGAS, section 5, Table 1 (accuracy against the annotators, ties broken at random).
     """
     same_length(better=better, worse=worse)

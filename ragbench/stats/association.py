@@ -234,7 +234,8 @@ def preference_correlation(
 
     Raises
     ------
-    DataError when the arguments disagree in the number of pairs, or labels lie outside [-2, 2].
+    DataError when the arguments disagree in the number of pairs, or labels lie outside [-2, 2]; ConfigError for an
+    unknown method.
 
     Source: RAGChecker, section 4.2, Tables 2 and 5. Paper values (overall, RAGChecker): 61.93 / 60.90 (x100).
     """

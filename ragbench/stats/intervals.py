@@ -157,6 +157,10 @@ def paired_bootstrap_difference(
     Returns
     -------
     Interval of the mean difference; it excludes zero when the systems differ at this level.
+
+    Raises
+    ------
+    DataError for lengths that differ, or values that are no finite numbers or NaN; ConfigError as :func:`bootstrap_ci`.
     """
     same_length(a=a, b=b)
     differences = as_floats(a, "a") - as_floats(b, "b")

@@ -63,6 +63,10 @@ def questions_needed(difference: float, sd: float, power: float = 0.8, alpha: fl
     -------
     int, the smallest n with :func:`paired_power` at least ``power``.
 
+    Raises
+    ------
+    ConfigError for a difference of 0, or an ``sd``, ``power`` or ``alpha`` out of range.
+
     >>> questions_needed(0.5, 1.0)
     34
     """
