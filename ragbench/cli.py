@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragbench import __version__
@@ -139,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     score.add_argument("answers", help="file with a row per answer, see docs/data.md")
     score.add_argument("--metrics", nargs="+", required=True, help="names such as lexical, ragchecker, faithfulness")
     score.add_argument("--labels", default="embedded", help="a model such as ollama:llama3:8b (default: by rules)")
+    score.add_argument("--checker", help="who checks claims instead: embedded, onnx:FOLDER, ollama:bespoke-minicheck")
     score.add_argument("--host", help="address of its server")
     score.add_argument("--columns", nargs="*", default=[], metavar="OURS=YOURS", help="such as reference=gold_answer")
     score.add_argument("--cassette", help="file of the model's replies (default: beside the folder, NAME.sqlite)")
@@ -332,10 +334,30 @@ def _run(arguments: argparse.Namespace) -> int:
     if cut:
         print(f"{cut} rows hold an answer that ended at its limit of tokens (truncated: {experiment.truncated})")
     print(_run_summary(rows))
+    if experiment.metrics:
+        _write_scores(experiment.score(rows), experiment.folder / "scores.csv")
     if failed:
         print("failed rows: ragbench audit says why; ragbench run --retry-failed makes them again")
     print(f"next: ragbench audit {folder}; ragbench export {folder} --to FOLDER")
     return 1 if failed else 0
+
+
+def _write_scores(table: pd.DataFrame, path: Path) -> None:
+    """Print the means of scored answers, and write a row for each."""
+    from ragbench.paths import written_whole
+    from ragbench.report.export import score_lines
+
+    print(_score_means(table))
+    with written_whole(path) as part:
+        part.write_text("".join(score_lines(table)), encoding="utf-8")
+    print(f"{len(table)} scored answers in {os.path.relpath(path)}\n")
+
+
+def _score_means(table: pd.DataFrame) -> str:
+    from ragbench.stats import means
+
+    by = ["system"] if "system" in table else []
+    return means(table, by, table.attrs["numbers"], groups="question_id").round(3).to_string(index=False)
 
 
 def _run_summary(rows: pd.DataFrame) -> str:
@@ -391,13 +413,11 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _score(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from ragbench import scoring
     from ragbench.errors import ConfigError
+    from ragbench.labelling.checkers import asks_model, make_checker
     from ragbench.llm import chat_model
     from ragbench.report.export import export_scores
-    from ragbench.stats import means
 
     if wrong := [pair for pair in arguments.columns if "=" not in pair]:
         raise ConfigError(f"--columns {wrong[0]}", "OURS=YOURS", "write for instance reference=gold_answer")
@@ -407,13 +427,16 @@ def _score(arguments: argparse.Namespace) -> int:
     labels: Any = arguments.labels
     if labels != "embedded":
         labels = chat_model(labels, host=arguments.host)
+    if labels != "embedded" or arguments.checker:
         options["cassette"] = arguments.cassette or str(to.with_name(f"{to.name}.sqlite"))
+    options["checker"] = arguments.checker
+    if arguments.host and arguments.checker and asks_model(arguments.checker):
+        options["checker"] = make_checker(arguments.checker, host=arguments.host, cassette=options["cassette"])
     if arguments.plan:
         print(scoring.plan_score(arguments.answers, arguments.metrics, labels, columns, **options))
         return 0
     table = scoring.score(arguments.answers, arguments.metrics, labels, columns, **options)
-    by = ["system"] if "system" in table else []
-    print(means(table, by, table.attrs["numbers"], groups="question_id").round(3).to_string(index=False))
+    print(_score_means(table))
     print(export_scores(table, to, Path(arguments.answers).name))
     return 0
 
@@ -454,8 +477,6 @@ def _cassette(arguments: argparse.Namespace) -> int:
 
 
 def _lab(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from ragbench.errors import ConfigError
     from ragbench.paths import project_root
 

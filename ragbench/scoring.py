@@ -16,6 +16,7 @@ import pandas as pd
 
 from ragbench.data.answers import lacks, read_answers
 from ragbench.errors import DataError
+from ragbench.labelling.checkers import ModelChecker, PairCounter, asks_model, make_checker
 from ragbench.llm import Plan, Step
 from ragbench.metrics.table import METRICS, find_numbers, language, numbers_by_column, readable
 from ragbench.records import Answer, Question
@@ -29,6 +30,8 @@ def score(
     metrics: Sequence[str],
     labels: Any = "embedded",
     columns: Mapping[str, str] | None = None,
+    *,
+    checker: Any = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Compute metrics of every answer.
@@ -42,6 +45,8 @@ def score(
     labels : who labels: "embedded" (no language model), or a chat model as for `ragbench.llm.ask`. What it will be
         asked is printed first, as `plan_score` says it.
     columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``.
+    checker : who checks the claims of ``claim_labels``, in place of ``labels``, which then only takes the texts apart:
+        a name as for `ragbench.labelling.checkers.make_checker`, or an object as `embedded_labels` takes it.
     options : for `ragbench.llm.ask`: ``cassette`` (with one, an interrupted call goes on where it stopped),
         ``concurrency``, ``progress`` ...
 
@@ -51,7 +56,7 @@ def score(
     ``hallucination`` has the name); the labels made, of which ``claim_labels`` opens in
     `ragbench.widgets.ClaimInspector`; ``labelled_by``; ``unscored``: how many of the row's numbers are NaN, and
     ``reason``: why. ``attrs`` has "numbers": the columns of numbers, for `ragbench.means`; "model": which one labelled,
-    with digest and options; "repairs": what was mended in the rows.
+    with digest and options; "checker": of claims, where one was named; "repairs": what was mended in the rows.
 
     Raises
     ------
@@ -63,13 +68,13 @@ def score(
     """
     table, asked = _prepare(rows, metrics, columns)
     wanted = _labels_of(asked, table)
-    model = None if isinstance(labels, str) and labels == "embedded" else labels
-    if wanted and model is None:
+    by = _labeller(labels, checker, options)
+    if wanted and by.model is None:
         _warn_of_languages(table)
-    elif wanted and options.get("progress") is not False:
-        print(_plan(table, wanted, model, options.get("cassette"), {}), file=sys.stderr)
+    if wanted and by.asks and options.get("progress") is not False:
+        print(_plan(table, wanted, by, {}), file=sys.stderr)
     for label in wanted:
-        table[label] = _made(label, table, model, options)
+        table[label] = _made(label, table, by)
     values = {name: _values(name, table) for name in dict.fromkeys(name for name, _ in asked.values())}
     for column, (name, key) in asked.items():
         if column in table:
@@ -77,9 +82,11 @@ def score(
         each = [value[key] if isinstance(value, Mapping) else value for value, _ in values[name]]
         table[column] = pd.Series(each, table.index, dtype=float)
     if any(need in LABELS for name in values for need in METRICS[name].needs):
-        who = _identity(model, options.get("cassette")) if wanted and model is not None else {}
-        table["labelled_by"] = "{provider}:{model}".format(**who) if who else "embedded" if wanted else "given"
-        table.attrs["model"] = who
+        who = _identity(by.model, options.get("cassette")) if wanted and by.model is not None else {}
+        checked = f"; claims by {by.checker!r}" if by.checker is not None and "claim_labels" in wanted else ""
+        first = "{provider}:{model}".format(**who) if who else "embedded" if wanted else "given"
+        table["labelled_by"] = first + checked
+        table.attrs |= {"model": who} | ({"checker": repr(by.checker)} if checked else {})
     table["unscored"] = table[list(asked)].isna().sum(axis=1)
     table["reason"] = [_reason(i, table, asked, values) for i in table.index]
     table.attrs["numbers"] = list(asked)
@@ -89,20 +96,22 @@ def score(
 def plan_score(
     rows: Any,
     metrics: Sequence[str],
-    labels: Any,
+    labels: Any = "embedded",
     columns: Mapping[str, str] | None = None,
     cassette: Any = None,
+    *,
+    checker: Any = None,
     **speeds: Any,
 ) -> Plan:
     """Say what `score` will ask a chat model: calls, what of them is recorded, tokens, hours.
 
     Parameters
     ----------
-    rows, metrics, labels, columns, cassette : as for `score`.
+    rows, metrics, labels, columns, cassette, checker : as for `score`.
     speeds : for `ragbench.llm.plan`: ``tokens_per_second``, ``price`` ...
     """
     table, asked = _prepare(rows, metrics, columns)
-    return _plan(table, _labels_of(asked, table), labels, cassette, speeds)
+    return _plan(table, _labels_of(asked, table), _labeller(labels, checker, {"cassette": cassette}), speeds)
 
 
 def compare_scores(table: pd.DataFrame, columns: Sequence[str] | None = None, **options: Any) -> pd.DataFrame:
@@ -152,6 +161,12 @@ def metric_table() -> pd.DataFrame:
         low, high = metric.range
         lines.append((column, name, ", ".join(needs), metric.source, f"{low:g} to {high:g}", way))
     return pd.DataFrame(lines, columns=["number", "metric", "needs", "source", "range", "labels"])
+
+
+def columns_of(metrics: Sequence[str]) -> set[str]:
+    """Return the columns that metrics are computed from where no label is there yet."""
+    names = {name for name, _ in find_numbers(metrics).values()}
+    return {base for name in names for need in METRICS[name].needs for base in _bases(need)}
 
 
 def _prepare(
@@ -223,10 +238,10 @@ def _whole(label: str, table: pd.DataFrame) -> pd.DataFrame:
     return table[~table[needs].map(lacks).any(axis=1)]
 
 
-def _made(label: str, table: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> pd.Series:
+def _made(label: str, table: pd.DataFrame, by: Labeller) -> pd.Series:
     """Labels for the rows that have all that is needed; None for the others."""
     whole = _whole(label, table)
-    made = LABELS[label].make(whole, model, options) if len(whole) else []
+    made = LABELS[label].make(whole, by) if len(whole) else []
     return pd.Series(dict(zip(whole.index, made, strict=True)), table.index, dtype=object).where(pd.notna, None)
 
 
@@ -280,23 +295,53 @@ def _identity(model: Any, cassette: Any) -> dict[str, Any]:
     return model_identity(hosts_of(model), tape, None, ask_server=False)
 
 
-def _plan(table: pd.DataFrame, wanted: Sequence[str], model: Any, cassette: Any, speeds: Mapping[str, Any]) -> Plan:
-    from ragbench.llm import Cassette, plan
-
-    if isinstance(cassette, str | Path):
-        cassette = Cassette(cassette) if Path(cassette).is_file() else None
+def _plan(table: pd.DataFrame, wanted: Sequence[str], by: Labeller, speeds: Mapping[str, Any]) -> Plan:
     steps: list[Step] = []
-    for label in wanted:
+    for label in wanted if by.model is not None else ():
         waits = [need for need in LABELS[label].needs if need in wanted]
         if waits:  # prompts that are made of replies
             steps.append(Step(f"{label}, at most", calls=len(table)))
         else:
             steps += LABELS[label].steps(_whole(label, table))
+    if by.checker is not None:
+        steps = [step for step in steps if not step.name.startswith("claim check")]
+    planned = _planned(steps, by.model, by.options.get("cassette"), speeds)
+    if isinstance(by.checker, ModelChecker) and "claim_labels" in wanted:
+        step = _check_step(_whole("claim_labels", table), by)
+        planned += _planned([step], by.checker.model, by.checker.options.get("cassette"), speeds)
+    return planned
+
+
+def _planned(steps: Sequence[Step], model: Any, cassette: Any, speeds: Mapping[str, Any]) -> Plan:
+    from ragbench.llm import Cassette, plan
+
+    if isinstance(cassette, str | Path):
+        cassette = Cassette(cassette) if Path(cassette).is_file() else None
     first = model[0] if isinstance(model, list | tuple) else model
     return plan([step for step in steps if len(step.prompts) or step.calls], first, cassette, **speeds)
 
 
 # Labels: how each is made, and what that takes
+
+
+@dataclass(frozen=True, slots=True)
+class Labeller:
+    """Who labels: a chat model (None: embedded), a checker of claims (None: the former), options for ``ask``."""
+
+    model: Any
+    checker: Any
+    options: Mapping[str, Any]
+
+    @property
+    def asks(self) -> bool:
+        """Whether a chat model is asked."""
+        return self.model is not None or isinstance(self.checker, ModelChecker)
+
+
+def _labeller(labels: Any, checker: Any, options: Mapping[str, Any]) -> Labeller:
+    if isinstance(checker, str):
+        checker = make_checker(checker, **({"cassette": options.get("cassette")} if asks_model(checker) else {}))
+    return Labeller(None if isinstance(labels, str) and labels == "embedded" else labels, checker, options)
 
 
 def _results(rows: pd.DataFrame) -> list[Any]:
@@ -312,15 +357,53 @@ def _results(rows: pd.DataFrame) -> list[Any]:
     ]
 
 
-def _claim_labels(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[Any]:
+def _claim_labels(rows: pd.DataFrame, by: Labeller) -> list[Any]:
     from ragbench.labelling.claims import embedded_labels, ragchecker_labels
 
     results = _results(rows)
-    labelled = embedded_labels(results) if model is None else ragchecker_labels(model, results, **options)
+    if by.model is not None and by.checker is None:
+        labelled = ragchecker_labels(by.model, results, **by.options)
+    else:
+        results = results if by.model is None else _taken_apart(results, by)
+        read = [result for result in results if by.model is None or result.response_claims is not None]
+        labelled = embedded_labels(read, by.checker)
+        known = {result.id: result for result in labelled.results.results}
+        return [known.get(result.id, result) for result in results]
     partial: dict[Any, dict[str, Any]] = {}
     for (name, check), part in labelled.partial.items():
         partial.setdefault(name, {})[check] = part  # with None for what could not be read, as the inspector shows it
     return [replace(result, **partial.get(result.id, {})) for result in labelled.results.results]
+
+
+def _taken_apart(results: Sequence[Any], by: Labeller) -> list[Any]:
+    """Put in the claims that the model takes out; none for a result of which a text could not be read."""
+    from ragbench.labelling.claims import extract_claims
+
+    texts = [text for result in results for text in (result.response, result.reference)]
+    claims = extract_claims(by.model, texts, **by.options).claims
+    sides = zip(results, claims[::2], claims[1::2], strict=True)
+    return [
+        result if None in (said, true) else replace(result, response_claims=said, reference_claims=true)
+        for result, said, true in sides
+    ]
+
+
+def _check_step(rows: pd.DataFrame, by: Labeller) -> Step:
+    """Count what a checker that is a chat model is asked: exactly where sentences are the claims."""
+    from ragbench.labelling.claims import embedded_labels
+
+    results, pairs = _results(rows), PairCounter()
+    if by.model is not None:
+        every = range(CLAIMS_PER_TEXT)
+        sides = {"response_claims": "response", "reference_claims": "reference"}
+        results = [
+            replace(r, **{side: tuple(f"{i} {getattr(r, text)}" for i in every) for side, text in sides.items()})
+            for r in results
+        ]
+    embedded_labels(results, pairs)
+    if by.model is not None:
+        return Step(f"claim check, if {CLAIMS_PER_TEXT} claims per text", calls=len(dict.fromkeys(pairs.pairs)))
+    return Step("claim check", prompts=[by.checker.prompt(*pair) for pair in pairs.pairs])
 
 
 def _claim_steps(rows: pd.DataFrame) -> list[Step]:
@@ -329,13 +412,15 @@ def _claim_steps(rows: pd.DataFrame) -> list[Step]:
     return steps_for_ragchecker(_results(rows), claims_per_text=CLAIMS_PER_TEXT)
 
 
-def _keypoints(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[Any]:
+def _keypoints(rows: pd.DataFrame, by: Labeller) -> list[Any]:
     """The claims of the true answer, where nobody wrote key points."""
     from ragbench.labelling.claims import extract_claims
     from ragbench.labelling.embedded_checker import split_claims
 
     texts = rows["reference"].tolist()
-    return [split_claims(t) for t in texts] if model is None else list(extract_claims(model, texts, **options).claims)
+    if by.model is None:
+        return [split_claims(text) for text in texts]
+    return list(extract_claims(by.model, texts, **by.options).claims)
 
 
 def _keypoint_steps(rows: pd.DataFrame) -> list[Step]:
@@ -345,13 +430,13 @@ def _keypoint_steps(rows: pd.DataFrame) -> list[Step]:
     return [as_step("keypoints", [r for r in claim_requests(rows["reference"].tolist(), "sentence", None) if r])]
 
 
-def _keypoint_verdicts(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[Any]:
+def _keypoint_verdicts(rows: pd.DataFrame, by: Labeller) -> list[Any]:
     from ragbench.labelling.keypoints import embedded_keypoint_verdicts, keypoint_verdicts
 
     points, answers = rows["keypoints"].tolist(), rows["answer"].tolist()
-    if model is None:
+    if by.model is None:
         return embedded_keypoint_verdicts(points, answers, [language(own) for own in points])
-    return list(keypoint_verdicts(model, rows["question"].tolist(), answers, points, **options).labels)
+    return list(keypoint_verdicts(by.model, rows["question"].tolist(), answers, points, **by.options).labels)
 
 
 def _verdict_steps(rows: pd.DataFrame) -> list[Step]:
@@ -369,11 +454,11 @@ def _to_grade(rows: pd.DataFrame) -> tuple[list[Question], list[Answer]]:
     )
 
 
-def _grades(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[Any]:
+def _grades(rows: pd.DataFrame, by: Labeller) -> list[Any]:
     from ragbench.labelling.embedded_grader import EmbeddedGrader
     from ragbench.labelling.grades import grade
 
-    return [one.value for one in grade(model or EmbeddedGrader(), *_to_grade(rows), **options)]
+    return [one.value for one in grade(by.model or EmbeddedGrader(), *_to_grade(rows), **by.options)]
 
 
 def _grade_steps(rows: pd.DataFrame) -> list[Step]:
@@ -383,11 +468,11 @@ def _grade_steps(rows: pd.DataFrame) -> list[Step]:
     return [Step("grading", [one.text for one in prompts], schema=[one.schema for one in prompts])]
 
 
-def _ragas(rows: pd.DataFrame, model: Any, options: Mapping[str, Any]) -> list[Any]:
+def _ragas(rows: pd.DataFrame, by: Labeller) -> list[Any]:
     from ragbench.labelling.embedded_ragas import EmbeddedRagas
     from ragbench.labelling.statements import ModelRagas
 
-    ragas: Any = EmbeddedRagas() if model is None else ModelRagas(model, **options)
+    ragas: Any = EmbeddedRagas() if by.model is None else ModelRagas(by.model, **by.options)
     questions, answers, contexts = (rows[name].tolist() for name in ("question", "answer", "context"))
     scores = {
         "faithfulness": ragas.faithfulness(answers, contexts),
@@ -408,7 +493,7 @@ class LabelWay:
     """How a label is made: from which columns, by which function, and with which calls of a model."""
 
     needs: tuple[str, ...]
-    make: Callable[[pd.DataFrame, Any, Mapping[str, Any]], list[Any]]
+    make: Callable[[pd.DataFrame, Labeller], list[Any]]
     steps: Callable[[pd.DataFrame], list[Step]]
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragbench.data.files import closest
 from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.labelling.checkers import asks_model
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import project_root, results_dir, shipped
 from ragbench.retrieval.table import settings_of
@@ -90,6 +91,9 @@ def write_experiment(
     host: str | Sequence[str] | None = None,
     cassette: str | Path | None = None,
     match: str = "substring",
+    metrics: Sequence[str] = (),
+    labels: str = "embedded",
+    checker: str | None = None,
 ) -> Path:
     """Write the file of an experiment into its results folder.
 
@@ -106,6 +110,8 @@ def write_experiment(
     host : of the models' server, or several that share the work.
     cassette : file that records the models' replies; default one beside the rows.
     match : how references are looked for in a context, see `ragbench.metrics.ir_score.MATCHES`.
+    metrics, labels, checker : computed from the answers, as for `ragbench.score`: names of metrics, who labels, and who
+        checks claims.
 
     Returns
     -------
@@ -137,6 +143,15 @@ def write_experiment(
         raise unknown("match", match, MATCHES)
     if match != "substring":
         told["match"] = match
+    if metrics:
+        told["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
+    if labels != "embedded":
+        told["labels"] = _model(labels, host)[labels]
+    if checker is not None and asks_model(checker):
+        told["checker"] = _model(checker, host if host is None or isinstance(host, str) else host[0])[checker]
+    elif checker is not None:
+        exported = checker.removeprefix("onnx:")
+        told["checker"] = checker if exported == checker else f"onnx:{_beside(_resolved(exported), folder)}"
     if cassette is not None:
         told["cassette"] = _beside(_resolved(cassette), folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -408,8 +408,18 @@ def test_score_plans_records_and_resumes_with_a_model(capsys, tmp_path):
         asked = len(server.calls)
         status, _, err = run(capsys, *command)
         assert (status, len(server.calls)) == (0, asked)
+        # A checker alone: rules take the texts apart, and only checks are asked.
+        by = ["score", str(answers), "--metrics", "precision", "--checker", "ollama:llama3:8b", "--host", server.url]
+        by += ["--columns", "question=q", "--to", str(tmp_path / "checked")]
+        status, out, _ = run(capsys, *by, "--plan")
+        assert re.search(r"claim check +3 +0 +3", out)
+        server.reply = lambda body: "Yes"
+        asked = len(server.calls)
+        assert run(capsys, *by)[0] == 0
+        assert len(server.calls) == asked + 3  # answer in reference (and equal chunk), reference in answer, in chunk
     assert re.search(r"claims +2 +2 +0", err)
     assert (tmp_path / "out.sqlite").is_file()
     assert "Labels were given by llama3:8b" in (tmp_path / "out" / "methods.md").read_text()
+    assert "Claims were checked by ModelChecker('llama3:8b')" in (tmp_path / "checked" / "methods.md").read_text()
     assert run(capsys, "score", str(answers), "--metrics", "eir", "--to", "x")[0] == 2
     assert run(capsys, "score", str(answers), "--metrics", "f1", "--columns", "q", "--to", "x")[2].count("OURS=YOURS")

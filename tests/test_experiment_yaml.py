@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
+import pandas as pd
 import pytest
 from experiment_parts import people
+from fake_ollama import FakeOllama
+from test_steps import reply as labels
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
@@ -183,3 +187,128 @@ def test_generators_and_judges_have_names_and_a_reader_of_your_own_gets_one(tmp_
     assert axis["s"].mark == "?"
     with pytest.raises(ConfigError, match="unknown generator 'shouts'"):
         make_generator("shouts")
+
+
+SCORED = HEAD.replace("minihop", "{own: {questions: q.csv, documents: docs}}") + "folder: out\nN: [0, 5, 50]\nk: 2\n"
+
+
+@pytest.fixture
+def scored(tmp_path):
+    """A file that asks for metrics, with two questions and two documents beside it."""
+    (tmp_path / "docs").mkdir()
+    for name, town in (("Ann", "Ely"), ("Bea", "York")):
+        (tmp_path / "docs" / f"{name}.txt").write_text(f"{name} Lee was born in {town}. She sang there for years.")
+    lines = [f"Where was {n} Lee born?,{t},{n} Lee was born in {t}." for n, t in (("Ann", "Ely"), ("Bea", "York"))]
+    (tmp_path / "q.csv").write_text("question,answer,references\n" + "\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_metrics_of_a_file_see_what_the_generator_read_and_leave_rows_as_they_are(scored, minilm):
+    plain = Experiment.from_yaml(write(scored, SCORED + "generator: extractive\n"))
+    rows = plain.run(progress=False)
+    kept = (scored / "out" / "rows.jsonl").read_bytes()
+    text = SCORED + "generator: extractive\nmetrics: [ir_score, token_f1, ranking, faithfulness]\nchecker: embedded\n"
+    made = Experiment.from_yaml(write(scored, text))
+    assert made.run(progress=False).equals(rows)
+    assert (scored / "out" / "rows.jsonl").read_bytes() == kept
+    frame = made.answers(rows)
+    assert frame["system"].tolist()[:3] == ["LLM only@0", "BM25@5", "BM25@50"]
+    first = frame.set_index(["question_id", "N"]).loc[frame["question_id"][0]]
+    assert first.loc[0, "chunks"] == []
+    assert first.loc[5, "chunks"] == ["Ann Lee was born in"]
+    assert first.loc[50, "context"] == " ".join(first.loc[50, "chunks"])
+    assert len(first.loc[50, "chunks"]) == 2
+    table = made.score(rows)
+    # The IR score from the texts is the one that the run computed from the cut.
+    assert table["ir_score"].tolist() == pytest.approx(rows["ir_score"].tolist(), nan_ok=True)
+    assert table.loc[rows["N"] == 50, "RR"].tolist() == [1.0, 1.0]
+    assert table["labelled_by"].unique().tolist() == [f"embedded; claims by {made.checker!r}"]
+    with pytest.raises(ConfigError, match="without metrics"):
+        plain.score(rows)
+
+
+def test_rows_of_another_experiment_have_no_texts_here(scored):
+    made = Experiment.from_yaml(write(scored, SCORED + "generator: extractive\n"))
+    rows = made.run(progress=False)
+    for column, value, told in (
+        ("data", "other", "the data set of 'other'"),
+        ("question_id", "q9", "the question 'q9' of 'own'"),
+        ("chunker", "pages", r"the chunk '.*' of 'pages' of 'own'"),
+    ):
+        with pytest.raises(DataError, match=told):
+            made.answers(rows.assign(**{column: value}))
+
+
+def said(body):
+    """Claims and labels; of a checker in MiniCheck's form, Yes."""
+    return "Yes." if body["messages"][-1]["content"].startswith("Document: ") else labels(body)
+
+
+def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(scored, capsys):
+    from ragbench.cli import main
+
+    with FakeOllama(reply=said) as server:
+        model = f"{{use: 'ollama:llama3:8b', host: '{server.url}'}}"
+        text = SCORED.replace("[0, 5, 50]", "50") + "generator: extractive\nmetrics: [precision, faithfulness]\n"
+        path = write(scored, text + f"labels: {model}\n")
+        assert main(["plan", str(path)]) == 0
+        planned = capsys.readouterr().out
+        assert server.calls == []
+        assert re.search(r"claims +4 +0 +4", planned)
+        assert main(["run", str(path)]) == 0
+        printed = capsys.readouterr().out
+        assert re.search(r"BM25@50 +precision", printed)
+        asked = len(server.calls)
+        kept = (scored / "out" / "scores.csv").read_bytes()
+        assert main(["run", str(path)]) == 0
+        assert (len(server.calls), (scored / "out" / "scores.csv").read_bytes()) == (asked, kept)
+        assert re.search(r"claims +4 +4 +0", str(Experiment.from_yaml(path).plan()))
+        # Another model checks the claims: the first one only takes texts apart, which is there already.
+        write(scored, text + f"labels: {model}\nchecker: {model}\n")
+        assert "claim check, if 10 claims per text" in str(Experiment.from_yaml(path).plan())
+        assert main(["run", str(path)]) == 0
+        assert server.calls[asked:]
+        assert all(call.prompt.startswith("Document: ") for call in server.calls[asked:])
+    table = pd.read_csv(scored / "out" / "scores.csv")
+    assert table["system"].tolist() == ["BM25@50"] * 2
+    assert table["precision"].tolist() == [1.0, 1.0]
+    assert (scored / "checker.sqlite").is_file()
+
+
+def test_calls_of_a_checker_that_is_a_model_are_counted_exactly_where_rules_take_texts_apart(scored, minilm):
+    with FakeOllama(reply=said) as server:
+        checker = f"checker: {{use: 'ollama:llama3:8b', host: '{server.url}'}}\n"
+        text = SCORED + "generator: extractive\nmetrics: [ragchecker]\n" + checker
+        made = Experiment.from_yaml(write(scored, text))
+        rows = made.run(progress=False)
+        calls = made.plan()["claim check"]
+        assert server.calls == []
+        made.score(rows)
+        assert 0 < calls.remaining == len(server.calls)
+        assert made.plan()["claim check"].remaining == 0
+
+
+def test_metrics_are_checked_when_the_file_is_read(tmp_path):
+    for text, told in (
+        ("metrics: [token_f2]\n", r"experiment\.yaml: unknown metric 'token_f2'(.|\n)*token_f1"),
+        ("metrics: 7\n", r"experiment\.yaml: metrics is 7"),
+        ("metrics: token_f1\n", r"the metric 'token_f1' without a generator"),
+        ("labels: {use: 'ollama:x', heat: 1}\n", r"labels: unknown option of ollama:x 'heat'"),
+        ("labels: embeded\n", r"labels: unknown labels 'embeded'"),
+        ("checker: {use: embedded, api_key: x}\n", r"checker\.api_key"),
+        ("checker: 'onnx:nowhere'\n", r"checker: .*nowhere"),
+    ):
+        with pytest.raises((ConfigError, DataError), match=told):
+            Experiment.from_yaml(write(tmp_path, HEAD + text))
+    assert Experiment.from_yaml(write(tmp_path, HEAD + "metrics: eir\n")).metrics == ("eir",)
+
+
+def test_before_a_run_the_plan_of_labels_reckons_with_chunks_that_are_not_found_yet(scored, minilm):
+    text = SCORED.replace("BM25", "SIM") + "generator: extractive\nmetrics: [ragchecker]\nlabels: 'ollama:llama3:8b'\n"
+    made = Experiment.from_yaml(write(scored, text))
+    planned = made.plan()
+    assert "metrics: the chunks of 4 answers are estimated" in str(planned)
+    # Claims of two true answers and six answers to come. In two prompts each: answer in truth, truth in answer, four
+    # answers in two chunks each, two true answers in the two chunks of two cuts.
+    assert planned["claims"].calls == 8
+    assert planned["claim check, if 10 claims per text"].calls == 2 * (6 + 6 + 4 * 2 + 2 * 2 * 2)

@@ -16,6 +16,7 @@ from ragbench import widgets
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.embedded_checker import EmbeddedChecker
 from ragbench.metrics.table import METRICS, find_numbers
+from ragbench.report.methods import score_methods
 from ragbench.scoring import LABELS, metric_table, score
 
 README = Path(__file__).parents[1] / "README.md"
@@ -204,3 +205,32 @@ def test_the_readmes_metric_of_ones_own_works_by_name(monkeypatch, minilm):
     exec(code, told)
     assert told["table"]["reference_words"].round(4).tolist() == [1.0, round(5 / 6, 4)]
     assert told["table"]["precision"].tolist() == [1.0, 0.0]
+
+
+class Strict:
+    """A checker that entails only what stands in the text."""
+
+    def __repr__(self):
+        return "Strict()"
+
+    def check_many(self, claims, texts):
+        return [["Entailment" if claim in text else "Neutral" for text in texts] for claim in claims]
+
+
+def test_a_checker_of_ones_own_checks_the_claims_that_rules_or_a_model_take_out(tmp_path):
+    table = score(ROWS, ["precision", "faithfulness"], checker=Strict())
+    assert table["precision"].tolist() == [1.0, 0.0]
+    assert table["labelled_by"].unique().tolist() == ["embedded; claims by Strict()"]
+    methods = "\n".join(score_methods(table).paragraphs)
+    assert "Other labels were made without a language model" in methods
+    assert "Claims were checked by Strict()." in methods
+    with FakeOllama(reply=reply, fault=lambda prompt, before: Fault("500") if "e9" in prompt else None) as server:
+        model = rb.chat_model("ollama:llama3:8b", host=server.url)
+        table = score(SAID[:2], ["precision"], model, checker=Strict(), retries=0, progress=False)
+        assert not any("claims to check" in call.prompt for call in server.calls)
+    # The first one's true answer could not be taken apart: no rule steps in.
+    assert math.isnan(table["precision"][0])
+    assert table["reason"][0] == "a label could not be read: precision"
+    assert table["precision"][1] == 0.0
+    assert table.attrs["checker"] == "Strict()"
+    assert table.attrs["model"]["model"] == "llama3:8b"

@@ -172,6 +172,7 @@ def test_every_parameter_reaches_the_experiment(own):
     path = written(
         **own, limit=4, chunk_tokens=33, overlap=0.1, retrievers=["MMR", "REO"], k=7, N=[0, 90],
         generator="ollama:llama3:8b", judge="ollama:llama3:70b", host=["gpu1:1", "gpu2:1"], cassette="calls.sqlite",
+        metrics=["token_f1"], labels="ollama:llama3:8b", checker="ollama:bespoke-minicheck",
     )  # fmt: skip
     told = yaml.safe_load(path.read_text())
     assert told["name"] == "mine"
@@ -179,7 +180,11 @@ def test_every_parameter_reaches_the_experiment(own):
     assert told["generator"] == {"ollama:llama3:8b": {"use": "ollama:llama3:8b", "hosts": ["gpu1:1", "gpu2:1"]}}
     assert told["judge"]["ollama:llama3:70b"]["hosts"] == ["gpu1:1", "gpu2:1"]
     assert told["cassette"] == str(Path("calls.sqlite").resolve())
+    assert told["metrics"] == ["token_f1"]
+    assert told["checker"] == {"use": "ollama:bespoke-minicheck", "host": "gpu1:1"}
     made = Experiment.from_yaml(path)
+    assert [model.base_url for model in made.labels] == ["http://gpu1:1", "http://gpu2:1"]
+    assert made.checker.model.base_url == "http://gpu1:1"
     assert made.grid.k == {"MMR": (7,), "REO": (7,)}
     assert made.grid.N == (0, 90)
     (load,) = made.grid.data.values()

@@ -59,7 +59,7 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
 def write_beir(data: Dataset, folder: str | Path, split: str = "test") -> Path:
     """Write a data set as a BEIR folder and return it.
 
-    Relevant are a question's ``meta["relevant"]``, or the documents of its evidence (``meta["doc_ids"]``).
+    Relevant documents are those of `judgements`.
     """
     folder = Path(folder).expanduser()
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
@@ -78,9 +78,20 @@ def write_beir(data: Dataset, folder: str | Path, split: str = "test") -> Path:
 
 
 def judgements(data: Dataset) -> dict[str, dict[str, int]]:
-    """Return question id -> relevant document -> gain, of the questions that have any."""
-    found = {q.id: dict(q.meta.get("relevant") or dict.fromkeys(q.meta.get("doc_ids", ()), 1)) for q in data.questions}
-    return {name: gains for name, gains in found.items() if gains}
+    """Return question id -> relevant document -> gain, of the questions that have any.
+
+    They are a question's ``meta["relevant"]``, else the documents of its evidence (``meta["doc_ids"]``), else those in
+    which one of its references stands.
+    """
+
+    def gains(question: Question) -> dict[str, int]:
+        named = question.meta.get("relevant") or question.meta.get("doc_ids")
+        if named is None:
+            named = [d.id for d in data.documents if any(part in d.text for part in question.references)]
+        return dict(named) if isinstance(named, Mapping) else dict.fromkeys(named, 1)
+
+    judged = {question.id: gains(question) for question in data.questions}
+    return {name: found for name, found in judged.items() if found}
 
 
 def read_trec_qrels(path: str | Path) -> dict[str, dict[str, int]]:

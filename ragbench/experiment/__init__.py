@@ -2,7 +2,8 @@
 
 Reading order: ``spec`` (axes, cells, Experiment) -> ``identity`` (what makes a row's key) -> ``stage`` (what is built
 once, what is left to do) -> ``work`` (what computes, a task of an executor) -> ``live`` (calls to model servers) ->
-``running`` and ``planning``, with ``rows`` (the journal), ``manifest``, ``models`` (by name) and ``config`` (YAML).
+``running`` and ``planning``, with ``rows`` (the journal), ``answers`` (rows with their texts, for metrics),
+``manifest``, ``models`` (by name) and ``config`` (YAML).
 """
 
 from __future__ import annotations

@@ -17,6 +17,9 @@ A name of your own, such as ``RETRIEVERS["mine"] = Mine``, stands in a Python fi
 ``embedder: onnx:models/e5`` (or minilm, ollama:bge-m3) is the embedding model of every dense retriever and of semantic
 chunks that name none themselves; ``reranker: onnx:models/cross-encoder`` scores the hits for ``retriever: Rerank``.
 
+``metrics: [token_f1, claim_recall]`` are computed after the run; ``labels: ollama:llama3:8b`` makes the labels they
+need (default: embedded), and ``checker: onnx:models/minicheck`` checks the claims in its place.
+
 An axis is a name, a list of names, or a mapping label -> name or label -> {use: NAME, option: value, ...}. Paths are
 relative to the file. API keys come from the environment only (OLLAMA_API_KEY, OPENAI_API_KEY).
 """
@@ -34,14 +37,16 @@ from pathlib import Path
 from typing import Any
 
 from ragbench.errors import ConfigError, RagbenchError, unknown
+from ragbench.labelling.checkers import asks_model
 
 _AXES = ("data", "chunker", "retriever", "generator", "judge")
 _PLAIN: Mapping[str, tuple[type, ...]] = {
     "per_prompt": (str, int), "order": (int,), "max_chars": (int,), "begin_token": (bool,), "match": (str,),
     "concurrency": (int,), "options": (dict,), "cassette": (str, bool), "tokenizer": (str,), "folder": (str,),
-    "truncated": (str,),
+    "truncated": (str,), "metrics": (list, str),
 }  # fmt: skip
-_MODELS = ("embedder", "reranker")  # not axes: of the retrievers and chunkers that name none themselves
+# Not axes: of the retrievers and chunkers that name none themselves, and of the metrics.
+_MODELS = ("embedder", "reranker", "labels", "checker")
 _REQUIRED = ("name", "data", "chunker", "retriever")
 MOST_CHARS = 1_000_000  # of an experiment file
 
@@ -90,6 +95,7 @@ def read_experiment(path: str | os.PathLike[str]) -> dict[str, Any]:
     for key in _AXES:
         if told.get(key) not in (None, "none"):
             made[key] = _axis(path, key, told[key], models)
+    made |= {key: models[key] for key in ("labels", "checker") if key in models}
     made["k"] = _depths(told.get("k", 10), made["retriever"])
     if "N" in told:
         made["N"] = told["N"]
@@ -224,29 +230,43 @@ def _named(path: Path, where: str, value: Any) -> Any:
     use, options = _use(path, where, value if isinstance(value, dict) else {"use": value})
     if use.startswith("onnx:"):
         use = f"onnx:{path.parent / Path(use[5:]).expanduser()}"
-    elif where.endswith(
-        "reranker"
-    ):  # a model's scores are kept beside the file, so that a run goes on where it stopped
-        options["cassette"] = str(path.parent / options.get("cassette", "reranker.sqlite"))
+    key = where.rpartition(".")[2]
+    if key in ("reranker", "checker") and asks_model(use):
+        # A model's replies are kept beside the file, so that a run goes on where it stopped.
+        options["cassette"] = str(path.parent / options.get("cassette", f"{key}.sqlite"))
     try:
-        return _NAMED[where.rpartition(".")[2]](use, **options)
+        return _NAMED[key](path, use, options)
     except RagbenchError as error:
         raise _at(path, where, error) from None
 
 
-def _embedder(use: str, **options: Any) -> Any:
+def _embedder(path: Path, use: str, options: dict[str, Any]) -> Any:
     from ragbench.embedding import make_embedder
 
     return make_embedder(use, **options)
 
 
-def _reranker(use: str, **options: Any) -> Any:
+def _reranker(path: Path, use: str, options: dict[str, Any]) -> Any:
     from ragbench.retrieval.rerank import make_scorer
 
     return make_scorer(use, **options)
 
 
-_NAMED: Mapping[str, Callable] = {"embedder": _embedder, "reranker": _reranker}
+def _labels(path: Path, use: str, options: dict[str, Any]) -> Any:
+    from ragbench.experiment import models
+
+    return _model(path, use, options, models.LABELS, models.make_labels)
+
+
+def _checker(path: Path, use: str, options: dict[str, Any]) -> Any:
+    from ragbench.labelling.checkers import make_checker
+
+    return make_checker(use, **options)
+
+
+_NAMED: Mapping[str, Callable] = {
+    "embedder": _embedder, "reranker": _reranker, "labels": _labels, "checker": _checker,
+}  # fmt: skip
 
 
 def _taken(axis: str, use: str, own: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:

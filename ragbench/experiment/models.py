@@ -1,4 +1,4 @@
-"""Who answers and who grades, by name: by rules, or a chat model on one host or several.
+"""Who answers, who grades and who labels, by name: by rules, or a chat model on one host or several.
 
 A reader or grader of your own is one entry: ``GENERATORS["mine"] = Mine``.
 """
@@ -16,6 +16,7 @@ from ragbench.llm.models import NAMES
 
 GENERATORS: dict[str, Callable[..., Any]] = {"extractive": ExtractiveReader}
 JUDGES: dict[str, Callable[..., Any]] = {"embedded": EmbeddedGrader}
+LABELS: dict[str, Callable[..., Any]] = {"embedded": lambda: "embedded"}  # as `ragbench.score` takes it
 
 
 def make_generator(name: str = "extractive", **options: Any) -> Any:
@@ -37,6 +38,11 @@ def make_generator(name: str = "extractive", **options: Any) -> Any:
 def make_judge(name: str = "embedded", **options: Any) -> Any:
     """Make a judge by name: in `JUDGES`, or a chat model; see :func:`make_generator`."""
     return _by_name("judge", JUDGES, name, options)
+
+
+def make_labels(name: str = "embedded", **options: Any) -> Any:
+    """Make the ``labels`` of `ragbench.score` by name: "embedded", or a chat model; see :func:`make_generator`."""
+    return _by_name("labels", LABELS, name, options)
 
 
 def _by_name(axis: str, table: Mapping[str, Callable[..., Any]], name: str, options: dict[str, Any]) -> Any:

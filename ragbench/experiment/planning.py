@@ -29,6 +29,7 @@ _ONLY_SOMETIMES = ("embed", "decompose")
 _AT_ONCE = 500  # questions whose prompts are in memory together
 _TIMED = 5  # questions whose answers and grades are timed, where no server is asked
 _UNWRITTEN = "word " * 40  # stands, after the answer's key, for an answer that is not written yet
+_PRETENDED = "pretended"  # id of a chunk that stands for hits not searched yet
 _FREE = {"prompt_tokens": 0.0, "output_tokens": 0.0, "cost": 0.0}
 
 Made = list[tuple[Item, list[Draft]]]
@@ -38,21 +39,55 @@ def plan_experiment(
     experiment: Experiment, speeds: Mapping[str, Any], after: Callable[[pd.DataFrame], Plan] | None = None
 ) -> Plan:
     """Do what ``Experiment.plan`` says."""
+    from ragbench.labelling.checkers import ModelChecker
+
+    labels = experiment.labels != "embedded" or isinstance(experiment.checker, ModelChecker)
+    labels = bool(experiment.metrics) and labels
     with experiment.open_cassette(make=False) as cassette:
         stage = prepare(experiment, cassette, recorded_digests(experiment.folder), ask_server=False)
-        planner = _Planner(experiment, stage, cassette, speeds, whole=after is not None)
+        planner = _Planner(experiment, stage, cassette, speeds, whole=after is not None or labels)
         rows = Rows(read_rows(experiment.path))
         keys: list[str] = []
         for name in stage.data:
             todo, every, _ = items(stage, experiment, name, rows, retry=False)
             planner.add(name, todo)
             keys += every
-    notes = (*_words(stage), *(f"warning: {said}" for said in without_text(Rows(planner.tried).frame())))
-    shown = [name for name in STEPS if name not in _ONLY_SOMETIMES or planner.parts[name]]
-    planned = Plan(tuple(planner.step(name) for name in shown), notes)
-    if after is None:
-        return planned
-    return planned + after(pd.DataFrame([rows.row(key) if key in rows else planner.rows[key] for key in keys]))
+        notes = [*_words(stage), *(f"warning: {said}" for said in without_text(Rows(planner.tried).frame()))]
+        if experiment.metrics and not labels:
+            notes.append(f"metrics: {', '.join(experiment.metrics)}; no model is asked for them")
+        steps = tuple(planner.step(name) for name in STEPS if name not in _ONLY_SOMETIMES or planner.parts[name])
+        planned = Plan(steps, tuple(notes))
+        if after is None and not labels:
+            return planned
+        frame = pd.DataFrame([rows.row(key) if key in rows else planner.rows[key] for key in keys])
+        if labels:
+            planned += _plan_labels(experiment, stage, frame, cassette, speeds)
+    return planned if after is None else planned + after(frame)
+
+
+def _plan_labels(
+    experiment: Experiment, stage: Stage, rows: pd.DataFrame, cassette: Any, speeds: Mapping[str, Any]
+) -> Plan:
+    """Plan what the metrics ask of models, for the answers that are there and those to come."""
+    from ragbench.scoring import plan_score
+
+    if experiment.grid.generator:
+        answers = rows.get("answer", pd.Series(None, rows.index, dtype=object))
+        rows = rows.assign(answer=answers.where(answers.notna(), rows["answer_key"] + f" {_UNWRITTEN}"))
+    if experiment.grid.judge:
+        rows = rows.assign(grade=1)  # stands for the judge's grade, which no label replaces
+    places = zip(rows["hits"], rows["data"], rows["chunker"], strict=True)
+    unknown = pd.Series([hits == [_PRETENDED] or (data, cut) in stage.uncut for hits, data, cut in places], rows.index)
+    frame = experiment.answers(rows.assign(hits=rows["hits"].where(~unknown, None)))
+    for i in frame.index[unknown]:  # as many chunks as are asked for, that share the N tokens
+        row = frame.loc[i]
+        each = "word " * (row["N"] // row["k"])
+        frame.at[i, "chunks"] = [f"{row['question_id']} {row['retriever']} {n} {each}" for n in range(row["k"])]
+        frame.at[i, "context"] = " ".join(frame.at[i, "chunks"])
+    scored = {"cassette": cassette, "checker": experiment.checker}
+    planned = plan_score(frame, experiment.metrics, experiment.labels, **scored, **speeds)
+    note = f"metrics: the chunks of {unknown.sum()} answers are estimated"
+    return replace(planned, notes=(*planned.notes, note)) if unknown.any() else planned
 
 
 class _Planner:
@@ -252,7 +287,7 @@ def _pretend(some: Sequence[Item], searches: Set[Search]) -> None:
             if cell.search in searches:
                 # Of its own, or equal prompts would be counted as repeated.
                 text = f"{cell.search} " + "word " * max(other.N for other, _, _ in item.wanted)
-                item.found[cell.search] = [Hit(Chunk("pretended", text, ""), 1.0, 1)]
+                item.found[cell.search] = [Hit(Chunk(_PRETENDED, text, ""), 1.0, 1)]
 
 
 def _seconds_each(made: Made, work: Callable[[Any, list[Draft]], None], name: str) -> float:

@@ -98,6 +98,19 @@ def _check_options(options: Mapping[str, Any]) -> None:
             raise ConfigError(f"options: {name} is {value!r}", "a number", f"mend {name}")
 
 
+def _checked_metrics(names: Sequence[str] | str, answered: bool) -> tuple[str, ...]:
+    """Return names of metrics; ConfigError for an unknown one, or one of answers where nobody writes any."""
+    names = (names,) if isinstance(names, str) else tuple(names)
+    if names:
+        from ragbench.metrics.table import find_numbers
+        from ragbench.scoring import columns_of
+
+        find_numbers(names)
+        if not answered and (lacking := [name for name in names if "answer" in columns_of([name])]):
+            raise ConfigError(f"the metric {lacking[0]!r} without a generator", "answers to score", "add a generator")
+    return names
+
+
 def numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
     """Return the values of a numeric axis: an int, several, or a dict name -> int."""
     given = list(values.values()) if isinstance(values, Mapping) else values
@@ -209,10 +222,11 @@ class Experiment:
         and it is counted, either way. ``"score"``: it is graded like any other, as in the papers; ``"unscored"``: it
         gets no grade.
     folder : instead of ``data/results/<name>``.
+    metrics, labels, checker : of `score`, as for `ragbench.score`. Rows do not depend on them.
 
     Raises
     ------
-    ConfigError for an axis that cannot work.
+    ConfigError for an axis that cannot work, or an unknown metric.
 
     Examples
     --------
@@ -251,6 +265,9 @@ class Experiment:
         options: Mapping[str, Any] | None = None,
         truncated: str = "score",
         folder: str | os.PathLike[str] | None = None,
+        metrics: Sequence[str] = (),
+        labels: Any = "embedded",
+        checker: Any = None,
     ) -> None:
         if not isinstance(name, str) or not name.strip() or Path(name).name != name or name.startswith("."):
             raise ConfigError(f"the name {name!r}", "a text that can name a folder", "use letters, digits and dashes")
@@ -299,6 +316,7 @@ class Experiment:
         self.truncated = truncated
         self.cutting = Cutting(tokenizer, begin_token, match)
         self.concurrency, self.options = concurrency, dict(options or {})
+        self.metrics, self.labels, self.checker = _checked_metrics(metrics, bool(generator)), labels, checker
         self._cassette = cassette
         self._folder = Path(folder).expanduser() if folder is not None else None
 
@@ -395,6 +413,41 @@ class Experiment:
 
         return run_experiment(self, executor, progress, retry_failed, stop, stop_after)
 
+    def answers(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Put the texts behind rows beside them, for `ragbench.score`: ``rb.score(experiment.answers(rows), [...])``.
+
+        Parameters
+        ----------
+        rows : from ``run``; all of them or some.
+
+        Returns
+        -------
+        The rows with ``system`` (the retriever, the other axes that take several values, and N), ``question``,
+        ``reference`` (the true answer), ``references``, ``context`` and ``chunks`` (of the hits, what stands before the
+        cut at N: what a generator read), ``retrieved`` and ``relevant`` (ids of documents, of all hits). Without
+        documents, at N = 0, there are no chunks and there is no context.
+
+        Raises
+        ------
+        DataError for a row of other data or other chunks.
+        """
+        from ragbench.experiment.answers import with_texts
+
+        return with_texts(self, rows)
+
+    def score(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Compute the experiment's ``metrics`` of every row, see `ragbench.score`.
+
+        Replies of a model that labels are on the run's cassette: what is there is not asked again.
+        """
+        from ragbench.scoring import score
+
+        if not self.metrics:
+            raise ConfigError("an experiment without metrics", "names such as token_f1", "pass metrics=[...]")
+        with self.open_cassette() as cassette:
+            settings = {"cassette": cassette, "concurrency": self.concurrency, **self.options}
+            return score(self.answers(rows), self.metrics, self.labels, checker=self.checker, **settings)
+
     def cutting_identity(self) -> dict[str, Any]:
         """Return what contexts and IR scores depend on."""
         cut = self.cutting
@@ -407,8 +460,9 @@ class Experiment:
 
     @property
     def live(self) -> bool:
-        """Whether a generator or judge is a model on a server."""
-        return any(is_model(value) for value in (*self.grid.generator.values(), *self.grid.judge.values()))
+        """Whether a generator, a judge or who labels is a model on a server."""
+        labels = () if self.labels == "embedded" else (self.labels,)
+        return any(is_model(value) for value in (*self.grid.generator.values(), *self.grid.judge.values(), *labels))
 
     @property
     def records(self) -> bool:

@@ -45,6 +45,17 @@ class _PairChecker(ABC):
         return [[label.get((text, claim), NEUTRAL) for text in texts] for claim in sentences]
 
 
+class PairCounter(_PairChecker):
+    """Notes the pairs that a checker would read, and labels nothing: for a plan."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[str, str]] = []
+
+    def _labels(self, pairs: list[tuple[str, str]]) -> list[str]:
+        self.pairs += pairs
+        return [NEUTRAL] * len(pairs)
+
+
 class OnnxChecker(_PairChecker):
     """Label claims by a sequence classifier over (text, claim): NLI models, FactCG, MiniCheck-RoBERTa and DeBERTa ...
 
@@ -121,10 +132,15 @@ class ModelChecker(_PairChecker):
         name = self.model if isinstance(self.model, str) else getattr(self.model, "model", type(self.model).__name__)
         return f"ModelChecker({name!r})"
 
+    @staticmethod
+    def prompt(text: str, claim: str) -> str:
+        """Return the prompt of one pair."""
+        return f"Document: {text}\nClaim: {claim}"
+
     def _labels(self, pairs: list[tuple[str, str]]) -> list[str]:
         from ragbench.llm import ask
 
-        prompts = [f"Document: {text}\nClaim: {claim}" for text, claim in pairs]
+        prompts = [self.prompt(*pair) for pair in pairs]
         replies = ask(self.model, prompts, **({"step": "claim check"} | self.options))
         read = [_VERDICT.match(reply.text) if reply.ok else None for reply in replies]
         failed = [reply for reply, verdict in zip(replies, read, strict=True) if verdict is None]
@@ -136,6 +152,11 @@ class ModelChecker(_PairChecker):
                 "use a model made for this form, such as ollama:bespoke-minicheck",
             )
         return [ENTAILMENT if verdict and verdict[1].lower() == "yes" else NEUTRAL for verdict in read]
+
+
+def asks_model(name: str) -> bool:
+    """Say whether a name is that of a chat model, and not of rules or of a folder."""
+    return name != "embedded" and not name.startswith("onnx:")
 
 
 def make_checker(name: str = "embedded", **options: Any) -> Any:

@@ -504,7 +504,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
             figures.append(("scores", alt))
         _write_methods(folder, score_methods(table, RESAMPLES))
         folder.text("all.tex", document(name, written, figures))
-        folder.text("rows.csv", _csv(table.drop(columns="claim_labels", errors="ignore")))
+        folder.text("rows.csv", score_lines(table))
         if "claim_labels" in table:
             whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
             folder.text(
@@ -515,6 +515,11 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
         folder.done.notes += table.attrs.get("repairs", [])
         folder.text("README.md", _readme(name, folder))
         return folder.finish()
+
+
+def score_lines(table: pd.DataFrame) -> Iterator[str]:
+    """Yield a table from `ragbench.score` as CSV, a row per answer; claim labels fit in no cell."""
+    return _csv(table.drop(columns="claim_labels", errors="ignore"))
 
 
 def document(title: str, tables: list[str], figures: list[tuple[str, str]]) -> str:

@@ -180,17 +180,21 @@ def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
     for source, named in sources.items():
         paper = PAPERS.get(re.split(r"\W", source)[0].lower())
         said.append(f"Metrics ({source}){cite(paper) if paper else ''}: {listed(named)}.")
+    checker = table.attrs.get("checker")
+    embedded = "labelled_by" in table and bool(table["labelled_by"].str.startswith("embedded").any())
     if model := table.attrs.get("model"):
         key = "model:" + re.sub(r"[^\w.-]+", "-", model["model"])
         entries[key] = _model_entry(key, model["provider"], model["model"], model.get("digest"))
         said.append(f"Labels were given by {model['model']}{cite(key)} ({', '.join(_model(model))}).")
-    elif "labelled_by" in table and table["labelled_by"].eq("embedded").all():
+    elif embedded:
         said.append(
-            "Labels were made without a language model, by sentence vectors and rules; they are stand-ins for those of "
-            "a model or of people."
+            f"{'Other labels' if checker else 'Labels'} were made without a language model, by sentence vectors and "
+            "rules; they are stand-ins for those of a model or of people."
         )
     elif "labelled_by" in table:
         said.append("Labels came with the answers.")
+    if checker:
+        said.append(f"Claims were checked by {checker}.")
     if repairs := table.attrs.get("repairs"):
         said.append(f"Mended while reading: {'; '.join(repairs)}.")
     means = (
@@ -204,12 +208,12 @@ def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
             "p-values over the whole table."
         )
     labelled_by = set(table.get("labelled_by", ()))
-    models = [table.attrs["model"]["model"]] if table.attrs.get("model") else []
+    models = [*([table.attrs["model"]["model"]] if table.attrs.get("model") else []), *([checker] if checker else [])]
     claims = (
         "Labels came with the answers; who gave them, and whether a person checked them, is not known here: say so. "
         "The numbers are worth what these labels are."
         if labelled_by == {"given"}
-        else _who(models, embedded="embedded" in labelled_by, what="Labels", missing="No label was made"),
+        else _who(models, embedded=embedded, what="Labels", missing="No label was made"),
         f"Population: questions like these {table['question_id'].nunique():,}; who chose them is not known here.",
         _CLUSTERED,
         "Not tested: " + ("systems that were not asked the same questions." if systems > 1 else "any difference."),
