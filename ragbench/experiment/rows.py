@@ -279,8 +279,13 @@ class Rows:
             head = {"lines": lines, "bytes": size, "sha256": _sha256(journal, size), "columns": list(COLUMNS)}
         # Without room on the disk the lines are read again.
         with contextlib.suppress(OSError), written_whole(path.with_name(BY_COLUMNS)) as part, open(part, "w") as file:
-            for line in (head, *(self.columns[name] for name in COLUMNS)):
-                file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(head))
+            for name in COLUMNS:
+                values = self.columns[name]
+                file.write("\n[")
+                for start in range(0, len(values), 10_000):
+                    file.write((", " if start else "") + json.dumps(values[start : start + 10_000])[1:-1])
+                file.write("]")
 
     def __contains__(self, key: str) -> bool:
         return key in self.place
