@@ -13,10 +13,10 @@ import pandas as pd
 
 from ragbench.experiment.live import Call, answer_calls, grade_calls, judge_groups
 from ragbench.experiment.manifest import recorded_digests
-from ragbench.experiment.rows import Rows, read_rows, without_text
+from ragbench.experiment.rows import Rows, without_text
 from ragbench.experiment.spec import Experiment
-from ragbench.experiment.stage import Stage, items, prepare, retrieve, texts_to_embed
-from ragbench.experiment.work import Draft, Item, Search, block, grade_here, read, unanswered
+from ragbench.experiment.stage import Stage, build_stage, left_to_do, retrieve, texts_to_embed
+from ragbench.experiment.work import Draft, Item, Search, answer_here, block, grade_here, unanswered
 from ragbench.llm import Cassette, Plan, PlannedStep, Step, plan
 from ragbench.llm.drivers import driver_for
 from ragbench.records import Chunk, Hit
@@ -44,12 +44,12 @@ def plan_experiment(
     labels = experiment.labels != "embedded" or isinstance(experiment.checker, ModelChecker)
     labels = bool(experiment.metrics) and labels
     with experiment.open_cassette(make=False) as cassette:
-        stage = prepare(experiment, cassette, recorded_digests(experiment.folder), ask_server=False)
+        stage = build_stage(experiment, cassette, recorded_digests(experiment.folder), ask_server=False)
         planner = _Planner(experiment, stage, cassette, speeds, whole=after is not None or labels)
-        rows = Rows(read_rows(experiment.path))
+        rows = Rows.read(experiment.path)
         keys: list[str] = []
         for name in stage.data:
-            todo, every, _ = items(stage, experiment, name, rows, retry=False)
+            todo, every, _ = left_to_do(stage, experiment, name, rows, retry=False)
             planner.add(name, todo)
             keys += every
         notes = [*_words(stage), *(f"warning: {said}" for said in without_text(Rows(planner.tried).frame()))]
@@ -222,7 +222,7 @@ class _Planner:
             calls += round(len(groups) * scale)
             if name in self.stage.readers:
                 each = _seconds_each(
-                    made, lambda q, drafts, name=name: read(q, drafts, {name: self.stage.readers[name]}), name
+                    made, lambda q, drafts, name=name: answer_here(q, drafts, {name: self.stage.readers[name]}), name
                 )
                 self._put("generate", round(len(groups) * scale), seconds=each * len(groups) * scale, basis="timed")
             else:

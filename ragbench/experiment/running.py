@@ -20,7 +20,7 @@ from ragbench.experiment.identity import object_identity
 from ragbench.experiment.live import Live, whole
 from ragbench.experiment.rows import Journal, Rows, newly_used, without_text
 from ragbench.experiment.spec import Experiment
-from ragbench.experiment.stage import Stage, embed, items, prepare, retrieve
+from ragbench.experiment.stage import Stage, build_stage, embed, left_to_do, retrieve
 from ragbench.experiment.work import Draft, Item, block
 from ragbench.retrieval.base import cores
 
@@ -75,10 +75,10 @@ def run_experiment(
     """Do what ``Experiment.run`` says."""
     with _alone(experiment), experiment.open_cassette() as cassette:
         digests = manifests.recorded_digests(experiment.folder)
-        stage = prepare(experiment, cassette, digests, ask_server=True)
+        stage = build_stage(experiment, cassette, digests, ask_server=True)
         with Journal(experiment.path) as journal:
             rows = Rows.read(experiment.path, remember=True)
-            plans = {name: items(stage, experiment, name, rows, retry) for name in stage.data}
+            plans = {name: left_to_do(stage, experiment, name, rows, retry) for name in stage.data}
             left = {name: todo for name, (todo, _, _) in plans.items() if todo}
             embed(
                 stage, left, lambda: stop is not None and stop.is_set(), show=bool(progress) and not callable(progress)

@@ -77,7 +77,7 @@ class Stage:
         return facts | {"judge_prompt_sha256": next(iter(self.prompts["judge"].values()))}
 
 
-def prepare(experiment: Experiment, cassette: Any, digests: Mapping[str, str], *, ask_server: bool) -> Stage:
+def build_stage(experiment: Experiment, cassette: Any, digests: Mapping[str, str], *, ask_server: bool) -> Stage:
     """Build a Stage.
 
     Parameters
@@ -197,7 +197,7 @@ def key_makers(stage: Stage, cell: Cell) -> tuple[Callable[[str], str], Callable
     return identity.row_keys("row", *parts, cell.judge), answer
 
 
-def items(
+def left_to_do(
     stage: Stage, experiment: Experiment, name: str, rows: Rows, retry: bool
 ) -> tuple[list[Item], list[str], int]:
     """Say what is left to do of one data set, given the rows that are there; ``retry``: failed ones count as missing.

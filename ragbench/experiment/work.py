@@ -109,7 +109,7 @@ def block(
     offsets = _offsets(cutting.tokenizer)
     made = [_drafts(item, cutting, offsets) for item in items]
     for item, drafts in zip(items, made, strict=True):
-        read(item.question, drafts, readers)
+        answer_here(item.question, drafts, readers)
         if truncated == "unscored":
             leave_truncated(drafts)
         grade_here(item.question, drafts, graders)
@@ -215,7 +215,7 @@ def leave_truncated(drafts: Iterable[Draft]) -> None:
             fail(draft.row, Failure("grade", LEFT_OUT, message))
 
 
-def read(question: Question, drafts: Sequence[Draft], readers: Mapping[str, Any]) -> None:
+def answer_here(question: Question, drafts: Sequence[Draft], readers: Mapping[str, Any]) -> None:
     """Let the readers answer what is theirs."""
     from ragbench.generation import generate
 
