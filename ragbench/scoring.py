@@ -81,15 +81,17 @@ def score(
             table = table.rename(columns={column: f"given_{column}"})
         each = [value[key] if isinstance(value, Mapping) else value for value, _ in values[name]]
         table[column] = pd.Series(each, table.index, dtype=float)
+    made_by: dict[str, Any] = {}
     if any(need in LABELS for name in values for need in METRICS[name].needs):
         who = _identity(by.model, options.get("cassette")) if wanted and by.model is not None else {}
         checked = f"; claims by {by.checker!r}" if by.checker is not None and "claim_labels" in wanted else ""
         first = "{provider}:{model}".format(**who) if who else "embedded" if wanted else "given"
         table["labelled_by"] = first + checked
-        table.attrs |= {"model": who} | ({"checker": repr(by.checker)} if checked else {})
+        made_by = {"model": who} | ({"checker": repr(by.checker)} if checked else {})
     table["unscored"] = table[list(asked)].isna().sum(axis=1)
     table["reason"] = [_reason(i, table, asked, values) for i in table.index]
-    table.attrs["numbers"] = list(asked)
+    # Last: pandas copies attrs at every look into the table.
+    table.attrs |= made_by | {"numbers": list(asked)}
     return table
 
 
