@@ -75,7 +75,8 @@ def without_text(rows: pd.DataFrame) -> list[str]:
     One sentence per data set, chunker, retriever and k, with what to do.
     """
     found = []
-    searched = rows[(rows["N"] > 0) & rows["context_tokens"].notna()]
+    with_documents = (rows["N"] > 0) & rows["context_tokens"].notna()
+    searched = rows.loc[with_documents, ["data", "chunker", "retriever", "k", "question_id", "context_tokens"]]
     for (data, chunker, retriever, k), part in searched.groupby(["data", "chunker", "retriever", "k"], sort=False):
         questions = part["question_id"].nunique()
         empty = questions - part.loc[part["context_tokens"] > 0, "question_id"].nunique()
@@ -325,6 +326,7 @@ class Rows:
         places = None if keys is None else [self.place[key] for key in dict.fromkeys(keys) if key in self.place]
         if places == list(range(len(self.status))):
             places = None
+        self.place, self.status = {}, []
         columns = {}
         for name in list(self.columns):
             every = self.columns.pop(name)
