@@ -1,0 +1,54 @@
+"""The widgets on a narrow and on a wide screen: nothing runs out of the page, and keys stay in the widget."""
+
+from __future__ import annotations
+
+import pytest
+
+CELLS = [
+    """import ragbench as rb
+from ragbench import data, widgets
+minihop = data.load_minihop()
+chunks = rb.token_chunks(minihop.documents, size=120)
+systems = {f"BM25, b = {b}": rb.BM25(chunks, variant="lucene", b=b) for b in (0.1, 0.3, 0.5, 0.7, 0.9)}""",
+    "explorer = widgets.RetrievalExplorer(minihop.questions, systems, cutoff=200)\nexplorer",
+    "\n".join(f"# line {i}" for i in range(80)),
+]
+LONG = "Which of the two lakes " + "that lie beside the old road " * 12 + "x" * 150 + "?"
+INSIDE = "e => e.scrollWidth <= e.clientWidth"
+
+
+@pytest.mark.parametrize("width", [820, 1440])
+def test_five_retrievers_and_a_long_question_stay_in_the_page_and_home_in_the_widget(open_notebook, width):
+    from playwright.sync_api import expect
+
+    book = open_notebook(CELLS, width=width)
+    out = book.output(1)
+    expect(out.locator(".rb-cut")).to_have_count(5)
+    assert book.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert out.evaluate(INSIDE)
+    for column in out.locator(".rb-column").all():
+        assert column.evaluate(INSIDE)
+        column.scroll_into_view_if_needed()
+        box, frame = column.bounding_box(), out.bounding_box()
+        assert frame["x"] <= box["x"] + 1
+        assert box["x"] + box["width"] <= frame["x"] + frame["width"] + 1
+        assert box["width"] >= 200  # wide enough to read
+
+    out.get_by_label("Your own").click()
+    book.page.keyboard.insert_text(LONG)
+    book.page.keyboard.press("Home")
+    assert out.get_by_label("Your own").evaluate("e => e.selectionStart") == 0
+    book.page.keyboard.press("Enter")
+    shown = out.locator("b", has_text="Which of the two lakes").first
+    shown.wait_for()
+    assert shown.evaluate("e => e.getClientRects().length") > 2  # wrapped
+    assert out.evaluate(INSIDE)
+
+    handle = out.locator(".noUi-handle")
+    handle.scroll_into_view_if_needed()
+    handle.focus()
+    before = out.bounding_box()["y"]
+    book.page.keyboard.press("Home")
+    expect(out.locator(".rb-cut").first).to_have_text("0 tokens")
+    assert out.bounding_box()["y"] == before  # the page did not jump to its top
+    assert not book.errors
