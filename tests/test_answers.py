@@ -200,6 +200,8 @@ def test_what_is_mended_is_counted_by_column_and_warned_of():
         ({"retrieved_contexts": 7}, r"line 2: 'chunks' is int '7'"),
         ({"retrieved_contexts": "['a', b"}, r"line 2: 'chunks' begins like a list and cannot be read"),
         ({"retrieved_contexts": "['a' 'b' ... 'z']"}, r"line 2: 'chunks' begins like a list"),
+        ({"retrieved_contexts": "[" * 100_000}, r"line 2: 'chunks' begins like a list and cannot be read"),
+        ({"retrieved_contexts": "||".join("x" * 10_000)}, r"line 2: 'chunks' has 10,000 texts"),
         ({"retrieved_contexts": "[1, 2]"}, r"line 2: item 0 of 'chunks' is int|begins like a list"),
         ({"retrieved_contexts": ["x"] * 10_000}, rf"line 2: 'chunks' has 10,000 texts\n.*at most {MOST:,}"),
         ({"response": "x" * 1_000_001}, r"line 2 has 1,000,\d+ characters|'answer' has 1,000,001"),
@@ -215,6 +217,19 @@ def test_a_cell_that_cannot_be_read_is_one_error_with_file_line_and_column(chang
         read_answers(path)
 
 
+@pytest.mark.parametrize("cell", ["['a', nan, None]", '["a", NaN, null]', ["a", float("nan"), None]])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_empty_places_of_a_list_are_left_out_and_counted_however_it_is_written(cell):
+    frame = read_answers([OURS | {"chunks": cell}])
+    assert frame.at[0, "chunks"] == ["a"]
+    assert "2 empty places in lists of 'chunks' were left out" in frame.attrs["repairs"]
+
+
+def test_two_columns_of_one_name_are_refused():
+    with pytest.raises(DataError, match=r"the table has two columns 'answer'(.|\n)*rename one"):
+        read_answers(pd.DataFrame([["a", "b"]], columns=["answer", "answer"]))
+
+
 def test_all_bad_cells_are_listed_together_and_frames_name_their_own_rows():
     rows = pd.DataFrame([RAGAS | {"response": ["a", "b"]}, RAGAS, RAGAS | {"response": {}}], index=["x", "y", "z"])
     with pytest.raises(DataError, match=r"2 of 3 records are bad\n +row 'x': 'answer' is list.*\n +row 'z': 'answer'"):
@@ -226,6 +241,9 @@ def test_files_that_are_missing_empty_in_another_encoding_or_of_another_kind_are
     latin.write_bytes("question,answer\nWo?,Köln\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"latin\.csv, line 2: byte 0xf6 is not UTF-8"):
         read_answers(latin)
+    bare = tmp_path / "bare.csv"
+    bare.write_bytes("question,answer\nWo?,Köln\n".encode("utf-8-sig"))  # as spreadsheets write it
+    assert read_answers(bare)[["question", "answer"]].to_numpy().tolist() == [["Wo?", "Köln"]]
     wide = tmp_path / "wide.jsonl"
     wide.write_bytes(json.dumps(OURS).encode("utf-16"))
     with pytest.raises(DataError, match="UTF-16"):

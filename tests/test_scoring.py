@@ -190,6 +190,26 @@ def test_other_languages_are_told_where_the_labels_are_made_for_english(minilm):
     assert score([chinese], ["reference_recall"])["reference_recall"].tolist() == [0.5]
 
 
+@pytest.mark.filterwarnings("ignore:.*not in English")
+def test_nan_empty_lists_and_mixed_languages_spoil_no_other_row(minilm):
+    whole = {name: ROWS[0][name] for name in ("question", "answer", "reference", "chunks")}
+    chinese = {
+        "question": "塔有多高？",
+        "answer": "塔高三百三十米。",
+        "reference": "塔高三百三十米。",
+        "chunks": ["山很高。"],
+    }
+    rows = [whole, whole | {"answer": math.nan}, whole | {"chunks": []}, whole | {"reference": ""}, chinese]
+    table = score(rows, ["token_f1", "ragchecker"])
+    assert table["unscored"].tolist() == [0, 12, 7, 7, 1]
+    assert table["precision"].fillna(-1).tolist() == [1.0, -1, 1.0, 0.0, 1.0]
+    assert table["recall"].fillna(-1).tolist() == [1.0, -1, 1.0, -1, 1.0]
+    assert [reason.partition(":")[0] for reason in table["reason"]] == ["", "no answer", *["undefined"] * 3]
+    assert "claim_recall" not in table["reason"][2]  # nothing was found: 0
+    alone = score([whole], ["token_f1", "ragchecker"])
+    assert alone[alone.attrs["numbers"]].loc[0].equals(table[table.attrs["numbers"]].loc[0])
+
+
 def test_a_number_of_the_same_name_that_was_there_is_kept():
     table = score([{"answer": "tower", "reference": "tower", "token_f1": 0.25}], ["token_f1"])
     assert table[["token_f1", "given_token_f1"]].to_numpy().tolist() == [[1.0, 0.25]]

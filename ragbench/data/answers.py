@@ -81,6 +81,9 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     if frame.empty:
         raise DataError(f"{name} has no row", "at least one answer", "check what made it")
     frame.columns = [str(column) for column in frame.columns]
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise DataError(f"{name} has two columns {twice!r}", "one of them", "rename one, or drop it")
     frame = frame.rename(columns=_renamed(name, list(frame.columns), columns or {}))
     repairs: Counter[str] = Counter()
     errors: list[DataError] = []
@@ -306,7 +309,7 @@ def _list(value: Any, column: str, place: str, repairs: Counter[str]) -> Any:
     return items
 
 
-def _written_list(text: str, column: str, place: str, repairs: Counter[str]) -> list[str] | None:
+def _written_list(text: str, column: str, place: str, repairs: Counter[str]) -> list[Any] | None:
     """Read a list that a CSV holds as text: JSON's, Python's or numpy's way of writing it, or texts with || between."""
     if not text.strip():
         return None
@@ -330,26 +333,28 @@ def _written_list(text: str, column: str, place: str, repairs: Counter[str]) -> 
 def _json_texts(text: str) -> list[Any] | None:
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):  # brackets by the thousand
         return None
 
 
-def _literals(text: str, column: str) -> list[str]:
+def _literals(text: str, column: str) -> list[str | None]:
     """Read Python's or numpy's way of writing a list; ValueError for anything else."""
     *tokens, last = [
         token
         for token in tokenize.generate_tokens(io.StringIO(text.strip()).readline)
         if token.type not in (tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
     ]
-    items: list[str] = []
+    items: list[str | None] = []
     for token in tokens[1:]:
         # numpy writes no commas: each literal is an item of its own, though Python would join them.
         if token.type == tokenize.STRING:
             items.append(ast.literal_eval(token.string))
         elif token.type == tokenize.NUMBER and column in _IDS:
             items.append(token.string)
-        elif token.string not in (",", "None", "nan"):
+        elif token.string in ("None", "nan"):
+            items.append(None)
+        elif token.string != ",":
             raise ValueError
-    if last.string != "]" or not all(isinstance(item, str) for item in items):
+    if last.string != "]" or not all(isinstance(item, str | None) for item in items):
         raise ValueError
     return items
