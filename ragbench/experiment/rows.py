@@ -232,7 +232,7 @@ class Rows:
     def __init__(self, rows: Iterable[Mapping[str, Any]] = (), columns: Sequence[str] = COLUMNS) -> None:
         self.place: dict[str, int] = {}
         self.status: list[str] = []
-        self.columns: dict[str, list[Any]] = {name: [] for name in columns}
+        self.columns: dict[str, list[Any] | bytes] = {name: [] for name in columns}
         for row in rows:
             self.add(row)
 
@@ -251,11 +251,15 @@ class Rows:
         """
         rows = cls(columns=columns)
         known = lines, _ = rows._take_columns(path)
+        if known[1] and path.stat().st_size > known[1]:
+            for name in columns:
+                rows.values(name)
         for row in read_rows(path, known):
             rows.add(row)
             lines += 1
         if remember and lines - known[0] >= _LARGE:
             rows._write_columns(path, lines)
+            rows._take_columns(path)
         return rows
 
     def _take_columns(self, path: Path) -> tuple[int, int]:
@@ -265,14 +269,21 @@ class Rows:
                 head = json.loads(file.readline())
                 if head["columns"] != list(COLUMNS) or _sha256(journal, head["bytes"]) != head["sha256"]:
                     return 0, 0  # of another version, or of rows that were changed since
-                columns = {name: _parsed(line) for name, line in zip(COLUMNS, file, strict=True)
-                           if name in self.columns or name in ("key", "status")}  # fmt: skip
+                lines = {name: line for name, line in zip(COLUMNS, file, strict=True)
+                         if name in self.columns or name in ("key", "status")}  # fmt: skip
+            self.place = {key: place for place, key in enumerate(_parsed(lines["key"]))}
+            self.status = _parsed(lines["status"])
         except (OSError, ValueError, KeyError, TypeError):
             return 0, 0
-        self.place = {key: place for place, key in enumerate(columns["key"])}
-        self.status = list(columns["status"])
-        self.columns = {name: columns[name] for name in self.columns}
+        self.columns = {name: lines[name] for name in self.columns}
         return head["lines"], head["bytes"]
+
+    def values(self, name: str) -> list[Any]:
+        """Return one column."""
+        values = self.columns[name]
+        if isinstance(values, bytes):  # as it was read: of a large run, all columns as lists take twice the memory
+            values = self.columns[name] = _parsed(values)
+        return values
 
     def _write_columns(self, path: Path, lines: int) -> None:
         with open(path, "rb") as journal:
@@ -281,12 +292,13 @@ class Rows:
         # Without room on the disk the lines are read again.
         with contextlib.suppress(OSError), written_whole(path.with_name(BY_COLUMNS)) as part, open(part, "w") as file:
             file.write(json.dumps(head))
+            file.write("\n")
             for name in COLUMNS:
-                values = self.columns[name]
-                file.write("\n[")
+                values = self.values(name)
+                file.write("[")
                 for start in range(0, len(values), 10_000):
                     file.write((", " if start else "") + json.dumps(values[start : start + 10_000])[1:-1])
-                file.write("]")
+                file.write("]\n")
 
     def __contains__(self, key: str) -> bool:
         return key in self.place
@@ -311,7 +323,7 @@ class Rows:
     def row(self, key: str) -> dict[str, Any]:
         """Return one row as it was taken in."""
         place = self.place[key]
-        every = ((name, values[place]) for name, values in self.columns.items())
+        every = ((name, self.values(name)[place]) for name in self.columns)
         return {name: value for name, value in every if value == value}
 
     def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
@@ -329,7 +341,8 @@ class Rows:
         self.place, self.status = {}, []
         columns = {}
         for name in list(self.columns):
-            every = self.columns.pop(name)
+            every = self.values(name)
+            del self.columns[name]
             values = every if places is None else [every[place] for place in places]
             if name in _WHOLE:
                 columns[name] = _whole_numbers(values)

@@ -297,7 +297,7 @@ def audit_run(rows: pd.DataFrame, manifest: Mapping[str, Any], cassette: Path | 
         book.score("IR score", "ir_score", (0.0, 1.0), "no references")
         book.checks("IR score", RETRIEVAL)
         entries += book.entries
-    answers = once(current[current["generator"] != "none"], ANSWERED, "answer")
+    answers = once(those(current, current["generator"] != "none"), ANSWERED, "answer")
     if len(answers):
         book = _book(answers, ANSWERED)
         book.checks("answers", ANSWERS)
@@ -341,7 +341,8 @@ def cassette_of(run: str | os.PathLike[str], given: str | os.PathLike[str] | Non
 
 def current_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that count: of several under the same names (older settings in one file) the last one."""
-    return rows.drop_duplicates([*AXIS_COLUMNS], keep="last").reset_index(drop=True)
+    older = rows.duplicated([*AXIS_COLUMNS], keep="last")
+    return rows[~older].reset_index(drop=True) if older.any() else rows  # two copies of a large run do not fit
 
 
 def in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFrame:
@@ -351,23 +352,30 @@ def in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFra
     for axis, place in places.items():
         order[axis] = rows[axis].map(place)
     # What is named in no grid stands first: the rows without documents.
-    return rows.loc[order.fillna(-1).sort_values(list(CELL), kind="stable").index].reset_index(drop=True)
+    sorted_rows = order.fillna(-1).sort_values(list(CELL), kind="stable").index
+    return rows if sorted_rows.is_monotonic_increasing else rows.loc[sorted_rows].reset_index(drop=True)
+
+
+def those(rows: pd.DataFrame, wanted: pd.Series) -> pd.DataFrame:
+    """Return the rows that are wanted; all of them are not copied."""
+    return rows if wanted.all() else rows[wanted]
 
 
 def once(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
     """Return each question once per cell: the row that has the column, where one has it."""
     there = rows[column].isna().sort_values(kind="stable").index
-    return rows.loc[there].drop_duplicates([*cell, "question_id"]).sort_index()
+    again = rows.loc[there, [*cell, "question_id"]].duplicated()
+    return rows.loc[again.index[~again].sort_values()] if again.any() else rows
 
 
 def scored_contexts(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one row per question and retrieved context (N > 0)."""
-    return once(rows[rows["N"] > 0], RETRIEVED, "ir_score")
+    return once(those(rows, rows["N"] > 0), RETRIEVED, "ir_score")
 
 
 def graded(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that were to be graded, with 1.0 for grade 5, 0.0 for another one, NaN where there is none."""
-    asked = rows[rows["judge"] != "none"]
+    asked = those(rows, rows["judge"] != "none")
     right = asked["grade"].eq(5).astype(object).where(asked["grade"].notna(), np.nan).astype(float)
     return asked.assign(**{RIGHT: right})
 

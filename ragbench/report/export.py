@@ -37,6 +37,7 @@ from ragbench.report.audit import (
     once,
     ranges,
     scored_contexts,
+    those,
     varying,
 )
 from ragbench.report.audit import COLUMNS as AUDIT_COLUMNS
@@ -103,6 +104,8 @@ def export(
     tape = cassette_of(run, cassette)
     with Folder(to, f"run {name}") as folder:
         checks = audit_run(every, manifest, tape)
+        older = len(every) - len(rows)
+        del every
         tables = {table.stem: table for table in run_tables(rows, name, checks)}
         for stem, table in tables.items():
             label = f"tab:{label_of(name)}:{stem}"
@@ -118,10 +121,8 @@ def export(
         folder.text("manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
         if missing:
             folder.done.notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
-        if len(rows) < len(every):
-            folder.done.notes.append(
-                f"{len(every) - len(rows)} rows of older settings under the same names are left out"
-            )
+        if older:
+            folder.done.notes.append(f"{older} rows of older settings under the same names are left out")
         _cassette(folder, rows, tape)
         if html:
             folder.text("report.html", _page(folder, name, rows, tables, figures, paragraphs, checks, _questions(run)))
@@ -258,14 +259,14 @@ def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[R
     contexts = scored_contexts(rows)
     if len(contexts):
         yield from _ir_scores(contexts, name, notes)
-    answers = once(rows[rows["generator"] != "none"], ANSWERED, "answer")
+    answers = once(those(rows, rows["generator"] != "none"), ANSWERED, "answer")
     if len(answers):
         yield _seconds(answers, name, notes)
     marks = graded(rows)
     if len(marks):
         yield _grades(marks, name, notes)
         if (marks["N"] > 0).any():
-            yield _thresholds(marks[marks["N"] > 0], name)
+            yield _thresholds(those(marks, marks["N"] > 0), name)
     yield _ranges(contexts, marks, name)
     shown = audit.drop(columns=[n for n in ("mean", "if_worst", "if_best") if audit[n].isna().all()])
     caption = f"{name}: what could have gone wrong in silence"
