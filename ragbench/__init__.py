@@ -92,6 +92,7 @@ _HOME = {
         "load_graded_answers",
         "measure_judge",
         "plan_grading",
+        "repeated_grades",
     ],
     "labelling.embedded_grader": ["EmbeddedGrader"],
     "labelling.people": ["LabelItem", "append_labels", "load_labels"],

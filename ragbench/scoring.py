@@ -39,7 +39,8 @@ def score(
     Parameters
     ----------
     rows : one per answer, from anywhere: see `ragbench.data.answers.read_answers`. What is there is used, labels too;
-        only labels that a metric needs and the rows lack are made.
+        only labels that a metric needs and the rows lack are made. Or the folder or name of a run, with its
+        experiment.yaml beside the rows; see ``Experiment.answers``.
     metrics : names in `ragbench.metrics.table`: of ``METRICS``, of ``GROUPS``, or of single numbers
         (``"claim_recall"``). `metric_table` lists them.
     labels : who labels: "embedded" (no language model), or a chat model as for `ragbench.llm.ask`. What it will be
@@ -165,6 +166,21 @@ def metric_table() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["number", "metric", "needs", "source", "range", "labels"])
 
 
+def _of_run(run: Path) -> pd.DataFrame:
+    """Return the rows of a run with the texts behind them, by the experiment file that lies beside them."""
+    from ragbench.experiment import Experiment, load_rows
+    from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
+
+    rows, file = load_rows(run), run_folder(run) / "experiment.yaml"
+    if not file.is_file():
+        raise DataError(
+            f"{file.parent} holds the rows of a run without the texts behind them",
+            f"the file that made them, as {file.name} beside them",
+            "name it: rb.score(Experiment.from_yaml(FILE).answers(rb.load_rows(RUN)), [...])",
+        )
+    return Experiment.from_yaml(file).answers(rows.drop_duplicates([*AXIS_COLUMNS], keep="last"))
+
+
 def columns_of(metrics: Sequence[str]) -> set[str]:
     """Return the columns that metrics are computed from where no label is there yet."""
     names = {name for name, _ in find_numbers(metrics).values()}
@@ -175,6 +191,10 @@ def _prepare(
     rows: Any, metrics: Sequence[str], columns: Mapping[str, str] | None
 ) -> tuple[pd.DataFrame, dict[str, tuple[str, str]]]:
     asked = find_numbers(metrics)
+    if isinstance(rows, str | Path) and not Path(rows).suffix and not Path(rows).expanduser().is_file():
+        rows = _of_run(Path(rows))
+    elif isinstance(rows, pd.DataFrame) and {"answer_key", "hits"} <= set(rows) and "question" not in rows:
+        raise DataError("rows of a run without the texts behind them", "both", "take experiment.answers(rows)")
     table = read_answers(rows, columns)
     if "context" not in table and "chunks" in table:
         table["context"] = table["chunks"].map(lambda chunks: None if lacks(chunks) else " ".join(chunks))

@@ -27,8 +27,9 @@ from ragbench.labelling.grades import (
     judge_report,
     measure_judge,
     plan_grading,
+    repeated_grades,
 )
-from ragbench.llm import chat_model
+from ragbench.llm import Cassette, chat_model
 from ragbench.papers.thesis import steps
 from ragbench.records import Answer, Question
 from ragbench.text.apart import signs, tokens
@@ -656,3 +657,22 @@ def test_a_column_of_a_table_is_refused_where_records_are_wanted():
     with pytest.raises(DataError, match="answers: item 0 is str 'Ann'"):
         grading_prompts(asked, frame["answer"])
     assert grade(EmbeddedGrader(), asked, said)[0].value == 5
+
+
+def test_repeats_ask_again_with_other_seeds_and_are_recorded(tmp_path):
+    def reply(body):
+        return json.dumps({"grades": [1 + body["options"]["seed"] % 5]})
+
+    questions = [Question("q", "Who?", "Ann", ("It was Ann.",))]
+    answers = [Answer("q", text, "g") for text in ("Ann", "Bob")]
+    with FakeOllama(reply=reply) as server, Cassette(tmp_path / "c.sqlite") as cassette:
+        model = chat_model("ollama:llama3:8b", host=server.url, seed=3)
+        grade(model, questions, answers, cassette=cassette)
+        assert len(server.calls) == 2
+        repeats = repeated_grades(model, questions, answers, repeats=3, cassette=cassette)
+        assert repeats == [[4, 5, 1], [4, 5, 1]]
+        assert len(server.calls) == 2 + 4  # the first repeat is the grading that was recorded
+        assert repeated_grades([model], questions, answers, repeats=3, cassette=cassette) == repeats
+        assert len(server.calls) == 6
+    with pytest.raises(ConfigError, match="repeats=1"):
+        repeated_grades(model, questions, answers, repeats=1)

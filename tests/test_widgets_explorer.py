@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from ragbench.errors import ConfigError, ModelError
 from ragbench.metrics.cutoffs import TokenOffsets
 from ragbench.metrics.ir_score import ir_score
 from ragbench.paths import project_root
-from ragbench.records import Chunk, Dataset, Hit, Question
+from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.widgets import Message, Panel, RetrievalExplorer, escape, figure, mark, tag
 from ragbench.widgets.explorer import column, rankings
 
@@ -411,3 +412,30 @@ def test_saved_workbench_shows_words_in_place_of_widgets_without_a_kernel():
     words = "\n".join("".join(d["text/plain"]) for d in shown)
     for name in ("RetrievalExplorer", "ClaimInspector", "ThresholdExplorer", "LabellingTool", "RunMonitor"):
         assert name in words
+
+
+def test_ranking_metrics_of_the_hits_stand_below_where_relevant_documents_are_known():
+    found = [Hit(Chunk(f"c{i}", "Bob sells tea.", d), 4.0 - i, i) for i, d in enumerate(("d2", "d1", "d1", "d3"), 1)]
+
+    class Ranked:
+        def search(self, queries, k, scope=None):
+            return [found[:k] for _ in queries]
+
+    known = replace(QUESTIONS[0], meta={"doc_ids": ("d1", "d3")})
+    one = RetrievalExplorer([known, QUESTIONS[2]], {"ranked": Ranked()}, tokenizer=words)
+    # d1 at rank 2; its second chunk takes rank 3 and counts for nothing; d3 at rank 4.
+    assert one.ranks["ranked"] | {"nDCG@10": 0} == {"nDCG@10": 0, "AP": 0.5, "RR": 0.5, "R@10": 1.0, "P@10": 0.2}
+    gained, best = 1 / np.log2(3) + 1 / np.log2(5), 1 + 1 / np.log2(3)
+    assert one.ranks["ranked"]["nDCG@10"] == pytest.approx(gained / best)
+    assert (
+        f'<b>nDCG@10</b> <span class="rb-quiet">over all hits, 2 relevant documents</span></th>'
+        f'<td class="rb-number">{gained / best:.3f}</td>' in one.summary.value
+    )
+    one.next.click()  # nothing is known of this one
+    assert np.isnan(one.ranks["ranked"]["RR"])
+    assert "nDCG" not in one.summary.value
+    # In a data set of one's own, relevant is the document in which a reference stands.
+    documents = (Document("d1", "", "Elsewhere."), Document("d2", "", "They say: Bob sells tea. Every day."))
+    own = RetrievalExplorer(Dataset("own", (QUESTIONS[1],), documents), {"ranked": Ranked()}, tokenizer=words)
+    assert own.relevant == {"d2": 1}
+    assert own.ranks["ranked"]["RR"] == 1.0

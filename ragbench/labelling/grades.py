@@ -357,6 +357,44 @@ def grade(
     return [grades[place] for place in range(len(answers))]
 
 
+def repeated_grades(
+    judge: Any, questions: Sequence[Question], answers: Sequence[Answer], *, repeats: int = 3, **options: Any
+) -> list[list[int | None]]:
+    """Grade the same answers several times, for `ragbench.stats.repeat_changes`: does the judge agree with itself?
+
+    Each repeat has a seed of its own, the first one the judge's, so a cassette that holds the first grading gives it
+    back, and asks again for the others. A model at temperature 0 replies alike whatever the seed: measure at the
+    temperature that you grade with.
+
+    Parameters
+    ----------
+    judge, questions, answers : as for `grade`.
+    repeats : how often, at least 2.
+    options : for `grade`: ``order``, ``cassette``, ``concurrency`` ...
+
+    Returns
+    -------
+    Grades, shape (answers, repeats); None where a reply could not be read.
+    """
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 2:
+        raise ConfigError(f"repeats={repeats!r}", "a whole number of at least 2", "use 3")
+    runs = [grade(_reseeded(judge, n), questions, answers, **options) for n in range(repeats)]
+    return [[one.value for one in grades] for grades in zip(*runs, strict=True)]
+
+
+def _reseeded(judge: Any, by: int) -> Any:
+    if hasattr(judge, "grade_all"):
+        return judge
+    from ragbench.llm import chat_model
+
+    if isinstance(judge, Sequence) and not isinstance(judge, str):
+        return [_reseeded(host, by) for host in judge]
+    model = chat_model(judge) if isinstance(judge, str) else judge
+    if not hasattr(model, "seed"):
+        raise ConfigError(f"a judge of the class {type(model).__name__}", "a model with a seed", "use rb.chat_model")
+    return model.model_copy(update={"seed": (model.seed or 0) + by})
+
+
 def plan_grading(
     judge: Any,
     questions: Sequence[Question],

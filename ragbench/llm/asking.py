@@ -319,7 +319,7 @@ class Job:
             await self._run()
         finally:
             for driver in self.drivers:
-                if not driver.kept:
+                if driver.kept_by is None:
                     await driver.close()
 
     async def _run(self) -> None:

@@ -148,7 +148,7 @@ class Driver:
     secrets: tuple[str, ...] = ()
     slots: int | None = None  # most calls the server works on at once, where that is known
     has_spoken = False  # whether the server has ever answered here
-    kept = False  # by its model, with its connections; else ask() closes it
+    kept_by: Any = None  # the model that keeps it, with its connections; without one ask() closes it
 
     @property
     def model(self) -> str:
@@ -387,10 +387,10 @@ def driver_for(model: Any) -> Driver:
             "make one with ragbench.llm.chat_model(...)",
         )
     kept = getattr(model, "_ragbench_driver", None)
-    if kept is None:
+    if kept is None or kept.kept_by is not model:  # a copy of a model, with another seed say, brings the original's
         kept = _new_driver(model)
         if hasattr(model, "_ragbench_driver"):
-            model._ragbench_driver, kept.kept = kept, True
+            model._ragbench_driver, kept.kept_by = kept, model
     return kept
 
 

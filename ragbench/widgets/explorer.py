@@ -14,9 +14,11 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
+from ragbench.data.formats import judgements
 from ragbench.errors import ConfigError, RagbenchError, unknown
 from ragbench.metrics.cutoffs import TokenOffsets, as_offsets, joined_cutoffs
 from ragbench.metrics.ir_score import MATCHES, part_scores
+from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.records import Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
 from ragbench.text.layout import Normalised, comparable
@@ -47,7 +49,9 @@ class RetrievalExplorer(Panel):
 
     Choose a question by list, filter, or the buttons, or type one of your own. The slider moves the cut; the IR score
     of every retriever follows. In each text the longest match of each supporting fact before the cut is marked with
-    the fact's number, colour and underline: the very match that the IR score counts.
+    the fact's number, colour and underline: the very match that the IR score counts. Where it is known which documents
+    are relevant (`ragbench.data.formats.judgements`), ranking metrics of all hits stand below, as `ragbench.score` has
+    them.
 
     Parameters
     ----------
@@ -65,6 +69,9 @@ class RetrievalExplorer(Panel):
     question : the Question shown.
     rankings : :class:`ScoredHits` by retriever.
     scores : IR score by retriever at the slider's cut-off; NaN where undefined.
+    relevant : document -> gain, of the question shown.
+    ranks : by retriever, the metrics of `ragbench.metrics.ranking.rank_scores` over all its hits; NaN without a
+        relevant document.
 
     Raises
     ------
@@ -86,6 +93,7 @@ class RetrievalExplorer(Panel):
         match: str = "substring",
     ) -> None:
         self._questions = _as_questions(questions)
+        self._documents = questions.documents if isinstance(questions, Dataset) else ()
         if not isinstance(retrievers, Mapping) or not retrievers:
             raise ConfigError(
                 f"retrievers is {type(retrievers).__name__} of length {len(retrievers)}",
@@ -226,6 +234,8 @@ class RetrievalExplorer(Panel):
                 raise
         hits, self._failed = self._hits[question.text]
         self.rankings = rankings(hits, question.references, self._cutoffs, self._offsets, self._match)
+        self.relevant = judgements(Dataset("shown", (question,), self._documents)).get(question.id, {})
+        self.ranks = {name: rank_scores(found, self.relevant) for name, found in hits.items()}
         self._draw()
 
     def _search(self, text: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -258,6 +268,11 @@ class RetrievalExplorer(Panel):
             shares = [r.shares[i, at] for r in self.rankings.values()]
             cells = ["-" if np.isnan(s) else f"{s:.0%}" for s in shares]
             rows.append(_row(f"{tag(i + 1)} {mark(i + 1, escape(fact))}", cells))
+        of = f'<span class="rb-quiet">over all hits, {len(self.relevant)} relevant documents</span>'
+        rows += [
+            _row(f"<b>{measure}</b> {of}", [f"{values[measure]:.3f}" for values in self.ranks.values()])
+            for measure in (MEASURES if self.relevant else ())
+        ]
         note = "" if question.references else "<div>Without supporting facts the IR score is undefined.</div>"
         return (
             f"<div><b>{escape(question.text)}</b></div>{answer}{note}"
