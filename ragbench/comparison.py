@@ -6,6 +6,7 @@ questions that would show the difference.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import pandas as pd
 from ragbench.errors import ConfigError, DataError, unknown
 
 if TYPE_CHECKING:  # slow import
+    from ragbench.records import Dataset
     from ragbench.stats import PowerAnalysis
 
 Key = tuple[str, str, str]
@@ -208,6 +210,62 @@ def verdicts(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
             verdict = f"{shown}: {gap}; {row['n']} questions were asked, {enough} would show it."
         said.append(f"{row['measure']}: {verdict}")
     return said
+
+
+def document_clusters(dataset: Dataset) -> dict[str, int]:
+    """Number groups of questions that share relevant documents, directly or through others: question id -> group.
+
+    A question without a relevant document (see `ragbench.data.formats.judgements`) is a group of its own.
+    """
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    from ragbench.data.formats import judgements
+
+    judged = judgements(dataset)
+    places = {name: i for i, name in enumerate(dict.fromkeys(d for gains in judged.values() for d in gains))}
+    edges = [(i, places[name]) for i, q in enumerate(dataset.questions) for name in judged.get(q.id, ())]
+    count = len(dataset.questions)
+    ends = np.add(np.array(edges, int).reshape(-1, 2), [0, count])
+    graph = coo_matrix((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(count + len(places),) * 2)
+    groups = connected_components(graph, directed=False)[1]
+    return {question.id: int(group) for question, group in zip(dataset.questions, groups, strict=False)}
+
+
+def paired_labels(rows: pd.DataFrame, a: str, b: str, path: str | os.PathLike[str] | None = None) -> pd.DataFrame:
+    """Put grades of two systems side by side: the judge's of all questions, a person's of some.
+
+    Parameters
+    ----------
+    rows : graded, with a column ``system``.
+    a, b : two systems. Both answers to a question are to be labelled, or neither.
+    path : a label file, as `ragbench.widgets.LabellingTool` writes it for grades; an item is named
+        "question id/system". None: nothing is labelled yet.
+
+    Returns
+    -------
+    DataFrame by question_id, of the questions with both grades: ``judge a``, ``judge b``, ``label a``, ``label b``
+    (NaN without a label), ``stratum`` (by which systems the judge says are right), for `ragbench.stats.ppi_shares`,
+    ``ppi_difference`` and ``label_next``.
+
+    Raises
+    ------
+    DataError for a label file that cannot be read, or a label of no answer here.
+    """
+    from ragbench.labelling.people import current, load_labels
+
+    said = {one.item: float(one.label) for one in current(load_labels(path), "grade")} if path is not None else {}
+    known = set(rows["question_id"] + "/" + rows["system"])
+    if strangers := [item for item in said if item not in known]:
+        raise DataError(f"{path}: the item {strangers[0]!r} is no answer of this run", "question id/system", "mend it")
+    wide = rows.pivot(index="question_id", columns="system", values="grade")[[a, b]].astype(float).dropna()
+    table = wide.set_axis(["judge a", "judge b"], axis=1)
+    for side, system in (("a", a), ("b", b)):
+        table[f"label {side}"] = [said.get(f"{name}/{system}", np.nan) for name in table.index]
+    half = table[["label a", "label b"]].isna().any(axis=1)
+    table.loc[half, ["label a", "label b"]] = np.nan
+    right = table[["judge a", "judge b"]].eq(5).astype(int).astype(str)
+    return table.assign(stratum=right["judge a"] + right["judge b"])
 
 
 def system_names(rows: pd.DataFrame) -> list[str]:

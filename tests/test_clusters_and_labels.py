@@ -8,7 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ragbench.comparison import document_clusters, paired_labels
+from ragbench.data import load_minihop
 from ragbench.errors import DataError
+from ragbench.labelling.embedded_grader import EmbeddedGrader
+from ragbench.labelling.grades import as_answers, load_graded_answers
+from ragbench.labelling.people import Label, append_labels
+from ragbench.paths import shipped
+from ragbench.records import Dataset, Question
 from ragbench.stats import (
     bootstrap_ci,
     compare,
@@ -22,6 +29,14 @@ from ragbench.stats import (
 )
 
 NAN = float("nan")
+
+
+@pytest.fixture(scope="module")
+def minihop_grades(minilm):
+    """Grades of the embedded grader and of a person, of the same answers."""
+    labelled = load_graded_answers(shipped("minihop", "model_answers.jsonl"))
+    grades = EmbeddedGrader().grade_all(load_minihop().questions, as_answers(labelled))
+    return np.array([one.value for one in grades]), np.array([one.grade for one in labelled])
 
 
 def clustered(rng, clusters=30, size=6, effect=0.0):
@@ -164,6 +179,29 @@ def test_advice_makes_intervals_narrower_than_a_proportional_draw_and_they_still
     assert width[0] < 0.96 * width[1], width / runs
 
 
+@pytest.mark.parametrize(("grade", "narrower", "wider"), [(1, 0.6, 0.85), (2, 0.9, 0.98), (4, 0.97, 1.03)])
+def test_on_labelled_answers_advice_helps_where_judge_and_labels_differ_in_some_strata_only(
+    grade, narrower, wider, minihop_grades
+):
+    # MiniHop's 250 answers of SmolLM2: all 24 of grade 1 that the judge misses are in one of its strata, so the advice
+    # gains a quarter there; its grades 4 are wrong everywhere alike, and the advice gains nothing.
+    judge, person = minihop_grades
+    strata = np.where(np.isin(judge, (1, 5)), 0, judge)  # too few of these two for a stratum of their own
+    truth, judged = (person == grade).astype(float), (judge == grade).astype(float)
+    rng, runs, held, width = np.random.default_rng(0), 150, 0, np.zeros(2)
+    for run in range(runs):
+        first = stratified_draw(strata, 60, least=4, seed=run)
+        advised = first | label_next(strata, np.where(first, truth, NAN), judged, 60, seed=run)
+        drawn = np.zeros(truth.size, bool)
+        drawn[rng.choice(truth.size, 120, replace=False)] = True
+        for i, (labelled, within) in enumerate(((advised, strata), (drawn, 0 * strata))):
+            (got,) = ppi_shares(np.where(labelled, truth, NAN)[:, None], judged[:, None], within)
+            width[i] += got.high - got.low
+            held += i == 0 and got.low <= truth.mean() <= got.high
+    assert narrower < width[0] / width[1] < wider, width / runs
+    assert held / runs > 0.88
+
+
 def test_repeats_of_a_judge_by_hand_and_the_interval_holds():
     interval = repeat_changes([[5, 5, 5], [5, 5, 4], [1, 2, 3], [None, 5, NAN]])
     assert interval.estimate == pytest.approx((0 + 2 / 3 + 1) / 3)
@@ -188,3 +226,36 @@ def test_a_difference_of_independent_questions_agrees_with_ppi_mean():
     theirs = ppi_mean(values[drawn], f[drawn], f[~drawn], weight="tuned")
     assert ours.estimate == pytest.approx(theirs.estimate, abs=0.004)
     assert ours.high - ours.low == pytest.approx(theirs.high - theirs.low, rel=0.06)
+
+
+def test_questions_that_share_a_document_belong_together_also_through_others():
+    def asked(name, *documents):
+        return Question(name, "?", "", meta={"doc_ids": documents})
+
+    questions = (asked("a", "d1"), asked("b", "d1", "d2"), asked("c", "d2"), asked("d", "d3"), asked("e"), asked("f"))
+    groups = document_clusters(Dataset("made", questions, ()))
+    assert groups["a"] == groups["b"] == groups["c"]
+    assert len(set(groups.values())) == 4
+
+
+def test_a_persons_grades_stand_beside_the_judges_question_by_question(tmp_path):
+    rows = pd.DataFrame(
+        {"question_id": ["q1", "q2", "q3"] * 2, "system": ["x"] * 3 + ["y"] * 3, "grade": [5, 1, 5, 5, 5, None]}
+    )
+    path = tmp_path / "grades.csv"
+
+    def label(item, grade):
+        append_labels(path, [Label("grade", item, "grade", str(grade), "me", "2026-01-31T09:30:00+00:00")])
+
+    label("q1/x", 4)
+    label("q1/y", 5)
+    label("q2/x", 1)  # its other side is missing: not labelled
+    table = paired_labels(rows, "x", "y", path)
+    assert table.index.tolist() == ["q1", "q2"]
+    assert table["stratum"].tolist() == ["11", "01"]
+    assert table.loc["q1", ["judge a", "judge b", "label a", "label b"]].tolist() == [5, 5, 4, 5]
+    assert table.loc["q2", ["label a", "label b"]].isna().all()
+    assert paired_labels(rows, "x", "y")["label a"].isna().all()
+    label("q9/x", 4)
+    with pytest.raises(DataError, match=r"grades\.csv: the item 'q9/x'"):
+        paired_labels(rows, "x", "y", path)

@@ -18,10 +18,11 @@ from fake_ollama import FakeOllama
 
 from ragbench import comparison, plots, your_experiment
 from ragbench.cli import main
-from ragbench.data import load_csv, load_documents, load_jsonl
+from ragbench.data import load_csv, load_documents, load_jsonl, load_minihop
 from ragbench.datagen import generate_set
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import TIMING, Experiment, load_rows
+from ragbench.labelling.people import Label, append_labels
 from ragbench.notebooks import execute, find
 from ragbench.stats import holm, paired_bootstrap_difference, paired_permutation_test, questions_for
 
@@ -491,6 +492,35 @@ def test_the_template_takes_a_foreign_folder_to_a_latex_table(tmp_path, results,
     assert (made / "figures" / "91_power.png").exists()
     assert not (tmp_path / "figures").exists()  # the checkout's own pictures stay as they are
     assert main(["run", str(made / "experiment.yaml")]) == 0
+
+
+@pytest.mark.slow
+def test_the_template_takes_a_persons_grades_to_shares_and_a_difference(tmp_path, results, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
+    grades = tmp_path / "grades.csv"
+    systems = list(enumerate(("BM25@300", "SIM@300")))
+    questions = load_minihop(limit=12).questions
+    append_labels(
+        grades,
+        [
+            Label("grade", f"{question.id}/{system}", "grade", "54"[(i + j) % 2], "me", "2026-01-31T09:30:00+00:00")
+            for i, question in enumerate(questions) if i % 4
+            for j, system in systems
+        ],
+    )  # fmt: skip
+    book = nbformat.read(next(path for path in find() if path.stem == "91_your_experiment"), 4)
+    for cell in book.cells:
+        cell.source = cell.source.replace("LABELLED = None", f"LABELLED = {str(grades)!r}")
+    copy = tmp_path / "91_copy.ipynb"
+    nbformat.write(book, copy)
+    done = execute(copy, {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [300]}, tmp_path / "91_done.ipynb")
+    said = "".join(o.get("text", "") for c in nbformat.read(done, 4).cells for o in c.get("outputs", ()))
+    assert "9 questions labelled; next, for BM25@300 and SIM@300:" in said
+    assert re.search(r"fully right, BM25@300 - SIM@300, labels and judge: -?\d\.\d+ \[.*n = 9, 3 missing", said)
+    # Half of each system's labels are 5, whatever the judge says of the rest.
+    assert len(re.findall(r"grade [123]: ", said)) == 6
+    assert "embedded, 3 times: share of pairs of grades that differ 0.000" in said
+    assert (results / "your_experiment" / "rows.jsonl").is_file()
 
 
 def test_init_makes_a_folder_whose_files_run_and_are_answerable(tmp_path, monkeypatch, capsys):

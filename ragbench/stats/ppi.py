@@ -205,7 +205,9 @@ def label_next(strata: Any, values: Any, predictions: Any, n: int, *, seed: int)
     Source: Neyman (1934). The spread of a stratum is taken together with ten labels of the spread of all: where few
     labels happen to agree, more of them are then drawn. By the spread alone, intervals of 95% held 79 to 88% of the
     time in our simulations, with the ten 92 to 94%, and a draw in proportion 96%. Intervals were 1 to
-    7% narrower than after a draw in proportion.
+    7% narrower than after a draw in proportion. On 250 labelled answers of a small model (MiniHop), 60 labels and then
+    60 by advice against 120 drawn at random among all: the interval of the share of grade 1 was 28% narrower, of grade
+    2 5%, of grade 4 not at all; the advice gains where the judge's errors lie in few strata.
     """
     y, f = as_floats(values), as_floats(predictions, "predictions")
     names, where, sizes = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
