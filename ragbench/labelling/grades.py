@@ -375,6 +375,10 @@ def repeated_grades(
     Returns
     -------
     Grades, shape (answers, repeats); None where a reply could not be read.
+
+    Raises
+    ------
+    ConfigError for fewer than two repeats, or a model that takes no seed; as `grade`.
     """
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 2:
         raise ConfigError(f"repeats={repeats!r}", "a whole number of at least 2", "use 3")
