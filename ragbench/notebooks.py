@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,33 @@ from ragbench.errors import DataError, RagbenchError
 from ragbench.paths import project_root, results_dir
 from ragbench.retrieval.base import cores
 
+# CPU seconds of each notebook on a first run (November 2026): by them the bar of `run_all` moves.
+SECONDS = {
+    "00_start_here": 21,
+    "10_thesis_corpus_and_chunks": 72,
+    "11_thesis_ir_score": 78,
+    "12_thesis_context_budget": 34,
+    "13_thesis_grades": 40,
+    "14_thesis_thresholds": 31,
+    "15_thesis_related_protocols": 15,
+    "16_thesis_real_answers": 26,
+    "20_ragchecker_metrics": 35,
+    "20b_ragchecker_checker": 125,
+    "21_ragchecker_meta_evaluation": 25,
+    "22_ragchecker_systems": 53,
+    "23_ragchecker_diagnosis": 273,
+    "30_ragas_wikieval": 41,
+    "40_rageval_generate": 14,
+    "41_rageval_dragonball": 28,
+    "42_rageval_experiments": 142,
+    "43_rageval_quality": 150,
+    "90_concordance": 111,
+    "91_your_experiment": 40,
+    "92_workbench": 16,
+    "93_score_your_answers": 19,
+}
 SERIES = {"start": "0", "thesis": "1", "ragchecker": "2", "ragas": "3", "rageval": "4", "beyond": "9"}
+_BAR = "{desc}{percentage:3.0f}%|{bar}| {elapsed} gone, about {remaining} to go"
 
 
 class NotebookError(RagbenchError):
@@ -34,7 +60,12 @@ def find(series: str | None = None) -> list[Path]:
 
 
 def execute(
-    path: Path, parameters: Mapping[str, Any] | None = None, out: Path | None = None, timeout_s: int = 1800
+    path: Path,
+    parameters: Mapping[str, Any] | None = None,
+    out: Path | None = None,
+    timeout_s: int = 1800,
+    *,
+    moved: Callable[[float], Any] | None = None,
 ) -> Path:
     """Run a notebook from top to bottom and write the executed copy.
 
@@ -44,6 +75,7 @@ def execute(
     parameters : values that replace those of the cell tagged ``parameters``.
     out : where the executed copy goes; default ``data/results/notebooks/``.
     timeout_s : limit for one cell, in seconds.
+    moved : called after every cell with the share of the notebook that it is.
 
     Returns
     -------
@@ -61,12 +93,14 @@ def execute(
     if parameters:
         _insert(book, parameters, path)
     out = out or results_dir("notebooks") / path.name
+    cells = sum(cell.cell_type == "code" and bool(cell.source.strip()) for cell in book.cells)
     client = NotebookClient(
         book,
         timeout=timeout_s,
         kernel_name="python3",
         resources={"metadata": {"path": str(path.parent)}},
         extra_arguments=["--log-level=ERROR"],  # the kernel's own start-up notes would break the progress bar
+        on_cell_executed=(lambda **_: moved(1 / cells)) if moved else None,
     )
     failure: Exception | None = None
     try:
@@ -129,7 +163,7 @@ def _tidy(book: Any) -> None:
 def run_all(
     series: str | None = None, *, publish: bool = False, parameters: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
-    """Run the notebooks of one paper, or all, with a progress bar.
+    """Run the notebooks of one paper, or all, with a progress bar that weighs each notebook by its `SECONDS`.
 
     Parameters
     ----------
@@ -146,25 +180,31 @@ def run_all(
 
     # Notebooks of one paper build on each other, papers do not: two of them at a time, each in its own order.
     papers = [list(books) for _, books in itertools.groupby(find(series), key=lambda path: path.stem[0])]
+    expected = {path.stem: SECONDS.get(path.stem, 30) for books in papers for path in books}
     seconds: dict[str, float] = {}
     failed = threading.Event()
-    with tqdm(total=sum(map(len, papers)), unit="notebook") as bar, ThreadPoolExecutor(min(2, cores())) as pool:
+    shown = {"total": sum(expected.values()), "smoothing": 0, "bar_format": _BAR}
+    with tqdm(**shown) as bar, ThreadPoolExecutor(min(2, cores())) as pool:
 
         def run(books: Sequence[Path]) -> None:
             for path in books:
                 if failed.is_set():
                     return
                 start = time.perf_counter()
+                bar.set_description(path.stem)
+
+                def moved(share: float, weight: float = expected[path.stem]) -> None:
+                    bar.update(share * weight)
+
                 try:
-                    execute(path, _known(path, parameters or {}), path if publish else None)
+                    execute(path, _known(path, parameters or {}), path if publish else None, moved=moved)
                 except BaseException:
                     failed.set()
                     raise
                 seconds[path.stem] = time.perf_counter() - start
-                bar.set_description(path.stem)
-                bar.update()
 
-        for running in [pool.submit(run, books) for books in sorted(papers, key=len, reverse=True)]:
+        longest_first = sorted(papers, key=lambda books: -sum(expected[path.stem] for path in books))
+        for running in [pool.submit(run, books) for books in longest_first]:
             running.result()
     return seconds
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -162,7 +163,7 @@ def test_a_run_of_ones_own_leaves_the_checkout_as_it_is_and_a_second_one_writes_
 def test_the_first_notebook_that_fails_ends_the_run_and_is_named(monkeypatch, tmp_path):
     ran = []
 
-    def broken(path, parameters, out):
+    def broken(path, parameters, out, moved):
         ran.append(path.stem)
         raise NotebookError("cell 3", "a clean run", "read it")
 
@@ -174,13 +175,46 @@ def test_the_first_notebook_that_fails_ends_the_run_and_is_named(monkeypatch, tm
 
 def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkeypatch):
     ran = []
-    monkeypatch.setattr(notebooks, "execute", lambda path, parameters, out: ran.append((path, out)))
+    monkeypatch.setattr(notebooks, "execute", lambda path, parameters, out, moved: ran.append((path, out)))
     run_all(publish=True)
     assert sorted(path for path, _ in ran) == find()
     assert all(path == out for path, out in ran)
     for digit in "012349":
         mine = [path.stem for path, _ in ran if path.stem[0] == digit]
         assert mine == sorted(mine)
+
+
+def test_every_notebook_has_its_expected_seconds():
+    assert set(notebooks.SECONDS) == {p.stem for p in find()}
+
+
+def test_the_bar_moves_by_what_a_notebook_takes_and_its_time_to_go_is_true(monkeypatch, capsys):
+    clock = [0.0]
+    took = {"20_ragchecker_metrics": 10, "20b_ragchecker_checker": 30, "21_ragchecker_meta_evaluation": 60}
+    monkeypatch.setattr(notebooks, "SECONDS", took)
+    monkeypatch.setattr(notebooks, "find", lambda series: [p for p in find() if p.stem in took])
+    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
+
+    def execute(path, parameters, out, moved):
+        for _ in range(2):
+            clock[0] += 2 * took[path.stem] / 2  # this machine needs twice as long as expected
+            moved(1 / 2)
+
+    monkeypatch.setattr(notebooks, "execute", execute)
+    run_all()
+    told = dict(re.findall(r"(\d+)%\|.*?gone, about ([\d:?]+) to go", capsys.readouterr().err))
+    assert told == {"0": "?", "5": "03:10", "10": "03:00", "25": "02:30", "40": "02:00", "70": "01:00", "100": "00:00"}
+
+
+def test_a_notebook_says_after_each_cell_how_far_it_is(tmp_path):
+    import nbformat
+    from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+    cells = [new_code_cell("1"), new_markdown_cell("# text"), new_code_cell(""), new_code_cell("2")]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "two.ipynb")
+    shares = []
+    execute(tmp_path / "two.ipynb", out=tmp_path / "out.ipynb", moved=shares.append)
+    assert shares == [0.5, 0.5]
 
 
 def mixed_replies(request) -> str:
