@@ -88,10 +88,9 @@ def _abstained(rows: pd.DataFrame) -> pd.Series:
     if "answer" not in rows:
         return said
 
-    def declined(text: object) -> bool:
-        return isinstance(text, str) and abstains(text, "audit")
-
-    return said.where(known, rows["answer"].map(declined).astype(bool))
+    texts = rows.loc[~known, "answer"].unique()  # reading one takes a quarter of a millisecond
+    declined = {text: abstains(text, "audit") for text in texts if isinstance(text, str)}
+    return said.where(known, rows["answer"].map(declined).eq(True))
 
 
 def _count_is_short(prefix: str) -> Callable[[pd.DataFrame], pd.Series]:
