@@ -240,6 +240,9 @@ class Strict:
 def test_a_checker_of_ones_own_checks_the_claims_that_rules_or_a_model_take_out(tmp_path):
     table = score(ROWS, ["precision", "faithfulness"], checker=Strict())
     assert table["precision"].tolist() == [1.0, 0.0]
+    reworded = [ROWS[0] | {"answer": "The tower is 330 metres high, people say."}]
+    with_rules = score(reworded, ["precision"])
+    assert (with_rules["precision"][0], score(reworded, ["precision"], checker=Strict())["precision"][0]) == (1.0, 0.0)
     assert table["labelled_by"].unique().tolist() == ["embedded; claims by Strict()"]
     methods = "\n".join(score_methods(table).paragraphs)
     assert "Other labels were made without a language model" in methods
