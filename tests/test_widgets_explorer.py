@@ -240,14 +240,15 @@ def test_while_a_slow_retriever_searches_the_question_before_is_not_shown():
     assert "ValueError: burst" in shown.message.value
 
 
-def test_typed_question_is_searched_and_its_score_is_undefined():
+def test_a_typed_question_is_searched_and_has_no_score():
     fixed = Fixed()
     one = explorer({"fixed": fixed})
     one.own.value = "  Where is Ann from? "
     assert fixed.asked[-1] == ("Where is Ann from?", 10)
     assert np.isnan(one.scores["fixed"])
-    assert "undefined" in one.columns["fixed"].value
-    assert "Without supporting facts the IR score is undefined" in one.summary.value
+    assert '<b class="rb-score">-</b>' in one.columns["fixed"].value
+    assert "has no supporting facts, so there is no IR score" in one.summary.value
+    assert "undefined" not in one.columns["fixed"].value + one.summary.value
     assert "<mark" not in one.columns["fixed"].value
     assert one.chooser.value is None
     one.chooser.value = 1

@@ -273,7 +273,9 @@ class RetrievalExplorer(Panel):
             _row(f"<b>{measure}</b> {of}", [f"{values[measure]:.3f}" for values in self.ranks.values()])
             for measure in (MEASURES if self.relevant else ())
         ]
-        note = "" if question.references else "<div>Without supporting facts the IR score is undefined.</div>"
+        note = (
+            "" if question.references else "<div>This question has no supporting facts, so there is no IR score.</div>"
+        )
         return (
             f"<div><b>{escape(question.text)}</b></div>{answer}{note}"
             f'<table><thead><tr><th scope="col">of each fact, the longest match before the cut</th>{names}</tr></thead>'
@@ -398,8 +400,8 @@ def column(name: str, ranking: ScoredHits, cutoff: int, tokens: int) -> str:
 
 
 def score_words(score: float) -> str:
-    """An IR score with three decimals, or the word that it is undefined."""
-    return "undefined" if np.isnan(score) else f"{score:.3f}"
+    """An IR score with three decimals; "-" where there is nothing to score by."""
+    return "-" if np.isnan(score) else f"{score:.3f}"
 
 
 def _head(name: str, ranking: ScoredHits, cutoff: int) -> str:

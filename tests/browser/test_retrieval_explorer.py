@@ -89,8 +89,8 @@ def test_question_is_chosen_by_button_filter_list_and_typing(open_notebook):
     out.get_by_label("Your own").click()
     book.page.keyboard.type("Which <b>lake</b> is the deepest?")
     book.page.keyboard.press("Enter")
-    out.get_by_text("Without supporting facts the IR score is undefined").wait_for()
-    assert scores(out) == ["undefined", "undefined"]
+    out.get_by_text("has no supporting facts, so there is no IR score").wait_for()
+    assert scores(out) == ["-", "-"]
     assert out.get_by_text("Which <b>lake</b> is the deepest?").count() == 1
     assert not book.errors
 
