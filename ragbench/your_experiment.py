@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from ragbench.data.files import closest
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.labelling.checkers import asks_model
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import project_root, results_dir, shipped
 from ragbench.retrieval.table import settings_of
@@ -94,6 +93,8 @@ def write_experiment(
     metrics: Sequence[str] = (),
     labels: str = "embedded",
     checker: str | None = None,
+    embedder: str | None = None,
+    reranker: str | None = None,
 ) -> Path:
     """Write the file of an experiment into its results folder.
 
@@ -112,6 +113,8 @@ def write_experiment(
     match : how references are looked for in a context, see `ragbench.metrics.ir_score.MATCHES`.
     metrics, labels, checker : computed from the answers, as for `ragbench.score`: names of metrics, who labels, and who
         checks claims.
+    embedder, reranker : of the dense retrievers ("minilm", "onnx:FOLDER", "ollama:bge-m3"), and of the retriever
+        "Rerank" ("onnx:FOLDER", or a chat model); a model is on the first ``host``.
 
     Returns
     -------
@@ -147,11 +150,9 @@ def write_experiment(
         told["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
     if labels != "embedded":
         told["labels"] = _model(labels, host)[labels]
-    if checker is not None and asks_model(checker):
-        told["checker"] = _model(checker, host if host is None or isinstance(host, str) else host[0])[checker]
-    elif checker is not None:
-        exported = checker.removeprefix("onnx:")
-        told["checker"] = checker if exported == checker else f"onnx:{_beside(_resolved(exported), folder)}"
+    for key, value in (("checker", checker), ("embedder", embedder), ("reranker", reranker)):
+        if value is not None:
+            told[key] = _named(value, host, folder)
     if cassette is not None:
         told["cassette"] = _beside(_resolved(cassette), folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -235,6 +236,15 @@ def _model(value: Any, host: str | Sequence[str] | None) -> dict[str, Any]:
         raise ConfigError(f"the model {value!r}", "a name such as 'ollama:llama3:8b'", "write it in quotes")
     at: dict[str, Any] = {} if host is None else {"host": host} if isinstance(host, str) else {"hosts": list(host)}
     return {value: {"use": value, **at}}
+
+
+def _named(value: str, host: str | Sequence[str] | None, folder: Path) -> Any:
+    """Return a model that is no axis: an exported folder seen from the file, or a name, with the server it is on."""
+    if value.startswith("onnx:"):
+        return f"onnx:{_beside(_resolved(value.removeprefix('onnx:')), folder)}"
+    if host is None or ":" not in value:
+        return value
+    return _model(value, host if isinstance(host, str) else host[0])[value]
 
 
 def _data(questions: Any, documents: Any, fields: Any, limit: int | None, folder: Path) -> dict[str, Any]:

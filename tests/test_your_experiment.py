@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nbformat
 import numpy as np
+import onnx_parts
 import pandas as pd
 import pytest
 import yaml
@@ -216,6 +217,24 @@ def test_a_model_on_another_host_is_asked_there(own):
         assert len(server.calls) == 12
     assert rows["grade"].eq(5).all()
     assert (path.parent / "cassette.sqlite").exists()
+
+
+def test_embedder_reranker_and_checker_are_named_in_the_file(own, tmp_path):
+    scores = onnx_parts.rows(1, sun=[1.0])
+    onnx_parts.encoder(tmp_path / "vectors", onnx_parts.rows(2, sun=[1.0, 0.0]))
+    onnx_parts.classifier(tmp_path / "scorer", scores, scores, None)
+    models = {"embedder": f"onnx:{tmp_path / 'vectors'}", "reranker": f"onnx:{tmp_path / 'scorer'}"}
+    path = written(
+        **own, retrievers=["SIM", "Rerank"], **models, checker="ollama:bespoke-minicheck", host=["a:1", "b:2"]
+    )
+    told = yaml.safe_load(path.read_text())
+    assert told["checker"] == {"use": "ollama:bespoke-minicheck", "host": "a:1"}
+    experiment = Experiment.from_yaml(path)
+    chunks = experiment.grid.chunker["200 tokens"](experiment.grid.data["asked"]().documents)
+    sim, reranked = (build(chunks) for build in experiment.grid.retriever.values())
+    assert sim.settings()["embedder"].startswith("vectors-")
+    assert reranked.settings()["scorer"]["scorer"] == "onnx:scorer"
+    assert yaml.safe_load(written(**own, checker="embedded", host="a:1").read_text())["checker"] == "embedded"
 
 
 def test_paths_inside_the_checkout_are_relative_and_from_either_folder(own, monkeypatch, tmp_path):
