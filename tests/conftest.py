@@ -8,9 +8,13 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from ragbench.llm.local import smollm2
 from ragbench.paths import mirror
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")  # how long an example takes says more of the machine than of the code
 
 
 def pytest_collection_modifyitems(items):
