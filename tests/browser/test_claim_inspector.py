@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from page_contrast import CONTRAST
+from playwright.sync_api import expect
 
 MAKE = """
 import ragbench as rb
@@ -52,7 +53,7 @@ def test_mouse_and_keyboard_lead_to_a_text(open_notebook, shots):
     cell(box, "reference claim 2.").click()
     detail.get_by_text("Reference claim 2:").wait_for()
     detail.locator(".rb-said").get_by_text("Entailment by chunk 1").wait_for()
-    assert detail.locator("mark").count() == 1
+    expect(detail.locator("mark")).to_have_count(1)
     for kind in ("entailed", "neutral", "contradicted"):
         assert box.locator(f".rb-{kind}").count() > 0, kind
     book.screenshot(1, shots / "widget_claims.png")
@@ -88,7 +89,7 @@ def test_another_result_and_another_order_are_drawn_anew(open_notebook):
     book = open_notebook([MAKE, SHOW])
     box = book.output(1)
     first = int(book.run("print(len(inspector.grid.children))"))
-    assert box.locator(".rb-cell").count() == first - 2
+    expect(box.locator(".rb-cell")).to_have_count(first - 2)
     box.get_by_role("button", name="▶").click()
     box.get_by_text("result 2 of 5").wait_for()
     assert book.run("print(inspector.result.id == results[1]['query_id'])").strip() == "True"
@@ -98,7 +99,7 @@ def test_another_result_and_another_order_are_drawn_anew(open_notebook):
         "print(min(inspector._scores, key=lambda s: s[0]['recall'])[0]['recall'] == inspector.metrics['recall'])"
     )
     assert worst.strip() == "True"
-    assert box.locator(".rb-cell").count() == int(book.run("print(len(inspector.grid.children))")) - 2
+    expect(box.locator(".rb-cell")).to_have_count(int(book.run("print(len(inspector.grid.children))")) - 2)
     assert not book.errors
 
 

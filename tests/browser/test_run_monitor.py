@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from page_contrast import CONTRAST
+from playwright.sync_api import expect
 
 MAKE = """
 import time
@@ -45,7 +46,7 @@ def test_start_stop_and_resume_while_the_kernel_stays_free(open_notebook, shots)
     assert 10 <= made < 180
     box.get_by_role("button", name="Resume").click()
     box.get_by_text("done", exact=True).wait_for()
-    assert bar.get_attribute("aria-valuenow") == "180"
+    expect(bar).to_have_attribute("aria-valuenow", "180")
     assert int(book.run("print(monitor.progress.done)")) == 180 - made
     box.get_by_text("ValueError").wait_for()
     box.get_by_text("no answer about lakes").wait_for()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 CELLS = [
     """import ragbench as rb
@@ -33,7 +34,7 @@ def test_sliders_redraw_the_picture_and_the_button_returns(open_notebook, shots)
     fitted = [f"{v:.3f}" for v in map(float, book.run("print(*explorer.thresholds.values())").split())]
     wait_for_value(out, "h", fitted[0])
     wait_for_value(out, "k", fitted[1])
-    assert out.locator("svg polygon").count() == 4
+    expect(out.locator("svg polygon")).to_have_count(4)
     book.screenshot(1, shots / "widget_thresholds.png")
     start, table = level(out, "k"), out.locator("table").first.inner_text()
 
@@ -44,15 +45,15 @@ def test_sliders_redraw_the_picture_and_the_button_returns(open_notebook, shots)
     book.page.keyboard.press("Home")
     wait_for_value(out, "k", "0.000")
     out.get_by_text("lies above k = 0.000").wait_for()
-    assert out.locator("svg rect").count() == 0
+    expect(out.locator("svg rect")).to_have_count(0)
     assert level(out, "k") == 286
 
     track = out.locator(".noUi-target").nth(1).bounding_box()
     book.page.mouse.click(track["x"] + track["width"] * 0.7, track["y"] + track["height"] / 2)
     wait_for_value(out, "k", r"0\.(69|70|71)\d")
     assert 24 < level(out, "k") < 286
-    assert out.locator("svg rect").count() == 3
-    assert out.get_by_text("lies above").count() == 0
+    expect(out.locator("svg rect")).to_have_count(3)
+    expect(out.get_by_text("lies above")).to_have_count(0)
     h.focus()
     book.page.keyboard.press("Home")
     wait_for_value(out, "h", "0.000")

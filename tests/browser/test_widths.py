@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 
 CELLS = [
     """import ragbench as rb
@@ -19,8 +20,6 @@ INSIDE = "e => e.scrollWidth <= e.clientWidth"
 
 @pytest.mark.parametrize("width", [820, 1440])
 def test_five_retrievers_and_a_long_question_stay_in_the_page_and_home_in_the_widget(open_notebook, width):
-    from playwright.sync_api import expect
-
     book = open_notebook(CELLS, width=width)
     out = book.output(1)
     expect(out.locator(".rb-cut")).to_have_count(5)
