@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,17 @@ import numpy as np
 
 from ragbench.errors import ConfigError, DataError, ModelError
 
-_TOKENS_PER_BATCH = 4096
+_TOKENS_PER_BATCH = 512  # what a layer makes of them stays in a core's cache: 1.5 times as fast as 4,096
 _MOST_TOKENS = 100_000  # a tokenizer without a limit says 10^30
 _TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32}
 
 
-def session(model: str | bytes, threads: int | None = None) -> Any:
-    """Open a model, from a file or as bytes, on the CPU."""
+def session(model: str | bytes) -> Any:
+    """Open a model, from a file or as bytes, on the CPU; a call of it takes one thread, see `run_batches`."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads or os.cpu_count() or 1
+    options.intra_op_num_threads = 1
     options.log_severity_level = 3
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -38,22 +39,35 @@ def session(model: str | bytes, threads: int | None = None) -> Any:
         raise DataError(f"{model}: {error}", "an ONNX model", "export it again") from None
 
 
-def run_batches(model: Any, encodings: Sequence[Any]) -> Iterator[tuple[np.ndarray, list[np.ndarray], np.ndarray]]:
+def run_batches(
+    model: Any, encodings: Sequence[Any], threads: int | None = None
+) -> Iterator[tuple[np.ndarray, list[np.ndarray], np.ndarray]]:
     """Feed encoded texts to a session, in batches of like length so that little is spent on padding.
+
+    Each of ``threads`` (default: one per core) takes a batch at a time; threads that share one wait for each other.
 
     Yields
     ------
     (places of the texts, the session's outputs for them, mask float32 (texts, tokens): 1 for a real token)
     """
+    from ragbench.retrieval.base import cores
+
     lengths = np.array([len(e.ids) for e in encodings], dtype=np.int64)
     order = np.argsort(lengths, kind="stable")
     inputs = {i.name: _TYPES.get(i.type, np.int64) for i in model.get_inputs()}
-    start = 0
+    if strange := sorted(inputs.keys() - {"input_ids", "attention_mask", "token_type_ids"}):
+        raise ModelError(
+            f"the model has the input {strange[0]!r}", "input_ids, attention_mask, token_type_ids", "export an encoder"
+        )
+    batches, start = [], 0
     while start < len(order):
         stop = start + 1
         while stop < len(order) and lengths[order[stop]] * (stop + 1 - start) <= _TOKENS_PER_BATCH:
             stop += 1
-        rows = order[start:stop]
+        batches.append(order[start:stop])
+        start = stop
+
+    def run(rows: np.ndarray) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
         ids = np.zeros((len(rows), lengths[rows[-1]]), dtype=np.int64)
         types, mask = np.zeros_like(ids), np.zeros(ids.shape, dtype=np.float32)
         for i, row in enumerate(rows):
@@ -61,10 +75,10 @@ def run_batches(model: Any, encodings: Sequence[Any]) -> Iterator[tuple[np.ndarr
             types[i, : lengths[row]] = encodings[row].type_ids
             mask[i, : lengths[row]] = 1
         fed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-        if strange := sorted(inputs.keys() - fed.keys()):
-            raise ModelError(f"the model has the input {strange[0]!r}", ", ".join(fed), "export an encoder")
-        yield rows, model.run(None, {name: fed[name].astype(kind, copy=False) for name, kind in inputs.items()}), mask
-        start = stop
+        return rows, model.run(None, {name: fed[name].astype(kind, copy=False) for name, kind in inputs.items()}), mask
+
+    with ThreadPoolExecutor(threads or cores()) as pool:
+        yield from pool.map(run, batches)
 
 
 class ModelFolder:
@@ -180,7 +194,7 @@ class Classifier:
 
     @functools.cached_property
     def _session(self) -> Any:
-        return session(str(self.folder.onnx), self.threads)
+        return session(str(self.folder.onnx))
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> list[np.ndarray]:
         """Classify pairs of texts.
@@ -208,7 +222,7 @@ class Classifier:
             encodings += [encoding, *encoding.overflowing]
             owners += [i] * (1 + len(encoding.overflowing))
         out: list[np.ndarray] = [np.empty(0)] * len(encodings)
-        for rows, outputs, _ in run_batches(self._session, encodings):
+        for rows, outputs, _ in run_batches(self._session, encodings, self.threads):
             values = outputs[0]
             if values.ndim != 2 or (self.labels and values.shape[1] != len(self.labels)):
                 raise ModelError(
