@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
+# Or every kernel and child process compiles all packages again: seven seconds of CPU each.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup reproduce test lab check format docs clean
 
 setup: $(STAMP)

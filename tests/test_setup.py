@@ -43,3 +43,11 @@ def test_the_lock_is_one_file_of_hashes_without_an_address_and_without_torch():
     assert not {"torch", "llama-cpp-python", "sentence-transformers"} & set(names)
     assert "://" not in text
     assert text.count("--hash=sha256:") > len(names)
+
+
+def test_make_lets_python_keep_its_bytecode(tmp_path):
+    (tmp_path / "shown.mk").write_text('shown:\n\t@echo "[$$PYTHONDONTWRITEBYTECODE]"\n')
+    around = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = ["make", "-s", "-f", "Makefile", "-f", str(tmp_path / "shown.mk"), "shown"]
+    done = subprocess.run(command, cwd=project_root(), env=around, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
