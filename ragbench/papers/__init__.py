@@ -6,6 +6,7 @@ what they measured with `record`; `ledger` joins both, so a published cell witho
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -297,15 +298,21 @@ def _measured() -> pd.DataFrame:
     return frame[frame["ours_by"].notna() | frame["recorded_by"].notna()]
 
 
-def _join(measured: pd.DataFrame) -> pd.DataFrame:
-    """Put every published cell beside its measurements, in the papers' order."""
+@functools.cache
+def _every_published() -> pd.DataFrame:
+    """Return all published cells with the columns `KEY`, published, and cell, their place in the papers' order."""
     cells = [
         published(paper, item).rename(columns={"value": "published"}).assign(paper=paper, item=item).astype(object)
         for paper in PAPERS
         for item in published_items(paper)
     ]
     known = pd.concat(cells, ignore_index=True)[[*KEY, "published"]]
-    frame = known.assign(cell=range(len(known))).merge(measured.drop(columns="published"), on=KEY, how="outer")
+    return known.assign(cell=range(len(known)))
+
+
+def _join(measured: pd.DataFrame) -> pd.DataFrame:
+    """Put every published cell beside its measurements, in the papers' order."""
+    frame = _every_published().merge(measured.drop(columns="published"), on=KEY, how="outer")
     by_paper = frame["paper"].map({name: i for i, name in enumerate(PAPERS)})
     by_item = frame.groupby(["paper", "item"])["cell"].transform("min")
     frame = frame.assign(by_paper=by_paper, by_item=by_item).sort_values(

@@ -43,6 +43,7 @@ _WORD_BEFORE = re.compile(r"[^\W_]+\Z")
 _WIDE = (
     r"\u3001-\u3098\u309b-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff9f\uffe0-\uffe6\U00020000-\U0003ffff"
 )
+_FIRST_WIDE = 0x3001
 _BETWEEN_WIDE = re.compile(rf"(?<=[{_WIDE}])\s+(?=[{_WIDE}])")
 # By UTF-16 unit, which is quicker than searching each: white space but the plain one, and what is hidden.
 _ODD = np.zeros(0x10000, bool)
@@ -98,7 +99,7 @@ def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Norma
         normalised = _edited(normalised, _compositions(normalised.text, form))
     if _any(BREAKS, normalised.text):
         normalised = _edited(normalised, _divisions(normalised.text, facts))
-        if not normalised.text.isascii():
+        if (_codes(normalised.text) >= _FIRST_WIDE).any():
             runs = _BETWEEN_WIDE.finditer(normalised.text)
             normalised = _edited(normalised, ((*m.span(), "") for m in runs if _any(BREAKS, m[0])))
     return _single_spaced(normalised)
