@@ -34,7 +34,7 @@ from pydantic import PrivateAttr
 
 import ragbench as rb
 from ragbench.data import load_minihop
-from ragbench.embedding import default_embedder, embed
+from ragbench.embedding import default_embedder, embed_distinct
 from ragbench.llm.context import estimate_tokens
 from ragbench.metrics.claims import CHECKS, METRICS, RAGCHECKER_NAMES, ClaimLabels, claim_metrics_table
 from ragbench.metrics.reference_free import answer_relevance, faithfulness
@@ -152,7 +152,7 @@ def labelled_answers(count: int) -> dict[str, Any]:
         row["questions"] = [row["question"], after["question"], f"What is true of this: {row['statements'][0]}"]
         row["evasive"] = [i % 10 == 0 or i % 10 == 5, i % 10 == 0, i % 10 == 0]  # none, one or all of three
     texts = {text for row in rows for text in row["questions"]}
-    vectors = embed(default_embedder(), sorted(texts))
+    vectors = embed_distinct(default_embedder(), sorted(texts))
     return {
         "rows": rows,
         "claims": claims,

@@ -54,7 +54,7 @@ def system_scores(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([pd.DataFrame({**base, "measure": m, "value": v}) for m, v in parts.items()], ignore_index=True)
 
 
-def compare(
+def compare_systems(
     rows: pd.DataFrame,
     pairs: Sequence[Any] | None = None,
     *,
@@ -91,16 +91,16 @@ def compare(
 def analyses(
     rows: pd.DataFrame, pairs: Sequence[Any] | None = None, *, power: float = 0.8, alpha: float = 0.05, seed: int = 0
 ) -> dict[Key, PowerAnalysis]:
-    """Analyse the power of every comparison by itself: what `compare` has in its columns, and more.
+    """Analyse the power of every comparison by itself: what `compare_systems` has in its columns, and more.
 
     Returns
     -------
-    PowerAnalysis by (a, b, measure), in the order of `compare`; comparisons without a question scored for both are
-    left out.
+    PowerAnalysis by (a, b, measure), in the order of `compare_systems`; comparisons without a question scored for both
+    are left out.
 
     Raises
     ------
-    As `compare`; DataError when no comparison is left.
+    As `compare_systems`; DataError when no comparison is left.
     """
     from ragbench.stats import power_analysis
 
@@ -121,7 +121,7 @@ def paired_scores(rows: pd.DataFrame, pairs: Sequence[Any] | None = None) -> dic
 
     Parameters
     ----------
-    rows, pairs : as for `compare`.
+    rows, pairs : as for `compare_systems`.
     """
     table = system_scores(rows)
     questions = {q: i for i, q in enumerate(dict.fromkeys(table["question_id"]))}
@@ -151,7 +151,7 @@ def power_table(analysed: Mapping[Key, PowerAnalysis]) -> pd.DataFrame:
 
 
 def printed(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what a printed table shows of `compare`: the interval beside the difference, questions as whole numbers.
+    """Return what is printed of `compare_systems`: the interval beside the difference, questions as whole numbers.
 
     For `ragbench.report.tables.table` as ``shown``.
     """
@@ -194,7 +194,7 @@ def most_different(rows: pd.DataFrame, key: Key, top: int = 6) -> pd.DataFrame:
 
 
 def verdicts(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
-    """Say each comparison of `compare` in a sentence, by its corrected p-value."""
+    """Say each comparison of `compare_systems` in a sentence, by its corrected p-value."""
     from ragbench.stats import interval_text
 
     said = []

@@ -521,7 +521,7 @@ def default_embedder(precision: str = "fp32") -> CachedEmbeddings:
     return CachedEmbeddings(MiniLM(precision))
 
 
-def embed(embedder: Embeddings, texts: Sequence[str]) -> dict[str, np.ndarray]:
+def embed_distinct(embedder: Embeddings, texts: Sequence[str]) -> dict[str, np.ndarray]:
     """Embed distinct texts in one call; a text without a word is the zero vector."""
     distinct = list(dict.fromkeys(t for t in texts if t.strip()))
     make = getattr(embedder, "embed_array", embedder.embed_documents)

@@ -128,8 +128,8 @@ def compare_scores(table: pd.DataFrame, columns: Sequence[str] | None = None, **
 
     Returns
     -------
-    DataFrame as from `ragbench.comparison.compare`, which `ragbench.comparison.verdicts` puts into words. Pairs without
-    a question scored for both are left out.
+    DataFrame as from `ragbench.comparison.compare_systems`, which `ragbench.comparison.verdicts` puts into words. Pairs
+    without a question scored for both are left out.
 
     Raises
     ------

@@ -16,10 +16,9 @@ from sklearn.metrics import roc_auc_score
 
 from ragbench import concordance as co
 from ragbench import plots
-from ragbench.concordance import METRICS, Once, cut_chunks
+from ragbench.concordance import METRICS, cut_chunks
 from ragbench.concordance import agreement as ag
 from ragbench.data import load_minihop
-from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
 from ragbench.generation import contexts_from_hits
@@ -202,20 +201,6 @@ def test_every_metric_is_a_column_with_its_paper_and_direction():
 # --- labels -----------------------------------------------------------------------------------------------------------
 
 
-class Counting:
-    """The embedded MiniLM, noting what it is asked."""
-
-    def __init__(self):
-        self.calls = []
-
-    def embed_array(self, texts):
-        self.calls.append(list(texts))
-        return default_embedder().embed_array(texts)
-
-    def embed_documents(self, texts):
-        return self.embed_array(texts).tolist()
-
-
 @pytest.fixture(scope="module")
 def some():
     """Six MiniHop questions with their graded answers, each with two chunks of its own document."""
@@ -227,18 +212,11 @@ def some():
         first = by_title[q.meta["supporting_facts"][0][0]]
         contexts.append(co.Case(q.id, q, "", cut_chunks([first.text, dataset.documents[50].text], 300)))
     cases = co.graded_cases(contexts, load_graded_answers())
-    counting = Counting()
-    return cases, co.label_cases(cases, counting), counting
-
-
-def test_every_text_is_embedded_once_and_all_in_one_call(some):
-    _, _, counting = some
-    assert len(counting.calls) == 1
-    assert len(counting.calls[0]) == len(set(counting.calls[0]))
+    return cases, co.label_cases(cases)
 
 
 def test_embedded_labels_are_those_of_each_part_alone(some):
-    cases, labels, _ = some
+    cases, labels = some
     assert len(cases) >= 6
     checker, ragas = EmbeddedChecker(), EmbeddedRagas()
     for i in (0, len(cases) - 1):
@@ -285,16 +263,6 @@ def test_empty_answers_and_contexts_are_undefined_not_wrong():
     assert math.isnan(table["IR score"][2])
     assert table["IR score"].tolist()[:2] == [pytest.approx(23 / 24), 0]
     assert table["token F1"].notna().all()
-
-
-def test_a_vector_is_kept_for_the_next_who_asks():
-    counting = Counting()
-    once = Once(counting)
-    first = once.embed_array(["Ely", "York", "Ely"])
-    assert np.array_equal(first[0], first[2])
-    assert np.array_equal(once.embed_array(["York"])[0], first[1])
-    assert once.embed_query("Ely") == first[0].tolist()
-    assert counting.calls == [["Ely", "York"]]
 
 
 def filled(schema, root):

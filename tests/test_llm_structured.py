@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ragbench.errors import ConfigError
 from ragbench.llm import ask, chat_model, label_schema
-from ragbench.llm.structured import json_values, read_json, without_thinking
+from ragbench.llm.structured import json_values, read_reply, without_thinking
 
 
 class Verdict(BaseModel):
@@ -41,7 +41,7 @@ GOOD = '{"label": "covered", "certainty": 3}'
     ],
 )
 def test_one_json_value_counts_whatever_is_wrapped_around_it(text):
-    verdict, _, problem = read_json(text, Verdict)
+    verdict, _, problem = read_reply(text, Verdict)
     assert problem == ""
     assert verdict == Verdict(label="covered", certainty=3)
 
@@ -68,7 +68,7 @@ def test_one_json_value_counts_whatever_is_wrapped_around_it(text):
 def test_anything_else_is_named_and_never_guessed(text, words):
     import re
 
-    verdict, found, problem = read_json(text, Verdict)
+    verdict, found, problem = read_reply(text, Verdict)
     assert verdict is None
     assert found == ""
     assert re.search(words, problem), problem
@@ -83,7 +83,7 @@ def test_no_value_is_taken_from_inside_a_value_that_breaks_off():
 @given(st.text(max_size=60), st.text(max_size=60).filter(lambda s: not set(s) & set("[{")))
 @example("<think>", "</think>")
 def test_reading_never_raises_and_never_invents(before, after):
-    verdict, found, problem = read_json(before + GOOD + after, Verdict)
+    verdict, found, problem = read_reply(before + GOOD + after, Verdict)
     assert (verdict is None) == bool(problem)
     if verdict is not None:
         assert found in before + GOOD + after
@@ -93,7 +93,7 @@ def test_reading_never_raises_and_never_invents(before, after):
 @settings(max_examples=100, deadline=None)
 @given(st.integers(min_value=0, max_value=len(GOOD) - 1))
 def test_no_cut_of_a_good_reply_is_accepted(length):
-    assert read_json(GOOD[:length], Verdict)[0] is None
+    assert read_reply(GOOD[:length], Verdict)[0] is None
 
 
 def test_thinking_is_taken_off_a_plain_answer_and_kept_in_raw():

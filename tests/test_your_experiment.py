@@ -325,7 +325,7 @@ def column(rows, system, n, name):
 
 def test_a_comparison_is_the_paired_test_on_the_same_questions_corrected_over_the_table():
     rows = made_rows().sample(frac=1, random_state=1)  # the order of the rows does not matter
-    table = comparison.compare(rows, ("A", "B"))
+    table = comparison.compare_systems(rows, ("A", "B"))
     assert sorted(table["a"] + table["b"]) == ["A@100B@100"] * 2 + ["A@50B@50"] * 2
     rows = made_rows()
     for row in table[table["measure"] == "IR score"].to_dict("records"):
@@ -348,7 +348,7 @@ def test_a_comparison_is_the_paired_test_on_the_same_questions_corrected_over_th
         assert row["needed_all"] == questions_for(analysis.difference, analysis.sd, 0.8, 0.05 / 4)
         assert row["needed"] == analysis.needed <= row["needed_all"]
     assert (table["n"] == 24).all()
-    surer = comparison.compare(made_rows(), ("A", "B"), power=0.95, alpha=0.01)
+    surer = comparison.compare_systems(made_rows(), ("A", "B"), power=0.95, alpha=0.01)
     for row, analysis in zip(
         surer.to_dict("records"),
         comparison.analyses(made_rows(), ("A", "B"), power=0.95, alpha=0.01).values(),
@@ -377,7 +377,7 @@ def test_a_question_that_one_system_lacks_is_missing_and_counted():
     rows.loc[rows["question_id"] == "q0", "grade"] = pd.NA
     gone = (rows["question_id"] == "q1") & (rows["retriever"] == "A")
     gone |= (rows["question_id"] == "q2") & (rows["retriever"] == "B")
-    table = comparison.compare(rows[~gone], ("A@50", "B@50")).set_index("measure")
+    table = comparison.compare_systems(rows[~gone], ("A@50", "B@50")).set_index("measure")
     assert table["n"].to_dict() == {"IR score": 22, "fully right": 21}
     assert table["missing"].to_dict() == {"IR score": 2, "fully right": 3}
     for name, system in (("mean a", "A"), ("mean b", "B")):
@@ -395,7 +395,7 @@ def test_systems_are_named_by_the_axes_that_differ():
 
 
 def test_a_verdict_says_who_is_better_or_how_many_questions_would_show_it():
-    table = comparison.compare(made_rows(), [("A@100", "B@100"), ("A@100", "C@100")])
+    table = comparison.compare_systems(made_rows(), [("A@100", "B@100"), ("A@100", "C@100")])
     said = dict(zip(zip(table["b"], table["measure"], strict=True), comparison.verdicts(table), strict=True))
     assert said["B@100", "IR score"].startswith("IR score: B@100 is better than A@100: -0.")
     assert "no difference shown between A@100 and C@100" in said["C@100", "IR score"]
@@ -415,7 +415,7 @@ def test_the_questions_that_differ_most_come_first():
 
 
 def test_a_printed_table_has_the_interval_beside_the_difference_and_whole_questions():
-    table = comparison.compare(made_rows(), [("A@100", "B@100"), ("A@100", "C@100")])
+    table = comparison.compare_systems(made_rows(), [("A@100", "B@100"), ("A@100", "C@100")])
     shown = comparison.printed(table)
     row, wide = table.iloc[0], shown.iloc[0]
     assert wide["difference [95%]"] == f"{row['difference']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
@@ -436,7 +436,7 @@ def test_the_power_table_has_every_comparison_with_its_questions():
 
 def test_two_retrievers_are_compared_under_each_k():
     rows = pd.concat([made_rows(), made_rows().assign(k=2)])
-    table = comparison.compare(rows, ("A", "B"))
+    table = comparison.compare_systems(rows, ("A", "B"))
     pairs = {(a, b) for a, b in zip(table["a"], table["b"], strict=True)}
     ks = sorted(rows["k"].unique())
     assert pairs == {(f"A, k={k}@{n}", f"B, k={k}@{n}") for k in ks for n in (50, 100)}
@@ -456,25 +456,25 @@ def test_two_retrievers_are_compared_under_each_k():
 )
 def test_a_system_that_is_not_there_is_named_with_those_that_are(pairs, message):
     with pytest.raises(ConfigError, match=message):
-        comparison.compare(made_rows(), pairs)
+        comparison.compare_systems(made_rows(), pairs)
 
 
 def test_what_cannot_be_compared_is_said():
     rows = made_rows()
     with pytest.raises(DataError, match="data sets d, e"):
-        comparison.compare(pd.concat([rows, rows.assign(data="e")]))
+        comparison.compare_systems(pd.concat([rows, rows.assign(data="e")]))
     with pytest.raises(DataError, match="answered a question twice"):
-        comparison.compare(pd.concat([rows, rows]))
+        comparison.compare_systems(pd.concat([rows, rows]))
     with pytest.raises(ConfigError, match="nothing to compare"):
-        comparison.compare(rows[rows["retriever"] == "C"])
+        comparison.compare_systems(rows[rows["retriever"] == "C"])
     none = rows.assign(ir_score=math.nan, grade=pd.NA)
     with pytest.raises(DataError, match="no pair of systems"):
-        comparison.compare(none, ("A", "B"))
+        comparison.compare_systems(none, ("A", "B"))
 
 
 def test_figures_show_every_comparison():
     rows = made_rows()
-    table, found = comparison.compare(rows), comparison.analyses(rows)
+    table, found = comparison.compare_systems(rows), comparison.analyses(rows)
     drawn = table.assign(pair=table["a"] + " - " + table["b"], holds=table["p_holm"] < 0.05)
     figure = plots.dots(drawn, "pair", "difference", xlabel="first minus second", panel="measure", filled="holds")
     assert [axis.get_title() for axis in figure.axes] == ["IR score", "fully right"]

@@ -160,34 +160,6 @@ class Labels:
     by: str
 
 
-class Once:
-    """An embedder that embeds every text once and keeps its vector; the embedded tools below share one.
-
-    Parameters
-    ----------
-    embedder : a LangChain ``Embeddings``.
-    """
-
-    def __init__(self, embedder: Any) -> None:
-        self._make = getattr(embedder, "embed_array", embedder.embed_documents)
-        self._kept: dict[str, np.ndarray] = {}
-
-    def embed_array(self, texts: Sequence[str]) -> np.ndarray:
-        """Return the vectors of texts: float32, shape (len(texts), dimension)."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._kept]
-        if new:
-            self._kept.update(zip(new, np.asarray(self._make(new), np.float32), strict=True))
-        return np.array([self._kept[text] for text in texts], np.float32)
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """As LangChain's."""
-        return self.embed_array(texts).tolist()
-
-    def embed_query(self, text: str) -> list[float]:
-        """As LangChain's."""
-        return self.embed_documents([text])[0]
-
-
 def label_cases(cases: Sequence[Case], embedder: Embeddings | None = None) -> Labels:
     """Label cases without a language model: sentence claims, and the embedded checker, RAGAS, grader and judge.
 
@@ -212,11 +184,10 @@ def label_cases(cases: Sequence[Case], embedder: Embeddings | None = None) -> La
     from ragbench.records import Answer
 
     check_cases(cases)
-    once: Any = Once(embedder or default_embedder())
-    once.embed_array(_texts(cases))  # one call for all, instead of one per step and text
-    checker = EmbeddedChecker(once)
+    embedder = embedder or default_embedder()
+    checker = EmbeddedChecker(embedder)
     labelled = label_claims(results_of(cases), checker)
-    ragas = EmbeddedRagas(once)
+    ragas = EmbeddedRagas(embedder)
     answers, questions = [c.answer for c in cases], [c.question.text for c in cases]
     contexts = [c.context for c in cases]
     scores = {
@@ -228,7 +199,7 @@ def label_cases(cases: Sequence[Case], embedder: Embeddings | None = None) -> La
     asked = list({c.question.id: c.question for c in cases}.values())
     graded = grader.grade_all(asked, [Answer(c.question.id, c.answer, "") for c in cases])
     right = [np.nan if g.value is None else g.meta["probabilities"][4] for g in graded]
-    preference = EmbeddedJudge(embedder=once).scores(answers, [c.reference for c in cases], questions)
+    preference = EmbeddedJudge(embedder=embedder).scores(answers, [c.reference for c in cases], questions)
     return Labels(
         tuple(_claim_labels(row) for row in labelled.results.results),
         tuple(map(tuple, embedded_keypoint_verdicts([c.keypoints for c in cases], answers, "en", checker))),
@@ -321,19 +292,6 @@ def results_of(cases: Sequence[Case]) -> list[RagResult]:
         )
         for c in cases
     ]  # fmt: skip
-
-
-def _texts(cases: Sequence[Case]) -> list[str]:
-    """Every text that the embedded steps below compare by its vector."""
-    from ragbench.labelling.embedded_checker import split_claims
-    from ragbench.text.sentences import split_sentences
-
-    whole = {t for c in cases for t in (c.question.text, c.answer, c.reference, *c.reference_claims, *c.keypoints)}
-    answers = {claim for text in {c.answer for c in cases} for claim in split_claims(text)}
-    # A join of chunks may make one sentence of two ends, so contexts are split as a whole too.
-    apart = {t for c in cases for t in (c.context, c.answer, c.reference, *c.chunks)}
-    sentences = {sentence for text in apart for sentence in split_sentences(text, "claims")}
-    return sorted(text for text in whole | answers | sentences if text.strip())
 
 
 def _shared(score: Any, questions: Sequence[str], contexts: Sequence[str]) -> Any:

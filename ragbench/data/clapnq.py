@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import each_record, from_mirror, numbered_lines, require_text
+from ragbench.data.files import each_record, from_mirror, numbered_lines, require_text, require_texts
 from ragbench.errors import DataError
 from ragbench.records import Dataset, Document, Question
 
@@ -90,7 +90,8 @@ def _question(row: dict, name: str, where: str, passages: _Passages) -> Question
     for i, output in enumerate(_objects(row, "output", where)):
         at = f"{where}, output[{i}]"
         answer = require_text(output, "answer", at, empty=True).strip()
-        outputs.append((answer, _texts(output, "selected_sentences", at), output.get("meta") or {}))
+        selected = tuple(map(str.strip, require_texts(output, "selected_sentences", at)))
+        outputs.append((answer, selected, output.get("meta") or {}))
     doc_ids = tuple(passages.add(*passage) for passage in gold)
     written = [output for output in outputs if output[0]]
     if not written:
@@ -107,7 +108,7 @@ def _question(row: dict, name: str, where: str, passages: _Passages) -> Question
 def _passage(passage: dict, where: str) -> tuple[str, str, tuple[str, ...]]:
     title, text = (require_text(passage, field, where).strip() for field in ("title", "text"))
     cut, start = [], 0
-    for sentence in _texts(passage, "sentences", where):
+    for sentence in require_texts(passage, "sentences", where):
         begin = text.find(sentence.strip(), start)
         if begin < 0:
             raise DataError(
@@ -131,11 +132,3 @@ def _objects(row: dict, field: str, where: str) -> list[dict]:
             f"{where}: {field!r} {said}", "a list of one or more objects", "check that this is a ClapNQ file"
         )
     return value
-
-
-def _texts(row: dict, field: str, where: str) -> tuple[str, ...]:
-    value = row.get(field)
-    if not isinstance(value, list) or not all(isinstance(t, str) and t.strip() for t in value):
-        said = f"is {str(value)[:40]!r}" if field in row else "is missing"
-        raise DataError(f"{where}: {field!r} {said}", "a list of texts", "mend that record")
-    return tuple(t.strip() for t in value)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import from_mirror, raise_all, read_jsonl, require_text
+from ragbench.data.files import from_mirror, raise_all, read_jsonl, require_text, require_texts
 from ragbench.errors import DataError, unknown
 from ragbench.records import Answer, Dataset, Document, Question
 
@@ -97,7 +97,7 @@ def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Quest
     def make(row: dict, where: str, line: int) -> tuple[Question, Answer]:
         question = _question(row, where, line, None)
         prediction = _part(row, "prediction", where)
-        passages = _texts(prediction, "references", f"{where}, prediction")
+        passages = require_texts(prediction, "references", f"{where}, prediction")
         text = require_text(prediction, "content", f"{where}, prediction", empty=True)
         return question, Answer(question.id, text, generator, meta={"passages": passages})
 
@@ -157,7 +157,7 @@ def _question(row: dict, where: str, line: int, documents: Mapping[int, Document
         "domain": _choice(row, "domain", where, _DOMAIN),
         "language": _choice(row, "language", where, dict(zip(LANGUAGES, LANGUAGES, strict=True))),
         "doc_ids": tuple(str(i) for i in doc_ids),
-        "keypoints": None if points is None else _texts(truth, "keypoints", f"{where}, ground_truth"),
+        "keypoints": None if points is None else require_texts(truth, "keypoints", f"{where}, ground_truth"),
         "query_id": number,
         "query_type": query["query_type"],
     }
@@ -165,7 +165,7 @@ def _question(row: dict, where: str, line: int, documents: Mapping[int, Document
     name = f"line-{line}" if number is None else str(number)
     text = require_text(query, "content", f"{where}, query")
     answer = require_text(truth, "content", f"{where}, ground_truth")
-    return Question(name, text, answer, _texts(truth, "references", f"{where}, ground_truth"), kind, "", meta)
+    return Question(name, text, answer, require_texts(truth, "references", f"{where}, ground_truth"), kind, "", meta)
 
 
 def _records(path: Path, make: Any) -> tuple:
@@ -206,10 +206,3 @@ def _choice(row: dict, field: str, where: str, known: Mapping[str, str]) -> str:
     if value not in known:
         raise DataError(f"{where}: {field!r} is {value!r}", "one of " + ", ".join(known), "mend that record")
     return known[value]
-
-
-def _texts(row: dict, field: str, where: str) -> tuple[str, ...]:
-    value = row.get(field)
-    if not isinstance(value, list) or not all(isinstance(t, str) and t.strip() for t in value):
-        raise DataError(f"{where}: {field!r} is {str(value)[:40]}", "a list of texts", "mend that record")
-    return tuple(value)

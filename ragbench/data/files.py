@@ -225,6 +225,15 @@ def require_text(row: dict, field: str, where: str, *, empty: bool = False, name
     return value
 
 
+def require_texts(row: dict, field: str, where: str) -> tuple[str, ...]:
+    """Return a field of a record that is a list of texts; DataError naming ``where`` for anything else."""
+    value = row.get(field)
+    if not isinstance(value, list) or not all(isinstance(text, str) and text.strip() for text in value):
+        got = f"is {str(value)[:40]!r}" if field in row else "is missing"
+        raise DataError(f"{where}: {field!r} {got}", "a list of texts", "mend that record")
+    return tuple(value)
+
+
 def each_record(
     path: str | Path, rows: Iterable[tuple[str, Any]], make: Callable[[Any, str], Record | None]
 ) -> list[Record]:

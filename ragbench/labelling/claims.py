@@ -101,7 +101,7 @@ def extract_claims(
     Source: RAGChecker, section 3.2 (text-to-claim extractor; the wording of the prompt is ours).
     """
     requests = claim_requests(texts, form, prompt, ids)
-    return take_apart(model, "claims", requests, form, shared, options)
+    return claims_of_requests(model, "claims", requests, form, shared, options)
 
 
 def claim_requests(
@@ -138,7 +138,7 @@ def _read(reply: Reply, form: Form) -> tuple[Claim, ...]:
     return tuple(claims) if form == "sentence" else tuple((s, p, o) for s, p, o in claims)
 
 
-def take_apart(
+def claims_of_requests(
     model: Any,
     step: str,
     requests: Sequence[Request | None],

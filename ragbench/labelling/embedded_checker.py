@@ -14,7 +14,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from ragbench.data.ragchecker import LABELS
-from ragbench.embedding import embed
+from ragbench.embedding import embed_distinct
 from ragbench.errors import ConfigError
 from ragbench.text.apart import Prepared, take_apart
 from ragbench.text.sentences import split_sentences
@@ -186,7 +186,7 @@ class EmbeddedChecker:
         needed = [c.text for c in claims] + [s for t in sources for s in t.sentences]
         if all(text in self._vectors for text in needed):
             return self._vectors
-        return embed(self.embedder, needed)
+        return embed_distinct(self.embedder, needed)
 
     def _ready(
         self, claims: Sequence[Claim], texts: Sequence[str]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from ragbench.embedding import embed
+from ragbench.embedding import embed_distinct
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.text.apart import Prepared, take_apart
 from ragbench.text.common import lcs_length
@@ -141,7 +141,7 @@ def features(
             from ragbench.embedding import default_embedder
 
             embedder = default_embedder()
-        vectors = embed(embedder, [text for row in rows for text in row])
+        vectors = embed_distinct(embedder, [text for row in rows for text in row])
     result = np.full((len(rows), len(names)), np.nan)
     for i, (question, reference, answer) in enumerate(prepared):
         if not reference.words:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from langchain_core.embeddings import Embeddings
 
-from ragbench.embedding import embed
+from ragbench.embedding import embed_distinct
 from ragbench.errors import ConfigError
 from ragbench.labelling.asking import Context, common_length, context_text
 from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
@@ -243,7 +243,7 @@ class EmbeddedRagas:
         ConfigError for lists of unequal length, or something that is no text.
         """
         common_length(questions=_texts(questions, "question"), answers=_texts(answers, "answer"))
-        vectors = embed(self.embedder, [*questions, *answers])
+        vectors = embed_distinct(self.embedder, [*questions, *answers])
         rows = []
         for question, answer in zip(questions, answers, strict=True):
             if not (split_sentences(question, "claims") and split_sentences(answer, "claims")):
@@ -287,7 +287,7 @@ class EmbeddedRagas:
         """
         common_length(questions=_texts(questions, "question"), contexts=contexts)
         split = [split_sentences(context_text(context, str(i)), "claims") for i, context in enumerate(contexts)]
-        vectors = embed(self.embedder, [*questions, *(s for parts in split for s in parts)])
+        vectors = embed_distinct(self.embedder, [*questions, *(s for parts in split for s in parts)])
         needed = []
         for question, sentences in zip(questions, split, strict=True):
             worth = self._worth(question, sentences, vectors)

@@ -86,18 +86,13 @@ def embedded_keypoint_verdicts(
         raise ConfigError(counts, "one of each per answer", "keep them in one order")
     for code in languages:
         check_language(code)
-    checker = checker or EmbeddedChecker()
     claims = [
         [" ".join(_readable(point, code).split("\n")) for point in points]
         for points, code in zip(keypoints, languages, strict=True)
     ]
     texts = [_readable(answer, code) for answer, code in zip(answers, languages, strict=True)]
-    # All sentences in one call: the vectors are kept, so each check finds its own.
-    sentences = {
-        s for points, text in zip(claims, texts, strict=True) for s in (*points, *split_sentences(text, "claims"))
-    }
-    if sentences:
-        checker.embedder.embed_documents(sorted(sentences))
+    every = dict.fromkeys(point for points in claims for point in points)
+    checker = (checker or EmbeddedChecker()).warm(list(every), list(dict.fromkeys(texts)))
     return [
         [VERDICT_OF[label] for label in checker.check(points, text)] for points, text in zip(claims, texts, strict=True)
     ]

@@ -16,7 +16,7 @@ import pandas as pd
 from langchain_core.embeddings import Embeddings
 
 from ragbench.data.ragchecker import Claim
-from ragbench.embedding import default_embedder, embed
+from ragbench.embedding import default_embedder, embed_distinct
 from ragbench.errors import ConfigError
 from ragbench.labelling.asking import (
     Context,
@@ -37,8 +37,8 @@ from ragbench.labelling.claims import (
     Prompt,
     SharedClaims,
     checked,
+    claims_of_requests,
     judge_known,
-    take_apart,
 )
 from ragbench.llm import Step
 from ragbench.metrics.reference_free import (
@@ -90,7 +90,7 @@ def extract_statements(
     Source: RAGAS, section 3 (faithfulness, first step: one call per answer).
     """
     requests = statement_requests(questions, answers, prompt, ids)
-    return take_apart(model, "statements", requests, "sentence", shared, options)
+    return claims_of_requests(model, "statements", requests, "sentence", shared, options)
 
 
 def statement_verdicts(
@@ -353,7 +353,7 @@ class ModelRagas:
         guessed = generate_questions(self.model, answers, self.n, **self.options)
         self.reports.append(guessed.report)
         texts = [text for guesses in guessed.questions if guesses for text in guesses]
-        vectors = embed(self._embedder or default_embedder(), [*questions, *texts])
+        vectors = embed_distinct(self._embedder or default_embedder(), [*questions, *texts])
         generated = [
             None if guesses is None else np.array([vectors[g] for g in guesses]) for guesses in guessed.questions
         ]

@@ -22,7 +22,7 @@ from ragbench.llm.keys import Keys, canonical
 from ragbench.llm.models import DEADLINE_S, chat_model
 from ragbench.llm.reply import CUT_SHORT, Reply, Usage
 from ragbench.llm.schedule import Host, Pending, Schedule, Worker, gate_of
-from ragbench.llm.structured import json_schema_of, read_json, repair_messages, repeats, schema_dict, without_thinking
+from ragbench.llm.structured import json_schema_of, read_reply, repair_messages, repeats, schema_dict, without_thinking
 
 if TYPE_CHECKING:  # slow import
     from pydantic import BaseModel
@@ -580,7 +580,7 @@ def _judge(driver: Driver, wire: Wire, schema: Any, estimate: int, keep_cut: boo
         raise driver.fail("empty", what, raw=wire.text)
     if schema is None:
         return _Verdict(text)
-    parsed, text, problem = read_json(wire.text, schema)
+    parsed, text, problem = read_reply(wire.text, schema)
     return _Verdict(text, parsed, problem)
 
 
@@ -616,7 +616,7 @@ def _from_answer(answer: Mapping[str, Any], driver: Driver, schema: Any, keep_cu
         error = CallError(printable(told["got"]), told["expected"], printable(told["do"]))
         error.kind, error.model, error.status = told["kind"], driver.model, told["status"]
     elif schema is not None:
-        parsed, _, problem = read_json(answer["text"], schema)
+        parsed, _, problem = read_reply(answer["text"], schema)
         if problem:
             error = driver.fail("invalid", f"the recorded reply does not fit the schema: {problem}", do="record anew")
     elif answer["finish"] in CUT_SHORT and not keep_cut:

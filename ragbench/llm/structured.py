@@ -73,7 +73,7 @@ def json_values(text: str) -> list[str]:
     return found
 
 
-def read_json(text: str, schema: type[BaseModel]) -> tuple[Any, str, str]:
+def read_reply(text: str, schema: type[BaseModel]) -> tuple[Any, str, str]:
     """Find the one JSON value that fits the schema strictly (no ``"3"`` for 3).
 
     Returns (object, its JSON text, "") or (None, "", what is wrong with it).

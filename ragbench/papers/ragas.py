@@ -208,9 +208,11 @@ def rescore(run: RecordedRun, embedder: Embeddings | None = None) -> list[float]
         return [faithfulness(row.labels) for row in run.rows]
     if run.dimension == "context_relevance":
         return [context_relevance(row.labels, row.total) for row in run.rows]
-    from ragbench.embedding import default_embedder, embed
+    from ragbench.embedding import default_embedder, embed_distinct
 
-    vectors = embed(embedder or default_embedder(), [t for row in run.rows for t in (row.question, *row.texts)])
+    vectors = embed_distinct(
+        embedder or default_embedder(), [t for row in run.rows for t in (row.question, *row.texts)]
+    )
     guesses = [[vectors[text] for text in row.texts] for row in run.rows]
     return [
         answer_relevance(vectors[row.question], guessed, noncommittal="zero", flags=row.flags)

@@ -18,7 +18,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragbench.data import load_clapnq, load_minihop
 from ragbench.data.ragchecker import RagResult
-from ragbench.embedding import embed
+from ragbench.embedding import embed_distinct
 from ragbench.errors import ConfigError
 from ragbench.generation import ExtractiveReader
 from ragbench.papers.ragchecker import DEFAULT
@@ -91,7 +91,7 @@ class NearestSentences:
         new = dict.fromkeys([*questions, *(s for text in texts for s in split_sentences(text, "claims"))])
         missing = [text for text in new if text not in self._vectors]
         if missing:
-            self._vectors.update(embed(self.embedder, missing))
+            self._vectors.update(embed_distinct(self.embedder, missing))
 
     def answer(self, question: str, context: str) -> str:
         """Return the sentences; an empty context gives an empty answer."""
