@@ -33,7 +33,7 @@ SMALL = {
     "40_rageval_generate": {"DOCUMENTS": 6},
     "41_rageval_dragonball": {"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}},
     "42_rageval_experiments": {"DOCUMENTS": 4, "RESAMPLES": 50},
-    "43_rageval_quality": {"SET": "generated", "DOCUMENTS": 4, "PER_CELL": 1, "FIRST": 2},
+    "43_rageval_quality": {"SET": "generated", "DOCUMENTS": 4, "PER_CELL": 1, "FIRST": {"generated": 2}},
     "90_concordance": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM", "MMR"], "RESAMPLES": 20},
     "91_your_experiment": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]},
     "92_workbench": {"GRADED": 12, "CHECKED": 1, "LABELLED": 8, "WATCHED": 10},

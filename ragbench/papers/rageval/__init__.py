@@ -62,7 +62,7 @@ def dragonball(language: str = "en", domain: str = "finance", documents: int = 4
     return replace(data, documents=kept, questions=questions)
 
 
-def generated(language: str = "en", domain: str = "finance", documents: int = 40, seed: int = 7) -> Dataset:
+def generated(language: str = "en", domain: str = "finance", documents: int = 20, seed: int = 7) -> Dataset:
     """Make documents and questions of one language and domain by templates, offline."""
     from ragbench.datagen import load_schema, make_set
 
@@ -75,7 +75,7 @@ DATA: Mapping[str, Callable[..., Dataset]] = {"dragonball": dragonball, "generat
 
 def _check_documents(documents: int) -> None:
     if documents < 1:
-        raise ConfigError(f"documents={documents}", "at least 1", "leave it out for 40")
+        raise ConfigError(f"documents={documents}", "at least 1", "leave it out for the default")
 
 
 def as_dataset(generated: GeneratedSet, *, seed: int | None = None) -> Dataset:
