@@ -62,6 +62,8 @@ DATA: Mapping[str, Callable[..., Dataset]] = {
 def topic_pages(data: Dataset) -> Dataset:
     """Join the documents of each topic into one page; a question's domain is the group of its topic.
 
+    ``meta["doc_ids"]`` of a question is its page.
+
     Raises
     ------
     DataError naming a document or question without ``meta["topic"]``.
@@ -73,8 +75,15 @@ def topic_pages(data: Dataset) -> Dataset:
     for document in data.documents:
         pages[document.meta["topic"]].append(document.text)
     documents = tuple(Document(t, t, "\n\n".join(texts), (), {"topic": t}) for t, texts in pages.items())
-    questions = tuple(replace(q, meta={**q.meta, "domain": q.meta["topic"].partition("/")[0]}) for q in data.questions)
+    topics = ((q, q.meta["topic"]) for q in data.questions)
+    questions = tuple(replace(q, meta=q.meta | {"domain": t.partition("/")[0], "doc_ids": (t,)}) for q, t in topics)
     return replace(data, name=f"{data.name} pages", questions=questions, documents=documents)
+
+
+def asked_about(data: Dataset) -> Dataset:
+    """Keep the documents that the questions are about: few, among which the right ones are easily found."""
+    wanted = {doc_id for q in data.questions for doc_id in q.meta["doc_ids"]}
+    return replace(data, documents=tuple(d for d in data.documents if d.id in wanted))
 
 
 def answerable(data: Dataset) -> Dataset:
