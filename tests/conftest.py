@@ -44,6 +44,14 @@ def minilm():
     return MiniLM()
 
 
+@pytest.fixture(scope="session")
+def kept_minilm(minilm, tmp_path_factory):
+    """The same with its vectors kept for this run: a text that comes back is embedded once."""
+    from ragbench.embedding import CachedEmbeddings
+
+    return CachedEmbeddings(minilm, folder=tmp_path_factory.mktemp("vectors"))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _ctrl_c_works():
     """A test run started in the background inherits that Ctrl-C is ignored; some tests press it."""

@@ -275,7 +275,7 @@ def test_a_checker_whose_labels_do_not_fit_is_refused(wrong):
         label(RESULT, checker=Padding())
 
 
-def test_the_same_labels_as_pair_by_pair_on_minihop(minilm):
+def test_the_same_labels_as_pair_by_pair_on_minihop(kept_minilm):
     from ragbench.data import load_minihop
 
     data = load_minihop()
@@ -292,7 +292,7 @@ def test_the_same_labels_as_pair_by_pair_on_minihop(minilm):
         )
         for q in asked
     ]
-    rule = EmbeddedChecker(minilm)
+    rule = EmbeddedChecker(kept_minilm)
     for row in embedded_labels(rows, rule).results.results:
         for i, claim in enumerate(row.reference_claims):
             assert [rule.check([claim], c.text)[0] for c in row.chunks] == list(row.reference_in_chunks[i])

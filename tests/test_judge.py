@@ -181,8 +181,8 @@ REFERENCE = "The Nile flows north through Egypt. A dam was built there in 1902 b
 
 
 @pytest.fixture(scope="module")
-def judge(minilm):
-    return EmbeddedJudge(embedder=minilm)
+def judge(kept_minilm):
+    return EmbeddedJudge(embedder=kept_minilm)
 
 
 def test_empty_answer_scores_0_and_the_reference_1(judge):
@@ -438,8 +438,8 @@ TEXT = "Speke reached the lake in 1858. He named it after the queen. The lake is
 
 
 @pytest.fixture(scope="module")
-def checker(minilm):
-    return EmbeddedChecker(minilm)
+def checker(kept_minilm):
+    return EmbeddedChecker(kept_minilm)
 
 
 @pytest.mark.parametrize(

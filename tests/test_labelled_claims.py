@@ -168,9 +168,9 @@ def test_nothing_and_unread_claims_have_no_interval():
     assert unread["pearson"].n == 0
 
 
-def test_the_embedded_checker_tells_natural_claims_no_better_than_chance(minilm):
+def test_the_embedded_checker_tells_natural_claims_no_better_than_chance(kept_minilm):
     claims = load_labelled_claims(split="dev")
-    checker = EmbeddedChecker(minilm)
+    checker = EmbeddedChecker(kept_minilm)
     said = [checker.check([c.claim], c.text)[0] for c in claims]
     quality = checker_quality([c.label for c in claims], said, [c.document for c in claims])
     assert quality["accuracy"] == pytest.approx(0.502, abs=0.02)
