@@ -18,8 +18,9 @@ $(STAMP): requirements.lock pyproject.toml scripts/setup.sh
 reproduce: setup
 	$(BIN)/ragbench reproduce
 
+# One process per core: a second thread of OpenBLAS in each would only wait for a core.
 test: setup
-	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 lab: setup
 	$(BIN)/ragbench lab
