@@ -140,16 +140,6 @@ def paired_scores(rows: pd.DataFrame, pairs: Sequence[Any] | None = None) -> dic
     return {(a, b, m): (scores[m, a], scores[m, b]) for a, b in _matches(pairs, cells) for m in measures}
 
 
-def power_table(analysed: Mapping[Key, PowerAnalysis]) -> pd.DataFrame:
-    """Lay out what `analyses` returned, one row per comparison; from, to: questions at the ends of its interval."""
-    fields = ("n", "difference", "sd", "power", "needed", "needed_low", "needed_high", "detectable")
-    rows = [
-        dict(zip(("a", "b", "measure"), key, strict=True)) | {name: getattr(analysis, name) for name in fields}
-        for key, analysis in analysed.items()
-    ]
-    return pd.DataFrame(rows).rename(columns={"n": "asked", "needed_low": "from", "needed_high": "to"})
-
-
 def printed(table: pd.DataFrame) -> pd.DataFrame:
     """Return what is printed of `compare_systems`: the interval beside the difference, questions as whole numbers.
 
@@ -170,27 +160,6 @@ def printed(table: pd.DataFrame) -> pd.DataFrame:
             "questions needed": needed,
         }
     )
-
-
-def most_different(rows: pd.DataFrame, key: Key, top: int = 6) -> pd.DataFrame:
-    """Return the questions on which two systems differ most.
-
-    Parameters
-    ----------
-    rows : from ``Experiment.run``.
-    key : (a, b, measure), as `analyses` names its comparisons: ("BM25@300", "SIM@300", "IR score").
-    top : how many.
-
-    Returns
-    -------
-    DataFrame indexed by question_id: the scores of a and b, and their difference, largest first; ties in the order of
-    the questions. Questions without both scores are left out.
-    """
-    a, b = paired_scores(rows, key[:2])[key]
-    frame = pd.DataFrame({key[0]: a, key[1]: b}, index=pd.Index(rows["question_id"].unique(), name="question_id"))
-    frame["difference"] = frame[key[0]] - frame[key[1]]
-    frame = frame.dropna()
-    return frame.loc[frame["difference"].abs().sort_values(ascending=False, kind="stable").index].head(top)
 
 
 def verdicts(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:

@@ -1,7 +1,6 @@
 """Which step failed, question by question: did retrieval miss the evidence, or did the generator not use it?
 
-``outcomes`` sorts answers by IR score and grade; ``evidence_ranks`` says how high the evidence stands among the hits;
-``worst`` shows single questions with the text that was read.
+``outcomes`` sorts answers by IR score and grade; ``evidence_ranks`` says how high the evidence stands among the hits.
 """
 
 from __future__ import annotations
@@ -106,26 +105,3 @@ def evidence_ranks(
         curve = {"rank": at, "recall": recall, "reciprocal_rank": reciprocal}
         curves.append(pd.DataFrame(dict(zip(("question_id", *SEARCH), key, strict=True)) | curve))
     return pd.concat(curves, ignore_index=True) if curves else pd.DataFrame()
-
-
-def worst(
-    rows: pd.DataFrame, dataset: Dataset, chunks: Mapping[str, Sequence[Chunk]], top: int = 5, show: int = 2
-) -> str:
-    """Write the questions with the lowest IR scores as Markdown: question, true answer, evidence, answer, first chunks.
-
-    Parameters
-    ----------
-    rows : of one system. chunks : as for `evidence_ranks`. top : questions. show : chunks of each.
-    """
-    texts = {(name, chunk.id): chunk for name, listed in chunks.items() for chunk in listed}
-    questions = {question.id: question for question in dataset.questions}
-    written = []
-    for row in rows.sort_values("ir_score", kind="stable").head(top).itertuples():
-        question = questions[row.question_id]
-        lines = [f"**{row.question_id}** ({row.retriever}, N = {row.N}): IR score {row.ir_score:.2f}", question.text]
-        lines += [f"- *true answer*: {question.answer}", f"- *answer*: {row.answer or 'none'}"]
-        lines += [f"- *evidence*: {reference}" for reference in question.references]
-        hits = [texts[row.chunker, name] for name in (row.hits or [])[:show]]
-        lines += [f"- *chunk {place}*, {hit.title}: {hit.text[:300]}" for place, hit in enumerate(hits, 1)]
-        written.append(lines[0] + "\n\n" + lines[1] + "\n\n" + "\n".join(lines[2:]))
-    return "\n\n---\n\n".join(written)

@@ -186,17 +186,6 @@ def load(
     return replace(loaded, name=_label(asked))
 
 
-def overview(dataset: Dataset) -> pd.DataFrame:
-    """Count questions by kind: how many, without references, mean references, mean words of the true answer."""
-    import pandas as pd
-
-    told = [(q.kind or "-", not q.references, len(q.references), len(q.answer.split())) for q in dataset.questions]
-    frame = pd.DataFrame(told, columns=["kind", "without references", "references", "words in the answer"])
-    counts = {"questions": ("kind", "size"), "without references": ("without references", "sum")}
-    means = {name: (name, "mean") for name in ("references", "words in the answer")}
-    return frame.groupby("kind").agg(**counts, **means).reset_index()
-
-
 def problems(dataset: Dataset, match: str = "substring") -> pd.DataFrame:
     """Check a data set, and count what was found.
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from ragbench.errors import ConfigError
-from ragbench.faults import OUTCOMES, evidence_ranks, outcome_shares, outcomes, worst
+from ragbench.faults import OUTCOMES, evidence_ranks, outcome_shares, outcomes
 from ragbench.records import Chunk, Dataset, Question
 
 MILL, RIVER = "Ada Ruck founded the mill in 1841.", "The mill stands on the river Ouse."
@@ -82,11 +82,3 @@ def test_budgets_count_once_and_questions_without_references_are_nan():
     assert curve.loc[curve["question_id"] == "q2", "recall"].isna().all()
     at_1 = curve[(curve["rank"] == 1) & (curve["question_id"] == "q1")].set_index("retriever")["recall"]
     assert at_1.to_dict() == {"R": 1.0, "S": 0.5}
-
-
-def test_the_worst_questions_are_shown_with_their_text():
-    frame = pd.concat([rows("mill", "none", ir_score=0.1), rows("both", question="q2", ir_score=0.9)])
-    said = worst(frame, DATA, CHUNKS, top=1)
-    assert "q2" not in said
-    for part in ("**q1** (R, N = 100): IR score 0.10", "*true answer*: Ada Ruck", MILL, "*chunk 2*, Other: Nothing"):
-        assert part in said

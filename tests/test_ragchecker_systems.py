@@ -228,18 +228,6 @@ def test_a_pair_with_a_missing_side_is_left_out_and_n_says_so():
     assert table.loc[0, ["better", "difference", "n"]].tolist() == ["X", pytest.approx(0.3), 1]
 
 
-def test_recall_by_k_by_hand():
-    made = (
-        result("q1", "BM25", "a", "1", ("010", "000"), 3),
-        result("q1", "BM25", "b", "0", ("010", "000"), 3),  # the same retrieval under another generator counts once
-        result("q2", "BM25", "a", "1", ("100", "001"), 3),
-        result("q1", "SIM", "a", "1", ("000", "000"), 3),
-    )
-    table = systems.recall_by_k(made, ks=(1, 2, 3))
-    assert table.loc["BM25"].tolist() == [0.25, 0.5, 0.75]
-    assert table.loc["SIM"].tolist() == [0, 0, 0]
-
-
 # --- the whole way ----------------------------------------------------------------------------------------------------
 
 
@@ -263,12 +251,12 @@ def test_a_run_is_resumed_from_its_rows_and_shows_all_20_chunks(tmp_path, minilm
     reader = Once()
     documents = tuple(Document(f"d{i}", f"d{i}", f"River {i} is long.", ()) for i in range(25))
     data = Dataset("small", QUESTIONS, documents)
-    first = rc.grid("small", data, systems.retrievers(), {"once": reader}, folder=tmp_path).run(progress=False)
+    first = rc.grid("small", data, systems.RETRIEVERS, {"once": reader}, folder=tmp_path).run(progress=False)
     assert (len(first), reader.answers) == (6, 6)
     assert list(dict.fromkeys(first["retriever"])) == ["BM25", "SIM", "hybrid"]
     assert first[first["retriever"] == "SIM"]["hits"].map(len).tolist() == [20, 20]
     assert first.loc[0, "answer"].count("River") == len(first.loc[0, "hits"])
-    again = rc.grid("small", data, systems.retrievers(), {"once": reader}, folder=tmp_path).run(progress=False)
+    again = rc.grid("small", data, systems.RETRIEVERS, {"once": reader}, folder=tmp_path).run(progress=False)
     assert reader.answers == 6
     assert again["answer"].tolist() == first["answer"].tolist()
 
@@ -301,7 +289,7 @@ def test_a_model_can_generate_and_judge_in_place_of_the_stand_ins_and_be_replaye
 
     def scores(host, folder):
         answerers = {name: systems.generators(SMALL, name, host=host)[name]}
-        grid = rc.grid("small", SMALL, systems.retrievers(), answerers, cassette=tape, folder=folder)
+        grid = rc.grid("small", SMALL, systems.RETRIEVERS, answerers, cassette=tape, folder=folder)
         rows = grid.run(progress=False)
         judge = chat_model(name, host=host, num_ctx=4096)
         made = ragchecker_labels(judge, rc.results(grid, rows), cassette=Cassette(tape))

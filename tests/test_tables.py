@@ -147,8 +147,8 @@ def test_the_papers_retrievers_are_settings_of_the_table():
     }  # fmt: skip
     assert (systems["MLQ"].k_each, systems["MLQ"].keep, systems["MMR"].fetch_k) == (10, 5, 20)
     plain = rb.BM25(CHUNKS, variant="lucene", tokenizer="plain").settings()
-    assert ragchecker.retrievers()["BM25"](CHUNKS).settings() == plain
-    assert ragchecker.retrievers()["hybrid"](CHUNKS).settings()["over"][0] == plain
+    assert ragchecker.RETRIEVERS["BM25"](CHUNKS).settings() == plain
+    assert ragchecker.RETRIEVERS["hybrid"](CHUNKS).settings()["over"][0] == plain
 
 
 def test_best_orders_by_score_then_chunk_id_and_leaves_zeros_out():

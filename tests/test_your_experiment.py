@@ -103,9 +103,6 @@ def test_own_columns_and_a_folder_of_texts_are_read(own):
     assert [q.answer for q in dataset.questions] == TOWNS
     assert len(dataset.documents) == 6
     assert not len(your_experiment.problems(dataset))
-    assert your_experiment.overview(dataset).to_dict("records") == [
-        {"kind": "-", "questions": 6, "without references": 0, "references": 1.0, "words in the answer": 1.0}
-    ]
     assert len(your_experiment.load(**own, limit=2).questions) == 2
 
 
@@ -403,17 +400,6 @@ def test_a_verdict_says_who_is_better_or_how_many_questions_would_show_it():
     assert "24 questions were asked, no number would" in said["C@100", "fully right"]  # the very same grades
 
 
-def test_the_questions_that_differ_most_come_first():
-    rows = made_rows()
-    rows.loc[(rows["question_id"] == "q7") & (rows["retriever"] == "A") & (rows["N"] == 50), "ir_score"] = -3
-    found = comparison.most_different(rows, ("A@50", "B@50", "IR score"), top=3)
-    assert found.index[0] == "q7"
-    assert list(found.columns) == ["A@50", "B@50", "difference"]
-    assert found["difference"].abs().is_monotonic_decreasing
-    assert len(found) == 3
-    assert (found["A@50"] - found["B@50"]).tolist() == found["difference"].tolist()
-
-
 def test_a_printed_table_has_the_interval_beside_the_difference_and_whole_questions():
     table = comparison.compare_systems(made_rows(), [("A@100", "B@100"), ("A@100", "C@100")])
     shown = comparison.printed(table)
@@ -423,15 +409,6 @@ def test_a_printed_table_has_the_interval_beside_the_difference_and_whole_questi
     assert wide["questions needed"] == f"{row['needed_all']:.0f}"
     assert shown["questions needed"].iloc[3] == "unlimited"
     assert len(shown) == len(table)
-
-
-def test_the_power_table_has_every_comparison_with_its_questions():
-    found = comparison.analyses(made_rows(), ("A", "B"))
-    table = comparison.power_table(found)
-    assert table[["a", "b", "measure"]].apply(tuple, axis=1).tolist() == list(found)
-    assert table["asked"].tolist() == [24] * 4
-    assert table["needed"].tolist() == [a.needed for a in found.values()]
-    assert (table["from"] <= table["to"]).all()
 
 
 def test_two_retrievers_are_compared_under_each_k():

@@ -346,9 +346,20 @@ def ragchecker_labels(
         ids=[_name(rows[p.result], p) for p in pairs],
         **options,
     )
+    return _labelled_results(results, rows, pairs, judged.labels, extracted.report, judged.report)
+
+
+def _labelled_results(
+    results: RagResults | Sequence[RagResult],
+    rows: list[RagResult],
+    pairs: Sequence[_Pair],
+    labels: Sequence[Sequence[str | None] | None],
+    *reports: StepReport,
+) -> Labelled:
+    """Put the labels of each pair into the rows."""
     parts: dict[tuple[int, str], list] = defaultdict(list)
-    for pair, labels in zip(pairs, judged.labels, strict=True):
-        parts[pair.result, pair.check].append(labels)
+    for pair, of_pair in zip(pairs, labels, strict=True):
+        parts[pair.result, pair.check].append(of_pair)
     partial = {}
     for n, row in enumerate(rows):
         for check in row.missing():
@@ -357,17 +368,17 @@ def ragchecker_labels(
                 continue
             columns = parts[n, check]
             matrix = check.endswith("chunks")
-            labels = tuple(tuple(c[i] for c in columns) for i in range(len(claims))) if matrix else columns[0]
-            unread = any(None in each for each in labels) if matrix else None in labels
+            table = tuple(tuple(c[i] for c in columns) for i in range(len(claims))) if matrix else columns[0]
+            unread = any(None in each for each in table) if matrix else None in table
             if unread:
-                partial[row.id, check] = labels
+                partial[row.id, check] = table
             else:
-                rows[n] = replace(rows[n], metrics=None, **{check: labels})
+                rows[n] = replace(rows[n], metrics=None, **{check: table})
     whole = replace(results, results=tuple(rows)) if isinstance(results, RagResults) else RagResults(tuple(rows))
-    if whole.results != given:
+    if whole.results != records_of(results):
         whole = replace(whole, metrics=None)  # averages of other labels
     unscored = tuple(row.id for row in rows if row.missing())
-    return Labelled(whole, unscored, partial, {r.step: r for r in (extracted.report, judged.report)})
+    return Labelled(whole, unscored, partial, {report.step: report for report in reports})
 
 
 def steps_for_ragchecker(
@@ -481,9 +492,7 @@ def _name(row: RagResult, pair: _Pair) -> str:
 
 # The embedded way
 
-_SIDES = ("response", "reference")
 _Claims = tuple["Claim", ...]
-_Needed = dict[_Claims, dict[str, None]]  # texts that a list of claims is checked against, in order
 
 
 def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = None) -> Labelled:
@@ -508,57 +517,35 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
 
     Source: RAGChecker, section 3.2 (extraction and checking; the paper's are language models, these are not).
     """
-    given = records_of(results)
-    texts: dict[str, _Claims] = {}
-    rows = [_with_claims(row, texts) for row in given]
-    labels, checked_pairs = _checked(rows, EmbeddedChecker() if checker is None else checker)
-    rows = [_with_labels(row, labels) for row in rows]
-    whole = replace(results, results=tuple(rows)) if isinstance(results, RagResults) else RagResults(tuple(rows))
-    if whole.results != given:
-        whole = replace(whole, metrics=None)  # averages of other labels
-    reports = {
-        "claims": StepReport("claims", items=len(texts), settled=len(texts)),
-        "claim check": StepReport("claim check", items=checked_pairs, settled=checked_pairs),
-    }
-    return Labelled(whole, (), {}, reports)
+    rows = list(records_of(results))
+    sides = _unknown(rows)
+    claims = {text: tuple(split_claims(text)) for text in dict.fromkeys(text for _, _, text in sides)}
+    for n, side, text in sides:
+        rows[n] = replace(rows[n], metrics=None, **{side: claims[text]})
+    pairs = list(_pairs(rows))
+    wanted = [(_hashable(getattr(rows[p.result], p.side)), p.text) for p in pairs]
+    labels = _labels_of_pairs(wanted, EmbeddedChecker() if checker is None else checker)
+    made = sum(map(len, labels.values()))
+    counts = {"claims": len(claims), "claim check": made}
+    reports = [StepReport(step, items=count, settled=count) for step, count in counts.items()]
+    return _labelled_results(results, rows, pairs, [labels[pair] for pair in wanted], *reports)
 
 
-def _with_claims(row: RagResult, texts: dict[str, _Claims]) -> RagResult:
-    """Split the sides whose claims are needed and not known; ``texts`` remembers what has been split."""
-    for side in _SIDES:
-        name = f"{side}_claims"
-        if getattr(row, name) is None and any(check.startswith(side) for check in row.missing()):
-            text = getattr(row, side)
-            if text not in texts:
-                texts[text] = tuple(split_claims(text))
-            row = replace(row, metrics=None, **{name: texts[text]})
-    return row
+def _hashable(claims: Sequence[Claim]) -> _Claims:
+    return tuple(tuple(claim) if isinstance(claim, list) else claim for claim in claims)
 
 
-def _jobs(row: RagResult) -> dict[str, tuple[_Claims, tuple[str, ...]]]:
-    """List each missing check: the claims, and the texts they are checked against."""
-    chunks = tuple(chunk.text for chunk in row.chunks)
-    other = {"response_in_reference": (row.reference,), "reference_in_response": (row.response,)}
-    claims = {side: _hashable(getattr(row, f"{side}_claims")) for side in _SIDES}
-    return {check: (claims[check.split("_")[0]], other.get(check, chunks)) for check in row.missing()}
-
-
-def _hashable(claims: Sequence[Claim] | None) -> _Claims:
-    return tuple(tuple(c) if isinstance(c, list) else c for c in claims or ())
-
-
-def _checked(rows: Sequence[RagResult], checker: Any) -> tuple[Mapping[_Claims, Mapping[str, Sequence[str]]], int]:
-    """Labels by list of claims and text, and how many there are."""
-    needed: _Needed = {}
-    for row in rows:
-        for claims, texts in _jobs(row).values():
-            needed.setdefault(claims, {}).update(dict.fromkeys(texts))
+def _labels_of_pairs(pairs: Sequence[tuple[_Claims, str]], checker: Any) -> dict[tuple[_Claims, str], tuple[str, ...]]:
+    """Check each list of claims once against each of its texts."""
+    needed: dict[_Claims, dict[str, None]] = {}  # a dict keeps the texts in their order
+    for claims, text in pairs:
+        needed.setdefault(claims, {})[text] = None
     if isinstance(checker, EmbeddedChecker):
         every = dict.fromkeys(text for texts in needed.values() for text in texts)
-        checker = checker.warm(list(dict.fromkeys(c for claims in needed for c in claims)), list(every))
-    labels, checked_pairs = {}, 0
+        checker = checker.warm(list(dict.fromkeys(claim for claims in needed for claim in claims)), list(every))
+    labels: dict[tuple[_Claims, str], tuple[str, ...]] = {}
     for claims, texts in needed.items():
-        table = checker.check_many(claims, list(texts)) if claims and texts else [[] for _ in claims]
+        table = checker.check_many(claims, list(texts)) if claims else []
         if len(table) != len(claims) or any(len(row) != len(texts) for row in table):
             raise ConfigError(
                 f"{checker!r} gave {len(table)} rows of {sorted({len(row) for row in table})} labels",
@@ -566,20 +553,8 @@ def _checked(rows: Sequence[RagResult], checker: Any) -> tuple[Mapping[_Claims, 
                 "mend its check_many; do not pad the labels",
             )
         columns = zip(*table, strict=True) if table else ((),) * len(texts)
-        labels[claims] = dict(zip(texts, columns, strict=True))
-        checked_pairs += len(claims) * len(texts)
-    return labels, checked_pairs
-
-
-def _with_labels(row: RagResult, labels: Mapping[_Claims, Mapping[str, Sequence[str]]]) -> RagResult:
-    new: dict[str, tuple] = {}
-    for check, (claims, texts) in _jobs(row).items():
-        columns = [labels[claims][text] for text in texts]
-        if check.endswith("chunks"):
-            new[check] = tuple(tuple(column[i] for column in columns) for i in range(len(claims)))
-        else:
-            new[check] = tuple(columns[0])
-    return replace(row, metrics=None, **new) if new else row
+        labels |= zip(((claims, text) for text in texts), columns, strict=True)
+    return labels
 
 
 # How far a checker agrees with labelled claims (RAGChecker, Table 16)

@@ -17,17 +17,23 @@ import pandas as pd
 from langchain_core.embeddings import Embeddings
 
 from ragbench.data import load_clapnq, load_minihop
-from ragbench.data.ragchecker import RagResult
 from ragbench.embedding import embed_distinct
 from ragbench.errors import ConfigError
 from ragbench.generation import ExtractiveReader
-from ragbench.papers.ragchecker import DEFAULT
 from ragbench.records import Dataset
+from ragbench.retrieval import make_retriever
 from ragbench.text.sentences import split_sentences
 
 # Sets with long answers; see `ragbench.papers.ragchecker.long_answered`.
 DATA: Mapping[str, Callable[..., Dataset]] = {"minihop": load_minihop, "clapnq": load_clapnq}
 SYSTEM = ["retriever", "generator"]
+# BM25 as in OpenSearch, MiniLM, and both fused by rank.
+_WORDS = {"variant": "lucene", "tokenizer": "plain"}
+RETRIEVERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    "BM25": partial(make_retriever, "BM25", **_WORDS),
+    "SIM": partial(make_retriever, "SIM"),
+    "hybrid": partial(make_retriever, "Hybrid", **_WORDS),
+}
 COPIERS = ("lead 3", "reader", "nearest 3", "nearest 8")
 # What a copied sentence is by construction, not by merit.
 COPIED = ("hallucination", "self_knowledge", "faithfulness")
@@ -129,18 +135,6 @@ def generators(data: Dataset, model: str | None = None, **options: Any) -> dict[
     return readers
 
 
-def retrievers() -> dict[str, Callable[[Sequence[Any]], Any]]:
-    """Return how each retriever is built from chunks: BM25 (as in OpenSearch), SIM (MiniLM), and both fused by rank."""
-    from ragbench.retrieval import make_retriever
-
-    words = {"variant": "lucene", "tokenizer": "plain"}
-    return {
-        "BM25": partial(make_retriever, "BM25", **words),
-        "SIM": partial(make_retriever, "SIM"),
-        "hybrid": partial(make_retriever, "Hybrid", **words),
-    }
-
-
 def without_copied(table: pd.DataFrame) -> pd.DataFrame:
     """Empty the metrics that say nothing of a generator that copies its context, and note why.
 
@@ -173,23 +167,6 @@ def retriever_differences(scores: pd.DataFrame, metric: str = "f1", resamples: i
     table.loc[turned, ["difference", "low", "high"]] = -table.loc[turned, ["difference", "high", "low"]].to_numpy()
     columns = ["generator", "better", "worse", "difference", "low", "high", "p", "p_holm", "n"]
     return table.rename(columns={"a": "better", "b": "worse"})[columns]
-
-
-def recall_by_k(results: Sequence[RagResult], ks: Sequence[int] = (1, 2, 5, 10, DEFAULT.k)) -> pd.DataFrame:
-    """Claim recall of each retriever with its first k chunks, from labels that are there.
-
-    Returns
-    -------
-    DataFrame, index retriever, columns ks: mean over questions of the share of reference claims that one of the first
-    k chunks entails (questions without reference claims left out). Generators share their retriever's labels.
-    """
-    seen = {(r.extra["question_id"], r.extra["retriever"]): r.reference_in_chunks for r in results}
-    rows = [
-        [retriever, *(np.mean(["Entailment" in row[:k] for row in labels]) for k in ks)]
-        for (_, retriever), labels in seen.items()
-        if labels
-    ]
-    return pd.DataFrame(rows, columns=["retriever", *ks]).groupby("retriever", sort=False).mean()
 
 
 def _positive(n: int) -> int:
