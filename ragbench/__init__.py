@@ -61,7 +61,7 @@ _HOME = {
         "reference_recall",
     ],
     "metrics.lexical": ["bleu", "exact_match", "idf_overlap", "idf_weights", "rouge_l", "token_f1"],
-    "metrics.ranking": ["rank_scores", "ranking_table"],
+    "metrics.ranking": ["rank_scores"],
     "metrics.reference_free": [
         "answer_relevance",
         "answer_relevance_table",

@@ -194,9 +194,9 @@ def _init(arguments: argparse.Namespace) -> int:
 def _doctor(arguments: argparse.Namespace) -> int:
     from ragbench.doctor import check_lines, checks
 
-    found = checks()
-    print(check_lines(found))
-    good = all(check.ok or check.optional for check in found)
+    results = checks()
+    print(check_lines(results))
+    good = all(check.ok or check.optional for check in results)
     if arguments.model:
         from ragbench.llm import chat_model, fitness
 
@@ -251,10 +251,10 @@ def _data_generate(arguments: argparse.Namespace) -> int:
     from ragbench.datagen import generate_set
 
     folder = generate_set(arguments.domain, arguments.language, arguments.documents, arguments.seed, arguments.out)
-    made = load_jsonl(folder)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(q.kind for q in made.questions).items())
+    dataset = load_jsonl(folder)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(q.kind for q in dataset.questions).items())
     questions = folder / "questions.jsonl"
-    print(f"{folder}: {len(made.documents)} documents, {len(made.questions)} questions ({kinds})")
+    print(f"{folder}: {len(dataset.documents)} documents, {len(dataset.questions)} questions ({kinds})")
     print(f"in experiment.yaml: data: {{{arguments.domain}: {{questions: {questions}, documents: {folder}}}}}")
     return 0
 

@@ -95,10 +95,10 @@ def data_checks() -> list[Check]:
     from ragbench.data.hotpotqa import find_hotpotqa
 
     counts = [len(read_text(shipped("minihop", f"{name}.jsonl")).splitlines()) for name in ("documents", "questions")]
-    found = [Check("MiniHop", True, "shipped, {} documents and {} questions".format(*counts))]
+    lines = [Check("MiniHop", True, "shipped, {} documents and {} questions".format(*counts))]
     base = os.environ.get("RAGBENCH_DATA", "").strip()
     hotpot = find_hotpotqa()
-    found.append(
+    lines.append(
         Check(
             "HotpotQA",
             hotpot is not None,
@@ -111,10 +111,10 @@ def data_checks() -> list[Check]:
         there = mirror(*parts) is not None
         what = f"in RAGBENCH_DATA/{parts[0]}" if there else "not here"
         do = f"put it into {'RAGBENCH_DATA' if base else 'a folder, set RAGBENCH_DATA to it,'} as {'/'.join(parts)}"
-        found.append(Check(name, there, what, do, optional=True))
+        lines.append(Check(name, there, what, do, optional=True))
     size = sum(p.stat().st_size for p in cache_dir().rglob("*") if p.is_file())
-    found.append(Check("cache", True, f"{size / 2**20:.0f} MiB"))
-    return found
+    lines.append(Check("cache", True, f"{size / 2**20:.0f} MiB"))
+    return lines
 
 
 def _extras() -> Iterator[Check]:

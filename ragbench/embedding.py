@@ -427,15 +427,15 @@ class CachedEmbeddings(Embeddings):
             return np.empty((0, 0), dtype=np.float32)
         keys = [_key(text, kind) for text in texts]
         with self._lock, closing(self._connect()) as db:
-            found = dict(_select(db, "key, value", keys))
-            missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in found}
+            kept = dict(_select(db, "key, value", keys))
+            missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in kept}
             if missing and _no_model.get():
                 raise NotOnDiskError(self, list(missing.values()))
             for rows in self._compute(missing, model):
                 with db:
                     db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
-                found.update(rows)
-        return np.frombuffer(b"".join(found[k] for k in keys), dtype=np.float32).reshape(len(texts), -1)
+                kept.update(rows)
+        return np.frombuffer(b"".join(kept[k] for k in keys), dtype=np.float32).reshape(len(texts), -1)
 
     def _compute(
         self, missing: dict[bytes, str], model: Callable[[list[str]], np.ndarray]

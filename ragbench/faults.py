@@ -33,9 +33,9 @@ def outcomes(rows: pd.DataFrame, enough: float = 1.0) -> pd.Series:
     """
     if not 0 < enough <= 1:
         raise ConfigError(f"enough={enough}", "above 0 and up to 1", "leave it out: 1 is all of the evidence")
-    found, grade = rows["ir_score"] >= enough - 1e-9, rows["grade"]
+    supported, grade = rows["ir_score"] >= enough - 1e-9, rows["grade"]
     right, silent = grade.eq(5).fillna(False), grade.eq(1).fillna(False)
-    cases = [right & found, right, found & ~silent, found]
+    cases = [right & supported, right, supported & ~silent, supported]
     sorted_out = pd.Series(np.select(cases, OUTCOMES[:4], OUTCOMES[4]), rows.index, dtype=object)
     return sorted_out.where(rows["ir_score"].notna() & grade.notna(), None)
 
@@ -85,9 +85,9 @@ def evidence_ranks(
     pairs = searched.assign(reference=searched["question_id"].map(references)).explode("reference")
     pairs["hit"] = [list(enumerate(hits, 1)) for hits in pairs["hits"]]
     pairs = pairs.explode("hit").dropna(subset=["reference", "hit"])
-    found = [texts[chunker, hit[1]] for chunker, hit in zip(pairs["chunker"], pairs["hit"], strict=True)]
-    whole = np.array([[len(text)] for text in found], np.int64).reshape(-1, 1)
-    scores = ir_score_table([[part] for part in pairs["reference"]], found, [1], positions=whole)[:, 0]
+    hit_texts = [texts[chunker, hit[1]] for chunker, hit in zip(pairs["chunker"], pairs["hit"], strict=True)]
+    whole = np.array([[len(text)] for text in hit_texts], np.int64).reshape(-1, 1)
+    scores = ir_score_table([[part] for part in pairs["reference"]], hit_texts, [1], positions=whole)[:, 0]
     ranks = pd.Series([hit[0] for hit in pairs["hit"]], pairs.index, dtype=float).where(scores >= share - 1e-9)
     first = ranks.groupby([pairs[name] for name in ("question_id", *SEARCH, "reference")], sort=False).min()
 

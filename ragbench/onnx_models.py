@@ -100,10 +100,10 @@ class ModelFolder:
         """Read a file of settings; empty where there is none."""
         from ragbench.data.files import read_json  # with it comes pandas
 
-        found = read_json(self.path / name) if (self.path / name).is_file() else {}
-        if not isinstance(found, dict):
-            raise DataError(f"{self.path / name} holds a {type(found).__name__}", "an object", "copy the file again")
-        return found
+        values = read_json(self.path / name) if (self.path / name).is_file() else {}
+        if not isinstance(values, dict):
+            raise DataError(f"{self.path / name} holds a {type(values).__name__}", "an object", "copy the file again")
+        return values
 
     def max_tokens(self) -> int:
         """Return how many tokens the model reads, by the first file that says so; 512 where none does."""

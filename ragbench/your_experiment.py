@@ -126,38 +126,40 @@ def write_experiment(
     """
     import yaml
 
-    told: dict[str, Any] = {"name": name, "folder": "."}
+    described: dict[str, Any] = {"name": name, "folder": "."}
     folder = _folder(name)
-    told["data"] = _data(questions, documents, fields, limit, folder)
+    described["data"] = _data(questions, documents, fields, limit, folder)
     sizes = [chunk_tokens] if isinstance(chunk_tokens, int | str) else chunk_tokens
-    told["chunker"] = {f"{size} tokens": {"use": "token_chunks", "size": size, "overlap": overlap} for size in sizes}
+    described["chunker"] = {
+        f"{size} tokens": {"use": "token_chunks", "size": size, "overlap": overlap} for size in sizes
+    }
     listed = [retrievers] if isinstance(retrievers, str) else list(retrievers)
     tokenized = {retriever for retriever in listed if "tokenizer" in settings_of(retriever)}
-    told["retriever"] = (
+    described["retriever"] = (
         listed
         if words == "auto"
         else {name: {"use": name, "tokenizer": words} if name in tokenized else name for name in listed}
     )
-    told |= {"k": k, "N": [N] if isinstance(N, int | str) else list(N)}
+    described |= {"k": k, "N": [N] if isinstance(N, int | str) else list(N)}
     for axis, value, embedded in (("generator", generator, "extractive"), ("judge", judge, "embedded")):
         if value is not None:
-            told[axis] = value if value == embedded else _model(value, host)
+            described[axis] = value if value == embedded else _model(value, host)
     if match not in MATCHES:
         raise unknown("match", match, MATCHES)
     if match != "substring":
-        told["match"] = match
+        described["match"] = match
     if metrics:
-        told["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
+        described["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
     if labels != "embedded":
-        told["labels"] = _model(labels, host)[labels]
+        described["labels"] = _model(labels, host)[labels]
     for key, value in (("checker", checker), ("embedder", embedder), ("reranker", reranker)):
         if value is not None:
-            told[key] = _named(value, host, folder)
+            described[key] = _named(value, host, folder)
     if cassette is not None:
-        told["cassette"] = _beside(_resolved(cassette), folder)
+        described["cassette"] = _beside(_resolved(cassette), folder)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
-    text = yaml.safe_dump(told, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
     path.write_text(_HEAD.format(path=_beside(path, Path.cwd())) + text, encoding="utf-8")
     return path
 
@@ -178,9 +180,9 @@ def load(
 
     if questions is None and documents is None:
         return data.load_minihop(limit=limit)
-    asked, told = _paths(questions, documents)
+    asked, texts = _paths(questions, documents)
     reader = data.load_csv if asked.suffix.lower() == ".csv" else data.load_jsonl
-    loaded = reader(asked, told, fields=fields, limit=limit)
+    loaded = reader(asked, texts, fields=fields, limit=limit)
     if not loaded.documents:
         raise DataError(f"{asked.name} alone: no documents", "documents to retrieve from", "set DOCUMENTS to a folder")
     return replace(loaded, name=_label(asked))
@@ -203,13 +205,13 @@ def problems(dataset: Dataset, match: str = "substring") -> pd.DataFrame:
 
     from ragbench.data import validate
 
-    found: dict[tuple[str, str], list[str]] = {}
+    ids_of: dict[tuple[str, str], list[str]] = {}
     for problem in validate(dataset, form=MATCHES[match][1]):
         # What stands after the colon, and in quotes, is the text of one question.
         kind = problem.what.split(": ")[0]
         kind = "the answer is not in its evidence" if kind.startswith("the answer") else kind
-        found.setdefault((kind, problem.do), []).append(problem.question_id)
-    rows = [(len(dict.fromkeys(ids)), *key, ", ".join(ids[:3])) for key, ids in found.items()]
+        ids_of.setdefault((kind, problem.do), []).append(problem.question_id)
+    rows = [(len(dict.fromkeys(ids)), *key, ", ".join(ids[:3])) for key, ids in ids_of.items()]
     frame = pd.DataFrame(rows, columns=["questions", "what", "do", "first"])
     return frame.sort_values("questions", ascending=False, kind="stable", ignore_index=True)
 
@@ -240,10 +242,10 @@ def _data(questions: Any, documents: Any, fields: Any, limit: int | None, folder
     more: dict[str, Any] = {} if limit is None else {"limit": limit}
     if questions is None and documents is None:
         return {"minihop": {"use": "minihop", **more}}
-    asked, told = _paths(questions, documents)
+    asked, texts = _paths(questions, documents)
     files = {"questions": _beside(asked, folder)}
-    if told is not None:
-        files["documents"] = _beside(told, folder)
+    if texts is not None:
+        files["documents"] = _beside(texts, folder)
     if fields:
         more["fields"] = dict(fields)
     return {_label(asked): {**files, **more}}

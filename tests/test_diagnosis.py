@@ -79,8 +79,6 @@ def test_settings_vary_one_factor_at_a_time_around_20_chunks_of_300_tokens_with_
         (20, 300, 0.2), (5, 300, 0.2), (10, 300, 0.2), (20, 150, 0.2), (20, 600, 0.2), (20, 300, 0.0), (20, 300, 0.4),
     }  # fmt: skip
     assert len(dg.variations(full=True)) == 27
-    with pytest.raises(ConfigError, match="axes without the default"):
-        dg.variations(ks=(5, 10))
 
 
 WITH_PROMPTS = [dg.Setting(k=5), dg.DEFAULT, dg.Setting(prompt="optimised")]

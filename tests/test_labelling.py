@@ -540,7 +540,7 @@ def test_a_session_leads_to_a_calibration(tmp_path):
 # answers as items
 
 
-def test_answers_become_items_without_their_generator(tmp_path):
+def test_answers_become_items_without_their_generator():
     from ragbench.records import Answer, Question
 
     question = Question("q1", "Which sea?", "The North Sea", ("It lies by the North Sea.",))
@@ -550,11 +550,6 @@ def test_answers_become_items_without_their_generator(tmp_path):
     assert [item.texts["Answer to be graded"] for item in items] == ["The Baltic", "(empty)"]
     assert not any("model" in text for item in items for text in item.texts.values())
     assert "Supporting facts" not in people.grade_items([question], answers, facts=False)[0].texts
-    pair = people.preference_items([question], [answers])[0]
-    session = people.Session([pair], "preference", "ana", tmp_path / "l.csv")
-    right = session.candidates()["B"]
-    session.press("5")
-    assert people.load_labels(tmp_path / "l.csv")[0].label == ("2" if right == "2 model B" else "-2")
     with pytest.raises(DataError, match="q9"):
         people.grade_items([question], [Answer("q9", "x", "m")])
 

@@ -193,5 +193,3 @@ def test_an_empty_page_is_refused_before_any_call():
     for make in (lambda pages: ragas_pairs.make_ragas_set(None, pages), ragas_pairs.steps_for_ragas_set):
         with pytest.raises(DataError, match="no pages"):
             make([])
-    with pytest.raises(ConfigError, match="intro_sentences=0"):
-        ragas_pairs.steps_for_ragas_set(PAGES, 0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import ragbench as rb
 from ragbench.errors import ConfigError
-from ragbench.metrics.ranking import MEASURES, rank_scores, ranking_table
+from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.records import Chunk, Hit
 
 rankings = st.permutations(list("abcdefgh")).flatmap(
@@ -107,9 +107,7 @@ def test_recorded_recall_and_reciprocal_rank_columns_are_reproduced_exactly(data
     assert checked > 4000
 
 
-def test_tables_have_a_row_per_question_and_names_that_carry_their_parameters():
-    table = ranking_table([["a", "b"], ["x"]], [{"b"}, {"b"}], ["R@2", "RR", "nDCG@1"])
-    assert table.to_dict("list") == {"R@2": [1.0, 0.0], "RR": [0.5, 0.0], "nDCG@1": [0.0, 0.0]}
+def test_rows_are_ranked_by_the_measures_names():
     rows = [{"retrieved_context_ids": ["a", "b"], "reference_context_ids": ["b"]}]
     scored = rb.score(rows, ["ranking"])
     assert scored.attrs["numbers"] == list(MEASURES)
@@ -124,7 +122,6 @@ def test_tables_have_a_row_per_question_and_names_that_carry_their_parameters():
         (lambda: rank_scores(["a"], {"a"}, ["nDGC@10"]), "unknown measure 'nDGC@10'"),
         (lambda: rank_scores(["a"], {"a"}, by="doc"), "did you mean 'doc_id'"),
         (lambda: rank_scores(["a"], {"a": -1}), "at least 0"),
-        (lambda: ranking_table([["a"]], []), "1 results for 0 questions"),
     ],
 )
 def test_bad_input_is_named(call, message):

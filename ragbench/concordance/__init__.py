@@ -8,22 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from langchain_core.embeddings import Embeddings
 
+from ragbench.data.ragchecker import RagResult, RetrievedText
+from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.embedded_checker import split_claims
+from ragbench.labelling.claims import embedded_labels, ragchecker_labels, steps_for_ragchecker
+from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
+from ragbench.labelling.embedded_grader import EmbeddedGrader
+from ragbench.labelling.embedded_judge import EmbeddedJudge
+from ragbench.labelling.embedded_ragas import EmbeddedRagas
+from ragbench.labelling.grades import grade, grading_prompts
+from ragbench.labelling.keypoints import embedded_keypoint_verdicts, keypoint_verdicts, steps_for_keypoints
+from ragbench.labelling.statements import ModelRagas, steps_for_ragas
+from ragbench.llm import Step
+from ragbench.metrics.claims import COUNTS, ClaimLabels, claim_metrics_table
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
-from ragbench.metrics.claims import ClaimLabels
-from ragbench.records import Chunk, Question, check_records
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from langchain_core.embeddings import Embeddings
-
-    from ragbench.data.ragchecker import RagResult
-    from ragbench.llm import Step
+from ragbench.metrics.cutoffs import as_offsets, joined_cutoffs
+from ragbench.metrics.ir_score import ir_score_table
+from ragbench.metrics.keypoints import keypoint_table, passage_table
+from ragbench.metrics.lexical import bleu, exact_match, idf_overlap, idf_weights, rouge_l, token_f1
+from ragbench.records import Answer, Chunk, Question, check_records
 
 RAGAS = ("faithfulness", "answer_relevance", "context_relevance")
 
@@ -73,7 +82,6 @@ class Case:
 
 def cut_chunks(texts: Sequence[str], N: int, tokenizer: Any = None) -> tuple[str, ...]:
     """Cut chunks to the first N tokens of their join, as separate texts; the last may be a part."""
-    from ragbench.metrics.cutoffs import as_offsets, joined_cutoffs
 
     left = int(joined_cutoffs(texts, [N], as_offsets(tokenizer))[0])
     pieces = []
@@ -97,7 +105,6 @@ def system_cases(
     -------
     Cases, row by row; ``system`` is "BM25@300", ``id`` that and the question's. An answer that failed is empty.
     """
-    from ragbench.metrics.cutoffs import as_offsets
 
     if (rows["N"] < 1).any():
         raise ConfigError("rows with N = 0", "numbers of tokens above 0", "leave them out: a context is what is scored")
@@ -174,19 +181,11 @@ def label_cases(cases: Sequence[Case], embedder: Embeddings | None = None) -> La
 
     Source: stand-ins for the papers' model steps, see `ragbench.labelling`.
     """
-    from ragbench.embedding import default_embedder
-    from ragbench.labelling.claims import embedded_labels as label_claims
-    from ragbench.labelling.embedded_checker import EmbeddedChecker
-    from ragbench.labelling.embedded_grader import EmbeddedGrader
-    from ragbench.labelling.embedded_judge import EmbeddedJudge
-    from ragbench.labelling.embedded_ragas import EmbeddedRagas
-    from ragbench.labelling.keypoints import embedded_keypoint_verdicts
-    from ragbench.records import Answer
 
     check_cases(cases)
     embedder = embedder or default_embedder()
     checker = EmbeddedChecker(embedder)
-    labelled = label_claims(results_of(cases), checker)
+    labelled = embedded_labels(results_of(cases), checker)
     ragas = EmbeddedRagas(embedder)
     answers, questions = [c.answer for c in cases], [c.question.text for c in cases]
     contexts = [c.context for c in cases]
@@ -195,9 +194,7 @@ def label_cases(cases: Sequence[Case], embedder: Embeddings | None = None) -> La
         "answer_relevance": ragas.answer_relevance(questions, answers),
         "context_relevance": _shared(ragas.context_relevance, questions, contexts),
     }
-    grader = EmbeddedGrader()
-    asked = list({c.question.id: c.question for c in cases}.values())
-    graded = grader.grade_all(asked, [Answer(c.question.id, c.answer, "") for c in cases])
+    graded = EmbeddedGrader().grade_all(*_to_grade(cases))
     right = [np.nan if g.value is None else g.meta["probabilities"][4] for g in graded]
     preference = EmbeddedJudge(embedder=embedder).scores(answers, [c.reference for c in cases], questions)
     return Labels(
@@ -225,11 +222,6 @@ def model_labels(model: Any, cases: Sequence[Case], embedder: Embeddings | None 
     -------
     Labels; what could not be read is None or NaN.
     """
-    from ragbench.labelling.claims import ragchecker_labels
-    from ragbench.labelling.grades import grade
-    from ragbench.labelling.keypoints import keypoint_verdicts
-    from ragbench.labelling.statements import ModelRagas
-    from ragbench.records import Answer
 
     check_cases(cases)
     answers, questions = [c.answer for c in cases], [c.question.text for c in cases]
@@ -244,11 +236,10 @@ def model_labels(model: Any, cases: Sequence[Case], embedder: Embeddings | None 
         "context_relevance": ragas.context_relevance(questions, contexts),
     }
     verdicts = keypoint_verdicts(model, questions, answers, [c.keypoints for c in cases], **options)
-    asked = list({c.question.id: c.question for c in cases}.values())
-    grades = grade(model, asked, [Answer(c.question.id, c.answer, "") for c in cases], **options)
+    grades = grade(model, *_to_grade(cases), **options)
     return Labels(
         tuple(_claim_labels(row) for row in labelled.results.results),
-        tuple(tuple(own) if own is not None else (None,) for own in verdicts.labels),
+        tuple((None,) if judged is None else tuple(judged) for judged in verdicts.labels),
         {name: table["score"].to_numpy(float) for name, table in scores.items()},
         np.array([np.nan if g.value is None else float(g.value == 5) for g in grades]),
         np.full(len(cases), np.nan),
@@ -263,16 +254,9 @@ def model_steps(cases: Sequence[Case], claims_per_text: int = 5) -> list[Step]:
     ----------
     cases : what is scored. claims_per_text : claims to reckon with in an answer that has not been taken apart.
     """
-    from ragbench.labelling.claims import steps_for_ragchecker
-    from ragbench.labelling.grades import grading_prompts
-    from ragbench.labelling.keypoints import steps_for_keypoints
-    from ragbench.labelling.statements import steps_for_ragas
-    from ragbench.llm import Step
-    from ragbench.records import Answer
 
     answers, questions = [c.answer for c in cases], [c.question.text for c in cases]
-    asked = list({c.question.id: c.question for c in cases}.values())
-    prompts = grading_prompts(asked, [Answer(c.question.id, c.answer, "") for c in cases])
+    prompts = grading_prompts(*_to_grade(cases))
     return [
         *steps_for_ragchecker(results_of(cases), claims_per_text=claims_per_text),
         *steps_for_ragas(questions, answers, [c.context for c in cases])[1:],  # its statements are the claims above
@@ -283,7 +267,6 @@ def model_steps(cases: Sequence[Case], claims_per_text: int = 5) -> list[Step]:
 
 def results_of(cases: Sequence[Case]) -> list[RagResult]:
     """Turn cases into RAGChecker's records, with the claims of the true answer where the data set has them."""
-    from ragbench.data.ragchecker import RagResult, RetrievedText
 
     return [
         RagResult(
@@ -292,6 +275,12 @@ def results_of(cases: Sequence[Case]) -> list[RagResult]:
         )
         for c in cases
     ]  # fmt: skip
+
+
+def _to_grade(cases: Sequence[Case]) -> tuple[list[Question], list[Answer]]:
+    """Return the questions, each once, and the answers."""
+    questions = list({c.question.id: c.question for c in cases}.values())
+    return questions, [Answer(c.question.id, c.answer, "") for c in cases]
 
 
 def _shared(score: Any, questions: Sequence[str], contexts: Sequence[str]) -> Any:
@@ -373,10 +362,6 @@ def score_table(cases: Sequence[Case], labels: Labels) -> pd.DataFrame:
 
     Source: thesis Eq 2.2 and §2.4; RAGChecker §3.3; RAGAS §3; RAGEval Eq 1-5.
     """
-    import pandas as pd
-
-    from ragbench.metrics.claims import COUNTS
-    from ragbench.metrics.keypoints import keypoint_table, passage_table
 
     check_cases(cases)
     if len(labels.claims) != len(cases):
@@ -416,7 +401,6 @@ def defined(table: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame: metric, paper, reads, n (with a value), undefined, distinct (different values), mean.
     """
-    import pandas as pd
 
     rows = []
     for metric in METRICS:
@@ -429,9 +413,8 @@ def defined(table: pd.DataFrame) -> pd.DataFrame:
 
 def _claim_scores(labels: Labels) -> np.ndarray:
     """RAGChecker's metrics and counts, shape (n, 11 + 5); a row of NaN where there are no labels."""
-    from ragbench.metrics.claims import claim_metrics_table
 
-    known = [i for i, own in enumerate(labels.claims) if own is not None]
+    known = [i for i, label in enumerate(labels.claims) if label is not None]
     scores = np.full((len(labels.claims), 16), np.nan)
     if known:
         scores[known] = claim_metrics_table([labels.claims[i] for i in known]).to_numpy(float)
@@ -439,7 +422,6 @@ def _claim_scores(labels: Labels) -> np.ndarray:
 
 
 def _ir_scores(cases: Sequence[Case]) -> np.ndarray:
-    from ragbench.metrics.ir_score import ir_score_table
 
     texts = [c.context for c in cases]
     ends = np.array([[len(text)] for text in texts], dtype=np.int64)
@@ -449,7 +431,6 @@ def _ir_scores(cases: Sequence[Case]) -> np.ndarray:
 
 
 def _lexical(cases: Sequence[Case]) -> dict[str, list[float]]:
-    from ragbench.metrics.lexical import bleu, exact_match, idf_overlap, idf_weights, rouge_l, token_f1
 
     idf = idf_weights({c.question.id: f"{c.question.answer} {c.question.text}" for c in cases}.values())
     pairs = [(c.answer, c.question.answer) for c in cases]

@@ -8,26 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ragbench.concordance import METRICS
 from ragbench.errors import DataError, unknown
 from ragbench.stats import correlation
+from ragbench.stats.association import Method
 from ragbench.stats.inputs import group_counts, group_index, percentiles
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SIGN = {m.name: 1.0 if m.higher else -1.0 for m in METRICS}
 NAMES = tuple(_SIGN)
+METHODS: tuple[Method, ...] = ("spearman", "kendall")
 
 
 def metric_correlations(
     table: pd.DataFrame,
     metrics: Sequence[str] = NAMES,
-    methods: Sequence[Any] = ("spearman", "kendall"),
     *,
     resamples: int = 500,
     seed: int = 0,
@@ -37,7 +36,6 @@ def metric_correlations(
     Parameters
     ----------
     table : from `score_table`. metrics : its columns.
-    methods : of `ragbench.stats.correlation`.
     resamples, seed : of the bootstrap over questions (the answers to one question stay together); 0 for none.
 
     Returns
@@ -45,12 +43,10 @@ def metric_correlations(
     DataFrame: a, b, method, estimate, low, high (95%), n (answers scored by both), missing. NaN where a metric has only
     one value.
     """
-    import pandas as pd
-
     values = _turned(table, metrics)
     rows = []
     for (a, x), (b, y) in combinations(values.items(), 2):
-        for method in methods:
+        for method in METHODS:
             i = correlation(x, y, method, groups=table["question_id"].tolist(), resamples=resamples, seed=seed)
             rows.append((a, b, method, i.estimate, i.low, i.high, i.n, i.n_missing))
     return pd.DataFrame(rows, columns=["a", "b", "method", "estimate", "low", "high", "n", "missing"])
@@ -64,8 +60,6 @@ def correlation_matrix(pairs: pd.DataFrame, method: str | None = None) -> pd.Dat
     pairs : columns a, b, estimate and, if there are several, method.
     method : which one.
     """
-    import pandas as pd
-
     if method is not None:
         known = list(dict.fromkeys(pairs["method"]))
         if method not in known:
@@ -124,8 +118,6 @@ def grade_agreement(
     ------
     DataError when nobody graded.
     """
-    import pandas as pd
-
     if not table["grade"].notna().any():
         raise DataError("no grades", "answers with reference grades", "use cases of graded answers")
     grades = table["grade"].astype(float).to_numpy()
@@ -184,8 +176,8 @@ def _auc(counts: np.ndarray, above: np.ndarray, below: np.ndarray) -> np.ndarray
 def _within(values: np.ndarray, good: np.ndarray, groups: np.ndarray) -> tuple[float, int]:
     won, pairs = 0.0, 0
     for name in dict.fromkeys(groups[good].tolist()):
-        own = groups == name
-        gaps = values[own & good][:, None] - values[own & ~good][None, :]
+        of_question = groups == name
+        gaps = values[of_question & good][:, None] - values[of_question & ~good][None, :]
         won += float((gaps > 0).sum() + (gaps == 0).sum() / 2)
         pairs += gaps.size
     return (won / pairs if pairs else np.nan), pairs
@@ -210,8 +202,6 @@ def ranking_correlations(
     ------
     DataError with fewer than three systems, or for a system that lacks a question.
     """
-    import pandas as pd
-
     systems, questions = list(dict.fromkeys(table["system"])), list(dict.fromkeys(table["question_id"]))
     if len(systems) < 3:
         raise DataError(f"{len(systems)} systems", "at least 3, or there is no ranking", "add retrievers or budgets")
@@ -240,13 +230,13 @@ def _pair_signs(values: np.ndarray, draws: Sequence[np.ndarray]) -> np.ndarray:
     known = ~np.isnan(values)
     filled = np.where(known, values, 0.0)
     first, second = np.triu_indices(len(values), 1)
-    made = []
+    signs = []
     for counts in draws:
         total, n = counts @ filled.T, counts @ known.T.astype(float)
         means = np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0)
         gap = np.round(means[:, first] - means[:, second], 12)  # sums in another order are no difference
-        made.append(np.sign(np.nan_to_num(gap, nan=0.0)))
-    return np.concatenate(made)
+        signs.append(np.sign(np.nan_to_num(gap, nan=0.0)))
+    return np.concatenate(signs)
 
 
 def disagreements(table: pd.DataFrame, metrics: Sequence[str], top: int = 5) -> pd.DataFrame:

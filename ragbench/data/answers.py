@@ -98,10 +98,10 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
             frame[column] = pd.Series(cells, frame.index, dtype=object)
     raise_all(errors, name, len(frame))
     _identify(frame, places)
-    told = [what.format(n=n) for what, n in repairs.items()]
-    frame.attrs = {"repairs": told}
-    if told:
-        warnings.warn(f"{name}: {'; '.join(told)}", stacklevel=3)
+    mended = [what.format(n=n) for what, n in repairs.items()]
+    frame.attrs = {"repairs": mended}
+    if mended:
+        warnings.warn(f"{name}: {'; '.join(mended)}", stacklevel=3)
     return frame
 
 

@@ -91,7 +91,7 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
         return dict(named) if isinstance(named, Mapping) else dict.fromkeys(named, 1)
 
     judged = {question.id: gains(question) for question in data.questions}
-    return {name: found for name, found in judged.items() if found}
+    return {name: gained for name, gained in judged.items() if gained}
 
 
 def read_trec_qrels(path: str | Path) -> dict[str, dict[str, int]]:
@@ -121,18 +121,18 @@ def read_trec_run(path: str | Path) -> tuple[str, dict[str, dict[str, float]]]:
     ------
     DataError naming file and line.
     """
-    found: dict[str, dict[str, float]] = {}
+    rankings: dict[str, dict[str, float]] = {}
     tag = ""
     for place, (query, _, document, _, score, tag) in _lines(path, 6):  # noqa: B007
-        if document in found.setdefault(query, {}):
+        if document in rankings.setdefault(query, {}):
             raise DataError(f"{place}: document {document!r} is in the ranking of {query!r} already", "each once")
         try:
-            found[query][document] = float(score)
+            rankings[query][document] = float(score)
         except ValueError:
             raise DataError(f"{place}: the score is {score!r}", "a number", "mend that line") from None
     ordered = {
         query: dict(sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True))
-        for query, scores in found.items()
+        for query, scores in rankings.items()
     }
     return tag, ordered
 

@@ -52,10 +52,6 @@ def load_jsonl(
     fields : your own column names, e.g. ``{"question": "query", "answer": "gold"}``.
     limit : keep the first so many questions.
 
-    Returns
-    -------
-    Dataset
-
     Raises
     ------
     DataError that names file and line; several bad records are listed together and nothing is loaded.
@@ -215,7 +211,7 @@ def _collect(
     then, or a misspelt column of references would leave every question without any.
     """
     rename = {theirs: ours for ours, theirs in (fields or {}).items()}
-    made: list[Any] = []
+    records: list[Any] = []
     errors: list[DataError] = []
     first: dict[str, int] = {}
     line = total = 0
@@ -234,7 +230,7 @@ def _collect(
                     "rename or remove one of the two (a document without an id goes by its title)",
                 )
             first[record.id] = line
-            made.append(record)
+            records.append(record)
         except DataError as error:
             errors.append(error)
     for ours, theirs in wanted:
@@ -245,11 +241,11 @@ def _collect(
                 f"mend fields={{{ours!r}: {theirs!r}}}: our name first, then your column",
             )
     raise_all(errors, path, total)
-    if not made:
+    if not records:
         raise DataError(
             f"{path} holds a header and no record", "at least one record", "check that it was written completely"
         )
-    return tuple(made)
+    return tuple(records)
 
 
 def _question(row: dict, where: str, line: int, by_title: Mapping[str, Document]) -> Question:

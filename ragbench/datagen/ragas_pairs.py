@@ -20,6 +20,7 @@ from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Dataset, Document, Question
 from ragbench.text.sentences import split_sentences
 
+_INTRODUCTION = 12  # sentences
 PROMPTS = {
     "question": "ragas_data_question",
     "answer": "ragas_data_answer",
@@ -219,7 +220,6 @@ def make_ragas_set(
     model: Any,
     pages: Sequence[Document],
     *,
-    intro_sentences: int = 12,
     padding: float = 0.5,
     cassette: Cassette | None = None,
     prompts: dict[str, str] | None = None,
@@ -232,8 +232,7 @@ def make_ragas_set(
     Parameters
     ----------
     model, cassette, options : as for `ragbench.llm.ask`.
-    pages : documents, e.g. of `ragbench.data.load_documents`; their opening sentences are the introduction.
-    intro_sentences : how many of them.
+    pages : documents, e.g. of `ragbench.data.load_documents`; their first 12 sentences are the introduction.
     padding : sentences to add for ``context_v2``, as a share of the introduction's.
     prompts : ids or files in place of `PROMPTS`.
 
@@ -243,12 +242,12 @@ def make_ragas_set(
 
     Raises
     ------
-    DataError for no page or an empty one; errors of ``ask``; ConfigError for an introduction of no sentence.
+    DataError for no page or an empty one; errors of ``ask``.
 
     Source: RAGAS, section 4 (the wording of the prompts is ours).
     """
     used = {**PROMPTS, **(prompts or {})}
-    introductions = _introductions(pages, intro_sentences)
+    introductions = _introductions(pages)
     failed: dict[int, str] = {}
 
     def step(kind: str, **fields: dict[int, str]) -> dict[int, str]:
@@ -295,7 +294,7 @@ def make_ragas_set(
     return WikiEval("own pages", tuple(rows), tuple((pages[i].id, why) for i, why in sorted(failed.items())))
 
 
-def steps_for_ragas_set(pages: Sequence[Document], intro_sentences: int = 12) -> list[Step]:
+def steps_for_ragas_set(pages: Sequence[Document]) -> list[Step]:
     """Count the calls of `make_ragas_set` before the run, for `ragbench.llm.plan`.
 
     Returns
@@ -305,22 +304,19 @@ def steps_for_ragas_set(pages: Sequence[Document], intro_sentences: int = 12) ->
 
     Raises
     ------
-    ConfigError for a prompt without its fields, or an introduction of no sentence; DataError for no page, or for one
-    without text.
+    ConfigError for a prompt without its fields; DataError for no page, or for one without text.
     """
     template = load_prompt(PROMPTS["question"])
-    first = [fill_prompt(template, context=text) for text in _introductions(pages, intro_sentences)]
+    first = [fill_prompt(template, context=text) for text in _introductions(pages)]
     alone = sum(not back_linked([page], pages, 1) for page in pages)
     calls = {"answer": len(pages), "ungrounded": len(pages), "incomplete": len(pages), "padding": alone}
     return [Step("ragas question", prompts=first), *(Step(f"ragas {kind}", calls=n) for kind, n in calls.items())]
 
 
-def _introductions(pages: Sequence[Document], count: int) -> list[str]:
+def _introductions(pages: Sequence[Document]) -> list[str]:
     if not pages:
         raise DataError("no pages", "at least one document", "load them with ragbench.data.load_documents")
-    if count < 1:
-        raise ConfigError(f"intro_sentences={count}", "at least 1", "leave it out for the default")
-    texts = [" ".join(sentences_of(page)[:count]) for page in pages]
+    texts = [" ".join(sentences_of(page)[:_INTRODUCTION]) for page in pages]
     for page, text in zip(pages, texts, strict=True):
         if not text:
             raise DataError(f"page {page.id!r} has no text", "a page with an introduction", "leave it out")

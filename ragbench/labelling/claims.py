@@ -57,6 +57,7 @@ Form = Literal["sentence", "triple"]
 Prompt = str | os.PathLike[str]
 SharedClaims = MutableMapping[str, tuple[Claim, ...]]
 FORMS = {"sentence": "steps_claims", "triple": "steps_triples"}
+CHECK_PROMPT = "steps_check"
 _PARTS = {"sentence": 1, "triple": 3}
 
 
@@ -172,7 +173,7 @@ def check_claims(
     references: Sequence[str],
     joint: int | None = 5,
     *,
-    prompt: str | os.PathLike[str] = "steps_check",
+    prompt: Prompt = CHECK_PROMPT,
     ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> Judged:
@@ -294,8 +295,6 @@ def ragchecker_labels(
     joint: int | None = 5,
     form: Form = "sentence",
     shared: SharedClaims | None = None,
-    claims_prompt: Prompt | None = None,
-    check_prompt: Prompt = "steps_check",
     **options: Any,
 ) -> Labelled:
     """Extract and check the claims of results: everything that RAGChecker's eleven metrics need.
@@ -306,8 +305,7 @@ def ragchecker_labels(
     results : from `ragbench.data.ragchecker.read_ragchecker`, or records of your own. Claims and labels that are there
         stay; only what is missing is asked.
     joint : claims per prompt, see `check_claims`.
-    form, shared, claims_prompt : see `extract_claims`.
-    check_prompt : id or file, see `check_claims`.
+    form, shared : see `extract_claims`.
     options : for `ragbench.llm.ask`: ``cassette``, ``concurrency``, ``progress`` ...
 
     Returns
@@ -328,7 +326,6 @@ def ragchecker_labels(
         [text for _, _, text in sides],
         form,
         shared=shared,
-        prompt=claims_prompt,
         ids=[f"{given[n].id} {side}" for n, side, _ in sides],
         **options,
     )
@@ -342,7 +339,6 @@ def ragchecker_labels(
         [getattr(rows[p.result], p.side) for p in pairs],
         [p.text for p in pairs],
         joint,
-        prompt=check_prompt,
         ids=[_name(rows[p.result], p) for p in pairs],
         **options,
     )
@@ -387,15 +383,13 @@ def steps_for_ragchecker(
     joint: int | None = 5,
     form: Form = "sentence",
     shared: SharedClaims | None = None,
-    claims_prompt: Prompt | None = None,
-    check_prompt: Prompt = "steps_check",
     claims_per_text: int | None = None,
 ) -> list[Step]:
     """Count the calls of `ragchecker_labels` before the run, for `ragbench.llm.plan`.
 
     Parameters
     ----------
-    results, joint, form, shared, claims_prompt, check_prompt : as for `ragchecker_labels`.
+    results, joint, form, shared : as for `ragchecker_labels`.
     claims_per_text : claims to reckon with in a text that has not been taken apart yet. Needed only when ``joint`` is a
         number and some claims are not known.
 
@@ -414,7 +408,7 @@ def steps_for_ragchecker(
     check_joint(joint)
     rows = list(records_of(results))
     sides = _unknown(rows)
-    requests = claim_requests([text for _, _, text in sides], form, claims_prompt)
+    requests = claim_requests([text for _, _, text in sides], form, None)
     new = new_requests(requests, form, shared)
     first = as_step("claims", list(new.values()))
     source: dict[tuple[int, str], str] = {}
@@ -429,7 +423,7 @@ def steps_for_ragchecker(
     pairs = list(_pairs(rows))
     known = [p for p in pairs if (p.result, p.side) not in source]
     units = claim_units([getattr(rows[p.result], p.side) for p in known], [p.text for p in known])
-    exact = task_step(check_task(check_prompt), [unit for unit in units if unit is not None], joint)
+    exact = task_step(check_task(CHECK_PROMPT), [unit for unit in units if unit is not None], joint)
     unknown = {(source[p.result, p.side], p.text.strip()) for p in pairs if (p.result, p.side) in source}
     waiting = sum(bool(text) for _, text in unknown)
     if not waiting:
@@ -525,8 +519,8 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
     pairs = list(_pairs(rows))
     wanted = [(_hashable(getattr(rows[p.result], p.side)), p.text) for p in pairs]
     labels = _labels_of_pairs(wanted, EmbeddedChecker() if checker is None else checker)
-    made = sum(map(len, labels.values()))
-    counts = {"claims": len(claims), "claim check": made}
+    n_labels = sum(map(len, labels.values()))
+    counts = {"claims": len(claims), "claim check": n_labels}
     reports = [StepReport(step, items=count, settled=count) for step, count in counts.items()]
     return _labelled_results(results, rows, pairs, [labels[pair] for pair in wanted], *reports)
 

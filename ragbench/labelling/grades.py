@@ -262,10 +262,6 @@ def grading_prompts(
     ----------
     questions, answers, facts, per_prompt, order, prompt, max_chars : as for :func:`grade`.
 
-    Returns
-    -------
-    list of GradingPrompt.
-
     Raises
     ------
     DataError for an answer to none of the questions; ConfigError for arguments that cannot work.
@@ -654,10 +650,6 @@ def measure_judge(
     questions, gold : default MiniHop and its graded answers.
     split : only this split of ``gold``.
     options : for ``grade``: ``per_prompt``, ``order``, ``cassette`` ...
-
-    Returns
-    -------
-    JudgeReport.
 
     Raises
     ------

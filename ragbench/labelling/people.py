@@ -266,31 +266,6 @@ def grade_items(questions: Sequence[Question], answers: Sequence[Answer], *, fac
     return items
 
 
-def preference_items(questions: Sequence[Question], answers: Sequence[Sequence[Answer]]) -> list[LabelItem]:
-    """Make items for preferences: question, true answer, and two responses on sides that the session chooses.
-
-    Parameters
-    ----------
-    questions : those that the answers belong to, and maybe more.
-    answers : pairs of answers to one question; a label above 0 says that the second is better. An item's id is the
-        question's; a generator stands in the file by its name.
-
-    Raises
-    ------
-    DataError for an answer whose question is not among the questions.
-
-    Source: RAGChecker, section 4.2.
-    """
-    known = by_id(questions)
-    items = []
-    for place, (first, second) in enumerate(answers):
-        question = question_of(first.question_id, known, place)
-        names = (f"1 {first.generator}", f"2 {second.generator}")
-        texts = {"Question": question.text, "True answer": question.answer}
-        items.append(LabelItem(question.id, texts, dict(zip(names, (first.text, second.text), strict=True))))
-    return items
-
-
 # The label file
 
 COLUMNS = ("kind", "item", "aspect", "label", "annotator", "at", "note")

@@ -216,10 +216,6 @@ def gpt_score(
         dimension.
     ids : names for messages; default numbers.
 
-    Returns
-    -------
-    Scores.
-
     Raises
     ------
     ConfigError for another dimension, or contexts missing or not wanted.
@@ -254,10 +250,6 @@ def gpt_ranking(
     prompt : id or file with the fields question, first and second (for faithfulness context, first and second);
         default by dimension.
 
-    Returns
-    -------
-    PairRanking.
-
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited there.
     """
     requests = _ranking_requests(dimension, questions, first, second, contexts, prompt, ids)
@@ -275,9 +267,6 @@ def steps_for_baselines(
     first: Sequence[Context],
     second: Sequence[Context],
     contexts: Sequence[Context] | None = None,
-    *,
-    score_prompt: Prompt | None = None,
-    ranking_prompt: Prompt | None = None,
 ) -> list[Step]:
     """Make the steps of both baselines for `ragbench.llm.plan`, to score and to rank the same pairs.
 
@@ -287,8 +276,8 @@ def steps_for_baselines(
     the candidates go to `gpt_score` as one list.
     """
     twice = [*contexts, *contexts] if contexts is not None else None
-    scored = _score_requests(dimension, [*questions] * 2, [*first, *second], twice, score_prompt, None)
-    ranked = _ranking_requests(dimension, questions, first, second, contexts, ranking_prompt, None)
+    scored = _score_requests(dimension, [*questions] * 2, [*first, *second], twice, None, None)
+    ranked = _ranking_requests(dimension, questions, first, second, contexts, None, None)
     return [as_step(f"gpt_score {dimension}", scored), as_step(f"gpt_ranking {dimension}", ranked)]
 
 

@@ -54,6 +54,7 @@ from ragbench.text.sentences import split_sentences
 # Statements, verdicts, questions
 
 VERDICTS = ("Yes", "No")
+STATEMENTS, QUESTIONS, SENTENCES = "steps_statements", "steps_questions", "steps_sentences"  # prompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def extract_statements(
     answers: Sequence[str],
     *,
     shared: SharedClaims | None = None,
-    prompt: Prompt = "steps_statements",
+    prompt: Prompt = STATEMENTS,
     ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> Extracted:
@@ -82,10 +83,6 @@ def extract_statements(
         once for RAGChecker and RAGAS together.
     questions, answers : shape (n,) each.
     prompt : id or file with the fields question and answer.
-
-    Returns
-    -------
-    Extracted.
 
     Source: RAGAS, section 3 (faithfulness, first step: one call per answer).
     """
@@ -142,7 +139,7 @@ def generate_questions(
     answers: Sequence[str],
     n: int = 3,
     *,
-    prompt: Prompt = "steps_questions",
+    prompt: Prompt = QUESTIONS,
     ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> Generated:
@@ -189,16 +186,12 @@ def steps_for_ragas(
     answers: Sequence[str],
     contexts: Sequence[Context],
     n: int = 3,
-    *,
-    statements_prompt: Prompt = "steps_statements",
-    questions_prompt: Prompt = "steps_questions",
-    sentences_prompt: Prompt = "steps_sentences",
 ) -> list[Step]:
     """Count the calls of the three metrics before the run, for `ragbench.llm.plan`: at most four per example.
 
     Parameters
     ----------
-    questions, answers, contexts, n : as for the steps. The prompts too, by id or file.
+    questions, answers, contexts, n : as for the steps.
 
     Returns
     -------
@@ -212,10 +205,10 @@ def steps_for_ragas(
     """
     common_length(questions=questions, answers=answers, contexts=contexts)
     texts = [context_text(context, str(i)) for i, context in enumerate(contexts)]
-    taken = statement_requests(questions, answers, statements_prompt)
+    taken = statement_requests(questions, answers, STATEMENTS)
     judged = {(r.prompt, text) for r, text in zip(taken, texts, strict=True) if r is not None and text}
-    asked = _question_requests(answers, n, questions_prompt, None)
-    copied = sentence_requests(questions, contexts, sentences_prompt, None)
+    asked = _question_requests(answers, n, QUESTIONS, None)
+    copied = sentence_requests(questions, contexts, SENTENCES, None)
     return [
         as_step("statements", [r for r in taken if r]),
         Step("verdicts, at most", calls=len(judged)),
@@ -257,7 +250,7 @@ def extract_sentences(
     contexts: Sequence[Context],
     *,
     rule: str = "en",
-    prompt: Prompt = "steps_sentences",
+    prompt: Prompt = SENTENCES,
     ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> PickedSentences:

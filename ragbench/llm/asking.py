@@ -224,10 +224,10 @@ def _somebody_looks() -> bool:
 def _tell(replies: Sequence[Reply], step: str) -> None:
     kinds = Counter(reply.error.kind for reply in replies if reply.error is not None)
     if kinds:
-        told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
         first = next(reply for reply in replies if reply.error is not None)
         log.warning("%s%d of %d prompts failed: %s. First (%s): %s", f"{step}: " if step else "", sum(kinds.values()),
-                    len(replies), told, first.id, first.error)  # fmt: skip
+                    len(replies), counts, first.id, first.error)  # fmt: skip
 
 
 class Job:
@@ -293,10 +293,10 @@ class Job:
         self._keys = Keys.of(driver, digest)
         for item in self.items:
             item.key = self._keys.key(item.messages, item.json_schema)
-        found = self.cassette.get(item.key for item in self.items)
+        recorded = self.cassette.get(item.key for item in self.items)
         missing: dict[str, Pending] = {}
         for item in self.items:
-            answer = found.get(item.key)
+            answer = recorded.get(item.key)
             if answer is not None and (answer["ok"] or self.cassette.mode == "replay"):
                 self._settle(item, self._served(item, answer))
             elif item.key in missing:
@@ -455,14 +455,14 @@ class Job:
         return too_long(item.estimate, exact, driver.num_ctx, driver.num_predict, driver.who)
 
     def _answered(self, item: Pending, driver: Driver, wire: Wire, verdict: _Verdict) -> Reply:
-        made = {
+        content = {
             "text": verdict.text,
             "parsed": verdict.parsed,
             "raw": wire.text,
             "finish": wire.finish,
             "form": wire.form,
         }
-        return self._reply(item, driver, ok=True, **made)
+        return self._reply(item, driver, ok=True, **content)
 
     async def _call(self, driver: Driver, item: Pending, messages: list[dict], schema: dict | None) -> Wire:
         item.attempts += 1
@@ -588,8 +588,14 @@ def _to_answer(reply: Reply) -> dict[str, Any]:
     """Return what is stored of a reply; what the key says already (model, options ...) is not repeated."""
     error = None
     if reply.error is not None:
-        told = without_address(reply.error)
-        error = {"kind": told.kind, "got": told.got, "expected": told.expected, "do": told.do, "status": told.status}
+        shown = without_address(reply.error)
+        error = {
+            "kind": shown.kind,
+            "got": shown.got,
+            "expected": shown.expected,
+            "do": shown.do,
+            "status": shown.status,
+        }
     return {
         "ok": reply.ok,
         "text": reply.text,

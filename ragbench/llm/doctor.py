@@ -177,13 +177,13 @@ def _conclude(
     if verdicts and obeyed + repaired == len(verdicts) and right < len(verdicts):
         problems = [*problems, f"only {right} of {len(verdicts)} plain verdicts are right"]
     if longest is not None and driver.num_ctx is not None and driver.num_ctx > longest:
-        told = f"num_ctx={driver.num_ctx} is longer than the model was made for ({longest})"
+        problem = f"num_ctx={driver.num_ctx} is longer than the model was made for ({longest})"
         if driver.provider == "openai":
-            told = (
+            problem = (
                 f"num_ctx={driver.num_ctx}, and the server reads {longest} tokens at most: pass num_ctx={longest}, or "
                 f"give each of its slots {driver.num_ctx} ({START_WITH})"
             )
-        problems = [*problems, told]
+        problems = [*problems, problem]
     everything = [*same, *verdicts]
     speeds = [reply.usage.tokens_per_second for reply in good if not math.isnan(reply.usage.tokens_per_second)]
     return Fitness(

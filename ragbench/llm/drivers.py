@@ -210,9 +210,9 @@ def agreed_digest(drivers: Iterable[Driver], digests: Iterable[str | None]) -> s
     """
     said = {digest: driver for driver, digest in zip(drivers, digests, strict=True) if digest is not None}
     if len(said) > 1:
-        told = ", ".join(f"{digest[:12]} at {driver.host}" for digest, driver in said.items())
+        digests_at = ", ".join(f"{digest[:12]} at {driver.host}" for digest, driver in said.items())
         first = next(iter(said.values()))
-        raise first.fail("digest", f"two digests under one name: {told}", do="pull the same model on every host")
+        raise first.fail("digest", f"two digests under one name: {digests_at}", do="pull the same model on every host")
     return next(iter(said), None)
 
 

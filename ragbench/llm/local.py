@@ -197,8 +197,8 @@ class Server:
     def _broken(self, path: Path, status: int, log: IO[bytes]) -> CallError:
         log.seek(0)
         lines = log.read().decode("utf-8", "replace").splitlines()
-        told = [line.partition("error loading model:")[2].strip() for line in lines if "error loading model:" in line]
-        why = "; ".join(told) or (lines[-1] if lines else "it says nothing")
+        causes = [line.partition("error loading model:")[2].strip() for line in lines if "error loading model:" in line]
+        why = "; ".join(causes) or (lines[-1] if lines else "it says nothing")
         return self.file.fail(
             f"llama.cpp cannot load {path} ({path.stat().st_size} bytes): {why} (exit status {status})",
             "get the file again and compare its sha256; a very new kind of model needs a newer xllamacpp",
@@ -247,11 +247,11 @@ if hasattr(os, "register_at_fork"):
 
 def serve() -> None:
     """Be the child process: read settings from the first line of stdin, print the port, serve until stdin closes."""
-    told, out = sys.stdin.buffer.readline(), os.dup(1)
+    line, out = sys.stdin.buffer.readline(), os.dup(1)
     os.dup2(2, 1)  # what the library prints belongs into the log
-    if not told:
+    if not line:
         return
-    settings = json.loads(told)
+    settings = json.loads(line)
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     import xllamacpp
 

@@ -237,10 +237,10 @@ class OpenAIDriver(HttpDriver):
             raise self.fail("garbage", f"JSON, but no chat completion: {server_words(body)!r}", raw=body) from None
 
 
-def _facts(told: Any, names: Sequence[str]) -> dict[str, Any]:
+def _facts(entry: Any, names: Sequence[str]) -> dict[str, Any]:
     """Return the plain values that are there under these names."""
-    found = {name: told.get(name) for name in names} if isinstance(told, dict) else {}
-    return {name: value for name, value in found.items() if isinstance(value, int | float | str)}
+    facts = {name: entry.get(name) for name in names} if isinstance(entry, dict) else {}
+    return {name: value for name, value in facts.items() if isinstance(value, int | float | str)}
 
 
 def _response_format(schema: dict, dialect: str) -> dict[str, Any]:

@@ -160,10 +160,6 @@ def plan(
     count_tokens : the model's own tokenizer; default an estimate.
     on_recorded : called with place and text of every prompt that the cassette has the reply to.
 
-    Returns
-    -------
-    Plan.
-
     Raises
     ------
     ConfigError : a step with neither prompts nor calls, or a cassette without a model.
@@ -223,8 +219,8 @@ class _History:
         )
         total, estimated = Usage(), 0
         for request, answer in rows:
-            told = json.loads(answer)
-            usage = Usage.from_dict(told["usage"])
+            reply = json.loads(answer)
+            usage = Usage.from_dict(reply["usage"])
             if usage.uncounted or usage.calls != 1:
                 continue
             total += usage
@@ -251,18 +247,18 @@ def _with_prompts(
     cached = repeated = 0
     left = prompts
     if history.keys is not None:
-        made = [
+        keys = [
             history.keys.key(messages, json_schema_of(schema) if schema is not None else "")
             for messages, schema in zip(prompts, schemas, strict=True)
         ]
         assert history.cassette is not None
-        found = history.cassette.get(made)
+        recorded = history.cassette.get(keys)
         left, known = [], set()
-        for place, (key, messages) in enumerate(zip(made, prompts, strict=True)):
-            if key in found and found[key]["ok"]:
+        for place, (key, messages) in enumerate(zip(keys, prompts, strict=True)):
+            if key in recorded and recorded[key]["ok"]:
                 cached += 1
                 if on_recorded is not None:
-                    on_recorded(place, found[key]["text"])
+                    on_recorded(place, recorded[key]["text"])
             elif key in known:
                 repeated += 1
             else:

@@ -115,19 +115,19 @@ def groups(items: Iterable[Pending]) -> list[deque[Pending]]:
     -------
     list of groups, the one with the most text first; each in alphabetical order.
     """
-    found: list[tuple[int, deque[Pending]]] = []
+    groups: list[tuple[int, deque[Pending]]] = []
     before, named = "", ""
     for name, text, item in sorted(((item.group, item.text, item) for item in items), key=lambda entry: entry[:2]):
         half = (min(len(before), len(text)) + 1) // 2
-        if found and name == named and (name or (half and before[:half] == text[:half])):
-            size, group = found[-1]
+        if groups and name == named and (name or (half and before[:half] == text[:half])):
+            size, group = groups[-1]
             group.append(item)
-            found[-1] = (size + len(text), group)
+            groups[-1] = (size + len(text), group)
         else:
-            found.append((len(text), deque([item])))
+            groups.append((len(text), deque([item])))
         before, named = text, name
-    found.sort(key=lambda pair: -pair[0])
-    return [group for _, group in found]
+    groups.sort(key=lambda pair: -pair[0])
+    return [group for _, group in groups]
 
 
 class Schedule:

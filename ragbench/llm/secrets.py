@@ -40,22 +40,22 @@ def secret_strings(model: Any, headers: Mapping[str, str] | None = None) -> tupl
     -------
     tuple of str, longest first; those alone that `looks_like_key`.
     """
-    found: set[str] = set()
+    secrets: set[str] = set()
     for value in _values(model):
         if hasattr(value, "get_secret_value"):
             secret = str(value.get_secret_value())
-            found |= {secret, secret.partition(":")[2]}  # of user:password
+            secrets |= {secret, secret.partition(":")[2]}  # of user:password
         elif isinstance(value, Mapping):
-            found.update(_from_headers(value))
+            secrets.update(_from_headers(value))
             if isinstance(value.get("headers"), Mapping):
-                found.update(_from_headers(value["headers"]))
+                secrets.update(_from_headers(value["headers"]))
         elif isinstance(value, str) and "@" in value and "//" in value:
             parts = urlsplit(value)
             if parts.password:
                 user, password = unquote(parts.username or ""), unquote(parts.password)
-                found |= {password, parts.password, base64.b64encode(f"{user}:{password}".encode()).decode()}
-    found.update(_from_headers(headers or {}))
-    return tuple(sorted(filter(looks_like_key, found), key=len, reverse=True))
+                secrets |= {password, parts.password, base64.b64encode(f"{user}:{password}".encode()).decode()}
+    secrets.update(_from_headers(headers or {}))
+    return tuple(sorted(filter(looks_like_key, secrets), key=len, reverse=True))
 
 
 def _values(model: Any) -> Iterator[Any]:

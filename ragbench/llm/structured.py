@@ -53,7 +53,7 @@ def json_values(text: str) -> list[str]:
     answer. Only the first 200 opening brackets are tried.
     """
     decoder = json.JSONDecoder()
-    found: list[str] = []
+    values: list[str] = []
     end = tried = 0
     for start in re.finditer(r"[{\[]", text):
         if start.start() < end:
@@ -69,8 +69,8 @@ def json_values(text: str) -> list[str]:
             continue
         except (RecursionError, ValueError):  # too deep, or a number of thousands of digits
             continue
-        found.append(text[start.start() : end])
-    return found
+        values.append(text[start.start() : end])
+    return values
 
 
 def read_reply(text: str, schema: type[BaseModel]) -> tuple[Any, str, str]:

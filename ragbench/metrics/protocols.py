@@ -79,10 +79,6 @@ def contains_answer(prediction: str, answers: Sequence[str | Sequence[str]]) -> 
     prediction : the model's answer.
     answers : the required answers; one given as a list of alternatives is met by any of them.
 
-    Returns
-    -------
-    bool.
-
     Source: RGB (Chen et al. 2024), section 3; thesis §1.2.
 
     >>> contains_answer("It was in January 2022, in Paris.", [["January 2022", "2022-01"], "paris"])

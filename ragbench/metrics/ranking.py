@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-import pandas as pd
-
 from ragbench.errors import ConfigError, unknown
 from ragbench.records import Chunk, Hit
 
@@ -78,24 +76,3 @@ def rank_scores(
     qrels = {"q": {str(name): int(gain) for name, gain in gains.items()}}
     values = {str(v.measure): v.value for v in ir_measures.iter_calc(parsed, qrels, {"q": run})}
     return {name: values.get(str(measure), 0.0) for name, measure in zip(measures, parsed, strict=True)}
-
-
-def ranking_table(
-    results: Sequence[Sequence[Hit | Chunk | str]],
-    relevant: Sequence[Collection[str] | Mapping[str, int]],
-    measures: Sequence[str] = MEASURES,
-    *,
-    by: str = "doc_id",
-) -> pd.DataFrame:
-    """Return one row per question and one column per measure; arguments are lists of those of `rank_scores`.
-
-    Raises
-    ------
-    ConfigError when the two lists differ in length.
-    """
-    if len(results) != len(relevant):
-        raise ConfigError(
-            f"{len(results)} results for {len(relevant)} questions", "one list of hits each", "search all questions"
-        )
-    rows = [rank_scores(found, wanted, measures, by=by) for found, wanted in zip(results, relevant, strict=True)]
-    return pd.DataFrame(rows, columns=list(measures))

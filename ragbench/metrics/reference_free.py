@@ -268,9 +268,6 @@ def pick(items: Sequence[str], sentences: Sequence[str]) -> Picked:
     items : what the model wrote; an item may hold several sentences in a row.
     sentences : of the context, in order.
 
-    Returns
-    -------
-    Picked.
     """
     wrote = [item for item in items if item.strip()]
     phrase = [item.strip().strip("\"'.").casefold() == INSUFFICIENT.casefold() for item in wrote]

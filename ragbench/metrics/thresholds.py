@@ -241,10 +241,6 @@ def region_shares(scores: Any, h: Any, k: Any) -> RegionShares:
     scores : IR scores of one retriever, shape (n,).
     h, k : numbers or :class:`Threshold`; a score equal to h or k lies between.
 
-    Returns
-    -------
-    RegionShares.
-
     Raises
     ------
     DataError for empty input or NaN scores; ConfigError when h > k or either is NaN.
@@ -364,10 +360,6 @@ def calibrate(
     method : see :class:`GroupModel`.
     folds : number of folds, between 2 and the number of questions.
     seed : of the assignment of questions to folds.
-
-    Returns
-    -------
-    GroupProbabilities.
 
     Raises
     ------

@@ -200,8 +200,8 @@ class Retriever(BaseRetriever):
         except (OSError, TypeError):  # typed at a prompt
             function = type(self)._search.__code__
             code = function.co_code + repr((function.co_names, function.co_consts)).encode()
-        own = {name: value for name, value in self if name not in Retriever.model_fields}
-        return {"retriever": type(self).__name__, **own, "code": hashlib.sha256(code).hexdigest()}
+        fields = {name: value for name, value in self if name not in Retriever.model_fields}
+        return {"retriever": type(self).__name__, **fields, "code": hashlib.sha256(code).hexdigest()}
 
     def __repr__(self) -> str:
         """Write what changes the hits in one line: ``Dense(embedder='all-MiniLM-L6-v2-fp32', chunks=12)``."""

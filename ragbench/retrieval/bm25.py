@@ -126,13 +126,13 @@ class BM25(Index):
 
     def settings(self) -> dict[str, Any]:
         """Return every parameter that can change the hits, ready for JSON."""
-        own = {"terrier": {"k3": self.k3}, "okapi": {"epsilon": self.epsilon}}.get(self.variant, {})
+        of_variant = {"terrier": {"k3": self.k3}, "okapi": {"epsilon": self.epsilon}}.get(self.variant, {})
         return {
             "retriever": "BM25",
             "variant": self.variant,
             "k1": self.k1,
             "b": self.b,
-            **own,
+            **of_variant,
             "tokenizer": tokenizer_name(self._tokenizer),
             "ties": self.ties,
             "chunks": len(self._chunks),

@@ -105,12 +105,12 @@ class MultiQuery(Retriever):
                 "check its batch method",
             )
         lists = []
-        for question, found in zip(questions, derived, strict=True):
-            usable = not isinstance(found, str) and all(isinstance(q, str) for q in found)
-            kept = list(dict.fromkeys(q.strip() for q in found if q.strip())) if usable else []
+        for question, asked in zip(questions, derived, strict=True):
+            usable = not isinstance(asked, str) and all(isinstance(q, str) for q in asked)
+            kept = list(dict.fromkeys(q.strip() for q in asked if q.strip())) if usable else []
             if not kept:
                 raise ModelError(
-                    f"no derived question for {question!r}: the decomposer returned {found!r}",
+                    f"no derived question for {question!r}: the decomposer returned {asked!r}",
                     "a list of at least one question",
                     "check the model's reply, or the prompt",
                 )
@@ -119,10 +119,10 @@ class MultiQuery(Retriever):
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         derived = self.queries(queries)
-        flat = [q for found in derived for q in found]
-        flat_scopes = None if scopes is None else [s for s, found in zip(scopes, derived, strict=True) for _ in found]
+        flat = [q for asked in derived for q in asked]
+        flat_scopes = None if scopes is None else [s for s, asked in zip(scopes, derived, strict=True) for _ in asked]
         hits = iter(self.retriever.search(flat, self.k_each, flat_scopes))
-        return [self._union([next(hits) for _ in found], min(k, self.keep)) for found in derived]
+        return [self._union([next(hits) for _ in asked], min(k, self.keep)) for asked in derived]
 
     @staticmethod
     def _union(lists: list[list[Hit]], keep: int) -> list[Hit]:
@@ -215,7 +215,7 @@ class LLMDecomposer:
 
         replies = ask(self.model, self.prompts(questions), cassette=self.cassette, step="decompose", **self.options)
         lists = [parse_queries(reply.text) if reply.ok else [] for reply in replies]
-        failed = [i for i, found in enumerate(lists) if not found]
+        failed = [i for i, asked in enumerate(lists) if not asked]
         if failed:
             reply = replies[failed[0]]
             reason = f"holds no question: {reply.text!r}" if reply.ok else f"failed: {reply.error}"
@@ -303,12 +303,12 @@ def _content(text: str) -> list[str]:
 
 def _names(text: str) -> list[str]:
     """Return quoted titles and runs of capitalised words, in order, without the function words that open a question."""
-    found = [m.group(1) for m in _QUOTED.finditer(text)]
+    names = [m.group(1) for m in _QUOTED.finditer(text)]
     for match in _NAME.finditer(_QUOTED.sub(" ; ", text)):
         words = match.group().split()
         while match.start() == 0 and words and words[0].lower() in STOP_WORDS:
             words = words[1:]
         name = " ".join(words).strip(".'’&-")
         if name and not name.isdigit():
-            found.append(name)
-    return list(dict.fromkeys(found))
+            names.append(name)
+    return list(dict.fromkeys(names))

@@ -81,19 +81,19 @@ class LongContextReorder(Retriever):
     def settings(self) -> dict[str, Any]:
         """Return every parameter that can change the hits, ready for JSON."""
         if self.budget is None:
-            own: dict[str, Any] = {"order": "published", "budget": None}
+            order: dict[str, Any] = {"order": "published", "budget": None}
         else:
             name = "default" if self._tokenizer is None else getattr(self._tokenizer, "__name__", None)
             name = name or (self._tokenizer if isinstance(self._tokenizer, str) else type(self._tokenizer).__name__)
-            own = {"order": "mended", "budget": self.budget, "tokenizer": name}
-        return {"retriever": "LongContextReorder", **own, "over": describe(self.retriever)}
+            order = {"order": "mended", "budget": self.budget, "tokenizer": name}
+        return {"retriever": "LongContextReorder", **order, "over": describe(self.retriever)}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        found = self.retriever.search(queries, k, scopes)
+        ranked = self.retriever.search(queries, k, scopes)
         if self.budget is None:
-            lists = [reorder(hits) for hits in found]
+            lists = [reorder(hits) for hits in ranked]
         else:
-            lists = [reorder(self._cut(hits), order="mended") for hits in found]
+            lists = [reorder(self._cut(hits), order="mended") for hits in ranked]
         return [[replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)] for hits in lists]
 
     def _cut(self, hits: list[Hit]) -> list[Hit]:

@@ -66,8 +66,8 @@ class Rerank(Retriever):
 
     def settings(self) -> dict[str, Any]:
         """Return every parameter that can change the hits, ready for JSON."""
-        own = {"retriever": "Rerank", "depth": self.depth, "scorer": describe(self._scorer)}
-        return own | {"over": describe(self.retriever)}
+        about = {"retriever": "Rerank", "depth": self.depth, "scorer": describe(self._scorer)}
+        return about | {"over": describe(self.retriever)}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         candidates = self.retriever.search(queries, max(k, self.depth), scopes)
@@ -128,8 +128,8 @@ class ModelScorer:
         from ragbench.prompts import prompt_hash
 
         name = getattr(self.model, "model", None) or getattr(self.model, "model_name", None) or self.model
-        told = name if isinstance(name, str) else type(name).__name__
-        return {"scorer": "model", "model": told, "prompt_sha256": prompt_hash(PROMPT)}
+        model = name if isinstance(name, str) else type(name).__name__
+        return {"scorer": "model", "model": model, "prompt_sha256": prompt_hash(PROMPT)}
 
     def prompts(self, pairs: Sequence[Pair]) -> list[str]:
         """Return what the model is asked, one prompt per pair."""

@@ -112,11 +112,11 @@ class Tokenizer:
         """Cut a text into tokens, before stop words and stems."""
         text = self.prepared(text)
         if self.pattern == "words":
-            kinds, found = _kinds(), []
+            kinds, tokens = _kinds(), []
             for kind, run in itertools.groupby(text, key=lambda c: kinds[ord(c)]):
                 word = "".join(run)
-                found += _pairs(word) if kind == 2 else [word] if kind else []
-            return found
+                tokens += _pairs(word) if kind == 2 else [word] if kind else []
+            return tokens
         return text.split() if self.pattern == "space" else re.findall(_PATTERNS[self.pattern], text)
 
     @property

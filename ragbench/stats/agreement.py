@@ -188,10 +188,6 @@ def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Se
         which makes it wider than needed, never narrower.
     seed : of the random tie-break.
 
-    Returns
-    -------
-    PairwiseAgreement.
-
     Raises
     ------
     DataError for lengths that differ, or values that are no finite numbers or NaN; ConfigError for a level

@@ -96,23 +96,15 @@ def answerable(data: Dataset) -> Dataset:
     return replace(data, questions=tuple(q for q in data.questions if q.references), excluded=(*data.excluded, *bare))
 
 
-def variations(
-    ks: Sequence[int] = KS,
-    sizes: Sequence[int] = SIZES,
-    overlaps: Sequence[float] = OVERLAPS,
-    full: bool = False,
-    prompts: bool = False,
-) -> list[Setting]:
+def variations(full: bool = False, prompts: bool = False) -> list[Setting]:
     """List the settings: one factor at a time around the default.
 
     Parameters
     ----------
-    ks, sizes, overlaps : the values of the retriever's factors. full : all their combinations.
+    full : all combinations of the retriever's factors.
     prompts : and the default setting with the optimised prompt, for a chat model.
     """
-    every = [Setting(k, size, overlap) for size in sizes for overlap in overlaps for k in ks]
-    if DEFAULT not in every:
-        raise ConfigError("axes without the default", f"{DEFAULT} among the settings", "add 20, 300 and 0.2")
+    every = [Setting(k, size, overlap) for size in SIZES for overlap in OVERLAPS for k in KS]
     kept = every if full else [s for s in every if sum(getattr(s, f) != getattr(DEFAULT, f) for f in PLACE) <= 1]
     return kept + [Setting(prompt=name) for name in PROMPTS if prompts and name != DEFAULT.prompt]
 
@@ -356,7 +348,6 @@ def trends(
     scored: pd.DataFrame,
     some: Iterable[Trend] = TRENDS,
     *,
-    margin: float = 0.02,
     resamples: int = 2000,
     seed: int = 0,
 ) -> pd.DataFrame:
@@ -365,7 +356,7 @@ def trends(
     Parameters
     ----------
     scored : from `scores`, or several of them below each other that differ in their metrics.
-    some : which tendencies. margin : see `verdict`. resamples, seed : of the bootstrap.
+    some : which tendencies. resamples, seed : of the bootstrap.
 
     Returns
     -------
@@ -404,8 +395,7 @@ def trends(
     table["p"] = table["p"].mask(table["sure"] | (table["paper"] == "stays"))  # not tested
     table["p_holm"] = holm(table["p"])
     table["verdict"] = [
-        "by construction" if t.sure and t.n else verdict(t.low, t.high, t.paper, margin, t.p_holm)
-        for t in table.itertuples()
+        "by construction" if t.sure and t.n else verdict(t.low, t.high, t.paper, p=t.p_holm) for t in table.itertuples()
     ]
     columns = ["change", "metric", "paper", "paper_difference", "retriever", "difference", "low", "high", "p", "p_holm"]
     return table[[*columns, "n", "unscored", "verdict"]]
