@@ -103,9 +103,8 @@ def execute(
         on_cell_executed=(lambda **_: moved(1 / cells)) if moved else None,
     )
     failure: Exception | None = None
-    # Small products in threads of their own: OpenBLAS's would wait for a core three times as long as they compute.
     try:
-        client.execute(env={"OPENBLAS_NUM_THREADS": "1"} | os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+        client.execute(env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"})
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         failure = error
     _tidy(book)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -423,3 +425,16 @@ def test_score_plans_records_and_resumes_with_a_model(capsys, tmp_path):
     assert "Claims were checked by ModelChecker('llama3:8b')" in (tmp_path / "checked" / "methods.md").read_text()
     assert run(capsys, "score", str(answers), "--metrics", "eir", "--to", "x")[0] == 2
     assert run(capsys, "score", str(answers), "--metrics", "f1", "--columns", "q", "--to", "x")[2].count("OURS=YOURS")
+
+
+def test_a_command_has_one_thread_of_openblas_unless_told_otherwise():
+    show = (
+        "import os, sys, ragbench.cli as cli\n"
+        "before = 'numpy' in sys.modules\n"
+        "try: cli.main(['--version'])\n"
+        "except SystemExit: print(os.environ['OPENBLAS_NUM_THREADS'], before)"
+    )
+    told = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    for around, threads in ((told, "1"), (told | {"OPENBLAS_NUM_THREADS": "4"}, "4")):
+        done = subprocess.run([sys.executable, "-c", show], env=around, capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1] == f"{threads} False"

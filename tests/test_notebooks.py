@@ -212,13 +212,11 @@ def test_the_bar_moves_by_what_a_notebook_takes_and_its_time_to_go_is_true(monke
     assert told == {"0": "?", "5": "03:10", "10": "03:00", "25": "02:30", "40": "02:00", "70": "01:00", "100": "00:00"}
 
 
-def test_a_notebook_says_after_each_cell_how_far_it_is_and_has_one_thread_of_openblas(tmp_path, monkeypatch):
+def test_a_notebook_says_after_each_cell_how_far_it_is(tmp_path):
     import nbformat
     from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    one = "import os; assert os.environ['OPENBLAS_NUM_THREADS'] == '1'"
-    cells = [new_code_cell(one), new_markdown_cell("# text"), new_code_cell(""), new_code_cell("2")]
+    cells = [new_code_cell("1"), new_markdown_cell("# text"), new_code_cell(""), new_code_cell("2")]
     nbformat.write(new_notebook(cells=cells), tmp_path / "two.ipynb")
     shares = []
     execute(tmp_path / "two.ipynb", out=tmp_path / "out.ipynb", moved=shares.append)
