@@ -534,7 +534,7 @@ def _labels_of_pairs(pairs: Sequence[tuple[_Claims, str]], checker: Any) -> dict
     needed: dict[_Claims, dict[str, None]] = {}  # a dict keeps the texts in their order
     for claims, text in pairs:
         needed.setdefault(claims, {})[text] = None
-    if isinstance(checker, EmbeddedChecker):
+    if hasattr(checker, "warm"):
         every = dict.fromkeys(text for texts in needed.values() for text in texts)
         checker = checker.warm(list(dict.fromkeys(claim for claims in needed for claim in claims)), list(every))
     labels: dict[tuple[_Claims, str], tuple[str, ...]] = {}

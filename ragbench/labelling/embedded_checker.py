@@ -14,7 +14,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from ragbench.data.ragchecker import LABELS
-from ragbench.embedding import embed_distinct
+from ragbench.embedding import default_embedder, embed_distinct
 from ragbench.errors import ConfigError
 from ragbench.text.apart import Prepared, take_apart
 from ragbench.text.sentences import split_sentences
@@ -105,11 +105,7 @@ class EmbeddedChecker:
     @functools.cached_property
     def embedder(self) -> Embeddings:
         """The embedding model, loaded at first use."""
-        if self._embedder is not None:
-            return self._embedder
-        from ragbench.embedding import default_embedder
-
-        return default_embedder()
+        return self._embedder or default_embedder()
 
     def warm(self, claims: Sequence[Claim], texts: Sequence[str]) -> EmbeddedChecker:
         """Return a checker with the same settings that has embedded all of these, in one call, and keeps them.

@@ -12,7 +12,6 @@ Words of the question are left out of the overlaps: every answer repeats them.
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from ragbench.embedding import embed_distinct
+from ragbench.embedding import default_embedder, embed_distinct
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.text.apart import Prepared, take_apart
 from ragbench.text.common import lcs_length
@@ -137,11 +136,7 @@ def features(
     prepared = [tuple(take_apart(t) for t in row) for row in rows]
     vectors: dict[str, np.ndarray] = {}
     if "cosine" in names and rows:
-        if embedder is None:
-            from ragbench.embedding import default_embedder
-
-            embedder = default_embedder()
-        vectors = embed_distinct(embedder, [text for row in rows for text in row])
+        vectors = embed_distinct(embedder or default_embedder(), [text for row in rows for text in row])
     result = np.full((len(rows), len(names)), np.nan)
     for i, (question, reference, answer) in enumerate(prepared):
         if not reference.words:
@@ -224,10 +219,6 @@ def scaled(weights: np.ndarray, floor: float, answer: np.ndarray, empty: np.ndar
     floor : least distance in raw score between reference and empty answer that is divided by.
     answer, empty, itself : features of the answers, of the empty answer and of the reference as its own answer, each
         of shape (n, n_features).
-
-    Returns
-    -------
-    float array, shape (n,).
     """
     return (answer - empty) @ weights / np.maximum((itself - empty) @ weights, floor)
 
@@ -272,11 +263,7 @@ class EmbeddedJudge:
     @functools.cached_property
     def embedder(self) -> Embeddings:
         """The embedding model, loaded at first use."""
-        if self._embedder is not None:
-            return self._embedder
-        from ragbench.embedding import default_embedder
-
-        return default_embedder()
+        return self._embedder or default_embedder()
 
     def score(self, answer: str, reference: str, question: str | None = None) -> float:
         """Score one answer.
@@ -339,8 +326,3 @@ def anchored(
     index = [place[key] for key in zip(questions, references, strict=True)]
     n, k = len(answers), len(keys)
     return rows[:n], rows[n : n + k][index], rows[n + k :][index]
-
-
-def write_json(path: str | Path, data: Mapping[str, Any]) -> None:
-    """Write coefficients as indented JSON."""
-    Path(path).write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

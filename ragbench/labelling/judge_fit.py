@@ -12,6 +12,7 @@ annotator's label; intervals from resampling questions.
 from __future__ import annotations
 
 import datetime
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ import pandas as pd
 from langchain_core.embeddings import Embeddings
 
 from ragbench.errors import DataError
-from ragbench.labelling.embedded_judge import GROUPS, NAMES, anchored, scaled, write_json
+from ragbench.labelling.embedded_judge import GROUPS, NAMES, anchored, scaled
 from ragbench.labelling.preferences import LabelledPair, load_ragchecker_pairs, shared_criteria
 from ragbench.stats import correlation, preference_difference
 
@@ -374,4 +375,4 @@ class FitReport:
     def save(self, path: str | Path, **more: Any) -> None:
         """Write coefficients and card as JSON, to be loaded with ``EmbeddedJudge(coefficients=path)``."""
         data = {"criteria": self.coefficients, "card": self.card(fitted=f"{datetime.date.today()}", **more)}
-        write_json(path, data)
+        Path(path).write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -17,7 +17,7 @@ import pandas as pd
 from langchain_core.embeddings import Embeddings
 
 from ragbench.data import load_clapnq, load_minihop
-from ragbench.embedding import embed_distinct
+from ragbench.embedding import default_embedder, embed_distinct
 from ragbench.errors import ConfigError
 from ragbench.generation import ExtractiveReader
 from ragbench.records import Dataset
@@ -80,11 +80,7 @@ class NearestSentences:
     @cached_property
     def embedder(self) -> Embeddings:
         """The embedding model, loaded at first use."""
-        if self._embedder is not None:
-            return self._embedder
-        from ragbench.embedding import default_embedder
-
-        return default_embedder()
+        return self._embedder or default_embedder()
 
     def with_n(self, n: int) -> NearestSentences:
         """Return a reader with another budget that shares this one's vectors."""
