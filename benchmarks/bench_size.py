@@ -25,8 +25,6 @@ from ragbench.experiment import Experiment, diff, load_rows
 from ragbench.llm import Cassette
 from ragbench.llm.keys import Keys
 from ragbench.records import Dataset, Document, Grade, Hit, Question
-from ragbench.report.audit import audit
-from ragbench.report.export import export
 
 DOCUMENTS, HITS, RETRIEVERS = 1000, 10, 5
 MODEL = ("ollama", "made:1b", "0" * 64, {"num_ctx": 8192, "temperature": 0.0, "seed": 0})
@@ -126,6 +124,18 @@ def imported(path: Path, lines: Path) -> None:
         cassette.import_(lines)
 
 
+def audited(run: Path) -> None:
+    from ragbench.report.audit import audit  # here: with its imports it costs the other steps two seconds
+
+    audit(run)
+
+
+def exported_run(run: Path, out: Path) -> None:
+    from ragbench.report.export import export
+
+    export(run, out)
+
+
 def copied(run: Path, other: Path) -> Any:
     """Compare a run with one in which the first answer differs."""
     other.mkdir()
@@ -150,8 +160,8 @@ def main() -> None:
             "run": lambda: made_experiment(run, told.questions).run(progress=False),
             "load": lambda: load_rows(run),
             "resume": lambda: made_experiment(run, told.questions).run(progress=False),
-            "audit": lambda: audit(run),
-            "export": lambda: export(run, folder / "out"),
+            "audit": lambda: audited(run),
+            "export": lambda: exported_run(run, folder / "out"),
             "diff": lambda: copied(run, folder / "other"),
             "cassette fill": lambda: fill(tape, told.replies),
             "cassette look-up": lambda: look_up(tape),

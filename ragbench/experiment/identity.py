@@ -49,15 +49,15 @@ def _hash_all(rows: Iterable[Sequence[str]]) -> str:
     return total.hexdigest()
 
 
-def data_identity(data: Dataset) -> dict[str, Any]:
-    """Return name, counts and hashes of a data set."""
+def data_identity(data: Dataset, question_hashes: Sequence[str]) -> dict[str, Any]:
+    """Return name, counts and hashes of a data set, given those of its questions."""
     documents: Sequence[Document] = data.documents
     return {
         "name": data.name,
         "questions": len(data.questions),
         "documents": len(documents),
         "excluded": len(data.excluded),
-        "questions_sha256": _hash_all([question_hash(q)] for q in data.questions),
+        "questions_sha256": _hash_all([sha] for sha in question_hashes),
         "documents_sha256": _hash_all([d.id, d.title, d.text] for d in documents),
     }
 

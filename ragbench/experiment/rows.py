@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import gc
 import hashlib
 import json
 import math
@@ -43,6 +44,18 @@ COLUMNS = (
     "judge_shown", "judge_position", "judge_answer_cut", "judge_form", "judge_repairs", "judge_grades_got",
     "judge_prompt_tokens", "judge_prompt_estimate", "judge_raw", "answer_key", "key",
 )  # fmt: skip
+
+
+@contextlib.contextmanager
+def without_gc() -> Iterator[None]:
+    """Make many objects that all stay without looking for circles among them again and again: a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def newly_used(row: Mapping[str, Any], counted: dict[Any, tuple]) -> tuple[int, int, float]:
@@ -272,17 +285,25 @@ class Rows:
                 lines = {name: line for name, line in zip(COLUMNS, file, strict=True)
                          if name in self.columns or name in ("key", "status")}  # fmt: skip
             self.place = {key: place for place, key in enumerate(_parsed(lines["key"]))}
-            self.status = _parsed(lines["status"])
+            status = _parsed(lines["status"])
+            self.status = status * len(self.place) if len(status) == 1 else status
         except (OSError, ValueError, KeyError, TypeError):
             return 0, 0
         self.columns = {name: lines[name] for name in self.columns}
         return head["lines"], head["bytes"]
 
-    def values(self, name: str) -> list[Any]:
-        """Return one column."""
+    def _brief(self, name: str) -> list[Any]:
+        """Return one column, or a single value that all its rows have."""
         values = self.columns[name]
         if isinstance(values, bytes):  # as it was read: of a large run, all columns as lists take twice the memory
             values = self.columns[name] = _parsed(values)
+        return values
+
+    def values(self, name: str) -> list[Any]:
+        """Return one column."""
+        values = self._brief(name)
+        if len(values) == 1 < len(self.status):
+            values = self.columns[name] = [math.nan if values[0] != values[0] else values[0]] * len(self.status)
         return values
 
     def _write_columns(self, path: Path, lines: int) -> None:
@@ -295,6 +316,8 @@ class Rows:
             file.write("\n")
             for name in COLUMNS:
                 values = self.values(name)
+                if len(set(map(type, values))) == 1 and values.count(values[0]) == len(values):
+                    values = values[:1]  # half of the columns of most runs
                 file.write("[")
                 for start in range(0, len(values), 10_000):
                     file.write((", " if start else "") + json.dumps(values[start : start + 10_000])[1:-1])
@@ -326,6 +349,7 @@ class Rows:
         every = ((name, self.values(name)[place]) for name in self.columns)
         return {name: value for name, value in every if value == value}
 
+    @without_gc()
     def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
         """Turn rows into a data frame, numbers as numbers. They are used up: two copies of a large run do not fit.
 
@@ -335,13 +359,12 @@ class Rows:
         """
         import pandas as pd
 
-        places = None if keys is None else [self.place[key] for key in dict.fromkeys(keys) if key in self.place]
-        if places == list(range(len(self.status))):
-            places = None
-        self.place, self.status = {}, []
+        wanted = list(self.place if keys is None else dict.fromkeys(keys))
+        places = None if wanted == list(self.place) else [self.place[key] for key in wanted if key in self.place]
+        size = len(self.status if places is None else places)
         columns = {}
         for name in list(self.columns):
-            every = self.values(name)
+            every = self._brief(name) if places is None else self.values(name)
             del self.columns[name]
             values = every if places is None else [every[place] for place in places]
             if name in _WHOLE:
@@ -355,6 +378,9 @@ class Rows:
                     columns[name] = pd.Series(values, dtype=None if values else object)
                 except UnicodeEncodeError:  # half of a surrogate pair: strings of pyarrow, where installed, hold none
                     columns[name] = pd.Series(values, dtype=object)
+            if len(values) == 1 < size:
+                columns[name] = pd.Series(columns[name]).repeat(size).reset_index(drop=True)
+        self.place, self.status = {}, []
         return pd.DataFrame(columns, copy=False)
 
 

@@ -11,7 +11,7 @@ from ragbench.chunking import token_chunks
 from ragbench.embedding import CachedEmbeddings, NotOnDiskError, only_from_disk
 from ragbench.errors import ConfigError
 from ragbench.experiment import identity
-from ragbench.experiment.rows import NOT_TOLD, Rows
+from ragbench.experiment.rows import NOT_TOLD, Rows, without_gc
 from ragbench.experiment.spec import Cell, Experiment
 from ragbench.experiment.work import ANSWER_FIELDS, Failure, FunctionReader, Item, Search
 from ragbench.records import Chunk, Dataset, Question
@@ -43,7 +43,7 @@ class Stage:
 
     Attributes
     ----------
-    data : data sets by name. retrievers : by (data, chunker, retriever).
+    data : data sets by name. question_hashes : of each, in order. retrievers : by (data, chunker, retriever).
     uncut : what a chunker has to embed first, by (data, chunker); in a plan its chunks are estimated.
     readers, generators : who answers: in this or another process, or on a server (one model per host).
     graders, judges : who grades, likewise.
@@ -51,6 +51,7 @@ class Stage:
     """
 
     data: dict[str, Dataset] = field(default_factory=dict)
+    question_hashes: dict[str, list[str]] = field(default_factory=dict)
     retrievers: dict[tuple[str, str, str], Any] = field(default_factory=dict)
     uncut: dict[tuple[str, str], Texts] = field(default_factory=dict)
     readers: dict[str, Any] = field(default_factory=dict)
@@ -99,7 +100,8 @@ def build_stage(experiment: Experiment, cassette: Any, digests: Mapping[str, str
         if repeated:
             raise ConfigError(f"data {name!r} has {repeated} repeated ids", "each question once", "rename them")
         stage.data[name] = data
-        known["data"][name] = identity.data_identity(data)
+        stage.question_hashes[name] = [identity.question_hash(question) for question in data.questions]
+        known["data"][name] = identity.data_identity(data, stage.question_hashes[name])
         for chunker, retriever, _ in grid.searches():
             if (name, chunker) not in chunks:
                 cut = chunks[name, chunker] = _cut(stage, name, chunker, grid.chunker[chunker], embeds=ask_server)
@@ -197,6 +199,7 @@ def key_makers(stage: Stage, cell: Cell) -> tuple[Callable[[str], str], Callable
     return identity.row_keys("row", *parts, cell.judge), answer
 
 
+@without_gc()
 def left_to_do(
     stage: Stage, experiment: Experiment, name: str, rows: Rows, retry: bool
 ) -> tuple[list[Item], list[str], int]:
@@ -210,8 +213,7 @@ def left_to_do(
     together = bool(stage.judges) and experiment.per_prompt != "one"
     makers = [(cell, *key_makers(stage, cell)) for cell in cells]
     todo, every, there = [], [], 0
-    for question in stage.data[name].questions:
-        sha = identity.question_hash(question)
+    for question, sha in zip(stage.data[name].questions, stage.question_hashes[name], strict=True):
         keys = [row_key(sha) for _, row_key, _ in makers]
         every += keys
         missing = [(cell, key, answer_key(sha)) for key, (cell, _, answer_key) in zip(keys, makers, strict=True)

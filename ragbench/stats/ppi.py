@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import stdtrit
-from scipy.stats import norm
+from scipy.special import ndtri, stdtrit
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.stats.inputs import as_floats, as_level, group_index, same_length
@@ -123,7 +122,7 @@ def ppi_shares(
     if clusters is None:
         within = np.array([yy - 2 * weight * yf + weight**2 * ff for yf, ff, yy in spread])
         variance = np.where(factor[:, None] > 0, factor[:, None] * within, 0.0).sum(axis=0) / each.sum() ** 2
-        quantile = norm.ppf((1 + as_level(level)) / 2)
+        quantile = ndtri((1 + as_level(level)) / 2)
     else:
         variance, quantile = _jackknife(weight * f, rest, each, stratum, labelled, clusters, as_level(level))
     half, n = quantile * np.sqrt(variance), int(labelled.sum())
