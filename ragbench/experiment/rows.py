@@ -379,7 +379,8 @@ class Rows:
                 except UnicodeEncodeError:  # half of a surrogate pair: strings of pyarrow, where installed, hold none
                     columns[name] = pd.Series(values, dtype=object)
             if len(values) == 1 < size:
-                columns[name] = pd.Series(columns[name]).repeat(size).reset_index(drop=True)
+                # Not repeat(), which makes strings of objects.
+                columns[name] = pd.Series(columns[name]).take([0] * size).reset_index(drop=True)
         self.place, self.status = {}, []
         return pd.DataFrame(columns, copy=False)
 

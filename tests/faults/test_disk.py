@@ -430,6 +430,29 @@ def test_whole_numbers_stay_whole_and_missing_ones_missing(values, expected):
     assert frame["seed"].tolist() == expected
 
 
+def test_a_column_of_one_value_is_kept_and_read_as_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragbench.experiment.rows._LARGE", 1)
+    path, columns = tmp_path / ROWS, tmp_path / BY_COLUMNS
+    same = {"status": "ok", "data": "d", "k": 10, "ir_score": 0.5, "abstained": None, "cached": True, "hits": ["c"]}
+    lines = [{"key": str(i), "N": i % 2, **same} for i in range(40)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    by_line = Rows.read(path).frame()
+    Rows.read(path, remember=True)
+    assert columns.stat().st_size < 2 * path.stat().st_size / len(lines) + 40 * 40
+    pd.testing.assert_frame_equal(Rows.read(path).frame(), by_line)
+    keys = ["7", "3", "7", "gone"]
+    pd.testing.assert_frame_equal(
+        Rows.read(path).frame(keys), by_line.set_index("key", drop=False).loc[["7", "3"]].reset_index(drop=True)
+    )
+    assert Rows.read(path).row("5") == lines[5]
+
+    with open(path, "a") as file:
+        file.write(json.dumps({"key": "7", "status": "ok", "data": "e"}) + "\n")
+    frame = Rows.read(path).frame()
+    assert frame["data"].tolist() == ["d"] * 7 + ["e"] + ["d"] * 32
+    assert frame["k"].isna().sum() == 1
+
+
 def test_a_large_file_of_rows_is_read_by_columns_and_every_line_counts(tmp_path, monkeypatch):
     monkeypatch.setattr("ragbench.experiment.rows._LARGE", 4)
     path, columns = tmp_path / ROWS, tmp_path / BY_COLUMNS
