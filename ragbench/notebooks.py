@@ -13,7 +13,6 @@ from typing import Any
 
 from ragbench.errors import DataError, RagbenchError
 from ragbench.paths import project_root, results_dir
-from ragbench.retrieval.base import cores
 
 # CPU seconds of each notebook on a first run (November 2026): by them the bar of `run_all` moves.
 SECONDS = {
@@ -177,6 +176,8 @@ def run_all(
     Seconds by notebook name.
     """
     from tqdm.auto import tqdm
+
+    from ragbench.retrieval.base import cores
 
     # Notebooks of one paper build on each other, papers do not: two of them at a time, each in its own order.
     papers = [list(books) for _, books in itertools.groupby(find(series), key=lambda path: path.stem[0])]

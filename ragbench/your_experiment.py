@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 FILE = "experiment.yaml"
 TEMPLATES = ("91_your_experiment.ipynb", "93_score_your_answers.ipynb")  # the wheel carries these (pyproject.toml)
-QUESTION_ENDINGS = (".jsonl", ".csv")
 _HEAD = """# Written by notebook 91_your_experiment. The same, headless and resumable:
 #   ragbench plan {path}
 #   ragbench run {path}
@@ -101,8 +100,8 @@ def write_experiment(
     Parameters
     ----------
     name : of the run; the file is ``data/results/<name>/experiment.yaml``, and rows lie beside it.
-    questions, documents, fields, limit : as for `ragbench.data.load_jsonl` or ``load_csv`` (by the ending of
-        ``questions``); without both, MiniHop. A relative path is looked for here, then in the checkout.
+    questions, documents, fields, limit : as for `ragbench.data.load_questions`; without both, MiniHop. A relative path
+        is looked for here, then in the checkout.
     chunk_tokens, overlap : of `ragbench.chunking.token_chunks`, one size or several.
     retrievers : names in `ragbench.retrieval.RETRIEVERS`.
     words : BM25's tokenizer, a name of `ragbench.retrieval.text`: "auto" goes by the documents' language.
@@ -181,8 +180,7 @@ def load(
     if questions is None and documents is None:
         return data.load_minihop(limit=limit)
     asked, texts = _paths(questions, documents)
-    reader = data.load_csv if asked.suffix.lower() == ".csv" else data.load_jsonl
-    loaded = reader(asked, texts, fields=fields, limit=limit)
+    loaded = data.load_questions(asked, texts, fields=fields, limit=limit)
     if not loaded.documents:
         raise DataError(f"{asked.name} alone: no documents", "documents to retrieve from", "set DOCUMENTS to a folder")
     return replace(loaded, name=_label(asked))
@@ -263,6 +261,8 @@ def _label(questions: Path) -> str:
 
 
 def _paths(questions: Any, documents: Any) -> tuple[Path, Path | None]:
+    from ragbench.data.user import QUESTION_ENDINGS
+
     if questions is None:
         raise ConfigError(
             "DOCUMENTS without QUESTIONS", "a file of questions with answers", 'set QUESTIONS = "my_questions.jsonl"'
@@ -271,7 +271,7 @@ def _paths(questions: Any, documents: Any) -> tuple[Path, Path | None]:
     if asked.is_file() and asked.suffix.lower() not in QUESTION_ENDINGS:
         raise ConfigError(
             f"QUESTIONS is a {asked.suffix or 'file without an ending'} file: {asked.name}",
-            "JSON lines (.jsonl) or CSV (.csv)",
+            "JSON lines (.jsonl) or CSV (.csv, .tsv)",
             "export it as CSV in UTF-8, with the columns question, answer and references",
         )
     if asked.is_dir() and not (asked / "questions.jsonl").is_file():

@@ -32,9 +32,9 @@ RAGCHECKER = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("separator", [";", "\t"])
-def test_answers_come_from_a_csv_with_semicolons_or_tabs(tmp_path, separator):
-    path = tmp_path / "answers.csv"
+@pytest.mark.parametrize(("name", "separator"), [("answers.csv", ";"), ("answers.csv", "\t"), ("answers.tsv", "\t")])
+def test_answers_come_from_a_csv_with_semicolons_or_tabs(tmp_path, name, separator):
+    path = tmp_path / name
     given = pd.DataFrame({"question": ["How high, or low?"], "answer": ["330 m; or so"], "reference": ["330 m"]})
     given.to_csv(path, sep=separator, index=False)
     assert read_answers(path)[list(given)].to_dict("records") == given.to_dict("records")

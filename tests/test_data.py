@@ -20,6 +20,7 @@ from ragbench.data import (
     load_hotpotqa,
     load_jsonl,
     load_minihop,
+    load_questions,
     validate,
     validate_files,
 )
@@ -311,6 +312,22 @@ def test_cells_of_a_csv_may_stand_between_commas_semicolons_or_tabs(tmp_path, se
     word = {",": "commas", ";": "semicolons", "\t": "tabs"}[separator]
     with pytest.raises(DataError, match=rf"line 2: the number of cells(.|\n)*cells that hold {word}"):
         load_csv(path)
+
+
+@pytest.mark.parametrize("name", ["questions.tsv", "questions.TSV.gz"])
+def test_questions_and_documents_come_from_tsv_files(tmp_path, name):
+    (tmp_path / "documents.tsv").write_text(
+        "id\ttitle\ttext\nd1\tMill\tThe mill is in Ely, and old.\n", encoding="utf-8"
+    )
+    asked = b"question\tanswer\treferences\nWhere, then?\tEly\tThe mill is in Ely, and old.\n"
+    (tmp_path / name).write_bytes(gzip.compress(asked) if name.endswith(".gz") else asked)
+    for documents in (tmp_path, tmp_path / "documents.tsv"):
+        loaded = load_questions(tmp_path / name, documents)
+        assert [(q.text, q.answer) for q in loaded.questions] == [("Where, then?", "Ely")]
+        assert [(d.id, d.text) for d in loaded.documents] == [("d1", "The mill is in Ely, and old.")]
+    assert validate_files(tmp_path / name, tmp_path / "documents.tsv") == []
+    if name.endswith(".tsv"):
+        assert load_csv(tmp_path) == load_questions(tmp_path / name, tmp_path)
 
 
 def test_one_column_is_a_csv_too(tmp_path):

@@ -74,13 +74,15 @@ def test_a_file_sets_the_words_of_bm25(tmp_path):
     assert made["h"](chunks).settings()["over"][0]["tokenizer"] == "plain"
 
 
-def test_own_files_are_found_beside_the_file(tmp_path):
+@pytest.mark.parametrize(("name", "between"), [("q.csv", ","), ("q.tsv", "\t")])
+def test_own_files_are_found_beside_the_file(tmp_path, name, between):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "one.txt").write_text("Ann Lee was born in Ely.")
-    (tmp_path / "q.csv").write_text(
-        "question,answer,references\nWhere was Ann Lee born?,Ely,Ann Lee was born in Ely.\n"
+    cells = [["question", "answer", "references"], ["Where was Ann Lee born?", "Ely", "Ann Lee was born in Ely."]]
+    (tmp_path / name).write_text("".join(f"{between.join(row)}\n" for row in cells))
+    text = (
+        HEAD.replace("minihop", f"{{own: {{questions: {name}, documents: docs}}}}") + "folder: out\nN: 50\nk: [1, 2]\n"
     )
-    text = HEAD.replace("minihop", "{own: {questions: q.csv, documents: docs}}") + "folder: out\nN: 50\nk: [1, 2]\n"
     rows = Experiment.from_yaml(write(tmp_path, text)).run(progress=False)
     assert rows["ir_score"].tolist() == [1.0, 1.0]
     assert rows["k"].tolist() == [1, 2]

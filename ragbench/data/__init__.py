@@ -27,7 +27,7 @@ from ragbench.data.ragchecker import (
     write_ragchecker,
 )
 from ragbench.data.refchecker import load_refchecker
-from ragbench.data.user import load_csv, load_documents, load_jsonl
+from ragbench.data.user import load_csv, load_documents, load_jsonl, load_questions
 from ragbench.data.validate import Problem, validate, validate_files
 from ragbench.data.wiki import build_wiki_corpus
 from ragbench.data.wikieval import load_wikieval, load_wikieval_runs

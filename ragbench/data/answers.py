@@ -22,7 +22,7 @@ import pandas as pd
 from ragbench.data.files import EXPORT, MAX_FIELD, SPREADSHEETS, numbered_lines, raise_all, read_json
 from ragbench.data.parquet import read_parquet
 from ragbench.data.ragchecker import RagResult, RagResults, from_ragchecker
-from ragbench.data.user import read_csv
+from ragbench.data.user import is_csv, read_csv
 from ragbench.errors import ConfigError, DataError, unknown
 
 # Our name -> theirs: ragas (since 0.2, before), DeepEval, RAGChecker.
@@ -49,7 +49,7 @@ RAGAS: Mapping[str, str] = {
     "relevant": "reference_context_ids",
 }
 _TEXTS = ("system", "question", "answer", "reference", "context")
-_ENDINGS = (".csv", ".jsonl", ".json", ".parquet")
+_ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 _LISTS = ("chunks", "references", "keypoints", "retrieved", "relevant")
 _IDS = ("retrieved", "relevant")
 _DEEPEVAL = {"actual_output", "retrieval_context"}  # beside these, "context" is the list of ideal passages
@@ -62,9 +62,9 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
 
     Parameters
     ----------
-    source : a data frame; a list of dicts, or a dict of lists; a path (.csv, .jsonl, .json, .parquet; the first three
-        also .gz); RAGChecker's JSON, parsed or read; anything with ``to_pandas()``, as a Hugging Face ``Dataset`` and
-        ragas' ``EvaluationDataset`` have it.
+    source : a data frame; a list of dicts, or a dict of lists; a path (.csv, .tsv, .jsonl, .json, .parquet; all but the
+        last also .gz); RAGChecker's JSON, parsed or read; anything with ``to_pandas()``, as a Hugging Face ``Dataset``
+        and ragas' ``EvaluationDataset`` have it.
     columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``. Goes before what is recognised.
 
     Returns
@@ -167,7 +167,7 @@ def _file(path: Path) -> tuple[str, list[str], pd.DataFrame]:
     if ending == ".parquet":
         frame = read_parquet(path)
         return str(path), [f"{path}, row {i}" for i in range(len(frame))], frame
-    if ending == ".csv":
+    if is_csv(path):
         numbered: list[tuple[str, Any]] = [(f"{path}, line {line}", row) for line, row in read_csv(path)]
     elif ending == ".jsonl":
         numbered = list(numbered_lines(path))

@@ -13,7 +13,7 @@ import io
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from ragbench.records import Dataset, Document, Question
 Reader = Callable[[str | Path], Iterator[tuple[int, dict]]]
 _SEPARATOR = "||"
 _BETWEEN = {",": "commas", ";": "semicolons", "\t": "tabs"}  # the cells of a CSV file, as spreadsheets write it
-_ENDINGS = (".jsonl", ".csv")
+CSV_ENDINGS = (".csv", ".tsv")
+QUESTION_ENDINGS = (".jsonl", *CSV_ENDINGS)
 _DOCUMENT_FIELDS = {"title", "text", "sentences"}
 _QUESTION_FIELDS = {"id", "_id", "question", "answer", "references", "supporting_facts", "type", "level"}
 _OURS = sorted(_DOCUMENT_FIELDS | _QUESTION_FIELDS | {"reasoning", "claims", "both_hops"})
@@ -48,7 +49,7 @@ def load_jsonl(
         ``type``, ``level``. A folder stands for the ``questions.jsonl`` in it, and for its documents where
         ``documents`` is left out (as ``ragbench data generate`` writes them).
     documents : JSON-lines or CSV file with ``text`` or ``sentences``, and optionally ``id`` and ``title``; or a folder
-        with ``documents.jsonl`` or ``documents.csv``, or else of ``.txt`` and ``.md`` files.
+        with ``documents.jsonl``, ``.csv`` or ``.tsv``, or else of ``.txt`` and ``.md`` files.
     fields : your own column names, e.g. ``{"question": "query", "answer": "gold"}``.
     limit : keep the first so many questions.
 
@@ -56,7 +57,7 @@ def load_jsonl(
     ------
     DataError that names file and line; several bad records are listed together and nothing is loaded.
     """
-    return _load(questions, documents, ".jsonl", fields, limit)
+    return _load(questions, documents, read_jsonl, (".jsonl",), fields, limit)
 
 
 def load_csv(
@@ -71,7 +72,24 @@ def load_csv(
     As `load_jsonl`; several references in one cell are separated by ``||`` or written as a JSON list, and
     ``supporting_facts`` are a JSON list.
     """
-    return _load(questions, documents, ".csv", fields, limit)
+    return _load(questions, documents, read_csv, CSV_ENDINGS, fields, limit)
+
+
+def load_questions(
+    questions: str | Path,
+    documents: str | Path | None = None,
+    *,
+    fields: Mapping[str, str] | None = None,
+    limit: int | None = None,
+) -> Dataset:
+    """Load by the ending of the questions' file: as `load_csv` (.csv, .tsv), else as `load_jsonl`."""
+    load = load_csv if is_csv(questions) else load_jsonl
+    return load(questions, documents, fields=fields, limit=limit)
+
+
+def is_csv(path: str | Path) -> bool:
+    """Tell by the ending whether a file is read by `read_csv`."""
+    return str(path).lower().removesuffix(".gz").endswith(CSV_ENDINGS)
 
 
 def load_documents(path: str | Path, *, fields: Mapping[str, str] | None = None) -> tuple[Document, ...]:
@@ -79,9 +97,9 @@ def load_documents(path: str | Path, *, fields: Mapping[str, str] | None = None)
 
     Parameters
     ----------
-    path : the file; or a folder with ``documents.jsonl`` or ``documents.csv``; or a folder of ``.txt``, ``.md``,
-        ``.pdf``, ``.docx`` and ``.html`` files, in subfolders too (title: file name, and page of a PDF). Hidden files
-        and folders are passed over.
+    path : the file (.csv, .tsv, else JSON lines); or a folder with ``documents.jsonl``, ``.csv`` or ``.tsv``; or a
+        folder of ``.txt``, ``.md``, ``.pdf``, ``.docx`` and ``.html`` files, in subfolders too (title: file name, and
+        page of a PDF). Hidden files and folders are passed over.
     fields : your own column names.
 
     Raises
@@ -111,7 +129,7 @@ def _documents(path: str | Path, fields: Mapping[str, str] | None, met: set[str]
         return tuple(document for p in files for document in _file(p, str(p.relative_to(path))))
     if path.suffix.lower() in ENDINGS and path.is_file():
         return tuple(_file(path, path.name))
-    reader = read_csv if path.suffix.lower() == ".csv" else read_jsonl
+    reader = read_csv if is_csv(path) else read_jsonl
     return _collect(path, reader, fields, lambda row, where, line: _document(row, where, line), met)
 
 
@@ -159,8 +177,8 @@ def _limited(text: str, path: Path) -> None:
         raise DataError(f"{path} has {len(text):,} characters", f"at most {MAX_FIELD:,}", "split it into several files")
 
 
-def _tables(folder: Path, stem: str) -> list[Path]:
-    return [folder / f"{stem}{ending}" for ending in _ENDINGS if (folder / f"{stem}{ending}").is_file()]
+def _tables(folder: Path, stem: str, endings: Sequence[str] = QUESTION_ENDINGS) -> list[Path]:
+    return [folder / f"{stem}{ending}" for ending in endings if (folder / f"{stem}{ending}").is_file()]
 
 
 def _kinds(files: Iterable[Path]) -> str:
@@ -172,17 +190,17 @@ def _kinds(files: Iterable[Path]) -> str:
 def _load(
     questions: str | Path,
     documents: str | Path | None,
-    ending: str,
+    reader: Reader,
+    endings: Sequence[str],
     fields: Mapping[str, str] | None,
     limit: int | None,
 ) -> Dataset:
     check_limit(limit)
     folder = Path(questions).expanduser()
     if folder.is_dir():
-        questions = folder / f"questions{ending}"
+        questions = next(iter(_tables(folder, "questions", endings)), folder / f"questions{endings[0]}")
         if documents is None and _tables(folder, "documents"):
             documents = folder
-    reader: Reader = read_csv if ending == ".csv" else read_jsonl
     met: set[str] = set()
     loaded = _documents(documents, fields, met) if documents is not None else ()
     by_title: dict[str, Document] = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ragbench.data.hotpotqa import load_hotpotqa
-from ragbench.data.user import load_csv, load_jsonl
+from ragbench.data.user import load_questions
 from ragbench.records import Dataset, Question
 from ragbench.text.layout import Form, comparable, contains
 
@@ -176,9 +176,8 @@ def validate_files(
     min_documents: int = 1,
     form: Form | None = "NFC",
 ) -> list[Problem]:
-    """Load a question file (HotpotQA's JSON, JSON lines or CSV) and run `validate` on it."""
+    """Load a question file (HotpotQA's JSON, JSON lines, CSV or TSV) and run `validate` on it."""
     name = str(questions).removesuffix(".gz").lower()
     if name.endswith(".json"):
         return validate(load_hotpotqa(questions), min_documents=min_documents, form=form)
-    load = load_csv if name.endswith(".csv") else load_jsonl
-    return validate(load(questions, documents), min_documents=min_documents, form=form)
+    return validate(load_questions(questions, documents), min_documents=min_documents, form=form)

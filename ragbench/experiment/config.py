@@ -304,9 +304,8 @@ def _data(path: Path, use: str, options: dict[str, Any]) -> Callable:
     for name in ("questions", "documents"):
         if name in options:
             options[name] = path.parent / str(options[name])
-    load = data.load_csv if options["questions"].suffix.lower() == ".csv" else data.load_jsonl
-    _checked(use, load, options, ())
-    return functools.partial(load, **options)
+    _checked(use, data.load_questions, options, ())
+    return functools.partial(data.load_questions, **options)
 
 
 def _chunker(path: Path, use: str, options: dict[str, Any], **models: Any) -> Callable:
