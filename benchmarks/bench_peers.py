@@ -1,4 +1,4 @@
-"""ragas and RAGChecker beside ragbench on the same labels: values, seconds, calls and tokens per answer.
+"""ragas and RAGChecker beside ragbench on the same labels: values, CPU seconds, calls and tokens per answer.
 
     python benchmarks/bench_peers.py [--folder FOLDER] [--answers 60] [--results 10000]
 
@@ -245,13 +245,13 @@ def numbered(text: str) -> list[str]:
 
 
 def ours(given: dict[str, Any], metrics: Sequence[str]) -> tuple[pd.DataFrame, list[tuple[str, str]], float]:
-    """Score the rows; return the table, what was asked and replied, and the seconds."""
+    """Score the rows; return the table, what was asked and replied, and the CPU seconds."""
     rows = [{name: row[name] for name in ("id", "question", "answer", "reference", "chunks")} for row in given["rows"]]
     rb.score(rows[:1], metrics, labels=Replay(given), progress=False)  # imports
     model = Replay(given)
-    start = time.perf_counter()
+    start = time.process_time()
     table = rb.score(rows, metrics, labels=model, progress=False)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     print(f"  rb.plan_score says {rb.plan_score(rows, metrics, model).total.calls / len(rows):.1f} calls an answer")
     return table, model._log, seconds
 
@@ -260,12 +260,12 @@ def ours(given: dict[str, Any], metrics: Sequence[str]) -> tuple[pd.DataFrame, l
 
 
 def timed(function: Callable[[], Any], repeat: int = 5) -> tuple[float, Any]:
-    """Median seconds, and the result."""
+    """Median seconds of CPU, and the result."""
     seconds = []
     for _ in range(repeat):
-        start = time.perf_counter()
+        start = time.process_time()
         result = function()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     return sorted(seconds)[repeat // 2], result
 
 
@@ -283,7 +283,7 @@ def spent(log: Sequence[Sequence[str]], answers: int) -> str:
 
 
 def line(name: str, log: Sequence[Sequence[str]], seconds: float, answers: int) -> None:
-    print(f"  {name:<22}{spent(log, answers)} {seconds / answers * 1e3:>8.2f} ms without the model")
+    print(f"  {name:<22}{spent(log, answers)} {seconds / answers * 1e3:>8.2f} ms of CPU without the model")
 
 
 def main() -> None:

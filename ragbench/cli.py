@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Rows are made in threads of their own; OpenBLAS's threads would take three times the CPU, waiting for a core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy reads it when it is loaded, kernels inherit it
     arguments = _parser().parse_args(argv)
+    warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"  # without our own line of code
     try:
         return arguments.run(arguments) or 0
     except RagbenchError as error:
@@ -337,22 +339,15 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"{cut} rows hold an answer that ended at its limit of tokens (truncated: {experiment.truncated})")
     print(_run_summary(rows))
     if experiment.metrics:
-        _write_scores(experiment.score(rows), experiment.folder / "scores.csv")
+        from ragbench.report.export import save_scores
+
+        scores = experiment.score(rows)
+        print(_score_means(scores))
+        print(f"{len(scores)} scored answers in {os.path.relpath(save_scores(scores, experiment.folder))}\n")
     if failed:
         print("failed rows: ragbench audit says why; ragbench run --retry-failed makes them again")
     print(f"next: ragbench audit {folder}; ragbench export {folder} --to FOLDER")
     return 1 if failed else 0
-
-
-def _write_scores(table: pd.DataFrame, path: Path) -> None:
-    """Print the means of scored answers, and write a row for each."""
-    from ragbench.paths import written_whole
-    from ragbench.report.export import score_lines
-
-    print(_score_means(table))
-    with written_whole(path) as part:
-        part.write_text("".join(score_lines(table)), encoding="utf-8")
-    print(f"{len(table)} scored answers in {os.path.relpath(path)}\n")
 
 
 def _score_means(table: pd.DataFrame) -> str:

@@ -161,7 +161,12 @@ def test_chinese_texts_under_the_english_minilm_warn_and_name_a_multilingual_mod
     chinese = [Chunk(str(i), "这家公司于二零一九年在上海成立，主要从事能源业务。", "d") for i in range(3)]
     with pytest.warns(UserWarning, match=r"Chinese.*embedder: ollama:bge-m3"):
         Dense(chinese, make_embedder("minilm"))
+    english = [Chunk(f"e{i}", "The company was founded in Shanghai in 2019.", "d") for i in range(10)]
+    german = [Chunk(f"g{i}", "Die Firma wurde in der Stadt gegründet, und sie ist nicht alt.", "d") for i in range(2)]
+    with pytest.warns(UserWarning, match=r"of 12 texts looked at, 2 German: .*knows English"):
+        Dense([*english, *german], make_embedder("minilm"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Dense(chinese, OnnxEmbeddings(tiny))
+        Dense([*english, german[0]], make_embedder("minilm"))
         Dense([Chunk("e", "The company was founded in Shanghai in 2019.", "d")], make_embedder("minilm"))

@@ -100,7 +100,7 @@ def _check(question: Question, evidence: _Evidence, min_documents: int) -> Itera
     if not follows(question):
         yield (
             f"the answer {question.answer!r} is not in its evidence",
-            "correct it, or state the 'reasoning' that derives it",
+            "correct it; where it is right in other words, say how it follows in a column 'reasoning'",
         )
     facts = question.meta.get("supporting_facts", ())
     if question.meta.get("both_hops") and question.kind == "bridge" and facts:

@@ -23,6 +23,7 @@ from ragbench.data.ragchecker import RagResults, to_ragchecker
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.metrics.table import readable
 from ragbench.metrics.thresholds import fit_thresholds
+from ragbench.paths import written_whole
 from ragbench.records import Dataset
 from ragbench.report.audit import (
     ANSWERED,
@@ -42,7 +43,7 @@ from ragbench.report.audit import (
 )
 from ragbench.report.audit import COLUMNS as AUDIT_COLUMNS
 from ragbench.report.folder import Exported, Folder
-from ragbench.report.methods import Methods, ledger_methods, methods, score_methods
+from ragbench.report.methods import MOST_COMPARED, Methods, ledger_methods, methods, score_methods
 from ragbench.report.page import PageTable, page, worst_answers
 from ragbench.report.tables import (
     FIT,
@@ -94,6 +95,7 @@ def export(
     DataError for a run that does not exist or has no rows; ConfigError for a folder that is not ours to fill.
     """
     from ragbench.experiment import load_manifest, load_rows
+    from ragbench.experiment.rows import run_folder
 
     every = load_rows(run)
     if every.empty:
@@ -107,6 +109,8 @@ def export(
         older = len(every) - len(rows)
         del every
         tables = {table.stem: table for table in run_tables(rows, name, checks)}
+        scores = load_scores(run_folder(run))
+        tables |= {} if scores is None else {table.stem: table for table in score_tables(scores, name)}
         for stem, table in tables.items():
             label = f"tab:{label_of(name)}:{stem}"
             _write_table(folder, stem, table.frame, table.caption, label, table.shown, table.notes)
@@ -115,6 +119,11 @@ def export(
         missing = int(checks.loc[checks["check"].eq("not made yet"), "rows"].sum())
         counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
         paragraphs = methods(manifest, counts, RESAMPLES)
+        if scores is not None:
+            figures += _score_figure(folder, scores, name)
+            paragraphs = paragraphs.with_scores(score_methods(scores, RESAMPLES))
+            if len(scores) != len(rows):
+                folder.done.notes.append(f"scores are of {len(scores)} of {len(rows)} rows: run the experiment again")
         _write_methods(folder, paragraphs)
         folder.text("all.tex", document(name, list(tables), figures))
         folder.text("rows.csv", _csv(rows))
@@ -471,38 +480,12 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     Exported: as `export` writes it, with ``claim_labels.json`` in RAGChecker's form where claims were labelled, which
     `ragbench.widgets.ClaimInspector` opens.
     """
-    from ragbench.comparison import printed
-    from ragbench.scoring import compare_scores
-
     with Folder(to, f"scores of {name}") as folder:
-        numbers = table.attrs["numbers"]
-        by = ["system"] if "system" in table else []
-        averages = means(table, by, numbers, groups="question_id", resamples=RESAMPLES)
-        shown = averages.drop(columns=["mean", "low", "high"])
-        shown.insert(len(shown.columns) - 2, "mean [95% interval]", with_interval(averages))
-        notes = []
-        if "labelled_by" in table:
-            notes.append(f"Labels: {', '.join(dict.fromkeys(table['labelled_by']))}.")
-        _write_table(folder, "means", averages, f"{name}: mean of every metric", "tab:means", shown, notes)
-        written = ["means"]
-        if by and table["system"].nunique() > 1:
-            pairs = compare_scores(table, resamples=RESAMPLES)
-            caption = f"{name}: systems compared over the same questions"
-            _write_table(folder, "comparison", pairs, caption, "tab:comparison", printed(pairs))
-            written.append("comparison")
-        figures = []
-        drawn = [n for n in numbers if table[n].between(0, 1).any() and not table[n].gt(1).any()]
-        if drawn:
-            labelled = table if by else table.assign(system=name)
-            long = labelled.melt(["question_id", "system"], drawn, "metric", "value")
-            marks = means(labelled, ["system"], drawn, groups="question_id", resamples=RESAMPLES)
-            alt = f"{name}: every answer's value of {len(drawn)} metrics, with the mean and its 95% interval."
-            figure = plots.score_strips(long, marks)
-            for path in plots.save_figure(
-                figure, "scores", no_formulas(long), alt, folder=folder.path / "figures", dpi=300
-            ).values():
-                folder.wrote(f"figures/{path.name}")
-            figures.append(("scores", alt))
+        written = []
+        for one in score_tables(table, name):
+            _write_table(folder, one.stem, one.frame, one.caption, f"tab:{one.stem}", one.shown, one.notes)
+            written.append(one.stem)
+        figures = _score_figure(folder, table, name)
         _write_methods(folder, score_methods(table, RESAMPLES))
         folder.text("all.tex", document(name, written, figures))
         folder.text("rows.csv", score_lines(table))
@@ -516,6 +499,68 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
         folder.done.notes += table.attrs.get("repairs", [])
         folder.text("README.md", _readme(name, folder))
         return folder.finish()
+
+
+def score_tables(table: pd.DataFrame, name: str) -> Iterator[RunTable]:
+    """Yield the means of a table from `ragbench.score`, and its systems in pairs where they are few."""
+    from ragbench.comparison import printed
+    from ragbench.scoring import compare_scores
+
+    systems = table["system"].nunique() if "system" in table else 1
+    averages = _averages(table)
+    shown = averages.drop(columns=["mean", "low", "high"])
+    shown.insert(len(shown.columns) - 2, "mean [95% interval]", with_interval(averages))
+    notes = []
+    if "labelled_by" in table:
+        notes.append(f"Labels: {', '.join(dict.fromkeys(table['labelled_by'].dropna()))}.")
+    if systems > MOST_COMPARED:
+        notes.append(f"{systems} systems are too many to compare every pair: name yours in rb.stats.compare(pairs=).")
+    yield RunTable("means", f"{name}: mean of every metric", averages, shown, tuple(notes))
+    if 1 < systems <= MOST_COMPARED:
+        pairs = compare_scores(table, resamples=RESAMPLES)
+        yield RunTable("comparison", f"{name}: systems compared over the same questions", pairs, printed(pairs))
+
+
+def _averages(table: pd.DataFrame, names: Sequence[str] | None = None) -> pd.DataFrame:
+    by = ["system"] if "system" in table else []
+    return means(table, by, names or table.attrs["numbers"], groups="question_id", resamples=RESAMPLES)
+
+
+def _score_figure(folder: Folder, table: pd.DataFrame, name: str) -> list[tuple[str, str]]:
+    """Write the picture of the metrics between 0 and 1; return its name and alt text, if there are any."""
+    drawn = [n for n in table.attrs["numbers"] if table[n].between(0, 1).any() and not table[n].gt(1).any()]
+    if not drawn or ("system" in table and table["system"].nunique() > MOST_BARS):
+        return []
+    labelled = table if "system" in table else table.assign(system=name)
+    long = labelled.melt(["question_id", "system"], drawn, "metric", "value")
+    alt = f"{name}: every answer's value of {len(drawn)} metrics, with the mean and its 95% interval."
+    figure = plots.score_strips(long, _averages(labelled, drawn))
+    for path in plots.save_figure(
+        figure, "scores", no_formulas(long), alt, folder=folder.path / "figures", dpi=300
+    ).values():
+        folder.wrote(f"figures/{path.name}")
+    return [("scores", alt)]
+
+
+def save_scores(table: pd.DataFrame, folder: Path) -> Path:
+    """Write a table from `ragbench.score` beside a run's rows, for `export`: a row per answer, and how it was made."""
+    path = folder / "scores.csv"
+    with written_whole(path) as part:
+        part.write_text("".join(score_lines(table)), encoding="utf-8")
+    with written_whole(path.with_suffix(".json")) as part:
+        part.write_text(json.dumps(table.attrs, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def load_scores(folder: Path) -> pd.DataFrame | None:
+    """Read what `save_scores` wrote; None where there is none."""
+    path = folder / "scores.csv"
+    made = path.with_suffix(".json")
+    if not (path.is_file() and made.is_file()):
+        return None
+    table = pd.read_csv(path, dtype={"question_id": str, "system": str})
+    table.attrs |= json.loads(made.read_text(encoding="utf-8"))
+    return table
 
 
 def score_lines(table: pd.DataFrame) -> Iterator[str]:

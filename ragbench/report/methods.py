@@ -38,6 +38,7 @@ _NO_SETTING = ("retriever", "class", "state", "factory", "over")
 
 
 CLAIMS = "What may be claimed"
+MOST_COMPARED = 8  # systems with scores of which every pair is compared
 _MARK = re.compile(r"\s*⟦([\w,:.-]+)⟧")
 
 
@@ -99,6 +100,12 @@ class Methods:
         text += f"\n\n\\paragraph{{{CLAIMS}}}\n\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
         return f"{first_line(text)}\n{text}\n"
 
+    def with_scores(self, scores: Methods) -> Methods:
+        """Add those of the metrics of a run's answers."""
+        first, *_, untested = scores.claims
+        claims = (*self.claims, f"Metrics: {first}", f"Metrics: {untested[0].lower()}{untested[1:]}")
+        return Methods(self.paragraphs + scores.paragraphs, {**self.entries, **scores.entries}, claims)
+
     @property
     def bibliography(self) -> str:
         """As BibTeX, sorted by key."""
@@ -138,8 +145,8 @@ def _run_claims(manifest: Mapping[str, Any]) -> tuple[str, ...]:
         f"Population: questions like {listed(sets) or 'these'}, about these documents. Intervals say nothing of other "
         "documents, chunks, models, versions, prompts or seeds, unless they are in the grid.",
         _CLUSTERED,
-        "Not tested: differences between systems in these tables. Means whose intervals overlap may differ, and means "
-        "whose intervals do not were not corrected for the number of comparisons; rb.stats.compare tests pairs.",
+        "Not tested: differences between systems in the tables of means. Means whose intervals overlap may differ, and "
+        "means whose intervals do not were not corrected for the number of comparisons; rb.stats.compare tests pairs.",
     )
 
 
@@ -202,7 +209,8 @@ def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
         f"{cite('efron1993bootstrap')}; n counts the answers scored. {int(table[columns].isna().sum().sum()):,} of "
         f"{table[columns].size:,} values are undefined or unscored; they are left out of the means and counted beside."
     )
-    if systems > 1:
+    compared = 1 < systems <= MOST_COMPARED
+    if compared:
         means += (
             " Systems are compared over the same questions by paired permutation tests; Holm's method corrects the "
             "p-values over the whole table."
@@ -216,7 +224,7 @@ def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
         else _who(models, embedded=embedded, what="Labels", missing="No label was made"),
         f"Population: questions like these {table['question_id'].nunique():,}; who chose them is not known here.",
         _CLUSTERED,
-        "Not tested: " + ("systems that were not asked the same questions." if systems > 1 else "any difference."),
+        "Not tested: " + ("systems that were not asked the same questions." if compared else "any difference."),
     )
     return _cited([" ".join(said), means], entries, claims)
 

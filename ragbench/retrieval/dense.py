@@ -7,6 +7,7 @@ equal vectors get equal scores and ties fall by chunk id whatever the tile they 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,8 +31,8 @@ from ragbench.retrieval.base import (
 from ragbench.text.languages import language_of
 
 _QUERIES_AT_ONCE = 1024
-_NOT_LATIN = ("chinese", "japanese", "korean", "thai", "russian", "greek", "arabic", "persian", "hindi")
 _SAMPLE = 50  # chunks whose language is looked at
+_FEW = 0.1  # of them in other languages than English are not worth a warning: quotations, tables, names
 _SPARE = 16  # candidates beyond k: rounding in the matrix product may misplace a few
 
 
@@ -220,13 +221,16 @@ def embedder_name(embedder: Any) -> str:
 
 
 def _warn_of_language(embedder: Any, chunks: Sequence[Chunk]) -> None:
-    """Warn where the English MiniLM is to embed texts in a script that it does not know."""
+    """Warn where the English MiniLM is to embed texts in other languages."""
     if str(getattr(embedder, "model_id", "")).startswith("all-MiniLM-L6-v2"):
-        language = language_of(chunk.text for chunk in chunks[:: max(1, len(chunks) // _SAMPLE)])
-        if language in _NOT_LATIN:
+        sample = chunks[:: max(1, len(chunks) // _SAMPLE)]
+        spoken = Counter(language_of([chunk.text]) for chunk in sample)
+        others = Counter({name: n for name, n in spoken.items() if name not in (None, "english")})
+        if others.total() > _FEW * len(sample):
+            named = ", ".join(f"{n} {str(name).capitalize()}" for name, n in others.most_common())
             warnings.warn(
-                f"the texts are {language.capitalize()}, and all-MiniLM-L6-v2 knows English: its vectors say little. "
-                "Name a multilingual model, for instance embedder: ollama:bge-m3, or embedder: onnx:FOLDER "
+                f"of {len(sample)} texts looked at, {named}: all-MiniLM-L6-v2 knows English, its vectors say little of "
+                "them. Name a multilingual model, for instance embedder: ollama:bge-m3, or embedder: onnx:FOLDER "
                 "(docs/models.md)",
                 stacklevel=3,
             )
