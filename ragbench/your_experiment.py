@@ -62,7 +62,8 @@ def lay_out(folder: str | os.PathLike[str]) -> Path:
 def _own(book: dict[str, Any]) -> dict[str, Any]:
     """Return a template notebook without results, set to the files beside it."""
     for cell in book["cells"]:
-        cell["source"] = "".join(cell["source"]).replace("](../docs/", "](help/")
+        source = "".join(cell["source"]).replace("](../docs/", "](help/")
+        cell["source"] = source.replace("data/results/", "results/")
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
             if "parameters" in cell["metadata"].get("tags", []):

@@ -547,6 +547,7 @@ def test_init_copies_templates_without_results_and_set_to_the_files_beside_them(
     linked = [target for cell in book.cells for target in re.findall(r"\]\(([^)#]+)\)", cell.source)]
     assert linked
     assert all((folder / target).exists() for target in linked)
+    assert not any("data/results" in cell.source for cell in book.cells)  # runs lie in results/ here
 
 
 @pytest.mark.parametrize("there", ["file", "folder with a file", "no parent"])
