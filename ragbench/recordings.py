@@ -19,7 +19,7 @@ import platform
 import random
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -29,16 +29,17 @@ import pandas as pd
 
 from ragbench.data import load_minihop
 from ragbench.errors import DataError, unknown
+from ragbench.evidence import DISTRACTED, EVIDENCE, Assigned, passages, two_hop_questions, whole_documents
 from ragbench.experiment import Experiment
 from ragbench.experiment.identity import prompt_hashes
-from ragbench.experiment.spec import Cell
+from ragbench.experiment.spec import QUERY_ONLY, Cell
 from ragbench.llm import Cassette, chat_model
 from ragbench.llm.drivers import driver_for
 from ragbench.llm.keys import canonical
 from ragbench.papers import NOT_COMPARABLE, thesis
 from ragbench.paths import cache_dir, project_root, results_dir, shipped
-from ragbench.records import Chunk, Dataset, Document, Hit, Question
-from ragbench.retrieval.base import Index, Scopes
+from ragbench.records import Dataset, Question
+from ragbench.retrieval.base import cores
 
 ORDER_SEED = 20261122  # of the order in which questions are asked; drawn before any answer was labelled
 GOLD = "gold documents"
@@ -50,10 +51,32 @@ NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its
 
 @dataclass(frozen=True)
 class RecordedGrid:
-    """One grid of a recording: how many questions of the order, and which cells of retriever and N."""
+    """One grid of a recording: how many questions of the order, and the settings of its Experiment for some of them."""
 
     questions: int
-    wants: Callable[[Cell], bool]
+    settings: Callable[[list[Question], Dataset], dict[str, Any]]
+    chosen: Callable[[list[Question], Dataset, int], list[Question]] = lambda ordered, _, count: ordered[:count]
+
+
+def _thesis_grid(wants: Callable[[Cell], bool]) -> Callable[[list[Question], Dataset], dict[str, Any]]:
+    """Return the settings of the thesis's retrievers and the gold documents, for the cells that are wanted."""
+
+    def settings(questions: list[Question], minihop: Dataset) -> dict[str, Any]:
+        from ragbench.chunking import semantic_chunks
+
+        gold = {q.text: q.meta["doc_ids"] for q in questions}
+        return {
+            "data": {"minihop": replace(minihop, questions=tuple(questions))},
+            "chunker": {"semantic": semantic_chunks, "documents": whole_documents},
+            "retriever": {**thesis.retrievers(), GOLD: partial(Assigned, documents=gold)},
+            "k": {"thesis": thesis.TOP_K},
+            "N": BUDGETS,
+            "keep": lambda cell: (
+                wants(cell) and (not cell.N or (cell.chunker == "documents") == (cell.retriever == GOLD))
+            ),
+        }
+
+    return settings
 
 
 def _six_at_300(cell: Cell) -> bool:
@@ -64,45 +87,76 @@ def _bm25_at_every_budget(cell: Cell) -> bool:
     return cell.retriever == "BM25" or cell.N == 0
 
 
-GRIDS = {"retrievers": RecordedGrid(180, _six_at_300), "budgets": RecordedGrid(100, _bm25_at_every_budget)}
+def _evidence_grid(*conditions: str) -> Callable[[list[Question], Dataset], dict[str, Any]]:
+    """Return the settings of the evidence experiment: a condition is a retriever that finds what is assigned."""
+
+    def settings(questions: list[Question], minihop: Dataset) -> dict[str, Any]:
+        laid_out, assigned = passages(questions, minihop)
+        return {
+            "data": {"minihop": replace(minihop, questions=tuple(questions), documents=tuple(laid_out))},
+            "chunker": {"documents": whole_documents},
+            "retriever": {name: partial(Assigned, documents=assigned[name]) for name in conditions},
+            "k": (4,),
+            "N": (0, ALL_OF_GOLD),
+        }
+
+    return settings
+
+
+def _longest_first(ordered: list[Question], minihop: Dataset, count: int) -> list[Question]:
+    """Take the first two-hop questions; those with the most text in their prompts come first, as ``ask`` sends them."""
+    taken = two_hop_questions(ordered)[:count]
+    laid_out, assigned = passages(taken, minihop)
+    size = {document.id: len(document.text) for document in laid_out}
+
+    def text(question: Question) -> int:
+        shown = sum(size[name] for condition in EVIDENCE for name in assigned[condition][question.text])
+        return shown + len(EVIDENCE) * len(question.text)
+
+    return sorted(taken, key=text, reverse=True)
+
+
+GRIDS = {
+    "retrievers": RecordedGrid(180, _thesis_grid(_six_at_300)),
+    "budgets": RecordedGrid(100, _thesis_grid(_bm25_at_every_budget)),
+    "evidence": RecordedGrid(100, _evidence_grid(*EVIDENCE), _longest_first),
+    "distracted": RecordedGrid(100, _evidence_grid(*DISTRACTED), _longest_first),
+}
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Who is recorded: a name for ``chat_model`` and its options, and the grids in the order of asking."""
+    """Who is recorded: a name for ``chat_model`` and its options, and the grids in the order of asking.
+
+    A model file without a folder lies in ``data/cache/models``; a replay does not need it.
+    """
 
     model: str
     licence: str  # of the weights
     options: Mapping[str, Any] = field(default_factory=dict)
     grids: tuple[str, ...] = tuple(GRIDS)
 
-    def chat_model(self) -> Any:
+    def chat_model(self, **options: Any) -> Any:
         """Return the model; it starts no server before its first call."""
-        return chat_model(self.model, **self.options)
+        provider, _, file = self.model.partition(":")
+        name = f"gguf:{cache_dir('models') / file}" if provider == "gguf" else self.model
+        return chat_model(name, **{**self.options, **options})
 
 
 RECORDINGS = {
     # The prompts ask for one sentence, and 128 tokens hold one; what goes on after that is mostly a loop.
     "smollm2": Recording("smollm2", "Apache-2.0", {"num_ctx": 2048, "num_predict": 128}),
+    "qwen": Recording(
+        "gguf:Qwen2.5-Coder-1.5B-Instruct.Q4_K_M.gguf",
+        "Apache-2.0",
+        {
+            "num_ctx": 2048,
+            "num_predict": 128,
+            "digest": "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        },
+        ("evidence", "distracted"),
+    ),
 }
-
-
-class Gold(Index):
-    """Finds the documents that hold a question's supporting facts, in the order of the hops."""
-
-    titles: Mapping[str, tuple[str, ...]]  # by the question's text
-
-    def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        by_title = {chunk.doc_id: chunk for chunk in self.chunks}
-        return [
-            [Hit(by_title[title], 1.0, rank) for rank, title in enumerate(self.titles[query][:k], 1)]
-            for query in queries
-        ]
-
-
-def whole_documents(documents: Iterable[Document]) -> list[Chunk]:
-    """Make one chunk of every document."""
-    return [Chunk(d.id, d.text, d.id, d.title) for d in documents]
 
 
 def in_order(data: Dataset) -> list[Question]:
@@ -121,24 +175,15 @@ def grid_experiment(name: str, grid: str, questions: Sequence[str] | None = None
     questions : ids of those to ask; default all that the grid plans.
     settings : of ``Experiment``, such as ``cassette``, ``judge``, ``folder``, or another ``generator``.
     """
-    from ragbench.chunking import semantic_chunks
-
     if grid not in GRIDS:
         raise unknown("grid", grid, GRIDS)
     minihop, plan = load_minihop(), GRIDS[grid]
-    asked = [q for q in in_order(minihop)[: plan.questions] if questions is None or q.id in questions]
-    titles = {q.text: q.meta["doc_ids"] for q in minihop.questions}
+    planned = plan.chosen(in_order(minihop), minihop, plan.questions)
+    asked = [q for q in planned if questions is None or q.id in questions]
     return Experiment(
         f"{name}-{grid}",
-        data={"minihop": Dataset("minihop", tuple(asked), minihop.documents, meta=minihop.meta)},
-        chunker={"semantic": semantic_chunks, "documents": whole_documents},
-        retriever={**thesis.retrievers(), GOLD: partial(Gold, titles=titles)},
-        k={"thesis": thesis.TOP_K},
-        N=BUDGETS,
-        keep=lambda cell: (
-            plan.wants(cell) and (not cell.N or (cell.chunker == "documents") == (cell.retriever == GOLD))
-        ),
         match="exact",
+        **plan.settings(asked, minihop),
         **{"generator": {name: _known(name).chat_model()}, "concurrency": 1, **settings},
     )
 
@@ -156,9 +201,13 @@ def working_file(name: str) -> Path:
 
 def record_replies(name: str) -> Path:
     """Ask the model what its grids plan, and return the cassette; run again to go on where it stopped."""
-    for grid in _known(name).grids:
+    recording = _known(name)
+    local = recording.model == "smollm2" or recording.model.startswith("gguf:")
+    servers = [recording.chat_model(host=str(n)) for n in range(1, 1 + min(2, cores()))] if local else None
+    for grid in recording.grids:
         folder = results_dir(_FOLDER, f"{name}-{grid}")
-        grid_experiment(name, grid, cassette=working_file(name), folder=folder).run(retry_failed=True)
+        settings = {"generator": {name: servers}} if servers else {}
+        grid_experiment(name, grid, cassette=working_file(name), folder=folder, **settings).run(retry_failed=True)
     return working_file(name)
 
 
@@ -224,7 +273,8 @@ def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None)
     settings: dict[str, Any] = {"judge": {"embedded": EmbeddedGrader()}}
     if fresh:
         asked = model or recording.model
-        settings["generator"] = {asked: chat_model(asked, **recording.options)}
+        limits = {key: value for key, value in recording.options.items() if key != "digest"}
+        settings["generator"] = {asked: chat_model(model, **limits) if model else recording.chat_model()}
         folder = results_dir(_FOLDER, f"{asked.replace(':', '_').replace('/', '_')}-{grid}-fresh")
         return grid_experiment(name, grid, covered, folder=folder, **settings).run()
     folder = results_dir(_FOLDER, f"{name}-{grid}-{about['file']['sha256'][:8]}")
@@ -232,21 +282,45 @@ def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None)
         return grid_experiment(name, grid, covered, folder=folder, cassette=cassette, **settings).run(progress=False)
 
 
+def evidence_rows() -> pd.DataFrame:
+    """Return the evidence experiment: the replayed rows of both models, for the questions that both cover in full.
+
+    Returns
+    -------
+    Rows of ``Experiment.run`` with the column condition: "question alone", or one of `ragbench.evidence`; each question
+    once a model and condition.
+    """
+    parts = [rows(name, grid) for name, recording in RECORDINGS.items() for grid in ("evidence", "distracted")
+             if grid in recording.grids]  # fmt: skip
+    shared = set.intersection(*(set(part["question_id"]) for part in parts if len(part)))
+    joined = pd.concat([part for part in parts if len(part)], ignore_index=True)
+    joined["condition"] = joined["retriever"].replace(QUERY_ONLY, "question alone")
+    joined = joined.drop_duplicates(["model", "question_id", "condition"])
+    return joined[joined["question_id"].isin(shared)].reset_index(drop=True)
+
+
 def answers_to_label(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the distinct answers with a retriever at N = 300: what gets a reference label, once each.
+    """Return the distinct answers with a retriever at N = 300: what ``data/minihop/ANALYSIS.md`` draws from.
 
     Parameters
     ----------
     rows : as from `rows`, of the grid "retrievers".
+    """
+    return distinct_answers(rows[rows["retriever"].isin(thesis.RETRIEVERS) & rows["N"].eq(300)])
+
+
+def distinct_answers(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return what gets a reference label, once each: the distinct pairs of question and answer.
 
     Returns
     -------
     DataFrame: question_id, answer, stratum (the embedded grade), retrievers (the list of those that led to the answer),
-    ordered by question and SHA-256 of the answer, as ``data/minihop/ANALYSIS.md`` draws from them.
+    ordered by question and SHA-256 of the answer.
     """
-    asked = rows[rows["retriever"].isin(thesis.RETRIEVERS) & rows["N"].eq(300) & rows["status"].eq("ok")]
-    distinct = asked.groupby(["question_id", "answer"], as_index=False).agg(
-        stratum=("grade", "first"), retrievers=("retriever", list)
+    distinct = (
+        rows[rows["status"].eq("ok")]
+        .groupby(["question_id", "answer"], as_index=False)
+        .agg(stratum=("grade", "first"), retrievers=("retriever", list))
     )
     distinct["hash"] = [hashlib.sha256(answer.encode()).hexdigest() for answer in distinct["answer"]]
     return distinct.sort_values(["question_id", "hash"], ignore_index=True).drop(columns="hash")

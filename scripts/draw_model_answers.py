@@ -1,6 +1,7 @@
 """Draw the recorded answers that get reference labels, as data/minihop/ANALYSIS.md says, and lay them out blind.
 
-    python scripts/draw_model_answers.py smollm2 FOLDER
+    python scripts/draw_model_answers.py smollm2 FOLDER     # the stratified draw from five retrievers' answers
+    python scripts/draw_model_answers.py evidence FOLDER    # all answers of the evidence experiment
 
 Writes FOLDER/items.jsonl (what a grader sees: id, question, true answer, supporting facts, answer; shuffled),
 FOLDER/second_pass.jsonl (some of them again, in another order) and FOLDER/key.jsonl (what a grader must not see: which
@@ -20,22 +21,34 @@ import pandas as pd
 from ragbench import recordings
 from ragbench.data import load_minihop
 from ragbench.papers.ragchecker import question_clusters
+from ragbench.recordings import distinct_answers
 from ragbench.stats import stratified_draw
 
 LABELS, SECOND = 250, 150
 DRAW_SEED, ORDER_SEED, SECOND_SEED = 20261123, 20261124, 20261125
+EVIDENCE_ORDER_SEED, EVIDENCE_SECOND_SEED = 20261127, 20261126
 
 
 def draw(items: pd.DataFrame) -> pd.DataFrame:
     """Return the drawn items, shuffled, with id, inclusion probability, and place in the second pass (or none)."""
     drawn = stratified_draw(items["stratum"].astype(int), LABELS, seed=DRAW_SEED)
     probability = pd.Series(drawn, dtype=float).groupby(items["stratum"]).transform("mean")
-    chosen = items.assign(inclusion_probability=probability)[drawn]
-    chosen = chosen.iloc[np.random.default_rng(ORDER_SEED).permutation(len(chosen))].reset_index(drop=True)
-    again = np.random.default_rng(SECOND_SEED).permutation(len(chosen))[:SECOND]
+    return shuffled(items.assign(inclusion_probability=probability)[drawn], "a", ORDER_SEED, SECOND_SEED)
+
+
+def census(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return every distinct answer of the evidence experiment, shuffled, with id and place in the second pass."""
+    items = distinct_answers(rows)[["question_id", "answer"]].assign(inclusion_probability=1.0)
+    return shuffled(items, "e", EVIDENCE_ORDER_SEED, EVIDENCE_SECOND_SEED)
+
+
+def shuffled(items: pd.DataFrame, letter: str, order_seed: int, second_seed: int) -> pd.DataFrame:
+    """Return items in the order in which they are labelled."""
+    chosen = items.iloc[np.random.default_rng(order_seed).permutation(len(items))].reset_index(drop=True)
+    again = np.random.default_rng(second_seed).permutation(len(chosen))[:SECOND]
     place = pd.Series(pd.NA, index=chosen.index, dtype="Int64")
     place[again] = range(len(again))
-    return chosen.assign(id=[f"a{number:03d}" for number in range(1, len(chosen) + 1)], second_pass=place)
+    return chosen.assign(id=[f"{letter}{number:03d}" for number in range(1, len(chosen) + 1)], second_pass=place)
 
 
 def blind(chosen: pd.DataFrame) -> list[dict[str, Any]]:
@@ -58,10 +71,11 @@ def main() -> None:
     parser.add_argument("recording")
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
-    told = recordings.manifest(given.recording)
-    rows = recordings.rows(given.recording, "retrievers")
-    items = recordings.answers_to_label(rows)
-    chosen = draw(items)
+    evidence = given.recording == "evidence"
+    names = ["qwen", "smollm2"] if evidence else [given.recording]
+    rows = recordings.evidence_rows() if evidence else recordings.rows(given.recording, "retrievers")
+    items = distinct_answers(rows) if evidence else recordings.answers_to_label(rows)
+    chosen = census(rows) if evidence else draw(items)
     given.folder.mkdir(parents=True, exist_ok=False)
     write = {
         "items": blind(chosen),
@@ -73,9 +87,13 @@ def main() -> None:
         (given.folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
     ids = set(rows["question_id"])
     clusters = {c for q, c in question_clusters(load_minihop()).items() if q in ids}
-    strata = {int(grade): int(n) for grade, n in items["stratum"].value_counts().sort_index().items()}
-    counted = f"{len(ids)} questions, {len(clusters)} clusters, {len(items)} items, strata {strata}"
-    print(f"Frame closed: {told['model']}, replies {told['file']['sha256']}, {counted}, {len(chosen)} drawn.")
+    counted = f"{len(ids)} questions, {len(clusters)} clusters, {len(items)} items"
+    if not evidence:
+        counted += (
+            f", strata { {int(grade): int(n) for grade, n in items['stratum'].value_counts().sort_index().items()} }"
+        )
+    files = "; ".join(f"{m['model']}, replies {m['file']['sha256']}" for m in map(recordings.manifest, names))
+    print(f"Frame closed: {files}, {counted}, {len(chosen)} drawn.")
 
 
 if __name__ == "__main__":

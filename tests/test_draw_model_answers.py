@@ -83,3 +83,29 @@ def test_the_labelled_answers_are_those_the_plan_draws_with_their_probabilities(
     assert len(load_graded_answers(path)) == script.LABELS  # grades 1 to 5, a question in one split
     shares = recordings.manifest("smollm2")["file"]["sha256"]
     assert shares in shipped("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
+
+
+def test_the_census_holds_every_distinct_answer_once_whoever_gave_it(script):
+    rows = pd.DataFrame(
+        [
+            (
+                question,
+                condition,
+                model,
+                f"answer to {question}" if condition == "first hop" else f"{model} {condition}",
+            )
+            for question in (q.id for q in load_minihop().questions[:90])
+            for condition in ("first hop", "both hops")
+            for model in ("a", "b")
+        ],
+        columns=["question_id", "retriever", "model", "answer"],
+    ).assign(grade=4, status="ok")
+    chosen = script.census(rows)
+    assert len(chosen) == 90 * 3
+    assert not chosen.duplicated(["question_id", "answer"]).any()
+    assert sorted(chosen["second_pass"].dropna()) == list(range(script.SECOND))
+    assert chosen["question_id"].tolist() != sorted(chosen["question_id"])
+    assert script.census(rows.sample(frac=1, random_state=2)).equals(chosen)
+    assert {tuple(item) for item in script.blind(chosen)} == {
+        ("id", "question", "true_answer", "supporting_facts", "answer")
+    }

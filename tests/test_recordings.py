@@ -13,6 +13,7 @@ from ragbench import Dataset, Question, recordings
 from ragbench.cli import main
 from ragbench.data import load_minihop
 from ragbench.errors import ConfigError, DataError
+from ragbench.evidence import DISTRACTED, EVIDENCE
 from ragbench.llm import CallError, Cassette, local
 from ragbench.recordings import GOLD, Recording
 from ragbench.records import Document
@@ -34,7 +35,7 @@ def test_every_prompt_of_a_shipped_recording_has_its_reply_and_no_reply_is_stale
     assert recordings.verify(name) == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if "retrievers" in recordings.RECORDINGS[name].grids])
 def test_shipped_rows_are_graded_replays_of_the_covered_questions_and_start_no_server(name, monkeypatch):
     monkeypatch.setattr(local.Server, "_start", lambda self: pytest.fail("a replay started a server"))
     monkeypatch.setattr(local.Gguf, "sha256", lambda self: pytest.fail("a replay read the weights"))
@@ -53,6 +54,21 @@ def test_shipped_rows_are_graded_replays_of_the_covered_questions_and_start_no_s
     gold = rows[rows["retriever"] == GOLD]
     assert (gold["ir_score"] == 1).all()
     assert (gold["context_tokens"] < 1000).all()  # no gold document was cut
+
+
+def test_the_evidence_experiment_has_every_condition_for_both_models_and_starts_no_server(monkeypatch):
+    monkeypatch.setattr(local.Server, "_start", lambda self: pytest.fail("a replay started a server"))
+    monkeypatch.setattr(local.Gguf, "sha256", lambda self: pytest.fail("a replay read the weights"))
+    rows = recordings.evidence_rows()
+    counts = rows.groupby(["model", "condition"])["question_id"].agg(["size", "nunique"])
+    assert set(counts.to_numpy().ravel()) == {rows["question_id"].nunique()}
+    for told in map(recordings.manifest, NAMES):
+        conditions = {condition for model, condition in counts.index if model == told["model"]}
+        distracted = DISTRACTED if told["grids"]["distracted"]["covered"] else ()
+        assert conditions == {"question alone", *EVIDENCE, *distracted}
+    score = rows.groupby("condition")["ir_score"].mean()
+    assert score["both hops"] == 1 > max(score["first hop"], score["second hop"]) > score["neither hop"]
+    assert rows["cached"].all()
 
 
 def test_shipped_recordings_are_small_and_say_whose_words_they_are():
@@ -99,10 +115,11 @@ def small(monkeypatch, tmp_path, server):
     bm25 = recordings.thesis.retrievers()["BM25"]
     monkeypatch.setattr(recordings.thesis, "retrievers", lambda: {"BM25": bm25})
     monkeypatch.setattr(recordings.thesis, "TOP_K", {"BM25": 2})
-    grids = {name: replace(grid, questions=n) for (name, grid), n in zip(recordings.GRIDS.items(), (3, 2), strict=True)}
+    grids = {name: replace(recordings.GRIDS[name], questions=n) for name, n in (("retrievers", 3), ("budgets", 2))}
     monkeypatch.setattr(recordings, "GRIDS", grids)
     options = {"host": server.url, "digest": DIGEST, "num_predict": 50}
-    monkeypatch.setitem(recordings.RECORDINGS, "small", Recording("ollama:llama3:8b", "none", options))
+    recording = Recording("ollama:llama3:8b", "none", options, tuple(grids))
+    monkeypatch.setitem(recordings.RECORDINGS, "small", recording)
     return tmp_path / "shipped"
 
 
@@ -195,7 +212,7 @@ def test_fresh_rows_ask_the_model_and_not_the_recording(small, monkeypatch, serv
 
 
 def test_gold_documents_come_in_the_order_of_the_hops_and_at_most_k(small):
-    gold = recordings.Gold(recordings.whole_documents(TOWNS), titles={"a?": ("Ulm", "Ely"), "b?": ("Riga",)})
+    gold = recordings.Assigned(recordings.whole_documents(TOWNS), documents={"a?": ("Ulm", "Ely"), "b?": ("Riga",)})
     hits = gold.search(["b?", "a?"], 10)
     assert [[(hit.chunk.text[:3], hit.rank) for hit in found] for found in hits] == [
         [("Rig", 1)],
