@@ -40,7 +40,9 @@ def test_five_retrievers_and_a_long_question_stay_in_the_page_and_home_in_the_wi
     book.page.keyboard.press("Enter")
     shown = out.locator("b", has_text="Which of the two lakes").first
     shown.wait_for()
-    assert shown.evaluate("e => e.getClientRects().length") > 2  # wrapped
+    # The question is drawn anew once the search is done: wait for a place that stays.
+    wrapped = "b => b.textContent.includes('Which of the two lakes') && b.getClientRects().length > 2"
+    book.page.wait_for_function(f"() => [...document.querySelectorAll('b')].some({wrapped})")
     assert out.evaluate(INSIDE)
 
     handle = out.locator(".noUi-handle")
