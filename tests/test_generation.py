@@ -172,10 +172,10 @@ def test_other_scripts_are_matched_and_unrelated_ones_abstain():
 def test_a_context_of_100000_characters_is_read_in_under_two_seconds():
     filler = "".join(f"Town {n} lies on river {n % 97} and has {n} houses. " for n in range(2200))
     context = filler[:99_900] + " Zorn Abbey was founded by Ulla Prick."
-    start = time.perf_counter()
+    start = time.process_time()
     assert "Ulla Prick" in ExtractiveReader().answer("Who founded Zorn Abbey?", context)
     ExtractiveReader().answer("Who founded Zorn Abbey?", "A" * 100_000)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("asked", ["", "  \n"])
