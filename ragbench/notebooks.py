@@ -38,6 +38,8 @@ SECONDS = {
     "91_your_experiment": 28,
     "92_workbench": 13,
     "93_score_your_answers": 14,
+    "94_half_the_evidence": 15,
+    "95_chunks_and_labels": 35,
 }
 SERIES = {"start": "0", "thesis": "1", "ragchecker": "2", "ragas": "3", "rageval": "4", "beyond": "9"}
 _BAR = "{desc}{percentage:3.0f}%|{bar}| {elapsed} gone, about {remaining} to go"

@@ -109,3 +109,17 @@ def test_the_census_holds_every_distinct_answer_once_whoever_gave_it(script):
     assert {tuple(item) for item in script.blind(chosen)} == {
         ("id", "question", "true_answer", "supporting_facts", "answer")
     }
+
+
+def test_every_answer_of_the_evidence_experiment_has_its_label_and_no_other_answer_has(script):
+    from ragbench import recordings
+
+    chosen = script.census(recordings.evidence_rows())
+    labelled = pd.read_json(shipped("minihop", "evidence_answers.jsonl"), lines=True)
+    assert labelled["id"].tolist() == chosen["id"].tolist()
+    assert labelled[["question_id", "answer"]].equals(chosen[["question_id", "answer"]])
+    assert set(labelled["grade"]) <= {1, 2, 3, 4, 5}
+    assert labelled["second_grade"].notna().tolist() == chosen["second_pass"].notna().tolist()
+    plan = shipped("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
+    for name in ("qwen", "smollm2"):
+        assert recordings.manifest(name)["file"]["sha256"] in plan

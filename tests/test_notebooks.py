@@ -44,6 +44,8 @@ SMALL = {
     "91_your_experiment": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]},
     "92_workbench": {"GRADED": 12, "CHECKED": 1, "LABELLED": 8, "WATCHED": 10},
     "93_score_your_answers": {"METRICS": ["lexical", "ir_score", "ragchecker"]},
+    "94_half_the_evidence": {"RESAMPLES": 200},
+    "95_chunks_and_labels": {"CLAIMS": 40, "DRAWS": 5, "SIZES": [60]},
 }
 FIGURES = {
     "10_thesis_corpus_and_chunks": ["10_chunk_lengths", "10_figure_2.6_as_run", "10_figure_2.6_paper"],
@@ -80,6 +82,8 @@ FIGURES = {
     ],
     "91_your_experiment": ["91_differences", "91_power"],
     "93_score_your_answers": ["93_scores"],
+    "94_half_the_evidence": ["94_evidence", "94_half_minus"],
+    "95_chunks_and_labels": ["95_placebo"],
 }
 # Rows of the recorded model are counted apart: they grow with the recording.
 RECORDED = {
