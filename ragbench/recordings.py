@@ -5,8 +5,8 @@ manifest, ``NAME.json``, which says who was asked what. Prompts are built anew f
 that no longer has its reply is a miss, and a miss is an error.
 
 Recorded through the experiment engine by ``ragbench recordings record NAME``, generator only: answers are graded when
-they are replayed. A grid that was broken off is shipped as far as it is whole: its questions are asked in a random
-order, so the covered ones, the first of that order, are a random sample.
+they are replayed. A grid that was broken off is shipped as far as it is whole: the first questions of its order. Where
+that is the random order, they are a random sample; the evidence grids' order is by length, and they are none.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ RECORDINGS = {
 
 
 def in_order(data: Dataset) -> list[Question]:
-    """Return the questions in the order in which they are asked, so that every beginning of it is a random sample."""
+    """Return the questions in a fixed random order, so that every beginning of it is a random sample."""
     questions = sorted(data.questions, key=lambda question: question.id)
     random.Random(ORDER_SEED).shuffle(questions)
     return questions
@@ -290,10 +290,11 @@ def evidence_rows() -> pd.DataFrame:
     Rows of ``Experiment.run`` with the column condition: "question alone", or one of `ragbench.evidence`; each question
     once a model and condition.
     """
-    parts = [rows(name, grid) for name, recording in RECORDINGS.items() for grid in ("evidence", "distracted")
-             if grid in recording.grids]  # fmt: skip
-    shared = set.intersection(*(set(part["question_id"]) for part in parts if len(part)))
-    joined = pd.concat([part for part in parts if len(part)], ignore_index=True)
+    grids = ("evidence", "distracted")
+    planned = [(name, grid) for name, recording in RECORDINGS.items() for grid in grids if grid in recording.grids]
+    parts = [rows(name, grid) for name, grid in planned if manifest(name)["grids"][grid]["covered"]]
+    shared = set.intersection(*(set(part["question_id"]) for part in parts))
+    joined = pd.concat(parts, ignore_index=True)
     joined["condition"] = joined["retriever"].replace(QUERY_ONLY, "question alone")
     joined = joined.drop_duplicates(["model", "question_id", "condition"])
     return joined[joined["question_id"].isin(shared)].reset_index(drop=True)

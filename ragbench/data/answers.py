@@ -22,7 +22,7 @@ import pandas as pd
 from ragbench.data.files import EXPORT, MAX_FIELD, SPREADSHEETS, numbered_lines, raise_all, read_json
 from ragbench.data.parquet import read_parquet
 from ragbench.data.ragchecker import RagResult, RagResults, from_ragchecker
-from ragbench.data.user import is_csv, read_csv
+from ragbench.data.user import CSV_ENDINGS, is_csv, read_csv
 from ragbench.errors import ConfigError, DataError, unknown
 
 # Our name -> theirs: ragas (since 0.2, before), DeepEval, RAGChecker.
@@ -49,7 +49,7 @@ RAGAS: Mapping[str, str] = {
     "relevant": "reference_context_ids",
 }
 _TEXTS = ("system", "question", "answer", "reference", "context")
-_ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+_ENDINGS = (*CSV_ENDINGS, ".jsonl", ".json", ".parquet")
 _LISTS = ("chunks", "references", "keypoints", "retrieved", "relevant")
 _IDS = ("retrieved", "relevant")
 _DEEPEVAL = {"actual_output", "retrieval_context"}  # beside these, "context" is the list of ideal passages
