@@ -357,16 +357,16 @@ class Rows:
         ----------
         keys : of the rows to return, in this order, as far as they are there. None: all.
         """
+        import numpy as np
         import pandas as pd
 
         wanted = list(self.place if keys is None else dict.fromkeys(keys))
-        places = None if wanted == list(self.place) else [self.place[key] for key in wanted if key in self.place]
-        size = len(self.status if places is None else places)
+        ordered = wanted == list(self.place)
+        places = np.array([self.place[key] for key in wanted if key in self.place], int)
         columns = {}
         for name in list(self.columns):
-            every = self._brief(name) if places is None else self.values(name)
+            values = self._brief(name)
             del self.columns[name]
-            values = every if places is None else [every[place] for place in places]
             if name in _WHOLE:
                 columns[name] = _whole_numbers(values)
             elif name in _FRACTIONS:
@@ -378,9 +378,9 @@ class Rows:
                     columns[name] = pd.Series(values, dtype=None if values else object)
                 except UnicodeEncodeError:  # half of a surrogate pair: strings of pyarrow, where installed, hold none
                     columns[name] = pd.Series(values, dtype=object)
-            if len(values) == 1 < size:
-                # Not repeat(), which makes strings of objects.
-                columns[name] = pd.Series(columns[name]).take([0] * size).reset_index(drop=True)
+            if len(values) < len(self.status) or not ordered:  # one value for all, or rows in another order
+                places_of = np.zeros_like(places) if len(values) == 1 else places
+                columns[name] = pd.Series(columns[name]).take(places_of).reset_index(drop=True)  # repeat() makes strings
         self.place, self.status = {}, []
         return pd.DataFrame(columns, copy=False)
 

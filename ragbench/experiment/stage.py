@@ -234,6 +234,8 @@ def left_to_do(
 
 def _answers(rows: Rows, wanted: set[str]) -> dict[str, dict[str, Any]]:
     """Return the answers that are there, of those wanted, by their keys."""
+    if not wanted:
+        return {}
     answered = zip(rows.place, rows.values("answer_key"), rows.values("answer"), strict=True)
     found = {answer_key: key for key, answer_key, text in answered if answer_key in wanted and isinstance(text, str)}
     rest = {answer_key: rows.row(key) for answer_key, key in found.items()}

@@ -29,6 +29,8 @@ def canonical_messages(messages: Sequence[dict]) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if type(value) is str:  # most are, and to ask whether one is a Mapping takes long
+        return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):
