@@ -244,8 +244,11 @@ def _data_validate(arguments: argparse.Namespace) -> int:
     problems = validate_files(arguments.questions, arguments.documents, min_documents=arguments.min_documents)
     for problem in problems:
         print(problem)
-    print(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}")
-    return 1 if problems else 0
+    notes = sum(problem.note for problem in problems)
+    found = len(problems) - notes
+    counts = [f"{n} {word}{'' if n == 1 else 's'}" for n, word in ((found, "problem"), (notes, "note"))]
+    print(", ".join(counts))
+    return 1 if found else 0
 
 
 def _data_generate(arguments: argparse.Namespace) -> int:

@@ -208,7 +208,7 @@ def problems(dataset: Dataset, match: str = "substring") -> pd.DataFrame:
     for problem in validate(dataset, form=MATCHES[match][1]):
         # What stands after the colon, and in quotes, is the text of one question.
         kind = problem.what.split(": ")[0]
-        kind = "the answer is not in its evidence" if kind.startswith("the answer") else kind
+        kind = "note: the answer is not in its evidence word for word" if problem.note else kind
         ids_of.setdefault((kind, problem.do), []).append(problem.question_id)
     rows = [(len(dict.fromkeys(ids)), *key, ", ".join(ids[:3])) for key, ids in ids_of.items()]
     frame = pd.DataFrame(rows, columns=["questions", "what", "do", "first"])

@@ -428,7 +428,7 @@ def test_bad_input_is_named(frame):
         audit_rows(frame, "score", "systems")
     with pytest.raises(ConfigError, match="bounds"):
         ranges(frame, "score", bounds=(1, 1))
-    with pytest.raises(DataError, match="without rows"):
+    with pytest.raises(DataError, match="has no rows"):
         audit(frame[:0])
     with pytest.raises(DataError, match="no run 'nowhere'"):
         audit("nowhere")

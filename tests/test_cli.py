@@ -139,7 +139,7 @@ def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(capsys
     assert "3 unanswerable)" in said
     assert f"data: {{law: {{questions: {out / 'questions.jsonl'}, documents: {out}}}}}" in said
     files = [str(out / "questions.jsonl"), str(out / "documents.jsonl")]
-    assert run(capsys, "data", "validate", *files)[:2] == (0, "0 problems\n")
+    assert run(capsys, "data", "validate", *files)[:2] == (0, "0 problems, 0 notes\n")
     status, said, _ = run(capsys, "data", "validate", *files, "--min-documents", "2")
     assert status == 1
     assert "evidence from 1 document(s), 2 wanted" in said
@@ -275,13 +275,17 @@ def test_data_verify_checks_the_weights(capsys):
 def test_data_validate_prints_problems_and_fails(capsys, tmp_path):
     folder = shipped("minihop")
     status, out, _ = run(capsys, "data", "validate", str(folder / "questions.jsonl"), str(folder / "documents.jsonl"))
-    assert (status, out) == (0, "0 problems\n")
+    assert (status, out) == (0, "0 problems, 0 notes\n")
     bad = tmp_path / "q.jsonl"
     bad.write_text('{"id": "x", "question": "a", "answer": "b", "references": ["c"]}')
     status, out, _ = run(capsys, "data", "validate", str(bad))
+    assert status == 0
+    assert "x: note: the answer 'b' is not in its evidence word for word" in out
+    assert "0 problems, 1 note\n" in out
+    bad.write_text(bad.read_text() + '\n{"id": "y", "question": "a", "answer": "b"}')
+    status, out, _ = run(capsys, "data", "validate", str(bad))
     assert status == 1
-    assert "x: the answer 'b' is not in its evidence" in out
-    assert "1 problem\n" in out
+    assert "1 problem, 1 note\n" in out
 
 
 def test_errors_are_one_message_and_not_a_traceback(capsys, tmp_path):

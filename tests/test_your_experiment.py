@@ -122,7 +122,7 @@ def test_problems_are_counted_by_kind_with_the_questions_to_look_at(tmp_path):
     found = your_experiment.problems(your_experiment.load(tmp_path / "q.jsonl", tmp_path))
     assert found[["questions", "first"]].values.tolist() == [[2, "b, c"], [1, "a"], [1, "d"]]
     assert found["what"].tolist() == [
-        "the answer is not in its evidence",
+        "note: the answer is not in its evidence word for word",
         "supporting text not found in any document",
         "no supporting text",
     ]

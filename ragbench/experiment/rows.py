@@ -379,8 +379,9 @@ class Rows:
                 except UnicodeEncodeError:  # half of a surrogate pair: strings of pyarrow, where installed, hold none
                     columns[name] = pd.Series(values, dtype=object)
             if len(values) < len(self.status) or not ordered:  # one value for all, or rows in another order
-                places_of = np.zeros_like(places) if len(values) == 1 else places
-                columns[name] = pd.Series(columns[name]).take(places_of).reset_index(drop=True)  # repeat() makes strings
+                # Not repeat(), which makes strings of objects.
+                at = np.zeros_like(places) if len(values) == 1 else places
+                columns[name] = pd.Series(columns[name]).take(at).reset_index(drop=True)
         self.place, self.status = {}, []
         return pd.DataFrame(columns, copy=False)
 

@@ -10,6 +10,7 @@ Reading order: ``ranges`` (the mean if the unscored rows had all been worst or b
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -275,20 +276,17 @@ def audit(
     """
     from ragbench.experiment import load_manifest, load_rows
 
+    manifest: Mapping[str, Any] = {}
+    tape = None
     if isinstance(run, pd.DataFrame):
-        return audit_run(run, {}, None)
-    rows = load_rows(run, _AUDITED)
-    try:
-        manifest: Mapping[str, Any] = load_manifest(run)
-    except DataError:
-        manifest = {}
-    return audit_run(rows, manifest, cassette_of(run, cassette))
-
-
-def audit_run(rows: pd.DataFrame, manifest: Mapping[str, Any], cassette: Path | None) -> pd.DataFrame:
-    """Audit the rows of a run beside its manifest and its cassette; see ``audit``."""
+        rows = run
+    else:
+        rows, tape = load_rows(run, _AUDITED), cassette_of(run, cassette)
+        with contextlib.suppress(DataError):
+            manifest = load_manifest(run)
     if rows.empty:
-        raise DataError("a run without rows", "at least one row", "run the experiment first")
+        what = "the table of rows" if rows is run else f"the run {str(run)!r}"
+        raise DataError(f"{what} has no rows", "at least one", "run the experiment first")
     current = in_grid_order(current_rows(rows), manifest)
     entries = _rows_table(rows, current, manifest)
     contexts = scored_contexts(current)
@@ -308,7 +306,7 @@ def audit_run(rows: pd.DataFrame, manifest: Mapping[str, Any], cassette: Path | 
         book.score(RIGHT, RIGHT, (0.0, 1.0))
         book.checks(RIGHT, GRADES)
         entries += book.entries
-    return _as_frame([*entries, *(_recorded(rows, cassette) if manifest else [])])
+    return _as_frame([*entries, *(_recorded(rows, tape) if manifest else [])])
 
 
 def _recorded(rows: pd.DataFrame, path: Path | None) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ from ragbench.report.audit import (
     CELL,
     RETRIEVED,
     RIGHT,
-    audit_run,
+    audit,
     cassette_of,
     current_rows,
     graded,
@@ -97,17 +97,15 @@ def export(
     from ragbench.experiment import load_manifest, load_rows
     from ragbench.experiment.rows import run_folder
 
+    tape = cassette_of(run, cassette)
+    checks = audit(run, cassette=tape)  # first: of a large run, its copy of the rows and that below do not fit together
     every = load_rows(run)
-    if every.empty:
-        raise DataError(f"the run {str(run)!r} has no rows", "at least one", "run the experiment first")
     manifest = load_manifest(run)
     rows = in_grid_order(current_rows(every), manifest)
+    older = len(every) - len(rows)
+    del every
     name = str(manifest.get("name", Path(run).name))
-    tape = cassette_of(run, cassette)
     with Folder(to, f"run {name}") as folder:
-        checks = audit_run(every, manifest, tape)
-        older = len(every) - len(rows)
-        del every
         tables = {table.stem: table for table in run_tables(rows, name, checks)}
         scores = load_scores(run_folder(run))
         tables |= {} if scores is None else {table.stem: table for table in score_tables(scores, name)}
