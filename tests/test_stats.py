@@ -22,6 +22,7 @@ from ragbench.stats import (
     bootstrap_ci,
     compare,
     compare_pairs,
+    conditional_logit,
     confusion_matrix,
     correlation,
     holm,
@@ -593,3 +594,75 @@ def test_questions_of_one_group_are_flipped_together_and_give_no_power():
     assert table[["n", "missing"]].to_numpy().tolist() == [[4, 1]]
     assert table[["power", "needed", "needed_all"]].isna().all(axis=None)
     assert compare_pairs({("x",): ([NAN], [1])}, ["name"])[["mean a", "p", "p_holm"]].isna().all(axis=None)
+
+
+# -- odds within questions ---------------------------------------------------------------------------------------------
+
+
+def test_the_odds_of_matched_pairs_are_the_ratio_of_the_pairs_that_differ():
+    # Of pairs with one outcome each, 6 have it where x = 1 and 2 where x = 0; alike pairs say nothing. 6 / 2 = 3.
+    x = [[1, 0]] * 6 + [[0, 1]] * 2 + [[1, 0], [0, 1]]
+    y = [[1, 0]] * 8 + [[1, 1], [0, 0]]
+    odds = conditional_logit(x, y, resamples=0)
+    assert odds.ratio.estimate == pytest.approx(3.0)
+    assert (odds.ratio.n, odds.ratio.n_missing) == (8, 2)
+    assert conditional_logit(x, y, step=2, resamples=0).ratio.estimate == pytest.approx(9.0)
+    # Left out in turn: ln(5 / 2) six times and ln(6 / 1) twice; t with 7 degrees of freedom.
+    again = np.log([5 / 2] * 6 + [6] * 2)
+    spread = np.sqrt(7 / 8 * ((again - again.mean()) ** 2).sum()) * reference.t.ppf(0.975, 7)
+    assert odds.ratio.low == pytest.approx(np.exp(np.log(3) - spread))
+    assert odds.ratio.high == pytest.approx(np.exp(np.log(3) + spread))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_slope_has_the_greatest_conditional_likelihood(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(12, 4))
+    y = (rng.random((12, 4)) < 1 / (1 + np.exp(-x - rng.normal(size=(12, 1))))).astype(int)
+
+    def likelihood(slope):
+        total = 0.0
+        for row, outcome in zip(x, y, strict=True):
+            sets = [set(s) for s in itertools.combinations(range(4), int(outcome.sum()))]
+            real = set(np.flatnonzero(outcome).tolist())
+            total += np.log(np.exp(slope * sum(row[i] for i in real)))
+            total -= np.log(sum(np.exp(slope * sum(row[i] for i in s)) for s in sets))
+        return total
+
+    slope = np.log(conditional_logit(x, y, resamples=0).ratio.estimate)
+    assert likelihood(slope) > max(likelihood(slope - 0.01), likelihood(slope + 0.01))
+
+
+def test_the_permutation_test_of_the_odds_counts_orders_of_the_systems_within_clusters():
+    x = np.array([[0.0, 1.0, 5.0], [0.2, 0.9, 0.1]])
+    y = np.array([[0, 0, 1], [0, 1, 0]])
+    orders = list(itertools.permutations(range(3)))
+
+    def exact(pairs):
+        sums = [
+            sum((row[list(o)] - row.mean()) @ hit for row, hit, o in zip(x, y, both, strict=True)) for both in pairs
+        ]
+        seen = sum((row - row.mean()) @ hit for row, hit in zip(x, y, strict=True))
+        return np.mean(np.abs(sums) >= abs(seen) - 1e-9)
+
+    alone = conditional_logit(x, y, resamples=20_000).p_value
+    assert alone == pytest.approx(exact(itertools.product(orders, orders)), abs=0.01)
+    together = conditional_logit(x, y, ["one", "one"], resamples=20_000).p_value
+    assert together == pytest.approx(exact(zip(orders, orders, strict=True)), abs=0.01)
+    assert abs(together - alone) > 0.05
+    assert conditional_logit(x, y, resamples=99).p_value >= 0.01  # never 0
+
+
+def test_odds_without_end_or_without_questions_are_said_to_be_so():
+    assert conditional_logit([[1, 0], [3, 2]], [[1, 0], [1, 0]], resamples=0).ratio.estimate == np.inf
+    assert conditional_logit([[1, 0], [3, 2]], [[0, 1], [0, 1]], resamples=0).ratio.estimate == 0
+    nothing = conditional_logit([[1, 0], [NAN, 2]], [[1, 1], [0, 1]])
+    assert np.isnan([nothing.ratio.estimate, nothing.p_value]).all()
+    assert (nothing.ratio.n, nothing.ratio.n_missing) == (0, 2)
+    assert np.isnan(conditional_logit([[1, 1], [2, 2]], [[1, 0], [0, 1]], resamples=0).ratio.estimate)
+    one_cluster = conditional_logit([[1, 0], [0, 1], [1, 0]], [[1, 0]] * 3, ["a"] * 3, resamples=0).ratio
+    assert np.isnan([one_cluster.low, one_cluster.high]).all()
+    with pytest.raises(DataError, match="x \\(2, 2\\), y \\(1, 2\\)"):
+        conditional_logit([[1, 0], [0, 1]], [[1, 0]])
+    with pytest.raises(DataError, match="neither 0 nor 1"):
+        conditional_logit([[1, 0]], [[5, 0]])

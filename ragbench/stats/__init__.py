@@ -13,7 +13,14 @@ from ragbench.stats.agreement import (
     pairwise_agreement,
     repeat_changes,
 )
-from ragbench.stats.association import correlation, preference_correlation, preference_difference, within_correlation
+from ragbench.stats.association import (
+    WithinOdds,
+    conditional_logit,
+    correlation,
+    preference_correlation,
+    preference_difference,
+    within_correlation,
+)
 from ragbench.stats.calibration import brier_score, brier_terms, reliability_curve
 from ragbench.stats.intervals import (
     MISSING,
@@ -45,6 +52,7 @@ __all__ = [
     "PairwiseAgreement",
     "PermutationTest",
     "PowerAnalysis",
+    "WithinOdds",
     "annotator_agreement",
     "binomial_ci",
     "bootstrap_ci",
@@ -52,6 +60,7 @@ __all__ = [
     "brier_terms",
     "compare",
     "compare_pairs",
+    "conditional_logit",
     "confusion_matrix",
     "correlation",
     "detectable_difference",
