@@ -36,8 +36,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ragbench.embedding import make_embedder
 from ragbench.errors import ConfigError, RagbenchError, unknown
-from ragbench.labelling.checkers import asks_model
+from ragbench.experiment.models import GENERATORS, JUDGES, LABELS, make_generator, make_judge, make_labels
+from ragbench.labelling.checkers import asks_model, make_checker
+from ragbench.retrieval.rerank import make_scorer
 
 _AXES = ("data", "chunker", "retriever", "generator", "judge")
 _PLAIN: Mapping[str, tuple[type, ...]] = {
@@ -225,6 +228,9 @@ def _use(path: Path, where: str, value: dict[str, Any]) -> tuple[str, dict[str, 
     return use, options
 
 
+_MAKE_NAMED: Mapping[str, Callable] = {"embedder": make_embedder, "reranker": make_scorer, "checker": make_checker}
+
+
 def _named(path: Path, where: str, value: Any) -> Any:
     """Return a model that is no axis: a name, or {use: NAME, option: value, ...}."""
     use, options = _use(path, where, value if isinstance(value, dict) else {"use": value})
@@ -235,38 +241,11 @@ def _named(path: Path, where: str, value: Any) -> Any:
         # A model's replies are kept beside the file, so that a run goes on where it stopped.
         options["cassette"] = str(path.parent / options.get("cassette", f"{key}.sqlite"))
     try:
-        return _NAMED[key](path, use, options)
+        if key == "labels":
+            return _model(path, use, options, LABELS, make_labels)
+        return _MAKE_NAMED[key](use, **options)
     except RagbenchError as error:
         raise _at(path, where, error) from None
-
-
-def _embedder(path: Path, use: str, options: dict[str, Any]) -> Any:
-    from ragbench.embedding import make_embedder
-
-    return make_embedder(use, **options)
-
-
-def _reranker(path: Path, use: str, options: dict[str, Any]) -> Any:
-    from ragbench.retrieval.rerank import make_scorer
-
-    return make_scorer(use, **options)
-
-
-def _labels(path: Path, use: str, options: dict[str, Any]) -> Any:
-    from ragbench.experiment import models
-
-    return _model(path, use, options, models.LABELS, models.make_labels)
-
-
-def _checker(path: Path, use: str, options: dict[str, Any]) -> Any:
-    from ragbench.labelling.checkers import make_checker
-
-    return make_checker(use, **options)
-
-
-_NAMED: Mapping[str, Callable] = {
-    "embedder": _embedder, "reranker": _reranker, "labels": _labels, "checker": _checker,
-}  # fmt: skip
 
 
 def _taken(axis: str, use: str, own: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,21 +320,13 @@ def _model(path: Path, use: str, options: dict[str, Any], table: Mapping[str, An
     return make(use, **options)
 
 
-def _generator(path: Path, use: str, options: dict[str, Any]) -> Any:
-    from ragbench.experiment import models
-
-    return _model(path, use, options, models.GENERATORS, models.make_generator)
-
-
-def _judge(path: Path, use: str, options: dict[str, Any]) -> Any:
-    from ragbench.experiment import models
-
-    return _model(path, use, options, models.JUDGES, models.make_judge)
-
-
 _MAKERS: Mapping[str, Callable] = {
-    "data": _data, "chunker": _chunker, "retriever": _retriever, "generator": _generator, "judge": _judge,
-}  # fmt: skip
+    "data": _data,
+    "chunker": _chunker,
+    "retriever": _retriever,
+    "generator": functools.partial(_model, table=GENERATORS, make=make_generator),
+    "judge": functools.partial(_model, table=JUDGES, make=make_judge),
+}
 
 
 def _depths(told: Any, retrievers: Mapping[str, Any]) -> Any:

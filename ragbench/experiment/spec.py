@@ -490,11 +490,9 @@ class Experiment:
     def parameters(self) -> dict[str, Any]:
         """Return the plain parameters, for the manifest."""
         g = self.grid
-        options: Sequence[tuple[str, Any]] = [
-            (n, v) for n, v in self.options.items() if isinstance(v, bool | int | float | str)
-        ]
+        options = {name: value for name, value in self.options.items() if isinstance(value, bool | int | float | str)}
         return {
             **self.cutting_identity(), **self.grading_identity(), "concurrency": self.concurrency,
-            "k": {name: list(values) for name, values in g.k.items()}, "N": list(g.N), "options": dict(options),
+            "k": {name: list(values) for name, values in g.k.items()}, "N": list(g.N), "options": options,
             "truncated": self.truncated,
         }  # fmt: skip

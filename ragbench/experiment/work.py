@@ -228,16 +228,13 @@ def answer_here(question: Question, drafts: Sequence[Draft], readers: Mapping[st
             put_answer(group, answer, {"model": reader.name, "abstained": answer.meta.get("abstained")})
 
 
-def ungraded(drafts: Iterable[Draft], judge: str) -> list[Draft]:
-    """List the drafts that have an answer and wait for this judge."""
-    return [d for d in drafts if d.cell.judge == judge and d.row["status"] == "ok" and "answer" in d.row
-            and "grade" not in d.row]  # fmt: skip
-
-
 def grade_here(question: Question, drafts: Sequence[Draft], graders: Mapping[str, Any]) -> None:
     """Let the embedded graders grade the answers that are there."""
     for name, grader in graders.items():
-        for draft in ungraded(drafts, name):
+        for draft in drafts:
+            waits = draft.row["status"] == "ok" and "answer" in draft.row and "grade" not in draft.row
+            if draft.cell.judge != name or not waits:
+                continue
             start = time.perf_counter()
             try:
                 answer = Answer(question.id, draft.row["answer"], draft.cell.generator)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import ConfigError
-from ragbench.generation.compare import answer_comparison
+from ragbench.generation.compare import Rarity, answer_comparison
 from ragbench.records import Chunk
 from ragbench.text.apart import SentenceParts, sentences, trim
 from ragbench.text.languages import language_of
@@ -115,41 +115,30 @@ class ExtractiveReader:
         asked = list(dict.fromkeys(stems(question, "reader")))
         if not parts or not asked:
             return self._abstain(question, context)
-        idf = self._weights(asked, parts)
-        there = np.array([[t in s.terms for t in asked] for s in parts], dtype=float)
-        near = _smooth(there)
-        verdict = answer_comparison(question, parts, self._rarity(parts))
+        rarity = self._rarity(parts)
+        verdict = answer_comparison(question, parts, rarity)
         if verdict is not None:
             return verdict
-        return self._pair(question, parts, asked, idf, there, near) or self._abstain(question, context)
+        return self._pair(question, parts, asked, rarity) or self._abstain(question, context)
 
     def _abstain(self, question: str, context: str) -> str:
         if self.abstention is not None:
             return self.abstention
         return ABSTENTIONS.get(language_of([question]) or language_of([context]) or "", ABSTENTION)
 
-    def _rarity(self, parts: Sequence[SentenceParts]) -> Any:
+    def _rarity(self, parts: Sequence[SentenceParts]) -> Rarity:
         if self._frequency is None:
             frequency, n = Counter(t for s in parts for t in s.terms), len(parts)
         else:
             frequency, n = self._frequency, self._texts
         return lambda term: math.log1p((n + 1) / (frequency[term] + 0.5))
 
-    def _weights(self, asked: Sequence[str], parts: Sequence[SentenceParts]) -> np.ndarray:
-        rarity = self._rarity(parts)
-        weights = np.array([rarity(t) for t in asked])
-        return weights / weights.sum()
-
-    def _pair(
-        self,
-        question: str,
-        parts: Sequence[SentenceParts],
-        asked: Sequence[str],
-        idf: np.ndarray,
-        there: np.ndarray,
-        near: np.ndarray,
-    ) -> str:
+    def _pair(self, question: str, parts: Sequence[SentenceParts], asked: Sequence[str], rarity: Rarity) -> str:
         """Answer by the best pair of sentences; empty when it covers too little of the question."""
+        weights = np.array([rarity(t) for t in asked])
+        idf = weights / weights.sum()
+        there = np.array([[t in s.terms for t in asked] for s in parts], dtype=float)
+        near = _smooth(there)
         clause = _asking_clause(question)
         wanted = set(stems(clause, "reader"))
         tail = idf * [t in wanted for t in asked]
@@ -157,7 +146,7 @@ class ExtractiveReader:
         known = {stem(w, "reader") for w in re.findall(r"\w+", question.lower())}
         fits = np.array([_fits(s, kind, known) for s in parts])
         first = np.sort(np.argsort(-(near @ idf), kind="stable")[:_FIRST_HOPS])
-        links = self._links(parts, first, known)
+        links = _links(parts, first, known, rarity)
         # (first, answer, term): what the two sentences cover together.
         cover = np.maximum(near[first][:, None, :], near[None, :, :]) @ idf
         ask = (0.5 * there + 0.5 * near) @ tail
@@ -176,20 +165,16 @@ class ExtractiveReader:
         chosen = [j] if i == j or cover[a, b] - alone < _ADDS else sorted((i, j))
         return " ".join(trim(parts[c].text) for c in chosen)
 
-    def _links(self, parts: Sequence[SentenceParts], first: np.ndarray, known: set[str]) -> np.ndarray:
-        """How strongly a name that sentence a adds to the question is taken up by sentence b, 0 to 1."""
-        new = [{stem(w, "reader") for n in s.names for w in n.lower().split()} - known for s in parts]
-        names = {t: k for k, t in enumerate(sorted(set().union(*(new[i] for i in first))))}
-        if not names:
-            return np.zeros((len(first), len(parts)))
-        there = np.zeros((len(parts), len(names)))
-        for i, terms in enumerate(new):
-            for t in terms:
-                if t in names:
-                    there[i, names[t]] = 1.0
-        rarity = self._rarity(parts)
-        weights = np.array([rarity(t) for t in names])
-        return np.minimum(there[first] * (weights / weights.max()) @ _smooth(there).T, 1.0)
+
+def _links(parts: Sequence[SentenceParts], first: np.ndarray, known: set[str], rarity: Rarity) -> np.ndarray:
+    """How strongly a name that sentence a adds to the question is taken up by sentence b, 0 to 1."""
+    new = [{stem(w, "reader") for n in s.names for w in n.lower().split()} - known for s in parts]
+    names = sorted(set().union(*(new[i] for i in first)))
+    if not names:
+        return np.zeros((len(first), len(parts)))
+    there = np.array([[name in terms for name in names] for terms in new], dtype=float)
+    weights = np.array([rarity(name) for name in names])
+    return np.minimum(there[first] * (weights / weights.max()) @ _smooth(there).T, 1.0)
 
 
 def _smooth(rows: np.ndarray) -> np.ndarray:

@@ -231,17 +231,7 @@ def _tell(replies: Sequence[Reply], step: str) -> None:
 
 
 class Job:
-    """The state of one ``ask``.
-
-    Parameters
-    ----------
-    drivers : one per host, all of the same model.
-    items : the prompts.
-    cassette : or None.
-    limits : concurrency, deadline_s, retries, backoff_s, patience_s, outage_s.
-    step, price, count_tokens, on_reply, stop : see ``ask``.
-    keep_cut : whether a text that ended at its limit is an answer.
-    """
+    """The state of one ``ask``; ``drivers``: one per host; ``keep_cut``: a text cut at its limit is an answer."""
 
     def __init__(
         self,
@@ -455,14 +445,8 @@ class Job:
         return too_long(item.estimate, exact, driver.num_ctx, driver.num_predict, driver.who)
 
     def _answered(self, item: Pending, driver: Driver, wire: Wire, verdict: _Verdict) -> Reply:
-        content = {
-            "text": verdict.text,
-            "parsed": verdict.parsed,
-            "raw": wire.text,
-            "finish": wire.finish,
-            "form": wire.form,
-        }
-        return self._reply(item, driver, ok=True, **content)
+        judged = {"text": verdict.text, "parsed": verdict.parsed}
+        return self._reply(item, driver, ok=True, **judged, raw=wire.text, finish=wire.finish, form=wire.form)
 
     async def _call(self, driver: Driver, item: Pending, messages: list[dict], schema: dict | None) -> Wire:
         item.attempts += 1
@@ -510,9 +494,7 @@ class Job:
 
     def _settle(self, item: Pending, reply: Reply) -> None:
         for number, place in enumerate(item.places):
-            one = reply
-            if number:
-                one = replace(reply, cached=True, id=self.items[place].id)
+            one = replace(reply, cached=True, id=self.items[place].id) if number else reply
             self.replies[place] = one
             self._untold.append(place)
             self.done += 1
@@ -589,13 +571,7 @@ def _to_answer(reply: Reply) -> dict[str, Any]:
     error = None
     if reply.error is not None:
         shown = without_address(reply.error)
-        error = {
-            "kind": shown.kind,
-            "got": shown.got,
-            "expected": shown.expected,
-            "do": shown.do,
-            "status": shown.status,
-        }
+        error = {name: getattr(shown, name) for name in ("kind", "got", "expected", "do", "status")}
     return {
         "ok": reply.ok,
         "text": reply.text,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragbench.llm.drivers import Driver
+from ragbench.llm.structured import canonical_schema
 
 FORMAT = "ragbench-cassette-1"
 
@@ -75,20 +76,16 @@ def _encodable(messages: Sequence[dict]) -> bool:
 
 def key_of(request: Mapping[str, Any]) -> str:
     """Return the key that belongs to a stored request."""
-    schema = canonical_schema(request["schema"])
-    keys = Keys(request["provider"], request["model"], request["digest"], request["options"])
-    return keys.key(request["messages"], schema)
-
-
-def canonical_schema(schema: Mapping[str, Any] | None) -> str:
-    """Return a schema as canonical JSON text ("" for none)."""
-    return "" if schema is None else json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _keys_of(request).key(request["messages"], canonical_schema(request["schema"]))
 
 
 def stored_request(request: Mapping[str, Any]) -> str:
     """Return a request (parsed) in the form in which it is stored."""
-    keys = Keys(request["provider"], request["model"], request["digest"], request["options"])
-    return keys.request(request["messages"], canonical_schema(request["schema"]))
+    return _keys_of(request).request(request["messages"], canonical_schema(request["schema"]))
+
+
+def _keys_of(request: Mapping[str, Any]) -> Keys:
+    return Keys(request["provider"], request["model"], request["digest"], request["options"])
 
 
 def checksum(text: str) -> str:

@@ -178,10 +178,10 @@ def plan(
             if len(step.prompts)
             else _without_prompts(step, history)
         )
-        read_rate = prompt_tokens_per_second
-        write_rate, how = history.speed() if math.isnan(tokens_per_second) else (tokens_per_second, "given")
-        if math.isnan(read_rate) and how != "given":
-            read_rate = history.reading_speed
+        read_rate, write_rate, how = prompt_tokens_per_second, tokens_per_second, "given"
+        if math.isnan(write_rate):
+            write_rate, how = history.writing_speed, f"measured on {history.seen} recorded replies"
+            read_rate = history.reading_speed if math.isnan(read_rate) else read_rate
         basis = [row["basis"]]
         seconds = row["output_tokens"] / write_rate if write_rate else math.nan
         if not math.isnan(read_rate):
@@ -201,7 +201,7 @@ class _History:
         self.cassette = cassette if cassette is not None and cassette.mode != "off" else None
         self.keys: Keys | None = None
         self.seen = 0
-        self.correction, self.output, self.reading_speed, self._speed = 1.0, math.nan, math.nan, math.nan
+        self.correction, self.output, self.reading_speed, self.writing_speed = 1.0, math.nan, math.nan, math.nan
         if self.cassette is None or driver is None:
             return
         digest = self.cassette.choose_digest(driver.provider, driver.name, driver.pinned_digest)
@@ -229,11 +229,7 @@ class _History:
         if self.seen:
             self.correction = total.prompt_tokens / estimated if estimated else 1.0
             self.output = total.output_tokens / self.seen
-            self._speed, self.reading_speed = total.tokens_per_second, total.prompt_tokens_per_second
-
-    def speed(self) -> tuple[float, str]:
-        """Return (tokens per second, how it is known)."""
-        return self._speed, f"measured on {self.seen} recorded replies"
+            self.writing_speed, self.reading_speed = total.tokens_per_second, total.prompt_tokens_per_second
 
 
 def _with_prompts(

@@ -131,18 +131,7 @@ def groups(items: Iterable[Pending]) -> list[deque[Pending]]:
 
 
 class Schedule:
-    """Hands items to workers until every one is settled, no host is left, or ``stop`` says so.
-
-    Parameters
-    ----------
-    items : the prompts.
-    workers : the places at the servers that share them.
-    retries : how often a failure that may pass (``KINDS[...].retry``) is tried again.
-    backoff_s : first pause before another try; doubled each time, with jitter.
-    patience_s : how long a prompt waits, in all, for a server that says it is busy.
-    outage_s : how long a server that has answered before may be away.
-    stop : says whether no further item is to go out.
-    """
+    """Hands items to workers until every one is settled, no host is left, or ``stop`` says so; limits as in ``ask``."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ragbench.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pydantic import BaseModel
 
@@ -161,7 +161,12 @@ def json_schema_of(schema: type[BaseModel]) -> str:
 
 @lru_cache(maxsize=4096)
 def _schema_text(schema: type[BaseModel]) -> str:
-    return json.dumps(schema.model_json_schema(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return canonical_schema(schema.model_json_schema())
+
+
+def canonical_schema(schema: Mapping[str, Any] | None) -> str:
+    """Return a schema as canonical JSON text ("" for none)."""
+    return "" if schema is None else json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 @lru_cache(maxsize=4096)

@@ -165,7 +165,6 @@ TERRIER = Tokenizer("terrier", "ascii", STOP_WORDS, "porter", drop_noise=True, s
 PLAIN = Tokenizer("plain", "unicode")
 SPLIT = Tokenizer("split", "space")
 WORDS = Tokenizer("words", "words")
-BY_LANGUAGE = {name: Tokenizer(name, "words", stemmer=None if name in _UNSTEMMED else name) for name in LANGUAGES}
 TOKENIZERS: dict[str, Tokenizer | Callable[[str], list[str]]] = {
     **{t.name: t for t in (TERRIER, PLAIN, SPLIT, WORDS)},
     **{name: Tokenizer(name, "words", stemmer=None if name in _UNSTEMMED else name) for name in LANGUAGES},
