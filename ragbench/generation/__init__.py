@@ -1,7 +1,7 @@
 """Answers with and without retrieved documents (thesis §2.4), by a chat model or by the embedded extractive reader.
 
 Reading order: ``contexts`` (what the generator gets to see) -> ``answers`` (generate)
--> ``reader`` (the embedded default) with ``compare`` and ``text``.
+-> ``reader`` (the embedded default) with ``compare``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Talking to models: Ollama and others, recorded, resumable, and never silently wrong.
 
-Reading order: ``models`` (a name becomes a chat model) -> ``asking`` (many prompts, one Reply each) -> ``job`` (one
-run) with ``schedule`` (order, hosts, second tries), ``drivers`` (the wire), ``judge``, ``structured`` and ``context``
-(is the reply whole?), ``failures`` (what can go wrong, by name) and ``cassette`` (what is recorded). Beside them
+Reading order: ``models`` (a name becomes a chat model) -> ``asking`` (many prompts, one Reply each) with ``schedule``
+(order, hosts, second tries), ``drivers`` (the wire), ``structured`` and ``context`` (is the reply whole?), ``failures``
+(what can go wrong, by name) and ``cassette`` (what is recorded). Beside them
 ``planning`` (before a run) and ``doctor`` (is this model fit to judge?).
 """
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 from langchain_core.documents import Document as LangChainDocument
 from langchain_core.retrievers import BaseRetriever
 from pydantic import PrivateAttr
@@ -137,6 +138,12 @@ def check_scope(scope: Scope, n: int) -> Scopes:
     return [None if item is None else known[id(item)] for item in scope]
 
 
+def model_name(model: Any) -> str:
+    """Return the name of a chat model (or of an object of one's own, its class), for ``settings()``."""
+    name = getattr(model, "model", None) or getattr(model, "model_name", None) or model
+    return name if isinstance(name, str) else type(name).__name__
+
+
 def in_parts(n: int, size: int, work: Callable[[int, int], Any]) -> list[Any]:
     """Call ``work(start, stop)`` for consecutive parts of ``range(n)`` on all cores; return the results in order."""
     parts = [(i, min(n, i + size)) for i in range(0, n, size)]
@@ -155,6 +162,14 @@ def cores() -> int:
 def ranked(pairs: Iterable[tuple[Chunk, float]]) -> list[Hit]:
     """Number hits that are in order, from 1."""
     return [Hit(chunk, score, rank) for rank, (chunk, score) in enumerate(pairs, 1)]
+
+
+def hits_of(chunks: Sequence[Chunk], items: np.ndarray, scores: np.ndarray, found: np.ndarray) -> list[list[Hit]]:
+    """Return each query's hits: of its row of places in ``chunks`` and of scores, the first ``found``."""
+    return [
+        ranked((chunks[i], s) for i, s in zip(items[q, :n].tolist(), scores[q, :n].tolist(), strict=True))
+        for q, n in enumerate(found.tolist())
+    ]
 
 
 class Retriever(BaseRetriever):

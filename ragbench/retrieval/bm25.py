@@ -32,7 +32,7 @@ from pydantic import PrivateAttr
 
 from ragbench.errors import ConfigError, unknown
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Index, Scopes, check_chunks, check_positive, cores, in_parts, ranked
+from ragbench.retrieval.base import Index, Scopes, check_chunks, check_positive, cores, hits_of, in_parts
 from ragbench.retrieval.text import AUTO, Tokenizer, get_tokenizer, tokenizer_name, word_table
 
 _HITS_AT_ONCE = 1 << 22  # bounds the memory of results when k is in the thousands
@@ -244,10 +244,7 @@ class BM25(Index):
                 *index, gain, bounds[first : stop + 1], term, weight,
                 scope, scope_ends, row_of[first:stop], scores, items, found,
             )  # fmt: skip
-            return [
-                ranked((chunks[i], s) for i, s in zip(items[q, :n].tolist(), scores[q, :n].tolist(), strict=True))
-                for q, n in enumerate(found.tolist())
-            ]
+            return hits_of(chunks, items, scores, found)
 
         size = max(1, min(256, _HITS_AT_ONCE // k))
         return [hits for hits_of_part in in_parts(len(queries), size, part) for hits in hits_of_part]

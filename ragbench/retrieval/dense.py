@@ -25,8 +25,8 @@ from ragbench.retrieval.base import (
     check_positive,
     check_scope,
     cores,
+    hits_of,
     in_parts,
-    ranked,
 )
 from ragbench.text.languages import language_of
 
@@ -160,11 +160,7 @@ class Dense(Index):
         """
         vectors = _unit(np.atleast_2d(vectors), self.vectors.shape[1])
         items, scores, found = self.nearest(vectors, check_positive("k", k), check_scope(scope, len(vectors)))
-        chunks = self._chunks
-        return [
-            ranked((chunks[i], s) for i, s in zip(items[q, :n].tolist(), scores[q, :n].tolist(), strict=True))
-            for q, n in enumerate(found.tolist())
-        ]
+        return hits_of(self._chunks, items, scores, found)
 
     def nearest(self, queries: np.ndarray, k: int, scopes: Scopes = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Find the nearest chunks as arrays.

@@ -8,7 +8,7 @@ import numpy as np
 
 from ragbench.errors import ConfigError
 from ragbench.records import Hit
-from ragbench.retrieval.base import Retriever, Scopes, check_positive, cores, in_parts, ranked
+from ragbench.retrieval.base import Retriever, Scopes, check_positive, cores, hits_of, in_parts
 from ragbench.retrieval.dense import Dense
 
 
@@ -61,13 +61,8 @@ class MMR(Retriever):
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         items, scores, found = self.dense.nearest(self.dense.embed_queries(queries), self.fetch_k, scopes)
         chosen, n = select_mmr(self.dense.vectors, items, scores, found, k, self.lambda_mult)
-        chunks = self.dense.chunks
-        places = np.take_along_axis(items, chosen, axis=1).tolist()
-        values = np.take_along_axis(scores, chosen, axis=1).tolist()
-        return [
-            ranked((chunks[i], s) for i, s in zip(places[q][:m], values[q][:m], strict=True))
-            for q, m in enumerate(n.tolist())
-        ]
+        places, values = (np.take_along_axis(array, chosen, axis=1) for array in (items, scores))
+        return hits_of(self.dense.chunks, places, values, n)
 
 
 def select_mmr(

@@ -16,7 +16,7 @@ from pydantic import PrivateAttr
 
 from ragbench.errors import ConfigError, ModelError, unknown
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, ranked
+from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, model_name, ranked
 from ragbench.retrieval.dense import Dense
 from ragbench.text.stopwords import STOP_WORDS
 
@@ -185,10 +185,9 @@ class LLMDecomposer:
         """Return what can change the derived questions, ready for JSON."""
         from ragbench.prompts import prompt_hash
 
-        name = getattr(self.model, "model", None) or getattr(self.model, "model_name", None) or self.model
         return {
             "decomposer": "llm",
-            "model": name if isinstance(name, str) else type(name).__name__,
+            "model": model_name(self.model),
             "prompt": os.path.basename(self.prompt),
             "prompt_sha256": prompt_hash(self.prompt),
         }

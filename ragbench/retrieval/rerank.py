@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from ragbench.errors import ConfigError, ModelError, unknown
 from ragbench.onnx_models import Classifier
 from ragbench.records import Hit
-from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, ranked
+from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, model_name, ranked
 
 Pair = tuple[str, str]  # query, passage
 PROMPT = "rerank_passage"
@@ -127,9 +127,7 @@ class ModelScorer:
         """Return what can change a score, ready for JSON."""
         from ragbench.prompts import prompt_hash
 
-        name = getattr(self.model, "model", None) or getattr(self.model, "model_name", None) or self.model
-        model = name if isinstance(name, str) else type(name).__name__
-        return {"scorer": "model", "model": model, "prompt_sha256": prompt_hash(PROMPT)}
+        return {"scorer": "model", "model": model_name(self.model), "prompt_sha256": prompt_hash(PROMPT)}
 
     def prompts(self, pairs: Sequence[Pair]) -> list[str]:
         """Return what the model is asked, one prompt per pair."""

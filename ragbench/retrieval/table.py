@@ -28,7 +28,7 @@ _OBJECTS = ("self", "chunks", "embedder", "reranker", "decompose", "k", *Retriev
 _latest: tuple[list[Chunk], Embeddings | None, Dense] | None = None
 
 
-def _dense(chunks: Sequence[Chunk], embedder: Embeddings | None, backend: str = "numpy") -> Dense:
+def _dense(chunks: Sequence[Chunk], embedder: Embeddings | None = None, backend: str = "numpy") -> Dense:
     """Index the chunks, or take the index of the call before: SIM, MMR, MLQ, REO and Hybrid share one."""
     from ragbench.embedding import default_embedder
 
@@ -45,10 +45,6 @@ def _mmr(
     chunks: Sequence[Chunk], *, embedder: Embeddings | None = None, fetch_k: int = 20, lambda_mult: float = 0.5
 ) -> MMR:
     return MMR(_dense(chunks, embedder), fetch_k, lambda_mult)
-
-
-def _sim(chunks: Sequence[Chunk], *, embedder: Embeddings | None = None, backend: str = "numpy") -> Dense:
-    return _dense(chunks, embedder, backend)
 
 
 def _mlq(
@@ -96,7 +92,7 @@ def _rerank(
 
 RETRIEVERS: dict[str, Callable[..., Any]] = {
     "BM25": BM25,
-    "SIM": _sim,
+    "SIM": _dense,
     "MMR": _mmr,
     "MLQ": _mlq,
     "REO": _reo,
