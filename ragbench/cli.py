@@ -159,9 +159,10 @@ def _parser() -> argparse.ArgumentParser:
         ("record", "ask the model; run it again to go on where it stopped"),
         ("export", "write what is recorded to data/recordings, as far as it is whole"),
         ("verify", "look for prompts without a reply, stale replies, other weights; status 1 if there are any"),
+        ("again", "ask 100 of the recorded prompts now, and count the replies that are the same"),
     ):
         one = recordings.add_parser(action, help=told)
-        one.add_argument("name", help="of the recording: smollm2")
+        one.add_argument("name", help="of the recording: smollm2, qwen")
         if action == "export":
             one.add_argument("--cassette", help="the file that record writes, when it is in another checkout")
         one.set_defaults(run=_recordings, action=action)
@@ -449,6 +450,10 @@ def _recordings(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.action == "export":
         print(recordings.ship(arguments.name, arguments.cassette))
+        return 0
+    if arguments.action == "again":
+        fresh = recordings.ask_again(arguments.name)
+        print(f"{fresh['same'].sum()} of {len(fresh)} fresh replies are the recorded ones, character by character")
         return 0
     problems = recordings.verify(arguments.name)
     print("\n".join([*problems, f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"]))

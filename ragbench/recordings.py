@@ -33,7 +33,7 @@ from ragbench.evidence import DISTRACTED, EVIDENCE, Assigned, passages, two_hop_
 from ragbench.experiment import Experiment
 from ragbench.experiment.identity import prompt_hashes
 from ragbench.experiment.spec import QUERY_ONLY, Cell
-from ragbench.llm import Cassette, chat_model
+from ragbench.llm import Cassette, ask, chat_model
 from ragbench.llm.drivers import driver_for
 from ragbench.llm.keys import canonical
 from ragbench.papers import NOT_COMPARABLE, thesis
@@ -154,7 +154,7 @@ RECORDINGS = {
             "num_predict": 128,
             "digest": "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         },
-        ("evidence", "distracted"),
+        ("retrievers", "evidence", "distracted"),
     ),
 }
 
@@ -459,3 +459,24 @@ def verify(name: str, folder: Path | None = None) -> list[str]:
                 for row in failed.itertuples()
             ]
     return problems + [f"stale: no prompt asks for the reply to {prompt!r}" for prompt in stale.values()]
+
+
+def ask_again(name: str, count: int = 100, *, seed: int = 0) -> pd.DataFrame:
+    """Ask some of the recorded prompts now: a fresh reply need not be the recorded one.
+
+    Parameters
+    ----------
+    name : of `RECORDINGS`. count : prompts, drawn at random with ``seed``.
+
+    Returns
+    -------
+    DataFrame: prompt_id, recorded, fresh (the texts; None where the call failed), same (character by character).
+    """
+    with replay(name) as cassette:
+        every = cassette.rows("SELECT prompt_id, request, answer FROM replies ORDER BY key")
+    ids, requests, answers = zip(*random.Random(seed).sample(every, min(count, len(every))), strict=True)
+    prompts = [json.loads(request)["messages"] for request in requests]
+    replies = ask(_known(name).chat_model(), prompts, ids=ids, concurrency=1, on_length="keep")
+    frame = pd.DataFrame({"prompt_id": ids, "recorded": [json.loads(answer)["text"] for answer in answers]})
+    frame["fresh"] = [reply.text if reply.ok else None for reply in replies]
+    return frame.assign(same=frame["recorded"] == frame["fresh"])

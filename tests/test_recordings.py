@@ -221,6 +221,23 @@ def test_gold_documents_come_in_the_order_of_the_hops_and_at_most_k(small):
     assert [len(found) for found in gold.search(["a?"], 1)] == [1]
 
 
+def test_recorded_prompts_are_asked_again_and_equal_replies_are_counted(small, server, monkeypatch, capsys):
+    recordings.ship("small", recordings.record_replies("small"), small)
+    monkeypatch.setattr(recordings, "shipped", lambda folder, name: small / name)
+    asked = len(server.calls)
+    same = recordings.ask_again("small", 4)
+    assert len(server.calls) == asked + 4
+    assert same["same"].tolist() == [True] * 4
+    server.reply = lambda call: "another answer"
+    other = recordings.ask_again("small", 4)
+    assert other["prompt_id"].tolist() == same["prompt_id"].tolist()
+    assert other["recorded"].tolist() == same["fresh"].tolist()
+    assert other["fresh"].tolist() == ["another answer"] * 4
+    replies = recordings.manifest("small", small)["replies"]
+    assert main(["recordings", "again", "small"]) == 0
+    assert f"0 of {replies} fresh replies" in capsys.readouterr().out
+
+
 def test_the_command_line_verifies_and_names_the_recordings_there_are(monkeypatch, capsys):
     monkeypatch.setattr(recordings, "verify", lambda name: ["budgets: miss: no reply to q0, BM25, N = 100"])
     assert main(["recordings", "verify", "smollm2"]) == 1
