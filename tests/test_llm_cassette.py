@@ -64,6 +64,13 @@ def test_the_key_is_the_sha256_of_the_canonical_request():
     assert keys.key([{"role": "user", "content": "hé"}]) == hashlib.sha256(text.encode()).hexdigest()
 
 
+@given(st.lists(st.text()))
+def test_a_list_of_texts_is_written_as_any_other_value(texts):
+    quick, usual = canonical(texts), canonical({"texts": texts})
+    assert usual == f'{{"texts":{quick}}}'
+    assert json.loads(quick) == texts
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -212,12 +212,12 @@ def left_to_do(
     cells = experiment.grid.cells(name)
     together = bool(stage.judges) and experiment.per_prompt != "one"
     makers = [(cell, *key_makers(stage, cell)) for cell in cells]
-    todo, every, there = [], [], 0
+    todo, every, there, known = [], [], 0, rows.place
     for question, sha in zip(stage.data[name].questions, stage.question_hashes[name], strict=True):
         keys = [row_key(sha) for _, row_key, _ in makers]
         every += keys
         missing = [(cell, key, answer_key(sha)) for key, (cell, _, answer_key) in zip(keys, makers, strict=True)
-                   if key not in rows or (retry and rows.failed(key))]  # fmt: skip
+                   if key not in known or (retry and rows.failed(key))]  # fmt: skip
         there += len(keys) - len(missing)
         if missing:
             item = Item(question, missing)

@@ -18,6 +18,8 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 def canonical(value: Any) -> str:
     """Write JSON in one way only: sorted names, no spaces, 0.0 as 0."""
+    if type(value) is list and all(type(item) is str for item in value):  # four times as fast
+        return "[" + ",".join(map(json.encoder.encode_basestring, value)) + "]"
     return _ENCODER.encode(_plain(value))
 
 
@@ -30,14 +32,14 @@ def canonical_messages(messages: Sequence[dict]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if type(value) is str:  # most are, and to ask whether one is a Mapping takes long
+    if type(value) is str:  # most are; to ask whether one is a Mapping takes long
         return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [item if type(item) is str else _plain(item) for item in value]
     return value
 
 
