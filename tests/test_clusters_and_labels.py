@@ -33,8 +33,9 @@ NAN = float("nan")
 
 @pytest.fixture(scope="module")
 def minihop_grades(minilm):
-    """Grades of the embedded grader and of a person, of the same answers."""
-    labelled = load_graded_answers(shipped("minihop", "model_answers.jsonl"))
+    """Grades of the embedded grader, and the reference labels, of SmolLM2's answers."""
+    every = load_graded_answers(shipped("minihop", "model_answers.jsonl"))
+    labelled = [answer for answer in every if answer.id.startswith("smollm2-")]
     grades = EmbeddedGrader().grade_all(load_minihop().questions, as_answers(labelled))
     return np.array([one.value for one in grades]), np.array([one.grade for one in labelled])
 
@@ -185,9 +186,9 @@ def test_on_labelled_answers_advice_helps_where_judge_and_labels_differ_in_some_
 ):
     # MiniHop's 250 answers of SmolLM2: all 24 of grade 1 that the judge misses are in one of its strata, so the advice
     # gains a quarter there; its grades 4 are wrong everywhere alike, and the advice gains nothing.
-    judge, person = minihop_grades
+    judge, reference = minihop_grades
     strata = np.where(np.isin(judge, (1, 5)), 0, judge)  # too few of these two for a stratum of their own
-    truth, judged = (person == grade).astype(float), (judge == grade).astype(float)
+    truth, judged = (reference == grade).astype(float), (judge == grade).astype(float)
     rng, runs, held, width = np.random.default_rng(0), 150, 0, np.zeros(2)
     for run in range(runs):
         first = stratified_draw(strata, 60, least=4, seed=run)

@@ -68,21 +68,22 @@ def test_a_grader_sees_question_truth_facts_and_answer_and_nothing_else(script, 
     assert shown[0]["answer"] == first["answer"]
 
 
-def test_the_labelled_answers_are_those_the_plan_draws_with_their_probabilities(script):
+@pytest.mark.parametrize("name", ["qwen", "smollm2"])
+def test_the_labelled_answers_are_those_the_plan_draws_with_their_probabilities(script, name):
     from ragbench import recordings
     from ragbench.labelling.grades import load_graded_answers
 
-    items = answers_to_label(recordings.rows("smollm2", "retrievers"))
+    items = answers_to_label(recordings.rows(name, "retrievers"))
     chosen = script.draw(items)
-    path = shipped("minihop", "model_answers.jsonl")
-    labelled = pd.read_json(path, lines=True)
-    assert labelled["id"].tolist() == [f"smollm2-{name}" for name in chosen["id"]]
+    path, told = shipped("minihop", "model_answers.jsonl"), recordings.manifest(name)
+    every = pd.read_json(path, lines=True)
+    labelled = every[every["model"] == told["model"]].reset_index(drop=True)
+    assert labelled["id"].tolist() == [f"{name}-{each}" for each in chosen["id"]]
     assert labelled[["question_id", "answer"]].equals(chosen[["question_id", "answer"]])
     assert labelled["inclusion_probability"].to_numpy() == pytest.approx(chosen["inclusion_probability"].to_numpy())
     assert labelled["second_grade"].notna().tolist() == chosen["second_pass"].notna().tolist()
-    assert len(load_graded_answers(path)) == script.LABELS  # grades 1 to 5, a question in one split
-    shares = recordings.manifest("smollm2")["file"]["sha256"]
-    assert shares in shipped("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
+    assert len(load_graded_answers(path)) == len(every)  # grades 1 to 5, a question in one split
+    assert told["file"]["sha256"] in shipped("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
 
 
 def test_the_census_holds_every_distinct_answer_once_whoever_gave_it(script):

@@ -13,7 +13,7 @@ from ragbench import notebooks
 from ragbench.notebooks import NotebookError, execute, find, run_all
 from ragbench.papers.thesis import RETRIEVERS
 from ragbench.paths import mirror, published_figures
-from ragbench.recordings import manifest
+from ragbench.recordings import RECORDINGS, manifest
 
 SMALL = {
     "00_start_here": {"LIMIT": 20},
@@ -24,6 +24,7 @@ SMALL = {
     "14_thesis_thresholds": {"LIMIT": 120},
     "15_thesis_related_protocols": {"QUESTIONS": 20},
     "16_thesis_real_answers": {"RESAMPLES": 200},
+    "17_thesis_real_thresholds": {"RESAMPLES": 200},
     "20_ragchecker_metrics": {},
     "20b_ragchecker_checker": {"CLAIMS": 60},
     "21_ragchecker_meta_evaluation": {"RESAMPLES": 50},
@@ -59,6 +60,7 @@ FIGURES = {
         "20_correlation_with_f1",
     ],
     "16_thesis_real_answers": ["16_grade_shares"],
+    "17_thesis_real_thresholds": ["17_figure_3.1_model", "17_agreement"],
     "20b_ragchecker_checker": ["20_checker_confusion"],
     "21_ragchecker_meta_evaluation": ["21_table_5_published"],
     "22_ragchecker_systems": ["22_systems", "22_correlation_with_f1"],
@@ -85,18 +87,20 @@ FIGURES = {
     "94_half_the_evidence": ["94_evidence", "94_half_minus"],
     "95_chunks_and_labels": ["95_placebo"],
 }
-# Rows of the recorded model are counted apart: they grow with the recording.
+# Rows of the recorded models are counted apart: they grow with the recordings.
 RECORDED = {
     "12_thesis_context_budget": {"Table 3.2"},
     "13_thesis_grades": {"Table 3.3"},
     "14_thesis_thresholds": {"Equation 3.1", "Figure 3.1"},
-    "16_thesis_real_answers": {"Recorded answers, grades"},
+    "16_thesis_real_answers": {"Recorded answers, grades", "Table 3.3"},
+    "17_thesis_real_thresholds": {"Equation 3.1", "Figure 3.1"},
 }
 LEDGER = {
     "11_thesis_ir_score": {"Table 3.1": 50},
     "12_thesis_context_budget": {"Table 3.2": 66, "Section 3.2.1": 2},
     "13_thesis_grades": {"Table 3.3": 30},
     "16_thesis_real_answers": {},
+    "17_thesis_real_thresholds": {},
     "14_thesis_thresholds": {"Figure 3.1": 3, "Figure 3.2": 15},
     "20b_ragchecker_checker": {"Checker validation": 16},
     "22_ragchecker_systems": {"Table 3": 108},
@@ -110,6 +114,11 @@ LEDGER = {
 def parameters(path) -> str:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return next("".join(c["source"]) for c in cells if "parameters" in c["metadata"].get("tags", []))
+
+
+def by_a_recorded_model(ledger: pd.DataFrame) -> pd.Series:
+    names = "|".join(re.escape(manifest(name)["model"]) for name in RECORDINGS)
+    return ledger["ours_by"].str.contains(names, na=False)
 
 
 def test_every_notebook_has_small_parameters():
@@ -130,10 +139,9 @@ def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, tmp_path, mo
             assert (tmp_path / f"{name}.{kind}").stat().st_size > 0, f"{name}.{kind}"
     if path.stem in LEDGER:
         ledger = pd.read_csv(tmp_path / "ledger.csv")
-        told = manifest("smollm2")
-        by_model = ledger["ours_by"].str.contains(told["model"], regex=False, na=False)
+        by_model = by_a_recorded_model(ledger)
         assert set(ledger.loc[by_model, "item"]) == RECORDED.get(path.stem, set())
-        covered = {plan["covered"] for plan in told["grids"].values()}
+        covered = {plan["covered"] for name in RECORDINGS for plan in manifest(name)["grids"].values()}
         each = {"Equation 3.1": len(RETRIEVERS)}  # answers of a question among the points
         for item, n in ledger.loc[by_model, ["item", "n"]].itertuples(index=False):
             assert n / each.get(item, 1) in covered
@@ -266,8 +274,8 @@ def test_one_switch_makes_every_part_of_a_thesis_notebook_live_and_the_ledger_na
         decomposed = sum(opening in call.prompt for call in server.calls)
     assert decomposed == (0 if name.startswith("12") else 12)  # once a question; notebook 12 has BM25 alone
     ledger = pd.read_csv(tmp_path / "ledger.csv")
-    recorded = ledger["ours_by"].str.contains(manifest("smollm2")["model"], regex=False, na=False)  # replayed beside it
-    ledger = ledger[ledger["ours"].notna() & (ledger["item"] != "Section 3.2.1") & ~recorded]
+    replayed = by_a_recorded_model(ledger)
+    ledger = ledger[ledger["ours"].notna() & (ledger["item"] != "Section 3.2.1") & ~replayed]
     assert set(ledger["item"]) == set(LIVE[name])
     for item, parts in LIVE[name].items():
         told = ledger[ledger["item"] == item]["ours_by"].unique()
