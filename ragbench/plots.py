@@ -617,6 +617,8 @@ def sorted_scores(groups: Mapping[str, Sequence[float]], h: float, k: float, *, 
         axis.axhline(k, color=PALETTE[4], lw=1, label=f"k = {k:.3f}")
         axis.axhline(h, color=PALETTE[2], lw=1, ls="--", label=f"h = {h:.3f}")
         axis.set(title=f"{name} (n = {len(ordered)})", xlabel="sorted by IR score", ylim=(-0.02, 1.02))
+        if not len(ordered):
+            axis.set_xticks([])
         if shares:
             above, below = np.mean(ordered > k), np.mean(ordered < h)
             for height, share in (((k + 1) / 2, above), ((h + k) / 2, 1 - above - below), (h / 2, below)):

@@ -642,7 +642,9 @@ def test_a_missing_cassette_is_told_and_a_wrong_one_is_an_error(live_run, tmp_pa
     made = export(copy, tmp_path / "o")
     assert "cassette.jsonl" not in made.files
     assert "--cassette" in str(made)
+    assert "changed or damaged" not in (made.folder / "tables" / "audit.csv").read_text()
     made = export(copy, tmp_path / "o", cassette=tmp_path / "tape.sqlite")
+    assert "changed or damaged" in (made.folder / "tables" / "audit.csv").read_text()
     assert "24 replies" in str(made)
     with pytest.raises(DataError, match="there is no cassette"):
         export(copy, tmp_path / "p", cassette=tmp_path / "none.sqlite")

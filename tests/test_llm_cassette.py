@@ -64,11 +64,11 @@ def test_the_key_is_the_sha256_of_the_canonical_request():
     assert keys.key([{"role": "user", "content": "hé"}]) == hashlib.sha256(text.encode()).hexdigest()
 
 
-@given(st.lists(st.text()))
-def test_a_list_of_texts_is_written_as_any_other_value(texts):
-    quick, usual = canonical(texts), canonical({"texts": texts})
-    assert usual == f'{{"texts":{quick}}}'
-    assert json.loads(quick) == texts
+@given(st.lists(st.text()) | st.lists(st.text() | st.integers() | st.booleans()))
+def test_a_list_of_texts_is_written_as_any_other_value(values):
+    quick, usual = canonical(values), canonical({"values": values})
+    assert usual == f'{{"values":{quick}}}'
+    assert json.loads(quick) == values
 
 
 @pytest.mark.parametrize(
