@@ -23,6 +23,7 @@ from ragbench.data import load_csv, load_documents, load_jsonl, load_minihop
 from ragbench.datagen import generate_set
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import TIMING, Experiment, load_rows
+from ragbench.experiment.rows import run_folder
 from ragbench.labelling.people import Label, append_labels
 from ragbench.notebooks import execute, find
 from ragbench.stats import holm, paired_bootstrap_difference, paired_permutation_test, questions_for
@@ -578,3 +579,13 @@ def test_lab_opens_a_folder_that_init_made_and_keeps_results_in_it(tmp_path, mon
     assert "91_your_experiment.ipynb" in called[0]
     assert os.environ["RAGBENCH_RESULTS"] == str(folder / "results")
     assert main(["lab", "nothing"]) == 2
+
+
+def test_a_run_in_a_folder_of_ones_own_is_found_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "elsewhere"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results" / "first-look").mkdir(parents=True)
+    (tmp_path / "results" / "first-look" / "rows.jsonl").write_text("")
+    assert run_folder("first-look") == Path("results/first-look")
+    with pytest.raises(DataError, match="no run 'second-look'"):
+        run_folder("second-look")

@@ -112,7 +112,7 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
     with contextlib.suppress(OSError, ValueError):  # a name too long for a file, or with NUL, is no run
         if path.is_file():
             return path.parent
-        for folder in (path, results_dir() / path):
+        for folder in (path, "results" / path, results_dir() / path):  # the second: in a folder of `ragbench init`
             if (folder / ROWS).is_file():
                 return folder
     known = sorted(p.parent.name for p in results_dir().glob(f"*/{ROWS}"))
