@@ -27,7 +27,7 @@ from typing import Any
 
 import pandas as pd
 
-from ragbench.data import load_minihop
+from ragbench.data import load_minihop, load_minihop_probes
 from ragbench.errors import DataError, unknown
 from ragbench.evidence import DISTRACTED, EVIDENCE, Assigned, passages, two_hop_questions, whole_documents
 from ragbench.experiment import Experiment
@@ -103,6 +103,19 @@ def _evidence_grid(*conditions: str) -> Callable[[list[Question], Dataset], dict
     return settings
 
 
+def _bm25_at_300(questions: list[Question], minihop: Dataset) -> dict[str, Any]:
+    """Return the settings of MiniHop's probes: what BM25 finds, or nothing."""
+    from ragbench.chunking import semantic_chunks
+
+    return {
+        "data": {"minihop": replace(minihop, questions=tuple(questions))},
+        "chunker": {"semantic": semantic_chunks},
+        "retriever": {"BM25": thesis.retrievers()["BM25"]},
+        "k": {"thesis": thesis.TOP_K},
+        "N": (0, 300),
+    }
+
+
 def _longest_first(ordered: list[Question], minihop: Dataset, count: int) -> list[Question]:
     """Take the first two-hop questions; those with the most text in their prompts come first, as ``ask`` sends them."""
     taken = two_hop_questions(ordered)[:count]
@@ -121,6 +134,7 @@ GRIDS = {
     "budgets": RecordedGrid(100, _thesis_grid(_bm25_at_every_budget)),
     "evidence": RecordedGrid(100, _evidence_grid(*EVIDENCE), _longest_first),
     "distracted": RecordedGrid(100, _evidence_grid(*DISTRACTED), _longest_first),
+    "probes": RecordedGrid(80, _bm25_at_300, lambda _, __, count: in_order(load_minihop_probes())[:count]),
 }
 
 
@@ -154,7 +168,7 @@ RECORDINGS = {
             "num_predict": 128,
             "digest": "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         },
-        ("retrievers", "evidence", "distracted"),
+        ("retrievers", "evidence", "distracted", "probes"),
     ),
 }
 

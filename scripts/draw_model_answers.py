@@ -2,6 +2,7 @@
 
     python scripts/draw_model_answers.py smollm2 FOLDER     # the stratified draw from five retrievers' answers
     python scripts/draw_model_answers.py evidence FOLDER    # all answers of the evidence experiment
+    python scripts/draw_model_answers.py probes FOLDER      # all answers to the probes
 
 Writes FOLDER/items.jsonl (what a grader sees: id, question, true answer, supporting facts, answer; shuffled),
 FOLDER/second_pass.jsonl (some of them again, in another order) and FOLDER/key.jsonl (what a grader must not see: which
@@ -19,14 +20,14 @@ import numpy as np
 import pandas as pd
 
 from ragbench import recordings
-from ragbench.data import load_minihop
+from ragbench.data import load_minihop, load_minihop_probes
 from ragbench.papers.ragchecker import question_clusters
 from ragbench.recordings import distinct_answers
 from ragbench.stats import stratified_draw
 
 LABELS, SECOND = 250, 150
 DRAW_SEED, ORDER_SEED, SECOND_SEED = 20261123, 20261124, 20261125
-EVIDENCE_ORDER_SEED, EVIDENCE_SECOND_SEED = 20261127, 20261126
+CENSUS_SEEDS = {"evidence": (20261127, 20261126), "probes": (20261129, 20261128)}  # of the order, of the second pass
 
 
 def draw(items: pd.DataFrame) -> pd.DataFrame:
@@ -36,10 +37,19 @@ def draw(items: pd.DataFrame) -> pd.DataFrame:
     return shuffled(items.assign(inclusion_probability=probability)[drawn], "a", ORDER_SEED, SECOND_SEED)
 
 
-def census(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return every distinct answer of the evidence experiment, shuffled, with id and place in the second pass."""
+def census(rows: pd.DataFrame, name: str = "evidence") -> pd.DataFrame:
+    """Return every distinct answer of an experiment, shuffled, with id and place in the second pass."""
     items = distinct_answers(rows)[["question_id", "answer"]].assign(inclusion_probability=1.0)
-    return shuffled(items, "e", EVIDENCE_ORDER_SEED, EVIDENCE_SECOND_SEED)
+    return shuffled(items, name[0], *CENSUS_SEEDS[name])
+
+
+def rows_of(name: str) -> pd.DataFrame:
+    """Return the replayed rows whose answers are labelled."""
+    if name == "evidence":
+        return recordings.evidence_rows()
+    if name == "probes":
+        return pd.concat([recordings.rows(model, "probes") for model in recordings.RECORDINGS], ignore_index=True)
+    return recordings.rows(name, "retrievers")
 
 
 def shuffled(items: pd.DataFrame, letter: str, order_seed: int, second_seed: int) -> pd.DataFrame:
@@ -53,13 +63,14 @@ def shuffled(items: pd.DataFrame, letter: str, order_seed: int, second_seed: int
 
 def blind(chosen: pd.DataFrame) -> list[dict[str, Any]]:
     """Return what a grader sees of each item, and nothing else."""
-    questions = {q.id: q for q in load_minihop().questions}
+    questions = {q.id: q for data in (load_minihop(), load_minihop_probes()) for q in data.questions}
     return [
         {
             "id": row.id,
             "question": questions[row.question_id].text,
             "true_answer": questions[row.question_id].answer,
-            "supporting_facts": list(questions[row.question_id].references),
+            "supporting_facts": list(questions[row.question_id].references)
+            or [questions[row.question_id].meta["reasoning"]],
             "answer": row.answer,
         }
         for row in chosen.itertuples()
@@ -71,11 +82,11 @@ def main() -> None:
     parser.add_argument("recording")
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
-    evidence = given.recording == "evidence"
-    names = ["qwen", "smollm2"] if evidence else [given.recording]
-    rows = recordings.evidence_rows() if evidence else recordings.rows(given.recording, "retrievers")
-    items = distinct_answers(rows) if evidence else recordings.answers_to_label(rows)
-    chosen = census(rows) if evidence else draw(items)
+    whole = given.recording in CENSUS_SEEDS
+    names = list(recordings.RECORDINGS) if whole else [given.recording]
+    rows = rows_of(given.recording)
+    items = distinct_answers(rows) if whole else recordings.answers_to_label(rows)
+    chosen = census(rows, given.recording) if whole else draw(items)
     given.folder.mkdir(parents=True, exist_ok=False)
     write = {
         "items": blind(chosen),
@@ -86,9 +97,10 @@ def main() -> None:
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
         (given.folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
     ids = set(rows["question_id"])
-    clusters = {c for q, c in question_clusters(load_minihop()).items() if q in ids}
+    known = question_clusters(load_minihop())
+    clusters = {known.get(name, name) for name in ids}
     counted = f"{len(ids)} questions, {len(clusters)} clusters, {len(items)} items"
-    if not evidence:
+    if not whole:
         counted += (
             f", strata { {int(grade): int(n) for grade, n in items['stratum'].value_counts().sort_index().items()} }"
         )

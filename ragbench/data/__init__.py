@@ -19,7 +19,7 @@ from ragbench.data.formats import (
     write_trec_run,
 )
 from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
-from ragbench.data.minihop import load_minihop
+from ragbench.data.minihop import load_minihop, load_minihop_probes
 from ragbench.data.ragchecker import (
     load_ragchecker_counts,
     load_ragchecker_meta,

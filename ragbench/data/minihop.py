@@ -28,3 +28,16 @@ def load_minihop(limit: int | None = None) -> Dataset:
     folder: Path = shipped("minihop")
     data = load_jsonl(folder / "questions.jsonl", folder / "documents.jsonl", limit=limit)
     return Dataset("minihop", data.questions, data.documents, meta={"file": "questions.jsonl", "setting": "shipped"})
+
+
+def load_minihop_probes() -> Dataset:
+    """Load the 80 probes over MiniHop's documents: 40 easy questions, and 40 that have no answer in them.
+
+    Returns
+    -------
+    Dataset with ``kind`` "single hop" or "unanswerable". The ``level`` of an unanswerable one is "not in the documents"
+    or "false premise": to abstain, or to correct the premise, is right. It has no references and so no IR score.
+    """
+    folder: Path = shipped("minihop")
+    data = load_jsonl(folder / "probe_questions.jsonl", folder / "documents.jsonl")
+    return Dataset("minihop probes", data.questions, data.documents, meta={"file": "probe_questions.jsonl"})
