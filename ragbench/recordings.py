@@ -111,7 +111,7 @@ def _bm25_at_300(questions: list[Question], minihop: Dataset) -> dict[str, Any]:
         "data": {"minihop": replace(minihop, questions=tuple(questions))},
         "chunker": {"semantic": semantic_chunks},
         "retriever": {"BM25": thesis.retrievers()["BM25"]},
-        "k": {"thesis": thesis.TOP_K},
+        "k": {"thesis": {"BM25": thesis.TOP_K["BM25"]}},
         "N": (0, 300),
     }
 

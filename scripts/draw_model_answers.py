@@ -3,10 +3,12 @@
     python scripts/draw_model_answers.py smollm2 FOLDER     # the stratified draw from five retrievers' answers
     python scripts/draw_model_answers.py evidence FOLDER    # all answers of the evidence experiment
     python scripts/draw_model_answers.py probes FOLDER      # all answers to the probes
+    python scripts/draw_model_answers.py claims FOLDER      # claims of 150 answers of Qwen, and of their references
 
 Writes FOLDER/items.jsonl (what a grader sees: id, question, true answer, supporting facts, answer; shuffled),
 FOLDER/second_pass.jsonl (some of them again, in another order) and FOLDER/key.jsonl (what a grader must not see: which
-answer an id is, stratum, inclusion probability), and prints the line that closes the frame in ANALYSIS.md.
+answer an id is, stratum, inclusion probability), and prints the line that closes the frame in ANALYSIS.md. For
+*claims*, items.jsonl holds a question a line with claims and texts, and key.json the same as RAGChecker's results.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ import pandas as pd
 
 from ragbench import recordings
 from ragbench.data import load_minihop, load_minihop_probes
+from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, write_ragchecker
+from ragbench.labelling.embedded_checker import split_claims
 from ragbench.papers.ragchecker import question_clusters
 from ragbench.recordings import distinct_answers
 from ragbench.stats import stratified_draw
@@ -28,6 +32,8 @@ from ragbench.stats import stratified_draw
 LABELS, SECOND = 250, 150
 DRAW_SEED, ORDER_SEED, SECOND_SEED = 20261123, 20261124, 20261125
 CENSUS_SEEDS = {"evidence": (20261127, 20261126), "probes": (20261129, 20261128)}  # of the order, of the second pass
+
+CHECKED, SYSTEMS, CLAIMS_SEED, SECOND_SHEETS = 50, ("BM25", "SIM", "REO"), 20261130, 10
 
 
 def draw(items: pd.DataFrame) -> pd.DataFrame:
@@ -77,25 +83,106 @@ def blind(chosen: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
+def to_check() -> list[RagResult]:
+    """Return what RAGChecker checks: response, reference, their claims, and what the generator read."""
+    experiment = recordings.grid_experiment(
+        "qwen", "retrievers", recordings.manifest("qwen")["grids"]["retrievers"]["questions"]
+    )
+    rows = recordings.rows("qwen", "retrievers")
+    first = list(dict.fromkeys(rows["question_id"]))[:CHECKED]
+    wanted = rows["question_id"].isin(first) & rows["retriever"].isin(SYSTEMS) & rows["N"].eq(300)
+    results = []
+    for row in experiment.answers(rows[wanted]).itertuples():
+        claims = (f'The answer to "{row.question}" is: {row.reference}.', *row.references)
+        results.append(
+            RagResult(
+                f"{row.question_id} {row.retriever}",
+                row.question,
+                "\n".join(claims),
+                row.answer,
+                tuple(
+                    RetrievedText(text=text, doc_id=name) for text, name in zip(row.chunks, row.retrieved, strict=False)
+                ),
+                response_claims=tuple(split_claims(row.answer)),
+                reference_claims=claims,
+                extra={"question_id": row.question_id, "retriever": row.retriever},
+            )
+        )
+    return results
+
+
+def claim_sheets(results: list[RagResult]) -> list[dict[str, Any]]:
+    """Lay out each question once: its texts under neutral names, shuffled, and the claims to hold against them."""
+    sheets: dict[str, dict[str, Any]] = {}
+    rng = np.random.default_rng(CLAIMS_SEED)
+    for result in results:
+        sheet = sheets.setdefault(
+            result.extra["question_id"],
+            {"question": result.question, "reference": result.reference_claims, "read": set(), "answers": {}},
+        )
+        sheet["read"] |= {chunk.text for chunk in result.chunks}
+        sheet["answers"][result.response] = result.response_claims
+    laid_out = []
+    for number, (name, sheet) in enumerate(sheets.items(), 1):
+        texts, answers = sorted(sheet["read"]), sorted(sheet["answers"])
+        rng.shuffle(texts)
+        rng.shuffle(answers)
+        claims = {f"R{i}": claim for i, claim in enumerate(sheet["reference"], 1)}
+        for i, answer in enumerate(answers, 1):
+            claims |= {f"A{i}.{j}": claim for j, claim in enumerate(sheet["answers"][answer], 1)}
+        named = {f"K{i}": text for i, text in enumerate(texts, 1)} | {
+            f"A{i}": text for i, text in enumerate(answers, 1)
+        }
+        laid_out.append(
+            {
+                "id": f"c{number:02d}",
+                "question_id": name,
+                "question": sheet["question"],
+                "claims": claims,
+                "texts": named,
+            }
+        )
+    return laid_out
+
+
+def write_claims(folder: Path) -> None:
+    """Write the sheets, with ten of them for a second pass, and the results that the labels will fill."""
+    results = to_check()
+    sheets = claim_sheets(results)
+    again = sorted(np.random.default_rng(CLAIMS_SEED + 1).permutation(len(sheets))[:SECOND_SHEETS])
+    write_lines(folder / "items.jsonl", sheets)
+    write_lines(folder / "second_pass.jsonl", [sheets[i] for i in again])
+    write_ragchecker(RagResults(tuple(results)), folder / "key.json")
+    about = recordings.manifest("qwen")
+    counted = f"{len(sheets)} questions, {len(results)} answers"
+    print(f"Frame closed: {about['model']}, replies {about['file']['sha256']}, {counted}.")
+
+
+def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
+    """Write records as JSON lines."""
+    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recording")
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=False)
+    if given.recording == "claims":
+        return write_claims(given.folder)
     whole = given.recording in CENSUS_SEEDS
     names = list(recordings.RECORDINGS) if whole else [given.recording]
     rows = rows_of(given.recording)
     items = distinct_answers(rows) if whole else recordings.answers_to_label(rows)
     chosen = census(rows, given.recording) if whole else draw(items)
-    given.folder.mkdir(parents=True, exist_ok=False)
     write = {
         "items": blind(chosen),
         "second_pass": blind(chosen.dropna(subset="second_pass").sort_values("second_pass")),
         "key": json.loads(chosen.to_json(orient="records", double_precision=15)),
     }
     for name, records in write.items():
-        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        (given.folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+        write_lines(given.folder / f"{name}.jsonl", records)
     ids = set(rows["question_id"])
     known = question_clusters(load_minihop())
     clusters = {known.get(name, name) for name in ids}
