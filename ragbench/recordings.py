@@ -28,7 +28,7 @@ from typing import Any
 import pandas as pd
 
 from ragbench.data import load_minihop, load_minihop_probes
-from ragbench.errors import DataError, unknown
+from ragbench.errors import DataError, ModelError, unknown
 from ragbench.evidence import DISTRACTED, EVIDENCE, Assigned, passages, two_hop_questions, whole_documents
 from ragbench.experiment import Experiment
 from ragbench.experiment.identity import prompt_hashes
@@ -39,6 +39,7 @@ from ragbench.llm.keys import canonical
 from ragbench.papers import NOT_COMPARABLE, thesis
 from ragbench.paths import cache_dir, project_root, results_dir, shipped
 from ragbench.records import Dataset, Question
+from ragbench.retrieval import llm_decomposer
 from ragbench.retrieval.base import cores
 
 ORDER_SEED = 20261122  # of the order in which questions are asked; drawn before any answer was labelled
@@ -56,6 +57,7 @@ class RecordedGrid:
     questions: int
     settings: Callable[[list[Question], Dataset], dict[str, Any]]
     chosen: Callable[[list[Question], Dataset, int], list[Question]] = lambda ordered, _, count: ordered[:count]
+    decomposes: bool = False  # the model derives MLQ's questions; it answers none
 
 
 def _thesis_grid(wants: Callable[[Cell], bool]) -> Callable[[list[Question], Dataset], dict[str, Any]]:
@@ -85,6 +87,19 @@ def _six_at_300(cell: Cell) -> bool:
 
 def _bm25_at_every_budget(cell: Cell) -> bool:
     return cell.retriever == "BM25" or cell.N == 0
+
+
+def _mlq_at_every_cutoff(questions: list[Question], minihop: Dataset) -> dict[str, Any]:
+    """Return the settings of Table 3.1's MLQ, whose questions the model derives."""
+    from ragbench.chunking import semantic_chunks
+
+    return {
+        "data": {"minihop": replace(minihop, questions=tuple(questions))},
+        "chunker": {"semantic": semantic_chunks},
+        "retriever": {"MLQ": thesis.retrievers()["MLQ"]},
+        "k": (thesis.TOP_K["MLQ"],),
+        "N": thesis.CUTOFFS,
+    }
 
 
 def _evidence_grid(*conditions: str) -> Callable[[list[Question], Dataset], dict[str, Any]]:
@@ -135,6 +150,7 @@ GRIDS = {
     "evidence": RecordedGrid(100, _evidence_grid(*EVIDENCE), _longest_first),
     "distracted": RecordedGrid(100, _evidence_grid(*DISTRACTED), _longest_first),
     "probes": RecordedGrid(80, _bm25_at_300, lambda _, __, count: in_order(load_minihop_probes())[:count]),
+    "decompositions": RecordedGrid(180, _mlq_at_every_cutoff, decomposes=True),
 }
 
 
@@ -168,7 +184,7 @@ RECORDINGS = {
             "num_predict": 128,
             "digest": "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         },
-        ("retrievers", "evidence", "distracted", "probes"),
+        ("retrievers", "evidence", "distracted", "probes", "decompositions"),
     ),
 }
 
@@ -194,12 +210,17 @@ def grid_experiment(name: str, grid: str, questions: Sequence[str] | None = None
     minihop, plan = load_minihop(), GRIDS[grid]
     planned = plan.chosen(in_order(minihop), minihop, plan.questions)
     asked = [q for q in planned if questions is None or q.id in questions]
-    return Experiment(
-        f"{name}-{grid}",
-        match="exact",
-        **plan.settings(asked, minihop),
-        **{"generator": {name: _known(name).chat_model()}, "concurrency": 1, **settings},
-    )
+    settings = {"generator": {name: _known(name).chat_model()}, "concurrency": 1, **settings}
+    planned_settings = plan.settings(asked, minihop)
+    if plan.decomposes:
+        (hosts,) = settings.pop("generator").values()
+        settings.pop("judge", None)
+        model = hosts[0] if isinstance(hosts, list) else hosts
+        # A list of questions that ended by length is still a list.
+        decompose = llm_decomposer(model, cassette=settings.get("cassette"), concurrency=1, on_length="keep")
+        build = planned_settings["retriever"]
+        planned_settings["retriever"] = {name: partial(make, decompose=decompose) for name, make in build.items()}
+    return Experiment(f"{name}-{grid}", match="exact", **planned_settings, **settings)
 
 
 def _known(name: str) -> Recording:
@@ -368,6 +389,11 @@ def _look_up(name: str, grid: str, path: Path, questions: Sequence[str] | None =
         log.setLevel(level)
 
 
+def _recorded(rows: pd.DataFrame) -> pd.Series:
+    """Tell which rows have their reply; one that holds no derived question is a reply, too."""
+    return rows["status"].eq("ok") | rows["error_kind"].eq(ModelError.__name__)
+
+
 def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path | None = None) -> Path:
     """Ship a recording as far as it is whole: write its replies and its manifest.
 
@@ -387,7 +413,7 @@ def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path
     grids, keys = {}, set()
     for grid in _known(name).grids:
         answers, _ = _look_up(name, grid, path)
-        whole = answers["status"].eq("ok").groupby(answers["question_id"], sort=False).all()
+        whole = _recorded(answers).groupby(answers["question_id"], sort=False).all()
         # Up to the first that is not whole: which questions are shipped must not hang on what was quick to answer.
         covered = list(whole.index[whole.cumprod().astype(bool)])
         if covered:
@@ -467,7 +493,7 @@ def verify(name: str, folder: Path | None = None) -> list[str]:
             stale = {key: prompt for key, prompt in stale.items() if key not in asked}
             missing = sorted(set(plan["questions"]) - set(answers["question_id"]))
             problems += [f"{grid}: the question {question!r} is no longer asked" for question in missing]
-            failed = answers[answers["status"] != "ok"]
+            failed = answers[~_recorded(answers)]
             problems += [
                 f"{grid}: {row.error_kind}: no reply to {row.question_id}, {row.retriever}, N = {row.N}"
                 for row in failed.itertuples()

@@ -145,13 +145,18 @@ def claim_sheets(results: list[RagResult]) -> list[dict[str, Any]]:
     return laid_out
 
 
+def second_sheets(sheets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the sheets that are judged twice."""
+    again = np.random.default_rng(CLAIMS_SEED + 1).permutation(len(sheets))[:SECOND_SHEETS]
+    return [sheets[i] for i in sorted(again)]
+
+
 def write_claims(folder: Path) -> None:
     """Write the sheets, with ten of them for a second pass, and the results that the labels will fill."""
     results = to_check()
     sheets = claim_sheets(results)
-    again = sorted(np.random.default_rng(CLAIMS_SEED + 1).permutation(len(sheets))[:SECOND_SHEETS])
     write_lines(folder / "items.jsonl", sheets)
-    write_lines(folder / "second_pass.jsonl", [sheets[i] for i in again])
+    write_lines(folder / "second_pass.jsonl", second_sheets(sheets))
     write_ragchecker(RagResults(tuple(results)), folder / "key.json")
     about = recordings.manifest("qwen")
     counted = f"{len(sheets)} questions, {len(results)} answers"

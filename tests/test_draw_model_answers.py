@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from ragbench.data import load_minihop
+from ragbench.data.ragchecker import RagResult, RetrievedText, read_ragchecker
+from ragbench.metrics.claims import CHECKS
 from ragbench.paths import project_root, shipped
 from ragbench.recordings import answers_to_label
 
@@ -124,3 +127,67 @@ def test_every_answer_of_the_evidence_experiment_has_its_label_and_no_other_answ
     plan = shipped("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
     for name in ("qwen", "smollm2"):
         assert recordings.manifest(name)["file"]["sha256"] in plan
+
+
+def test_every_answer_to_a_probe_has_its_label_and_no_other_answer_has(script):
+    from ragbench import recordings
+
+    chosen = script.census(script.rows_of("probes"), "probes")
+    labelled = pd.read_json(shipped("minihop", "probe_answers.jsonl"), lines=True)
+    assert labelled["id"].tolist() == chosen["id"].tolist()
+    assert labelled[["question_id", "answer"]].equals(chosen[["question_id", "answer"]])
+    assert set(labelled["grade"]) <= {1, 2, 3, 4, 5}
+    assert labelled["second_grade"].notna().tolist() == chosen["second_pass"].notna().tolist()
+    told = {item["id"]: item for item in script.blind(chosen)}
+    assert all(item["supporting_facts"] for item in told.values())  # of a false premise: what is true instead
+    plan = shipped("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
+    assert all(recordings.manifest(name)["file"]["sha256"] in plan for name in recordings.RECORDINGS)
+
+
+def test_the_labelled_claims_are_those_of_the_recorded_answers_and_the_chunks_that_were_read(script):
+    results = script.to_check()
+    labelled = {r.id: r for r in read_ragchecker(shipped("minihop", "answer_claims.json")).results}
+    assert list(labelled) == [result.id for result in results]
+    assert len(results) == script.CHECKED * len(script.SYSTEMS) == 150
+    for result in results:
+        bare = replace(labelled[result.id], **dict.fromkeys(CHECKS))
+        assert bare == result
+        assert not labelled[result.id].missing()
+    again = read_ragchecker(shipped("minihop", "answer_claims_second.json")).results
+    assert {r.extra["question_id"] for r in again} == {
+        sheet["question_id"] for sheet in script.second_sheets(script.claim_sheets(results))
+    }
+    assert all(replace(r, **dict.fromkeys(CHECKS)) == replace(labelled[r.id], **dict.fromkeys(CHECKS)) for r in again)
+
+
+def test_two_systems_with_the_same_text_or_answer_have_the_same_labels():
+    for name in ("answer_claims.json", "answer_claims_second.json"):
+        seen = {}
+        for result in read_ragchecker(shipped("minihop", name)).results:
+            for column, chunk in enumerate(result.chunks):
+                labels = tuple(row[column] for row in result.reference_in_chunks)
+                assert seen.setdefault((result.extra["question_id"], chunk.text), labels) == labels
+            labels = (result.response_in_reference, result.reference_in_response)
+            assert seen.setdefault((result.extra["question_id"], result.response), labels) == labels
+
+
+def test_a_sheet_of_claims_names_each_text_once_and_tells_nothing_of_where_it_is_from(script):
+    chunk = RetrievedText(text="Ely lies on a river.", doc_id="Ely")
+    one = RagResult(
+        "q BM25",
+        "Where?",
+        "x",
+        "In Ely.",
+        (chunk,),
+        ("In Ely.",),
+        ("It is Ely.",),
+        extra={"question_id": "q", "retriever": "BM25"},
+    )
+    two = replace(one, id="q SIM", response="No.", response_claims=("No.",), chunks=(chunk, RetrievedText(text="Ulm.")))
+    (sheet,) = script.claim_sheets([one, two])
+    assert set(sheet) == {"id", "question_id", "question", "claims", "texts"}
+    assert sorted(sheet["texts"].values()) == ["Ely lies on a river.", "In Ely.", "No.", "Ulm."]
+    assert sorted(sheet["claims"].values()) == ["In Ely.", "It is Ely.", "No."]
+    for name, text in sheet["texts"].items():
+        if name[0] == "A":
+            assert sheet["claims"][f"{name}.1"] == text

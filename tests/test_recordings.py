@@ -15,8 +15,9 @@ from ragbench.data import load_minihop
 from ragbench.errors import ConfigError, DataError
 from ragbench.evidence import DISTRACTED, EVIDENCE
 from ragbench.llm import CallError, Cassette, local
-from ragbench.recordings import GOLD, Recording
+from ragbench.recordings import GOLD, RecordedGrid, Recording
 from ragbench.records import Document
+from ragbench.retrieval import BM25, MultiQuery
 
 NAMES = list(recordings.RECORDINGS)
 
@@ -209,6 +210,46 @@ def test_fresh_rows_ask_the_model_and_not_the_recording(small, monkeypatch, serv
     assert len(server.calls) == before
     rows = recordings.rows("small", "budgets", fresh=True)
     assert len(server.calls) - before == (~rows["cached"].astype(bool)).sum() > 0  # equal prompts are asked once
+
+
+def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, server, monkeypatch):
+    def settings(questions, data):
+        return {
+            "data": {"towns": replace(data, questions=tuple(questions))},
+            "chunker": {"documents": recordings.whole_documents},
+            "retriever": {"MLQ": lambda chunks, decompose=None: MultiQuery(BM25(chunks), decompose, k_each=1)},
+            "k": (2,),
+            "N": (5, 100),
+        }
+
+    grid = RecordedGrid(3, settings, decomposes=True)
+    monkeypatch.setitem(recordings.GRIDS, "decompositions", grid)
+    whole = replace(recordings.RECORDINGS["small"], grids=("retrievers", "decompositions"))
+    monkeypatch.setitem(recordings.RECORDINGS, "small", whole)
+    # A list that is cut at the limit of tokens is one still: what was written of it counts.
+    # One that holds no question fails its rows, and is a reply all the same.
+    lists = {"Ely or Ulm": "Here it is:", "Riga or Ely": "1. Riga\n2. Ulm", "Ulm or Riga": "Ely\n" + "Ulm " * 60}
+    server.reply = lambda body: next(v for k, v in lists.items() if k in body["messages"][-1]["content"])
+    cassette = recordings.record_replies("small")
+    recordings.ship("small", cassette, small)
+    told = recordings.manifest("small", small)["grids"]["decompositions"]
+    assert told["covered"] == 3
+    server.stop()
+    monkeypatch.setattr(recordings, "shipped", lambda folder, name: small / name)
+    rows = recordings.rows("small", "decompositions").set_index("question_id")
+    assert sorted(rows["N"]) == [5] * 3 + [100] * 3
+    assert set(rows.loc["q0", "error_kind"]) == {"ModelError"}
+    assert rows.loc[["q1", "q2"], "status"].eq("ok").all()
+    found = {name: [hit.partition("#")[0] for hit in rows.loc[name, "hits"].iloc[0]] for name in ("q1", "q2")}
+    assert found == {"q1": ["Riga", "Ulm"], "q2": ["Ely", "Ulm"]}
+    assert recordings.verify("small", small) == []
+    with Cassette(cassette, "replay") as every:
+        answered = [key for key, step in every.rows("SELECT key, step FROM replies") if step != "decompose"]
+        every.export(small / "answered.jsonl", answered)
+    with Cassette(small / "answered.sqlite") as fewer:
+        fewer.import_(small / "answered.jsonl")
+    recordings.ship("small", fewer.path, small)
+    assert recordings.manifest("small", small)["grids"]["decompositions"]["covered"] == 0
 
 
 def test_gold_documents_come_in_the_order_of_the_hops_and_at_most_k(small):
