@@ -34,7 +34,7 @@ def steps(items: int) -> dict[str, Callable[[Any], StepReport]]:
     known = {question.id: question for question in minihop.questions}
     graded = load_graded_answers()[:items]
     questions = [known[answer.question_id].text for answer in graded]
-    answers = [answer.answer for answer in graded]
+    answers = [answer.text for answer in graded]
     truths = [f"{known[answer.question_id].answer}." for answer in graded]
     contexts = [" ".join(known[answer.question_id].references) for answer in graded]
     claims = load_labelled_claims()[:items]

@@ -30,6 +30,7 @@ SECONDS = {
     "21_ragchecker_meta_evaluation": 16,
     "22_ragchecker_systems": 30,
     "23_ragchecker_diagnosis": 158,
+    "24_ragchecker_real_answers": 12,
     "30_ragas_wikieval": 28,
     "40_rageval_generate": 10,
     "41_rageval_dragonball": 13,
@@ -41,6 +42,7 @@ SECONDS = {
     "93_score_your_answers": 14,
     "94_half_the_evidence": 15,
     "95_chunks_and_labels": 35,
+    "96_questions_without_answer": 10,
 }
 SERIES = {"start": "0", "thesis": "1", "ragchecker": "2", "ragas": "3", "rageval": "4", "beyond": "9"}
 _BAR = "{desc}{percentage:3.0f}%|{bar}| {elapsed} gone, about {remaining} to go"

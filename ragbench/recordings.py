@@ -184,7 +184,7 @@ RECORDINGS = {
             "num_predict": 128,
             "digest": "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         },
-        ("retrievers", "evidence", "distracted", "probes", "decompositions"),
+        ("retrievers", "evidence", "distracted", "probes"),
     ),
 }
 

@@ -36,6 +36,7 @@ SMALL = {
         "ALL_DOCUMENTS": False,
         "RESAMPLES": 50,
     },
+    "24_ragchecker_real_answers": {"RESAMPLES": 200},
     "30_ragas_wikieval": {"LIMIT": 12},
     "40_rageval_generate": {"DOCUMENTS": 6},
     "41_rageval_dragonball": {"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}},
@@ -47,6 +48,7 @@ SMALL = {
     "93_score_your_answers": {"METRICS": ["lexical", "ir_score", "ragchecker"]},
     "94_half_the_evidence": {"RESAMPLES": 200},
     "95_chunks_and_labels": {"CLAIMS": 40, "DRAWS": 5, "SIZES": [60]},
+    "96_questions_without_answer": {},
 }
 FIGURES = {
     "10_thesis_corpus_and_chunks": ["10_chunk_lengths", "10_figure_2.6_as_run", "10_figure_2.6_paper"],
@@ -71,6 +73,7 @@ FIGURES = {
         "23_figure_10",
         "23_equal_budget",
     ],
+    "24_ragchecker_real_answers": ["24_survival"],
     "30_ragas_wikieval": ["30_table_1", "30_pairs"],
     "41_rageval_dragonball": ["41_table_1", "41_table_3"],
     "42_rageval_experiments": ["42_table_5", "42_prefix", "42_by_type"],
@@ -86,9 +89,11 @@ FIGURES = {
     "93_score_your_answers": ["93_scores"],
     "94_half_the_evidence": ["94_evidence", "94_half_minus"],
     "95_chunks_and_labels": ["95_placebo"],
+    "96_questions_without_answer": ["96_no_answer"],
 }
 # Rows of the recorded models are counted apart: they grow with the recordings.
 RECORDED = {
+    "11_thesis_ir_score": {"Table 3.1"},
     "12_thesis_context_budget": {"Table 3.2"},
     "13_thesis_grades": {"Table 3.3"},
     "14_thesis_thresholds": {"Equation 3.1", "Figure 3.1"},
@@ -143,7 +148,8 @@ def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, tmp_path, mo
         assert set(ledger.loc[by_model, "item"]) == RECORDED.get(path.stem, set())
         covered = {plan["covered"] for name in RECORDINGS for plan in manifest(name)["grids"].values()}
         each = {"Equation 3.1": len(RETRIEVERS)}  # answers of a question among the points
-        for item, n in ledger.loc[by_model, ["item", "n"]].itertuples(index=False):
+        asked = ledger["n"] + ledger["unscored"].fillna(0)
+        for item, n in zip(ledger.loc[by_model, "item"], asked[by_model], strict=True):
             assert n / each.get(item, 1) in covered
         ledger = ledger[~by_model]
         measured = ledger[ledger["ours_by"].notna() & ledger["ours"].notna()]
