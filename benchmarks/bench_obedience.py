@@ -1,6 +1,6 @@
 """Does the model in the box obey? 50 items of each labelling step: read at once, repaired, cut, unreadable.
 
-    python benchmarks/bench_obedience.py                       # about ten minutes on two idle cores
+    python benchmarks/bench_obedience.py                       # half an hour on two idle cores
     python benchmarks/bench_obedience.py ollama:llama3:8b      # any other model
 
 A reply is asked for under a JSON schema; one that does not fit gets one repair try. A label that ended at the limit of
@@ -85,7 +85,8 @@ def main() -> None:
     parser.add_argument("model", nargs="?", default="smollm2")
     parser.add_argument("--items", type=int, default=ITEMS)
     given = parser.parse_args()
-    model = chat_model(given.model, num_ctx=2048, num_predict=TOKENS)
+    hosts = [{"host": "1"}, {"host": "2"}] if given.model == "smollm2" else [{}]  # two servers of one thread each
+    model = [chat_model(given.model, num_ctx=2048, num_predict=TOKENS, **host) for host in hosts]
     print("| step | prompts | read at once | repaired | cut | unreadable |\n|---|---|---|---|---|---|")
     for name, step in steps(given.items).items():
         report = step(model)
