@@ -46,7 +46,7 @@ DRILLS = {
     "proxy 502": Drill(Fault("html_502"), "html"),
     "slow drip": Drill(Fault("drip", 0.2), "slow", calls=2, share=0.04, deadline_s=2.0),
     "no bytes": Drill(Fault("no_bytes", 20), "no_bytes", calls=2, share=0.04, deadline_s=2.0),
-    "no bytes, passing": Drill(Fault("no_bytes", 20), "", times=1, share=0.04, deadline_s=2.0),
+    "no bytes, passing": Drill(Fault("no_bytes", 20), "", times=1, share=0.02, deadline_s=4.0),
     "dropped": Drill(Fault("dropped"), "dropped"),
     "hung up": Drill(Fault("hang_up"), "dropped"),
     "hung up, passing": Drill(Fault("hang_up"), "", times=2),

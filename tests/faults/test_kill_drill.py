@@ -18,8 +18,8 @@ from ragbench.llm import Cassette, ask, chat_model
 
 PROMPTS, CONCURRENCY, KILLS = 200, 4, 20
 LATENCY_S = 0.05
-# An answer that left the server this shortly before the kill may not have been recorded yet.
-ON_ITS_WAY_S = 0.5
+# An answer that left the server this shortly before the kill may not have been recorded yet (a busy machine is slow).
+ON_ITS_WAY_S = 2.0
 
 
 def recorded(path: Path) -> set[str]:
@@ -54,9 +54,11 @@ def test_twenty_kills_cost_only_the_calls_in_flight(tmp_path):
         for _ in range(KILLS):
             before = len(fake.calls)
             pid = start()
-            while len(fake.calls) == before:
+            # Counted in calls, not in seconds: the machine may be slow.
+            enough = before + moments.randint(1, 12)
+            while len(fake.calls) < enough:
                 time.sleep(0.001)
-            time.sleep(moments.uniform(0, 2 * LATENCY_S))
+            time.sleep(moments.uniform(0, LATENCY_S))
             killed = time.monotonic()
             os.kill(pid, signal.SIGKILL)
             assert int(zygote.stdout.readline()) == signal.SIGKILL
