@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from shop_schema import RAW
 
 from ragbench.data import load_minihop
 from ragbench.data.ragchecker import LABELS, RagResult, RetrievedText
-from ragbench.datagen import load_schema, make_set
+from ragbench.datagen import build_schema, make_set
 from ragbench.datagen.answers import model_keypoints, model_refine
 from ragbench.datagen.document import model_documents
 from ragbench.datagen.questions import model_questions, model_references
@@ -104,7 +105,7 @@ def test_rageval_judges_keypoints_and_writes_a_document_and_its_questions():
         small(), ["Where is it?"], ["It is at mile four."], [("It is at mile four.", "It is old.")], progress=False
     )
     assert len(judged.labels[0]) == 2
-    schema = load_schema("finance")
+    schema = build_schema(RAW)
     made = make_set(schema, 1)
     texts = {document.id: document for document in made.documents}
     # The longest of these replies never end by themselves: a lower limit tells the same sooner.
