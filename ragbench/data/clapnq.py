@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ragbench.data.files import each_record, from_mirror, numbered_lines, require_text, require_texts
+from ragbench.data.hotpotqa import Paragraphs
 from ragbench.errors import DataError
-from ragbench.records import Dataset, Document, Question
+from ragbench.records import Dataset, Question
 
 FILE = "clapnq_dev_answerable.jsonl"
-PAPER_DOCUMENTS = 4293  # RAGChecker, Table 1
 
 
 def load_clapnq(path: str | Path | None = None) -> Dataset:
@@ -45,7 +45,7 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
     given = from_mirror(path, "clapnq", FILE, got="ClapNQ is not on this machine", do=do)
     excluded: list[tuple[str, str]] = []
     seen: dict[str, str] = {}
-    passages = _Passages()
+    passages = Paragraphs()
 
     def question(row: dict, where: str) -> Question | None:
         name = require_text(row, "id", where)
@@ -64,26 +64,7 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
     return Dataset("clapnq", tuple(questions), tuple(passages.documents.values()), tuple(excluded), meta)
 
 
-class _Passages:
-    """The distinct passages, by id."""
-
-    def __init__(self) -> None:
-        self.documents: dict[str, Document] = {}
-        self._ids: dict[tuple[str, str], str] = {}
-
-    def add(self, title: str, text: str, sentences: tuple[str, ...]) -> str:
-        """Return the id of a passage: its title, with a number from the second passage of that title on."""
-        if (title, text) not in self._ids:
-            name, number = title, 1
-            while name in self.documents:
-                number += 1
-                name = f"{title} #{number}"
-            self._ids[title, text] = name
-            self.documents[name] = Document(name, title, text, sentences)
-        return self._ids[title, text]
-
-
-def _question(row: dict, name: str, where: str, passages: _Passages) -> Question | None:
+def _question(row: dict, name: str, where: str, passages: Paragraphs) -> Question | None:
     text = require_text(row, "input", where).strip()
     gold = [_passage(p, f"{where}, passages[{i}]") for i, p in enumerate(_objects(row, "passages", where))]
     outputs = []

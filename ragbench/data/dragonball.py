@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import from_mirror, raise_all, read_jsonl, require_text, require_texts
+from ragbench.data.files import each_record, from_mirror, read_jsonl, require_text, require_texts
 from ragbench.errors import DataError, unknown
 from ragbench.records import Answer, Dataset, Document, Question
+from ragbench.text.sentences import LANGUAGES
 
 DOMAINS = ("finance", "law", "medicine")
-LANGUAGES = ("en", "zh")
 DOCUMENTS_FILE = "dragonball_docs.jsonl"
 QUESTION_FILES = ("dragonball_queries.jsonl", "dragonball_queries.jsonl.gz", "dragonball_queries_rebuilt.jsonl.gz")
 ANSWERS_FILE = "example_finance_en_gpt-4o.jsonl.gz"
@@ -127,12 +127,10 @@ def _files(path: str | Path | None) -> tuple[Path, Path]:
 
 def _documents(path: Path) -> dict[int, Document]:
     def make(row: dict, where: str, line: int) -> Document:
-        domain = _choice(row, "domain", where, _DOMAIN)
-        language = _choice(row, "language", where, dict(zip(LANGUAGES, LANGUAGES, strict=True)))
+        meta = _place(row, where)
         name = require_text(row, _TITLE[row["domain"]], where)
         if type(row.get("doc_id")) is not int:
             raise DataError(f"{where}: 'doc_id' is {row.get('doc_id')!r}", "a whole number", "mend that record")
-        meta = {"domain": domain, "language": language}
         return Document(str(row["doc_id"]), name, require_text(row, "content", where), (), meta)
 
     return {int(document.id): document for document in _records(path, make)}
@@ -154,8 +152,7 @@ def _question(row: dict, where: str, line: int, documents: Mapping[int, Document
     number = query.get("query_id")
     points = truth.get("keypoints")
     meta: dict[str, Any] = {
-        "domain": _choice(row, "domain", where, _DOMAIN),
-        "language": _choice(row, "language", where, dict(zip(LANGUAGES, LANGUAGES, strict=True))),
+        **_place(row, where),
         "doc_ids": tuple(str(i) for i in doc_ids),
         "keypoints": None if points is None else require_texts(truth, "keypoints", f"{where}, ground_truth"),
         "query_id": number,
@@ -170,26 +167,28 @@ def _question(row: dict, where: str, line: int, documents: Mapping[int, Document
 
 def _records(path: Path, make: Any) -> tuple:
     """Make one record per line; all bad lines are reported together, ids must be unique."""
-    records, errors, first = [], [], {}
-    total = 0
-    for line, row in read_jsonl(path):
-        total += 1
-        where = f"{path}, line {line}"
-        try:
-            record = make(row, where, line)
-            name = (record[0] if isinstance(record, tuple) else record).id
-            if name in first:
-                raise DataError(
-                    f"{where}: the id {name} occurs already in line {first[name]}",
-                    "an id used once",
-                    "mend one of them",
-                )
-            first[name] = line
-            records.append(record)
-        except DataError as error:
-            errors.append(error)
-    raise_all(errors, path, total)
-    return tuple(records)
+    first: dict[str, int] = {}
+
+    def once(numbered: tuple[int, dict], where: str) -> Any:
+        line, row = numbered
+        record = make(row, where, line)
+        name = (record[0] if isinstance(record, tuple) else record).id
+        if first.setdefault(name, line) != line:
+            raise DataError(
+                f"{where}: the id {name} occurs already in line {first[name]}", "an id used once", "mend one of them"
+            )
+        return record
+
+    lines = ((f"{path}, line {line}", (line, row)) for line, row in read_jsonl(path))
+    return tuple(each_record(path, lines, once))
+
+
+def _place(row: dict, where: str) -> dict[str, str]:
+    languages = dict(zip(LANGUAGES, LANGUAGES, strict=True))
+    return {
+        "domain": _choice(row, "domain", where, _DOMAIN),
+        "language": _choice(row, "language", where, languages),
+    }
 
 
 def _part(row: dict, field: str, where: str) -> dict:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +78,14 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
         )
     official = is_official([r.get("_id", "") if isinstance(r, dict) else "" for r in rows])
     rows = rows[:limit]
-    documents = _Paragraphs()
+    paragraphs = Paragraphs()
     questions: list[Question] = []
     errors: list[DataError] = []
     dangling: list[tuple[str, str]] = []
     seen: dict[str, int] = {}
     for number, row in enumerate(rows, 1):
         try:
-            questions.append(_question(row, f"{path}, record {number}", number, seen, documents))
+            questions.append(_question(row, f"{path}, record {number}", number, seen, paragraphs))
         except _Dangling as error:
             dangling.append((row["_id"], error.got))
             errors.append(error)
@@ -99,39 +100,35 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
     if official:
         same = hashlib.sha256(read_text(path).encode()).hexdigest() == OFFICIAL_SHA256
         setting = "official" if same else "questions of the official file, whose content differs"
-    return Dataset(
-        "hotpotqa", tuple(questions), documents.all(), tuple(dangling), {"file": Path(path).name, "setting": setting}
-    )
+    documents = tuple(paragraphs.documents.values())
+    meta = {"file": Path(path).name, "setting": setting}
+    return Dataset("hotpotqa", tuple(questions), documents, tuple(dangling), meta)
 
 
 class _Dangling(DataError):
     """A supporting fact that points nowhere."""
 
 
-class _Paragraphs:
-    """Distinct (title, text) pairs; a second text under one title gets an id of its own."""
+class Paragraphs:
+    """The distinct (title, text) pairs, as documents by id."""
 
     def __init__(self) -> None:
+        self.documents: dict[str, Document] = {}
         self._ids: dict[tuple[str, str], str] = {}
-        self._variants: dict[str, int] = {}
-        self._documents: dict[str, Document] = {}
 
-    def add(self, title: str, sentences: list[str]) -> str:
-        text = "".join(sentences)
+    def add(self, title: str, text: str, sentences: Sequence[str]) -> str:
+        """Return the id of a paragraph: its title, with a number from the second paragraph of that title on."""
         if (title, text) not in self._ids:
-            n = self._variants[title] = self._variants.get(title, 0) + 1
-            name = title if n == 1 else f"{title} #{n}"
-            while name in self._documents:
-                name += "'"
+            name, number = title, 1
+            while name in self.documents:
+                number += 1
+                name = f"{title} #{number}"
             self._ids[title, text] = name
-            self._documents[name] = Document(name, title, text, tuple(sentences))
+            self.documents[name] = Document(name, title, text, tuple(sentences))
         return self._ids[title, text]
 
-    def all(self) -> tuple[Document, ...]:
-        return tuple(self._documents.values())
 
-
-def _question(row: Any, where: str, number: int, seen: dict[str, int], documents: _Paragraphs) -> Question:
+def _question(row: Any, where: str, number: int, seen: dict[str, int], documents: Paragraphs) -> Question:
     if not isinstance(row, dict):
         raise DataError(f"{where} is a JSON {type(row).__name__}", "an object", "check that this is a HotpotQA file")
     texts = {field: require_text(row, field, where) for field in ("_id", "question", "answer", "type", "level")}
@@ -143,7 +140,7 @@ def _question(row: Any, where: str, number: int, seen: dict[str, int], documents
     seen[texts["_id"]] = number
     paragraphs = _context(row, where)
     facts = _facts(row, where)
-    ids = {title: documents.add(title, sentences) for title, sentences in paragraphs.items()}
+    ids = {title: documents.add(title, "".join(sentences), sentences) for title, sentences in paragraphs.items()}
     references = []
     for title, index in facts:
         if title not in paragraphs or not 0 <= index < len(paragraphs[title]):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,9 @@ def load_refchecker(path: str | Path | None = None, sources: str | Path | None =
         raise DataError(f"there is no folder {folder}", "a folder with the original sets", "check the path")
     wanted = {dataset: {row.id for row in rows if row.dataset == dataset} for dataset in SETTINGS.values()}
     texts = {dataset: _join(folder, dataset, ids) for dataset, ids in wanted.items() if ids}
-    return tuple(_with_reference(row, texts[row.dataset]) for row in rows)
+    unknown = ("", ())
+    joined = (texts[row.dataset].get(row.id, unknown) for row in rows)
+    return tuple(replace(row, question=q, references=r) for row, (q, r) in zip(rows, joined, strict=True))
 
 
 def _response(row: dict, where: str) -> LabelledResponse:
@@ -96,15 +98,6 @@ def _response(row: dict, where: str) -> LabelledResponse:
         claims.append((triple[0], triple[1], triple[2]))
         labels.append(claim["human_label"])
     return LabelledResponse(**texts, response=response, claims=tuple(claims), labels=tuple(labels))
-
-
-def _with_reference(row: LabelledResponse, texts: Mapping[str, tuple[str, tuple[str, ...]]]) -> LabelledResponse:
-    if row.id not in texts:
-        return row
-    question, references = texts[row.id]
-    return LabelledResponse(
-        row.id, row.setting, row.dataset, row.model, row.response, row.claims, row.labels, question, references
-    )
 
 
 def _join(folder: Path, dataset: str, ids: set[str]) -> dict[str, tuple[str, tuple[str, ...]]]:

@@ -130,15 +130,16 @@ def _documents(path: str | Path, fields: Mapping[str, str] | None, met: set[str]
     if path.suffix.lower() in ENDINGS and path.is_file():
         return tuple(_file(path, path.name))
     reader = read_csv if is_csv(path) else read_jsonl
-    return _collect(path, reader, fields, lambda row, where, line: _document(row, where, line), met)
+    return _collect(path, reader, fields, _document, met)
 
 
 def _file(path: Path, name: str) -> list[Document]:
     documents = (
         read_document(path, name) if path.suffix.lower() in ENDINGS else [Document(name, path.stem, read_text(path))]
     )
-    for document in documents:
-        _limited(document.text, path)
+    for size in (len(document.text) for document in documents):
+        if size > MAX_FIELD:
+            raise DataError(f"{path} has {size:,} characters", f"at most {MAX_FIELD:,}", "split it into several files")
     return documents
 
 
@@ -170,11 +171,6 @@ def read_csv(path: str | Path) -> Iterator[tuple[int, dict]]:
             f"CSV cells of at most {MAX_FIELD:,} characters, quotes closed",
             "mend that line",
         ) from None
-
-
-def _limited(text: str, path: Path) -> None:
-    if len(text) > MAX_FIELD:
-        raise DataError(f"{path} has {len(text):,} characters", f"at most {MAX_FIELD:,}", "split it into several files")
 
 
 def _tables(folder: Path, stem: str, endings: Sequence[str] = QUESTION_ENDINGS) -> list[Path]:

@@ -23,7 +23,7 @@ import datetime as dt
 import os
 import random
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -33,10 +33,11 @@ from pydantic import BaseModel
 
 from ragbench.datagen.parts import LANGUAGES, Configuration, Done, ask_step, field_list
 from ragbench.datagen.schema import Schema
-from ragbench.datagen.wording import FIELD, MONTHS, mentions
+from ragbench.datagen.wording import FIELD, mentions
 from ragbench.errors import ConfigError
 from ragbench.llm import Cassette
 from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.text.words import MONTHS
 
 _TRIES = 200
 
@@ -128,7 +129,7 @@ def _draw(schema: Schema, subdomain: str, row: Mapping[str, str], rng: random.Ra
             values[name] = subdomain if rule["rule"] == "subdomain" else row[name]
         else:
             try:
-                values[name] = _RULES[rule["rule"]](rule, values, schema.language, rng)
+                values[name] = _value(rule, values, schema.language, rng)
             except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
                 raise ConfigError(
                     f"{schema.source}: the rule of {name!r} cannot be used ({type(error).__name__}: {error})",
@@ -153,57 +154,36 @@ def written(value: Any, rule: Mapping[str, Any], language: str) -> str:
     return f"{value}年" if kind == "year" and language == "zh" else str(value)
 
 
-def _date(rule: Mapping, values: Mapping, language: str, rng: random.Random) -> dt.date:
-    if "after" in rule:
-        low, high = rule["days"]
-        return values[rule["after"]] + dt.timedelta(days=rng.randint(low, high))
-    # Days 1 to 28 of a month exist in every year.
-    return dt.date(values[rule["year"]], rng.randint(*rule.get("months", (1, 12))), rng.randint(1, 28))
-
-
-def _between(rule: Mapping, values: Mapping, language: str, rng: random.Random) -> int:
-    return rng.randint(rule["low"], rule["high"])
-
-
-def _difference(rule: Mapping, values: Mapping, language: str, rng: random.Random) -> int:
-    first, second = (values[name] for name in rule["of"])
-    if first < second:
-        raise ValueError(f"{rule['of'][0]} is less than {rule['of'][1]}")
-    return first - second
-
-
-def _percent(rule: Mapping, values: Mapping, language: str, rng: random.Random) -> float:
-    part, whole = (values[name] for name in rule["of"])
-    return round(100 * part / whole, 1)
-
-
-def _invented(rule: Mapping, values: Mapping, language: str, rng: random.Random) -> str:
-    return FIELD.sub(lambda m: invent(m.group(1), language, rng), rng.choice(rule["form"]))
-
-
-_RULES: dict[str, Callable] = {
-    "year": _between,
-    "amount": _between,
-    "number": _between,
-    "date": _date,
-    "sum": lambda rule, values, language, rng: sum(values[name] for name in rule["of"]),
-    "difference": _difference,
-    "percent": _percent,
-    "person": lambda rule, values, language, rng: invent("person", language, rng),
-    "place": lambda rule, values, language, rng: invent("place", language, rng),
-    "invented": _invented,
-    "choice": lambda rule, values, language, rng: rng.choice(rule["from"]),
-}
+def _value(rule: Mapping, values: Mapping, language: str, rng: random.Random) -> Any:
+    match rule["rule"]:
+        case "year" | "amount" | "number":
+            return rng.randint(rule["low"], rule["high"])
+        case "date" if "after" in rule:
+            low, high = rule["days"]
+            return values[rule["after"]] + dt.timedelta(days=rng.randint(low, high))
+        case "date":  # days 1 to 28 of a month exist in every year
+            return dt.date(values[rule["year"]], rng.randint(*rule.get("months", (1, 12))), rng.randint(1, 28))
+        case "sum":
+            return sum(values[name] for name in rule["of"])
+        case "difference":
+            first, second = (values[name] for name in rule["of"])
+            if first < second:
+                raise ValueError(f"{rule['of'][0]} is less than {rule['of'][1]}")
+            return first - second
+        case "percent":
+            part, whole = (values[name] for name in rule["of"])
+            return round(100 * part / whole, 1)
+        case "person" | "place" as kind:
+            return invent(kind, language, rng)
+        case "invented":
+            return FIELD.sub(lambda m: invent(m.group(1), language, rng), rng.choice(rule["form"]))
+        case "choice":
+            return rng.choice(rule["from"])
 
 
 # -- invented names ----------------------------------------------------------------------------------------------------
 
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-_EN_HEAD = _words(
+_EN_HEAD = (
     "Bal Bren Cald Dorv Eld Farn Gald Hask Ild Jesp Kelv Lund Marv Nerv Orv Pelv Quar Rask Selv Tarv Ulv "
     "Velm Wist Yarv Zelk Ambr Brisk Corv Druv Esk Fenv Grav Hult Istr Karv Lorv Mosk Nalv"
 )
@@ -211,7 +191,7 @@ _EN_MIDDLE = ("a", "e", "i", "o", "an", "en", "or", "el", "is", "un")
 _EN_FAMILY = ("ric", "sk", "mer", "thal", "dun", "nard", "quist", "zar", "lov", "bane", "dell", "vic", "gren", "tz")
 _EN_PLACE = ("wick", "stead", "mouth", "holm", "ford", "haven", "crest", "moor", "gate", "fell", "bury", "minster")
 _EN_FIRM = ("ra", "nova", "tis", "lia", "rex", "dor", "via", "mont", "trix", "gen", "sol", "lux", "cor", "phen")
-_EN_GIVEN = _words(
+_EN_GIVEN = (
     "Ada Boris Clara Dario Edda Felix Greta Hugo Ines Jonas Karin Leon Mira Nils Olga Pavel Rosa Stefan "
     "Tilda Viktor Wanda Xenia Yara Zoe Anton Berta Cyril Dora Emil Frida"
 )
@@ -254,8 +234,8 @@ def invent(kind: str, language: str, rng: random.Random) -> str:
 
 def _english(kind: str, rng: random.Random) -> str:
     end = {"person": _EN_FAMILY, "place": _EN_PLACE, "firm": _EN_FIRM}[kind]
-    word = rng.choice(_EN_HEAD) + rng.choice(_EN_MIDDLE) + rng.choice(end)
-    return f"{rng.choice(_EN_GIVEN)} {word}" if kind == "person" else word
+    word = rng.choice(_EN_HEAD.split()) + rng.choice(_EN_MIDDLE) + rng.choice(end)
+    return f"{rng.choice(_EN_GIVEN.split())} {word}" if kind == "person" else word
 
 
 def _chinese(kind: str, rng: random.Random) -> str:

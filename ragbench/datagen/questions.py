@@ -351,7 +351,10 @@ def model_references(
         return fill_prompt(text, question=q.question, answer=q.answer, sentences=numbered(references_of(q, documents)))
 
     def settle(q: QRA, report: ReferencesReply) -> QRA | str:
-        return _supported(q, report, documents)
+        sentences = references_of(q, documents)
+        if not all(1 <= n <= len(sentences) for n in report.sentences):
+            return f"sentences {report.sentences}, but there are {len(sentences)}"
+        return replace(q, references=tuple(sentences[n - 1] for n in sorted(set(report.sentences))))
 
     return ask_about(model, questions, write, ReferencesReply, cassette, "references", settle)
 
@@ -385,13 +388,6 @@ def ask_about(
         else:
             changed.append(done)
     return Done(tuple(changed), tuple(failed))
-
-
-def _supported(question: QRA, report: ReferencesReply, documents: Mapping[str, GeneratedDocument]) -> QRA | str:
-    sentences = references_of(question, documents)
-    if not all(1 <= n <= len(sentences) for n in report.sentences):
-        return f"sentences {report.sentences}, but there are {len(sentences)}"
-    return replace(question, references=tuple(sentences[n - 1] for n in sorted(set(report.sentences))))
 
 
 def references_of(question: QRA, documents: Mapping[str, GeneratedDocument]) -> list[Reference]:

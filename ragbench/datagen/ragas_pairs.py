@@ -18,6 +18,7 @@ from ragbench.labelling.grades import load_graded_answers
 from ragbench.llm import Cassette, Step, ask
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Dataset, Document, Question
+from ragbench.text.apart import ANY_MONTH
 from ragbench.text.sentences import split_sentences
 
 _INTRODUCTION = 12  # sentences
@@ -31,8 +32,7 @@ PROMPTS = {
 INCOMPLETE = ("without the answer", "evasive", "vague")
 _YEAR = re.compile(r"\b1[0-9]{3}\b|\b20[0-9]{2}\b")
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,.]*\d|(?<![\w.,])\d\b")
-_MONTH = "January|February|March|April|May|June|July|August|September|October|November|December"
-_NAME = re.compile(rf"(?<=[a-z,;] )(?!(?:{_MONTH})\b)[A-Z][\w’'-]+(?: (?:(?:of|de|von|van) )?[A-Z][\w’'-]+)*")
+_NAME = re.compile(rf"(?<=[a-z,;] )(?!(?:{ANY_MONTH})\b)[A-Z][\w’'-]+(?: (?:(?:of|de|von|van) )?[A-Z][\w’'-]+)*")
 _WORSE = {"faithfulness": (4, 2), "answer_relevance": (1, 3)}
 
 

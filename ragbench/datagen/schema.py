@@ -176,19 +176,7 @@ def build_schema(raw: Mapping[str, Any], source: str = "schema") -> Schema:
     raw : as in a schema file.
     source : its name in messages.
     """
-    needed = (
-        "domain",
-        "language",
-        "title",
-        "subdomain",
-        "context",
-        "profile",
-        "profiles",
-        "fields",
-        "sections",
-        "questions",
-        "unanswerable",
-    )
+    needed = [name for name, part in _Schema.model_fields.items() if part.is_required()]
     if not isinstance(raw, Mapping):
         raise ConfigError(f"{source}: a {type(raw).__name__}", "a mapping of the schema's parts", "copy a shipped one")
     for key in needed:

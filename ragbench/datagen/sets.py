@@ -177,12 +177,26 @@ def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = No
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"cannot make {folder}: {error.strerror}", "a folder to write to", "choose another") from None
-    _write(folder / "documents.jsonl", (document_row(d, generated) for d in generated.documents))
-    _write(folder / "questions.jsonl", (question_row(q, generated) for q in generated.questions))
-    pairs = zip(generated.configurations, generated.documents, strict=True)
-    _write(folder / "configurations.jsonl", (_configuration_row(c, d) for c, d in pairs))
+    domain = generated.schema.domain
+    documents = (
+        {"id": d.id, "title": d.title, "text": d.text, "domain": domain, "language": d.language, "writer": d.writer}
+        for d in generated.documents
+    )
+    configurations = (
+        {
+            "id": c.id,
+            "subdomain": c.subdomain,
+            "values": dict(c.text),
+            "dropped": list(d.dropped),
+            "patterns": list(d.patterns),
+        }
+        for c, d in zip(generated.configurations, generated.documents, strict=True)
+    )
+    _write(folder / "documents.jsonl", documents)
+    _write(folder / "questions.jsonl", (_question_row(q, domain) for q in generated.questions))
+    _write(folder / "configurations.jsonl", configurations)
     summary = {
-        "domain": generated.schema.domain,
+        "domain": domain,
         "language": generated.schema.language,
         "seed": seed,
         "documents": len(generated.documents),
@@ -195,15 +209,7 @@ def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = No
     return folder
 
 
-def document_row(document: GeneratedDocument, generated: GeneratedSet) -> dict[str, Any]:
-    """Return a document as its line of ``documents.jsonl``."""
-    domain = generated.schema.domain
-    row = {"id": document.id, "title": document.title, "text": document.text}
-    return {**row, "domain": domain, "language": document.language, "writer": document.writer}
-
-
-def question_row(question: QRA, generated: GeneratedSet) -> dict[str, Any]:
-    """Return a question as its line of ``questions.jsonl``."""
+def _question_row(question: QRA, domain: str) -> dict[str, Any]:
     return {
         "id": question.id,
         "question": question.question,
@@ -211,18 +217,13 @@ def question_row(question: QRA, generated: GeneratedSet) -> dict[str, Any]:
         "references": [r.text for r in question.references],
         "type": question.kind,
         "level": "one document" if len(question.doc_ids) == 1 else "several documents",
-        "domain": generated.schema.domain,
+        "domain": domain,
         "language": question.language,
         "doc_ids": list(question.doc_ids),
         "reference_doc_ids": [r.doc_id for r in question.references],
         "keypoints": list(question.keypoints),
         "reasoning": [asdict(d) for d in question.derived],
     }
-
-
-def _configuration_row(configuration: Configuration, document: GeneratedDocument) -> dict[str, Any]:
-    row = {"id": configuration.id, "subdomain": configuration.subdomain, "values": dict(configuration.text)}
-    return {**row, "dropped": list(document.dropped), "patterns": list(document.patterns)}
 
 
 def _free(folder: Path) -> None:

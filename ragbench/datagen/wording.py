@@ -13,13 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from ragbench.errors import ConfigError, DataError
+from ragbench.text.words import MONTHS
 
 FIELD = re.compile(r"\{([A-Za-z_][\w.]*)\}")
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 _EN_DATE = re.compile(rf"(\d{{1,2}}) ({'|'.join(MONTHS)}) (\d{{4}})")
 _ZH_DATE = re.compile(r"(\d{4})年(\d{1,2})月(\d{1,2})日")
 NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")

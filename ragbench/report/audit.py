@@ -289,23 +289,17 @@ def audit(
         raise DataError(f"{what} has no rows", "at least one", "run the experiment first")
     current = in_grid_order(current_rows(rows), manifest)
     entries = _rows_table(rows, current, manifest)
-    contexts = scored_contexts(current)
-    if len(contexts):
-        book = _book(contexts, RETRIEVED)
-        book.score("IR score", "ir_score", (0.0, 1.0), "no references")
-        book.checks("IR score", RETRIEVAL)
-        entries += book.entries
-    answers = once(those(current, current["generator"] != "none"), ANSWERED, "answer")
-    if len(answers):
-        book = _book(answers, ANSWERED)
-        book.checks("answers", ANSWERS)
-        entries += book.entries
-    grades = graded(current)
-    if len(grades):
-        book = _book(grades, CELL)
-        book.score(RIGHT, RIGHT, (0.0, 1.0))
-        book.checks(RIGHT, GRADES)
-        entries += book.entries
+    for table, part, cell, score, missing, checks in (
+        ("IR score", scored_contexts(current), RETRIEVED, "ir_score", "no references", RETRIEVAL),
+        ("answers", answered(current), ANSWERED, None, "", ANSWERS),
+        (RIGHT, graded(current), CELL, RIGHT, "no reason given", GRADES),
+    ):
+        if len(part):
+            book = _book(part, cell)
+            if score:
+                book.score(table, score, (0.0, 1.0), missing)
+            book.checks(table, checks)
+            entries += book.entries
     return _as_frame([*entries, *(_recorded(rows, tape) if manifest else [])])
 
 
@@ -369,6 +363,11 @@ def once(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
 def scored_contexts(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one row per question and retrieved context (N > 0)."""
     return once(those(rows, rows["N"] > 0), RETRIEVED, "ir_score")
+
+
+def answered(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per question and answer."""
+    return once(those(rows, rows["generator"] != "none"), ANSWERED, "answer")
 
 
 def graded(rows: pd.DataFrame) -> pd.DataFrame:

@@ -116,19 +116,17 @@ def _asked(prefix: str) -> Callable[[pd.DataFrame], pd.Series]:
     return lambda rows: _number(rows, f"{prefix}prompt_estimate").notna()
 
 
-def _uncounted(prefix: str) -> Callable[[pd.DataFrame], pd.Series]:
-    def flagged(rows: pd.DataFrame) -> pd.Series:
-        return _asked(prefix)(rows) & ~failed(rows) & ~(_number(rows, f"{prefix}prompt_tokens") > 0)
-
-    return flagged
-
-
 def _prompt_checks(prefix: str, whose: str) -> tuple[Fault, Fault]:
     columns = (f"{prefix}prompt_tokens", f"{prefix}prompt_estimate")
+    asked = _asked(prefix)
     cut = f"refused as too long, or the server counted less than {SHORTENED:.0%} of our estimate"
+
+    def uncounted(rows: pd.DataFrame) -> pd.Series:
+        return asked(rows) & ~failed(rows) & ~(_number(rows, columns[0]) > 0)
+
     return (
-        Fault(f"{whose}prompts cut", columns, _count_is_short(prefix), cut, _asked(prefix)),
-        Fault(f"{whose}prompts not counted", columns, _uncounted(prefix), "a cut would not show", _asked(prefix)),
+        Fault(f"{whose}prompts cut", columns, _count_is_short(prefix), cut, asked),
+        Fault(f"{whose}prompts not counted", columns, uncounted, "a cut would not show", asked),
     )
 
 

@@ -30,12 +30,12 @@ from ragbench.report.audit import (
     CELL,
     RETRIEVED,
     RIGHT,
+    answered,
     audit,
     cassette_of,
     current_rows,
     graded,
     in_grid_order,
-    once,
     ranges,
     scored_contexts,
     those,
@@ -110,8 +110,7 @@ def export(
         scores = load_scores(run_folder(run))
         tables |= {} if scores is None else {table.stem: table for table in score_tables(scores, name)}
         for stem, table in tables.items():
-            label = f"tab:{label_of(name)}:{stem}"
-            _write_table(folder, stem, table.frame, table.caption, label, table.shown, table.notes)
+            _write_table(folder, table, f"tab:{label_of(name)}:{stem}")
         figures = _figures(folder, {stem: table.frame for stem, table in tables.items()})
         # Rows of the grid that the run has not made yet.
         missing = int(checks.loc[checks["check"].eq("not made yet"), "rows"].sum())
@@ -137,18 +136,11 @@ def export(
         return folder.finish()
 
 
-def _write_table(
-    folder: Folder,
-    stem: str,
-    frame: pd.DataFrame,
-    caption: str,
-    label: str,
-    shown: pd.DataFrame | None = None,
-    notes: Sequence[str] = (),
-) -> None:
+def _write_table(folder: Folder, table: RunTable, label: str) -> None:
     """Write one table into ``tables/`` of an export."""
-    for kind, text in render_table(frame, caption, label, shown=shown, notes=notes).items():
-        folder.text(f"tables/{stem}.{kind}", text)
+    texts = render_table(table.frame, table.caption, label, shown=table.shown, notes=table.notes)
+    for kind, text in texts.items():
+        folder.text(f"tables/{table.stem}.{kind}", text)
 
 
 def _write_methods(folder: Folder, written: Methods) -> None:
@@ -160,14 +152,14 @@ def _write_methods(folder: Folder, written: Methods) -> None:
 
 def _figures(folder: Folder, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str, str]]:
     """Write the figures of a run; return their names and alt texts."""
-    drawn = []
-    for stem, figure, numbers, alt in run_figures(tables):
-        for path in plots.save_figure(
-            figure, stem, no_formulas(numbers), alt, folder=folder.path / "figures", dpi=300
-        ).values():
-            folder.wrote(f"figures/{path.name}")
-        drawn.append((stem, alt))
-    return drawn
+    return [_write_figure(folder, *parts) for parts in run_figures(tables)]
+
+
+def _write_figure(folder: Folder, stem: str, figure: Figure, numbers: pd.DataFrame, alt: str) -> tuple[str, str]:
+    """Write one figure into ``figures/`` of an export; return its name and alt text."""
+    paths = plots.save_figure(figure, stem, no_formulas(numbers), alt, folder=folder.path / "figures", dpi=300)
+    folder.done.files += [f"figures/{path.name}" for path in paths.values()]
+    return stem, alt
 
 
 def _page(
@@ -249,7 +241,7 @@ class RunTable:
     caption: str
     frame: pd.DataFrame
     shown: pd.DataFrame | None = None
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
 
 
 def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[RunTable]:
@@ -266,7 +258,7 @@ def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[R
     contexts = scored_contexts(rows)
     if len(contexts):
         yield from _ir_scores(contexts, name, notes)
-    answers = once(those(rows, rows["generator"] != "none"), ANSWERED, "answer")
+    answers = answered(rows)
     if len(answers):
         yield _seconds(answers, name, notes)
     marks = graded(rows)
@@ -401,7 +393,7 @@ def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, Figur
     tables : by stem, the frames of ``run_tables``.
     """
     if "ir_score" in tables:
-        for name, title, part in _parts(tables["ir_score"], "ir_score", MOST_LINES):
+        for name, title, part in _parts(tables["ir_score"], "ir_score", "Mean IR score", MOST_LINES):
             part = part.assign(retriever=varying_names(part, RETRIEVED))
             high = part.loc[part["mean"].idxmax()] if part["mean"].notna().any() else None
             best = "" if high is None else f" The highest mean is {high['mean']:.2f}, {high['retriever']}."
@@ -414,14 +406,15 @@ def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, Figur
                 alt = f"Mean IR score of {_names(part)} as bars, with 95% intervals.{best}"
             yield name, figure, part, alt
     if "grades" in tables:
-        for name, title, part in _parts(tables["grades"], "grades", MOST_BARS):
+        for name, title, part in _parts(tables["grades"], "grades", "Shares of grades", MOST_BARS):
             by = [column for column in CELL if column in part]
             cell = part[by].astype(str).agg(", ".join, axis=1) if by else "all"
             drawn = part.assign(cell=cell)
             alt = f"Shares of grades 1 to 5, one bar per cell, {len(part)} cells."
             yield name, plots.stacked_shares(drawn, "cell", GRADES, title), drawn, alt
     if "seconds" in tables:
-        for name, title, part in _parts(tables["seconds"].dropna(subset="mean"), "seconds", MOST_LINES):
+        timed = tables["seconds"].dropna(subset="mean")
+        for name, title, part in _parts(timed, "seconds", "Seconds per answer", MOST_LINES):
             if len(part) == 1:  # one bar tells nothing
                 continue
             names = varying_names(part, (*RETRIEVED, "generator"))
@@ -434,7 +427,7 @@ def _names(part: pd.DataFrame) -> str:
     return ", ".join(dict.fromkeys(part["retriever" if "retriever" in part else "system"].astype(str)))
 
 
-def _parts(frame: pd.DataFrame, stem: str, most: int) -> Iterator[tuple[str, str, pd.DataFrame]]:
+def _parts(frame: pd.DataFrame, stem: str, title: str, most: int) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Split a table by data set, chunker, generator and judge, one after the other, until a figure can hold it."""
     if frame.empty:
         return
@@ -446,22 +439,18 @@ def _parts(frame: pd.DataFrame, stem: str, most: int) -> Iterator[tuple[str, str
         if axis in frame:
             split.append(axis)
     if not split:
-        yield stem, _title(stem), frame
+        yield stem, title, frame
         return
     for key, part in frame.groupby(split, sort=False, dropna=False):
         words = ", ".join(map(str, key))
         safe = re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-")
         if len(safe) > MOST_STEM:
             safe = f"{safe[:MOST_STEM]}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
-        yield f"{stem}_{safe}", f"{_title(stem)}, {words}", part.drop(columns=split)
+        yield f"{stem}_{safe}", f"{title}, {words}", part.drop(columns=split)
 
 
 def _size(part: pd.DataFrame, stem: str) -> int:
     return len(part) if stem == "grades" else len(set(varying_names(part, (*RETRIEVED, "generator"))))
-
-
-def _title(stem: str) -> str:
-    return {"ir_score": "Mean IR score", "grades": "Shares of grades", "seconds": "Seconds per answer"}[stem]
 
 
 def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) -> Exported:
@@ -481,7 +470,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     with Folder(to, f"scores of {name}") as folder:
         written = []
         for one in score_tables(table, name):
-            _write_table(folder, one.stem, one.frame, one.caption, f"tab:{one.stem}", one.shown, one.notes)
+            _write_table(folder, one, f"tab:{one.stem}")
             written.append(one.stem)
         figures = _score_figure(folder, table, name)
         _write_methods(folder, score_methods(table, RESAMPLES))
@@ -533,11 +522,7 @@ def _score_figure(folder: Folder, table: pd.DataFrame, name: str) -> list[tuple[
     long = labelled.melt(["question_id", "system"], drawn, "metric", "value")
     alt = f"{name}: every answer's value of {len(drawn)} metrics, with the mean and its 95% interval."
     figure = plots.score_strips(long, _averages(labelled, drawn))
-    for path in plots.save_figure(
-        figure, "scores", no_formulas(long), alt, folder=folder.path / "figures", dpi=300
-    ).values():
-        folder.wrote(f"figures/{path.name}")
-    return [("scores", alt)]
+    return [_write_figure(folder, "scores", figure, long, alt)]
 
 
 def save_scores(table: pd.DataFrame, folder: Path) -> Path:
@@ -627,7 +612,7 @@ def export_ledger(to: str | os.PathLike[str], paper: str | None = None) -> Expor
                 shown, notes = _shown(frame)
                 stem = re.sub(r"[^a-z0-9.]+", "_", f"{one}_{item}".lower()).strip("_")
                 caption = f"{item} of {PAPERS[one]}: published, and measured here"
-                _write_table(folder, stem, frame, caption, f"tab:{one}:{item}", shown, notes)
+                _write_table(folder, RunTable(stem, caption, frame, shown, notes), f"tab:{one}:{item}")
                 stems.append(stem)
         _write_methods(folder, ledger_methods(papers))
         folder.text("all.tex", document("The papers' numbers beside ours", stems, []))

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ragbench.errors import ConfigError
 
@@ -77,7 +76,7 @@ class Folder:
     def __init__(self, to: str | os.PathLike[str], what: str) -> None:
         self.target = Path(to).expanduser()
         self.what, self.done = what, Exported(self.target)
-        self._secrets = environment_secrets()
+        self._secrets = sorted(set(_environment_secrets()), key=len, reverse=True)
         self.hidden = 0
         self._earlier = self._left_by_an_export()
         parent = self.target.resolve().parent
@@ -129,10 +128,6 @@ class Folder:
                 hidden = hidden or clean != part
                 file.write(clean)
         self.hidden += hidden
-        self.wrote(name)
-
-    def wrote(self, name: str) -> None:
-        """Take a file into the list."""
         self.done.files.append(name)
 
     def redacted(self, text: str) -> str:
@@ -164,17 +159,13 @@ def _sha(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def environment_secrets() -> tuple[str, ...]:
-    """Return the values of environment variables that sound secret, and passwords in addresses, longest first."""
-    return tuple(sorted(set(_secrets(dict(os.environ))), key=len, reverse=True))
-
-
-def _secrets(environment: dict[str, Any]) -> Iterator[str]:
+def _environment_secrets() -> Iterator[str]:
+    """Yield the values of environment variables that sound secret, and passwords in addresses."""
     from urllib.parse import unquote, urlsplit
 
     from ragbench.llm.secrets import sounds_secret
 
-    for name, value in environment.items():
+    for name, value in os.environ.items():
         if sounds_secret(name) and len(value.strip()) >= 8:
             yield value.strip()
         if "://" in value and "@" in value:

@@ -133,14 +133,9 @@ def holds(text: str, wanted: str) -> bool:
     return bool(re.search(rf"(?<![\w+*/^=<>-]){parts}(?!\w|\s*[+*/^=<>-])", folded_line(text)))
 
 
-def plain_form(text: str) -> str:
-    """Lower-case a text and take the accents off its Latin letters; same length is not kept."""
-    folded = unicodedata.normalize("NFKD", text.replace("’", "'")).casefold()
-    return "".join(c for c in folded if not unicodedata.combining(c))
-
-
 def _comparable(raw: str) -> str:
-    word = plain_form(raw)
+    folded = unicodedata.normalize("NFKD", raw.replace("’", "'")).casefold()
+    word = "".join(c for c in folded if not unicodedata.combining(c))
     word = word.removesuffix("'s").removesuffix("n't").removesuffix("'")
     word = re.sub(r"'(?:m|re|ve|ll|d)$", "", word)
     if word[:1].isdigit():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ipywidgets as w
@@ -100,7 +100,11 @@ class ClaimInspector(Panel):
             "Claim inspector",
         )
         self.add_class("rb-claims")
-        self._listen(True)
+        self._quiet = False
+        self._watch(self.choice, self._choose)
+        self._watch(self.order, self._sort)
+        self._watch(self.claims, lambda place: self.select(*place))
+        self._watch(self.columns, lambda column: self.select(self.side, self.claim, column))
         self._show()
 
     @property
@@ -162,15 +166,15 @@ class ClaimInspector(Panel):
         self.previous.on_click(lambda _: self._step(-1))
         self.next.on_click(lambda _: self._step(1))
 
-    def _listen(self, on: bool) -> None:
-        handlers = {
-            self.choice: self._chosen,
-            self.order: self._sorted,
-            self.claims: self._claimed,
-            self.columns: self._texted,
-        }
-        for widget, handler in handlers.items():
-            (widget.observe if on else widget.unobserve)(handler, "value")
+    def _watch(self, widget: w.Widget, handler: Callable[[Any], None]) -> None:
+        """Call the handler with what the reader chooses in a list."""
+
+        def changed(change: Mapping[str, Any]) -> None:
+            if not self._quiet:
+                with self.guarded():
+                    handler(change["new"])
+
+        widget.observe(changed, "value")
 
     def _choices(self, places: Sequence[int]) -> list[tuple[str, int]]:
         name = self.order.value
@@ -180,32 +184,21 @@ class ClaimInspector(Panel):
             choices.append((f"{value}{self.results[i].id}: {view.short(self.results[i].question)}", i))
         return choices
 
-    def _sorted(self, change: Any) -> None:
-        with self.guarded():
-            name, sign = change["new"], -1 if change["new"] in HIGH_IS_BAD else 1
-            places = list(range(len(self.results)))
-            if name != AS_GIVEN:
-                values = [self._scores[i][0][name] for i in places]
-                places.sort(key=lambda i: (math.isnan(values[i]), sign * values[i]))
-            self._quietly(self.choice, options=self._choices(places), value=places[0])
-            self._chosen({"new": places[0]})
+    def _sort(self, name: str) -> None:
+        places, sign = list(range(len(self.results))), -1 if name in HIGH_IS_BAD else 1
+        if name != AS_GIVEN:
+            values = [self._scores[i][0][name] for i in places]
+            places.sort(key=lambda i: (math.isnan(values[i]), sign * values[i]))
+        self._quietly(self.choice, options=self._choices(places), value=places[0])
+        self._choose(places[0])
 
     def _step(self, by: int) -> None:
         order = [i for _, i in self.choice.options]
         self.choice.value = order[(order.index(self.at) + by) % len(order)]
 
-    def _chosen(self, change: Any) -> None:
-        with self.guarded():
-            self.at, self.side, self.claim, self.column = change["new"], "response", 0, 0
-            self._show()
-
-    def _claimed(self, change: Any) -> None:
-        with self.guarded():
-            self.select(*change["new"])
-
-    def _texted(self, change: Any) -> None:
-        with self.guarded():
-            self.select(self.side, self.claim, change["new"])
+    def _choose(self, number: int) -> None:
+        self.at, self.side, self.claim, self.column = number, "response", 0, 0
+        self._show()
 
     def _clicked(self, number: int, _: Any) -> None:
         with self.guarded():
@@ -216,12 +209,12 @@ class ClaimInspector(Panel):
 
     def _quietly(self, widget: w.Widget, **values: Any) -> None:
         """Set a list without taking it for the reader's choice."""
-        self._listen(False)
+        self._quiet = True
         try:
             for name, value in values.items():
                 setattr(widget, name, value)
         finally:
-            self._listen(True)
+            self._quiet = False
 
     def _show(self) -> None:
         """Draw the chosen result anew."""
