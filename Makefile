@@ -18,9 +18,10 @@ $(STAMP): requirements.lock pyproject.toml scripts/setup.sh
 reproduce: setup
 	$(BIN)/ragbench reproduce
 
-# One process per core: a second thread of OpenBLAS in each would only wait for a core.
+# One process more than cores, because tests also wait for servers and a browser; one thread of OpenBLAS in each.
 test: setup
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $$($(BIN)/python -c "import os; print(os.cpu_count() + 1)") \
+		--dist worksteal $(PYTEST_ARGS)
 
 lab: setup
 	$(BIN)/ragbench lab
