@@ -170,17 +170,17 @@ def tracked_files() -> dict[str, str]:
 def test_a_run_of_ones_own_leaves_the_checkout_as_it_is_and_a_second_one_writes_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
     monkeypatch.delenv("RAGBENCH_FIGURES", raising=False)
-    monkeypatch.setattr(notebooks, "find", lambda series: [p for p in find() if p.stem.startswith("11")])
+    monkeypatch.setattr(notebooks, "find", lambda series: [p for p in find() if p.stem.startswith("12")])
     before = tracked_files()
     seconds = []
     written = []
     for _ in range(2):
         seconds.append(run_all(parameters={"DATA": "minihop", "LIMIT": 10, "NOBODY": 1}))
         written.append({p.name: p.read_bytes() for p in (tmp_path / "figures").iterdir() if p.suffix != ".lock"})
-    assert [list(s) for s in seconds] == [["11_thesis_ir_score"]] * 2
-    assert {"11_table_3.1.png", "11_table_3.1.pdf", "ledger.csv"} <= written[0].keys()
+    assert [list(s) for s in seconds] == [["12_thesis_context_budget"]] * 2
+    assert {"12_table_3.2.png", "12_table_3.2.pdf", "ledger.csv"} <= written[0].keys()
     assert [name for name, content in written[0].items() if content != written[1].get(name)] == []
-    assert (tmp_path / "notebooks" / "11_thesis_ir_score.ipynb").is_file()
+    assert (tmp_path / "notebooks" / "12_thesis_context_budget.ipynb").is_file()
     assert tracked_files() == before
 
 
