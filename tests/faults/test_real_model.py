@@ -34,7 +34,7 @@ ROWS = QUESTIONS * len(BUDGETS)
 
 def drill(folder):
     """The experiment, and its model. Every call is noted in ``calls.log`` as it goes out."""
-    model = chat_model("smollm2", num_ctx=512, num_predict=24)
+    model = chat_model("smollm2", num_ctx=512, num_predict=12)
     driver = driver_for(model)
     complete = driver.complete
 
