@@ -137,6 +137,7 @@ def test_every_answer_to_a_probe_has_its_label_and_no_other_answer_has(script):
     assert labelled["id"].tolist() == chosen["id"].tolist()
     assert labelled[["question_id", "answer"]].equals(chosen[["question_id", "answer"]])
     assert set(labelled["grade"]) <= {1, 2, 3, 4, 5}
+    assert labelled["second_grade"].notna().tolist() == chosen["second_pass"].notna().tolist()
     told = {item["id"]: item for item in script.blind(chosen)}
     assert all(item["supporting_facts"] for item in told.values())  # of a false premise: what is true instead
     plan = shipped("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
