@@ -24,8 +24,8 @@ from ragbench.retrieval.base import describe
 from ragbench.retrieval.dense import embedder_name
 from ragbench.retrieval.multiquery import decomposers_with_prompts
 
-STEPS = ("embed", "retrieve", "decompose", "generate", "grade")
-_ONLY_SOMETIMES = ("embed", "decompose")
+STEPS = ("embed", "retrieve", "decompose", "rerank", "generate", "grade")
+_ONLY_SOMETIMES = ("embed", "decompose", "rerank")
 _AT_ONCE = 500  # questions whose prompts are in memory together
 _TIMED = 5  # questions whose answers and grades are timed, where no server is asked
 _UNWRITTEN = "word " * 40  # stands, after the answer's key, for an answer that is not written yet
@@ -195,7 +195,7 @@ class _Planner:
         return waiting
 
     def _decompose(self, data: str, todo: Sequence[Item]) -> None:
-        """Plan what the retrievers themselves ask: the derived questions of every search."""
+        """Plan what the retrievers themselves ask: the derived questions of every search, and scores of its hits."""
         asked: dict[str, tuple[Any, list[str]]] = {}
         for search in self.experiment.grid.searches():
             questions = [i.question.text for i in todo if any(c.search == search and c.N for c, _, _ in i.wanted)]
@@ -212,7 +212,8 @@ class _Planner:
             if isinstance(tape, str | os.PathLike):
                 tape = Cassette(tape) if os.path.exists(tape) else None
             if prompts:
-                self.parts["decompose"] += plan(Step("decompose", prompts=prompts), model, tape, **self.speeds)
+                step = getattr(decompose, "step", "decompose")
+                self.parts[step] += plan(Step(step, prompts=prompts), model, tape, **self.speeds)
 
     def _generate(self, made: Made, scale: float) -> int:
         """Plan the answers that are missing; the drafts then hold answers, or what stands for them."""

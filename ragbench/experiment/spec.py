@@ -55,12 +55,11 @@ class Cell:
         return (*self.search, self.N, self.generator)
 
 
-def _unwritable(name: str) -> bool:
-    return not name.isprintable() or len(name.encode()) > MOST_NAME
-
-
-def _shortened(name: Any) -> str:
-    return repr(name) if len(repr(name)) <= 60 else f"{repr(name)[:60]}... ({len(name)} characters)"
+def _check_writable(what: str, name: str, do: str) -> None:
+    """Raise ConfigError for a name that no folder or table can bear."""
+    if not name.isprintable() or len(name.encode()) > MOST_NAME:
+        shown = repr(name) if len(repr(name)) <= 60 else f"{repr(name)[:60]}... ({len(name)} characters)"
+        raise ConfigError(f"{what} {shown}", f"one line of at most {MOST_NAME} bytes", do)
 
 
 def named(axis: str, values: Any) -> dict[str, Any]:
@@ -81,9 +80,7 @@ def named(axis: str, values: Any) -> dict[str, Any]:
             raise ConfigError(
                 f"{axis} has the name {name!r}", f"a text other than {NONE!r} and {QUERY_ONLY!r}", "rename it"
             )
-        if _unwritable(name):
-            wanted = f"one line of at most {MOST_NAME} bytes"
-            raise ConfigError(f"{axis} has the name {_shortened(name)}", wanted, "give it a label of your own")
+        _check_writable(f"{axis} has the name", name, "give it a label of your own")
     return dict(values)
 
 
@@ -271,9 +268,7 @@ class Experiment:
     ) -> None:
         if not isinstance(name, str) or not name.strip() or Path(name).name != name or name.startswith("."):
             raise ConfigError(f"the name {name!r}", "a text that can name a folder", "use letters, digits and dashes")
-        if _unwritable(name):
-            wanted = f"one line of at most {MOST_NAME} bytes"
-            raise ConfigError(f"the name {_shortened(name)}", wanted, "use letters, digits and dashes")
+        _check_writable("the name", name, "use letters, digits and dashes")
         self.name = name
         retrievers = named("retriever", retriever)
         self.grid = Grid(
@@ -370,9 +365,10 @@ class Experiment:
         Returns
         -------
         Plan with the steps "embed" (where dense retrievers have something left to search; its calls are texts),
-        "retrieve", "decompose" (where a retriever asks a model for derived questions), "generate", "grade": calls,
-        cached (rows that are there, replies on the cassette, vectors on disk), remaining, prompt tokens, seconds and
-        cost of what remains; ``basis`` says what they rest on. Contexts that wait for vectors are estimated.
+        "retrieve", "decompose" and "rerank" (where a retriever asks a model for derived questions, or to score hits),
+        "generate", "grade": calls, cached (rows that are there, replies on the cassette, vectors on disk), remaining,
+        prompt tokens, seconds and cost of what remains; ``basis`` says what they rest on. Contexts that wait for
+        vectors are estimated.
         """
         from ragbench.experiment.planning import plan_experiment
 

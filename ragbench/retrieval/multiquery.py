@@ -12,8 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pydantic import PrivateAttr
-
 from ragbench.errors import ConfigError, ModelError, unknown
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, model_name, ranked
@@ -47,7 +45,7 @@ class MultiQuery(Retriever):
     retriever: Any
     k_each: int
     keep: int
-    _decompose: Callable[[str], Sequence[str]] = PrivateAttr()
+    decompose: Any
 
     def __init__(
         self,
@@ -68,19 +66,13 @@ class MultiQuery(Retriever):
             retriever=check_retriever(retriever),
             k_each=check_positive("k_each", k_each),
             keep=check_positive("keep", keep),
+            decompose=decompose,
             k=check_positive("k", k),
         )
-        self._decompose = decompose
-
-    @property
-    def decompose(self) -> Callable[[str], Sequence[str]]:
-        """What derives the questions."""
-        return self._decompose
 
     def settings(self) -> dict[str, Any]:
-        """Return every parameter that can change the hits, ready for JSON."""
-        own = getattr(self._decompose, "settings", None)
-        name = getattr(self._decompose, "__name__", type(self._decompose).__name__)
+        own = getattr(self.decompose, "settings", None)
+        name = getattr(self.decompose, "__name__", type(self.decompose).__name__)
         return {
             "retriever": "MultiQuery",
             "k_each": self.k_each,
@@ -90,14 +82,9 @@ class MultiQuery(Retriever):
         }
 
     def queries(self, questions: Sequence[str]) -> list[list[str]]:
-        """Return the derived questions of each question.
-
-        Raises
-        ------
-        ModelError when the decomposer returns another number of lists, or none for a question.
-        """
-        batch = getattr(self._decompose, "batch", None)
-        derived = batch(list(questions)) if callable(batch) else [self._decompose(q) for q in questions]
+        """Return the derived questions of each question; ModelError where one has none."""
+        batch = getattr(self.decompose, "batch", None)
+        derived = batch(list(questions)) if callable(batch) else [self.decompose(q) for q in questions]
         if len(derived) != len(questions):
             raise ModelError(
                 f"the decomposer returned {len(derived)} lists for {len(questions)} questions",
@@ -136,7 +123,8 @@ class MultiQuery(Retriever):
 def decomposers_with_prompts(retriever: Any) -> Iterator[Any]:
     """Yield whatever a retriever, or one inside it, has a model derive questions with, or score passages.
 
-    Each has ``model``, ``cassette``, ``settings()`` and ``prompts(questions)``, as what `llm_decomposer` returns.
+    Each has ``model``, ``cassette``, ``settings()`` and ``prompts(questions)``, as what `llm_decomposer` returns, and
+    may have ``step``, its row of a plan.
     """
     decompose = getattr(retriever, "decompose", None)
     if hasattr(decompose, "prompts"):
@@ -165,9 +153,24 @@ def _inner(retriever: Any) -> list[Any]:
 
 
 class LLMDecomposer:
-    """question -> derived questions by a chat model; made by ``llm_decomposer``."""
+    """question -> derived questions by a chat model, for ``MultiQuery``.
 
-    def __init__(self, model: Any, prompt: str | os.PathLike[str], cassette: Any, **options: Any) -> None:
+    Parameters
+    ----------
+    model : a LangChain chat model, or a name such as ``"ollama:llama3:8b"``.
+    prompt : ``"decomposition"`` (as the thesis was run), ``"perspectives"`` (as it says), or the path of a text file
+        with the field ``{question}``.
+    cassette : where replies are recorded and looked up.
+    options : passed to ``ragbench.llm.ask`` (concurrency, deadline_s ...).
+
+    Raises
+    ------
+    ConfigError for an unknown prompt, or one without the field ``{question}``.
+    """
+
+    def __init__(
+        self, model: Any, prompt: str | os.PathLike[str] = "decomposition", cassette: Any = None, **options: Any
+    ) -> None:
         from ragbench.prompts import load_prompt
 
         self.model, self.cassette, self.options = model, cassette, options
@@ -227,28 +230,7 @@ class LLMDecomposer:
         return lists
 
 
-def llm_decomposer(
-    model: Any, prompt: str | os.PathLike[str] = "decomposition", cassette: Any = None, **options: Any
-) -> LLMDecomposer:
-    """Make a decomposer for ``MultiQuery`` out of a chat model.
-
-    Parameters
-    ----------
-    model : a LangChain chat model, or a name such as ``"ollama:llama3:8b"``.
-    prompt : ``"decomposition"`` (as the thesis was run), ``"perspectives"`` (as it says), or the path of a text file
-        with the field ``{question}``.
-    cassette : where replies are recorded and looked up.
-    options : passed to ``ragbench.llm.ask`` (concurrency, deadline_s ...).
-
-    Returns
-    -------
-    A callable question -> list of questions, with ``batch(questions)`` and ``settings()``.
-
-    Raises
-    ------
-    ConfigError for an unknown prompt, or one without the field ``{question}``.
-    """
-    return LLMDecomposer(model, prompt, cassette, **options)
+llm_decomposer = LLMDecomposer
 
 
 def parse_queries(text: str) -> list[str]:

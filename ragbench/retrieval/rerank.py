@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field
 
 from ragbench.errors import ConfigError, ModelError, unknown
 from ragbench.onnx_models import Classifier
@@ -40,7 +40,7 @@ class Rerank(Retriever):
 
     retriever: Any
     depth: int
-    _scorer: Any = PrivateAttr()
+    scorer: Any
 
     def __init__(self, retriever: Any, scorer: Any, depth: int = 50, *, k: int = 10) -> None:
         if not callable(getattr(scorer, "score", None)):
@@ -49,33 +49,25 @@ class Rerank(Retriever):
                 "an object with score(pairs)",
                 "in experiment.yaml, write reranker: onnx:FOLDER or reranker: ollama:NAME; see docs/models.md",
             )
-        super().__init__(
-            retriever=check_retriever(retriever), depth=check_positive("depth", depth), k=check_positive("k", k)
-        )
-        self._scorer = scorer
-
-    @property
-    def scorer(self) -> Any:
-        """What scores query and chunk."""
-        return self._scorer
+        depth, k = check_positive("depth", depth), check_positive("k", k)
+        super().__init__(retriever=check_retriever(retriever), depth=depth, scorer=scorer, k=k)
 
     @property
     def asking(self) -> Asking | None:
         """What a scorer will ask a model, for a plan; None where it asks none."""
-        return Asking(self._scorer, self.depth) if isinstance(self._scorer, ModelScorer) else None
+        return Asking(self.scorer, self.depth) if isinstance(self.scorer, ModelScorer) else None
 
     def settings(self) -> dict[str, Any]:
-        """Return every parameter that can change the hits, ready for JSON."""
-        about = {"retriever": "Rerank", "depth": self.depth, "scorer": describe(self._scorer)}
+        about = {"retriever": "Rerank", "depth": self.depth, "scorer": describe(self.scorer)}
         return about | {"over": describe(self.retriever)}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         candidates = self.retriever.search(queries, max(k, self.depth), scopes)
         pairs = [(query, hit.chunk.text) for query, hits in zip(queries, candidates, strict=True) for hit in hits]
-        scores = [float(score) for score in self._scorer.score(pairs)] if pairs else []
+        scores = [float(score) for score in self.scorer.score(pairs)] if pairs else []
         if len(scores) != len(pairs) or any(score != score for score in scores):
             raise ModelError(
-                f"{type(self._scorer).__name__} gave {len(scores)} scores for {len(pairs)} pairs, or one that is NaN",
+                f"{type(self.scorer).__name__} gave {len(scores)} scores for {len(pairs)} pairs, or one that is NaN",
                 "one number for each pair",
                 "check its score method",
             )
@@ -140,7 +132,7 @@ class ModelScorer:
         from ragbench.llm import ask
 
         replies = ask(
-            self.model, self.prompts(pairs), schema=_Relevance, cassette=self.cassette, step="rerank", **self.options
+            self.model, self.prompts(pairs), schema=_Relevance, cassette=self.cassette, step=Asking.step, **self.options
         )
         failed = [reply for reply in replies if not reply.ok]
         if failed:
@@ -154,6 +146,8 @@ class ModelScorer:
 
 class Asking:
     """The calls of a `ModelScorer` before there are passages; as a plan takes them from `decomposers_with_prompts`."""
+
+    step = "rerank"
 
     def __init__(self, scorer: ModelScorer, depth: int) -> None:
         self.model, self.cassette, self.settings = scorer.model, scorer.cassette, scorer.settings
