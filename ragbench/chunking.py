@@ -38,9 +38,16 @@ def _documents(documents: Iterable[Document]) -> list[Document]:
     return documents
 
 
-def _chunk(document: Document, number: int, start: int, end: int) -> Chunk | None:
-    text = document.text[start:end].strip()
-    return Chunk(f"{document.id}#{number}", text, document.id, document.title) if text else None
+def _slices(document: Document, spans: Iterable[Span]) -> list[Chunk]:
+    """Return the chunks of a document; a span without text leaves out its number, too."""
+    texts = [document.text[start:end].strip() for start, end in spans]
+    return [Chunk(f"{document.id}#{i}", text, document.id, document.title) for i, text in enumerate(texts) if text]
+
+
+def _or_default(tokenizer: Tokenizer | None) -> Tokenizer:
+    from ragbench.embedding import default_tokenizer
+
+    return default_tokenizer() if tokenizer is None else tokenizer
 
 
 def token_chunks(
@@ -65,10 +72,7 @@ def token_chunks(
         raise ConfigError(f"size={size!r}", "at least 1 token", "use for instance size=300")
     if not isinstance(overlap, int | float) or not 0 <= overlap < 1:
         raise ConfigError(f"overlap={overlap!r}", "a share in [0, 1)", "use for instance overlap=0.2")
-    if tokenizer is None:
-        from ragbench.embedding import default_tokenizer
-
-        tokenizer = default_tokenizer()
+    tokenizer = _or_default(tokenizer)
     documents = _documents(documents)
     step = max(1, size - round(size * overlap))
     chunks = []
@@ -76,11 +80,8 @@ def token_chunks(
     for document, encoding in zip(documents, encodings, strict=True):
         offsets = encoding.offsets
         starts = range(0, max(1, len(offsets) - size + step), step) if offsets else ()
-        for number, i in enumerate(starts):
-            window = offsets[i : i + size]
-            chunk = _chunk(document, number, window[0][0], window[-1][1])
-            if chunk:
-                chunks.append(chunk)
+        windows = [offsets[i : i + size] for i in starts]
+        chunks += _slices(document, [(window[0][0], window[-1][1]) for window in windows])
     return chunks
 
 
@@ -154,22 +155,19 @@ def segment(
             rows = [texts.setdefault(document.text[a:b], len(texts)) for a, b in spans]
         plans.append((sentences, windows, rows))
     vectors = _unit_vectors(embedder, list(texts))
-    return [_segmentation(plan, vectors, profile, s) for plan in plans]
+    return [_segmentation(plan, vectors, s) for plan in plans]
 
 
 def _unit_vectors(embedder: Embeddings | None, texts: list[str]) -> np.ndarray:
     if not texts:
         return np.empty((0, 1), dtype=np.float32)
-    if embedder is None:
-        from ragbench.embedding import default_embedder
+    from ragbench.embedding import as_array, default_embedder
 
-        embedder = default_embedder()
-    make = getattr(embedder, "embed_array", embedder.embed_documents)
-    vectors = np.asarray(make(texts), dtype=np.float32)
+    vectors = as_array(embedder or default_embedder(), texts)
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
-def _segmentation(plan: tuple, vectors: np.ndarray, profile: str, s: dict) -> Segmentation:
+def _segmentation(plan: tuple, vectors: np.ndarray, s: dict) -> Segmentation:
     sentences, windows, rows = plan
     if rows:
         v = vectors[rows]
@@ -205,7 +203,6 @@ def semantic_chunks(
 
     Parameters
     ----------
-    documents : the texts to cut.
     embedder : LangChain ``Embeddings``; default the embedded MiniLM with cached vectors.
     profile : ``"as_run"`` or ``"paper"``; every setting left at None takes the profile's value (`PROFILES`).
     window : as_run: sentences on either side of the centre; paper: sentences in a window.
@@ -232,19 +229,14 @@ def semantic_chunks(
     given |= {"min_chars": min_chars, "max_tokens": max_tokens}
     limit = _settings(profile, given)["max_tokens"]
     segmentations = segment(documents, embedder, profile, **given)
-    if limit and tokenizer is None:
-        from ragbench.embedding import default_tokenizer
-
-        tokenizer = default_tokenizer()
     chunks = []
     for document, cut in zip(documents, segmentations, strict=True):
         bounds = [0, *(cut.starts[i] for i in cut.breaks), len(cut.sentences)]
         groups = [cut.sentences[a:b] for a, b in itertools.pairwise(bounds) if a < b]
         spans = [(g[0][0], g[-1][1]) for g in groups]
         if limit:
-            spans = [s for g in groups for s in _at_most(document.text, g, limit, tokenizer)]
-        new = (_chunk(document, i, a, b) for i, (a, b) in enumerate(spans))
-        chunks.extend(c for c in new if c)
+            spans = [s for g in groups for s in _at_most(document.text, g, limit, _or_default(tokenizer))]
+        chunks += _slices(document, spans)
     return chunks
 
 
@@ -277,7 +269,6 @@ def sentence_chunks(
 
     Parameters
     ----------
-    documents : the texts to cut.
     size : most characters (or tokens) from the first to the last character of a chunk. A sentence that is longer
         makes a chunk by itself.
     unit : ``"characters"``, or ``"tokens"`` of the embedded model's WordPiece (one per character in Chinese).
@@ -300,21 +291,16 @@ def sentence_chunks(
     documents = list(documents)
     chunks = []
     for document, place in zip(documents, _places(documents, unit), strict=True):
-        spans: list[tuple[int, int]] = []
+        spans: list[Span] = []
         end = 0
-        open_chunk = False
         for sentence in split_sentences(document.text, language):
             start = document.text.index(sentence, end)
             end = start + len(sentence)
-            if open_chunk and place(end) - place(spans[-1][0]) <= size:
+            if spans and place(end) - place(spans[-1][0]) <= size:
                 spans[-1] = (spans[-1][0], end)
             else:
                 spans.append((start, end))
-                open_chunk = True
-        chunks += [
-            Chunk(f"{document.id}#{i}", document.text[a:b], document.id, document.title)
-            for i, (a, b) in enumerate(spans)
-        ]
+        chunks += _slices(document, spans)
     return chunks
 
 
@@ -322,9 +308,7 @@ def _places(documents: Sequence[Document], unit: str) -> list[Callable[[int], in
     """For each document: character position -> number of units before it."""
     if unit == "characters":
         return [int] * len(documents)
-    from ragbench.embedding import default_tokenizer
-
-    encodings = default_tokenizer().encode_batch([d.text for d in documents], add_special_tokens=False)
+    encodings = _or_default(None).encode_batch([d.text for d in documents], add_special_tokens=False)
     starts = [np.array([start for start, _ in e.offsets]) for e in encodings]
     return [lambda at, begins=begins: int(np.searchsorted(begins, at)) for begins in starts]
 

@@ -108,7 +108,17 @@ def default_tokenizer() -> Tokenizer:
     return tokenizer
 
 
-class MiniLM(Embeddings):
+class _Arrays(Embeddings):
+    """LangChain's two methods, by ``embed_array`` and, where queries differ, ``embed_queries``."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return self.embed_array(texts).tolist()
+
+    def embed_query(self, text: str) -> list[float]:
+        return getattr(self, "embed_queries", self.embed_array)([text])[0].tolist()
+
+
+class MiniLM(_Arrays):
     """all-MiniLM-L6-v2 on onnxruntime: unit vectors of 384 numbers, at most 256 tokens of a text.
 
     Parameters
@@ -173,16 +183,8 @@ class MiniLM(Embeddings):
             vectors[rows] = outputs[0]
         return vectors
 
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Embed texts as LangChain expects them: a list of lists."""
-        return self.embed_array(texts).tolist()
 
-    def embed_query(self, text: str) -> list[float]:
-        """Embed one text."""
-        return self.embed_array([text])[0].tolist()
-
-
-class OnnxEmbeddings(Embeddings):
+class OnnxEmbeddings(_Arrays):
     """A sentence encoder in a folder, as sentence-transformers saves or exports it, on onnxruntime.
 
     Parameters
@@ -284,14 +286,6 @@ class OnnxEmbeddings(Embeddings):
         """Embed queries: float32, shape (len(texts), dimension)."""
         return self._embed(texts, self.query_prefix)
 
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Embed documents as LangChain expects them: a list of lists."""
-        return self.embed_array(texts).tolist()
-
-    def embed_query(self, text: str) -> list[float]:
-        """Embed one query."""
-        return self.embed_queries([text])[0].tolist()
-
 
 def _pooled(states: np.ndarray, mask: np.ndarray, pooling: str) -> np.ndarray:
     """Pool states, shape (texts, tokens, width), to (texts, width), of any length."""
@@ -357,7 +351,7 @@ def only_from_disk() -> Iterator[None]:
         _no_model.reset(before)
 
 
-class CachedEmbeddings(Embeddings):
+class CachedEmbeddings(_Arrays):
     """Any LangChain ``Embeddings`` with its vectors kept on disk, by content and model.
 
     One SQLite file per model: a half-written batch is never seen, and two processes may share it.
@@ -401,7 +395,7 @@ class CachedEmbeddings(Embeddings):
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed documents, float32 (len(texts), dimension); only texts not on disk reach the model."""
-        return self._embed(texts, "", functools.partial(_as_array, self.embedder))
+        return self._embed(texts, "", functools.partial(as_array, self.embedder))
 
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
         """Embed queries, likewise. A model that embeds queries as it does documents keeps one vector for both."""
@@ -452,14 +446,6 @@ class CachedEmbeddings(Embeddings):
                 yield [(k, v.tobytes()) for k, v in zip(block, fresh, strict=True)]
                 bar.update(len(block))
 
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Embed texts as LangChain expects them: a list of lists."""
-        return self.embed_array(texts).tolist()
-
-    def embed_query(self, text: str) -> list[float]:
-        """Embed one query."""
-        return self.embed_queries([text])[0].tolist()
-
 
 def _key(text: str, kind: str) -> bytes:
     return hashlib.sha256((kind + text).encode("utf-8", "surrogatepass")).digest()[:16]
@@ -473,7 +459,8 @@ def _select(db: sqlite3.Connection, columns: str, keys: Iterable[bytes]) -> Iter
         yield from db.execute(f"SELECT {columns} FROM vectors WHERE key IN ({marks})", part)
 
 
-def _as_array(embedder: Embeddings, texts: list[str]) -> np.ndarray:
+def as_array(embedder: Embeddings, texts: list[str]) -> np.ndarray:
+    """Embed documents with any LangChain ``Embeddings``: float32, shape (len(texts), dimension)."""
     make = getattr(embedder, "embed_array", None)
     return np.asarray(make(texts) if make else embedder.embed_documents(texts), dtype=np.float32)
 
@@ -512,20 +499,14 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
 
 
 def default_embedder(precision: str = "fp32") -> CachedEmbeddings:
-    """Return the embedded default: MiniLM with its vectors cached on disk.
-
-    Raises
-    ------
-    ConfigError for an unknown precision.
-    """
+    """Return the embedded default: `MiniLM` with its vectors cached on disk."""
     return CachedEmbeddings(MiniLM(precision))
 
 
 def embed_distinct(embedder: Embeddings, texts: Sequence[str]) -> dict[str, np.ndarray]:
     """Embed distinct texts in one call; a text without a word is the zero vector."""
     distinct = list(dict.fromkeys(t for t in texts if t.strip()))
-    make = getattr(embedder, "embed_array", embedder.embed_documents)
-    rows = np.asarray(make(distinct), dtype=np.float32) if distinct else np.zeros((0, 1), np.float32)
+    rows = as_array(embedder, distinct) if distinct else np.zeros((0, 1), np.float32)
     vectors = dict(zip(distinct, rows, strict=True))
     nothing = np.zeros(rows.shape[1], np.float32)
     return {t: vectors.get(t, nothing) for t in texts}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from importlib.resources import files
 
 import pytest
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.prompts import fill_prompt, load_prompt, prompt_hash, prompt_header, prompt_ids
+from ragbench.prompts import fill_prompt, load_prompt, prompt_hash, prompt_ids
 
 
 def test_every_prompt_that_ships_loads_and_has_a_field():
@@ -62,12 +63,17 @@ def test_bad_prompts_are_named(tmp_path):
         fill_prompt("Ask: {query}", question="why")
 
 
+def header(name):
+    """What stands between the two marks at the top of one of our own prompts."""
+    return (files("ragbench.prompts") / f"{name}.txt").read_text(encoding="utf-8").split("---\n")[1].strip()
+
+
 PAPERS = r"(thesis, section \d|RAGChecker, (section \d|App\. [A-Z])|RAGAS, section \d|RAGEval, sections? \d)"
 
 
 @pytest.mark.parametrize("name", prompt_ids())
 def test_every_prompt_says_which_section_it_follows_and_where_it_departs(name):
-    follows, departs, *points = prompt_header(name).split("\n")
+    follows, departs, *points = header(name).split("\n")
     assert re.match(rf"Follows: (none of the papers|{PAPERS})", follows)
     assert departs == "Departs:"
     assert points
@@ -79,20 +85,19 @@ def test_a_header_is_not_sent(name):
     text = load_prompt(name)
     assert text
     assert "---" not in text
-    assert not any(line in text for line in prompt_header(name).split("\n"))
+    assert not any(line in text for line in header(name).split("\n"))
 
 
 def test_a_hash_covers_what_is_sent_and_not_the_header(tmp_path):
     def made(text):
         (tmp_path / "p.txt").write_text(text, encoding="utf-8")
-        return load_prompt(tmp_path / "p.txt"), prompt_header(tmp_path / "p.txt"), prompt_hash(tmp_path / "p.txt")
+        return load_prompt(tmp_path / "p.txt"), prompt_hash(tmp_path / "p.txt")
 
     bare = made("Ask: {q}\n---\nnow")
-    assert bare[:2] == ("Ask: {q}\n---\nnow", "")
-    headed = made("---\nFollows: nothing.\n---\n\nAsk: {q}\n---\nnow\n")
-    assert headed == (bare[0], "Follows: nothing.", bare[2])
-    assert made("---\r\nFollows: us.\r\n---\r\nAsk: {q}\n---\nnow")[2] == bare[2]
-    assert made("Ask: {q}\n---\nthen")[2] != bare[2]
+    assert bare[0] == "Ask: {q}\n---\nnow"
+    assert made("---\nFollows: nothing.\n---\n\nAsk: {q}\n---\nnow\n") == bare
+    assert made("---\r\nFollows: us.\r\n---\r\nAsk: {q}\n---\nnow")[1] == bare[1]
+    assert made("Ask: {q}\n---\nthen")[1] != bare[1]
 
 
 def test_a_header_without_an_end_or_without_a_prompt_is_named(tmp_path):

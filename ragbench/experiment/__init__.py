@@ -11,5 +11,3 @@ from __future__ import annotations
 from ragbench.experiment.manifest import Difference, diff, load_manifest
 from ragbench.experiment.rows import TIMING, load_rows
 from ragbench.experiment.spec import Experiment
-
-__all__ = ["TIMING", "Difference", "Experiment", "diff", "load_manifest", "load_rows"]

@@ -8,6 +8,7 @@ from ragbench.data.formats import judgements
 from ragbench.errors import DataError
 from ragbench.metrics.cutoffs import TokenOffsets, joined_cutoffs
 from ragbench.records import Chunk, Dataset
+from ragbench.retrieval.base import before
 
 if TYPE_CHECKING:  # slow imports, and a circular one
     import pandas as pd
@@ -46,7 +47,8 @@ def with_texts(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
         texts.append(
             {
                 "question": question.text, "reference": question.answer, "references": list(question.references),
-                "chunks": None if found is None else _read(found, len(context or "")), "context": context,
+                "chunks": None if found is None else [chunk.text for chunk in before(len(context or ""), found)],
+                "context": context,
                 "retrieved": None if found is None else [chunk.doc_id for chunk in found],
                 "relevant": relevant[row.data].get(row.question_id),
             }
@@ -62,17 +64,6 @@ def _loaded(data: Any, name: str) -> Dataset:
     if name not in data:
         raise _stranger("the data set", name)
     return data[name] if isinstance(data[name], Dataset) else data[name]()
-
-
-def _read(chunks: list[Chunk], end: int) -> list[str]:
-    """Return the texts of joined chunks before a cut; the last one may be cut in two."""
-    texts, start = [], 0
-    for chunk in chunks:
-        if start >= end:
-            break
-        texts.append(chunk.text[: end - start])
-        start += len(chunk.text) + 1
-    return texts
 
 
 def _stranger(what: str, data: str) -> DataError:

@@ -38,7 +38,7 @@ from typing import Any
 
 from ragbench.embedding import make_embedder
 from ragbench.errors import ConfigError, RagbenchError, unknown
-from ragbench.experiment.models import GENERATORS, JUDGES, LABELS, make_generator, make_judge, make_labels
+from ragbench.experiment.models import TABLES, make_model
 from ragbench.labelling.checkers import asks_model, make_checker
 from ragbench.retrieval.rerank import make_scorer
 
@@ -242,7 +242,7 @@ def _named(path: Path, where: str, value: Any) -> Any:
         options["cassette"] = str(path.parent / options.get("cassette", f"{key}.sqlite"))
     try:
         if key == "labels":
-            return _model(path, use, options, LABELS, make_labels)
+            return _model(path, use, options, "labels")
         return _MAKE_NAMED[key](use, **options)
     except RagbenchError as error:
         raise _at(path, where, error) from None
@@ -306,26 +306,26 @@ def _retriever(path: Path, use: str, options: dict[str, Any], **models: Any) -> 
     return functools.partial(retrieval.make_retriever, use, **options, **models)
 
 
-def _model(path: Path, use: str, options: dict[str, Any], table: Mapping[str, Any], make: Callable) -> Any:
-    if use in table:
-        _checked(use, table[use], options, ("self",))
+def _model(path: Path, use: str, options: dict[str, Any], axis: str) -> Any:
+    if use in TABLES[axis]:
+        _checked(use, TABLES[axis][use], options, ("self",))
     elif use.startswith("gguf:"):
         use = f"gguf:{path.parent / Path(use[5:]).expanduser()}"
-    for option, value in ({} if use in table else options).items():
+    for option, value in ({} if use in TABLES[axis] else options).items():
         if option not in _MODEL_OPTIONS:
             raise unknown(f"option of {use}", option, _MODEL_OPTIONS)
         fits, wanted = _MODEL_OPTIONS[option]
         if value is not None and not fits(value):
             raise ConfigError(f"{option} is {value!r}", wanted, f"mend {option}")
-    return make(use, **options)
+    return make_model(axis, use, options)
 
 
 _MAKERS: Mapping[str, Callable] = {
     "data": _data,
     "chunker": _chunker,
     "retriever": _retriever,
-    "generator": functools.partial(_model, table=GENERATORS, make=make_generator),
-    "judge": functools.partial(_model, table=JUDGES, make=make_judge),
+    "generator": functools.partial(_model, axis="generator"),
+    "judge": functools.partial(_model, axis="judge"),
 }
 
 

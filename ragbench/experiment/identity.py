@@ -155,12 +155,7 @@ def is_model(thing: Any) -> bool:
 
 
 def as_prompts(prompts: Any, generators: Mapping[str, Any]) -> dict[str, str | os.PathLike[str]]:
-    """Return the prompts by generator that were asked for, checked.
-
-    Raises
-    ------
-    ConfigError for a name that is no generator, a generator that takes no prompt, or a prompt without its fields.
-    """
+    """Return the prompts by generator that were asked for; ConfigError for one that cannot be used."""
     from ragbench.prompts import fill_prompt, load_prompt
 
     checked = dict(prompts or {})

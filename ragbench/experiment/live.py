@@ -125,11 +125,7 @@ def judge_groups(
     """Say which answers of one question this judge sees together.
 
     Answers that were graded before take part, so that a prompt is the same whether or not the run was broken off;
-    a prompt of which every grade is there is left out.
-
-    Returns
-    -------
-    list of (answers of one prompt, and for each the draft that waits for its grade, or None).
+    a prompt of which every grade is there is left out. Beside each answer: the draft that waits for its grade, or None.
     """
     groups: list[tuple[list[Answer], list[Draft | None]]] = []
     for generator in dict.fromkeys(d.cell.generator for d in drafts if d.cell.judge == judge):

@@ -17,6 +17,7 @@ from ragbench.llm.models import NAMES
 GENERATORS: dict[str, Callable[..., Any]] = {"extractive": ExtractiveReader}
 JUDGES: dict[str, Callable[..., Any]] = {"embedded": EmbeddedGrader}
 LABELS: dict[str, Callable[..., Any]] = {"embedded": lambda: "embedded"}  # as `ragbench.score` takes it
+TABLES: Mapping[str, dict[str, Callable[..., Any]]] = {"generator": GENERATORS, "judge": JUDGES, "labels": LABELS}
 
 
 def make_generator(name: str = "extractive", **options: Any) -> Any:
@@ -32,24 +33,20 @@ def make_generator(name: str = "extractive", **options: Any) -> Any:
     ------
     ConfigError for an unknown name or option.
     """
-    return _by_name("generator", GENERATORS, name, options)
+    return make_model("generator", name, options)
 
 
 def make_judge(name: str = "embedded", **options: Any) -> Any:
     """Make a judge by name: in `JUDGES`, or a chat model; see :func:`make_generator`."""
-    return _by_name("judge", JUDGES, name, options)
+    return make_model("judge", name, options)
 
 
-def make_labels(name: str = "embedded", **options: Any) -> Any:
-    """Make the ``labels`` of `ragbench.score` by name: "embedded", or a chat model; see :func:`make_generator`."""
-    return _by_name("labels", LABELS, name, options)
-
-
-def _by_name(axis: str, table: Mapping[str, Callable[..., Any]], name: str, options: dict[str, Any]) -> Any:
-    if name in table:
-        return table[name](**options)
+def make_model(axis: str, name: str, options: dict[str, Any]) -> Any:
+    """Make what one of the `TABLES` holds under a name, or a chat model; see :func:`make_generator`."""
+    if name in TABLES[axis]:
+        return TABLES[axis][name](**options)
     if ":" not in name and name not in NAMES:
-        raise unknown(axis, name, (*table, *NAMES))
+        raise unknown(axis, name, (*TABLES[axis], *NAMES))
     hosts = options.pop("hosts", None)
     if hosts is None:
         return chat_model(name, **options)

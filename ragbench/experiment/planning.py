@@ -157,6 +157,17 @@ class _Planner:
             counts = {"cached": calls} if cached else {"remaining": calls}
             self.parts[name].append(PlannedStep(name, calls, **counts, **_FREE, seconds=seconds, basis=basis))
 
+    def _time(self, step: str, count: float, made: Made, work: Callable, name: str, who: Any) -> None:
+        """Plan answers or grades by the time of a few; their drafts stay as they are."""
+        seconds, timed = 0.0, 0
+        for item, drafts in made[:_TIMED]:
+            copies = [Draft(d.cell, dict(d.row), d.context) for d in drafts if name in (d.cell.generator, d.cell.judge)]
+            begin = time.perf_counter()
+            work(item.question, copies, {name: who})
+            seconds += time.perf_counter() - begin
+            timed += len({d.row["answer_key"] for d in copies})
+        self._put(step, round(count), seconds=seconds / timed * count if timed else 0.0, basis="timed")
+
     def _ask(self, name: str, axis: str, calls: Sequence[Call], models: Sequence[Any]) -> dict[str, str]:
         """Plan one model's prompts; return those of which the cassette has the reply, with its text."""
         fresh, recorded = list(calls), {}
@@ -222,10 +233,7 @@ class _Planner:
             groups = [group for _, drafts in made for group in unanswered(drafts, name)]
             calls += round(len(groups) * scale)
             if name in self.stage.readers:
-                each = _seconds_each(
-                    made, lambda q, drafts, name=name: answer_here(q, drafts, {name: self.stage.readers[name]}), name
-                )
-                self._put("generate", round(len(groups) * scale), seconds=each * len(groups) * scale, basis="timed")
+                self._time("generate", len(groups) * scale, made, answer_here, name, self.stage.readers[name])
             else:
                 asked = answer_calls(self.experiment, self.stage, made, name)
                 recorded = self._ask("generate", name, asked, self.stage.generators[name])
@@ -243,10 +251,7 @@ class _Planner:
         for name in self.experiment.grid.judge:
             if name in self.stage.graders:
                 waiting = sum(d.cell.judge == name and d.row["status"] == "ok" for _, drafts in made for d in drafts)
-                each = _seconds_each(
-                    made, lambda q, drafts, name=name: grade_here(q, drafts, {name: self.stage.graders[name]}), name
-                )
-                self._put("grade", round(waiting * scale), seconds=each * waiting * scale, basis="timed")
+                self._time("grade", waiting * scale, made, grade_here, name, self.stage.graders[name])
                 calls += round(waiting * scale)
             else:
                 asked = grade_calls(self.experiment, self.stage, made, name)
@@ -289,15 +294,3 @@ def _pretend(some: Sequence[Item], searches: Set[Search]) -> None:
                 # Of its own, or equal prompts would be counted as repeated.
                 text = f"{cell.search} " + "word " * max(other.N for other, _, _ in item.wanted)
                 item.found[cell.search] = [Hit(Chunk(_PRETENDED, text, ""), 1.0, 1)]
-
-
-def _seconds_each(made: Made, work: Callable[[Any, list[Draft]], None], name: str) -> float:
-    """Return the seconds of one answer or grade, timed on a few questions; their drafts stay as they are."""
-    seconds, count = 0.0, 0
-    for item, drafts in made[:_TIMED]:
-        copies = [Draft(d.cell, dict(d.row), d.context) for d in drafts if name in (d.cell.generator, d.cell.judge)]
-        begin = time.perf_counter()
-        work(item.question, copies)
-        seconds += time.perf_counter() - begin
-        count += len({d.row["answer_key"] for d in copies})
-    return seconds / count if count else 0.0

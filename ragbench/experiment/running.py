@@ -85,7 +85,8 @@ def run_experiment(
             )
             every = [key for _, keys, _ in plans.values() for key in keys]
             state = Progress(len(every), sum(there for _, _, there in plans.values()))
-            entry = manifests.this_run(_name(executor), state.total, state.there)
+            by = "threads" if executor is None else type(executor).__name__
+            entry = manifests.this_run(by, state.total, state.there)
             manifest = _manifest(experiment, stage, entry)
             manifests.write_manifest(experiment.folder, manifest, stage.secrets)
             rows = None if left else rows  # of a large run, rows and what is left to do do not fit together
@@ -191,10 +192,6 @@ class _Run:
                 future.cancel()
 
 
-def _name(executor: Executor | None) -> str:
-    return "threads" if executor is None else type(executor).__name__
-
-
 def _manifest(experiment: Experiment, stage: Stage, entry: dict[str, Any]) -> dict[str, Any]:
     """Put together the manifest; the entries of earlier runs stay."""
     try:
@@ -224,21 +221,15 @@ def _manifest(experiment: Experiment, stage: Stage, entry: dict[str, Any]) -> di
     }
 
 
-@contextlib.contextmanager
-def _alone(experiment: Experiment) -> Iterator[None]:
+def _alone(experiment: Experiment) -> contextlib.AbstractContextManager:
     from filelock import FileLock, Timeout
 
-    lock = FileLock(experiment.folder / "rows.lock")
     try:
-        lock.acquire(timeout=0)
+        return FileLock(experiment.folder / "rows.lock").acquire(timeout=0)
     except Timeout:
         raise ConfigError(
             f"another process is running {experiment.name!r}", "one process per run", "wait for it, or rename this one"
         ) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @contextlib.contextmanager
@@ -246,12 +237,10 @@ def _shown(progress: Any, state: Progress) -> Iterator[Callable[[], None]]:
     if callable(progress):
         yield lambda: progress(state)
         return
-    if not progress or state.there == state.total:
-        yield lambda: None
-        return
     from tqdm.auto import tqdm
 
-    with tqdm(total=state.total, initial=state.there, unit="row") as bar:
+    off = not progress or state.there == state.total
+    with tqdm(total=state.total, initial=state.there, unit="row", disable=off) as bar:
 
         def tick() -> None:
             bar.set_postfix(failed=state.failures.total(), refresh=False)

@@ -63,12 +63,7 @@ def _check_writable(what: str, name: str, do: str) -> None:
 
 
 def named(axis: str, values: Any) -> dict[str, Any]:
-    """Return an axis as a dict name -> value.
-
-    Raises
-    ------
-    ConfigError when it is no mapping, is empty, or has a name that is no text.
-    """
+    """Return an axis as a dict name -> value; ConfigError when it cannot be one."""
     if not isinstance(values, Mapping) or not values:
         raise ConfigError(
             f"{axis} is {'empty' if isinstance(values, Mapping) else type(values).__name__}",
@@ -123,11 +118,8 @@ def numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
 def depths(k: Any, retrievers: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return for every retriever the numbers of chunks it is asked for.
 
-    Parameters
-    ----------
-    k : an int, several, a dict name -> int, or a dict in which a value is itself a dict retriever -> int (the thesis
-        gave every retriever its own; one that is not named there takes 10).
-    retrievers : the names of the retriever axis.
+    ``k`` is an int, several, a dict name -> int, or a dict in which a value is itself a dict retriever -> int (the
+    thesis gave every retriever its own; one that is not named there takes 10).
     """
     per_retriever: dict[str, list[int]] = {name: [] for name in retrievers}
     values = list(k.values()) if isinstance(k, Mapping) else [k]

@@ -79,13 +79,7 @@ class Stage:
 
 
 def build_stage(experiment: Experiment, cassette: Any, digests: Mapping[str, str], *, ask_server: bool) -> Stage:
-    """Build a Stage.
-
-    Parameters
-    ----------
-    digests : of an earlier manifest.
-    ask_server : False, for a plan, asks no server for its digest and embeds nothing.
-    """
+    """Build a Stage; ``digests``: of an earlier manifest. A plan asks no server for its digest and embeds nothing."""
     stage = Stage(truncated=experiment.truncated)
     _people(stage, experiment, cassette, digests, ask_server)
     grid = experiment.grid
@@ -205,9 +199,7 @@ def left_to_do(
 ) -> tuple[list[Item], list[str], int]:
     """Say what is left to do of one data set, given the rows that are there; ``retry``: failed ones count as missing.
 
-    Returns
-    -------
-    (questions with something to do, keys of all rows in grid order, how many of them are there)
+    Returns (questions with something to do, keys of all rows in grid order, how many of them are there).
     """
     cells = experiment.grid.cells(name)
     together = bool(stage.judges) and experiment.per_prompt != "one"
@@ -294,7 +286,7 @@ def embed(stage: Stage, left: Mapping[str, Sequence[Item]], stopped: Callable[[]
                 _ = dense.vectors
 
 
-def retrieve(stage: Stage, name: str, some: Sequence[Item], count: Callable[[int], None] = lambda n: None) -> None:
+def retrieve(stage: Stage, name: str, some: Sequence[Item]) -> None:
     """Search for a few hundred questions at once, each (chunker, retriever, k) once; put the hits into the items.
 
     A search that fails is tried question by question, so that a failure is a row and not the end of the run.
@@ -305,7 +297,6 @@ def retrieve(stage: Stage, name: str, some: Sequence[Item], count: Callable[[int
         questions = [item.question for item in asking]
         for item, hits in zip(asking, _search(engine, questions, k), strict=True):
             item.found[search] = hits
-        count(len(asking))
 
 
 def _search(engine: Any, questions: Sequence[Question], k: int) -> list[Any]:

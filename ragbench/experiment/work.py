@@ -52,7 +52,6 @@ class Item:
 
     Attributes
     ----------
-    question : the question.
     wanted : cell, key of the row and key of its answer, for the rows that are not there yet, in the order of the grid.
     found : hits by (chunker, retriever, k), or why there are none.
     known : by answer key, the answer fields of a row that another judge has graded already.

@@ -9,15 +9,3 @@ from __future__ import annotations
 from ragbench.generation.answers import PROMPTS, generate
 from ragbench.generation.contexts import BUDGETS, Task, contexts_from_hits, generation_tasks
 from ragbench.generation.reader import ABSTENTION, ABSTENTIONS, ExtractiveReader
-
-__all__ = [
-    "ABSTENTION",
-    "ABSTENTIONS",
-    "BUDGETS",
-    "PROMPTS",
-    "ExtractiveReader",
-    "Task",
-    "contexts_from_hits",
-    "generate",
-    "generation_tasks",
-]

@@ -57,13 +57,7 @@ def options(question: str) -> tuple[str, str, str] | None:
 
 
 def answer_comparison(question: str, sentences: Sequence[SentenceParts], rarity: Rarity) -> str | None:
-    """Decide a comparison or yes/no question.
-
-    Parameters
-    ----------
-    question : any question.
-    sentences : the context's, in order.
-    rarity : weight of a term.
+    """Decide a comparison or yes/no question by the sentences of the context, in order.
 
     Returns
     -------

@@ -17,23 +17,3 @@ from ragbench.llm.models import chat_model
 from ragbench.llm.planning import Plan, PlannedStep, Step, plan
 from ragbench.llm.reply import Reply, Usage, usage_by_step
 from ragbench.llm.structured import label_schema
-
-__all__ = [
-    "KINDS",
-    "CallError",
-    "Cassette",
-    "Fitness",
-    "Interrupted",
-    "Plan",
-    "PlannedStep",
-    "Reply",
-    "Step",
-    "Usage",
-    "ask",
-    "chat_model",
-    "estimate_tokens",
-    "fitness",
-    "label_schema",
-    "plan",
-    "usage_by_step",
-]

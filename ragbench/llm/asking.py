@@ -297,9 +297,39 @@ class Job:
         self.recorded = self.done
         return list(missing.values())
 
-    def _served(self, item: Pending, answer: dict[str, Any]) -> Reply:
-        names = {"id": item.id, "step": self.step, "digest": self.digest, "key": item.key}
-        return _from_answer(answer, self.drivers[0], item.schema, self.keep_cut, **names)
+    def _served(self, item: Pending, answer: Mapping[str, Any]) -> Reply:
+        """Rebuild a reply; a structured one is validated again, so that new validators hold for old replies."""
+        driver, error, parsed = self.drivers[0], None, None
+        if not answer["ok"]:
+            told = answer["error"]
+            error = CallError(printable(told["got"]), told["expected"], printable(told["do"]))
+            error.kind, error.model, error.status = told["kind"], driver.model, told["status"]
+        elif item.schema is not None:
+            parsed, _, problem = read_reply(answer["text"], item.schema)
+            if problem:
+                what = f"the recorded reply does not fit the schema: {problem}"
+                error = driver.fail("invalid", what, do="record anew")
+        elif answer["finish"] in CUT_SHORT and not self.keep_cut:
+            error = driver.fail("truncated", "the recorded reply was cut off", raw=answer["raw"])
+        return Reply(
+            text=answer["text"],
+            parsed=parsed,
+            ok=error is None,
+            error=error,
+            usage=Usage.from_dict(answer["usage"]),
+            seconds=answer["seconds"],
+            cached=True,
+            id=item.id,
+            step=self.step,
+            raw=answer["raw"],
+            finish=answer["finish"],
+            form=answer.get("form", ""),
+            repairs=answer["repairs"],
+            attempts=answer["attempts"],
+            model=driver.model,
+            digest=self.digest,
+            key=item.key,
+        )
 
     # -- from the servers --------------------------------------------------------------------------------------------
 
@@ -532,12 +562,9 @@ class _Verdict:
 
 
 def _judge(driver: Driver, wire: Wire, schema: Any, estimate: int, keep_cut: bool = False) -> _Verdict:
-    """Judge one reply as it came over the wire.
+    """Judge one reply as it came over the wire; CallError where it cannot be used.
 
-    Raises
-    ------
-    CallError : ``context`` (the model did not see the whole prompt), ``truncated``, ``refused``, ``unfinished``,
-        ``empty``. A structured reply that is cut off or does not fit is no error yet: it has its repair try.
+    A structured reply that is cut off or does not fit is no error yet: it has its repair try.
     """
     # A reply that filled the window is cut off itself; its prompt was read whole.
     written = None if wire.finish in CUT_SHORT else wire.output_tokens
@@ -584,38 +611,3 @@ def _to_answer(reply: Reply) -> dict[str, Any]:
         "attempts": reply.attempts,
         "error": error,
     }
-
-
-def _from_answer(answer: Mapping[str, Any], driver: Driver, schema: Any, keep_cut: bool = False, **names: str) -> Reply:
-    """Rebuild a reply; a structured one is validated again, so that a schema's new validators hold for old replies.
-
-    ``names``: ``id``, ``step``, ``digest`` and ``key`` of the Reply.
-    """
-    error = None
-    parsed = None
-    if not answer["ok"]:
-        told = answer["error"]
-        error = CallError(printable(told["got"]), told["expected"], printable(told["do"]))
-        error.kind, error.model, error.status = told["kind"], driver.model, told["status"]
-    elif schema is not None:
-        parsed, _, problem = read_reply(answer["text"], schema)
-        if problem:
-            error = driver.fail("invalid", f"the recorded reply does not fit the schema: {problem}", do="record anew")
-    elif answer["finish"] in CUT_SHORT and not keep_cut:
-        error = driver.fail("truncated", "the recorded reply was cut off", raw=answer["raw"])
-    return Reply(
-        text=answer["text"],
-        parsed=parsed,
-        ok=error is None,
-        error=error,
-        usage=Usage.from_dict(answer["usage"]),
-        seconds=answer["seconds"],
-        cached=True,
-        raw=answer["raw"],
-        finish=answer["finish"],
-        form=answer.get("form", ""),
-        repairs=answer["repairs"],
-        attempts=answer["attempts"],
-        model=driver.model,
-        **names,
-    )

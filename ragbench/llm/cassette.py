@@ -170,30 +170,20 @@ class Cassette:
         CallError of kind ``digest`` : two digests under one name, and none chosen.
         """
         recorded = self.digests(provider, model)
-        name = f"{provider}:{model}"
+        of_model = partial(failure, "digest", model=f"{provider}:{model}")
         if self.digest is not None:
             if on_server is not None and on_server != self.digest:
-                raise failure(
-                    "digest",
-                    f"the server has {_short(on_server)}, Cassette(digest=...) says {_short(self.digest)}",
-                    "",
-                    name,
-                )
+                raise of_model(f"the server has {_short(on_server)}, Cassette(digest=...) says {_short(self.digest)}")
             return self.digest
         if recorded == [""]:
             return ""  # recorded of a server that did not say what it has; there is nothing to compare
         if len(recorded) > 1:
-            many = ", ".join(_short(digest) for digest in recorded)
-            raise failure(
-                "digest",
-                f"{self.path.name} holds replies of {len(recorded)} different models of this name: {many}",
-                "",
-                name,
-            )
+            many = f"{len(recorded)} different models of this name: {', '.join(map(_short, recorded))}"
+            raise of_model(f"{self.path.name} holds replies of {many}")
         if on_server is not None and recorded and recorded[0] != on_server:
             told = f"recorded with {_short(recorded[0])}, the server now has {_short(on_server)}"
             do = f"record into a new file, choose with Cassette(..., digest={on_server!r}), or pull the old model again"
-            raise failure("digest", f"two digests under one name: {self.path.name} was {told}", "", name, do=do)
+            raise of_model(f"two digests under one name: {self.path.name} was {told}", do=do)
         if on_server is None:
             return recorded[0] if recorded else None
         return on_server
@@ -231,17 +221,9 @@ class Cassette:
         return found
 
     def put(self, key: str, request: str, answer: Mapping[str, Any], *, step: str = "", prompt_id: str = "") -> bool:
-        """Record one answer or failure, at once and for good.
+        """Record one answer or failure (``ok``, ``text``, ``usage`` ...), at once and for good.
 
-        Parameters
-        ----------
-        key, request : from ``Keys``.
-        answer : what ``ask`` stores: ``ok``, ``text``, ``usage`` ...
-        step, prompt_id : for ``stats`` and for reading the file.
-
-        Returns
-        -------
-        bool : False when an answer to this key was there already (it stays).
+        ``key`` and ``request`` are from ``Keys``. Returns False when an answer to this key was there (it stays).
         """
         who = json.loads(request)
         text = json.dumps(answer, ensure_ascii=True, separators=(",", ":"))

@@ -27,13 +27,7 @@ START_WITH = "llama.cpp: -c of that times -np; vLLM: --max-model-len"
 def estimate_tokens(text: str) -> int:
     """Estimate the tokens of a text without a tokenizer: 4 ASCII characters or 1 other character per token.
 
-    Parameters
-    ----------
-    text : any text.
-
-    Returns
-    -------
-    int >= 0; for English within about a quarter of the common BPE vocabularies.
+    For English that is within about a quarter of the common BPE vocabularies.
     """
     plain = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
     return math.ceil(plain / 4) + len(text) - plain

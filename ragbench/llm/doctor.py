@@ -119,7 +119,8 @@ def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None 
     settings: dict[str, Any] = {"deadline_s": deadline_s, "concurrency": 1, "retries": 3, "progress": False}
     asked = ["Write the numbers from one to ten as words, separated by commas."] * _SAME
     same = ask(model, asked, on_length="keep", **settings)
-    problems = _first_problem(same)
+    errors = [reply.error for reply in same if reply.error is not None]
+    problems = [f"{len(errors)} of {len(same)} plain calls failed ({errors[0].kind}): {errors[0]}"] if errors else []
     verdicts: list[Reply] = []
     window: bool | None = None
     longest, num_ctx = None, driver.num_ctx
@@ -131,51 +132,21 @@ def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None 
         if probe_context and num_ctx:
             window, trouble = _probe(model, num_ctx, settings)
             problems += trouble
-    return _conclude(driver, same, verdicts, window, num_ctx, longest, problems)
 
-
-def _first_problem(replies: list[Reply]) -> list[str]:
-    bad = [reply.error for reply in replies if reply.error is not None]
-    return [f"{len(bad)} of {len(replies)} plain calls failed ({bad[0].kind}): {bad[0]}"] if bad else []
-
-
-def _probe(model: Any, num_ctx: int, settings: dict[str, Any]) -> tuple[bool, list[str]]:
-    """Fill two thirds of the window with words of one token each, and see whether the server read all of them."""
-    words = num_ctx * 2 // 3
-    text = " ".join(itertools.islice(itertools.cycle(_FILLING), words))
-    asked = [f"{text}\nHow many words are there above? Answer with a number alone."]
-    reply = ask(model, asked, on_length="keep", **settings)[0]
-    if reply.error is not None:
-        return False, [f"a prompt of two thirds of num_ctx={num_ctx} fails ({reply.error.kind}): {reply.error}"]
-    counted = reply.usage.prompt_tokens
-    if not reply.usage.uncounted and counted < words:
-        return False, [f"of a prompt of {words} words the server read {counted} tokens, with num_ctx={num_ctx}"]
-    return True, []
-
-
-def _conclude(
-    driver: Driver,
-    same: list[Reply],
-    verdicts: list[Reply],
-    window: bool | None,
-    num_ctx: int | None,
-    longest: int | None,
-    problems: list[str],
-) -> Fitness:
     good = [reply for reply in same if reply.ok]
     deterministic = len({reply.text for reply in good}) == 1 if len(good) == _SAME else None
     if deterministic is False:
-        problems = [*problems, f"the same prompt gave {len({r.text for r in good})} different replies in {_SAME} calls"]
+        problems.append(f"the same prompt gave {len({r.text for r in good})} different replies in {_SAME} calls")
     obeyed = sum(reply.ok and not reply.repairs for reply in verdicts)
     repaired = sum(reply.ok and bool(reply.repairs) for reply in verdicts)
     if verdicts and obeyed + repaired < len(verdicts):
-        problems = [*problems, f"{len(verdicts) - obeyed - repaired} of {len(verdicts)} structured replies unusable"]
+        problems.append(f"{len(verdicts) - obeyed - repaired} of {len(verdicts)} structured replies unusable")
     right = sum(
         reply.ok and reply.parsed.follows == truth
         for reply, (*_, truth) in zip(verdicts, _STATEMENTS[: len(verdicts)], strict=True)
     )
     if verdicts and obeyed + repaired == len(verdicts) and right < len(verdicts):
-        problems = [*problems, f"only {right} of {len(verdicts)} plain verdicts are right"]
+        problems.append(f"only {right} of {len(verdicts)} plain verdicts are right")
     if longest is not None and driver.num_ctx is not None and driver.num_ctx > longest:
         problem = f"num_ctx={driver.num_ctx} is longer than the model was made for ({longest})"
         if driver.provider == "openai":
@@ -183,7 +154,7 @@ def _conclude(
                 f"num_ctx={driver.num_ctx}, and the server reads {longest} tokens at most: pass num_ctx={longest}, or "
                 f"give each of its slots {driver.num_ctx} ({START_WITH})"
             )
-        problems = [*problems, problem]
+        problems.append(problem)
     everything = [*same, *verdicts]
     speeds = [reply.usage.tokens_per_second for reply in good if not math.isnan(reply.usage.tokens_per_second)]
     return Fitness(
@@ -204,6 +175,20 @@ def _conclude(
         window_works=window,
         problems=tuple(problems),
     )
+
+
+def _probe(model: Any, num_ctx: int, settings: dict[str, Any]) -> tuple[bool, list[str]]:
+    """Fill two thirds of the window with words of one token each, and see whether the server read all of them."""
+    words = num_ctx * 2 // 3
+    text = " ".join(itertools.islice(itertools.cycle(_FILLING), words))
+    asked = [f"{text}\nHow many words are there above? Answer with a number alone."]
+    reply = ask(model, asked, on_length="keep", **settings)[0]
+    if reply.error is not None:
+        return False, [f"a prompt of two thirds of num_ctx={num_ctx} fails ({reply.error.kind}): {reply.error}"]
+    counted = reply.usage.prompt_tokens
+    if not reply.usage.uncounted and counted < words:
+        return False, [f"of a prompt of {words} words the server read {counted} tokens, with num_ctx={num_ctx}"]
+    return True, []
 
 
 def _context_length(driver: Driver) -> int | None:

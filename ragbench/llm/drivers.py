@@ -53,12 +53,7 @@ def seconds(value: Any, per_second: float) -> float:
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a message's content: a text, a list of blocks (their texts joined), or nothing.
-
-    Raises
-    ------
-    TypeError for anything else.
-    """
+    """Return the text of a message's content: a text, a list of blocks (joined), or nothing; TypeError for others."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
@@ -202,12 +197,7 @@ class Driver:
 
 
 def agreed_digest(drivers: Iterable[Driver], digests: Iterable[str | None]) -> str | None:
-    """Return the one digest that the hosts of a model give (None: a host that has not said).
-
-    Raises
-    ------
-    CallError : of kind ``digest`` where they give several.
-    """
+    """Return the one digest that the hosts of a model give (None: not said). Raises CallError for several."""
     said = {digest: driver for driver, digest in zip(drivers, digests, strict=True) if digest is not None}
     if len(said) > 1:
         digests_at = ", ".join(f"{digest[:12]} at {driver.host}" for digest, driver in said.items())

@@ -241,9 +241,9 @@ def server_words(body: str) -> str:
     return _one_line(str(error))
 
 
-def _one_line(text: str, limit: int = 300) -> str:
+def _one_line(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    return text if len(text) <= 300 else text[:297] + "..."
 
 
 def from_exception(error: BaseException) -> tuple[str, str]:

@@ -31,7 +31,7 @@ from typing import IO
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm.failures import CallError, failure
-from ragbench.paths import cache_dir
+from ragbench.paths import cache_dir, written_whole
 
 SMOLLM2 = "smollm2"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -117,9 +117,8 @@ def _sha256(path: str, size: int, changed_ns: int) -> str:
         return kept.read_text()
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    with tempfile.NamedTemporaryFile("w", dir=kept.parent, delete=False) as new:
-        new.write(digest)
-    os.replace(new.name, kept)  # never half written, whoever else does the same
+    with written_whole(kept) as part:
+        part.write_text(digest)
     return digest
 
 

@@ -168,8 +168,7 @@ def address(host: str, port: int, path: str = "") -> tuple[str, str | None]:
     Parameters
     ----------
     host : ``"gpu1"``, ``"gpu1:11434"``, ``"http://user:pw@gpu1:11434/"`` ...
-    port : used where none is given without a scheme.
-    path : used where none is given.
+    port, path : used where none is given (the port only without a scheme).
 
     Returns
     -------

@@ -133,19 +133,6 @@ class OllamaDriver(HttpDriver):
         """Read one line of the stream."""
         if not line.strip():
             return
-        part = self._part(line, received)
-        try:
-            message = part.get("message") or {}
-            received.write(text_of(message.get("content")))
-            received.thinking.append(text_of(message.get("thinking")))
-        except (TypeError, AttributeError):
-            shown = line.decode("utf-8", "replace")
-            what = f"JSON, but no reply of Ollama's: {server_words(shown)!r}"
-            raise self.fail("garbage", what, raw=shown) from None
-        if part.get("done"):
-            received.end = part
-
-    def _part(self, line: bytes, received: Received) -> dict[str, Any]:
         shown = line.decode("utf-8", "replace")
         try:
             part = json.loads(line)
@@ -155,11 +142,19 @@ class OllamaDriver(HttpDriver):
             if received.text:
                 raise self.fail("unfinished", "the stream broke off inside a line", raw=received.text) from None
             raise self.fail("garbage", f"not JSON: {server_words(shown)!r}", raw=shown) from None
-        if not isinstance(part, dict) or not ("message" in part or "error" in part or "done" in part):
-            raise self.fail("garbage", f"JSON, but no reply of Ollama's: {server_words(shown)!r}", raw=shown)
-        if "error" in part:
-            raise self.fail(*from_status(0, shown), raw=received.text)
-        return part
+        try:
+            if not {"message", "error", "done"} & part.keys():
+                raise TypeError
+            if "error" in part:
+                raise self.fail(*from_status(0, shown), raw=received.text)
+            message = part.get("message") or {}
+            received.write(text_of(message.get("content")))
+            received.thinking.append(text_of(message.get("thinking")))
+        except (TypeError, AttributeError):
+            what = f"JSON, but no reply of Ollama's: {server_words(shown)!r}"
+            raise self.fail("garbage", what, raw=shown) from None
+        if part.get("done"):
+            received.end = part
 
 
 def _client_options(model: Any) -> dict[str, Any]:

@@ -116,10 +116,6 @@ class Reply:
 def usage_by_step(replies: Iterable[Reply]) -> dict[str, dict[str, Any]]:
     """Sum usage by step, what was spent now apart from what came from the cassette.
 
-    Parameters
-    ----------
-    replies : what ``ask`` returned, of one or more steps.
-
     Returns
     -------
     dict from step name to a dict with ``replies``, ``failed``, ``cut``, ``cached``, ``repaired`` (counts), ``spent``

@@ -104,16 +104,12 @@ class Worker:
 
 
 def groups(items: Iterable[Pending]) -> list[deque[Pending]]:
-    """Put prompts that share their beginning side by side, the longest job first.
+    """Put prompts that share their beginning side by side, the group with the most text first.
 
     Prompts with the name of a group are put together by it. Without one, two neighbours (in alphabetical order) belong
     together when they share at least half of the shorter one: the same question with more and more context, or the same
     passage with many claims. Such a group goes to one place of one host in this order, so that the server finds the
     beginning in its prompt cache.
-
-    Returns
-    -------
-    list of groups, the one with the most text first; each in alphabetical order.
     """
     groups: list[tuple[int, deque[Pending]]] = []
     before, named = "", ""

@@ -36,12 +36,10 @@ def sounds_secret(name: str) -> bool:
 def secret_strings(model: Any, headers: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Collect the keys a LangChain chat model holds: SecretStr fields, keys in headers, the password in its address.
 
-    Returns
-    -------
-    tuple of str, longest first; those alone that `looks_like_key`.
+    Longest first; those alone that `looks_like_key`.
     """
     secrets: set[str] = set()
-    for value in _values(model):
+    for _, value in _fields(model):
         if hasattr(value, "get_secret_value"):
             secret = str(value.get_secret_value())
             secrets |= {secret, secret.partition(":")[2]}  # of user:password
@@ -58,9 +56,8 @@ def secret_strings(model: Any, headers: Mapping[str, str] | None = None) -> tupl
     return tuple(sorted(filter(looks_like_key, secrets), key=len, reverse=True))
 
 
-def _values(model: Any) -> Iterator[Any]:
-    for name in getattr(type(model), "model_fields", {}):
-        yield getattr(model, name, None)
+def _fields(model: Any) -> Iterator[tuple[str, Any]]:
+    return ((name, getattr(model, name, None)) for name in getattr(type(model), "model_fields", {}))
 
 
 def _from_headers(headers: Mapping[str, Any]) -> Iterator[str]:
@@ -72,20 +69,10 @@ def _from_headers(headers: Mapping[str, Any]) -> Iterator[str]:
 def plain_options(model: Any) -> dict[str, Any]:
     """Return the options of any LangChain model that may change its replies, without addresses, limits and secrets.
 
-    Parameters
-    ----------
-    model : a LangChain chat model.
-
-    Returns
-    -------
-    dict of JSON values: the pydantic fields that are numbers, strings, booleans or plain lists and dicts of them.
+    They are JSON values: the pydantic fields that are numbers, strings, booleans or plain lists and dicts of them.
     """
-    options = {}
-    for name in getattr(type(model), "model_fields", {}):
-        value = getattr(model, name, None)
-        if value is not None and not _NO_OPTION.search(name) and _is_plain(value):
-            options[name] = value
-    return options
+    given = ((name, value) for name, value in _fields(model) if value is not None and not _NO_OPTION.search(name))
+    return {name: value for name, value in given if _is_plain(value)}
 
 
 def _is_plain(value: Any) -> bool:

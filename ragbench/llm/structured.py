@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ragbench.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pydantic import BaseModel
 
@@ -84,28 +84,30 @@ def read_reply(text: str, schema: type[BaseModel]) -> tuple[Any, str, str]:
     if answer is None:
         return None, "", "the thinking part was not finished, so there is no answer"
     problem = "there is no complete JSON value in it"
-    if answer[:1] in ("{", "[", '"'):
-        try:
-            return _validated(answer, schema), answer, ""
-        except ValidationError as error:
-            problem = _in_words(error)
-        except ValueError as error:
-            problem = str(error)
     fitting: dict[str, Any] = {}
-    for candidate in json_values(answer):
-        if candidate == answer:
-            continue
+    for candidate in _candidates(answer):
         try:
-            fitting.setdefault(candidate, _validated(candidate, schema))
+            value = _validated(candidate, schema)
         except ValidationError as error:
             problem = _in_words(error)
         except ValueError as error:
             problem = str(error)
+        else:
+            if candidate == answer:
+                return value, answer, ""
+            fitting.setdefault(candidate, value)
     if len({value.model_dump_json() for value in fitting.values()}) > 1:
         return None, "", f"{len(fitting)} different JSON values in it fit the schema"
     for candidate, value in fitting.items():
         return value, candidate, ""
     return None, "", problem
+
+
+def _candidates(answer: str) -> Iterator[str]:
+    """Yield the whole answer where it may be JSON, then the values in it."""
+    if answer[:1] in ("{", "[", '"'):
+        yield answer
+    yield from (value for value in json_values(answer) if value != answer)
 
 
 def _validated(text: str, schema: type[BaseModel]) -> Any:
@@ -179,15 +181,9 @@ def schema_dict(text: str) -> dict | None:
 def label_schema(count: int, labels: tuple[str, ...], field: str = "labels") -> type[BaseModel]:
     """Make the schema of a reply with exactly ``count`` labels: too few or too many is invalid, never padded.
 
-    Parameters
-    ----------
-    count : how many labels there must be, in order.
-    labels : the allowed ones.
-    field : name of the list in the JSON object.
-
     Returns
     -------
-    pydantic model with one field, a list of exactly ``count`` of these labels.
+    pydantic model with one ``field``, a list of exactly ``count`` of these ``labels``, in order.
     """
     from typing import Literal
 

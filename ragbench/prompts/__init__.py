@@ -34,16 +34,6 @@ def load_prompt(prompt: str | os.PathLike[str]) -> str:
     ------
     ConfigError for an unknown id; DataError for a file that is missing, empty or not UTF-8, or whose header has no end.
     """
-    return _parts(prompt)[1]
-
-
-def prompt_header(prompt: str | os.PathLike[str]) -> str:
-    """Return a prompt's header: the section it follows and its departures from it; ``""`` where there is none."""
-    return _parts(prompt)[0]
-
-
-def _parts(prompt: str | os.PathLike[str]) -> tuple[str, str]:
-    """Return header and text of a prompt."""
     path = Path(prompt)
     if isinstance(prompt, str) and path.name == prompt and not path.suffix:
         if prompt not in prompt_ids():
@@ -56,18 +46,16 @@ def _parts(prompt: str | os.PathLike[str]) -> tuple[str, str]:
         raise DataError(f"cannot read the prompt file {path}: {reason}", "a text file", "check the path") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 at byte {error.start}", "UTF-8 text", "save it as UTF-8") from None
-    header = ""
     if text.partition("\n")[0].rstrip() == _MARK:
         lines = [line.rstrip() for line in text.split("\n")[1:]]
         if _MARK not in lines:
             raise DataError(
                 f"the header of {path} has no end", f"a second line {_MARK!r}", "add it below the header, or drop both"
             )
-        end = lines.index(_MARK)
-        header, text = "\n".join(lines[:end]).strip(), "\n".join(lines[end + 1 :]).strip()
+        text = "\n".join(lines[lines.index(_MARK) + 1 :]).strip()
     if not text:
         raise DataError(f"the prompt file {path} is empty", "a prompt", "write one, or use an id of ragbench's own")
-    return header, text
+    return text
 
 
 def prompt_hash(prompt: str | os.PathLike[str]) -> str:

@@ -12,6 +12,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,7 @@ Scopes = list[frozenset[str] | None] | None
 
 
 def check_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """Return the chunks as a list.
-
-    Raises
-    ------
-    ConfigError when something else was passed; DataError when there is none or two share an id.
-    """
+    """Return the chunks as a list; ConfigError for something else, DataError for none or two that share an id."""
     if isinstance(chunks, (str, Chunk)) or not isinstance(chunks, Iterable):
         raise ConfigError(f"chunks is {type(chunks).__name__}", "a list of Chunk", "call token_chunks(documents) first")
     chunks = list(chunks)
@@ -61,12 +57,7 @@ def check_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
 
 
 def check_queries(queries: Sequence[str]) -> list[str]:
-    """Return the queries as a list.
-
-    Raises
-    ------
-    ConfigError for a single string, something that is no string, or a query without any character.
-    """
+    """Return the queries as a list; ConfigError for a single string, or a query that is no text or empty."""
     if isinstance(queries, str) or not isinstance(queries, Iterable):
         raise ConfigError(
             f"queries is {type(queries).__name__}", "a list of str", "pass [query], or call invoke(query)"
@@ -105,13 +96,7 @@ def describe(retriever: Any) -> dict[str, Any]:
 
 
 def check_scope(scope: Scope, n: int) -> Scopes:
-    """Return one set of document ids (or None: everything) per query, or None.
-
-    Parameters
-    ----------
-    scope : None, document ids for all queries, or a list with one collection of ids (or None) per query.
-    n : number of queries.
-    """
+    """Return one set of document ids (or None: everything) for each of ``n`` queries, or None."""
     if scope is None:
         return None
     wrong = ConfigError(
@@ -157,6 +142,17 @@ def in_parts(n: int, size: int, work: Callable[[int, int], Any]) -> list[Any]:
 def cores() -> int:
     """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def before(end: int, chunks: Iterable[Chunk]) -> list[Chunk]:
+    """Return the chunks that begin before character ``end`` of their texts joined with one space, the last one cut."""
+    kept, start = [], 0
+    for chunk in chunks:
+        if start >= end:
+            break
+        kept.append(replace(chunk, text=chunk.text[: end - start]))
+        start += len(chunk.text) + 1
+    return kept
 
 
 def ranked(pairs: Iterable[tuple[Chunk, float]]) -> list[Hit]:

@@ -125,7 +125,6 @@ class BM25(Index):
         return self._tokenizer
 
     def settings(self) -> dict[str, Any]:
-        """Return every parameter that can change the hits, ready for JSON."""
         of_variant = {"terrier": {"k3": self.k3}, "okapi": {"epsilon": self.epsilon}}.get(self.variant, {})
         return {
             "retriever": "BM25",

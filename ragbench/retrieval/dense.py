@@ -59,8 +59,8 @@ class Dense(Index):
     """
 
     backend: str
-    _embedder: Embeddings = PrivateAttr()
-    _embeds: bool = PrivateAttr()
+    embedder: Any
+    embeds: bool  # whether the chunks are embedded, or their vectors were given
     _vectors: np.ndarray | None = PrivateAttr(default=None)
     _faiss: Any = PrivateAttr(default=None)
 
@@ -84,8 +84,8 @@ class Dense(Index):
                 "pass ragbench.MiniLM() or for instance langchain_ollama.OllamaEmbeddings(model=...)",
             )
         chunks = check_chunks(chunks)
-        super().__init__(chunks, backend=backend, k=check_positive("k", k))
-        self._embedder, self._embeds = embedder, vectors is None
+        k = check_positive("k", k)
+        super().__init__(chunks, backend=backend, embedder=embedder, embeds=vectors is None, k=k)
         if vectors is None:
             _warn_of_language(embedder, self._chunks)
         else:
@@ -101,23 +101,12 @@ class Dense(Index):
             _import_faiss()  # that it is missing is said here, not at the first search
 
     def settings(self) -> dict[str, Any]:
-        """Return every parameter that can change the hits, ready for JSON."""
         return {
             "retriever": "Dense",
-            "embedder": embedder_name(self._embedder),
+            "embedder": embedder_name(self.embedder),
             "similarity": "cosine",
             "chunks": len(self._chunks),
         }
-
-    @property
-    def embedder(self) -> Embeddings:
-        """What embeds chunks and queries."""
-        return self._embedder
-
-    @property
-    def embeds(self) -> bool:
-        """Whether the chunks are embedded, or their vectors were given."""
-        return self._embeds
 
     @property
     def vectors(self) -> np.ndarray:
@@ -146,10 +135,10 @@ class Dense(Index):
         ModelError when the embedder returns vectors that cannot be used, or of another length than the chunks'.
         """
         dimension = self.vectors.shape[1]
-        make = getattr(self._embedder, "embed_queries", getattr(self._embedder, "embed_array", None))
+        make = getattr(self.embedder, "embed_queries", getattr(self.embedder, "embed_array", None))
         if callable(make):
             return _unit(np.asarray(make(list(queries))), dimension)
-        return _unit(np.array([self._embedder.embed_query(query) for query in queries]), dimension)
+        return _unit(np.array([self.embedder.embed_query(query) for query in queries]), dimension)
 
     def search_vectors(self, vectors: np.ndarray, k: int, scope: Scope = None) -> list[list[Hit]]:
         """Return the best ``k`` hits of every query vector, shape (queries, dimension); otherwise as ``search``.
@@ -199,7 +188,7 @@ class Dense(Index):
         return self.search_vectors(self.embed_queries(queries), k, scopes)
 
     def _embed(self, texts: list[str]) -> np.ndarray:
-        embedder = self._embedder
+        embedder = self.embedder
         make = getattr(embedder, "embed_array", None)
         vectors = _unit(np.asarray(make(texts) if callable(make) else embedder.embed_documents(texts)))
         if len(vectors) != len(texts):

@@ -61,7 +61,6 @@ class Hybrid(Retriever):
         )
 
     def settings(self) -> dict[str, Any]:
-        """Return every parameter that can change the hits, ready for JSON."""
         return {
             "retriever": "Hybrid",
             "fusion": "reciprocal rank",

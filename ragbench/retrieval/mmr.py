@@ -50,7 +50,6 @@ class MMR(Retriever):
         super().__init__(dense=dense, fetch_k=fetch_k, lambda_mult=float(lambda_mult), k=k)
 
     def settings(self) -> dict[str, Any]:
-        """Return every parameter that can change the hits, ready for JSON."""
         return {
             "retriever": "MMR",
             "fetch_k": self.fetch_k,

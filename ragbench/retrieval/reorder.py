@@ -16,7 +16,7 @@ from pydantic import PrivateAttr
 
 from ragbench.errors import unknown
 from ragbench.records import Hit
-from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe
+from ragbench.retrieval.base import Retriever, Scopes, before, check_positive, check_retriever, describe
 
 T = TypeVar("T")
 
@@ -79,7 +79,6 @@ class LongContextReorder(Retriever):
         self._tokenizer = tokenizer
 
     def settings(self) -> dict[str, Any]:
-        """Return every parameter that can change the hits, ready for JSON."""
         if self.budget is None:
             order: dict[str, Any] = {"order": "published", "budget": None}
         else:
@@ -102,12 +101,6 @@ class LongContextReorder(Retriever):
 
         if self._offsets is None:
             self._offsets = as_offsets(self._tokenizer)
-        left = int(joined_cutoffs([hit.chunk.text for hit in hits], [self.budget], self._offsets)[0])
-        kept = []
-        for hit in hits:
-            if left <= 0:
-                break
-            text = hit.chunk.text
-            kept.append(hit if left >= len(text) else replace(hit, chunk=replace(hit.chunk, text=text[:left])))
-            left -= len(text) + 1
-        return kept
+        chunks = [hit.chunk for hit in hits]
+        end = int(joined_cutoffs([chunk.text for chunk in chunks], [self.budget], self._offsets)[0])
+        return [replace(hit, chunk=chunk) for hit, chunk in zip(hits, before(end, chunks), strict=False)]

@@ -121,13 +121,7 @@ def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
 
 
 def settings_of(name: str, *, objects: bool = False) -> list[str]:
-    """List the settings a retriever takes.
-
-    Parameters
-    ----------
-    name : in `RETRIEVERS`.
-    objects : with those that are no plain values, such as ``embedder``, which only a program can give.
-    """
+    """List the settings a retriever takes; ``objects``: also what only a program can give, such as ``embedder``."""
     if name not in RETRIEVERS:
         raise unknown("retriever", name, RETRIEVERS)
     builder = RETRIEVERS[name]
