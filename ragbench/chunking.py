@@ -17,7 +17,7 @@ import numpy as np
 
 from ragbench.errors import ConfigError, unknown
 from ragbench.records import Chunk, Document
-from ragbench.text.sentences import Span, sentence_spans
+from ragbench.text.sentences import Span, sentence_spans, split_sentences
 
 if TYPE_CHECKING:  # slow imports
     from langchain_core.embeddings import Embeddings
@@ -282,8 +282,6 @@ def sentence_chunks(
     ------
     ConfigError for a size below 1, an unknown unit or language.
     """
-    from ragbench.text.sentences import split_sentences
-
     if size < 1:
         raise ConfigError(f"size={size}", "at least 1", "use for instance 512 characters")
     if unit not in UNITS:

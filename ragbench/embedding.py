@@ -166,16 +166,7 @@ class MiniLM(_Arrays):
         return characters / _CHARACTERS_PER_SECOND[self.precision] / (self.threads or cores())
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed texts.
-
-        Returns
-        -------
-        float32 array, shape (len(texts), 384), rows of unit length.
-
-        Raises
-        ------
-        ConfigError for something that is no list of texts; DataError without the weights.
-        """
+        """Embed texts: float32, shape (len(texts), 384), rows of unit length."""
         _require_texts(texts)
         vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
         encodings = self._tokenizer.encode_batch_fast(list(texts))

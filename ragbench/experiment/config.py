@@ -27,15 +27,18 @@ relative to the file. API keys come from the environment only (OLLAMA_API_KEY, O
 from __future__ import annotations
 
 import functools
-import importlib
+import importlib.util
 import inspect
 import math
 import os
 import pkgutil
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ragbench import chunking, data, papers, retrieval
+from ragbench.data.files import read_text
 from ragbench.embedding import make_embedder
 from ragbench.errors import ConfigError, RagbenchError, unknown
 from ragbench.experiment.models import TABLES, make_model
@@ -117,8 +120,6 @@ def read_experiment(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _load(path: Path) -> dict[str, Any]:
     import yaml
 
-    from ragbench.data.files import read_text
-
     class Loader(yaml.SafeLoader):
         """PyYAML keeps the last of two equal keys in silence, and lets a few aliases stand for gigabytes."""
 
@@ -169,9 +170,6 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _run(path: Path, code: Any) -> None:
     """Import the Python file beside an experiment file that adds the user's own names."""
-    import importlib.util
-    import sys
-
     file = path.parent / str(code)
     if file.suffix != ".py" or not file.is_file():
         raise ConfigError(f"{path}: code is {code!r}", "a Python file beside it", "write for instance code: mine.py")
@@ -250,8 +248,6 @@ def _named(path: Path, where: str, value: Any) -> Any:
 
 def _taken(axis: str, use: str, own: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
     """Return the models that an entry of an axis takes; ConfigError for one of its own that it does not take."""
-    from ragbench import chunking, retrieval
-
     takes: tuple[str, ...] = ()
     if axis == "retriever" and use in retrieval.RETRIEVERS:
         takes = tuple(retrieval.table.settings_of(use, objects=True))
@@ -271,8 +267,6 @@ def _checked(use: str, function: Callable, options: Mapping[str, Any], leave_out
 
 
 def _data(path: Path, use: str, options: dict[str, Any]) -> Callable:
-    from ragbench import data
-
     if use in data.DATASETS:
         _checked(use, data.DATASETS[use], options, ())
         return functools.partial(data.load_dataset, use, **options)
@@ -288,18 +282,15 @@ def _data(path: Path, use: str, options: dict[str, Any]) -> Callable:
 
 
 def _chunker(path: Path, use: str, options: dict[str, Any], **models: Any) -> Callable:
-    from ragbench.chunking import CHUNKERS
-
-    if use not in CHUNKERS:
-        raise unknown("chunker", use, CHUNKERS)
-    _checked(use, CHUNKERS[use], options, ("documents", "tokenizer", "embedder"))
-    CHUNKERS[use]([], **options)  # settings that cannot work are told now, and with their key
-    return functools.partial(CHUNKERS[use], **options, **models)
+    if use not in chunking.CHUNKERS:
+        raise unknown("chunker", use, chunking.CHUNKERS)
+    cut = chunking.CHUNKERS[use]
+    _checked(use, cut, options, ("documents", "tokenizer", "embedder"))
+    cut([], **options)  # settings that cannot work are told now, and with their key
+    return functools.partial(cut, **options, **models)
 
 
 def _retriever(path: Path, use: str, options: dict[str, Any], **models: Any) -> Callable:
-    from ragbench import retrieval
-
     retrieval.table.check_settings(use, options)
     if "tokenizer" in options:
         retrieval.text.get_tokenizer(options["tokenizer"])  # a wrong name is told now, and with its key
@@ -333,8 +324,6 @@ def _depths(told: Any, retrievers: Mapping[str, Any]) -> Any:
     """Return k; a paper's name stands for the depths it published (``TOP_K`` of its module in `ragbench.papers`)."""
     if not isinstance(told, str):
         return told
-    from ragbench import papers
-
     known = [module.name for module in pkgutil.iter_modules(papers.__path__)]
     if told not in known:
         raise unknown("paper in k", told, known)

@@ -19,6 +19,7 @@ from ragbench.llm.drivers import Driver, agreed_digest, driver_for
 from ragbench.llm.failures import AWAY, CallError
 from ragbench.llm.keys import canonical
 from ragbench.llm.secrets import sounds_secret
+from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Dataset, Document, Question
 
 _KEY_CHARS = 32
@@ -156,8 +157,6 @@ def is_model(thing: Any) -> bool:
 
 def as_prompts(prompts: Any, generators: Mapping[str, Any]) -> dict[str, str | os.PathLike[str]]:
     """Return the prompts by generator that were asked for; ConfigError for one that cannot be used."""
-    from ragbench.prompts import fill_prompt, load_prompt
-
     checked = dict(prompts or {})
     for name, prompt in checked.items():
         if name not in generators:
@@ -171,7 +170,6 @@ def as_prompts(prompts: Any, generators: Mapping[str, Any]) -> dict[str, str | o
 def prompt_hashes(with_documents: str | os.PathLike[str] | None) -> dict[str, str]:
     """Return the hashes of a generator's prompts by name; None: the thesis's prompt with documents."""
     from ragbench.generation import PROMPTS
-    from ragbench.prompts import prompt_hash
 
     used = (with_documents or PROMPTS["with_documents"], PROMPTS["query_only"])
     return {os.path.basename(prompt): prompt_hash(prompt) for prompt in used}

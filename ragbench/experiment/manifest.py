@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import DataError
 from ragbench.experiment.rows import AXIS_COLUMNS, MANIFEST, load_rows, run_folder
-from ragbench.paths import written_whole
+from ragbench.llm.failures import redact
+from ragbench.paths import project_root, written_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,8 +58,6 @@ def environment() -> dict[str, Any]:
 
 
 def _git() -> dict[str, Any] | None:
-    from ragbench.paths import project_root
-
     def ask(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=project_root(), capture_output=True, text=True, timeout=10)
         done.check_returncode()
@@ -72,8 +71,6 @@ def _git() -> dict[str, Any] | None:
 
 def without_secrets(value: Any, secrets: tuple[str, ...]) -> Any:
     """Return a JSON value with every secret, and everything that looks like a key, replaced."""
-    from ragbench.llm.failures import redact
-
     if isinstance(value, Mapping):
         return {k: without_secrets(v, secrets) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ragbench.errors import ConfigError, unknown
 from ragbench.experiment.identity import as_prompts, is_model, tokenizer_identity
 from ragbench.experiment.rows import ROWS
-from ragbench.llm import ask
+from ragbench.llm import Cassette, ask
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import results_dir
 
@@ -460,8 +460,6 @@ class Experiment:
     @contextlib.contextmanager
     def open_cassette(self, *, make: bool = True) -> Iterator[Any]:
         """Open the run's cassette; None without models, without one, or where it is not there and not to be made."""
-        from ragbench.llm import Cassette
-
         given = self._cassette
         if not self.live or given is False:
             yield None

@@ -14,6 +14,9 @@ from ragbench.experiment import identity
 from ragbench.experiment.rows import NOT_TOLD, Rows, without_gc
 from ragbench.experiment.spec import Cell, Experiment
 from ragbench.experiment.work import ANSWER_FIELDS, Failure, FunctionReader, Item, Search
+from ragbench.labelling.grades import PROMPT
+from ragbench.llm.drivers import driver_for
+from ragbench.prompts import prompt_hash
 from ragbench.records import Chunk, Dataset, Question
 from ragbench.retrieval.base import check_retriever
 from ragbench.retrieval.multiquery import dense_searches
@@ -129,10 +132,6 @@ def _cut(stage: Stage, name: str, chunker: str, function: Callable, *, embeds: b
 
 
 def _people(stage: Stage, experiment: Experiment, cassette: Any, digests: Mapping[str, str], ask: bool) -> None:
-    from ragbench.labelling.grades import PROMPT
-    from ragbench.llm.drivers import driver_for
-    from ragbench.prompts import prompt_hash
-
     secrets: list[str] = []
     for axis, values, here, there in (
         ("generator", experiment.grid.generator, stage.readers, stage.generators),

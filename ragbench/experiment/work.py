@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragbench.errors import DataError
+from ragbench.experiment.identity import object_identity
 from ragbench.experiment.spec import NONE, Cell, Cutting
+from ragbench.generation import generate
 from ragbench.labelling.grades import GRADES
 from ragbench.llm.reply import CUT_SHORT
 from ragbench.metrics.cutoffs import TokenOffsets, joined_cutoffs
@@ -88,8 +90,6 @@ class FunctionReader:
 
     def settings(self) -> dict[str, Any]:
         """Return what is known of the function."""
-        from ragbench.experiment.identity import object_identity
-
         return {"reader": object_identity(self.function)}
 
     def answer(self, question: str, context: str) -> str:
@@ -216,8 +216,6 @@ def leave_truncated(drafts: Iterable[Draft]) -> None:
 
 def answer_here(question: Question, drafts: Sequence[Draft], readers: Mapping[str, Any]) -> None:
     """Let the readers answer what is theirs."""
-    from ragbench.generation import generate
-
     for name, reader in readers.items():
         for group in unanswered(drafts, name):
             try:

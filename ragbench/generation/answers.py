@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError, ModelError
+from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Question
 
 if TYPE_CHECKING:  # slow import
@@ -97,8 +98,6 @@ def answer_prompts(
 ) -> list[AnswerPrompt]:
     """Write the prompt of each answer; see :func:`generate`."""
     questions, contexts = _checked(questions, contexts)
-    from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
-
     # Only the prompts that are needed must be readable.
     needed = {c is None for c in contexts}
     source = {True: query_only, False: with_documents}

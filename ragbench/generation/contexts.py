@@ -75,7 +75,6 @@ def generation_tasks(
 
     Parameters
     ----------
-    questions : what is asked.
     hits : by system, one list of hits per question.
     budgets, tokenizer, begin_token : as in ``contexts_from_hits``.
 

@@ -94,12 +94,7 @@ class ExtractiveReader:
         return text in (ABSTENTIONS.values() if self.abstention is None else (self.abstention,))
 
     def answer(self, question: str, context: str) -> str:
-        """Answer one question from a context that is already cut to its budget.
-
-        Parameters
-        ----------
-        question : not empty.
-        context : the documents' text; empty or blank gives the abstention.
+        """Answer one question from a context that is already cut to its budget; without one, abstain.
 
         Returns
         -------

@@ -312,20 +312,15 @@ class Job:
         elif answer["finish"] in CUT_SHORT and not self.keep_cut:
             error = driver.fail("truncated", "the recorded reply was cut off", raw=answer["raw"])
         return Reply(
-            text=answer["text"],
+            **{name: answer[name] for name in ("text", "seconds", "raw", "finish", "repairs", "attempts")},
             parsed=parsed,
             ok=error is None,
             error=error,
             usage=Usage.from_dict(answer["usage"]),
-            seconds=answer["seconds"],
             cached=True,
             id=item.id,
             step=self.step,
-            raw=answer["raw"],
-            finish=answer["finish"],
             form=answer.get("form", ""),
-            repairs=answer["repairs"],
-            attempts=answer["attempts"],
             model=driver.model,
             digest=self.digest,
             key=item.key,

@@ -154,16 +154,9 @@ class Cassette:
         return [row[0] for row in self.rows(sql, (provider, model))]
 
     def choose_digest(self, provider: str, model: str, on_server: str | None = None) -> str | None:
-        """Say which weights are meant by a model name.
+        """Say which weights are meant by a model name; None when nothing is recorded and the server was not asked.
 
-        Parameters
-        ----------
-        provider, model : the name.
-        on_server : the digest the server gives now, or None when it was not asked or did not answer.
-
-        Returns
-        -------
-        the digest; None when nothing is recorded and the server was not asked.
+        ``on_server`` is the digest the server gives now, or None when it was not asked or did not answer.
 
         Raises
         ------
@@ -189,12 +182,7 @@ class Cassette:
         return on_server
 
     def register(self, provider: str, model: str, digest: str) -> None:
-        """Note the digest of a model beside its name.
-
-        Raises
-        ------
-        DataError for a file that is damaged or cannot be written.
-        """
+        """Note the digest of a model beside its name; DataError for a file that cannot be written."""
         self._write("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", (provider, model, digest))
 
     def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -253,16 +241,12 @@ class Cassette:
     # -- what a person uses ------------------------------------------------------------------------------------------
 
     def export(self, path: str | os.PathLike[str], keys: Collection[str] | None = None) -> int:
-        """Write the rows as JSON Lines, sorted by key (the same rows give the same file).
+        """Write the rows as JSON Lines, sorted by key (the same rows give the same file); return how many.
 
         Parameters
         ----------
         path : compressed when it ends in ``.gz``.
         keys : of the rows to write; None: all.
-
-        Returns
-        -------
-        int : lines written.
         """
         written = 0
         with written_whole(path) as part, _lines(part, "wb") as out:
@@ -277,11 +261,7 @@ class Cassette:
         return written
 
     def import_(self, path: str | os.PathLike[str]) -> int:
-        """Read JSON Lines that ``export`` wrote (``.gz`` too); an answer that is already here stays.
-
-        Returns
-        -------
-        int : rows added.
+        """Read JSON Lines that ``export`` wrote (``.gz`` too), return how many were new; what is here already stays.
 
         Raises
         ------
@@ -343,12 +323,7 @@ class Cassette:
         }
 
     def verify(self) -> list[str]:
-        """Check the file, every key against its request, and every answer against its checksum.
-
-        Returns
-        -------
-        list of str : what is wrong, with the prompt's id; empty when all is well.
-        """
+        """Check the file, every key against its request, every answer against its checksum; list what is wrong."""
         problems = [f"SQLite: {row[0]}" for row in self.rows("PRAGMA integrity_check") if row[0] != "ok"]
         for key, prompt_id, request, answer, noted in self._each(_VERIFIED):
             where = f"prompt {prompt_id!r} (key {key[:12]})"

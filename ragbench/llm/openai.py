@@ -250,24 +250,22 @@ def _response_format(schema: dict, dialect: str) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
 
 
-class ToServer(httpx.HTTPTransport):
-    """Sends every request to the server's address of the moment; the first one starts it."""
-
+class _OfServer:
     def __init__(self, server: Server) -> None:
         super().__init__(trust_env=False)
         self._server = server
+
+
+class ToServer(_OfServer, httpx.HTTPTransport):
+    """Sends every request to the server's address of the moment; the first one starts it."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         request.url = request.url.copy_with(host="127.0.0.1", port=self._server.port())
         return super().handle_request(request)
 
 
-class AsyncToServer(httpx.AsyncHTTPTransport):
+class AsyncToServer(_OfServer, httpx.AsyncHTTPTransport):
     """The same for an event loop."""
-
-    def __init__(self, server: Server) -> None:
-        super().__init__(trust_env=False)
-        self._server = server
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         server = self._server

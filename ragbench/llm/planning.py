@@ -182,14 +182,12 @@ def plan(
         if math.isnan(write_rate):
             write_rate, how = history.writing_speed, f"measured on {history.seen} recorded replies"
             read_rate = history.reading_speed if math.isnan(read_rate) else read_rate
-        basis = [row["basis"]]
         seconds = row["output_tokens"] / write_rate if write_rate else math.nan
         if not math.isnan(read_rate):
             seconds += row["prompt_tokens"] / read_rate
         if not math.isnan(seconds):
-            basis.append(f"{write_rate:.1f} tokens/s {how}, {concurrency} at a time")
+            row["basis"] += f"; {write_rate:.1f} tokens/s {how}, {concurrency} at a time"
         cost = (row["prompt_tokens"] * price[0] + row["output_tokens"] * price[1]) / 1e6 if price else math.nan
-        row["basis"] = "; ".join(part for part in basis if part)
         rows.append(PlannedStep(**row, seconds=seconds / concurrency, cost=cost))
     return Plan(tuple(rows))
 

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ragbench.errors import ConfigError
 
@@ -185,8 +185,6 @@ def label_schema(count: int, labels: tuple[str, ...], field: str = "labels") -> 
     -------
     pydantic model with one ``field``, a list of exactly ``count`` of these ``labels``, in order.
     """
-    from typing import Literal
-
     from pydantic import ConfigDict, Field, create_model
 
     one = Literal[labels]  # type: ignore[valid-type]

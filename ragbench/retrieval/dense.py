@@ -53,7 +53,7 @@ class Dense(Index):
     Raises
     ------
     ConfigError for a wrong embedder or vectors of a wrong shape; DataError for no chunks or repeated ids; at the first
-    search, ModelError when the embedder returns vectors that cannot be used.
+    search, ModelError for vectors from the embedder that cannot be used, or not of one length for queries and chunks.
 
     Source: thesis §2.5.3 (all-MiniLM-L6-v2, FAISS, top 10).
     """
@@ -110,12 +110,7 @@ class Dense(Index):
 
     @property
     def vectors(self) -> np.ndarray:
-        """The chunks' unit vectors, float32 (chunks, dimension), in the order of ``chunks``.
-
-        Raises
-        ------
-        ModelError when the embedder returns vectors that cannot be used.
-        """
+        """The chunks' unit vectors, float32 (chunks, dimension), in the order of ``chunks``."""
         if self._vectors is None:
             self._vectors = self._embed([chunk.text for chunk in self._chunks])
         return self._vectors
@@ -128,12 +123,7 @@ class Dense(Index):
         return self._faiss
 
     def embed_queries(self, queries: Sequence[str]) -> np.ndarray:
-        """Embed queries: float32 (len(queries), dimension), rows of unit length (or zero).
-
-        Raises
-        ------
-        ModelError when the embedder returns vectors that cannot be used, or of another length than the chunks'.
-        """
+        """Embed queries: float32 (len(queries), dimension), rows of unit length (or zero)."""
         dimension = self.vectors.shape[1]
         make = getattr(self.embedder, "embed_queries", getattr(self.embedder, "embed_array", None))
         if callable(make):

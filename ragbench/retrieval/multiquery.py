@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ragbench.errors import ConfigError, ModelError, unknown
+from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, model_name, ranked
 from ragbench.retrieval.dense import Dense
@@ -171,8 +172,6 @@ class LLMDecomposer:
     def __init__(
         self, model: Any, prompt: str | os.PathLike[str] = "decomposition", cassette: Any = None, **options: Any
     ) -> None:
-        from ragbench.prompts import load_prompt
-
         self.model, self.cassette, self.options = model, cassette, options
         if (
             isinstance(prompt, str)
@@ -186,8 +185,6 @@ class LLMDecomposer:
 
     def settings(self) -> dict[str, Any]:
         """Return what can change the derived questions, ready for JSON."""
-        from ragbench.prompts import prompt_hash
-
         return {
             "decomposer": "llm",
             "model": model_name(self.model),
@@ -197,8 +194,6 @@ class LLMDecomposer:
 
     def prompts(self, questions: Sequence[str]) -> list[str]:
         """Return what the model is asked, one prompt per question."""
-        from ragbench.prompts import fill_prompt
-
         return [fill_prompt(self._text, question=question) for question in questions]
 
     def __call__(self, question: str) -> list[str]:
@@ -206,13 +201,7 @@ class LLMDecomposer:
         return self.batch([question])[0]
 
     def batch(self, questions: Sequence[str]) -> list[list[str]]:
-        """Return the derived questions of many questions.
-
-        Raises
-        ------
-        ModelError naming the first question whose reply failed or held no line, and how many did; what the cassette
-        recorded stays, so running again asks only for those.
-        """
+        """Return the derived questions of many questions; ModelError where the reply to one failed or held no line."""
         from ragbench.llm import ask
 
         replies = ask(self.model, self.prompts(questions), cassette=self.cassette, step="decompose", **self.options)

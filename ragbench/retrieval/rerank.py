@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from ragbench.errors import ConfigError, ModelError, unknown
 from ragbench.onnx_models import Classifier
+from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Hit
 from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, model_name, ranked
 
@@ -110,21 +111,15 @@ class ModelScorer:
     """
 
     def __init__(self, model: Any, cassette: Any = None, **options: Any) -> None:
-        from ragbench.prompts import load_prompt
-
         self.model, self.cassette, self.options = model, cassette, options
         self._text = load_prompt(PROMPT)
 
     def settings(self) -> dict[str, Any]:
         """Return what can change a score, ready for JSON."""
-        from ragbench.prompts import prompt_hash
-
         return {"scorer": "model", "model": model_name(self.model), "prompt_sha256": prompt_hash(PROMPT)}
 
     def prompts(self, pairs: Sequence[Pair]) -> list[str]:
         """Return what the model is asked, one prompt per pair."""
-        from ragbench.prompts import fill_prompt
-
         return [fill_prompt(self._text, query=query, passage=text) for query, text in pairs]
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:
