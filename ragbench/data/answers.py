@@ -41,12 +41,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 # Our name -> what ragas calls it today, where that differs.
 RAGAS: Mapping[str, str] = {
-    "question": "user_input",
-    "answer": "response",
-    "chunks": "retrieved_contexts",
-    "references": "reference_contexts",
-    "retrieved": "retrieved_context_ids",
-    "relevant": "reference_context_ids",
+    ours: COLUMNS[ours][0] for ours in ("question", "answer", "chunks", "references", "retrieved", "relevant")
 }
 _TEXTS = ("system", "question", "answer", "reference", "context")
 _ENDINGS = (*CSV_ENDINGS, ".jsonl", ".json", ".parquet")

@@ -192,8 +192,6 @@ def require_text(row: dict, field: str, where: str, *, empty: bool = False, name
 
     Parameters
     ----------
-    row : the record.
-    field : its name.
     where : file and line or record number, for the message.
     empty : whether an empty text is allowed.
     named : whether the caller's user can give the field another name with ``fields``.

@@ -14,11 +14,7 @@ from ragbench.records import Dataset
 
 
 def load_minihop(limit: int | None = None) -> Dataset:
-    """Load MiniHop.
-
-    Parameters
-    ----------
-    limit : keep the first so many questions; the documents stay complete.
+    """Load MiniHop, or its first ``limit`` questions with all documents.
 
     Returns
     -------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -169,14 +168,13 @@ def model_refine(
     documents: Mapping[str, GeneratedDocument],
     *,
     cassette: Cassette | None = None,
-    prompt: str | os.PathLike[str] = "rageval_refine",
 ) -> Done[QRA]:
     """Let a model compare answers with references; what it reports is mended by the paper's rules.
 
     An unsupported statement gains the sentence that the model found for it, or is removed; what the references say and
     the answer lacks is added to the answer. Unanswerable questions pass without being asked.
     """
-    text = load_prompt(prompt)
+    text = load_prompt("rageval_refine")
 
     def write(q: QRA) -> str:
         return fill_prompt(
@@ -210,15 +208,9 @@ def _mended(question: QRA, report: RefineReply, documents: Mapping[str, Generate
     return replace(question, statements=(*kept, *added), references=ordered, changes=tuple(changes))
 
 
-def model_keypoints(
-    model: Any,
-    questions: Sequence[QRA],
-    *,
-    cassette: Cassette | None = None,
-    prompt: str | os.PathLike[str] = "rageval_keypoints",
-) -> Done[QRA]:
+def model_keypoints(model: Any, questions: Sequence[QRA], *, cassette: Cassette | None = None) -> Done[QRA]:
     """Let a model cut answers into three to five keypoints; a reply with fewer or more is a failure."""
-    text = load_prompt(prompt)
+    text = load_prompt("rageval_keypoints")
     prompts = [
         fill_prompt(text, language=LANGUAGES[q.language], question=q.question, answer=q.answer) for q in questions
     ]

@@ -20,7 +20,6 @@ profile     a column of the subdomain's row; ``subdomain`` its name
 from __future__ import annotations
 
 import datetime as dt
-import os
 import random
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -45,15 +44,9 @@ _TRIES = 200
 def make_configurations(schema: Schema, documents: int, seed: int = 0) -> list[Configuration]:
     """Make configurations that differ in name: subdomains in turn, and their profiles in turn.
 
-    Parameters
-    ----------
-    schema : the domain.
-    documents : how many, at least 1.
-    seed : same seed, same values.
-
     Returns
     -------
-    list of Configuration, ids ``<domain>-<language>-0001`` on.
+    list of Configuration, ids ``<domain>-<language>-0001`` on; the same for the same seed.
 
     Source: RAGEval, section 3.2.
     """
@@ -75,9 +68,7 @@ def make_configuration(
 
     Parameters
     ----------
-    schema : the domain.
     index : which document of a set: chooses subdomain and profile, and goes into the seed.
-    seed : as for the set.
     taken : names (``schema.named``) that other documents have.
 
     Returns
@@ -224,7 +215,6 @@ def invent(kind: str, language: str, rng: random.Random) -> str:
     ----------
     kind : "person", "place" or "firm" (the distinctive part of a company's name).
     language : "en" or "zh"; a Chinese person is a rare family name with 某, as court records anonymise.
-    rng : the source of chance.
     """
     while True:
         name = (_chinese if language == "zh" else _english)(kind, rng)
@@ -259,16 +249,13 @@ def model_values(
     configurations: Sequence[Configuration],
     *,
     cassette: Cassette | None = None,
-    prompt: str | os.PathLike[str] = "rageval_values",
 ) -> Done[Configuration]:
     """Let a model fill the fields that a schema marks with ``llm`` (what is wanted, in words).
 
     Parameters
     ----------
-    model : as for `ragbench.llm.ask`.
-    schema, configurations : the rule-based values, which the model is shown.
-    cassette : as for `ragbench.llm.ask`.
-    prompt : id or file.
+    model, cassette : as for `ragbench.llm.ask`.
+    configurations : the rule-based values, which the model is shown.
 
     Returns
     -------
@@ -278,7 +265,7 @@ def model_values(
     Source: RAGEval, section 3.2 (hybrid of rule-based and model values).
     """
     wanted = [(c, name, rule["llm"]) for c in configurations for name, rule in schema.fields.items() if rule.get("llm")]
-    text = load_prompt(prompt)
+    text = load_prompt("rageval_values")
     prompts = [
         fill_prompt(
             text,

@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import pandas as pd
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from ragbench.data.ragchecker import Claim
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.asking import Request, StepReport, as_step, check_joint, one_line, send_some
 from ragbench.labelling.claims import Prompt, check_claims, extract_claims
 from ragbench.llm import Step
+from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Dataset, Document
 
@@ -233,22 +233,15 @@ def _requests(items: Sequence[ShortAnswered], prompt: Prompt) -> list[Request | 
         passages = "\n\n".join(f"[{name}]\n{text.strip()}" for name, text in item.passages.items())
         answers = "\n".join(f"- {one_line(answer)}" for answer in item.answers)
         filled = fill_prompt(template, question=item.question.strip(), answers=answers, passages=passages)
-        requests.append(Request(item.id, filled, _schema()))
+        requests.append(Request(item.id, filled, _Reply))
     return requests
 
 
-@cache
-def _schema() -> type[BaseModel]:
-    from pydantic import ConfigDict, Field, create_model
+class _Reply(BaseModel):
+    model_config = ConfigDict(extra="forbid", title="LongAnswer")  # the title is a part of recorded requests
 
-    from ragbench.llm.structured import MOST_ITEMS
-
-    return create_model(
-        "LongAnswer",
-        __config__=ConfigDict(extra="forbid"),
-        answer=(str, ...),
-        passages=(list[str], Field(max_length=MOST_ITEMS)),
-    )
+    answer: str
+    passages: list[str] = Field(max_length=MOST_ITEMS)
 
 
 def _early(item: ShortAnswered, written: Any, cited: tuple[str, ...]) -> tuple[Status, str] | None:

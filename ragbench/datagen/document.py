@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -117,7 +116,6 @@ def model_documents(
     drop: Sequence[Sequence[str]] | None = None,
     sample: str = "",
     cassette: Cassette | None = None,
-    prompt: str | os.PathLike[str] | None = None,
 ) -> Done[GeneratedDocument]:
     """Let a model write documents.
 
@@ -129,7 +127,6 @@ def model_documents(
         domain and a sample document), which know no configuration.
     drop : for each configuration the fields to withhold, for unanswerable questions; default none.
     sample : the document that one-shot shows.
-    prompt : id or file; default by mode.
 
     Returns
     -------
@@ -143,7 +140,7 @@ def model_documents(
     if mode == "one-shot" and not sample.strip():
         raise ConfigError("mode 'one-shot' without a sample", "the text of one document", "pass sample=...")
     withheld = [frozenset(d) for d in drop] if drop is not None else [frozenset[str]()] * len(configurations)
-    text = load_prompt(prompt or {"configuration": "rageval_document"}.get(mode, f"rageval_{mode.replace('-', '_')}"))
+    text = load_prompt({"configuration": "rageval_document"}.get(mode, f"rageval_{mode.replace('-', '_')}"))
     jobs: list[tuple[int, str, str]] = []
     for number, c in enumerate(configurations):
         common = {"domain": schema.domain, "subdomain": c.subdomain, "language": LANGUAGES[c.language]}

@@ -6,7 +6,6 @@ references say. Both are put right by `ragbench.datagen.answers`. First the rule
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -94,14 +93,7 @@ def draft_questions(
 
 
 def find_references(question: QRA, facts: Sequence[Fact], documents: Mapping[str, GeneratedDocument]) -> QRA:
-    """Add the sentences that state given facts as references, in the order of the documents.
-
-    Parameters
-    ----------
-    question : a draft.
-    facts : (document id, field) of what the answer needs; see `facts_needed`.
-    documents : by id.
-    """
+    """Add the sentences that state given facts (see `facts_needed`) as references, in the order of the documents."""
     wanted = {(d, name) for d, name in facts}
     stating = [
         Reference(doc_id, s.text)
@@ -265,7 +257,6 @@ def model_questions(
     per_document: Mapping[str, int] = PER_DOCUMENT,
     *,
     cassette: Cassette | None = None,
-    prompt: str | os.PathLike[str] = "rageval_question",
 ) -> Done[QRA]:
     """Let a model ask questions with first answers from configurations.
 
@@ -274,7 +265,6 @@ def model_questions(
     model, cassette : as for `ragbench.llm.ask`.
     schema, configurations, documents : configurations and documents pair up. The model sees the facts, not the texts.
     per_document : how many of each type, see `KINDS`; asked one after another, so that each differs from those before.
-    prompt : id or file.
 
     Returns
     -------
@@ -284,7 +274,7 @@ def model_questions(
     for kind in per_document:
         if kind not in KINDS:
             raise unknown("type of question", kind, KINDS)
-    text = load_prompt(prompt)
+    text = load_prompt("rageval_question")
     drafts: list[QRA] = []
     failed: list[tuple[str, str]] = []
     asked: dict[str, list[str]] = {c.id: [] for c in configurations}
@@ -337,7 +327,6 @@ def model_references(
     documents: Mapping[str, GeneratedDocument],
     *,
     cassette: Cassette | None = None,
-    prompt: str | os.PathLike[str] = "rageval_references",
 ) -> Done[QRA]:
     """Let a model choose the references. It names sentences by number, so a reference is always word for word.
 
@@ -345,7 +334,7 @@ def model_references(
     -------
     Done; a reply with a number that does not exist is a failure. Unanswerable questions pass without being asked.
     """
-    text = load_prompt(prompt)
+    text = load_prompt("rageval_references")
 
     def write(q: QRA) -> str:
         return fill_prompt(text, question=q.question, answer=q.answer, sentences=numbered(references_of(q, documents)))

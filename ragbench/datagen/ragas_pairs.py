@@ -129,16 +129,10 @@ def _minihop_row(
 
 
 def exchanged(answer: str, context: str, others: Sequence[str], rng: random.Random) -> str:
-    """Exchange the answer's names and numbers for others that the context does not hold.
+    """Exchange the answer's names and numbers for others that the context does not hold; names come from ``others``.
 
-    Parameters
-    ----------
-    answer : the grounded answer. context : what may not be used. others : texts that names are taken from.
-    rng : makes the choices; a name is exchanged for the same one throughout.
-
-    Returns
-    -------
-    The answer; unchanged only where it has neither a name nor a number outside the first words of its sentences.
+    A name is exchanged for the same one throughout. An answer stays only where it has neither a name nor a number
+    outside the first words of its sentences.
     """
     names = [n for n in dict.fromkeys(m for text in others for m in _NAME.findall(text)) if n not in context]
     rng.shuffle(names)
@@ -188,14 +182,7 @@ def back_linked(
 ) -> list[str]:
     """Return up to ``count`` sentences of other pages that mention one of the pages by title, as back-links do.
 
-    Parameters
-    ----------
-    pages : what is padded. others : where to look.
-    reserve : pages whose sentences fill what is missing, in order.
-
-    Returns
-    -------
-    Sentences, each once, none of the pages' own.
+    Each once, none of the pages' own; the sentences of ``reserve`` fill what is missing, in order.
     """
     theirs = {sentence for page in pages for sentence in sentences_of(page)}
     names = [page.title for page in pages]

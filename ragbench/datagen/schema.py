@@ -169,13 +169,7 @@ def read_schema(path: str | Path) -> Schema:
 
 
 def build_schema(raw: Mapping[str, Any], source: str = "schema") -> Schema:
-    """Build a schema from a mapping (the content of a schema file) and check it.
-
-    Parameters
-    ----------
-    raw : as in a schema file.
-    source : its name in messages.
-    """
+    """Build a schema from a mapping (the content of a schema file) and check it; ``source`` names it in messages."""
     needed = [name for name, part in _Schema.model_fields.items() if part.is_required()]
     if not isinstance(raw, Mapping):
         raise ConfigError(f"{source}: a {type(raw).__name__}", "a mapping of the schema's parts", "copy a shipped one")

@@ -52,7 +52,6 @@ def make_set(schema: Schema, documents: int, seed: int = 0) -> GeneratedSet:
     Parameters
     ----------
     schema : from `load_schema`, `read_schema` or `build_schema`.
-    documents : how many.
     seed : same schema, number and seed: the same set.
     """
     configurations = make_configurations(schema, documents, seed)
@@ -93,8 +92,7 @@ def make_model_set(
     Parameters
     ----------
     model, cassette : as for `ragbench.llm.ask`.
-    schema : a shipped one or your own.
-    documents, seed : as for `ragbench.datagen.make_set`.
+    schema, documents, seed : as for `ragbench.datagen.make_set`.
     per_document : questions per type and document.
 
     Returns

@@ -28,12 +28,7 @@ def fields_of(pattern: str) -> frozenset[str]:
 
 
 def choose(pattern: str, rng: random.Random | None = None) -> tuple[str, tuple[int, ...]]:
-    """Settle every ``[a|b]`` of a pattern.
-
-    Parameters
-    ----------
-    pattern : text with alternatives.
-    rng : chooses; None takes the first alternative everywhere.
+    """Settle every ``[a|b]`` of a pattern, by the first alternative without ``rng``.
 
     Returns
     -------
@@ -83,12 +78,10 @@ def write(patterns: Sequence[str], values: Mapping[str, str], rng: random.Random
 
 
 def mentions(text: str, value: str) -> bool:
-    """Tell whether a text holds a value as a whole, not as a part of a longer number or word.
+    """Tell whether a text holds a value as a whole, not as a part of a longer number or word, in upper or lower case.
 
-    Parameters
-    ----------
-    text, value : compared without regard to case; a value that starts or ends in a Latin letter or digit must not be
-        continued by another one, nor a number by decimals or a group of thousands.
+    A value that starts or ends in a Latin letter or digit must not be continued by another one, nor a number by
+    decimals or a group of thousands.
     """
     return next(_places(text, value), None) is not None
 
@@ -166,7 +159,6 @@ def derive(rule: str, texts: Sequence[str], names: Sequence[str] = (), language:
         amounts), "earlier", "later" (of dates).
     texts : the wordings of the values.
     names : for larger, smaller, earlier, later: what to call each of them.
-    language : of the result.
 
     Returns
     -------

@@ -283,7 +283,6 @@ def agreement_table(tables: Mapping[tuple[str, str], pd.DataFrame], seed: int = 
     Parameters
     ----------
     tables : (source, dimension) -> columns better and worse.
-    seed : of random tie-breaks.
 
     Returns
     -------

@@ -161,8 +161,6 @@ def steps(questions: int = 7404, retrievers: int = 5, budgets: int = 10, **per_c
 
     Parameters
     ----------
-    questions : examples in the data set.
-    retrievers : retrieval systems.
     budgets : values of N above 0 (100, 200 ... 1000).
     per_call : ``prompt_tokens`` and ``output_tokens`` of one call, where known.
 

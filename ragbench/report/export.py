@@ -227,9 +227,10 @@ def _readme(name: str, folder: Folder) -> str:
         f"# {in_markdown(name)}",
         "",
         "Written by `ragbench export`. `all.tex` sets everything: `pdflatex all`, `bibtex all`,",
+        "twice more `pdflatex all`.",
+        "",
+        *(f"- `{file}`" for file in folder.done.files),
     ]
-    lines += ["twice more `pdflatex all`.", ""]
-    lines += [f"- `{file}`" for file in folder.done.files]
     return "\n".join([*lines, *(f"\nNote: {note}." for note in folder.done.notes)]) + "\n"
 
 
@@ -250,8 +251,6 @@ def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[R
     Parameters
     ----------
     rows : of a run, each question once per cell.
-    name : of the run, for the captions.
-    audit : of the same run.
     """
     left_out = f"Left out here: {_fixed(rows)}." if _fixed(rows) else ""
     notes = (left_out,) if left_out else ()
@@ -366,9 +365,8 @@ def _thresholds(marks: pd.DataFrame, name: str) -> RunTable:
 
 def _ranges(contexts: pd.DataFrame, marks: pd.DataFrame, name: str) -> RunTable:
     parts: list[Any] = []
-    for score, rows, cell in (("IR score", contexts, RETRIEVED), (RIGHT, marks, CELL)):
+    for score, column, rows, cell in (("IR score", "ir_score", contexts, RETRIEVED), (RIGHT, RIGHT, marks, CELL)):
         if len(rows):
-            column = "ir_score" if score == "IR score" else RIGHT
             part = ranges(rows, column, varying(rows, cell))
             part.insert(0, "score", score)
             parts.append(part)
@@ -386,12 +384,7 @@ def _worded(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, Figure, pd.DataFrame, str]]:
-    """Yield (name, figure, numbers drawn, alt text).
-
-    Parameters
-    ----------
-    tables : by stem, the frames of ``run_tables``.
-    """
+    """Yield (name, figure, numbers drawn, alt text) from the frames of ``run_tables`` by stem."""
     if "ir_score" in tables:
         for name, title, part in _parts(tables["ir_score"], "ir_score", "Mean IR score", MOST_LINES):
             part = part.assign(retriever=varying_names(part, RETRIEVED))
@@ -458,7 +451,6 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
 
     Parameters
     ----------
-    table : from `ragbench.score`.
     to : folder to make, as for `export`.
     name : of the answers, for captions.
 

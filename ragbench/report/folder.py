@@ -5,7 +5,6 @@ It is written aside and moved in when it is whole: an export that breaks off lea
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ragbench.data.files import sha256
 from ragbench.errors import ConfigError
 
 MARKER = ".ragbench-export.json"
@@ -109,7 +109,7 @@ class Folder:
                 "choose another folder for --to",
             ) from None
         for name, sha in known.items():
-            if ".." in Path(name).parts or ((path / name).exists() and _sha(path / name) != sha):
+            if ".." in Path(name).parts or ((path / name).exists() and sha256(path / name) != sha):
                 raise ConfigError(
                     f"{path / name} was changed since it was exported",
                     "files as the export left them",
@@ -140,7 +140,7 @@ class Folder:
         """Move everything to its place and return what was written."""
         if self.hidden:
             self.done.notes.append(f"in {self.hidden} files something that looked like a secret was replaced")
-        files = {name: _sha(self.path / name) for name in self.done.files}
+        files = {name: sha256(self.path / name) for name in self.done.files}
         text = json.dumps({"what": self.what, "files": files}, indent=1, sort_keys=True)
         (self.path / MARKER).write_text(text + "\n", encoding="utf-8")
         if not self.target.exists():
@@ -152,11 +152,6 @@ class Folder:
             (self.target / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.path / name, self.target / name)
         return self.done
-
-
-def _sha(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _environment_secrets() -> Iterator[str]:

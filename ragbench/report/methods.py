@@ -190,8 +190,7 @@ def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
     checker = table.attrs.get("checker")
     embedded = "labelled_by" in table and bool(table["labelled_by"].str.startswith("embedded").any())
     if model := table.attrs.get("model"):
-        key = "model:" + re.sub(r"[^\w.-]+", "-", model["model"])
-        entries[key] = _model_entry(key, model["provider"], model["model"], model.get("digest"))
+        key = _add_model(entries, model)
         said.append(f"Labels were given by {model['model']}{cite(key)} ({', '.join(_model(model))}).")
     elif embedded:
         said.append(
@@ -252,13 +251,12 @@ def ledger_methods(papers: Sequence[str]) -> Methods:
 
 
 def _cited(paragraphs: Sequence[str], entries: dict[str, str], claims: tuple[str, ...]) -> Methods:
-    kept = tuple(paragraphs)
     known = references() | entries
-    keys = dict.fromkeys(key for p in kept for marked in _MARK.findall(p) for key in marked.split(","))
+    keys = dict.fromkeys(key for p in paragraphs for marked in _MARK.findall(p) for key in marked.split(","))
     for key in keys:
         if key not in known:
             raise unknown("reference", key, known)
-    return Methods(kept, {key: known[key] for key in keys}, claims)
+    return Methods(tuple(paragraphs), {key: known[key] for key in keys}, claims)
 
 
 def _axis(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -401,9 +399,7 @@ def _people(axis: str, manifest: Mapping[str, Any], entries: dict[str, str]) -> 
     people = []
     for label, person in _axis(manifest, axis).items():
         if "provider" in person:
-            key = "model:" + re.sub(r"[^\w.-]+", "-", person["model"])
-            entries[key] = _model_entry(key, person["provider"], person["model"], person.get("digest"))
-            keys = [key, *(["ollama"] if person["provider"] == "ollama" else [])]
+            keys = [_add_model(entries, person), *(["ollama"] if person["provider"] == "ollama" else [])]
             people.append(f"{label}: {person['model']}{cite(*keys)} ({', '.join(_model(person))})")
         else:
             name = person.get("generator") or person.get("name") or _call(person)
@@ -429,12 +425,15 @@ def _people(axis: str, manifest: Mapping[str, Any], entries: dict[str, str]) -> 
     ]
 
 
-def _model_entry(key: str, provider: str, model: str, digest: str | None) -> str:
-    library = rf"\url{{https://ollama.com/library/{model.partition(':')[0]}}}"
-    where = library if provider == "ollama" else escape_latex(provider)
-    name = escape_latex(model)
-    note = {"note": f"Digest {digest[:12]}"} if digest else {}
-    return bibtex_entry(key, "misc", key=name, title=f"{{{name}}}", howpublished=where, **note)
+def _add_model(entries: dict[str, str], model: Mapping[str, Any]) -> str:
+    """Add a model's entry and return its key."""
+    key = "model:" + re.sub(r"[^\w.-]+", "-", model["model"])
+    library = rf"\url{{https://ollama.com/library/{model['model'].partition(':')[0]}}}"
+    where = library if model["provider"] == "ollama" else escape_latex(model["provider"])
+    name = escape_latex(model["model"])
+    note = {"note": f"Digest {model['digest'][:12]}"} if model.get("digest") else {}
+    entries[key] = bibtex_entry(key, "misc", key=name, title=f"{{{name}}}", howpublished=where, **note)
+    return key
 
 
 def _model(model: Mapping[str, Any]) -> list[str]:

@@ -257,10 +257,8 @@ def latex_table(
 
     Parameters
     ----------
-    head : names of the columns.
-    body : rows of cells, as text.
     numeric : for each column whether it holds numbers (set to the right).
-    caption, label : of the table; the label gets "tab:" before it unless it has it.
+    label : gets "tab:" before it unless it has it.
     notes : lines under the table.
     """
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]

@@ -68,11 +68,7 @@ _ONE_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def language_of(texts: Iterable[str]) -> str | None:
-    """Name the language most of some texts is written in.
-
-    Parameters
-    ----------
-    texts : any number; read as one.
+    """Name the language most of some texts, read as one, is written in.
 
     Returns
     -------

@@ -81,8 +81,6 @@ def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Norma
 
     Parameters
     ----------
-    text : any text.
-    form : "NFC" or "NFKC".
     facts : the texts it will be compared with: a hyphen at a line end stays where one of them writes it.
 
     >>> normalise("the  quick\\nbrown fox jum-\\nped").text
@@ -108,10 +106,7 @@ def normalise(text: str, form: Form = "NFC", facts: Iterable[str] = ()) -> Norma
 def comparable(facts: Sequence[str], text: str, form: Form | None = "NFC") -> tuple[list[str], Normalised]:
     """Normalise facts and the text they are looked for in; facts lose the white space around them.
 
-    Parameters
-    ----------
-    facts, text : as they are.
-    form : "NFC", "NFKC", or None to leave all as it is.
+    Without a form all is left as it is.
     """
     if form is None:
         return list(facts), Normalised(text)

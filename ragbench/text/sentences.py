@@ -109,7 +109,6 @@ def sentence_spans(text: str, profile: str, min_chars: int = 0) -> list[Span]:
 
     Parameters
     ----------
-    text : any text.
     profile : a row of `SENTENCES`.
     min_chars : a sentence is merged with the following ones until it has at least this many characters; what remains
         at the end joins the last one.

@@ -136,13 +136,7 @@ ABSTENTIONS: dict[str, tuple[Look, ...]] = {
 
 
 def abstains(text: str, profile: str) -> bool:
-    """Say whether a text states that something is not known, not found or not told.
-
-    Parameters
-    ----------
-    text : an answer, or one sentence of it.
-    profile : a row of `ABSTENTIONS`.
-    """
+    """Say whether an answer, or a sentence of it, states that something is not known, by a row of `ABSTENTIONS`."""
     if profile not in ABSTENTIONS:
         raise unknown("abstention profile", profile, ABSTENTIONS)
     return any(look.sees(text) for look in ABSTENTIONS[profile])

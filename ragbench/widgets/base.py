@@ -89,16 +89,7 @@ def _cycle(number: int) -> int:
 
 
 def figure(content: str, alt: str) -> str:
-    """A picture that says in words what it shows.
-
-    Parameters
-    ----------
-    content : HTML or SVG of the picture.
-    alt : the picture in words, for readers who cannot see it.
-
-    Returns
-    -------
-    HTML of one element with the role of an image.
+    """HTML of a picture (HTML or SVG) that says in words what it shows, for readers who cannot see it.
 
     Raises
     ------
@@ -129,13 +120,7 @@ class Message(ipywidgets.HTML):
 
 
 class Panel(ipywidgets.VBox):
-    """A box with the shared styles at its top and a :class:`Message` line, ``self.message``, at its bottom.
-
-    Parameters
-    ----------
-    children : the widgets between.
-    label : what the whole is called, its heading.
-    """
+    """A box with the shared styles, a heading on top, and a :class:`Message` line, ``self.message``, below."""
 
     def __init__(self, children: Sequence[ipywidgets.Widget], label: str) -> None:
         self.message = Message()

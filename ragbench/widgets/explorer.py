@@ -356,12 +356,7 @@ def rankings(
     hits_by_name : by retriever, best first.
     facts : the supporting facts; none leaves the scores NaN.
     cutoffs : N in tokens, ascending.
-    offsets : the tokenizer's cache.
     match : "substring", "substring_nfkc" or "exact", as in :func:`ragbench.metrics.ir_score.ir_score`.
-
-    Returns
-    -------
-    dict of ScoredHits, by retriever.
     """
     scored = {}
     for name, hits in hits_by_name.items():
@@ -378,12 +373,7 @@ def rankings(
 def column(name: str, ranking: ScoredHits, cutoff: int, tokens: int) -> str:
     """HTML of one retriever's chunks, with the facts' matches marked and the cut at ``tokens`` as a line in the text.
 
-    Parameters
-    ----------
-    name : of the retriever.
-    ranking : its hits.
-    cutoff : number of the cut-off.
-    tokens : that cut-off in tokens, for the line's label.
+    ``cutoff`` is the number of that cut-off.
     """
     cut = int(ranking.cuts[cutoff])
     spans = [(*ranking.span(i, cutoff), i + 1) for i in range(len(ranking.facts))]

@@ -73,7 +73,12 @@ class ThresholdExplorer(Panel):
     def __init__(self, ir_scores: Any, grades: Any) -> None:
         self._scores, self._grades = as_points(ir_scores, grades)
         self._range = min(0.0, float(self._scores.min())), max(1.0, float(self._scores.max()))
-        self.fitted, self._why = _fit(self._scores, self._grades)
+        self.fitted: Thresholds | None = None
+        self._why = ""
+        try:
+            self.fitted = fit_thresholds(self._scores, self._grades)
+        except DataError as error:
+            self._why = str(error)
         low, high = self._range
         start = (self.fitted.h.value, self.fitted.k.value) if self.fitted else (low, high)
         wide = ipywidgets.Layout(width="460px")
@@ -217,13 +222,6 @@ class ThresholdExplorer(Panel):
             f'<div class="rb-side">{_table("thresholds", heads, rows)}'
             f"{_table(caption, ['', 'below h', 'between', 'above k'], grid)}</div>"
         )
-
-
-def _fit(scores: np.ndarray, grades: np.ndarray) -> tuple[Thresholds | None, str]:
-    try:
-        return fit_thresholds(scores, grades), ""
-    except DataError as error:
-        return None, str(error)
 
 
 def _across(agreement: Any) -> Any:

@@ -76,7 +76,6 @@ def grid(
     Parameters
     ----------
     name : of the run, whose rows lie in ``data/results/<name>``.
-    data : questions and documents.
     retrievers : name -> function chunks -> retriever.
     generators : name -> reader or chat model; None: retrieval only. Chat models get RAGChecker's default prompt; one
         that is called "optimised" gets the other, and answers only under the settings with that prompt.
@@ -114,10 +113,7 @@ def _prompt(generator: str) -> str:
 def long_answered(data: Dataset, limit: int | None = None) -> Dataset:
     """Keep the questions with a long answer, where some have one (of ClapNQ's all are long); the others are excluded.
 
-    Parameters
-    ----------
-    data : questions and documents.
-    limit : keep the first so many of them; the documents stay complete.
+    With a limit the first so many of them are kept, and all documents.
     """
     if not any(q.meta.get("long_answer") for q in data.questions):
         return replace(data, questions=data.questions[:limit])

@@ -48,14 +48,10 @@ _DOMAINS = ("Table 8", "Table 10", "Table 15")
 _SYSTEMS = ("BM25_GPT-4", "E5-Mistral_GPT-4", "E5-Mistral_Llama3-70b")
 
 
-def _pages() -> Dataset:
-    return topic_pages(load_minihop())
-
-
 # Documents that are long enough for chunk sizes to differ: about 1,700 tokens, and 2,200 for MiniHop's topics.
 DATA: Mapping[str, Callable[..., Dataset]] = {
     "dragonball": functools.partial(load_dragonball, language="en"),
-    "minihop": _pages,
+    "minihop": lambda: topic_pages(load_minihop()),
 }
 
 
@@ -440,7 +436,6 @@ def equal_budgets(
     the same questions with low and high (bootstrap over clusters of questions), n. Budgets of a single setting are left
     out.
     """
-
     from ragbench.stats import compare_pairs
 
     cluster = dict(zip(scored["question_id"], scored["cluster"], strict=True))

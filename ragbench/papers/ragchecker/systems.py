@@ -134,13 +134,9 @@ def generators(data: Dataset, model: str | None = None, **options: Any) -> dict[
 def without_copied(table: pd.DataFrame) -> pd.DataFrame:
     """Empty the metrics that say nothing of a generator that copies its context, and note why.
 
-    Parameters
-    ----------
-    table : from `means`.
-
     Returns
     -------
-    The table with NaN in mean, low and high of the metrics `COPIED` under the generators `COPIERS`, and a column note.
+    The means with NaN in mean, low and high of the metrics `COPIED` under the generators `COPIERS`, and a column note.
     """
     empty = table["generator"].isin(COPIERS) & table["metric"].isin(COPIED)
     why = "says nothing of copied sentences: needs a chat model, GENERATOR in notebook 22"

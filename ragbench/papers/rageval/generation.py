@@ -10,7 +10,6 @@ no answer prompt, only that all generators got the same one (section 5.2): ours 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -102,7 +101,6 @@ def answers(
     build: Build | None = None,
     how: str = "characters",
     budget: int = INPUT_TOKENS,
-    prompt: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Answer a data set's questions from retrieved passages, under the settings of section 5.1.
@@ -117,7 +115,6 @@ def answers(
         the generator too.
     budget : tokens of the input: prompt, question and passages together, by the embedded WordPiece. The passages are
         cut to what the longest question leaves, for a reader too.
-    prompt : id or file with the fields ``{query}`` and ``{documents}``; None: ``rageval_answer_en`` or ``_zh``.
     options : for `Experiment`: ``cassette``, ``folder`` ...
 
     Returns
@@ -136,7 +133,7 @@ def answers(
     from ragbench.prompts import fill_prompt, load_prompt
 
     language = one_language(data.questions)
-    prompt = prompt or f"rageval_answer_{language}"
+    prompt = f"rageval_answer_{language}"
     text = load_prompt(prompt)
     bare = [fill_prompt(text, query=q.text, documents="") for q in data.questions]
     longest = max(len(e.ids) for e in default_tokenizer().encode_batch(bare, add_special_tokens=False))
