@@ -94,17 +94,13 @@ def _write(
             rest = facts[1:]
             rng.shuffle(rest)
             facts[1:] = rest
-        sentences = tuple(_sentence(fact, configuration, rng) for fact in facts)
+        written = [(fact, *write(fact.say, configuration.text, rng)) for fact in facts]
+        sentences = tuple(FactSentence(text, fact.fields, f"{fact.id}/{mark}") for fact, text, mark in written)
         if sentences:
             sections.append(Section(section.heading, sentences))
     dropped = tuple(name for fact in missing for name in fact.fields)
     title = fill_pattern(schema.title, configuration.text)
     return GeneratedDocument(configuration.id, title, schema.language, tuple(sections), dropped)
-
-
-def _sentence(fact: FactPattern, configuration: Configuration, rng: random.Random) -> FactSentence:
-    text, mark = write(fact.say, configuration.text, rng)
-    return FactSentence(text, fact.fields, f"{fact.id}/{mark}")
 
 
 def model_documents(

@@ -209,7 +209,6 @@ def make_ragas_set(
     *,
     padding: float = 0.5,
     cassette: Cassette | None = None,
-    prompts: dict[str, str] | None = None,
     **options: Any,
 ) -> WikiEval:
     """Make a set of WikiEval's shape from a user's own pages, with a model.
@@ -221,7 +220,6 @@ def make_ragas_set(
     model, cassette, options : as for `ragbench.llm.ask`.
     pages : documents, e.g. of `ragbench.data.load_documents`; their first 12 sentences are the introduction.
     padding : sentences to add for ``context_v2``, as a share of the introduction's.
-    prompts : ids or files in place of `PROMPTS`.
 
     Returns
     -------
@@ -233,14 +231,13 @@ def make_ragas_set(
 
     Source: RAGAS, section 4 (the wording of the prompts is ours).
     """
-    used = {**PROMPTS, **(prompts or {})}
     introductions = _introductions(pages)
     failed: dict[int, str] = {}
 
     def step(kind: str, **fields: dict[int, str]) -> dict[int, str]:
         """Ask about every page that has all fields; note failures."""
         places = [i for i in range(len(pages)) if i not in failed and all(i in column for column in fields.values())]
-        template = load_prompt(used[kind])
+        template = load_prompt(PROMPTS[kind])
         asked = [fill_prompt(template, **{name: column[i] for name, column in fields.items()}) for i in places]
         names = [f"{pages[i].id} {kind}" for i in places]
         replies = (

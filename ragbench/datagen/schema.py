@@ -14,7 +14,6 @@ A schema is a YAML file, one per domain and language; copy one and edit it to ma
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -453,7 +452,6 @@ def schema_from_documents(
     language: str = "en",
     *,
     cassette: Cassette | None = None,
-    prompt: str | os.PathLike[str] = "rageval_schema",
 ) -> str:
     """Let a model read seed documents and propose a schema, as YAML to look at and edit.
 
@@ -462,7 +460,6 @@ def schema_from_documents(
     model, cassette : as for `ragbench.llm.ask`.
     documents : texts of a few documents of the domain.
     domain : its name. language : "en" or "zh".
-    prompt : id or file.
 
     Returns
     -------
@@ -481,7 +478,7 @@ def schema_from_documents(
         raise ConfigError("no list of seed documents", "the texts of at least one document", "pass a list of texts")
     texts = "\n\n".join(f"[{i}]\n{text}" for i, text in enumerate(documents, 1))
     # {name} stands in the prompt as an example of a field; it is no field of the prompt.
-    filled = fill_prompt(load_prompt(prompt), language=LANGUAGES[language], domain=domain, documents=texts)
+    filled = fill_prompt(load_prompt("rageval_schema"), language=LANGUAGES[language], domain=domain, documents=texts)
     reply = ask_step(model, [filled], SchemaReply, cassette, [f"schema/{domain}"], "schema")[0]
     if not reply.ok:
         raise ModelError(

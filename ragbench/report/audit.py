@@ -288,7 +288,12 @@ def audit(
         what = "the table of rows" if rows is run else f"the run {str(run)!r}"
         raise DataError(f"{what} has no rows", "at least one", "run the experiment first")
     current = in_grid_order(current_rows(rows), manifest)
-    entries = _rows_table(rows, current, manifest)
+    book, older = _book(current, CELL), _Book(rows, varying(rows, CELL))
+    book.failures("rows")
+    again = rows.duplicated([*AXIS_COLUMNS], keep="last")
+    told = "several settings under the same names: the last one made counts"
+    older.add("rows", "duplicates", again, len(rows), told)
+    entries = [*book.entries, *older.entries, _missing(current, manifest)]
     for table, part, cell, score, missing, checks in (
         ("IR score", scored_contexts(current), RETRIEVED, "ir_score", "no references", RETRIEVAL),
         ("answers", answered(current), ANSWERED, None, "", ANSWERS),
@@ -385,20 +390,6 @@ def varying(rows: pd.DataFrame, cell: Sequence[str]) -> list[str]:
 def _book(rows: pd.DataFrame, cell: Sequence[str]) -> _Book:
     by = varying(rows, cell)
     return _Book(rows, by, within=[name for name in by if name == "data"])
-
-
-def _rows_table(rows: pd.DataFrame, current: pd.DataFrame, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    book = _book(current, CELL)
-    book.failures("rows")
-    older = _Book(rows, varying(rows, CELL))
-    older.add(
-        "rows",
-        "duplicates",
-        rows.duplicated([*AXIS_COLUMNS], keep="last"),
-        len(rows),
-        "several settings under the same names: the last one made counts",
-    )
-    return [*book.entries, *older.entries, _missing(current, manifest)]
 
 
 def _missing(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -131,7 +131,16 @@ def export(
             folder.done.notes.append(f"{older} rows of older settings under the same names are left out")
         _cassette(folder, rows, tape)
         if html:
-            folder.text("report.html", _page(folder, name, rows, tables, figures, paragraphs, checks, _questions(run)))
+            shown = [
+                PageTable(one.caption, *head_and_body(one.frame if one.shown is None else one.shown), one.notes)
+                for stem, one in tables.items()
+                if stem != "audit"  # the page ends with it
+            ]
+            shown.append(worst_answers(rows, _questions(run)))
+            pictures = [(folder.path / "figures" / f"{stem}.png", alt) for stem, alt in figures]
+            facts = f"{rows['question_id'].nunique()} questions, {len(rows)} rows. {_fixed(rows)}."
+            text = page(name, facts, shown, pictures, paragraphs, checks, folder.done.notes)
+            folder.text("report.html", text)
         folder.text("README.md", _readme(name, folder))
         return folder.finish()
 
@@ -160,27 +169,6 @@ def _write_figure(folder: Folder, stem: str, figure: Figure, numbers: pd.DataFra
     paths = plots.save_figure(figure, stem, no_formulas(numbers), alt, folder=folder.path / "figures", dpi=300)
     folder.done.files += [f"figures/{path.name}" for path in paths.values()]
     return stem, alt
-
-
-def _page(
-    folder: Folder,
-    name: str,
-    rows: pd.DataFrame,
-    tables: Mapping[str, RunTable],
-    figures: Sequence[tuple[str, str]],
-    paragraphs: Methods,
-    checks: pd.DataFrame,
-    questions: Mapping[str, str],
-) -> str:
-    shown = [
-        PageTable(table.caption, *head_and_body(table.frame if table.shown is None else table.shown), table.notes)
-        for stem, table in tables.items()
-        if stem != "audit"  # the page ends with it
-    ]
-    pictures = [(folder.path / "figures" / f"{stem}.png", alt) for stem, alt in figures]
-    facts = f"{rows['question_id'].nunique()} questions, {len(rows)} rows. {_fixed(rows)}."
-    worst = worst_answers(rows, questions)
-    return page(name, facts, [*shown, worst], pictures, paragraphs, checks, folder.done.notes)
 
 
 def _questions(run: str | os.PathLike[str]) -> dict[str, str]:

@@ -176,19 +176,15 @@ class RunMonitor(Panel):
             ]
             self.bars.value = f"<table><tbody>{''.join(lines)}</tbody></table>"
             self.facts.value = self._told(elapsed, eta)
-            self.failures.value = view.failure_table(self.seen.failures()) + self._kept_told()
+            words = "rows failed in earlier runs and are kept; tick “Try failed rows again” to make them anew"
+            kept = f"<p>{self._kept:,} {words}.</p>" if self._kept else ""
+            self.failures.value = view.failure_table(self.seen.failures()) + kept
             if self.experiment:
                 self.start_button.disabled = under_way
                 self.start_button.description = "Resume" if there else "Start"
                 self.stop_button.disabled = not under_way or self._halt.is_set()
             if self.error is not None:
                 self.message.error(self.error)
-
-    def _kept_told(self) -> str:
-        if not self._kept:
-            return ""
-        words = "rows failed in earlier runs and are kept; tick “Try failed rows again” to make them anew"
-        return f"<p>{self._kept:,} {words}.</p>"
 
     def _own(self, under_way: bool) -> tuple[str, int, int | None, int | None, float, float]:
         """State, rows there, rows in all, rows of this run, seconds and time to go of this monitor's run."""
