@@ -25,6 +25,7 @@ from ragbench.datagen.questions import model_questions, model_references
 from ragbench.datagen.wording import mentions
 from ragbench.errors import ConfigError, ModelError
 from ragbench.llm import chat_model
+from ragbench.prompts import load_prompt
 
 
 class Scripted:
@@ -223,6 +224,26 @@ def test_keypoints_come_from_the_model_and_two_are_a_failure(script, model, made
     done = model_keypoints(model, [good, bad])
     assert [(q.id, q.keypoints) for q in done.made] == [(good.id, ("a", "b", "c"))]
     assert [name for name, _ in done.failed] == [bad.id]
+
+
+def test_every_step_sends_a_prompt_of_ones_own(script, model, schema, made, tmp_path):
+    texts = {d.id: d for d in made.documents}
+    first, pair = made.questions[:1], (made.configurations[:1], made.documents[:1])
+    steps = {
+        "rageval_values": lambda prompt: model_values(model, schema, pair[0], prompt=prompt),
+        "rageval_document": lambda prompt: model_documents(model, schema, pair[0], prompt=prompt),
+        "rageval_question": lambda prompt: model_questions(model, schema, *pair, {"factual": 1}, prompt=prompt),
+        "rageval_references": lambda prompt: model_references(model, first, texts, prompt=prompt),
+        "rageval_refine": lambda prompt: model_refine(model, first, texts, prompt=prompt),
+        "rageval_keypoints": lambda prompt: model_keypoints(model, first, prompt=prompt),
+    }
+    script.on("", "no JSON")
+    for name, step in steps.items():
+        mine = tmp_path / f"{name}.txt"
+        mine.write_text(f"In verse. {load_prompt(name)}")
+        script.prompts.clear()
+        step(mine)
+        assert script.prompts[0].startswith("In verse. "), name
 
 
 def test_the_whole_way_with_a_model(script, model, schema):

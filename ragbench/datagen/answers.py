@@ -15,7 +15,7 @@ from ragbench.datagen.schema import Schema
 from ragbench.datagen.wording import mentions
 from ragbench.llm import Cassette
 from ragbench.llm.structured import MOST_ITEMS
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
 MOST_KEYPOINTS = 5
@@ -168,13 +168,14 @@ def model_refine(
     documents: Mapping[str, GeneratedDocument],
     *,
     cassette: Cassette | None = None,
+    prompt: Prompt = "rageval_refine",
 ) -> Done[QRA]:
     """Let a model compare answers with references; what it reports is mended by the paper's rules.
 
     An unsupported statement gains the sentence that the model found for it, or is removed; what the references say and
     the answer lacks is added to the answer. Unanswerable questions pass without being asked.
     """
-    text = load_prompt("rageval_refine")
+    text = load_prompt(prompt)
 
     def write(q: QRA) -> str:
         return fill_prompt(
@@ -208,9 +209,15 @@ def _mended(question: QRA, report: RefineReply, documents: Mapping[str, Generate
     return replace(question, statements=(*kept, *added), references=ordered, changes=tuple(changes))
 
 
-def model_keypoints(model: Any, questions: Sequence[QRA], *, cassette: Cassette | None = None) -> Done[QRA]:
+def model_keypoints(
+    model: Any,
+    questions: Sequence[QRA],
+    *,
+    cassette: Cassette | None = None,
+    prompt: Prompt = "rageval_keypoints",
+) -> Done[QRA]:
     """Let a model cut answers into three to five keypoints; a reply with fewer or more is a failure."""
-    text = load_prompt("rageval_keypoints")
+    text = load_prompt(prompt)
     prompts = [
         fill_prompt(text, language=LANGUAGES[q.language], question=q.question, answer=q.answer) for q in questions
     ]

@@ -35,7 +35,7 @@ from ragbench.datagen.schema import Schema
 from ragbench.datagen.wording import FIELD, mentions
 from ragbench.errors import ConfigError
 from ragbench.llm import Cassette
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.text.words import MONTHS
 
 _TRIES = 200
@@ -249,6 +249,7 @@ def model_values(
     configurations: Sequence[Configuration],
     *,
     cassette: Cassette | None = None,
+    prompt: Prompt = "rageval_values",
 ) -> Done[Configuration]:
     """Let a model fill the fields that a schema marks with ``llm`` (what is wanted, in words).
 
@@ -265,7 +266,7 @@ def model_values(
     Source: RAGEval, section 3.2 (hybrid of rule-based and model values).
     """
     wanted = [(c, name, rule["llm"]) for c in configurations for name, rule in schema.fields.items() if rule.get("llm")]
-    text = load_prompt("rageval_values")
+    text = load_prompt(prompt)
     prompts = [
         fill_prompt(
             text,

@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from ragbench.data.ragchecker import Claim
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.asking import Request, StepReport, as_step, check_joint, one_line, send_some
-from ragbench.labelling.claims import Prompt, check_claims, extract_claims
+from ragbench.labelling.claims import check_claims, extract_claims
 from ragbench.llm import Step
 from ragbench.llm.structured import MOST_ITEMS
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Dataset, Document
 
 Status = Literal["accepted", "rejected", "unscored"]

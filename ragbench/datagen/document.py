@@ -21,7 +21,7 @@ from ragbench.datagen.schema import FactPattern, Schema
 from ragbench.datagen.wording import fill_pattern, write
 from ragbench.errors import ConfigError, unknown
 from ragbench.llm import Cassette, Reply
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
 MODES = ("configuration", "zero-shot", "one-shot")
@@ -112,6 +112,7 @@ def model_documents(
     drop: Sequence[Sequence[str]] | None = None,
     sample: str = "",
     cassette: Cassette | None = None,
+    prompt: Prompt | None = None,
 ) -> Done[GeneratedDocument]:
     """Let a model write documents.
 
@@ -123,6 +124,7 @@ def model_documents(
         domain and a sample document), which know no configuration.
     drop : for each configuration the fields to withhold, for unanswerable questions; default none.
     sample : the document that one-shot shows.
+    prompt : id or file; default by mode.
 
     Returns
     -------
@@ -136,7 +138,7 @@ def model_documents(
     if mode == "one-shot" and not sample.strip():
         raise ConfigError("mode 'one-shot' without a sample", "the text of one document", "pass sample=...")
     withheld = [frozenset(d) for d in drop] if drop is not None else [frozenset[str]()] * len(configurations)
-    text = load_prompt({"configuration": "rageval_document"}.get(mode, f"rageval_{mode.replace('-', '_')}"))
+    text = load_prompt(prompt or {"configuration": "rageval_document"}.get(mode, f"rageval_{mode.replace('-', '_')}"))
     jobs: list[tuple[int, str, str]] = []
     for number, c in enumerate(configurations):
         common = {"domain": schema.domain, "subdomain": c.subdomain, "language": LANGUAGES[c.language]}

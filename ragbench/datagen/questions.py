@@ -33,7 +33,7 @@ from ragbench.datagen.wording import choose, derive, fields_of, fill_pattern, me
 from ragbench.errors import DataError, unknown
 from ragbench.llm import Cassette
 from ragbench.llm.structured import MOST_ITEMS
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 
 # Questions per document, near the shares of Table 1; a question of several documents goes with the next document.
 PER_DOCUMENT = {
@@ -257,6 +257,7 @@ def model_questions(
     per_document: Mapping[str, int] = PER_DOCUMENT,
     *,
     cassette: Cassette | None = None,
+    prompt: Prompt = "rageval_question",
 ) -> Done[QRA]:
     """Let a model ask questions with first answers from configurations.
 
@@ -274,7 +275,7 @@ def model_questions(
     for kind in per_document:
         if kind not in KINDS:
             raise unknown("type of question", kind, KINDS)
-    text = load_prompt("rageval_question")
+    text = load_prompt(prompt)
     drafts: list[QRA] = []
     failed: list[tuple[str, str]] = []
     asked: dict[str, list[str]] = {c.id: [] for c in configurations}
@@ -327,6 +328,7 @@ def model_references(
     documents: Mapping[str, GeneratedDocument],
     *,
     cassette: Cassette | None = None,
+    prompt: Prompt = "rageval_references",
 ) -> Done[QRA]:
     """Let a model choose the references. It names sentences by number, so a reference is always word for word.
 
@@ -334,7 +336,7 @@ def model_references(
     -------
     Done; a reply with a number that does not exist is a failure. Unanswerable questions pass without being asked.
     """
-    text = load_prompt("rageval_references")
+    text = load_prompt(prompt)
 
     def write(q: QRA) -> str:
         return fill_prompt(text, question=q.question, answer=q.answer, sentences=numbered(references_of(q, documents)))

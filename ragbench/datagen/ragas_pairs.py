@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ragbench.data.minihop import load_minihop
@@ -16,7 +16,7 @@ from ragbench.data.wikieval import Dimension, Pair, WikiEval, WikiEvalRow, joine
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.labelling.grades import load_graded_answers
 from ragbench.llm import Cassette, Step, ask
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Dataset, Document, Question
 from ragbench.text.apart import ANY_MONTH
 from ragbench.text.sentences import split_sentences
@@ -209,6 +209,7 @@ def make_ragas_set(
     *,
     padding: float = 0.5,
     cassette: Cassette | None = None,
+    prompts: Mapping[str, Prompt] | None = None,
     **options: Any,
 ) -> WikiEval:
     """Make a set of WikiEval's shape from a user's own pages, with a model.
@@ -220,6 +221,7 @@ def make_ragas_set(
     model, cassette, options : as for `ragbench.llm.ask`.
     pages : documents, e.g. of `ragbench.data.load_documents`; their first 12 sentences are the introduction.
     padding : sentences to add for ``context_v2``, as a share of the introduction's.
+    prompts : ids or files in place of `PROMPTS`.
 
     Returns
     -------
@@ -231,13 +233,14 @@ def make_ragas_set(
 
     Source: RAGAS, section 4 (the wording of the prompts is ours).
     """
+    used = {**PROMPTS, **(prompts or {})}
     introductions = _introductions(pages)
     failed: dict[int, str] = {}
 
     def step(kind: str, **fields: dict[int, str]) -> dict[int, str]:
         """Ask about every page that has all fields; note failures."""
         places = [i for i in range(len(pages)) if i not in failed and all(i in column for column in fields.values())]
-        template = load_prompt(PROMPTS[kind])
+        template = load_prompt(used[kind])
         asked = [fill_prompt(template, **{name: column[i] for name, column in fields.items()}) for i in places]
         names = [f"{pages[i].id} {kind}" for i in places]
         replies = (

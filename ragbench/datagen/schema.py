@@ -28,7 +28,7 @@ from ragbench.datagen.wording import FIELD, choose, fields_of
 from ragbench.errors import ConfigError, DataError, ModelError, unknown
 from ragbench.llm import Cassette
 from ragbench.llm.structured import MOST_ITEMS
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 
 _FOLDER = Path(__file__).parent / "schemas"
 DOMAINS = ("finance", "law", "medicine")
@@ -452,6 +452,7 @@ def schema_from_documents(
     language: str = "en",
     *,
     cassette: Cassette | None = None,
+    prompt: Prompt = "rageval_schema",
 ) -> str:
     """Let a model read seed documents and propose a schema, as YAML to look at and edit.
 
@@ -460,6 +461,7 @@ def schema_from_documents(
     model, cassette : as for `ragbench.llm.ask`.
     documents : texts of a few documents of the domain.
     domain : its name. language : "en" or "zh".
+    prompt : id or file.
 
     Returns
     -------
@@ -478,7 +480,7 @@ def schema_from_documents(
         raise ConfigError("no list of seed documents", "the texts of at least one document", "pass a list of texts")
     texts = "\n\n".join(f"[{i}]\n{text}" for i, text in enumerate(documents, 1))
     # {name} stands in the prompt as an example of a field; it is no field of the prompt.
-    filled = fill_prompt(load_prompt("rageval_schema"), language=LANGUAGES[language], domain=domain, documents=texts)
+    filled = fill_prompt(load_prompt(prompt), language=LANGUAGES[language], domain=domain, documents=texts)
     reply = ask_step(model, [filled], SchemaReply, cassette, [f"schema/{domain}"], "schema")[0]
     if not reply.ok:
         raise ModelError(

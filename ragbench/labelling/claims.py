@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,14 +46,13 @@ from ragbench.labelling.embedded_checker import ENTAILMENT, EmbeddedChecker, spl
 from ragbench.llm import Reply, Step
 from ragbench.metrics.claims import CHECKS
 from ragbench.paths import shipped
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import check_records
 from ragbench.stats import Interval
 
 # Texts taken apart
 
 Form = Literal["sentence", "triple"]
-Prompt = str | os.PathLike[str]
 SharedClaims = MutableMapping[str, tuple[Claim, ...]]
 FORMS = {"sentence": "steps_claims", "triple": "steps_triples"}
 CHECK_PROMPT = "steps_check"
@@ -206,7 +204,7 @@ def check_claims(
     return judge_known(model, check_task(prompt), claim_units(claims, references, ids), joint, options)
 
 
-def check_task(prompt: str | os.PathLike[str]) -> Judgement:
+def check_task(prompt: Prompt) -> Judgement:
     """Make the task of a claim check."""
     return Judgement("claim check", load_prompt(prompt), LABELS, "Neutral", "reference", "claims", "claim")
 

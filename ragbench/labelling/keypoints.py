@@ -8,11 +8,11 @@ from typing import Any
 
 from ragbench.errors import ConfigError
 from ragbench.labelling.asking import Judged, Judgement, Unit, common_length, names_of, task_step
-from ragbench.labelling.claims import Prompt, checked, judge_known
+from ragbench.labelling.claims import checked, judge_known
 from ragbench.labelling.embedded_checker import EmbeddedChecker
 from ragbench.llm import Step
 from ragbench.metrics.keypoints import VERDICTS
-from ragbench.prompts import load_prompt
+from ragbench.prompts import Prompt, load_prompt
 from ragbench.text.sentences import check_language, split_sentences
 
 STEP = "keypoints"

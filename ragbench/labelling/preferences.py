@@ -28,9 +28,8 @@ from ragbench.labelling.asking import (
     send,
     unread,
 )
-from ragbench.labelling.claims import Prompt
 from ragbench.llm import Step
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 
 # Pairs of answers that people compared
 

@@ -34,7 +34,6 @@ from ragbench.labelling.asking import (
 )
 from ragbench.labelling.claims import (
     Extracted,
-    Prompt,
     SharedClaims,
     checked,
     claims_of_requests,
@@ -48,7 +47,7 @@ from ragbench.metrics.reference_free import (
     faithfulness_table,
     pick,
 )
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
 # Statements, verdicts, questions

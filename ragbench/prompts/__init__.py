@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ragbench.errors import ConfigError, DataError, unknown
 
+Prompt = str | os.PathLike[str]  # an id of ours, or a file
 _FOLDER = Path(__file__).parent
 _MARK = "---"  # opens and closes a header
 
