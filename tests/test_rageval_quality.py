@@ -395,6 +395,15 @@ def test_a_live_run_sends_its_own_prompt_and_the_limits_of_section_5_1(language)
     assert call.body["options"] == {"num_ctx": 4096 + 256, "num_predict": 256, "seed": 0}
 
 
+def test_a_prompt_of_ones_own_is_sent_in_place_of_ours(tmp_path):
+    mine = tmp_path / "mine.txt"
+    mine.write_text("In verse. {documents} {query}")
+    with FakeOllama() as server:
+        generation.answers(corpus("en"), generation.chat_generator("ollama:llama3:8b", server.url), prompt=mine)
+        assert all(call.prompt.startswith("In verse. ") for call in server.calls)
+        assert server.calls
+
+
 def test_chatgpt_samples_as_section_5_1_says(monkeypatch):
     pytest.importorskip("langchain_openai")
     monkeypatch.setenv("OPENAI_API_KEY", "none")

@@ -21,6 +21,7 @@ from ragbench.experiment import Experiment
 from ragbench.labelling.keypoints import embedded_keypoint_verdicts
 from ragbench.papers.rageval import PRINTED, SETTINGS, one_language
 from ragbench.papers.rageval.retrieval import Build, ShortQueries, bm25, cut, with_titles
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Dataset, Question
 
 INPUT_TOKENS, NEW_TOKENS = 4096, 256  # section 5.1
@@ -101,6 +102,7 @@ def answers(
     build: Build | None = None,
     how: str = "characters",
     budget: int = INPUT_TOKENS,
+    prompt: Prompt | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Answer a data set's questions from retrieved passages, under the settings of section 5.1.
@@ -115,6 +117,7 @@ def answers(
         the generator too.
     budget : tokens of the input: prompt, question and passages together, by the embedded WordPiece. The passages are
         cut to what the longest question leaves, for a reader too.
+    prompt : id or file with the fields ``{query}`` and ``{documents}``; None: ``rageval_answer_en`` or ``_zh``.
     options : for `Experiment`: ``cassette``, ``folder`` ...
 
     Returns
@@ -130,10 +133,9 @@ def answers(
     from ragbench.embedding import default_tokenizer
     from ragbench.experiment.identity import is_model
     from ragbench.generation import ABSTENTIONS, ExtractiveReader
-    from ragbench.prompts import fill_prompt, load_prompt
 
     language = one_language(data.questions)
-    prompt = f"rageval_answer_{language}"
+    prompt = prompt or f"rageval_answer_{language}"
     text = load_prompt(prompt)
     bare = [fill_prompt(text, query=q.text, documents="") for q in data.questions]
     longest = max(len(e.ids) for e in default_tokenizer().encode_batch(bare, add_special_tokens=False))
