@@ -258,8 +258,8 @@ def test_retry_after_is_obeyed_by_the_whole_host():
 def test_waiting_for_a_busy_server_ends_with_patience_and_says_so():
     with FakeOllama(fault=lambda prompt, before: Fault("429", 50)) as fake:
         start = time.monotonic()
-        reply = ask(model_at(fake), ["p"], patience_s=2, **FAST)[0]
-    assert time.monotonic() - start < 20
+        reply = ask(model_at(fake), ["p"], patience_s=30, **FAST)[0]
+    assert time.monotonic() - start < 20  # not even as long as patience would allow
     assert reply.error.kind == "busy"
     assert "Retry-After: 50 s" in str(reply.error)
 
@@ -361,7 +361,7 @@ def test_a_dead_server_is_told_at_once_for_every_prompt():
         pass
     start = time.monotonic()
     replies = ask(model_at(fake), [f"p{n}" for n in range(2000)], progress=False)
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 3
     assert {reply.error.kind for reply in replies} == {"server_down"}
     assert len(replies) == 2000
 
@@ -373,7 +373,7 @@ def test_a_server_that_never_answered_is_not_waited_for(spec):
     model = chat_model(spec, host=fake.url)
     start = time.monotonic()
     reply = ask(model, ["p"], outage_s=60, progress=False)[0]
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 5
     assert reply.error.kind == "server_down"
 
 
@@ -383,7 +383,7 @@ def test_a_prompt_too_long_to_be_sent_says_nothing_about_the_server():
     model = chat_model("openai:made", host=fake.url, num_ctx=256)
     start = time.monotonic()
     replies = ask(model, ["word " * 2000, "short"], concurrency=1, outage_s=60, progress=False)
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 5
     assert [reply.error.kind for reply in replies] == ["context", "server_down"]
 
 
@@ -435,7 +435,7 @@ def test_a_server_that_stays_away_longer_than_outage_s_fails_the_rest_in_bounded
         fake.reply = stop_at(fake, 12)
         start = time.monotonic()
         replies = ask(model_at(fake), [f"p{n}" for n in range(300)], concurrency=2, outage_s=0.5, **FAST)
-        assert time.monotonic() - start < 30
+        assert time.monotonic() - start < 5
     assert {reply.error.kind for reply in replies if not reply.ok} == {"server_down"}
     assert any(reply.ok for reply in replies)
 

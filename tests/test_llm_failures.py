@@ -78,7 +78,7 @@ def test_what_was_written_before_a_failure_is_kept():
 def test_no_byte_within_the_deadline():
     start = time.monotonic()
     reply = once(Fault("no_bytes", 30), deadline_s=0.3)
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 5
     assert reply.error.kind == "no_bytes"
     assert "no byte received in 0.3 s" in reply.error.got
     assert reply.attempts == 2
@@ -87,7 +87,7 @@ def test_no_byte_within_the_deadline():
 def test_a_slow_drip_ends_at_the_total_deadline_though_every_single_read_is_quick():
     start = time.monotonic()
     reply = once(Fault("drip", 0.02), deadline_s=0.5)
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 5
     assert reply.error.kind == "slow"
     assert "not finished after 0.5 s" in reply.error.got
     assert "raise deadline_s" in reply.error.do
@@ -99,7 +99,7 @@ def test_invoke_obeys_the_total_deadline_too():
         start = time.monotonic()
         with pytest.raises(CallError, match=r"not finished after 0\.4 s"):
             model.invoke("p")
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 4
 
 
 def test_server_down():

@@ -79,9 +79,8 @@ def test_saving_writes_picture_print_numbers_and_words(tmp_path, monkeypatch, cu
     assert paths["png"].read_bytes()[:4] == b"\x89PNG"
     assert b"Two curves." in paths["png"].read_bytes()
     assert paths["pdf"].read_bytes()[:4] == b"%PDF"
-    assert isinstance(
-        figure.get_layout_engine(), ConstrainedLayoutEngine
-    )  # whoever changes it later sees it laid out anew
+    # What is changed after saving is laid out anew.
+    assert isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine)
     pd.testing.assert_frame_equal(pd.read_csv(paths["csv"]), curves)
     first = {k: p.read_bytes() for k, p in paths.items()}
     plots.save_figure(plots.ir_score_curves(curves), "99_x", curves, "Two curves.")

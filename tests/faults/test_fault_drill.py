@@ -45,8 +45,8 @@ DRILLS = {
     "proxy page": Drill(Fault("html"), "html"),
     "proxy 502": Drill(Fault("html_502"), "html"),
     "slow drip": Drill(Fault("drip", 0.2), "slow", calls=2, share=0.04, deadline_s=2.0),
-    "no bytes": Drill(Fault("no_bytes", 20), "no_bytes", calls=2, share=0.04, deadline_s=2.0),
-    "no bytes, passing": Drill(Fault("no_bytes", 20), "", times=1, share=0.02, deadline_s=4.0),
+    "no bytes": Drill(Fault("no_bytes", 200), "no_bytes", calls=2, share=0.04, deadline_s=2.0),
+    "no bytes, passing": Drill(Fault("no_bytes", 200), "", times=1, share=0.04, deadline_s=4.0),
     "dropped": Drill(Fault("dropped"), "dropped"),
     "hung up": Drill(Fault("hang_up"), "dropped"),
     "hung up, passing": Drill(Fault("hang_up"), "", times=2),
@@ -81,7 +81,7 @@ def test_every_prompt_ends_with_an_answer_or_a_failure_of_the_right_kind(name, t
         again = ask(
             chat_model("ollama:llama3:8b", host=fake.url), prompts, cassette=Cassette(cassette.path, mode="replay")
         )
-    assert took < 120  # no wait without an end, however slow the machine
+    assert took < 120  # less than a server's silence, however slow the machine
     assert [reply.id for reply in replies] == prompts
     for prompt, reply in zip(prompts, replies, strict=True):
         if prompt in hit and drill.kind:
@@ -112,7 +112,7 @@ def test_all_faults_together_each_prompt_another(tmp_path):
         start = time.monotonic()
         model = chat_model("ollama:llama3:8b", host=fake.url)
         replies = ask(model, prompts, cassette=tmp_path / "c.sqlite", **{**LIMITS, "deadline_s": 4.0})
-        assert time.monotonic() - start < 120
+        assert time.monotonic() - start < 60
         assert len(fake.calls) == PROMPTS + sum(drill.times for drill in met.values())
     assert [reply.text for reply in replies] == [f"echo of {prompt}" for prompt in prompts]
 

@@ -360,7 +360,7 @@ def test_twenty_thousand_opening_tags_do_not_hold_up_the_others():
     model = served("openai", lambda prompt: body if prompt == "p0" else with_content("openai", '{"answer": "x"}'))
     start = time.monotonic()
     replies = ask(model, [f"p{n}" for n in range(8)], schema=Said, **LIMITS)
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 10
     assert [reply.ok for reply in replies] == [False] + [True] * 7
     assert replies[0].error.kind == "empty"
     start = time.process_time()

@@ -244,7 +244,7 @@ def test_retry_after_never_outlasts_patience(wait):
         start = time.monotonic()
         model = chat_model("ollama:llama3:8b", host=fake.url)
         replies = ask(model, [f"p{n}" for n in range(10)], patience_s=1, concurrency=2, backoff_s=0.01, progress=False)
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 10
     assert {reply.error.kind for reply in replies} == {"busy"}
 
 
