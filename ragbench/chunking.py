@@ -229,13 +229,15 @@ def semantic_chunks(
     given |= {"min_chars": min_chars, "max_tokens": max_tokens}
     limit = _settings(profile, given)["max_tokens"]
     segmentations = segment(documents, embedder, profile, **given)
+    if limit:
+        tokenizer = _or_default(tokenizer)
     chunks = []
     for document, cut in zip(documents, segmentations, strict=True):
         bounds = [0, *(cut.starts[i] for i in cut.breaks), len(cut.sentences)]
         groups = [cut.sentences[a:b] for a, b in itertools.pairwise(bounds) if a < b]
         spans = [(g[0][0], g[-1][1]) for g in groups]
         if limit:
-            spans = [s for g in groups for s in _at_most(document.text, g, limit, _or_default(tokenizer))]
+            spans = [s for g in groups for s in _at_most(document.text, g, limit, tokenizer)]
         chunks += _slices(document, spans)
     return chunks
 

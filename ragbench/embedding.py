@@ -166,7 +166,12 @@ class MiniLM(_Arrays):
         return characters / _CHARACTERS_PER_SECOND[self.precision] / (self.threads or cores())
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed texts: float32, shape (len(texts), 384), rows of unit length."""
+        """Embed texts: float32, shape (len(texts), 384), rows of unit length.
+
+        Raises
+        ------
+        ConfigError for something that is no list of texts; DataError without the weights.
+        """
         _require_texts(texts)
         vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
         encodings = self._tokenizer.encode_batch_fast(list(texts))
@@ -490,7 +495,7 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
 
 
 def default_embedder(precision: str = "fp32") -> CachedEmbeddings:
-    """Return the embedded default: `MiniLM` with its vectors cached on disk."""
+    """Return the embedded default: `MiniLM` with its vectors cached on disk; ConfigError for an unknown precision."""
     return CachedEmbeddings(MiniLM(precision))
 
 

@@ -170,11 +170,18 @@ def _value(rule: Mapping, values: Mapping, language: str, rng: random.Random) ->
             return FIELD.sub(lambda m: invent(m.group(1), language, rng), rng.choice(rule["form"]))
         case "choice":
             return rng.choice(rule["from"])
+        case unknown:
+            raise KeyError(unknown)
 
 
 # -- invented names ----------------------------------------------------------------------------------------------------
 
-_EN_HEAD = (
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_EN_HEAD = _words(
     "Bal Bren Cald Dorv Eld Farn Gald Hask Ild Jesp Kelv Lund Marv Nerv Orv Pelv Quar Rask Selv Tarv Ulv "
     "Velm Wist Yarv Zelk Ambr Brisk Corv Druv Esk Fenv Grav Hult Istr Karv Lorv Mosk Nalv"
 )
@@ -182,7 +189,7 @@ _EN_MIDDLE = ("a", "e", "i", "o", "an", "en", "or", "el", "is", "un")
 _EN_FAMILY = ("ric", "sk", "mer", "thal", "dun", "nard", "quist", "zar", "lov", "bane", "dell", "vic", "gren", "tz")
 _EN_PLACE = ("wick", "stead", "mouth", "holm", "ford", "haven", "crest", "moor", "gate", "fell", "bury", "minster")
 _EN_FIRM = ("ra", "nova", "tis", "lia", "rex", "dor", "via", "mont", "trix", "gen", "sol", "lux", "cor", "phen")
-_EN_GIVEN = (
+_EN_GIVEN = _words(
     "Ada Boris Clara Dario Edda Felix Greta Hugo Ines Jonas Karin Leon Mira Nils Olga Pavel Rosa Stefan "
     "Tilda Viktor Wanda Xenia Yara Zoe Anton Berta Cyril Dora Emil Frida"
 )
@@ -224,8 +231,8 @@ def invent(kind: str, language: str, rng: random.Random) -> str:
 
 def _english(kind: str, rng: random.Random) -> str:
     end = {"person": _EN_FAMILY, "place": _EN_PLACE, "firm": _EN_FIRM}[kind]
-    word = rng.choice(_EN_HEAD.split()) + rng.choice(_EN_MIDDLE) + rng.choice(end)
-    return f"{rng.choice(_EN_GIVEN.split())} {word}" if kind == "person" else word
+    word = rng.choice(_EN_HEAD) + rng.choice(_EN_MIDDLE) + rng.choice(end)
+    return f"{rng.choice(_EN_GIVEN)} {word}" if kind == "person" else word
 
 
 def _chinese(kind: str, rng: random.Random) -> str:

@@ -19,7 +19,7 @@ from ragbench.llm.drivers import Driver, agreed_digest, driver_for
 from ragbench.llm.failures import AWAY, CallError
 from ragbench.llm.keys import canonical
 from ragbench.llm.secrets import sounds_secret
-from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
+from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Dataset, Document, Question
 
 _KEY_CHARS = 32
@@ -155,7 +155,7 @@ def is_model(thing: Any) -> bool:
     return hasattr(thing, "ainvoke")
 
 
-def as_prompts(prompts: Any, generators: Mapping[str, Any]) -> dict[str, str | os.PathLike[str]]:
+def as_prompts(prompts: Any, generators: Mapping[str, Any]) -> dict[str, Prompt]:
     """Return the prompts by generator that were asked for; ConfigError for one that cannot be used."""
     checked = dict(prompts or {})
     for name, prompt in checked.items():
@@ -167,7 +167,7 @@ def as_prompts(prompts: Any, generators: Mapping[str, Any]) -> dict[str, str | o
     return checked
 
 
-def prompt_hashes(with_documents: str | os.PathLike[str] | None) -> dict[str, str]:
+def prompt_hashes(with_documents: Prompt | None) -> dict[str, str]:
     """Return the hashes of a generator's prompts by name; None: the thesis's prompt with documents."""
     from ragbench.generation import PROMPTS
 

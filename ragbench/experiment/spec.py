@@ -17,6 +17,7 @@ from ragbench.experiment.rows import ROWS
 from ragbench.llm import Cassette, ask
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import results_dir
+from ragbench.prompts import Prompt
 
 if TYPE_CHECKING:  # slow imports
     import pandas as pd
@@ -241,7 +242,7 @@ class Experiment:
         N: Any = (100, 200, 300, 400, 500, 600, 700, 800, 900, 1000),
         generator: Mapping[str, Any] | None = None,
         judge: Mapping[str, Any] | None = None,
-        prompts: Mapping[str, str | os.PathLike[str]] | None = None,
+        prompts: Mapping[str, Prompt] | None = None,
         keep: Callable[[Cell], bool] | None = None,
         per_prompt: str | int = "one",
         order: int | None = None,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError, ModelError
-from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
+from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Question
 
 if TYPE_CHECKING:  # slow import
@@ -27,8 +27,8 @@ def generate(
     meta: Sequence[Mapping[str, Any]] | None = None,
     cassette: Any = None,
     concurrency: int = 1,
-    with_documents: str | os.PathLike[str] = PROMPTS["with_documents"],
-    query_only: str | os.PathLike[str] = PROMPTS["query_only"],
+    with_documents: Prompt = PROMPTS["with_documents"],
+    query_only: Prompt = PROMPTS["query_only"],
     **options: Any,
 ) -> list[Answer]:
     """Answer each question from its context.
@@ -93,8 +93,8 @@ class AnswerPrompt:
 def answer_prompts(
     questions: Sequence[Question],
     contexts: Sequence[str | None],
-    with_documents: str | os.PathLike[str] = PROMPTS["with_documents"],
-    query_only: str | os.PathLike[str] = PROMPTS["query_only"],
+    with_documents: Prompt = PROMPTS["with_documents"],
+    query_only: Prompt = PROMPTS["query_only"],
 ) -> list[AnswerPrompt]:
     """Write the prompt of each answer; see :func:`generate`."""
     questions, contexts = _checked(questions, contexts)

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import itertools
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.labelling.asking import one_line
 from ragbench.llm import Plan, Reply
 from ragbench.paths import shipped
-from ragbench.prompts import fill_prompt, load_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Answer, Grade, Question, check_records
 from ragbench.stats import ConfusionMatrix, Interval, bootstrap_ci, confusion_matrix, kappa, paired_bootstrap_difference
 
@@ -253,7 +252,7 @@ def grading_prompts(
     *,
     per_prompt: str | int = "one",
     order: int | None = None,
-    prompt: str | os.PathLike[str] = PROMPT,
+    prompt: Prompt = PROMPT,
     max_chars: int = MAX_CHARS,
 ) -> list[GradingPrompt]:
     """Write the prompts of a grading run: ``len`` of the result is the number of calls.
@@ -300,7 +299,7 @@ def grade(
     *,
     per_prompt: str | int = "one",
     order: int | None = None,
-    prompt: str | os.PathLike[str] = PROMPT,
+    prompt: Prompt = PROMPT,
     max_chars: int = MAX_CHARS,
     **options: Any,
 ) -> list[Grade]:
@@ -403,7 +402,7 @@ def plan_grading(
     *,
     per_prompt: str | int = "one",
     order: int | None = None,
-    prompt: str | os.PathLike[str] = PROMPT,
+    prompt: Prompt = PROMPT,
     max_chars: int = MAX_CHARS,
     **options: Any,
 ) -> Plan:

@@ -24,7 +24,7 @@ def prompt_ids() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.txt"))
 
 
-def load_prompt(prompt: str | os.PathLike[str]) -> str:
+def load_prompt(prompt: Prompt) -> str:
     """Return a prompt's text as it is sent: without its header, and without white space at its ends.
 
     Parameters
@@ -59,7 +59,7 @@ def load_prompt(prompt: str | os.PathLike[str]) -> str:
     return text
 
 
-def prompt_hash(prompt: str | os.PathLike[str]) -> str:
+def prompt_hash(prompt: Prompt) -> str:
     """Return the sha256 of a prompt's text as ``load_prompt`` gives it, in hex."""
     return hashlib.sha256(load_prompt(prompt).encode("utf-8")).hexdigest()
 

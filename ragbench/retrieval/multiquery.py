@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ragbench.errors import ConfigError, ModelError, unknown
-from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
+from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, model_name, ranked
 from ragbench.retrieval.dense import Dense
@@ -169,9 +169,7 @@ class LLMDecomposer:
     ConfigError for an unknown prompt, or one without the field ``{question}``.
     """
 
-    def __init__(
-        self, model: Any, prompt: str | os.PathLike[str] = "decomposition", cassette: Any = None, **options: Any
-    ) -> None:
+    def __init__(self, model: Any, prompt: Prompt = "decomposition", cassette: Any = None, **options: Any) -> None:
         self.model, self.cassette, self.options = model, cassette, options
         if (
             isinstance(prompt, str)
