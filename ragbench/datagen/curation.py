@@ -149,7 +149,7 @@ def long_answers(
     check_joint(joint)
     judge = model if checker is None else checker
     requests = _requests(items, prompt)
-    written, report = send_some(model, "long answers", requests, lambda reply, _: reply.parsed, options)
+    written, report = send_some(model, "long answers", requests, options)
     reports = {"long answers": report}
     answers = ["" if w is None else w.answer.strip() for w in written]
     cited = [() if w is None else tuple(dict.fromkeys(p.strip().strip("[]") for p in w.passages)) for w in written]

@@ -8,7 +8,7 @@ of its labels is used, since nobody knows which item was left out, and its items
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from ragbench.errors import ConfigError
 from ragbench.llm import Reply, Step, Usage, ask, label_schema
 from ragbench.llm.structured import MOST_ITEMS
-from ragbench.prompts import fill_prompt
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 
 # Inputs, checked
 
@@ -50,8 +50,9 @@ def common_length(**columns: Sequence[Any] | None) -> int:
     return next(iter(sizes.values()), 0)
 
 
-def names_of(ids: Sequence[Any] | None, count: int) -> list[str]:
-    """Return the given ids as texts, or numbers."""
+def names_of(ids: Sequence[Any] | None, **columns: Sequence[Any] | None) -> list[str]:
+    """Return the given ids as texts, or numbers: one for each example of the columns, whose lengths are checked."""
+    count = common_length(**columns)
     if ids is not None:
         common_length(ids=ids, examples=range(count))
     return [str(name) for name in (ids if ids is not None else range(count))]
@@ -218,14 +219,14 @@ class Judgement:
         name = f"{unit.id} {self.item} {start + 1}" + (f"-{stop}" if len(shown) > 1 else "")
         return Request(name, text, reply_schema(len(shown), self.labels, self.explain))
 
-    def read(self, reply: Reply) -> list[str]:
+    def read(self, parsed: Any) -> list[str]:
         """Take the labels out of a good reply."""
-        return [label.verdict for label in reply.parsed.labels] if self.explain else list(reply.parsed.labels)
+        return [label.verdict for label in parsed.labels] if self.explain else list(parsed.labels)
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Labels in the shape of the items; None where no reply could be read (and in place of unknown items)."""
+    """Labels in the shape of the items; None where no reply could be read, and in place of a unit that is None."""
 
     labels: tuple[tuple[str | None, ...] | None, ...]
     report: StepReport
@@ -248,15 +249,29 @@ def reply_schema(count: int, labels: tuple[str, ...], explain: bool = False) -> 
     return create_model(f"LabelsFor{count}", __config__=ConfigDict(extra="forbid"), labels=many)
 
 
-def distinct(requests: Sequence[Request]) -> list[Request]:
+def requests_for(
+    names: Sequence[str], prompt: Prompt, schema: type[BaseModel], needed: str, **fields: Sequence[str]
+) -> list[Request | None]:
+    """Fill a prompt for each row of its fields' texts; None where the field ``needed`` is blank."""
+    template = load_prompt(prompt)
+    columns = {field: [text.strip() for text in texts] for field, texts in fields.items()}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [
+        Request(name, fill_prompt(template, **row), schema) if row[needed] else None
+        for name, row in zip(names, rows, strict=True)
+    ]
+
+
+def distinct(requests: Sequence[Request | None]) -> list[Request]:
     """Return the different requests, in order: the same prompt with the same schema is asked once."""
     once: dict[Any, Request] = {}
     for request in requests:
-        once.setdefault((request.prompt, request.schema), request)
+        if request is not None:
+            once.setdefault((request.prompt, request.schema), request)
     return list(once.values())
 
 
-def as_step(name: str, requests: Sequence[Request]) -> Step:
+def as_step(name: str, requests: Sequence[Request | None]) -> Step:
     """Make the step that a plan takes: its prompts are those that the run will send."""
     once = distinct(requests)
     return Step(name, prompts=[r.prompt for r in once], schema=[r.schema for r in once])
@@ -280,8 +295,8 @@ def send(
     return [reply_to[r.prompt, r.schema] for r in requests], spent(step, replies)
 
 
-def batches(units: Sequence[Unit], joint: int | None) -> list[tuple[int, int, int]]:
-    """Cut every unit into (number of the unit, start, stop); units with an empty text or without items need none.
+def batches(units: Sequence[Unit | None], joint: int | None) -> list[tuple[Unit, int, int, int]]:
+    """Cut every unit into (unit, its number, start, stop); units with an empty text or without items need none.
 
     Items of two units never share a prompt: what is asked about one text does not depend on the rest of the run, and
     equal prompts of two systems are asked once.
@@ -289,49 +304,52 @@ def batches(units: Sequence[Unit], joint: int | None) -> list[tuple[int, int, in
     check_joint(joint)
     cut = []
     for number, unit in enumerate(units):
-        size = joint or max(len(unit.items), 1)
-        if unit.text.strip():
-            cut += [(number, i, min(i + size, len(unit.items))) for i in range(0, len(unit.items), size)]
+        if unit is not None and unit.text.strip():
+            count = len(unit.items)
+            size = joint or max(count, 1)
+            cut += [(unit, number, i, min(i + size, count)) for i in range(0, count, size)]
     return cut
 
 
-def task_step(task: Judgement, units: Sequence[Unit], joint: int | None) -> Step:
+def task_step(task: Judgement, units: Sequence[Unit | None], joint: int | None) -> Step:
     """Make the step of a plan from units whose items are known."""
-    return as_step(task.step, [task.request(units[n], a, b) for n, a, b in batches(units, joint)])
+    return as_step(task.step, [task.request(unit, a, b) for unit, _, a, b in batches(units, joint)])
 
 
 def judge_items(
-    model: Any, task: Judgement, units: Sequence[Unit], joint: int | None, options: Mapping[str, Any]
+    model: Any, task: Judgement, units: Sequence[Unit | None], joint: int | None, options: Mapping[str, Any]
 ) -> Judged:
     """Label every item of every unit, jointly where asked for, and one by one where that went wrong."""
     cut = batches(units, joint)
-    labels: list[list[str | None]] = [[None if u.text.strip() else task.blank] * len(u.items) for u in units]
-    requests = [task.request(units[n], a, b) for n, a, b in cut]
+    known = [unit for unit in units if unit is not None]
+    labels: list[Any] = [
+        None if unit is None else [None if unit.text.strip() else task.blank] * len(unit.items) for unit in units
+    ]
+    requests = [task.request(unit, a, b) for unit, _, a, b in cut]
     replies, report = send(model, task.step, requests, options)
     again: dict[tuple[int, int], Request] = {}
     failures: list[Unscored] = []
     mismatches, unreadable, joints = set(), set(), set()
-    for (n, a, b), request, reply in zip(cut, requests, replies, strict=True):
+    for (unit, n, a, b), request, reply in zip(cut, requests, replies, strict=True):
         prompt = (request.prompt, request.schema)
         if b - a > 1:
             joints.add(prompt)
-        if reply.ok and len(verdicts := task.read(reply)) == b - a:
+        if reply.ok and len(verdicts := task.read(reply.parsed)) == b - a:
             labels[n][a:b] = verdicts
             continue
         if b - a > 1 and (reply.ok or (reply.error is not None and reply.error.kind in _WORTH_A_SECOND_LOOK)):
             (mismatches if reply.ok else unreadable).add(prompt)
-            again.update({(n, i): task.request(units[n], i, i + 1) for i in range(a, b)})
+            again.update({(n, i): task.request(unit, i, i + 1) for i in range(a, b)})
         else:
-            failures += [unread(f"{units[n].id} {task.item} {i + 1}", reply) for i in range(a, b)]
-    singles, more = send(model, task.step, list(again.values()), options)
-    for ((n, i), request), reply in zip(again.items(), singles, strict=True):
-        if reply.ok:
-            (labels[n][i],) = task.read(reply)
-        else:
-            failures.append(unread(request.id, reply))
+            failures += [unread(f"{unit.id} {task.item} {i + 1}", reply) for i in range(a, b)]
+    singles, more = send_some(model, task.step, list(again.values()), options)
+    for (n, i), parsed in zip(again, singles, strict=True):
+        if parsed is not None:
+            (labels[n][i],) = task.read(parsed)
+    failures += more.failures
     counts = {
-        "items": sum(len(u.items) for u in units),
-        "settled": sum(len(u.items) for u in units if not u.text.strip()),
+        "items": sum(len(u.items) for u in known),
+        "settled": sum(len(u.items) for u in known if not u.text.strip()),
         "unscored": len(failures),
         "joint": len(joints),
         "mismatches": len(mismatches),
@@ -339,28 +357,19 @@ def judge_items(
         "rechecked": len(again),
         "failures": tuple(failures),
     }
-    return Judged(tuple(map(tuple, labels)), replace(report + more, **counts))
+    return Judged(tuple(None if row is None else tuple(row) for row in labels), replace(report + more, **counts))
 
 
 def send_some(
-    model: Any,
-    step: str,
-    requests: Sequence[Request | None],
-    read: Callable[[Any, int], Any],
-    options: Mapping[str, Any],
+    model: Any, step: str, requests: Sequence[Request | None], options: Mapping[str, Any]
 ) -> tuple[list[Any], StepReport]:
-    """Ask what there is to ask; what was read of each reply (None: unscored, or no request), and the report."""
-    places = [i for i, request in enumerate(requests) if request is not None]
+    """Ask what there is to ask; each reply as its schema reads it (None: unscored, or no request), and the report."""
     sent = [request for request in requests if request is not None]
     replies, report = send(model, step, sent, options)
-    values: list[Any] = [None] * len(requests)
-    failures = []
-    for place, request, reply in zip(places, sent, replies, strict=True):
-        if reply.ok:
-            values[place] = read(reply, place)
-        else:
-            failures.append(unread(request.id, reply))
+    failures = [unread(request.id, reply) for request, reply in zip(sent, replies, strict=True) if not reply.ok]
     counts = {"items": len(requests), "settled": len(requests) - len(sent), "unscored": len(failures)}
+    parsed = iter([reply.parsed if reply.ok else None for reply in replies])
+    values = [None if request is None else next(parsed) for request in requests]
     return values, replace(report, **counts, failures=tuple(failures))
 
 

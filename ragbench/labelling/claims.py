@@ -34,19 +34,18 @@ from ragbench.labelling.asking import (
     Unit,
     as_step,
     check_joint,
-    common_length,
     judge_items,
     names_of,
-    send,
+    requests_for,
+    send_some,
     task_step,
     texts_schema,
-    unread,
 )
 from ragbench.labelling.embedded_checker import ENTAILMENT, EmbeddedChecker, split_claims
-from ragbench.llm import Reply, Step
+from ragbench.llm import Step
 from ragbench.metrics.claims import CHECKS
 from ragbench.paths import shipped
-from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.prompts import Prompt, load_prompt
 from ragbench.records import check_records
 from ragbench.stats import Interval
 
@@ -56,7 +55,6 @@ Form = Literal["sentence", "triple"]
 SharedClaims = MutableMapping[str, tuple[Claim, ...]]
 FORMS = {"sentence": "steps_claims", "triple": "steps_triples"}
 CHECK_PROMPT = "steps_check"
-_PARTS = {"sentence": 1, "triple": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +107,8 @@ def claim_requests(
     """Make the prompt of each text; None for an empty text."""
     if form not in FORMS:
         raise unknown("form of claims", form, FORMS)
-    names, template = names_of(ids, common_length(texts=texts)), load_prompt(prompt or FORMS[form])
-    return [
-        Request(name, fill_prompt(template, passage=text.strip()), texts_schema("claims", parts=_PARTS[form]))
-        if text.strip()
-        else None
-        for name, text in zip(names, texts, strict=True)
-    ]
+    schema = texts_schema("claims", parts=3 if form == "triple" else 1)
+    return requests_for(names_of(ids, texts=texts), prompt or FORMS[form], schema, "passage", passage=texts)
 
 
 def new_requests(requests: Sequence[Request | None], form: Form, shared: SharedClaims | None) -> dict[str, Request]:
@@ -132,11 +125,6 @@ def claims_key(request: Request, form: Form) -> str:
     return hashlib.sha256(f"{form}\0{request.prompt}".encode()).hexdigest()
 
 
-def _read(reply: Reply, form: Form) -> tuple[Claim, ...]:
-    claims = reply.parsed.claims
-    return tuple(claims) if form == "sentence" else tuple((s, p, o) for s, p, o in claims)
-
-
 def claims_of_requests(
     model: Any,
     step: str,
@@ -149,17 +137,14 @@ def claims_of_requests(
     known: SharedClaims = {} if shared is None else shared
     wanted = {claims_key(request, form) for request in requests if request is not None}
     new = new_requests(requests, form, known)
-    replies, report = send(model, step, list(new.values()), options)
-    failures = []
-    for (key, request), reply in zip(new.items(), replies, strict=True):
-        if reply.ok:
-            known[key] = _read(reply, form)
-        else:
-            failures.append(unread(request.id, reply))
+    replies, report = send_some(model, step, list(new.values()), options)
+    for key, reply in zip(new, replies, strict=True):
+        if reply is not None:
+            known[key] = tuple(tuple(claim) if form == "triple" else claim for claim in reply.claims)
     claims = tuple(() if request is None else known.get(claims_key(request, form)) for request in requests)
     empty = sum(request is None for request in requests)
-    counts = {"items": len(wanted) + empty, "settled": len(wanted) - len(new) + empty, "unscored": len(failures)}
-    return Extracted(claims, replace(report, **counts, failures=tuple(failures)))
+    items = len(wanted) + empty
+    return Extracted(claims, replace(report, items=items, settled=items - len(new)))
 
 
 # Claims checked: Entailment, Neutral and Contradiction kept apart
@@ -201,7 +186,7 @@ def check_claims(
 
     Source: RAGChecker, section 3.2 (claim-entailment checker; the wording of the prompt is ours).
     """
-    return judge_known(model, check_task(prompt), claim_units(claims, references, ids), joint, options)
+    return judge_items(model, check_task(prompt), claim_units(claims, references, ids), joint, options)
 
 
 def check_task(prompt: Prompt) -> Judgement:
@@ -213,7 +198,7 @@ def claim_units(
     claims: Sequence[Sequence[Claim] | None], references: Sequence[str], ids: Sequence[Any] | None = None
 ) -> list[Unit | None]:
     """Pair claims with their texts; None where the claims are not known."""
-    names = names_of(ids, common_length(claims=claims, references=references))
+    names = names_of(ids, claims=claims, references=references)
     return [
         None if some is None else Unit(name, text.strip(), checked(some, name), {})
         for name, some, text in zip(names, claims, references, strict=True)
@@ -234,15 +219,6 @@ def checked(claims: Sequence[Claim], name: str, what: str = "claim") -> tuple[st
                 "mend it, or extract the claims again",
             )
     return tuple(claim_text(claim) for claim in claims)
-
-
-def judge_known(
-    model: Any, task: Judgement, units: Sequence[Unit | None], joint: int | None, options: dict[str, Any]
-) -> Judged:
-    """Judge the units that are there; None for the others."""
-    judged = judge_items(model, task, [unit for unit in units if unit is not None], joint, options)
-    labels = iter(judged.labels)
-    return Judged(tuple(None if unit is None else next(labels) for unit in units), judged.report)
 
 
 # The model's way over whole results
@@ -421,7 +397,7 @@ def steps_for_ragchecker(
     pairs = list(_pairs(rows))
     known = [p for p in pairs if (p.result, p.side) not in source]
     units = claim_units([getattr(rows[p.result], p.side) for p in known], [p.text for p in known])
-    exact = task_step(check_task(CHECK_PROMPT), [unit for unit in units if unit is not None], joint)
+    exact = task_step(check_task(CHECK_PROMPT), units, joint)
     unknown = {(source[p.result, p.side], p.text.strip()) for p in pairs if (p.result, p.side) in source}
     waiting = sum(bool(text) for _, text in unknown)
     if not waiting:

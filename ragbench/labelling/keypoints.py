@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ragbench.errors import ConfigError
-from ragbench.labelling.asking import Judged, Judgement, Unit, common_length, names_of, task_step
-from ragbench.labelling.claims import checked, judge_known
+from ragbench.labelling.asking import Judged, Judgement, Unit, judge_items, names_of, task_step
+from ragbench.labelling.claims import checked
 from ragbench.labelling.embedded_checker import EmbeddedChecker
 from ragbench.llm import Step
 from ragbench.metrics.keypoints import VERDICTS
@@ -50,7 +50,7 @@ def keypoint_verdicts(
 
     Source: RAGEval, section 3.5.2, Eq 3-5 (the wording of the prompt is ours).
     """
-    return judge_known(model, _task(prompt), _units(questions, responses, keypoints, ids), joint, options)
+    return judge_items(model, _task(prompt), _units(questions, responses, keypoints, ids), joint, options)
 
 
 def embedded_keypoint_verdicts(
@@ -124,8 +124,8 @@ def _task(prompt: Prompt) -> Judgement:
 def _units(
     questions: Sequence[str], responses: Sequence[str], keypoints: Sequence[Sequence[str]], ids: Sequence[Any] | None
 ) -> list[Unit]:
-    count = common_length(questions=questions, responses=responses, keypoints=keypoints)
-    rows = zip(names_of(ids, count), questions, responses, keypoints, strict=True)
+    names = names_of(ids, questions=questions, responses=responses, keypoints=keypoints)
     return [
-        Unit(name, r.strip(), checked(points, name, "keypoint"), {"question": q.strip()}) for name, q, r, points in rows
+        Unit(name, response.strip(), checked(points, name, "keypoint"), {"question": question.strip()})
+        for name, question, response, points in zip(names, questions, responses, keypoints, strict=True)
     ]

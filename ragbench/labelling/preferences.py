@@ -22,11 +22,9 @@ from ragbench.labelling.asking import (
     Request,
     StepReport,
     as_step,
-    common_length,
     context_text,
     names_of,
-    send,
-    unread,
+    send_some,
 )
 from ragbench.llm import Step
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
@@ -222,10 +220,8 @@ def gpt_score(
     Source: RAGAS, section 5 (GPT Score; the wording of the prompts is ours).
     """
     requests = _score_requests(dimension, questions, candidates, contexts, prompt, ids)
-    replies, report = send(model, f"gpt_score {dimension}", requests, options)
-    failures = [unread(q.id, reply) for q, reply in zip(requests, replies, strict=True) if not reply.ok]
-    counts = {"items": len(requests), "unscored": len(failures), "failures": tuple(failures)}
-    return Scores(tuple(r.parsed.score if r.ok else None for r in replies), replace(report, **counts))
+    scored, report = send_some(model, f"gpt_score {dimension}", requests, options)
+    return Scores(tuple(None if reply is None else reply.score for reply in scored), report)
 
 
 def gpt_ranking(
@@ -252,12 +248,11 @@ def gpt_ranking(
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited there.
     """
     requests = _ranking_requests(dimension, questions, first, second, contexts, prompt, ids)
-    replies, report = send(model, f"gpt_ranking {dimension}", requests, options)
-    failures = [unread(q.id, reply) for q, reply in zip(requests, replies, strict=True) if not reply.ok]
-    chosen = [reply.parsed.better if reply.ok else None for reply in replies]
+    ranked, report = send_some(model, f"gpt_ranking {dimension}", requests, options)
+    chosen = [None if reply is None else reply.better for reply in ranked]
     choices = tuple(zip(chosen[::2], chosen[1::2], strict=True))
-    counts = {"items": len(choices), "unscored": sum(None in pair for pair in choices), "failures": tuple(failures)}
-    return PairRanking(choices, replace(report, **counts))
+    unscored = sum(None in pair for pair in choices)
+    return PairRanking(choices, replace(report, items=len(choices), unscored=unscored))
 
 
 def steps_for_baselines(
@@ -289,9 +284,10 @@ def _score_requests(
     ids: Sequence[Any] | None,
 ) -> list[Request]:
     template, extra = _template("steps_gpt_score", dimension, prompt, contexts)
-    names = names_of(ids, common_length(questions=questions, candidates=candidates, contexts=contexts))
+    names = names_of(ids, questions=questions, candidates=candidates, contexts=contexts)
+    schema = _number_schema("score", 0, 10)
     return [
-        Request(name, fill_prompt(template, candidate=shown(c, name), **extra(i, name, q)), _score())
+        Request(name, fill_prompt(template, candidate=shown(c, name), **extra(i, name, q)), schema)
         for i, (name, q, c) in enumerate(zip(names, questions, candidates, strict=True))
     ]
 
@@ -307,12 +303,13 @@ def _ranking_requests(
 ) -> list[Request]:
     """Two requests per pair, one after the other: as given, and turned round."""
     template, extra = _template("steps_gpt_ranking", dimension, prompt, contexts)
-    names = names_of(ids, common_length(questions=questions, first=first, second=second, contexts=contexts))
+    names = names_of(ids, questions=questions, first=first, second=second, contexts=contexts)
+    schema = _number_schema("better", 1, 2)
     requests = []
     for i, (name, q, a, b) in enumerate(zip(names, questions, first, second, strict=True)):
         for order, (one, two) in enumerate(((a, b), (b, a)), 1):
             fields = {"first": shown(one, name), "second": shown(two, name), **extra(i, name, q)}
-            requests.append(Request(f"{name} order {order}", fill_prompt(template, **fields), _better()))
+            requests.append(Request(f"{name} order {order}", fill_prompt(template, **fields), schema))
     return requests
 
 
@@ -342,14 +339,6 @@ def _template(kind: str, dimension: str, prompt: Prompt | None, contexts: Sequen
         return {"context": shown(contexts[place], name), **asked}
 
     return template, extra
-
-
-def _score() -> type[BaseModel]:
-    return _number_schema("score", 0, 10)
-
-
-def _better() -> type[BaseModel]:
-    return _number_schema("better", 1, 2)
 
 
 @cache

@@ -28,17 +28,13 @@ from ragbench.labelling.asking import (
     as_step,
     common_length,
     context_text,
+    judge_items,
     names_of,
+    requests_for,
     send_some,
     texts_schema,
 )
-from ragbench.labelling.claims import (
-    Extracted,
-    SharedClaims,
-    checked,
-    claims_of_requests,
-    judge_known,
-)
+from ragbench.labelling.claims import Extracted, SharedClaims, checked, claims_of_requests
 from ragbench.llm import Step
 from ragbench.metrics.reference_free import (
     Picked,
@@ -47,7 +43,7 @@ from ragbench.metrics.reference_free import (
     faithfulness_table,
     pick,
 )
-from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.prompts import Prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
 # Statements, verdicts, questions
@@ -122,7 +118,7 @@ def statement_verdicts(
 
     Source: RAGAS, section 3 (faithfulness, second step).
     """
-    names = names_of(ids, common_length(statements=statements, contexts=contexts))
+    names = names_of(ids, statements=statements, contexts=contexts)
     units = [
         None if claims is None else Unit(name, context_text(context, name), checked(claims, name, "statement"), {})
         for name, claims, context in zip(names, statements, contexts, strict=True)
@@ -130,7 +126,7 @@ def statement_verdicts(
     task = Judgement(
         "verdicts", load_prompt(prompt), VERDICTS, "No", "context", "statements", "statement", explain=True
     )
-    return judge_known(model, task, units, joint, options)
+    return judge_items(model, task, units, joint, options)
 
 
 def generate_questions(
@@ -163,7 +159,8 @@ def generate_questions(
     Source: RAGAS, section 3, Eq 1.
     """
     requests = _question_requests(answers, n, prompt, ids)
-    written, report = send_some(model, "questions", requests, lambda reply, _: tuple(reply.parsed.questions), options)
+    replies, report = send_some(model, "questions", requests, options)
+    written = (None if reply is None else tuple(reply.questions) for reply in replies)
     return Generated(tuple(() if r is None else texts for r, texts in zip(requests, written, strict=True)), report)
 
 
@@ -171,13 +168,8 @@ def statement_requests(
     questions: Sequence[str], answers: Sequence[str], prompt: Prompt, ids: Sequence[Any] | None = None
 ) -> list[Request | None]:
     """Make the prompt of each answer; None for an empty answer."""
-    names, template = names_of(ids, common_length(questions=questions, answers=answers)), load_prompt(prompt)
-    return [
-        Request(name, fill_prompt(template, question=q.strip(), answer=a.strip()), texts_schema("claims"))
-        if a.strip()
-        else None
-        for name, q, a in zip(names, questions, answers, strict=True)
-    ]
+    names = names_of(ids, questions=questions, answers=answers)
+    return requests_for(names, prompt, texts_schema("claims"), "answer", question=questions, answer=answers)
 
 
 def steps_for_ragas(
@@ -209,10 +201,10 @@ def steps_for_ragas(
     asked = _question_requests(answers, n, QUESTIONS, None)
     copied = sentence_requests(questions, contexts, SENTENCES, None)
     return [
-        as_step("statements", [r for r in taken if r]),
+        as_step("statements", taken),
         Step("verdicts, at most", calls=len(judged)),
-        as_step("questions", [r for r in asked if r]),
-        as_step("sentences", [r for r in copied if r]),
+        as_step("questions", asked),
+        as_step("sentences", copied),
     ]
 
 
@@ -223,13 +215,8 @@ def _question_requests(
         raise ConfigError(
             f"n={n!r}", "a number of questions of at least 1", "the paper's metric averages over n of them"
         )
-    names, template = names_of(ids, common_length(answers=answers)), load_prompt(prompt)
-    return [
-        Request(name, fill_prompt(template, answer=a.strip(), count=str(n)), texts_schema("questions", n))
-        if a.strip()
-        else None
-        for name, a in zip(names, answers, strict=True)
-    ]
+    names, schema = names_of(ids, answers=answers), texts_schema("questions", n)
+    return requests_for(names, prompt, schema, "answer", answer=answers, count=[str(n)] * len(answers))
 
 
 # Sentences that a question needs, copied from a context by the model and checked to be copies
@@ -275,11 +262,11 @@ def extract_sentences(
     """
     requests = sentence_requests(questions, contexts, prompt, ids)
     texts = [context_text(context, "a context") for context in contexts]
-
-    def read(reply: Any, place: int) -> Picked:
-        return pick(reply.parsed.sentences, split_sentences(texts[place], rule))
-
-    picked, report = send_some(model, "sentences", requests, read, options)
+    replies, report = send_some(model, "sentences", requests, options)
+    picked = [
+        None if reply is None else pick(reply.sentences, split_sentences(text, rule))
+        for reply, text in zip(replies, texts, strict=True)
+    ]
     nothing = Picked((), (), 0, True)
     return PickedSentences(tuple(nothing if r is None else p for r, p in zip(requests, picked, strict=True)), report)
 
@@ -288,13 +275,9 @@ def sentence_requests(
     questions: Sequence[str], contexts: Sequence[Context], prompt: Prompt, ids: Sequence[Any] | None
 ) -> list[Request | None]:
     """Make the prompt of each question and context; None for an empty context."""
-    names, template = names_of(ids, common_length(questions=questions, contexts=contexts)), load_prompt(prompt)
-    requests: list[Request | None] = []
-    for name, question, context in zip(names, questions, contexts, strict=True):
-        text = context_text(context, name)
-        filled = fill_prompt(template, context=text, question=question.strip())
-        requests.append(Request(name, filled, texts_schema("sentences", None)) if text else None)
-    return requests
+    names = names_of(ids, questions=questions, contexts=contexts)
+    texts = [context_text(context, name) for name, context in zip(names, contexts, strict=True)]
+    return requests_for(names, prompt, texts_schema("sentences"), "context", context=texts, question=questions)
 
 
 # The three metrics
