@@ -285,6 +285,8 @@ def split_records(
 
     def checked(row: dict, where: str) -> Record:
         record: Any = make(row, where)
+        if record.split not in SPLITS:
+            raise DataError(f"{where}: split is {record.split!r}", "'dev' or 'test'", "write one of the two")
         again = [key for key in keys(record) if key in seen]
         if again:
             raise DataError(f"{where}: {again[0]} was there before", "each one once", "drop one, or rename it")

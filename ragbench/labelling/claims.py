@@ -13,6 +13,7 @@ call, a cassette keeps them between runs, and a ``shared`` dict between calls wi
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, MutableMapping, Sequence
@@ -23,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from ragbench.data.files import SPLITS, require_text, split_records
+from ragbench.data.files import require_text, split_records
 from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults, claim_text
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.labelling.asking import (
@@ -47,7 +48,7 @@ from ragbench.metrics.claims import CHECKS
 from ragbench.paths import shipped
 from ragbench.prompts import Prompt, load_prompt
 from ragbench.records import check_records
-from ragbench.stats import Interval
+from ragbench.stats import Interval, bootstrap_ci, correlation
 
 # Texts taken apart
 
@@ -135,15 +136,14 @@ def claims_of_requests(
 ) -> Extracted:
     """Read the claims of each request, asking only for those that ``shared`` lacks; None needs no call."""
     known: SharedClaims = {} if shared is None else shared
-    wanted = {claims_key(request, form) for request in requests if request is not None}
+    keys = [None if request is None else claims_key(request, form) for request in requests]
     new = new_requests(requests, form, known)
     replies, report = send_some(model, step, list(new.values()), options)
     for key, reply in zip(new, replies, strict=True):
         if reply is not None:
             known[key] = tuple(tuple(claim) if form == "triple" else claim for claim in reply.claims)
-    claims = tuple(() if request is None else known.get(claims_key(request, form)) for request in requests)
-    empty = sum(request is None for request in requests)
-    items = len(wanted) + empty
+    claims = tuple(() if key is None else known.get(key) for key in keys)
+    items = len({*keys} - {None}) + keys.count(None)
     return Extracted(claims, replace(report, items=items, settled=items - len(new)))
 
 
@@ -253,13 +253,13 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The claims of one side of a result, to be checked against one text (a chunk, if ``chunk`` is not None)."""
+    """The claims of one side of a result, to be checked against one text; ``name`` is for messages."""
 
     result: int
     check: str
     side: str
     text: str
-    chunk: int | None = None
+    name: str
 
 
 def ragchecker_labels(
@@ -313,7 +313,7 @@ def ragchecker_labels(
         [getattr(rows[p.result], p.side) for p in pairs],
         [p.text for p in pairs],
         joint,
-        ids=[_name(rows[p.result], p) for p in pairs],
+        ids=[p.name for p in pairs],
         **options,
     )
     return _labelled_results(results, rows, pairs, judged.labels, extracted.report, judged.report)
@@ -395,11 +395,10 @@ def steps_for_ragchecker(
             assert shared is not None
             rows[n] = replace(rows[n], **{side: shared[key]})
     pairs = list(_pairs(rows))
-    known = [p for p in pairs if (p.result, p.side) not in source]
-    units = claim_units([getattr(rows[p.result], p.side) for p in known], [p.text for p in known])
+    units = claim_units([getattr(rows[p.result], p.side) for p in pairs], [p.text for p in pairs])
     exact = task_step(check_task(CHECK_PROMPT), units, joint)
-    unknown = {(source[p.result, p.side], p.text.strip()) for p in pairs if (p.result, p.side) in source}
-    waiting = sum(bool(text) for _, text in unknown)
+    later = [p for p in pairs if (p.result, p.side) in source and p.text.strip()]
+    waiting = len({(source[p.result, p.side], p.text.strip()) for p in later})
     if not waiting:
         return [first, exact]
     each, name = 1, "claim check, at most"
@@ -447,15 +446,11 @@ def _pairs(rows: Sequence[RagResult]) -> Iterator[_Pair]:
         for check in CHECKS:
             if getattr(row, check) is not None:
                 continue
+            name, side = f"{row.id} {check}", _side(check)
             if check.endswith("chunks"):
-                yield from (_Pair(n, check, _side(check), chunk.text, j) for j, chunk in enumerate(row.chunks))
+                yield from (_Pair(n, check, side, c.text, f"{name}[{j}]") for j, c in enumerate(row.chunks))
             else:
-                text = row.reference if check == CHECKS[0] else row.response
-                yield _Pair(n, check, _side(check), text)
-
-
-def _name(row: RagResult, pair: _Pair) -> str:
-    return f"{row.id} {pair.check}" + ("" if pair.chunk is None else f"[{pair.chunk}]")
+                yield _Pair(n, check, side, row.reference if side == _RESPONSE else row.response, name)
 
 
 # The embedded way
@@ -586,29 +581,17 @@ def load_labelled_claims(
 
 
 def _labelled(row: dict, where: str, texts: Mapping[str, str]) -> LabelledClaim:
-    texts_of = {name: require_text(row, name, where) for name in ("id", "document", "claim")}
-    if row.get("split") not in SPLITS:
-        raise DataError(f"{where}: split is {row.get('split')!r}", "'dev' or 'test'", "write one of the two")
+    named = {name: require_text(row, name, where) for name in ("id", "document", "claim")}
     for name in ("label", "first_label", "second_label"):
         value = row.get(name)
         if value not in LABELS and not (value is None and name != "label"):
             raise DataError(f"{where}: {name} is {value!r}", f"one of {', '.join(LABELS)}", "read claim and text again")
-    if texts_of["document"] not in texts:
-        raise DataError(
-            f"{where}: no document {texts_of['document']!r}", "a title of the documents", "check the spelling"
-        )
+    if named["document"] not in texts:
+        raise DataError(f"{where}: no document {named['document']!r}", "a title of the documents", "check the spelling")
     second = row.get("second_label")
     first = row.get("first_label") or (row["label"] if second is not None else None)
-    return LabelledClaim(
-        texts_of["id"],
-        texts_of["document"],
-        texts[texts_of["document"]],
-        texts_of["claim"],
-        row["label"],
-        row["split"],
-        first,
-        second,
-    )
+    labels = {"label": row["label"], "first_label": first, "second_label": second}
+    return LabelledClaim(**named, **labels, text=texts[named["document"]], split=row.get("split"))
 
 
 def checker_quality(
@@ -639,35 +622,18 @@ def checker_quality(
     94.67, Pearson 81.77, Spearman 80.83 (x100). That accuracy is of two classes follows from the published numbers:
     accuracy and the two F1 determine each other only then.
     """
-    from ragbench.stats import correlation
-
-    matched = _matched(human, predicted, responses)
-    pearson = spearman = float("nan")
-    if matched.shares is not None:
-        pearson = correlation(*matched.shares, "pearson", resamples=0).estimate
-        spearman = correlation(*matched.shares, "spearman", resamples=0).estimate
-    true, said = matched.true, matched.said
-    return {
-        "accuracy": float((true == said).mean()) if true.size else float("nan"),
-        "factual f1": float(_f1(_coded(true, said))),
-        "non-factual f1": float(_f1(_coded(~true, ~said))),
-        "accuracy, three labels": float(matched.same.mean()) if true.size else float("nan"),
-        "pearson": pearson,
-        "spearman": spearman,
-        "n": int(true.size),
-        "responses": 0 if matched.shares is None else len(matched.shares[0]),
-        "unscored": len(predicted) - int(true.size),
-    }
+    measured = checker_intervals(human, predicted, responses, resamples=0)
+    n = measured["accuracy"].n
+    counts = {"n": n, "responses": measured["pearson"].n, "unscored": len(predicted) - n}
+    return {name: interval.estimate for name, interval in measured.items()} | counts
 
 
 def checker_intervals(
     human: Sequence[str],
     predicted: Sequence[str | None],
-    responses: Sequence[Hashable],
+    responses: Sequence[Hashable] | None = None,
     *,
     resamples: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
 ) -> dict[str, Interval]:
     """Measure a checker as `checker_quality` does, with percentile intervals over responses.
 
@@ -675,7 +641,7 @@ def checker_intervals(
     ----------
     human, predicted, responses : as for `checker_quality`. A response (or document) is drawn with all its claims, since
         claims about one text are not independent.
-    resamples, level, seed : as in `ragbench.stats.bootstrap_ci`.
+    resamples : as in `ragbench.stats.bootstrap_ci`.
 
     Returns
     -------
@@ -685,22 +651,26 @@ def checker_intervals(
     ------
     DataError as for `checker_quality`.
     """
-    from ragbench.stats import Interval, bootstrap_ci, correlation
-
-    matched = _matched(human, predicted, responses)
-    options: dict[str, Any] = {"resamples": resamples, "level": level, "seed": seed}
-    values = (
-        (matched.true == matched.said, "mean"),
-        (_coded(matched.true, matched.said), _f1),
-        (_coded(~matched.true, ~matched.said), _f1),
-        (matched.same, "mean"),
-    )
-    rows = [bootstrap_ci(v, statistic, groups=matched.index, **options) for v, statistic in values]  # type: ignore[arg-type]
-    nothing = Interval(float("nan"), float("nan"), float("nan"), 0, 0, level)
-    shares, both = matched.shares, [nothing, nothing]
-    if shares is not None:
-        both = [correlation(*shares, method, **options) for method in ("pearson", "spearman")]
-    return dict(zip(MEASURES, rows + both, strict=True))
+    sizes = {len(human), len(predicted), len(predicted if responses is None else responses)}
+    if len(sizes) > 1:
+        raise DataError(f"lists of {' and '.join(map(str, sorted(sizes)))} items", "one item per claim in each")
+    for who, labels in (("human", human), ("predicted", [p for p in predicted if p is not None])):
+        strange = [label for label in labels if label not in LABELS]
+        if strange:
+            raise DataError(f"{who} label {strange[0]!r}", f"one of {', '.join(LABELS)}", "check that claim again")
+    kept = [i for i, label in enumerate(predicted) if label is not None]
+    truth, guess = (np.array([labels[i] for i in kept], str) for labels in (human, predicted))
+    true, said = truth == ENTAILMENT, guess == ENTAILMENT
+    both = 2 * true + said  # 0: neither says entailed, 1: the checker alone, 2: the reference alone, 3: both
+    index, correlations = None, [Interval(math.nan, math.nan, math.nan, 0)] * 2
+    if responses is not None and kept:
+        place: dict[Hashable, int] = {}
+        index = np.array([place.setdefault(responses[i], len(place)) for i in kept])
+        shares = [np.bincount(index, ~entailed) / np.bincount(index) for entailed in (true, said)]
+        correlations = [correlation(*shares, method, resamples=resamples) for method in ("pearson", "spearman")]  # type: ignore[arg-type]
+    values = ((true == said, "mean"), (both, _f1), (3 - both, _f1), (truth == guess, "mean"))
+    rows = [bootstrap_ci(v, statistic, groups=index, resamples=resamples) for v, statistic in values]  # type: ignore[arg-type]
+    return dict(zip(MEASURES, rows + correlations, strict=True))
 
 
 def embedded_checker_quality(split: str = "test", checker: Any = None, name: str = "embedded checker") -> pd.DataFrame:
@@ -717,66 +687,19 @@ def embedded_checker_quality(split: str = "test", checker: Any = None, name: str
     DataFrame, index who labels: accuracy (entailed or not, in [0, 1]), low and high (95%, over documents), n claims.
     The labels are reference labels by a strong language model; people checked none.
     """
-    from ragbench.labelling.embedded_checker import EmbeddedChecker
-
     claims = load_labelled_claims(split=split)
     checker = checker or EmbeddedChecker()
     true, documents = [c.label for c in claims], [c.document for c in claims]
-    together: dict[str, dict[str, None]] = defaultdict(dict)
-    for c in claims:
-        together[c.text][c.claim] = None
-    label = {(text, claim): one for text, some in together.items()
-             for claim, one in zip(some, checker.check(list(some), text), strict=True)}  # fmt: skip
-    said = [label[c.text, c.claim] for c in claims]
+    said: list[str] = []
+    for text, about in itertools.groupby(claims, key=lambda c: c.text):  # the claims about a document stand together
+        said += checker.check([c.claim for c in about], text)
     sources = {name: said, "always 'not entailed'": ["Neutral"] * len(claims)}
     accuracy = {name: checker_intervals(true, labels, documents)["accuracy"] for name, labels in sources.items()}
     rows = {name: (i.estimate, i.low, i.high, i.n) for name, i in accuracy.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["accuracy", "low", "high", "n"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Matched:
-    """The claims that a checker labelled.
-
-    ``true`` and ``said``: entailed by the reference label, and by its own. ``same``: the same of three labels.
-    ``index``: number of the response. ``shares``: not entailed, per response, by the reference and by it.
-    """
-
-    true: np.ndarray
-    said: np.ndarray
-    same: np.ndarray
-    index: np.ndarray
-    shares: tuple[np.ndarray, np.ndarray] | None
-
-
-def _matched(human: Sequence[str], predicted: Sequence[str | None], responses: Sequence[Hashable] | None) -> _Matched:
-    sizes = {len(human), len(predicted), len(predicted if responses is None else responses)}
-    if len(sizes) > 1:
-        raise DataError(f"lists of {' and '.join(map(str, sorted(sizes)))} items", "one item per claim in each")
-    for who, labels in (("human", human), ("predicted", [p for p in predicted if p is not None])):
-        strange = [label for label in labels if label not in LABELS]
-        if strange:
-            raise DataError(f"{who} label {strange[0]!r}", f"one of {', '.join(LABELS)}", "check that claim again")
-    kept = [i for i, label in enumerate(predicted) if label is not None]
-    truth, guess = ([labels[i] for i in kept] for labels in (human, predicted))
-    true, said = (np.array([label == ENTAILMENT for label in labels], bool) for labels in (truth, guess))
-    same = np.array([a == b for a, b in zip(truth, guess, strict=True)], bool)
-    of = [responses[i] for i in kept] if responses is not None else []
-    place = {response: i for i, response in enumerate(dict.fromkeys(of))}
-    index = np.array([place[response] for response in of], int)
-    shares = None
-    if of:
-        not_true, not_said = (np.bincount(index, ~flags) / np.bincount(index) for flags in (true, said))
-        shares = (not_true, not_said)
-    return _Matched(true, said, same, index, shares)
-
-
-def _coded(true: np.ndarray, said: np.ndarray) -> np.ndarray:
-    """One number per claim: 0 neither, 1 said alone, 2 true alone, 3 both."""
-    return 2 * true.astype(int) + said.astype(int)
-
-
-def _f1(codes: np.ndarray, axis: int = -1) -> np.ndarray:
+def _f1(codes: np.ndarray, axis: int) -> np.ndarray:
     both, one = (codes == 3).sum(axis), ((codes == 1) | (codes == 2)).sum(axis)
     with np.errstate(invalid="ignore"):
         return np.true_divide(2 * both, 2 * both + one)

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel
 
-from ragbench.data.files import SPLITS, require_text, split_records
+from ragbench.data.files import require_text, split_records
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.labelling.asking import one_line
 from ragbench.llm import Plan, Reply
@@ -167,8 +167,6 @@ def load_graded_answers(path: str | Path | None = None, split: str | None = None
 def _row(row: dict, where: str) -> GradedAnswer:
     # An empty answer is an answer: a judge must grade it too.
     values = {name: require_text(row, name, where, empty=name == "answer") for name in ("id", "question_id", "answer")}
-    if row.get("split") not in SPLITS:
-        raise DataError(f"{where}: split is {row.get('split')!r}", "'dev' or 'test'", "write one of the two")
     for name in ("grade", "second_grade"):
         value = row.get(name)
         if (value is None and name == "grade") or (
@@ -176,7 +174,7 @@ def _row(row: dict, where: str) -> GradedAnswer:
         ):
             raise DataError(f"{where}: {name} is {value!r}", "a whole number from 1 to 5", "correct the grade")
     return GradedAnswer(
-        values["id"], values["question_id"], values["answer"], row["grade"], row["split"], row.get("second_grade")
+        values["id"], values["question_id"], values["answer"], row["grade"], row.get("split"), row.get("second_grade")
     )
 
 
