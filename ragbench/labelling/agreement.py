@@ -35,7 +35,7 @@ from ragbench.stats import (
 
 # Two people: raw agreement, Cohen's kappa, and for ranks Kendall's tau-b
 
-_NOTHING = Interval(float("nan"), float("nan"), float("nan"), 0)
+_NAN = float("nan")
 
 
 def agreement(a: Iterable[Label], b: Iterable[Label], *, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -77,7 +77,8 @@ def agreement(a: Iterable[Label], b: Iterable[Label], *, resamples: int = 2000, 
         row = {"aspect": aspect, "n": len(both)}
         row |= {"only_a": sum(k not in second for k in keys), "only_b": sum(k not in first for k in keys)}
         pairs = [(first[k], second[k]) for k in both]
-        rows.append(row | (_labels(pairs, kind, resamples, seed) if kind.labels else _ranks(pairs)))
+        equal, measures = _labels(pairs, kind, resamples, seed) if kind.labels else _ranks(pairs)
+        rows.append(row | binomial_ci(equal, len(pairs)).columns("agreement") | _UNDEFINED | measures)
     return pd.DataFrame(rows)
 
 
@@ -113,20 +114,25 @@ def _sides(a: Iterable[Label], b: Iterable[Label]) -> tuple[dict, dict, LabelKin
     return first, second, KINDS[kinds.pop()]
 
 
-def _labels(pairs: list[tuple[str, str]], kind: LabelKind, resamples: int, seed: int) -> dict[str, Any]:
+_UNDEFINED = {"within_one": _NAN, **Interval(_NAN, _NAN, _NAN, 0).columns("kappa"), "weighted_kappa": _NAN}
+_UNDEFINED |= {"tau_b": _NAN, "undefined": 0}
+
+
+def _labels(pairs: list[tuple[str, str]], kind: LabelKind, resamples: int, seed: int) -> tuple[int, dict[str, float]]:
+    """Count equal labels, and measure what is defined of them."""
     first, second = [p[0] for p in pairs], [p[1] for p in pairs]
     names = list(kind.labels)
-    options = {"labels": names, "resamples": resamples, "seed": seed}
-    plain = kappa(first, second, **options)
-    near = weighted = float("nan")
+    options: dict[str, Any] = {"labels": names, "resamples": resamples, "seed": seed}
+    measures = kappa(first, second, **options).columns("kappa")
     if kind.ordered:
-        weighted = kappa(first, second, weights="quadratic", **options).estimate
+        measures["weighted_kappa"] = kappa(first, second, weights="quadratic", **options).estimate
         steps = np.array([[names.index(p[0]), names.index(p[1])] for p in pairs], float).reshape(-1, 2)
-        near = annotator_agreement(steps).estimate
-    return _row(binomial_ci(sum(p[0] == p[1] for p in pairs), len(pairs)), near, plain, weighted, float("nan"), 0)
+        measures["within_one"] = annotator_agreement(steps).estimate
+    return sum(a == b for a, b in pairs), measures
 
 
-def _ranks(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+def _ranks(pairs: list[tuple[str, str]]) -> tuple[int, dict[str, float]]:
+    """Count equal orders, and measure what is defined of them."""
     from scipy.stats import kendalltau
 
     same, taus = 0, []
@@ -135,29 +141,10 @@ def _ranks(pairs: list[tuple[str, str]]) -> dict[str, Any]:
         if left.keys() != right.keys():
             raise DataError(f"ranks of {', '.join(left)} beside ranks of {', '.join(right)}", "the same candidates")
         same += left == right
-        level = len(set(left.values())) == 1 or len(set(right.values())) == 1
-        names = sorted(left)
-        taus.append(
-            float("nan") if level else kendalltau([left[n] for n in names], [right[n] for n in names]).statistic
-        )
-    defined = [tau for tau in taus if tau == tau]
-    mean = float(np.mean(defined)) if defined else float("nan")
-    return _row(binomial_ci(same, len(pairs)), float("nan"), _NOTHING, float("nan"), mean, len(taus) - len(defined))
-
-
-def _row(same: Interval, near: float, plain: Interval, weighted: float, tau: float, undefined: int) -> dict[str, Any]:
-    return {
-        "agreement": same.estimate,
-        "agreement_low": same.low,
-        "agreement_high": same.high,
-        "within_one": near,
-        "kappa": plain.estimate,
-        "kappa_low": plain.low,
-        "kappa_high": plain.high,
-        "weighted_kappa": weighted,
-        "tau_b": tau,
-        "undefined": undefined,
-    }
+        if len(set(left.values())) > 1 and len(set(right.values())) > 1:
+            names = sorted(left)
+            taus.append(kendalltau([left[n] for n in names], [right[n] for n in names]).statistic)
+    return same, {"tau_b": float(np.mean(taus)) if taus else _NAN, "undefined": len(pairs) - len(taus)}
 
 
 # A judge beside a person: agreement, and the judge's mean corrected by a few human labels
@@ -244,8 +231,7 @@ def calibrate_judge(
     both = [item for item in human if item in scored]
     rest = [item for item in scored if item not in human]
     truth, given = [human[item] for item in both], [scored[item] for item in both]
-    nan = float("nan")
-    mean = Interval(nan, nan, nan, len(both), 0, level)
+    mean = Interval(_NAN, _NAN, _NAN, len(both), 0, level)
     if both and rest:
         sides = ([value(x) for x in truth], [value(x) for x in given], [value(scored[item]) for item in rest])
         mean = ppi_mean(*sides, level=level, weight=weight)
@@ -256,7 +242,7 @@ def calibrate_judge(
         confusion_matrix(truth, given, list(kind.labels)),
         mean,
         bootstrap_ci([value(label) for label in human.values()], resamples=resamples, level=level, seed=seed),
-        math.fsum(every) / len(every) if every else nan,
+        math.fsum(every) / len(every) if every else _NAN,
         len(both),
         len(human) - len(both),
         len(rest),

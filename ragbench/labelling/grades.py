@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import json
 import math
 import re
 from collections import Counter
@@ -21,12 +22,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model, field_validator
 
 from ragbench.data.files import require_text, split_records
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.labelling.asking import one_line
-from ragbench.llm import Plan, Reply
+from ragbench.llm import Plan, Reply, Step, ask, chat_model, label_schema, plan
+from ragbench.llm.structured import json_values
 from ragbench.paths import shipped
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Answer, Grade, Question, check_records
@@ -63,12 +65,8 @@ def check_grades(values: Sequence[Any], name: str) -> list[int | None]:
 
     Parameters
     ----------
-    values : 1..5, None or NaN, or Grade records.
+    values : 1..5, None or NaN, or Grade records; DataError for anything else, with its position.
     name : of the argument, for the message.
-
-    Raises
-    ------
-    DataError for anything else, with its position.
     """
     grades: list[int | None] = []
     for place, value in enumerate(values):
@@ -111,8 +109,7 @@ def grade_shares(rows: pd.DataFrame, by: str = "retriever", *, counts: bool = Fa
 
     Parameters
     ----------
-    rows : of an experiment: columns grade (missing when unscored) and seconds.
-    by : column that makes the rows of the table.
+    rows : of an experiment: columns grade (missing when unscored), seconds and ``by``.
     counts : numbers of answers instead of shares of the scored ones.
 
     Returns
@@ -150,10 +147,6 @@ def load_graded_answers(path: str | Path | None = None, split: str | None = None
     path : JSON lines with ``id``, ``question_id``, ``answer``, ``grade`` (1..5), ``split`` ("dev" or "test") and
         optionally ``second_grade``; default ``data/minihop/graded_answers.jsonl``.
     split : only this one; default both. Tune a judge on "dev" and open "test" when it is finished.
-
-    Returns
-    -------
-    tuple of GradedAnswer, in file order.
 
     Raises
     ------
@@ -196,7 +189,7 @@ class GradingPrompt:
 
     @property
     def schema(self) -> type[BaseModel]:
-        """The reply it asks for: exactly as many grades as there are answers."""
+        """Of the reply: exactly as many grades as there are answers."""
         return _schema(len(self.places))
 
 
@@ -257,7 +250,7 @@ def grading_prompts(
 
     Parameters
     ----------
-    questions, answers, facts, per_prompt, order, prompt, max_chars : as for :func:`grade`.
+    questions, answers, facts, per_prompt, order, prompt, max_chars : as for `grade`.
 
     Raises
     ------
@@ -307,15 +300,14 @@ def grade(
     ----------
     judge : a LangChain chat model, a name for ``chat_model``, several hosts of one model, or an ``EmbeddedGrader``
         (for which the options about prompts mean nothing).
-    questions : those the answers belong to, with their true answers.
-    answers : any number per question, in any order.
+    questions, answers : any number of answers per question, in any order.
     facts : question id -> supporting texts; default ``facts_of`` each question.
-    per_prompt : "one", "ten", "systems" or a number: which answers share a prompt (see :func:`group_answers`).
+    per_prompt : "one", "ten", "systems" or a number: which answers share a prompt (see `group_answers`).
     order : None shows answers as given; a seed shuffles them within each prompt, so that order effects show when
         two seeds are compared.
     prompt : id or file of a prompt with the fields question, reference, facts, count and answers.
     max_chars : of one answer in the prompt; a longer one is cut, which ``meta["cut"]`` tells.
-    options : for :func:`ragbench.llm.ask`: ``cassette``, ``concurrency``, ``deadline_s``, ``progress`` ...
+    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency``, ``deadline_s``, ``progress`` ...
 
     Returns
     -------
@@ -327,14 +319,12 @@ def grade(
 
     Raises
     ------
-    DataError, ConfigError : as for :func:`grading_prompts`; errors of ``ask``.
+    DataError, ConfigError : as for `grading_prompts`; errors of ``ask``.
 
     Source: thesis §2.4, Figure 2.5 (its criteria; the wording is ours).
     """
     if hasattr(judge, "grade_all"):  # the embedded grader, or one of your own that needs no prompt
         return judge.grade_all(questions, answers, facts)
-    from ragbench.llm import ask
-
     prompts = grading_prompts(
         questions, answers, facts, per_prompt=per_prompt, order=order, prompt=prompt, max_chars=max_chars
     )
@@ -382,8 +372,6 @@ def repeated_grades(
 def _reseeded(judge: Any, by: int) -> Any:
     if hasattr(judge, "grade_all"):
         return judge
-    from ragbench.llm import chat_model
-
     if isinstance(judge, Sequence) and not isinstance(judge, str):
         return [_reseeded(host, by) for host in judge]
     model = chat_model(judge) if isinstance(judge, str) else judge
@@ -404,13 +392,12 @@ def plan_grading(
     max_chars: int = MAX_CHARS,
     **options: Any,
 ) -> Plan:
-    """Say what :func:`grade` will take: calls, how many are recorded, tokens, time and money.
+    """Say what `grade` will take: calls, how many are recorded, tokens, time and money.
 
     Parameters
     ----------
-    judge, questions, answers, facts, per_prompt, order, prompt, max_chars : as for :func:`grade`; None as judge counts
-        only.
-    options : for :func:`ragbench.llm.plan`: ``cassette`` (a Cassette), ``tokens_per_second``, ``price`` ...
+    judge, questions, answers, facts, per_prompt, order, prompt, max_chars : as for `grade`; None as judge counts only.
+    options : for `ragbench.llm.plan`: ``cassette`` (a Cassette), ``tokens_per_second``, ``price`` ...
 
     Returns
     -------
@@ -418,10 +405,8 @@ def plan_grading(
 
     Raises
     ------
-    ConfigError for a value of ``per_prompt``, ``order`` or ``max_chars`` that cannot work.
+    DataError, ConfigError : as for `grading_prompts`.
     """
-    from ragbench.llm import Step, plan
-
     if hasattr(judge, "grade_all"):
         return plan(Step("grading", calls=0))
     prompts = grading_prompts(
@@ -433,10 +418,6 @@ def plan_grading(
 
 @functools.lru_cache(maxsize=256)
 def _schema(count: int) -> type[BaseModel]:
-    from pydantic import create_model, field_validator
-
-    from ragbench.llm import label_schema
-
     def no_booleans(values: Any) -> Any:
         # JSON's true equals 1 in Python and would pass for the first category.
         if isinstance(values, list) and any(isinstance(value, bool) for value in values):
@@ -485,10 +466,6 @@ def read_grades(
 
 def _grades_got(raw: str) -> int | None:
     """Count the grades in a reply that may not fit: None when it holds no list of them."""
-    import json
-
-    from ragbench.llm.structured import json_values
-
     for text in json_values(raw):
         value = json.loads(text)
         value = value.get("grades") if isinstance(value, dict) else value
@@ -544,12 +521,8 @@ class JudgeReport:
                 "split": one.split,
                 "n": one.n,
                 "unscored": one.unscored,
-                "accuracy": one.accuracy.estimate,
-                "accuracy_low": one.accuracy.low,
-                "accuracy_high": one.accuracy.high,
-                "kappa": one.kappa.estimate,
-                "kappa_low": one.kappa.low,
-                "kappa_high": one.kappa.high,
+                **one.accuracy.columns("accuracy"),
+                **one.kappa.columns("kappa"),
             }
             for one in self.splits
         ]
@@ -571,17 +544,13 @@ class JudgeReport:
         return "\n".join(lines)
 
 
-def judge_report(
-    predicted: Sequence[Any], gold: Sequence[GradedAnswer], judge: str = "", *, resamples: int = 2000, seed: int = 0
-) -> JudgeReport:
+def judge_report(predicted: Sequence[Any], gold: Sequence[GradedAnswer], judge: str = "") -> JudgeReport:
     """Measure a judge on graded answers.
 
     Parameters
     ----------
     predicted : the judge's grades (Grade records, 1..5, or None where unscored), in the order of ``gold``.
-    gold : the graded answers.
     judge : its name; default the name in the Grade records.
-    resamples, seed : of the bootstrap.
 
     Returns
     -------
@@ -607,21 +576,20 @@ def judge_report(
         parts.append(
             SplitReport(
                 split,
-                bootstrap_ci(right, groups=[g.question_id for _, g in rows], resamples=resamples, seed=seed),
-                kappa(truth, given, labels=_LABELS, resamples=resamples, seed=seed),
+                bootstrap_ci(right, groups=[g.question_id for _, g in rows]),
+                kappa(truth, given, labels=_LABELS),
                 confusion_matrix(truth, given, _LABELS),
                 len(rows),
                 sum(v is None for v in given),
             )
         )
-    return JudgeReport(judge, tuple(parts), second_grading_kappa(gold, resamples=resamples, seed=seed))
+    return JudgeReport(judge, tuple(parts), second_grading_kappa(gold))
 
 
-def second_grading_kappa(gold: Sequence[GradedAnswer], *, resamples: int = 2000, seed: int = 0) -> Interval:
+def second_grading_kappa(gold: Sequence[GradedAnswer]) -> Interval:
     """Return the unweighted kappa of the two blind passes of grading, over the answers that were graded twice."""
     twice = [g for g in gold if g.second_grade is not None]
-    first, second = [g.grade for g in twice], [g.second_grade for g in twice]
-    return kappa(first, second, labels=_LABELS, resamples=resamples, seed=seed)
+    return kappa([g.grade for g in twice], [g.second_grade for g in twice], labels=_LABELS)
 
 
 def as_answers(gold: Sequence[GradedAnswer]) -> list[Answer]:
@@ -694,12 +662,12 @@ def fit_cutoffs(scores: Sequence[float], grades: Sequence[int], most: int = 4) -
     Parameters
     ----------
     scores, grades : shape (n,), n at least 1.
-    most : cut-offs at most; four make five ranges.
+    most : cut-offs at most.
 
     Returns
     -------
-    Cutoffs; the best of all partitions into ``most + 1`` ranges or fewer (dynamic programming), the fewest among
-    equals, cuts half-way between neighbouring scores.
+    The best of all partitions into ``most + 1`` ranges or fewer (dynamic programming), the fewest among equals, cuts
+    half-way between neighbouring scores.
 
     Raises
     ------
@@ -738,8 +706,7 @@ def baseline_grades(
 
     Parameters
     ----------
-    questions : those the answers belong to.
-    dev : graded answers for tuning. answers : those to be graded; their grades are not looked at.
+    dev : for tuning. answers : those to be graded; their grades are not looked at.
 
     Returns
     -------
@@ -779,16 +746,10 @@ def _words_and_length(text: str) -> list[str]:
     return [*words, f"<{len(words).bit_length()}>"]
 
 
-def accuracy_gain(
-    judge: Sequence[Any], other: Sequence[Any], gold: Sequence[GradedAnswer], *, resamples: int = 2000, seed: int = 0
-) -> Interval:
-    """Return how much more often one judge is right than another, with a paired bootstrap interval over questions.
-
-    An unscored answer counts as not right.
-    """
+def accuracy_gain(judge: Sequence[Any], other: Sequence[Any], gold: Sequence[GradedAnswer]) -> Interval:
+    """Return how much more often one judge is right than another; unscored is not right. Interval over questions."""
     pairs = [
         [float(v == g.grade) for v, g in zip(check_grades(values, name), gold, strict=True)]
         for name, values in (("judge", judge), ("other", other))
     ]
-    groups = [g.question_id for g in gold]
-    return paired_bootstrap_difference(*pairs, groups=groups, resamples=resamples, seed=seed)
+    return paired_bootstrap_difference(*pairs, groups=[g.question_id for g in gold])

@@ -43,6 +43,10 @@ class Interval:
         missing = f", {self.n_missing} missing" if self.n_missing else ""
         return f"{interval_text(self.estimate, self.low, self.high)} (n = {self.n}{missing})"
 
+    def columns(self, name: str) -> dict[str, float]:
+        """Return estimate and bounds as a table's columns: ``name``, ``name_low``, ``name_high``."""
+        return {name: self.estimate, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 def interval_text(estimate: float, low: float, high: float, spec: str = ".3f") -> str:
     """Write "0.512 [0.480, 0.544]": a dash without an estimate, no brackets without an interval."""
