@@ -13,8 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ragbench.errors import ConfigError, ModelError, unknown
 from ragbench.labelling.embedded_checker import CONTRADICTION, ENTAILMENT, NEUTRAL, Claim, EmbeddedChecker, sentence_of
 from ragbench.onnx_models import Classifier
@@ -100,13 +98,11 @@ class OnnxChecker(_PairChecker):
         return f"OnnxChecker({self._model.folder.path.name!r}, threshold={self.threshold})"
 
     def _labels(self, pairs: list[tuple[str, str]]) -> list[str]:
+        from scipy.special import expit, softmax
+
         labels = []
         for logits in self._model.logits(pairs):
-            if logits.shape[1] == 1:
-                shares = 1 / (1 + np.exp(-logits))
-            else:
-                powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-                shares = powers / powers.sum(axis=1, keepdims=True)
+            shares = expit(logits) if logits.shape[1] == 1 else softmax(logits, axis=1)
             best = shares.max(axis=0)  # over windows
             denied = self._contradicts is not None and best[self._contradicts] >= self.threshold
             entailed = best[self._entails] >= self.threshold

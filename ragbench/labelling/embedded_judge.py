@@ -69,15 +69,11 @@ def _sentence_coverage(text: Prepared, other: Prepared, left_out: frozenset[str]
     return covered / total if total > 0 else 0.0
 
 
-def question_stems(question: Prepared, reference: Prepared) -> frozenset[str]:
-    """Stems to leave out of the overlaps: the question's, unless the reference has no others ("Paris or Rome?")."""
-    asked = frozenset(question.stems)
-    return frozenset() if asked.issuperset(reference.stems) else asked
-
-
 def lexical(question: Prepared, reference: Prepared, answer: Prepared) -> dict[str, float]:
     """Compute the features that need no vectors."""
-    asked = question_stems(question, reference)
+    asked = frozenset(question.stems)
+    if asked.issuperset(reference.stems):  # "Paris or Rome?"
+        asked = frozenset()
     f: dict[str, float] = {}
     f["overlap_r"], f["overlap_p"], f["overlap_f"] = _overlap(_bag(reference, asked), _bag(answer, asked))
     f["sentence_r"] = _sentence_coverage(reference, answer, asked)

@@ -209,7 +209,7 @@ class EmbeddedRagas:
         for text, of_answer in zip(texts, statements, strict=True):
             backed = [degrees[text][statement] for statement in of_answer]
             rows.append((float(np.mean(backed)), len(backed), "scored") if backed else (_NAN, 0, "no statements"))
-        return _table(rows)
+        return pd.DataFrame(rows, columns=_COLUMNS)
 
     def backing(self, statements: Sequence[str], context: str) -> dict[str, float]:
         """Return for each statement the degree, in [0, 1], to which a context backs it."""
@@ -255,7 +255,7 @@ class EmbeddedRagas:
             affinity = 1.0 if len(take_apart(parts.text).words) <= SHORT else min(near, 1.0)
             score = parts.committed * affinity * (parts.met + parts.told) / 2
             rows.append((score, len(parts.needs), "scored"))
-        return _table(rows)
+        return pd.DataFrame(rows, columns=_COLUMNS)
 
     def context_relevance(self, questions: Sequence[str], contexts: Sequence[Context]) -> pd.DataFrame:
         """Score how much of contexts their questions need.
@@ -276,7 +276,7 @@ class EmbeddedRagas:
                 continue
             score = context_relevance(len(picked.needed), len(picked.sentences))
             rows.append((score, len(picked.sentences), "scored"))
-        return _table(rows)
+        return pd.DataFrame(rows, columns=_COLUMNS)
 
     def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Needed]:
         """Return the sentences of each context, and those of them that its question needs.
@@ -310,7 +310,3 @@ def _texts(values: Sequence[str], what: str) -> Sequence[str]:
         if not isinstance(value, str):
             raise ConfigError(f"{what} {place} is {value!r:.40}", "a text", "leave that row out, or write '' for none")
     return values
-
-
-def _table(rows: Sequence[tuple[float, int, str]]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=_COLUMNS)

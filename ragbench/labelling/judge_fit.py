@@ -12,6 +12,7 @@ annotator's label; intervals from resampling questions.
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -38,8 +39,6 @@ FEATURE_SETS: tuple[tuple[str, ...], ...] = (
 STRENGTHS = (0.1, 0.3, 1.0, 3.0)  # ridge per pair, features scaled to root mean square 1
 _LEAST_PAIRS = 20
 _FLOOR = 0.25  # of the median distance between reference and empty answer
-
-
 METHODS = ("pearson", "spearman")
 _ORDER = ("judge", "judge, no question", "recorded", "judge + recorded")
 LIMITS = (
@@ -64,7 +63,7 @@ class _Table:
 
     def columns(self, names: Sequence[str]) -> _Table:
         j = [NAMES.index(n) for n in names]
-        return _Table(self.first[:, j], self.second[:, j], self.empty[:, j], self.itself[:, j], self.recorded[:, :0])
+        return _Table(self.first[:, j], self.second[:, j], self.empty[:, j], self.itself[:, j], self.recorded)
 
 
 def ridge(differences: np.ndarray, labels: np.ndarray, strength: float) -> np.ndarray:
@@ -94,8 +93,9 @@ class _Model:
     floor: float
 
     @classmethod
-    def fit(cls, table: _Table, labels: np.ndarray, rows: np.ndarray, groups: Sequence[str], strength: float) -> _Model:
-        names = tuple(n for g in groups for n in GROUPS[g])
+    def fit(
+        cls, table: _Table, labels: np.ndarray, rows: np.ndarray, names: tuple[str, ...], strength: float
+    ) -> _Model:
         t = table.columns(names)
         weights = ridge((t.second - t.first)[rows], labels[rows], strength)
         floor = _FLOOR * float(np.median((t.itself - t.empty)[rows] @ weights))
@@ -103,8 +103,8 @@ class _Model:
 
     def differences(self, table: _Table, rows: np.ndarray) -> np.ndarray:
         t = table.columns(self.names)
-        score = (scaled(self.weights, self.floor, x[rows], t.empty[rows], t.itself[rows]) for x in (t.first, t.second))
-        first, second = score
+        around = t.empty[rows], t.itself[rows]
+        first, second = (scaled(self.weights, self.floor, x[rows], *around) for x in (t.first, t.second))
         return second - first
 
 
@@ -113,21 +113,19 @@ class _Combined:
     """The same with another metric's recorded scores as further columns; no scale per reference."""
 
     names: tuple[str, ...]
-    strength: float
     weights: np.ndarray
 
     @classmethod
-    def fit(cls, table: _Table, labels: np.ndarray, rows: np.ndarray, groups: Sequence[str], strength: float):
-        names = tuple(n for g in groups for n in GROUPS[g])
-        model = cls(names, strength, np.empty(0))
-        return cls(names, strength, ridge(model._columns(table)[rows], labels[rows], strength))
+    def fit(cls, table: _Table, labels: np.ndarray, rows: np.ndarray, names: tuple[str, ...], strength: float):
+        return cls(names, ridge(cls._columns(table, names)[rows], labels[rows], strength))
 
-    def _columns(self, table: _Table) -> np.ndarray:
-        t = table.columns(self.names)
-        return np.concatenate([t.second - t.first, table.recorded], 1)
+    @staticmethod
+    def _columns(table: _Table, names: tuple[str, ...]) -> np.ndarray:
+        t = table.columns(names)
+        return np.concatenate([t.second - t.first, t.recorded], 1)
 
     def differences(self, table: _Table, rows: np.ndarray) -> np.ndarray:
-        return self._columns(table)[rows] @ self.weights
+        return self._columns(table, self.names)[rows] @ self.weights
 
 
 def _agreement(differences: np.ndarray, labels: np.ndarray) -> float:
@@ -148,17 +146,17 @@ def choose_model(kind: type, table: _Table, labels: np.ndarray, folds: np.ndarra
     kind : ``_Model`` or ``_Combined``. table : numbers of all pairs. labels : mean label, shape (n,).
     folds : group number of each pair, shape (n,). rows : bool, the pairs that may be looked at.
     """
-    best, chosen = -np.inf, (FEATURE_SETS[0], STRENGTHS[0])
-    for groups in FEATURE_SETS:
-        for strength in STRENGTHS:
-            predicted = np.empty(len(labels))
-            for fold in np.unique(folds[rows]):
-                out = rows & (folds == fold)
-                predicted[out] = kind.fit(table, labels, rows & ~out, groups, strength).differences(table, out)
-            value = _agreement(predicted[rows], labels[rows])
-            if value > best:
-                best, chosen = value, (groups, strength)
-    return kind.fit(table, labels, rows, *chosen)
+
+    def reached(choice: tuple[tuple[str, ...], float]) -> float:
+        predicted = np.empty(len(labels))
+        for fold in np.unique(folds[rows]):
+            out = rows & (folds == fold)
+            predicted[out] = kind.fit(table, labels, rows & ~out, *choice).differences(table, out)
+        return _agreement(predicted[rows], labels[rows])
+
+    feature_sets = [tuple(n for group in groups for n in GROUPS[group]) for groups in FEATURE_SETS]
+    best = max(itertools.product(feature_sets, STRENGTHS), key=reached)  # the first among equals
+    return kind.fit(table, labels, rows, *best)
 
 
 def _folds(pairs: Sequence[LabelledPair], seed: int) -> tuple[np.ndarray, list[str]]:

@@ -25,6 +25,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock
@@ -187,9 +188,9 @@ class LabelItem:
         ------
         ConfigError when the item lacks what its kind needs.
         """
-        wanted = {"preference": "exactly 2", "ranks": "2 to 9"}.get(kind.name, "no")
         n = len(self.candidates)
-        if not {"exactly 2": n == 2, "2 to 9": 2 <= n <= 9, "no": n == 0}[wanted]:
+        few, many, wanted = {"preference": (2, 2, "exactly 2"), "ranks": (2, 9, "2 to 9")}.get(kind.name, (0, 0, "no"))
+        if not few <= n <= many:
             raise ConfigError(f"item {self.id!r} with {n} candidates", f"{wanted} candidates for {kind.name}")
         if any(mark in name for name in self.candidates for mark in "=;"):
             raise ConfigError(f"item {self.id!r} with a candidate named with = or ;", "names without them", "rename it")
@@ -283,11 +284,6 @@ class Label:
     at: str
     note: str = ""
 
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        """What a later row replaces: kind, item, aspect, annotator."""
-        return self.kind, self.item, self.aspect, self.annotator
-
 
 def append_labels(path: str | Path, labels: Iterable[Label]) -> None:
     """Append rows to a label file; a new file gets its header in the same write.
@@ -350,7 +346,8 @@ def current(labels: Iterable[Label], kind: str | None = None) -> list[Label]:
     """
     if kind is not None:
         kind_of(kind)
-    last = {label.key: label for label in labels if kind in (None, label.kind)}
+    of_kind = [label for label in labels if kind in (None, label.kind)]
+    last = {(label.kind, label.item, label.aspect, label.annotator): label for label in of_kind}
     return [label for label in last.values() if label.label]
 
 
@@ -379,7 +376,7 @@ def _rows(path: Path) -> list[Label]:
             f"the columns {','.join(COLUMNS)}",
             "check that this is a label file; a spreadsheet may have changed its separator when saving",
         )
-    labels, errors, line, total = [], [], 1, 0
+    labels, errors, total = [], [], 0
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     next(reader)
     while True:
@@ -424,9 +421,7 @@ def _wrong(row: tuple[str, ...]) -> str:
 
 # One person's way through the items, without a screen. The form only draws it
 
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+_now = partial(datetime.now, UTC)
 
 
 class Session:
