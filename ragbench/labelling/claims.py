@@ -164,7 +164,7 @@ def check_claims(
 
     Parameters
     ----------
-    model : as for `ragbench.llm.ask`.
+    model, ids, options : as for `extract_claims`.
     claims : for each text its claims (sentences or triples); None where they are not known, as `extract_claims` says.
     references : the texts, shape (n,): a reference answer, a response, a chunk.
     joint : claims per prompt; 1 asks for each singly, None puts all claims of one text into one prompt, so that the
@@ -172,8 +172,6 @@ def check_claims(
         claims is not used: its claims are checked again one by one.
     prompt : id or file with the fields reference, count and claims. What comes before the claims is what the prompts
         of one text share, and what a server's prompt cache saves: keep the text first.
-    ids : names of the pairs for messages; default numbers.
-    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency``, ``progress`` ...
 
     Returns
     -------
@@ -275,12 +273,10 @@ def ragchecker_labels(
 
     Parameters
     ----------
-    model : as for `ragbench.llm.ask`.
+    model, form, shared, options : as for `extract_claims`.
     results : from `ragbench.data.ragchecker.read_ragchecker`, or records of your own. Claims and labels that are there
         stay; only what is missing is asked.
     joint : claims per prompt, see `check_claims`.
-    form, shared : see `extract_claims`.
-    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency``, ``progress`` ...
 
     Returns
     -------
@@ -463,8 +459,7 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
 
     Parameters
     ----------
-    results : results as for `ragchecker_labels`. Claims and labels that are there stay; only
-        what is missing is made.
+    results : as for `ragchecker_labels`. Claims and labels that are there stay; only what is missing is made.
     checker : an `EmbeddedChecker`, or any object whose ``check_many(claims, texts)`` gives a label per claim and text;
         default EmbeddedChecker().
 
@@ -555,10 +550,6 @@ def load_labelled_claims(
         ``data/minihop/labelled_claims.jsonl``.
     split : only this one; default both. Set a checker's thresholds on "dev", open "test" when they are fixed.
     texts : title -> text of the documents; default MiniHop's.
-
-    Returns
-    -------
-    tuple of LabelledClaim, in file order.
 
     Raises
     ------

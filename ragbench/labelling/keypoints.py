@@ -15,7 +15,7 @@ from ragbench.metrics.keypoints import VERDICTS
 from ragbench.prompts import Prompt, load_prompt
 from ragbench.text.sentences import check_language, split_sentences
 
-STEP = "keypoints"
+PROMPT = "steps_keypoints"
 # What a label of the embedded checker says of a keypoint.
 VERDICT_OF = {"Entailment": "covered", "Contradiction": "contradicted", "Neutral": "neither"}
 _CHINESE = re.compile(r"[A-Za-z0-9]+(?:[.,][0-9]+)*|[^\W_]")
@@ -28,7 +28,7 @@ def keypoint_verdicts(
     keypoints: Sequence[Sequence[str]],
     joint: int | None = None,
     *,
-    prompt: Prompt = "steps_keypoints",
+    prompt: Prompt = PROMPT,
     ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> Judged:
@@ -36,12 +36,11 @@ def keypoint_verdicts(
 
     Parameters
     ----------
-    model, options : as for `ragbench.llm.ask`.
+    model, ids, options : as for `ragbench.labelling.claims.extract_claims`.
     questions, responses : shape (n,), English or Chinese. keypoints : a list per question.
     joint : keypoints per prompt; None: all of one question. A reply with a wrong number of verdicts is not used, its
         keypoints are asked again one by one.
     prompt : id or file with the fields question, response, count and keypoints.
-    ids : names for messages; default numbers.
 
     Returns
     -------
@@ -63,8 +62,7 @@ def embedded_keypoint_verdicts(
 
     Parameters
     ----------
-    keypoints : for each answer its true answer's points.
-    answers : texts, shape (n,).
+    keypoints : for each answer its true answer's points. answers : shape (n,).
     language : "en" or "zh", one for all or one per answer. The checker knows words by the blanks between them, so
         Chinese characters are set apart for it, and sentences on lines of their own; without that it finds 20% of the
         keypoints in their own references, with it most (notebook 43). It knows no Chinese negation.
@@ -106,19 +104,14 @@ def _readable(text: str, language: str) -> str:
 
 
 def steps_for_keypoints(
-    questions: Sequence[str],
-    responses: Sequence[str],
-    keypoints: Sequence[Sequence[str]],
-    joint: int | None = None,
-    *,
-    prompt: Prompt = "steps_keypoints",
+    questions: Sequence[str], responses: Sequence[str], keypoints: Sequence[Sequence[str]], joint: int | None = None
 ) -> list[Step]:
     """Make the step of `keypoint_verdicts` for `ragbench.llm.plan`: its prompts, each different one once."""
-    return [task_step(_task(prompt), _units(questions, responses, keypoints, None), joint)]
+    return [task_step(_task(PROMPT), _units(questions, responses, keypoints, None), joint)]
 
 
 def _task(prompt: Prompt) -> Judgement:
-    return Judgement(STEP, load_prompt(prompt), VERDICTS, "neither", "response", "keypoints", "keypoint")
+    return Judgement("keypoints", load_prompt(prompt), VERDICTS, "neither", "response", "keypoints", "keypoint")
 
 
 def _units(

@@ -123,12 +123,7 @@ def _labels(value: Any, where: str) -> tuple[float, ...]:
 
 
 def shared_criteria(pairs: Sequence[LabelledPair]) -> list[str]:
-    """Return the criteria that every pair is labelled for, in the order of the first pair.
-
-    Raises
-    ------
-    DataError when there is none.
-    """
+    """Return the criteria that every pair is labelled for, in the order of the first pair; DataError without one."""
     common = [c for c in pairs[0].labels if all(c in p.labels for p in pairs)]
     if not common:
         raise DataError(
@@ -204,14 +199,13 @@ def gpt_score(
 
     Parameters
     ----------
-    model, options : as for `ragbench.llm.ask`.
+    model, ids, options : as for `ragbench.labelling.claims.extract_claims`.
     dimension : "faithfulness", "answer_relevance" or "context_relevance".
     questions : shape (n,).
     candidates : what is scored: answers, or for context relevance contexts (a text, or a list of passages).
     contexts : for faithfulness, and only there.
     prompt : id or file with the fields question and candidate (for faithfulness context and candidate); default by
         dimension.
-    ids : names for messages; default numbers.
 
     Raises
     ------
@@ -283,12 +277,12 @@ def _score_requests(
     prompt: Prompt | None,
     ids: Sequence[Any] | None,
 ) -> list[Request]:
-    template, extra = _template("steps_gpt_score", dimension, prompt, contexts)
-    names = names_of(ids, questions=questions, candidates=candidates, contexts=contexts)
+    kind, columns = f"steps_gpt_score_{dimension}", {"candidates": candidates}
+    template, names, others = _fields(dimension, prompt or kind, questions, columns, contexts, ids)
     schema = _number_schema("score", 0, 10)
     return [
-        Request(name, fill_prompt(template, candidate=shown(c, name), **extra(i, name, q)), schema)
-        for i, (name, q, c) in enumerate(zip(names, questions, candidates, strict=True))
+        Request(name, fill_prompt(template, candidate=shown(candidate, name), **other), schema)
+        for name, candidate, other in zip(names, candidates, others, strict=True)
     ]
 
 
@@ -302,13 +296,13 @@ def _ranking_requests(
     ids: Sequence[Any] | None,
 ) -> list[Request]:
     """Two requests per pair, one after the other: as given, and turned round."""
-    template, extra = _template("steps_gpt_ranking", dimension, prompt, contexts)
-    names = names_of(ids, questions=questions, first=first, second=second, contexts=contexts)
+    kind, columns = f"steps_gpt_ranking_{dimension}", {"first": first, "second": second}
+    template, names, others = _fields(dimension, prompt or kind, questions, columns, contexts, ids)
     schema = _number_schema("better", 1, 2)
     requests = []
-    for i, (name, q, a, b) in enumerate(zip(names, questions, first, second, strict=True)):
+    for name, a, b, other in zip(names, first, second, others, strict=True):
         for order, (one, two) in enumerate(((a, b), (b, a)), 1):
-            fields = {"first": shown(one, name), "second": shown(two, name), **extra(i, name, q)}
+            fields = {"first": shown(one, name), "second": shown(two, name), **other}
             requests.append(Request(f"{name} order {order}", fill_prompt(template, **fields), schema))
     return requests
 
@@ -318,7 +312,15 @@ def shown(candidate: Context, name: str) -> str:
     return context_text(candidate, name) or "(empty)"
 
 
-def _template(kind: str, dimension: str, prompt: Prompt | None, contexts: Sequence[Context] | None) -> tuple[str, Any]:
+def _fields(
+    dimension: str,
+    prompt: Prompt,
+    questions: Sequence[str],
+    candidates: Mapping[str, Sequence[Context]],
+    contexts: Sequence[Context] | None,
+    ids: Sequence[Any] | None,
+) -> tuple[str, list[str], list[dict[str, str]]]:
+    """Return the prompt's text, and for each example its name and the fields beside the candidates."""
     if dimension not in DIMENSIONS:
         raise unknown("dimension", dimension, DIMENSIONS)
     if (contexts is not None) != (dimension == "faithfulness"):
@@ -328,17 +330,14 @@ def _template(kind: str, dimension: str, prompt: Prompt | None, contexts: Sequen
             "contexts for faithfulness; for context relevance they are the candidates",
             "pass contexts=..." if contexts is None else "leave contexts out",
         )
-
-    template = load_prompt(prompt or f"{kind}_{dimension}")
-
-    def extra(place: int, name: str, question: str) -> dict[str, str]:
-        if contexts is None:
-            return {"question": question.strip()}
-        # Section 5 shows for faithfulness a context and an answer; a prompt of one's own may show the question too.
-        asked = {"question": question.strip()} if "{question}" in template else {}
-        return {"context": shown(contexts[place], name), **asked}
-
-    return template, extra
+    template = load_prompt(prompt)
+    names = names_of(ids, questions=questions, **candidates, contexts=contexts)
+    # Section 5 shows for faithfulness a context and an answer; a prompt of one's own may show the question too.
+    asks = contexts is None or "{question}" in template
+    fields = [{"question": question.strip()} if asks else {} for question in questions]
+    if contexts is not None:
+        fields = [{"context": shown(c, n), **rest} for n, c, rest in zip(names, contexts, fields, strict=True)]
+    return template, names, fields
 
 
 @cache

@@ -74,8 +74,8 @@ def extract_statements(
 
     Parameters
     ----------
-    model, shared, ids, options : as for `extract_claims`, whose claims do as well where the answer is to be taken apart
-        once for RAGChecker and RAGAS together.
+    model, shared, ids, options : as for `ragbench.labelling.claims.extract_claims`, whose claims do as well where the
+        answer is to be taken apart once for RAGChecker and RAGAS together.
     questions, answers : shape (n,) each.
     prompt : id or file with the fields question and answer.
 
@@ -99,13 +99,12 @@ def statement_verdicts(
 
     Parameters
     ----------
-    model, options : as for `ragbench.llm.ask`.
+    model, ids, options : as for `extract_statements`.
     statements : from `extract_statements`, or claims from `extract_claims`; None where they are not known.
     contexts : one text, or a list of passages, per example.
     joint : statements per prompt; None: all of one answer, as in the paper. A reply with a wrong number of verdicts is
         not used, its statements are asked again one by one.
     prompt : id or file with the fields context, count and statements.
-    ids : names for messages; default numbers.
 
     Returns
     -------
@@ -142,11 +141,9 @@ def generate_questions(
 
     Parameters
     ----------
-    model, options : as for `ragbench.llm.ask`.
+    model, ids, options : as for `extract_statements`.
     answers : shape (n_answers,).
-    n : questions per answer.
     prompt : id or file with the fields answer and count.
-    ids : names for messages; default numbers.
 
     Returns
     -------
@@ -179,10 +176,6 @@ def steps_for_ragas(
     n: int = 3,
 ) -> list[Step]:
     """Count the calls of the three metrics before the run, for `ragbench.llm.plan`: at most four per example.
-
-    Parameters
-    ----------
-    questions, answers, contexts, n : as for the steps.
 
     Returns
     -------
@@ -244,11 +237,10 @@ def extract_sentences(
 
     Parameters
     ----------
-    model, options : as for `ragbench.llm.ask`.
+    model, ids, options : as for `extract_statements`.
     questions : shape (n,). contexts : one text, or a list of passages, per example.
     rule : a row of `ragbench.text.sentences.SENTENCES`, by which a context is cut.
     prompt : id or file with the fields context and question.
-    ids : names for messages; default numbers.
 
     Returns
     -------
