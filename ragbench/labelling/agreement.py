@@ -83,15 +83,11 @@ def agreement(a: Iterable[Label], b: Iterable[Label], *, resamples: int = 2000, 
 
 
 def partners(path: str | Path, kind: str, annotator: str) -> dict[str, list[Label]]:
-    """Find other people's labels of one kind: in the same file, and in the label files beside it (``*.csv``).
-
-    Returns
-    -------
-    Rows that hold, by annotator; empty when nobody else has labelled.
+    """Return other people's labels of one kind that hold, by annotator: in the file, and in label files beside it.
 
     Raises
     ------
-    DataError for bad rows in any of the files.
+    DataError for bad rows in any of the files (``*.csv``).
     """
     path = Path(path).expanduser()
     files = [file for file in sorted(path.parent.glob("*.csv")) if is_label_file(file)]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from ragbench.errors import ConfigError
 from ragbench.llm import Reply, Step, Usage, ask, label_schema
@@ -136,20 +136,6 @@ class StepReport:
         return StepReport(self.step, **sums)
 
 
-def spent(step: str, replies: Iterable[Reply]) -> StepReport:
-    """Count prompts, calls and usage of the replies to different prompts."""
-    replies = list(replies)
-    now = [reply for reply in replies if not reply.cached]
-    return StepReport(
-        step,
-        prompts=len(replies),
-        calls=sum(reply.attempts for reply in now),
-        cached=len(replies) - len(now),
-        repaired=sum(reply.repairs for reply in replies if reply.ok),
-        usage=sum((reply.usage for reply in now), Usage()),
-    )
-
-
 def unread(name: str, reply: Reply) -> Unscored:
     """Keep what came back for an item that stays unscored."""
     kind = reply.error.kind if reply.error is not None else "other"
@@ -235,10 +221,6 @@ class Judged:
 @lru_cache(maxsize=1024)
 def reply_schema(count: int, labels: tuple[str, ...], explain: bool = False) -> type[BaseModel]:
     """Make the schema of a reply about ``count`` items: exactly one label for one, an open number for more."""
-    from typing import Literal
-
-    from pydantic import ConfigDict, Field, create_model
-
     if count == 1 and not explain:
         return label_schema(1, labels)
     one: Any = Literal[labels]
@@ -292,7 +274,16 @@ def send(
         **{"step": step, **options},
     )
     reply_to = {(r.prompt, r.schema): reply for r, reply in zip(once, replies, strict=True)}
-    return [reply_to[r.prompt, r.schema] for r in requests], spent(step, replies)
+    now = [reply for reply in replies if not reply.cached]
+    report = StepReport(
+        step,
+        prompts=len(replies),
+        calls=sum(reply.attempts for reply in now),
+        cached=len(replies) - len(now),
+        repaired=sum(reply.repairs for reply in replies if reply.ok),
+        usage=sum((reply.usage for reply in now), Usage()),
+    )
+    return [reply_to[r.prompt, r.schema] for r in requests], report
 
 
 def batches(units: Sequence[Unit | None], joint: int | None) -> list[tuple[Unit, int, int, int]]:
@@ -379,9 +370,6 @@ def texts_schema(field: str, count: int | None = None, parts: int = 1) -> type[B
 
     With ``parts`` above 1 each entry is itself a list of so many texts.
     """
-    from typing import Annotated
-
-    from pydantic import AfterValidator, ConfigDict, Field, create_model
 
     def not_blank(text: str) -> str:
         if not text.strip():

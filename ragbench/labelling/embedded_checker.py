@@ -123,15 +123,7 @@ class EmbeddedChecker:
         return kept
 
     def check(self, claims: Sequence[Claim], text: str) -> list[str]:
-        """Label claims against one text.
-
-        Parameters
-        ----------
-        claims : sentences, or triples of texts. text : what they are checked against.
-
-        Returns
-        -------
-        One label per claim.
+        """Label claims, each a sentence or a triple of texts, against one text.
 
         Raises
         ------

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.grades import GRADES, by_id, facts_of, question_of
-from ragbench.records import Answer, Grade, Question, check_records
+from ragbench.labelling.grades import GRADES, facts_of, questions_of
+from ragbench.records import Answer, Grade, Question
 from ragbench.text.apart import Token, content_stems, folded_line, holds, signs, token_stems, tokens
 from ragbench.text.stance import abstains, guesses, polarity
 
@@ -73,11 +73,9 @@ class QuestionParts:
 
 
 def offered(question: str, reference: str) -> tuple[frozenset[str], frozenset[str]] | None:
-    """Find the two things a question lets one choose from, as the stems that tell them apart.
+    """Return the stems that tell the true one of two things to choose from and the other apart.
 
-    Returns
-    -------
-    (stems of the true one, stems of the other), or None when the question offers no choice that names the true one.
+    None when the question offers no choice that names the true one.
     """
     head, divider, tail = question.rpartition(" or ")
     if not divider:
@@ -181,12 +179,7 @@ def _outcome(given: QuestionParts, text: str, said: Sequence[Token]) -> dict[str
 
 
 def evidence(question: str, answer: str, reference: str, facts: tuple[str, ...]) -> list[float]:
-    """Compute the features of one answer.
-
-    Returns
-    -------
-    list of ``len(FEATURES)`` numbers, all finite.
-    """
+    """Compute the features of one answer: ``len(FEATURES)`` numbers, all finite."""
     given = question_parts(question, reference, facts)
     text = answer[:_MOST]
     said = tokens(text)
@@ -231,11 +224,11 @@ class Ungradable(DataError):
 class EmbeddedGrader:
     """Grade short answers 1..5 by rules and a small linear model; named 'embedded grader' in every table.
 
-    Twenty-odd features say whether the true answer is in the answer, whether the
-    answer declines, guesses, says the opposite of a yes/no or an either/or, and which of its names, numbers and rare
-    words neither question nor true answer nor facts back. A multinomial logistic regression fitted on the dev split of
-    the graded answers turns them into a grade. Cosines of the embedded MiniLM were tried as further features and
-    did not help (best dev accuracy by cross-validation 0.849 without them, 0.852 with), so none is used.
+    Twenty-odd features say whether the true answer is in the answer, whether the answer declines, guesses, says the
+    opposite of a yes/no or an either/or, and which of its names, numbers and rare words neither question nor true
+    answer nor facts back. A multinomial logistic regression fitted on the dev split of the graded answers turns them
+    into a grade. Cosines of the embedded MiniLM were tried as further features and did not help (best dev accuracy by
+    cross-validation 0.849 without them, 0.852 with), so none is used.
 
     What it cannot do: paraphrases that share no word with true answer and facts ("the Siberian one" for Lake Baikal)
     are mostly graded 4; true details that the facts do not contain count as wrong details; known words put together
@@ -290,32 +283,23 @@ class EmbeddedGrader:
     def probabilities(self, question: str, answer: str, reference: str, facts: Sequence[str]) -> np.ndarray:
         """Return the model's probabilities of the grades 1..5 (shape (5,), sum 1), one-hot for defined values.
 
+        Parameters
+        ----------
+        reference : the true answer.
+        facts : the supporting sentences, with their titles where there are any (see ``facts_of``).
+
         Raises
         ------
         ConfigError for something that is no text; Ungradable (a DataError) for what the rules cannot grade.
         """
-        facts = _check(question, answer, reference, facts)
+        _check(question, answer, reference, facts)
         defined = _defined(question, answer, reference, facts)
         if defined:
             return np.eye(5)[defined - 1]
-        return odds_of(np.array(evidence(question, answer, reference, facts)), self._weights, self._offsets)
+        return odds_of(np.array(evidence(question, answer, reference, tuple(facts))), self._weights, self._offsets)
 
     def grade(self, question: str, answer: str, reference: str, facts: Sequence[str]) -> int:
-        """Grade one answer.
-
-        Parameters
-        ----------
-        question, answer, reference : texts; ``reference`` is the true answer.
-        facts : the supporting sentences, with their titles where there are any (see ``facts_of``).
-
-        Returns
-        -------
-        int from 1 to 5, the most probable grade.
-
-        Raises
-        ------
-        ConfigError for something that is no text; Ungradable (a DataError) for what the rules cannot grade.
-        """
+        """Return the most probable grade, 1 to 5; arguments and errors as for `probabilities`."""
         return int(self.probabilities(question, answer, reference, facts).argmax()) + 1
 
     def grade_all(
@@ -324,28 +308,15 @@ class EmbeddedGrader:
         answers: Sequence[Answer],
         facts: Mapping[str, Sequence[str]] | None = None,
     ) -> list[Grade]:
-        """Grade many answers.
-
-        Parameters
-        ----------
-        questions : those the answers belong to, by id.
-        answers : any number per question.
-        facts : question id -> supporting texts; default ``facts_of`` each question.
+        """Grade many answers; arguments and errors as for `ragbench.labelling.grades.grade`.
 
         Returns
         -------
         list of Grade in the order of the answers, with the probabilities of 1..5 in ``meta["probabilities"]``.
         What is `Ungradable` has the value None, ``meta["error"]`` "unscored" and the reason in ``meta["detail"]``.
-
-        Raises
-        ------
-        ConfigError for a question that comes twice; DataError for an answer to none of the questions.
         """
-        known = by_id(questions)
-        check_records(answers, Answer, "answers")
         grades = []
-        for place, answer in enumerate(answers):
-            question = question_of(answer.question_id, known, place)
+        for answer, question in zip(answers, questions_of(answers, questions), strict=True):
             shown = facts_of(question) if facts is None else facts.get(question.id, ())
             meta = {**answer.meta, "generator": answer.generator}
             try:
@@ -378,7 +349,6 @@ def fit_embedded_grader(
 
     Parameters
     ----------
-    questions : those the answers belong to.
     answers : GradedAnswer records, of the split that may be used for tuning.
     ridge : inverse strength of the L2 penalty on standardised features.
 
@@ -388,14 +358,10 @@ def fit_embedded_grader(
     """
     from sklearn.linear_model import LogisticRegression
 
-    known = by_id(questions)
-    rows = []
-    for place, answer in enumerate(answers):
-        question = question_of(answer.question_id, known, place)
-        rows.append(evidence(question.text, answer.text, question.answer, facts_of(question)))
     if {answer.grade for answer in answers} != set(GRADES):
         raise DataError("answers that lack a grade", "at least one answer of each grade from 1 to 5", "add some")
-    x = np.array(rows)
+    pairs = zip(answers, questions_of(answers, questions), strict=True)
+    x = np.array([evidence(q.text, answer.text, q.answer, facts_of(q)) for answer, q in pairs])
     centre, spread = x.mean(0), x.std(0)
     spread[spread == 0] = 1.0
     model = LogisticRegression(C=ridge, max_iter=5000).fit((x - centre) / spread, [answer.grade for answer in answers])
@@ -403,7 +369,7 @@ def fit_embedded_grader(
     return {"features": list(FEATURES), "weights": weights, "offsets": model.intercept_ - weights @ centre}
 
 
-def _check(question: str, answer: str, reference: str, facts: Sequence[str]) -> tuple[str, ...]:
+def _check(question: str, answer: str, reference: str, facts: Sequence[str]) -> None:
     for name, text in (("question", question), ("answer", answer), ("reference", reference)):
         if not isinstance(text, str):
             raise ConfigError(f"{name} is {type(text).__name__}", "a text", "pass '' for an empty answer")
@@ -411,10 +377,9 @@ def _check(question: str, answer: str, reference: str, facts: Sequence[str]) -> 
         raise ConfigError("facts is not a list of texts", "the supporting sentences", "pass facts_of(question)")
     if not reference.strip():
         raise Ungradable("the true answer is empty", "a true answer", "leave the question out, or write its answer")
-    return tuple(facts)
 
 
-def _defined(question: str, answer: str, reference: str, facts: tuple[str, ...]) -> int | None:
+def _defined(question: str, answer: str, reference: str, facts: Sequence[str]) -> int | None:
     if folded_line(answer) == folded_line(reference):
         return 5
     if not any(c.isalnum() for c in answer):

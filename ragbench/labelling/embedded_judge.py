@@ -148,12 +148,7 @@ def features(
 def check_texts(
     questions: Sequence[str | None], references: Sequence[str], answers: Sequence[str]
 ) -> list[tuple[str, str, str]]:
-    """Return (question, reference, answer) rows; a missing question is the empty text.
-
-    Raises
-    ------
-    DataError or ConfigError that names the argument and the row.
-    """
+    """Return (question, reference, answer) rows, a missing question as ""; an error names the argument and the row."""
     for name, texts in (("questions", questions), ("references", references), ("answers", answers)):
         if isinstance(texts, str):
             raise ConfigError(f"{name} is one text", "a list of texts", "use score() for one answer, or pass a list")
@@ -274,25 +269,16 @@ class EmbeddedJudge:
     def scores(
         self, answers: Sequence[str], references: Sequence[str], questions: Sequence[str | None] | None = None
     ) -> np.ndarray:
-        """Score many answers at once, embedding all texts in one call.
-
-        Parameters
-        ----------
-        answers, references, questions : one of each per row; ``questions`` may be left out.
-
-        Returns
-        -------
-        float array, shape (len(answers),), as :meth:`score`.
+        """Score many answers at once, shape (n,), embedding all texts in one call.
 
         Raises
         ------
         DataError for lists of different length, ConfigError for something that is not a text.
         """
-        parts = self._parts(answers, references, questions)
-        return scaled(self.weights, self.floor, *parts)
+        return scaled(self.weights, self.floor, *self._parts(answers, references, questions))
 
     def explain(self, answer: str, reference: str, question: str | None = None) -> dict[str, float]:
-        """Return what each feature adds to the score; the values sum to :meth:`score`."""
+        """Return what each feature adds to the score; the values sum to it."""
         answered, empty, itself = self._parts([answer], [reference], [question])
         shares = (answered[0] - empty[0]) * self.weights / max(float((itself - empty)[0] @ self.weights), self.floor)
         return dict(zip(self.features, shares.tolist(), strict=True))

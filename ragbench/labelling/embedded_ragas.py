@@ -85,12 +85,7 @@ def asked_for(question: str) -> tuple[str, ...]:
 
 
 def answer_parts(question: str, answer: str) -> AnswerParts:
-    """Take an answer apart by what its question asks for.
-
-    Parameters
-    ----------
-    question, answer : texts; an answer without a word has committed, met and told of 0.
-    """
+    """Take an answer apart by what its question asks for; one without a word has committed, met and told of 0."""
     sentences = split_sentences(answer, "claims")
     kept = [s for s in sentences if not abstains(s, "sentence")]
     text = " ".join(kept)

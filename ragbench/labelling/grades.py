@@ -93,15 +93,18 @@ def by_id(questions: Sequence[Question]) -> dict[str, Question]:
     return known
 
 
-def question_of(question_id: str, known: Mapping[str, Question], place: int) -> Question:
-    """Return the question an answer belongs to; DataError when it is not among them."""
-    if question_id not in known:
-        raise DataError(
-            f"answer {place} belongs to question {question_id!r}, which is not among the {len(known)} questions",
-            "answers to the questions given",
-            "pass all questions, or only the answers to these",
-        )
-    return known[question_id]
+def questions_of(answers: Sequence[Answer | GradedAnswer], questions: Sequence[Question]) -> list[Question]:
+    """Return the question that each answer belongs to; DataError when it is not among them."""
+    known = by_id(questions)
+    check_records(answers, GradedAnswer if isinstance(next(iter(answers), None), GradedAnswer) else Answer, "answers")
+    for place, name in enumerate(answer.question_id for answer in answers):
+        if name not in known:
+            raise DataError(
+                f"answer {place} belongs to question {name!r}, which is not among the {len(known)} questions",
+                "answers to the questions given",
+                "pass all questions, or only the answers to these",
+            )
+    return [known[answer.question_id] for answer in answers]
 
 
 def grade_shares(rows: pd.DataFrame, by: str = "retriever", *, counts: bool = False) -> pd.DataFrame:
@@ -260,13 +263,10 @@ def grading_prompts(
         raise ConfigError(f"order={order!r}", "None (as given) or a seed of at least 0", "choose one of the two")
     if max_chars < 1:
         raise ConfigError(f"max_chars={max_chars}", "at least 1", "leave it out")
-    known, template = by_id(questions), load_prompt(prompt)
-    check_records(answers, Answer, "answers")
-    for place, answer in enumerate(answers):
-        question_of(answer.question_id, known, place)
+    asked, template = questions_of(answers, questions), load_prompt(prompt)
     prompts = []
     for group in group_answers(answers, per_prompt):
-        question = known[answers[group[0]].question_id]
+        question = asked[group[0]]
         places = group if order is None else _shuffled(group, order, question.id)
         shown = facts_of(question) if facts is None else facts.get(question.id, ())
         text = fill_prompt(
@@ -720,10 +720,10 @@ def baseline_grades(
 
     from ragbench.metrics.lexical import exact_match, rouge_l
 
-    known = by_id(questions)
-
     def scores(metric: Any, rows: Sequence[GradedAnswer]) -> list[float]:
-        return [metric(a.text, question_of(a.question_id, known, i).answer) for i, a in enumerate(rows)]
+        return [
+            metric(a.text, question.answer) for a, question in zip(rows, questions_of(rows, questions), strict=True)
+        ]
 
     truth = [a.grade for a in dev]
     matches = scores(exact_match, dev)

@@ -32,7 +32,7 @@ from filelock import FileLock
 
 from ragbench.data.files import raise_all, read_text
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.labelling.grades import GRADES, by_id, facts_of, question_of
+from ragbench.labelling.grades import GRADES, facts_of, questions_of
 from ragbench.metrics.keypoints import VERDICTS
 from ragbench.records import Answer, Question
 
@@ -47,7 +47,7 @@ class LabelKind:
 
     Attributes
     ----------
-    name, title : of the file's first column, and for people.
+    name, title : in the file's first column, and for people.
     aspects : what is asked, by the name in the file; empty when each item brings its own (keypoints).
     labels : what can be said and what it means, in order; empty for ranks, which depend on the item's candidates.
     keys : the key that gives each label.
@@ -137,17 +137,11 @@ KINDS: Mapping[str, LabelKind] = {
             "keypoints",
             "Judge each keypoint",
             {},
-            dict(
-                zip(
-                    VERDICTS,
-                    (
-                        "the answer says this, and rightly",
-                        "the answer says something that cannot be true along with this",
-                        "the answer does not touch this",
-                    ),
-                    strict=True,
-                )
-            ),
+            {
+                "covered": "the answer says this, and rightly",
+                "contradicted": "the answer says something that cannot be true along with this",
+                "neither": "the answer does not touch this",
+            },
             {str(place): verdict for place, verdict in enumerate(VERDICTS, 1)},
             False,
         ),
@@ -244,7 +238,6 @@ def grade_items(questions: Sequence[Question], answers: Sequence[Answer], *, fac
 
     Parameters
     ----------
-    questions : those that the answers belong to, and maybe more.
     answers : several for one question are several items. An item's id is the answer's ``meta["id"]`` where it has
         one, else question id and generator.
     facts : whether the supporting sentences are shown.
@@ -255,10 +248,8 @@ def grade_items(questions: Sequence[Question], answers: Sequence[Answer], *, fac
 
     Source: thesis §2.4 (what its judge was shown).
     """
-    known = by_id(questions)
     items = []
-    for place, answer in enumerate(answers):
-        question = question_of(answer.question_id, known, place)
+    for answer, question in zip(answers, questions_of(answers, questions), strict=True):
         texts = {"Question": question.text, "True answer": question.answer}
         if facts and question.references:
             texts["Supporting facts"] = "\n".join(facts_of(question))
@@ -337,13 +328,7 @@ def load_labels(*paths: str | Path) -> list[Label]:
 
 
 def current(labels: Iterable[Label], kind: str | None = None) -> list[Label]:
-    """Return the label that holds for each kind, item, aspect and annotator: the last, unless it was taken back.
-
-    Parameters
-    ----------
-    labels : rows in order, from `load_labels`.
-    kind : only this kind.
-    """
+    """Return the label that holds for each kind (or one), item, aspect and annotator: the last, if not taken back."""
     if kind is not None:
         kind_of(kind)
     of_kind = [label for label in labels if kind in (None, label.kind)]

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.labelling.asking import (
@@ -342,8 +342,6 @@ def _fields(
 
 @cache
 def _number_schema(field: str, least: int, most: int) -> type[BaseModel]:
-    from pydantic import ConfigDict, Field, create_model
-
     # Some servers' grammars pass over bounds of whole numbers but keep to an enumeration. The type stays int, since
     # pydantic's Literal would take JSON's true for 1.
     bounded = Field(ge=least, le=most, json_schema_extra={"enum": list(range(least, most + 1))})
