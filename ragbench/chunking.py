@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, check_known, unknown
 from ragbench.records import Chunk, Document
 from ragbench.text.sentences import Span, sentence_spans, split_sentences
 
@@ -108,9 +108,7 @@ def _settings(profile: str, given: dict) -> dict:
     if profile not in PROFILES:
         raise unknown("chunking profile", profile, PROFILES)
     given = {name: value for name, value in given.items() if value is not None}
-    for name in given:
-        if name not in PROFILES[profile]:
-            raise unknown("chunking setting", name, PROFILES[profile])
+    check_known("chunking setting", given, PROFILES[profile])
     if {"percentile", "threshold"} <= given.keys():
         raise ConfigError("both percentile and threshold", "one of them", "leave one out")
     settings = PROFILES[profile] | given

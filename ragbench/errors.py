@@ -5,6 +5,8 @@ Every message says three things: what was got, what was expected, and what to do
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+
 
 class RagbenchError(Exception):
     """Base of every error a user of ragbench is meant to read.
@@ -67,3 +69,10 @@ def unknown(kind: str, name: object, known: object) -> ConfigError:
     return ConfigError(
         f"unknown {kind} {name!r}", "one of " + ", ".join(names), f"{guess}choose one of the names above"
     )
+
+
+def check_known(kind: str, names: Iterable[object], known: Container) -> None:
+    """Raise the error of `unknown` for the first of the names that is not among the known ones."""
+    for name in names:
+        if name not in known:
+            raise unknown(kind, name, known)

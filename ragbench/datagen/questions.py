@@ -30,7 +30,7 @@ from ragbench.datagen.parts import (
 )
 from ragbench.datagen.schema import QuestionPattern, Schema
 from ragbench.datagen.wording import choose, derive, fields_of, fill_pattern, mentions, without
-from ragbench.errors import DataError, unknown
+from ragbench.errors import DataError, check_known
 from ragbench.llm import Cassette
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
@@ -77,9 +77,7 @@ def draft_questions(
             "one document per configuration, in the same order",
             "write the documents from these configurations",
         )
-    for kind in per_document:
-        if kind not in KINDS:
-            raise unknown("type of question", kind, KINDS)
+    check_known("type of question", per_document, KINDS)
     drafts = []
     for number, configuration in enumerate(configurations):
         rng = random.Random(f"questions/{configuration.id}/{seed}")
@@ -272,9 +270,7 @@ def model_questions(
     Done with QRA without references. A document without dropped facts gets no unanswerable question, a single document
     none over several; both are listed in ``failed``.
     """
-    for kind in per_document:
-        if kind not in KINDS:
-            raise unknown("type of question", kind, KINDS)
+    check_known("type of question", per_document, KINDS)
     text = load_prompt(prompt)
     drafts: list[QRA] = []
     failed: list[tuple[str, str]] = []

@@ -40,7 +40,7 @@ from typing import Any
 from ragbench import chunking, data, papers, retrieval
 from ragbench.data.files import read_text
 from ragbench.embedding import make_embedder
-from ragbench.errors import ConfigError, RagbenchError, unknown
+from ragbench.errors import ConfigError, RagbenchError, check_known, unknown
 from ragbench.experiment.models import TABLES, make_model
 from ragbench.labelling.checkers import asks_model, make_checker
 from ragbench.retrieval.rerank import make_scorer
@@ -253,17 +253,13 @@ def _taken(axis: str, use: str, own: Mapping[str, Any], models: Mapping[str, Any
         takes = tuple(retrieval.table.settings_of(use, objects=True))
     elif axis == "chunker" and use in chunking.CHUNKERS:
         takes = tuple(inspect.signature(chunking.CHUNKERS[use]).parameters)
-    for key in own:
-        if key not in takes:
-            raise unknown(f"option of {use}", key, takes)
+    check_known(f"option of {use}", own, takes)
     return {key: model for key, model in {**models, **own}.items() if key in takes}
 
 
 def _checked(use: str, function: Callable, options: Mapping[str, Any], leave_out: tuple[str, ...]) -> None:
     known = [n for n in inspect.signature(function).parameters if n not in leave_out]
-    for option in options:
-        if option not in known:
-            raise unknown(f"option of {use}", option, known)
+    check_known(f"option of {use}", options, known)
 
 
 def _data(path: Path, use: str, options: dict[str, Any]) -> Callable:
@@ -300,11 +296,11 @@ def _retriever(path: Path, use: str, options: dict[str, Any], **models: Any) -> 
 def _model(path: Path, use: str, options: dict[str, Any], axis: str) -> Any:
     if use in TABLES[axis]:
         _checked(use, TABLES[axis][use], options, ("self",))
-    elif use.startswith("gguf:"):
+        return make_model(axis, use, options)
+    if use.startswith("gguf:"):
         use = f"gguf:{path.parent / Path(use[5:]).expanduser()}"
-    for option, value in ({} if use in TABLES[axis] else options).items():
-        if option not in _MODEL_OPTIONS:
-            raise unknown(f"option of {use}", option, _MODEL_OPTIONS)
+    check_known(f"option of {use}", options, _MODEL_OPTIONS)
+    for option, value in options.items():
         fits, wanted = _MODEL_OPTIONS[option]
         if value is not None and not fits(value):
             raise ConfigError(f"{option} is {value!r}", wanted, f"mend {option}")

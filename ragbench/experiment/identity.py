@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, check_known
 from ragbench.llm import chat_model, loop
 from ragbench.llm.drivers import Driver, agreed_digest, driver_for
 from ragbench.llm.failures import AWAY, CallError
@@ -158,9 +158,8 @@ def is_model(thing: Any) -> bool:
 def as_prompts(prompts: Any, generators: Mapping[str, Any]) -> dict[str, Prompt]:
     """Return the prompts by generator that were asked for; ConfigError for one that cannot be used."""
     checked = dict(prompts or {})
+    check_known("generator in prompts", checked, generators)
     for name, prompt in checked.items():
-        if name not in generators:
-            raise unknown("generator in prompts", name, generators)
         if not is_model(generators[name]):
             raise ConfigError(f"a prompt for {name!r}, a reader", "prompts for chat models only", "leave it out")
         fill_prompt(load_prompt(prompt), query="", documents="")

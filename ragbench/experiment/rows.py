@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic_core import from_json
 
-from ragbench.errors import DataError, unknown
+from ragbench.errors import DataError, check_known
 from ragbench.paths import results_dir, written_whole
 
 if TYPE_CHECKING:
@@ -417,7 +417,5 @@ def load_rows(run: str | os.PathLike[str], columns: Sequence[str] = COLUMNS) -> 
     ------
     DataError for a run that does not exist or a damaged line; ConfigError for a column that there is not.
     """
-    for name in columns:
-        if name not in COLUMNS:
-            raise unknown("column", name, COLUMNS)
+    check_known("column", columns, COLUMNS)
     return Rows.read(run_folder(run) / ROWS, columns).frame()

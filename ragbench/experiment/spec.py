@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, check_known, unknown
 from ragbench.experiment.identity import as_prompts, is_model, tokenizer_identity
 from ragbench.experiment.rows import ROWS
 from ragbench.llm import Cassette, ask
@@ -83,9 +83,8 @@ def named(axis: str, values: Any) -> dict[str, Any]:
 def _check_options(options: Mapping[str, Any]) -> None:
     """Raise ConfigError for what is no option of ``ask``, or no number where it takes one."""
     known = [name for name in inspect.signature(ask).parameters if name not in _NOT_OPTIONS]
+    check_known("option of model calls", options, known)
     for name, value in options.items():
-        if name not in known:
-            raise unknown("option of model calls", name, known)
         wants_number = name == "retries" or name.endswith("_s")
         if wants_number and value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise ConfigError(f"options: {name} is {value!r}", "a number", f"mend {name}")

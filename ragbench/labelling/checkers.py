@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from ragbench.errors import ConfigError, ModelError, unknown
+from ragbench.errors import ConfigError, ModelError, check_known
 from ragbench.labelling.embedded_checker import CONTRADICTION, ENTAILMENT, NEUTRAL, Claim, EmbeddedChecker, sentence_of
 from ragbench.onnx_models import Classifier
 
@@ -170,10 +170,7 @@ def make_checker(name: str = "embedded", **options: Any) -> Any:
     if name == "embedded":
         return EmbeddedChecker(**options)
     if name.startswith("onnx:"):
-        known = ("labels", "threshold", "max_tokens")
-        for option in options:
-            if option not in known:
-                raise unknown(f"option of {name}", option, known)
+        check_known(f"option of {name}", options, ("labels", "threshold", "max_tokens"))
         return OnnxChecker(name.removeprefix("onnx:"), **options)
     from ragbench.llm import chat_model
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, check_known, unknown
 from ragbench.llm import local
 from ragbench.llm.local import SMOLLM2, SMOLLM2_SHA256
 
@@ -157,9 +157,7 @@ def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key
 
 def _check(cls: Any, settings: dict) -> None:
     known = set(cls.model_fields) | {field.alias for field in cls.model_fields.values() if field.alias}
-    for name in settings:
-        if name not in known:
-            raise unknown(f"option of {cls.__bases__[-1].__name__}", name, sorted(known))
+    check_known(f"option of {cls.__bases__[-1].__name__}", settings, known)
 
 
 def address(host: str, port: int, path: str = "") -> tuple[str, str | None]:

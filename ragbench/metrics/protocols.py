@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known, unknown
 
 CRAG_POINTS: Mapping[str, Mapping[str, float]] = {
     "human": {"perfect": 1.0, "acceptable": 0.5, "missing": 0.0, "incorrect": -1.0},
@@ -52,9 +52,7 @@ def crag_score(
     if mode not in CRAG_POINTS:
         raise unknown("mode", mode, CRAG_POINTS)
     points = CRAG_POINTS[mode]
-    for label in labels:
-        if label not in points:
-            raise unknown(f"CRAG label (mode {mode!r})", label, points)
+    check_known(f"CRAG label (mode {mode!r})", labels, points)
     values = np.array([points[label] for label in labels])
     if not values.size:
         return float("nan")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known, unknown
 from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
 from ragbench.experiment.rows import COLUMNS as ROW_COLUMNS
 from ragbench.report.checks import ANSWERS, GRADES, RETRIEVAL, Fault, counted, failed, reasons
@@ -63,7 +63,7 @@ def ranges(
 
     Source: Manski (1990), worst-case bounds for missing outcomes.
     """
-    _require(rows, [score, *by])
+    check_known("column", [score, *by], rows.columns)
     worst, best = bounds
     if worst == best:
         raise ConfigError(f"bounds {bounds}", "the worst and the best value of the score", "e.g. (0, 1)")
@@ -76,13 +76,6 @@ def ranges(
     for name, value in (("if_worst", worst), ("if_best", best)):
         cells[name] = (sums["sum"] + value * unscored) / sums["total"]
     return cells
-
-
-def _require(rows: pd.DataFrame, names: Sequence[str]) -> None:
-    """Raise the error for the first of the names that is no column."""
-    for name in names:
-        if name not in rows.columns:
-            raise unknown("column", name, rows.columns)
 
 
 def _cell_name(values: object) -> str:
@@ -129,7 +122,7 @@ def audit_rows(
     """
     by = [by] if isinstance(by, str) else list(by)
     scores = dict(score) if isinstance(score, Mapping) else dict.fromkeys([score] if isinstance(score, str) else score)
-    _require(rows, [*scores, *by, *within])
+    check_known("column", [*scores, *by, *within], rows.columns)
     if set(within) - set(by):
         raise ConfigError(f"within={list(within)}", f"columns of by={by}", "add them to by")
     book = _Book(rows, by, unit, within)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from ragbench.errors import unknown
+from ragbench.errors import check_known
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
 from ragbench.report.tables import escape_latex, first_line
@@ -253,9 +253,7 @@ def ledger_methods(papers: Sequence[str]) -> Methods:
 def _cited(paragraphs: Sequence[str], entries: dict[str, str], claims: tuple[str, ...]) -> Methods:
     known = references() | entries
     keys = dict.fromkeys(key for p in paragraphs for marked in _MARK.findall(p) for key in marked.split(","))
-    for key in keys:
-        if key not in known:
-            raise unknown("reference", key, known)
+    check_known("reference", keys, known)
     return Methods(tuple(paragraphs), {key: known[key] for key in keys}, claims)
 
 

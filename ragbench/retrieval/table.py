@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from ragbench.errors import unknown
+from ragbench.errors import check_known, unknown
 from ragbench.records import Chunk
 from ragbench.retrieval.base import Retriever, check_chunks, check_retriever
 from ragbench.retrieval.bm25 import BM25
@@ -134,7 +134,4 @@ def settings_of(name: str, *, objects: bool = False) -> list[str]:
 
 def check_settings(name: str, settings: Mapping[str, Any], *, objects: bool = False) -> None:
     """Raise ConfigError for a setting that the retriever does not have; it names those there are."""
-    known = settings_of(name, objects=objects)
-    for setting in settings:
-        if setting not in known:
-            raise unknown(f"option of {name}", setting, known)
+    check_known(f"option of {name}", settings, settings_of(name, objects=objects))
