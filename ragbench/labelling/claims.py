@@ -255,7 +255,7 @@ class _Pair:
 
     result: int
     check: str
-    side: str
+    claims: tuple[Claim, ...] | None
     text: str
     name: str
 
@@ -304,14 +304,8 @@ def ragchecker_labels(
         if claims is not None:
             rows[n] = replace(rows[n], metrics=None, **{side: claims})
     pairs = list(_pairs(rows))
-    judged = check_claims(
-        model,
-        [getattr(rows[p.result], p.side) for p in pairs],
-        [p.text for p in pairs],
-        joint,
-        ids=[p.name for p in pairs],
-        **options,
-    )
+    texts, names = [p.text for p in pairs], [p.name for p in pairs]
+    judged = check_claims(model, [p.claims for p in pairs], texts, joint, ids=names, **options)
     return _labelled_results(results, rows, pairs, judged.labels, extracted.report, judged.report)
 
 
@@ -391,10 +385,10 @@ def steps_for_ragchecker(
             assert shared is not None
             rows[n] = replace(rows[n], **{side: shared[key]})
     pairs = list(_pairs(rows))
-    units = claim_units([getattr(rows[p.result], p.side) for p in pairs], [p.text for p in pairs])
+    units = claim_units([p.claims for p in pairs], [p.text for p in pairs])
     exact = task_step(check_task(CHECK_PROMPT), units, joint)
-    later = [p for p in pairs if (p.result, p.side) in source and p.text.strip()]
-    waiting = len({(source[p.result, p.side], p.text.strip()) for p in later})
+    later = [p for p in pairs if p.claims is None and p.text.strip()]
+    waiting = len({(source[p.result, _side(p.check)], p.text.strip()) for p in later})
     if not waiting:
         return [first, exact]
     each, name = 1, "claim check, at most"
@@ -442,11 +436,12 @@ def _pairs(rows: Sequence[RagResult]) -> Iterator[_Pair]:
         for check in CHECKS:
             if getattr(row, check) is not None:
                 continue
-            name, side = f"{row.id} {check}", _side(check)
+            name, claims = f"{row.id} {check}", getattr(row, _side(check))
             if check.endswith("chunks"):
-                yield from (_Pair(n, check, side, c.text, f"{name}[{j}]") for j, c in enumerate(row.chunks))
+                yield from (_Pair(n, check, claims, c.text, f"{name}[{j}]") for j, c in enumerate(row.chunks))
             else:
-                yield _Pair(n, check, side, row.reference if side == _RESPONSE else row.response, name)
+                other = row.reference if _side(check) == _RESPONSE else row.response
+                yield _Pair(n, check, claims, other, name)
 
 
 # The embedded way
@@ -481,7 +476,7 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
     for n, side, text in sides:
         rows[n] = replace(rows[n], metrics=None, **{side: claims[text]})
     pairs = list(_pairs(rows))
-    wanted = [(_hashable(getattr(rows[p.result], p.side)), p.text) for p in pairs]
+    wanted = [(_hashable(p.claims or ()), p.text) for p in pairs]
     labels = _labels_of_pairs(wanted, EmbeddedChecker() if checker is None else checker)
     n_labels = sum(map(len, labels.values()))
     counts = {"claims": len(claims), "claim check": n_labels}

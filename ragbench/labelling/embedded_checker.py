@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -183,20 +183,19 @@ class EmbeddedChecker:
         vectors = self._embedded(ready, sources)
         return ready, [self._texts.get(t.text) or _Text(t, vectors, self.window) for t in sources], vectors
 
-    def _slices(self, ready: Sequence[Prepared], sources: Sequence[_Text]) -> Iterator[tuple[list[int], list[_Text]]]:
+    def _slices(self, ready: Sequence[Prepared], sources: Sequence[_Text]) -> list[tuple[list[int], list[_Text]]]:
         """Texts with their places, in groups whose tables fit into memory; a text without a sentence is in none."""
         height = 1 + len(ready) + len({s for c in ready for s in c.weight})
-        place: list[int] = []
-        width = 0
+        groups: list[list[int]] = []
+        cells = 0
         for j, source in enumerate(sources if ready else ()):
-            if place and (width + len(source.spans)) * height > _CELLS:
-                yield place, [sources[p] for p in place]
-                place, width = [], 0
+            cells += len(source.spans) * height
+            if not groups or cells > _CELLS:
+                groups.append([])
+                cells = len(source.spans) * height
             if source.spans:
-                place.append(j)
-                width += len(source.spans)
-        if place:
-            yield place, [sources[p] for p in place]
+                groups[-1].append(j)
+        return [(places, [sources[j] for j in places]) for places in groups if places]
 
     def _label(self, claim: Prepared, vector: np.ndarray, text: _Text, support: float, best: int) -> str:
         missing = claim.numbers - text.prepared.numbers
