@@ -68,11 +68,9 @@ def agreement(a: Iterable[Label], b: Iterable[Label], *, resamples: int = 2000, 
     Source: Cohen (1960, 1968); Kendall (1945). RAGChecker, section 4.2 (within one step: 90.95%).
     """
     first, second, kind = _sides(a, b)
-    by_aspect: dict[str, list[tuple[str, str]]] = {}
-    for aspect in kind.aspects or ("all keypoints",):
-        by_aspect[aspect] = [k for k in {**first, **second} if not kind.aspects or k[1] == aspect]
     rows = []
-    for aspect, keys in by_aspect.items():
+    for aspect in kind.aspects or ("all keypoints",):
+        keys = [k for k in {**first, **second} if not kind.aspects or k[1] == aspect]
         both = [k for k in keys if k in first and k in second]
         row = {"aspect": aspect, "n": len(both)}
         row |= {"only_a": sum(k not in second for k in keys), "only_b": sum(k not in first for k in keys)}
@@ -217,7 +215,8 @@ def calibrate_judge(
     Source: thesis §1.2 (ARES: 150 to 300 human labels correct a judge); Angelopoulos et al. (2023).
     """
     kind, human = _human(labels, aspect)
-    value = value or _value(kind)
+    if value is None:
+        value = (lambda label: float(label == "5")) if kind.name == "grade" else float
     scored = {item: str(label) for item, label in judge.items() if label is not None and label == label}
     for item, label in scored.items():
         if label not in kind.labels:
@@ -264,7 +263,3 @@ def _human(labels: Iterable[Label], aspect: str | None) -> tuple[LabelKind, dict
     if aspect not in kind.aspects:
         raise ConfigError(f"aspect={aspect!r} of {kind.name}", f"one of {', '.join(kind.aspects)}", "choose one")
     return kind, {label.item: label.label for label in held if label.aspect == aspect}
-
-
-def _value(kind: LabelKind) -> Callable[[str], float]:
-    return (lambda label: float(label == "5")) if kind.name == "grade" else float

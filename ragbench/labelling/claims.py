@@ -251,11 +251,11 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The claims of one side of a result, to be checked against one text; ``name`` is for messages."""
+    """Claims of a result (None where not known), to be checked against one text; ``name`` is for messages."""
 
     result: int
     check: str
-    claims: tuple[Claim, ...] | None
+    claims: Any
     text: str
     name: str
 
@@ -476,7 +476,7 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
     for n, side, text in sides:
         rows[n] = replace(rows[n], metrics=None, **{side: claims[text]})
     pairs = list(_pairs(rows))
-    wanted = [(_hashable(p.claims or ()), p.text) for p in pairs]
+    wanted = [(_hashable(p.claims), p.text) for p in pairs]
     labels = _labels_of_pairs(wanted, EmbeddedChecker() if checker is None else checker)
     n_labels = sum(map(len, labels.values()))
     counts = {"claims": len(claims), "claim check": n_labels}

@@ -33,8 +33,6 @@ Claim = str | Sequence[str]
 def split_claims(text: str) -> list[str]:
     """Cut a text into sentence claims, without list markers, emphasis marks and citation numbers.
 
-    Raises
-    ------
     ConfigError for anything but one text.
     """
     if not isinstance(text, str):
@@ -111,9 +109,6 @@ class EmbeddedChecker:
         """Return a checker with the same settings that has embedded all of these, in one call, and keeps them.
 
         For many checks over texts that come back (a chunk retrieved for several questions): its labels are the same.
-
-        Raises
-        ------
         ConfigError for one string in place of a list, or something that is no text.
         """
         ready, sources = self._prepared(claims, texts)
@@ -123,12 +118,7 @@ class EmbeddedChecker:
         return kept
 
     def check(self, claims: Sequence[Claim], text: str) -> list[str]:
-        """Label claims, each a sentence or a triple of texts, against one text.
-
-        Raises
-        ------
-        ConfigError for a claim that is neither, or a text that is none.
-        """
+        """Label claims, each a sentence or a triple of texts, against one text; ConfigError for anything else."""
         if not isinstance(text, str):
             raise ConfigError(f"text is {type(text).__name__}", "one text", "use check_many for a list of texts")
         return [row[0] for row in self.check_many(claims, [text])]

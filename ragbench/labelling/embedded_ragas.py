@@ -276,8 +276,6 @@ class EmbeddedRagas:
     def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Needed]:
         """Return the sentences of each context, and those of them that its question needs.
 
-        Raises
-        ------
         ConfigError for lists of unequal length, or something that is no text.
         """
         common_length(questions=_texts(questions, "question"), contexts=contexts)

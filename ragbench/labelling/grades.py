@@ -515,17 +515,10 @@ class JudgeReport:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per split."""
-        rows = [
-            {
-                "judge": self.judge,
-                "split": one.split,
-                "n": one.n,
-                "unscored": one.unscored,
-                **one.accuracy.columns("accuracy"),
-                **one.kappa.columns("kappa"),
-            }
-            for one in self.splits
-        ]
+        rows = []
+        for one in self.splits:
+            counts = {"judge": self.judge, "split": one.split, "n": one.n, "unscored": one.unscored}
+            rows.append(counts | one.accuracy.columns("accuracy") | one.kappa.columns("kappa"))
         return pd.DataFrame(rows)
 
     def __str__(self) -> str:

@@ -176,12 +176,7 @@ class LabelItem:
     aspects: Mapping[str, str] = field(default_factory=dict)
 
     def asked(self, kind: LabelKind) -> Mapping[str, str]:
-        """What is asked of this item, by aspect.
-
-        Raises
-        ------
-        ConfigError when the item lacks what its kind needs.
-        """
+        """What is asked of this item, by aspect; ConfigError when the item lacks what its kind needs."""
         n = len(self.candidates)
         few, many, wanted = {"preference": (2, 2, "exactly 2"), "ranks": (2, 9, "2 to 9")}.get(kind.name, (0, 0, "no"))
         if not few <= n <= many:

@@ -51,18 +51,8 @@ class LabelledPair:
 def load_ragchecker_pairs(path: str | Path | None = None) -> list[LabelledPair]:
     """Load RAGChecker's 280 human-labelled pairs with its recorded scores.
 
-    Parameters
-    ----------
-    path : as for `ragbench.data.load_ragchecker_meta`, which reads and checks the files.
-
-    Returns
-    -------
-    280 pairs in 10 groups, two labels for each of three criteria; ``recorded`` is empty where RAGChecker's scores are
-    not beside the labels.
-
-    Raises
-    ------
-    DataError when the files are missing, malformed, or do not belong together.
+    10 groups, two labels for each of three criteria; ``recorded`` is empty where RAGChecker's scores are not beside the
+    labels. Path and errors as for `ragbench.data.load_ragchecker_meta`, which reads and checks the files.
     """
     from ragbench.data.ragchecker import load_ragchecker_meta
 
