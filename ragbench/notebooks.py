@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ SECONDS = {
 }
 SERIES = {"start": "0", "thesis": "1", "ragchecker": "2", "ragas": "3", "rageval": "4", "beyond": "9"}
 _BAR = "{desc}{percentage:3.0f}%|{bar}| {elapsed} gone, about {remaining} to go"
+_CLEAR = "get_ipython().reset()"
 _AS_EXPECTED = 0.05  # of the whole counts as done at the expected pace: the first minute only loads packages
 
 
@@ -71,6 +74,7 @@ def execute(
     timeout_s: int = 1800,
     *,
     moved: Callable[[float], Any] | None = None,
+    kernel: Any = None,
 ) -> Path:
     """Run a notebook from top to bottom and write the executed copy.
 
@@ -81,6 +85,7 @@ def execute(
     out : where the executed copy goes; default ``data/results/notebooks/``.
     timeout_s : limit for one cell, in seconds.
     moved : called after every cell with the share of the notebook that it is.
+    kernel : of `shared_kernel`; default a process of its own.
 
     Returns
     -------
@@ -101,6 +106,7 @@ def execute(
     cells = sum(cell.cell_type == "code" and bool(cell.source.strip()) for cell in book.cells)
     client = NotebookClient(
         book,
+        km=kernel,
         timeout=timeout_s,
         kernel_name="python3",
         resources={"metadata": {"path": str(path.parent)}},
@@ -110,6 +116,9 @@ def execute(
     failure: Exception | None = None
     try:
         client.execute(env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+        if kernel is not None:
+            client.wait_for_reply(client.kc.execute(_CLEAR, silent=True))
+            client.kc.stop_channels()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         failure = error
     _tidy(book)
@@ -123,6 +132,20 @@ def execute(
             f"open {out} and read the cell's output",
         )
     return out
+
+
+@contextmanager
+def shared_kernel() -> Iterator[Any]:
+    """Keep one process for notebooks that follow each other: packages are imported once, names cleared in between."""
+    from jupyter_client import AsyncKernelManager
+    from jupyter_core.utils import run_sync
+
+    manager = AsyncKernelManager(kernel_name="python3")
+    try:
+        yield manager
+    finally:
+        if manager.has_kernel:
+            run_sync(manager.shutdown_kernel)(now=True)
 
 
 def _failed(cell: Any) -> bool:
@@ -189,7 +212,8 @@ def run_all(
     papers = [list(books) for _, books in itertools.groupby(find(series), key=lambda path: path.stem[0])]
     expected = {path.stem: SECONDS.get(path.stem, 30) for books in papers for path in books}
     seconds: dict[str, float] = {}
-    failed = threading.Event()
+    ended = threading.Event()
+    kernels: list[Any] = []
     at_once = min(2, cores(), len(papers))
     total = sum(expected.values())
 
@@ -203,25 +227,36 @@ def run_all(
     with Bar(total=total, bar_format=_BAR) as bar, ThreadPoolExecutor(at_once) as pool:
 
         def run(books: Sequence[Path]) -> None:
-            for path in books:
-                if failed.is_set():
-                    return
-                start = time.perf_counter()
-                bar.set_description(path.stem)
+            with shared_kernel() as kernel:
+                kernels.append(kernel)
+                for path in books:
+                    if ended.is_set():
+                        return
+                    start = time.perf_counter()
+                    bar.set_description(path.stem)
 
-                def moved(share: float, weight: float = expected[path.stem]) -> None:
-                    bar.update(share * weight)
+                    def moved(share: float, weight: float = expected[path.stem]) -> None:
+                        bar.update(min(share * weight, total - bar.n))
 
-                try:
-                    execute(path, _known(path, parameters or {}), path if publish else None, moved=moved)
-                except BaseException:
-                    failed.set()
-                    raise
-                seconds[path.stem] = time.perf_counter() - start
+                    given, out = _known(path, parameters or {}), path if publish else None
+                    try:
+                        execute(path, given, out, moved=moved, kernel=kernel)
+                    except BaseException:
+                        ended.set()
+                        raise
+                    seconds[path.stem] = time.perf_counter() - start
 
         longest_first = sorted(papers, key=lambda books: -sum(expected[path.stem] for path in books))
-        for running in [pool.submit(run, books) for books in longest_first]:
-            running.result()
+        try:
+            for running in as_completed([pool.submit(run, books) for books in longest_first]):
+                running.result()
+        except BaseException:
+            # After Ctrl-C or an error, nobody waits for the other notebook to end.
+            ended.set()
+            for kernel in kernels:
+                if kernel.has_kernel:
+                    os.kill(kernel.provisioner.pid, signal.SIGKILL)
+            raise
     return seconds
 
 

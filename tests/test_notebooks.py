@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import signal
+import threading
+import time
 
 import pandas as pd
 import pytest
 
 from ragbench import notebooks
-from ragbench.notebooks import NotebookError, execute, find, run_all
+from ragbench.notebooks import NotebookError, execute, find, run_all, shared_kernel
 from ragbench.papers.thesis import RETRIEVERS
 from ragbench.paths import mirror, published_figures
 from ragbench.recordings import RECORDINGS, manifest
@@ -187,7 +191,7 @@ def test_a_run_of_ones_own_leaves_the_checkout_as_it_is_and_a_second_one_writes_
 def test_the_first_notebook_that_fails_ends_the_run_and_is_named(monkeypatch, tmp_path):
     ran = []
 
-    def broken(path, parameters, out, moved):
+    def broken(path, parameters, out, moved, kernel):
         ran.append(path.stem)
         raise NotebookError("cell 3", "a clean run", "read it")
 
@@ -199,7 +203,7 @@ def test_the_first_notebook_that_fails_ends_the_run_and_is_named(monkeypatch, tm
 
 def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkeypatch):
     ran = []
-    monkeypatch.setattr(notebooks, "execute", lambda path, parameters, out, moved: ran.append((path, out)))
+    monkeypatch.setattr(notebooks, "execute", lambda path, parameters, out, moved, kernel: ran.append((path, out)))
     run_all(publish=True)
     assert sorted(path for path, _ in ran) == find()
     assert all(path == out for path, out in ran)
@@ -219,7 +223,7 @@ def test_the_bar_moves_by_what_a_notebook_takes_and_its_time_to_go_is_true(monke
     monkeypatch.setattr(notebooks, "find", lambda series: [p for p in find() if p.stem in took])
     monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
 
-    def execute(path, parameters, out, moved):
+    def execute(path, parameters, out, moved, kernel):
         for _ in range(2):
             clock[0] += 2 * took[path.stem] / 2  # this machine needs twice as long as expected
             moved(1 / 2)
@@ -241,6 +245,45 @@ def test_a_notebook_says_after_each_cell_how_far_it_is(tmp_path):
     shares = []
     execute(tmp_path / "two.ipynb", out=tmp_path / "out.ipynb", moved=shares.append)
     assert shares == [0.5, 0.5]
+
+
+def notebook(path, *sources: str):
+    import nbformat
+    from nbformat.v4 import new_code_cell, new_notebook
+
+    nbformat.write(new_notebook(cells=[new_code_cell(source) for source in sources]), path)
+    return path
+
+
+def test_notebooks_of_one_kernel_share_its_process_and_no_name(tmp_path):
+    first = notebook(tmp_path / "1.ipynb", "import os; left = 3; os.getpid()")
+    second = notebook(tmp_path / "2.ipynb", "import os; os.getpid()", "'left' in globals()")
+    with shared_kernel() as kernel:
+        books = [json.loads(execute(p, out=p, kernel=kernel).read_text()) for p in (first, second)]
+        assert kernel.has_kernel
+    assert not kernel.has_kernel
+    (pid,), (same_pid, left) = (
+        ["".join(c["outputs"][0]["data"]["text/plain"]) for c in book["cells"]] for book in books
+    )
+    assert pid == same_pid
+    assert left == "False"
+    assert [c["execution_count"] for c in books[1]["cells"]] == [1, 2]
+
+
+def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_path, monkeypatch):
+    long = notebook(tmp_path / "1_long.ipynb", "print('on its way'); import time; time.sleep(100)")
+    never = notebook(tmp_path / "2_never.ipynb", "1")
+    monkeypatch.setattr(notebooks, "find", lambda series: [long, never])
+    monkeypatch.setattr("ragbench.retrieval.base.cores", lambda: 1)
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
+    threading.Timer(5, os.kill, [os.getpid(), signal.SIGINT]).start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_all()
+    assert time.monotonic() - start < 60
+    written = tmp_path / "notebooks"
+    assert "on its way" in (written / long.name).read_text()
+    assert not (written / never.name).exists()
 
 
 def mixed_replies(request) -> str:
