@@ -9,7 +9,7 @@ from ragbench import data
 from ragbench.datagen import ragas_pairs
 from ragbench.errors import ConfigError
 from ragbench.labelling.embedded_checker import EmbeddedChecker
-from ragbench.labelling.embedded_ragas import EmbeddedRagas, answer_parts, asked_for
+from ragbench.labelling.embedded_ragas import EmbeddedRagas, answer_parts, asked_for, backing
 from ragbench.papers import ragas
 from ragbench.text.stance import abstains
 
@@ -117,13 +117,14 @@ def test_made_up_names_and_numbers_lower_faithfulness(scorer):
     assert scores[0] > 1.2 * scores[1] > 1.2 * 1.2 * scores[2]
 
 
-def test_backing_is_support_times_the_share_of_names_and_numbers_that_the_context_has(scorer):
+def test_backing_is_support_times_the_share_of_names_and_numbers_that_the_context_has():
+    checker = EmbeddedChecker(Words())
     statement = "In 1896 it was built by Rob Carter, they say."
-    support = EmbeddedChecker(Words()).support([statement], [CONTEXT[0]]).item()
+    support = checker.support([statement], [CONTEXT[0]]).item()
     assert 0 < support < 1
     # 1896 and Carter are there, Rob is not.
-    assert scorer.backing([statement], CONTEXT[0])[statement] == pytest.approx(support * 2 / 3)
-    assert scorer.backing([], CONTEXT[0]) == {}
+    assert backing(checker, [statement], CONTEXT[0])[statement] == pytest.approx(support * 2 / 3)
+    assert backing(checker, [], CONTEXT[0]) == {}
 
 
 def test_faithfulness_is_the_mean_over_statements(scorer):

@@ -199,27 +199,13 @@ class EmbeddedRagas:
         together: dict[str, dict[str, None]] = {}
         for text, of_answer in zip(texts, statements, strict=True):
             together.setdefault(text, {}).update(dict.fromkeys(of_answer))
-        degrees = {text: self.backing(list(of_text), text) for text, of_text in together.items()}
+        ready = self._checker.warm([s for of_text in together.values() for s in of_text], list(together))
+        degrees = {text: backing(ready, list(of_text), text) for text, of_text in together.items()}
         rows = []
         for text, of_answer in zip(texts, statements, strict=True):
             backed = [degrees[text][statement] for statement in of_answer]
             rows.append((float(np.mean(backed)), len(backed), "scored") if backed else (_NAN, 0, "no statements"))
         return pd.DataFrame(rows, columns=_COLUMNS)
-
-    def backing(self, statements: Sequence[str], context: str) -> dict[str, float]:
-        """Return for each statement the degree, in [0, 1], to which a context backs it."""
-        if not statements:
-            return {}
-        source = take_apart(context)
-        words = frozenset(source.words)
-        support = self._checker.support(statements, [context])[:, 0].clip(0, 1)
-        degrees = {}
-        for statement, value in zip(statements, support, strict=True):
-            said = take_apart(statement)
-            facts = said.numbers | said.names
-            backed = sum(fact in source.numbers or fact in words for fact in facts)
-            degrees[statement] = float(value) * (backed / len(facts) if facts else 1.0)
-        return degrees
 
     def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
         """Score how far answers answer their questions; neither context nor truth has a part in it.
@@ -296,6 +282,22 @@ class EmbeddedRagas:
         covered = np.array([sum(w for stem, w in weights.items() if stem in part) for part in stems]) / total
         near = np.array([float(vectors[s] @ vectors[question]) for s in sentences])
         return self.mix * covered + (1 - self.mix) * near
+
+
+def backing(checker: EmbeddedChecker, statements: Sequence[str], context: str) -> dict[str, float]:
+    """Return for each statement the degree, in [0, 1], to which a context backs it."""
+    if not statements:
+        return {}
+    source = take_apart(context)
+    words = frozenset(source.words)
+    support = checker.support(statements, [context])[:, 0].clip(0, 1)
+    degrees = {}
+    for statement, value in zip(statements, support, strict=True):
+        said = take_apart(statement)
+        facts = said.numbers | said.names
+        backed = sum(fact in source.numbers or fact in words for fact in facts)
+        degrees[statement] = float(value) * (backed / len(facts) if facts else 1.0)
+    return degrees
 
 
 def _texts(values: Sequence[str], what: str) -> Sequence[str]:
