@@ -36,6 +36,9 @@ from ragbench.stats import (
 # Two people: raw agreement, Cohen's kappa, and for ranks Kendall's tau-b
 
 _NAN = float("nan")
+# Columns that not every kind of labels has, in their order
+_UNDEFINED = dict.fromkeys(("within_one", "kappa", "kappa_low", "kappa_high", "weighted_kappa", "tau_b"), _NAN)
+_UNDEFINED["undefined"] = 0
 
 
 def agreement(a: Iterable[Label], b: Iterable[Label], *, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -106,10 +109,6 @@ def _sides(a: Iterable[Label], b: Iterable[Label]) -> tuple[dict, dict, LabelKin
         )
     first, second = ({(label.item, label.aspect): label.label for label in side} for side in sides)
     return first, second, KINDS[kinds.pop()]
-
-
-_UNDEFINED = {"within_one": _NAN, **Interval(_NAN, _NAN, _NAN, 0).columns("kappa"), "weighted_kappa": _NAN}
-_UNDEFINED |= {"tau_b": _NAN, "undefined": 0}
 
 
 def _labels(pairs: list[tuple[str, str]], kind: LabelKind, resamples: int, seed: int) -> tuple[int, dict[str, float]]:

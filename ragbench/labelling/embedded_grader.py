@@ -66,7 +66,6 @@ class QuestionParts:
     reference_is_name: bool
     polar: int
     options: tuple[frozenset[str], frozenset[str]] | None
-    facts: frozenset[str]
     bridges: frozenset[str]
     answer_facts: frozenset[str]
     known: frozenset[str]
@@ -133,7 +132,6 @@ def question_parts(question: str, reference: str, facts: tuple[str, ...]) -> Que
     if polar or choice_of:
         holding = list(facts)  # a comparison needs them all
     rest = [f for f in facts if f not in holding]
-    every = frozenset().union(*(token_stems(f) for f in facts))
     return QuestionParts(
         question=token_stems(question),
         asked=content_stems(re.split(r"(?<=[.!?]) ", question)[-1]),
@@ -142,10 +140,9 @@ def question_parts(question: str, reference: str, facts: tuple[str, ...]) -> Que
         reference_is_name=len(names) > 1 and all(t.capital or not t.content for t in true),
         polar=polar,
         options=choice_of,
-        facts=every,
         bridges=frozenset().union(*(content_stems(f) for f in rest)) - asked - distinct,
         answer_facts=frozenset().union(*(content_stems(f) for f in holding)) - asked,
-        known=every | token_stems(question) | token_stems(reference),
+        known=frozenset().union(*map(token_stems, (*facts, question, reference))),
     )
 
 
