@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,6 @@ SECONDS = {
 }
 SERIES = {"start": "0", "thesis": "1", "ragchecker": "2", "ragas": "3", "rageval": "4", "beyond": "9"}
 _BAR = "{desc}{percentage:3.0f}%|{bar}| {elapsed} gone, about {remaining} to go"
-_CLEAR = "get_ipython().reset()"
 _AS_EXPECTED = 0.05  # of the whole counts as done at the expected pace: the first minute only loads packages
 
 
@@ -116,11 +114,11 @@ def execute(
     failure: Exception | None = None
     try:
         client.execute(env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"})
-        if kernel is not None:
-            client.wait_for_reply(client.kc.execute(_CLEAR, silent=True))
-            client.kc.stop_channels()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         failure = error
+    if kernel is not None and not isinstance(failure, CellTimeoutError | DeadKernelError):
+        client.wait_for_reply(client.kc.execute("get_ipython().reset()", silent=True))
+        client.kc.stop_channels()
     _tidy(book)
     nbformat.write(book, out)
     if failure is not None:
@@ -247,15 +245,17 @@ def run_all(
                     seconds[path.stem] = time.perf_counter() - start
 
         longest_first = sorted(papers, key=lambda books: -sum(expected[path.stem] for path in books))
+        lanes = [pool.submit(run, books) for books in longest_first]
         try:
-            for running in as_completed([pool.submit(run, books) for books in longest_first]):
-                running.result()
+            for lane in as_completed(lanes):
+                lane.result()
         except BaseException:
-            # After Ctrl-C or an error, nobody waits for the other notebook to end.
+            # After Ctrl-C or an error, nobody waits for the other notebook to end; its kernel may be starting just now.
             ended.set()
-            for kernel in kernels:
-                if kernel.has_kernel:
-                    os.kill(kernel.provisioner.pid, signal.SIGKILL)
+            while wait(lanes, timeout=0.2).not_done:
+                for kernel in kernels:
+                    if kernel.has_kernel:
+                        kernel.provisioner.process.kill()
             raise
     return seconds
 

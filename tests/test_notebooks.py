@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import threading
 import time
@@ -134,20 +135,31 @@ def test_every_notebook_has_small_parameters():
     assert {p.stem for p in find()} == set(SMALL)
 
 
+@pytest.fixture(scope="session")
+def kernel_of_all(tmp_path_factory):
+    """One process for the notebooks, as in `run_all`; it writes to the folder that comes with it."""
+    folder = tmp_path_factory.mktemp("notebooks")
+    with shared_kernel() as kernel:
+        yield kernel, folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", find(), ids=lambda p: p.stem)
-def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, tmp_path, monkeypatch):
+def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, kernel_of_all, monkeypatch):
+    kernel, out = kernel_of_all
+    shutil.rmtree(out)
+    out.mkdir()
     for name in ("FIGURES", "RESULTS"):
-        monkeypatch.setenv(f"RAGBENCH_{name}", str(tmp_path))
+        monkeypatch.setenv(f"RAGBENCH_{name}", str(out))
     small = dict(SMALL[path.stem])
     if "DATA = " in parameters(path):
         small["DATA"] = "minihop"
-    execute(path, small, tmp_path / path.name, timeout_s=300)
+    execute(path, small, out / path.name, timeout_s=300, kernel=kernel)
     for name in FIGURES.get(path.stem, ()):
         for kind in ("png", "pdf", "csv", "txt"):
-            assert (tmp_path / f"{name}.{kind}").stat().st_size > 0, f"{name}.{kind}"
+            assert (out / f"{name}.{kind}").stat().st_size > 0, f"{name}.{kind}"
     if path.stem in LEDGER:
-        ledger = pd.read_csv(tmp_path / "ledger.csv")
+        ledger = pd.read_csv(out / "ledger.csv")
         by_model = by_a_recorded_model(ledger)
         assert set(ledger.loc[by_model, "item"]) == RECORDED.get(path.stem, set())
         covered = {plan["covered"] for name in RECORDINGS for plan in manifest(name)["grids"].values()}
@@ -268,6 +280,16 @@ def test_notebooks_of_one_kernel_share_its_process_and_no_name(tmp_path):
     assert pid == same_pid
     assert left == "False"
     assert [c["execution_count"] for c in books[1]["cells"]] == [1, 2]
+
+
+def test_a_notebook_that_fails_leaves_nothing_to_the_next_one_of_its_kernel(tmp_path):
+    failing = notebook(tmp_path / "1.ipynb", "left = 3", "1 / 0")
+    asking = notebook(tmp_path / "2.ipynb", "'left' in globals()")
+    with shared_kernel() as kernel:
+        with pytest.raises(NotebookError, match="ZeroDivisionError"):
+            execute(failing, out=failing, kernel=kernel)
+        book = json.loads(execute(asking, out=asking, kernel=kernel).read_text())
+    assert book["cells"][0]["outputs"][0]["data"]["text/plain"] == ["False"]
 
 
 def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_path, monkeypatch):
