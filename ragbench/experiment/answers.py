@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+
+from ragbench.comparison import system_names
 from ragbench.data.formats import judgements
 from ragbench.errors import DataError
+from ragbench.experiment.spec import Experiment
 from ragbench.metrics.cutoffs import TokenOffsets, joined_cutoffs
 from ragbench.records import Chunk, Dataset
 from ragbench.retrieval.base import before
 
-if TYPE_CHECKING:  # slow imports, and a circular one
-    import pandas as pd
-
-    from ragbench.experiment.spec import Experiment
-
 
 def with_texts(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
     """Do what ``Experiment.answers`` says."""
-    from ragbench.comparison import system_names
-
     grid, cutting = experiment.grid, experiment.cutting
     offsets = TokenOffsets(cutting.tokenizer)
     data = {name: _loaded(grid.data, name) for name in dict.fromkeys(rows["data"])}

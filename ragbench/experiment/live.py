@@ -35,6 +35,7 @@ from ragbench.records import Answer
 # A reply that cannot be used is a result; with these a server has not done its part.
 _SERVERS = {name for name, kind in KINDS.items() if kind.retry or kind.host_wide} - {"empty"}
 _SERVERS |= {"busy", "bad_request", "oversized", "other"}
+_OF_AN_ANSWER = ("prompt_sha256", "finish", "cached", "prompt_tokens", "output_tokens", "prompt_estimate", "tagged")
 _JUDGED_FROM = 20  # replies, before a share of failures counts
 
 Batch = Sequence[tuple[Item, Sequence[Draft]]]
@@ -62,14 +63,8 @@ def answer_calls(experiment: Experiment, stage: Stage, batch: Batch, name: str) 
     def call(question: Any, group: Sequence[Draft], prompt: Any) -> Call:
         def take(reply: Reply) -> None:
             answer = as_answer(question, prompt, reply, {})
-            used = answer.meta["usage"]
-            extra = facts | {
-                "prompt_sha256": answer.meta["prompt_sha256"], "finish": answer.meta["finish"],
-                "cached": answer.meta["cached"], "prompt_tokens": used["prompt_tokens"],
-                "output_tokens": used["output_tokens"], "prompt_estimate": answer.meta["prompt_estimate"],
-                "tagged": answer.meta.get("tagged"),
-            }  # fmt: skip
-            put_answer(group, answer, extra)
+            about = {"tagged": None} | answer.meta["usage"] | answer.meta
+            put_answer(group, answer, facts | {name: about[name] for name in _OF_AN_ANSWER})
             if experiment.truncated == "unscored":
                 leave_truncated(group)
             grade_here(question, group, stage.graders)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import DataError
-from ragbench.experiment.rows import AXIS_COLUMNS, MANIFEST, load_rows, run_folder
+from ragbench.experiment.rows import AXIS_COLUMNS, MANIFEST, load_rows, no_room, run_folder
 from ragbench.llm.failures import redact
 from ragbench.paths import project_root, written_whole
 
@@ -48,10 +48,8 @@ def environment() -> dict[str, Any]:
             packages[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             packages[name] = "not installed"
-    machine = {
-        "system": platform.system(), "release": platform.release(), "processor": platform.machine(),
-        "cores": os.cpu_count(),
-    }  # fmt: skip
+    machine: dict[str, Any] = {"system": platform.system(), "release": platform.release()}
+    machine |= {"processor": platform.machine(), "cores": os.cpu_count()}
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         machine["memory_gib"] = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
     return {"python": platform.python_version(), "packages": packages, "git": _git(), "machine": machine}
@@ -88,8 +86,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any], secrets: tuple[str
         with written_whole(folder / MANIFEST) as part:
             part.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        told = f"{folder / MANIFEST} cannot be written: {error.strerror or type(error).__name__}"
-        raise DataError(told, "room on the disk", "make room, then run again: the rows that are there stay") from None
+        raise no_room(folder / MANIFEST, error.strerror or type(error).__name__) from None
 
 
 def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
@@ -176,26 +173,17 @@ def diff(run_a: str | os.PathLike[str], run_b: str | os.PathLike[str]) -> Differ
     frames = [load_rows(run, (*AXIS_COLUMNS, *compared)) for run in (run_a, run_b)]
     frames = [frame.drop_duplicates([*AXIS_COLUMNS], keep="last") for frame in frames]
     both = frames[0].merge(frames[1], on=list(AXIS_COLUMNS), how="outer", suffixes=("_a", "_b"), indicator=True)
-    for name in compared:
-        a, b = both[f"{name}_a"], both[f"{name}_b"]
-        both[f"{name}_moved"] = ~((a == b).fillna(False).astype(bool) | (a.isna() & b.isna()))
-    cells = [_cell(key, group) for key, group in both.groupby(_CELL, sort=False, dropna=False)]
+    pairs = both["_merge"].eq("both")
+    flags = {"n": pairs, "only_a": both["_merge"].eq("left_only"), "only_b": both["_merge"].eq("right_only")}
+    for name, column in {"answers": "answer", "grades": "grade", "status": "status", "moved": "ir_score"}.items():
+        a, b = both[f"{column}_a"], both[f"{column}_b"]
+        flags[name] = pairs & ~((a == b).fillna(False).astype(bool) | (a.isna() & b.isna()))
+    means = {f"ir_score_{side}": both[f"ir_score_{side}"].where(pairs) for side in "ab"}
+    groups = both[_CELL].assign(**flags, **means).groupby(_CELL, sort=False, dropna=False)
+    cells = groups.agg(dict.fromkeys(flags, "sum") | dict.fromkeys(means, "mean")).reset_index()
+    cells["moved"] = cells[["moved", "only_a", "only_b", "answers", "grades", "status"]].any(axis=1)
     columns = [*_CELL, "n", "only_a", "only_b", "answers", "grades", "status", "ir_score_a", "ir_score_b", "moved"]
-    return Difference(pd.DataFrame(entries, columns=["what", "a", "b"]), pd.DataFrame(cells, columns=columns))
-
-
-def _cell(key: tuple, group: pd.DataFrame) -> dict[str, Any]:
-    pairs = group[group["_merge"] == "both"]
-    counts = {"n": len(pairs)}
-    counts |= {f"only_{side}": int((group["_merge"] == f"{where}_only").sum()) for side, where in
-               (("a", "left"), ("b", "right"))}  # fmt: skip
-    counts |= {f"{name}s": int(pairs[f"{name}_moved"].sum()) for name in ("answer", "grade")}
-    counts["status"] = int(pairs["status_moved"].sum())
-    means = {f"ir_score_{side}": pairs[f"ir_score_{side}"].mean() for side in "ab"}
-    other = counts["only_a"] + counts["only_b"] + counts["answers"] + counts["grades"] + counts["status"]
-    return dict(zip(_CELL, key, strict=True)) | counts | means | {
-        "moved": bool(other or pairs["ir_score_moved"].any())
-    }  # fmt: skip
+    return Difference(pd.DataFrame(entries, columns=["what", "a", "b"]), cells[columns])
 
 
 _VOLATILE = ("runs", "name")

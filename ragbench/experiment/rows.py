@@ -146,17 +146,16 @@ class Journal:
         try:
             written = os.write(self._file, line)
         except OSError as error:
-            raise self._full(error.strerror or type(error).__name__) from None
+            raise no_room(self.path, error.strerror or type(error).__name__) from None
         if written != len(line):
             os.ftruncate(self._file, os.fstat(self._file).st_size - written)  # or the next line would be glued on
-            raise self._full("only a part of the line could be written")
+            raise no_room(self.path, "only a part of the line could be written")
 
-    def _full(self, reason: str) -> DataError:
-        return DataError(
-            f"{self.path} cannot be written: {reason}",
-            "room on the disk",
-            "make room, then run again: the rows that are there are not made again",
-        )
+
+def no_room(file: object, reason: str | None) -> DataError:
+    """Build the error that ends a run when a file cannot be written."""
+    do = "make room, then run again: the rows that are there are not made again"
+    return DataError(f"{file} cannot be written: {reason}", "room on the disk", do)
 
 
 def _finite(value: Any) -> Any:
@@ -282,8 +281,8 @@ class Rows:
                 head = json.loads(file.readline())
                 if head["columns"] != list(COLUMNS) or _sha256(journal, head["bytes"]) != head["sha256"]:
                     return 0, 0  # of another version, or of rows that were changed since
-                lines = {name: line for name, line in zip(COLUMNS, file, strict=True)
-                         if name in self.columns or name in ("key", "status")}  # fmt: skip
+                wanted = {*self.columns, "key", "status"}
+                lines = {name: line for name, line in zip(COLUMNS, file, strict=True) if name in wanted}
             self.place = {key: place for place, key in enumerate(_parsed(lines["key"]))}
             status = _parsed(lines["status"])
             self.status = status * len(self.place) if len(status) == 1 else status

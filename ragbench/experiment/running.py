@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.experiment import manifest as manifests
@@ -23,9 +25,6 @@ from ragbench.experiment.spec import Experiment
 from ragbench.experiment.stage import Stage, build_stage, embed, left_to_do, retrieve
 from ragbench.experiment.work import Draft, Item, block
 from ragbench.retrieval.base import cores
-
-if TYPE_CHECKING:  # slow import
-    import pandas as pd
 
 AT_ONCE = 500  # questions retrieved together: bounds memory
 # Questions per task: in threads one, so that a kill loses little; elsewhere enough to be worth the sending.
@@ -73,6 +72,10 @@ def run_experiment(
     experiment: Experiment, executor: Executor | None, progress: Any, retry: bool, stop: Any, stop_after: float
 ) -> pd.DataFrame:
     """Do what ``Experiment.run`` says."""
+
+    def stopped() -> bool:
+        return stop is not None and stop.is_set()
+
     with _alone(experiment), experiment.open_cassette() as cassette:
         digests = manifests.recorded_digests(experiment.folder)
         stage = build_stage(experiment, cassette, digests, ask_server=True)
@@ -80,9 +83,7 @@ def run_experiment(
             rows = Rows.read(experiment.path, remember=True)
             plans = {name: left_to_do(stage, experiment, name, rows, retry) for name in stage.data}
             left = {name: todo for name, (todo, _, _) in plans.items() if todo}
-            embed(
-                stage, left, lambda: stop is not None and stop.is_set(), show=bool(progress) and not callable(progress)
-            )
+            embed(stage, left, stopped, show=bool(progress) and not callable(progress))
             every = [key for _, keys, _ in plans.values() for key in keys]
             state = Progress(len(every), sum(there for _, _, there in plans.values()))
             by = "threads" if executor is None else type(executor).__name__
@@ -92,9 +93,14 @@ def run_experiment(
             rows = None if left else rows  # of a large run, rows and what is left to do do not fit together
             del plans
             with _shown(progress, state) as tick:
-                run = _Run(experiment, stage, cassette, journal, state, tick, stop, stop_after)
+
+                def emit(row: dict[str, Any]) -> None:
+                    journal.write(row)
+                    state.count(row)
+                    tick()
+
                 try:
-                    run.all(left, executor)
+                    _make(Live(experiment, stage, cassette, emit, stopped, stop_after), left, executor)
                 finally:
                     left.clear()
                     entry |= {"ended": manifests.now(), "rows_made": state.done, "failed": dict(state.failures)}
@@ -105,91 +111,79 @@ def run_experiment(
     return frame
 
 
-class _Run:
-    def __init__(
-        self, experiment: Experiment, stage: Stage, cassette: Any, journal: Journal, state: Progress,
-        tick: Callable[[], None], stop: Any, stop_after: float,
-    ) -> None:  # fmt: skip
-        self.experiment, self.stage, self.journal = experiment, stage, journal
-        self.state, self.tick, self.stop = state, tick, stop
-        self.live = Live(experiment, stage, cassette, self.emit, self.stopped, stop_after)
-        hosts = max(map(len, (*stage.generators.values(), *stage.judges.values())), default=1)
-        # A row that a model grades is whole at the end of its batch, any other one as soon as its answer comes.
-        self.most = ROUNDS * experiment.concurrency * hosts if stage.judges else math.inf
+def _make(live: Live, todo: dict[str, list[Item]], executor: Executor | None) -> None:
+    """Make the rows that are left, a few hundred questions at a time."""
+    threads = ThreadPoolExecutor(cores(), thread_name_prefix="ragbench") if executor is None else None
+    try:
+        for name, left in todo.items():
+            for start in range(0, len(left), AT_ONCE):
+                if live.stopped():
+                    return
+                some = left[start : start + AT_ONCE]
+                retrieve(live.stage, name, some)
+                _window(live, some, executor or threads)
+                for item in some:
+                    item.found.clear()  # the hits of a whole run would be its largest part in memory
+    finally:
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
 
-    def emit(self, row: dict[str, Any]) -> None:
-        self.journal.write(row)
-        self.state.count(row)
-        self.tick()
 
-    def stopped(self) -> bool:
-        return self.stop is not None and self.stop.is_set()
+def _window(live: Live, some: Sequence[Item], executor: Any) -> None:
+    """Make the rows of some questions; while models answer one batch of them, the next is computed."""
+    stage = live.stage
+    hosts = max(map(len, (*stage.generators.values(), *stage.judges.values())), default=1)
+    # A row that a model grades is whole at the end of its batch, any other one as soon as its answer comes.
+    most = ROUNDS * live.experiment.concurrency * hosts if stage.judges else math.inf
+    batch: list[tuple[Item, Sequence[Draft]]] = []
+    waiting = 0
+    with contextlib.closing(_computed(live, some, executor)) as computed:
+        for item, drafts in computed:
+            live.put(drafts)
+            lacking = sum(not whole(draft) for draft in drafts)
+            if lacking:
+                batch.append((item, drafts))
+                waiting += lacking
+            if waiting >= most:
+                live.finish(batch)
+                batch, waiting = [], 0
+    live.finish(batch)
 
-    def all(self, todo: dict[str, list[Item]], executor: Executor | None) -> None:
-        threads = ThreadPoolExecutor(cores(), thread_name_prefix="ragbench") if executor is None else None
-        try:
-            for name, left in todo.items():
-                for start in range(0, len(left), AT_ONCE):
-                    if self.stopped():
-                        return
-                    some = left[start : start + AT_ONCE]
-                    retrieve(self.stage, name, some)
-                    self._window(some, executor or threads)
-                    for item in some:
-                        item.found.clear()  # the hits of a whole run would be its largest part in memory
-        finally:
-            if threads is not None:
-                threads.shutdown(wait=False, cancel_futures=True)
 
-    def _window(self, some: Sequence[Item], executor: Any) -> None:
-        """Make the rows of some questions; while models answer one batch of them, the next is computed."""
-        batch: list[tuple[Item, Sequence[Draft]]] = []
-        waiting = 0
-        with contextlib.closing(self._computed(some, executor)) as computed:
-            for item, drafts in computed:
-                self.live.put(drafts)
-                lacking = sum(not whole(draft) for draft in drafts)
-                if lacking:
-                    batch.append((item, drafts))
-                    waiting += lacking
-                if waiting >= self.most:
-                    self.live.finish(batch)
-                    batch, waiting = [], 0
-        self.live.finish(batch)
-
-    def _computed(self, some: Sequence[Item], executor: Any) -> Iterator[tuple[Item, list[Draft]]]:
-        size = IN_THREADS if isinstance(executor, ThreadPoolExecutor) else ELSEWHERE
-        work = (self.experiment.cutting, self.stage.readers, self.stage.graders, self.experiment.truncated)
-        waiting: dict[Future[Any], Sequence[Item]] = {}
-        done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
-        try:
-            for start in range(0, len(some), size):
-                block_items = list(some[start : start + size])
-                future = executor.submit(block, block_items, *work)
-                waiting[future] = block_items
-                future.add_done_callback(done.put)
-            while waiting and not self.stopped():
-                with contextlib.suppress(queue.Empty):
-                    future = done.get(timeout=_POLL_S)
-                    yield from zip(waiting.pop(future), future.result(), strict=True)
-        except BrokenExecutor as error:
-            raise RagbenchError(
-                f"a worker of the executor died: {error or type(error).__name__}",
-                "workers that live until the end",
-                "run again (rows are kept); with too little memory use fewer workers",
-            ) from None
-        except (TypeError, AttributeError, ImportError, PicklingError) as error:
-            # How an executor says that something cannot go to its workers differs from one to the next.
-            if not any(word in str(error).lower() for word in ("pickle", "can't get", "serialize", "no module")):
-                raise
-            raise ConfigError(
-                f"a generator or judge cannot be sent to another process: {error}",
-                "classes and functions from an importable module",
-                "move it from the notebook into a module, or run with threads (executor=None)",
-            ) from None
-        finally:
-            for future in waiting:
-                future.cancel()
+def _computed(live: Live, some: Sequence[Item], executor: Any) -> Iterator[tuple[Item, list[Draft]]]:
+    """Yield each question with its drafts as the executor is done with it."""
+    size = IN_THREADS if isinstance(executor, ThreadPoolExecutor) else ELSEWHERE
+    work = (live.experiment.cutting, live.stage.readers, live.stage.graders, live.experiment.truncated)
+    waiting: dict[Future[Any], Sequence[Item]] = {}
+    done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+    try:
+        for start in range(0, len(some), size):
+            items = list(some[start : start + size])
+            future = executor.submit(block, items, *work)
+            waiting[future] = items
+            future.add_done_callback(done.put)
+        while waiting and not live.stopped():
+            with contextlib.suppress(queue.Empty):
+                future = done.get(timeout=_POLL_S)
+                yield from zip(waiting.pop(future), future.result(), strict=True)
+    except BrokenExecutor as error:
+        raise RagbenchError(
+            f"a worker of the executor died: {error or type(error).__name__}",
+            "workers that live until the end",
+            "run again (rows are kept); with too little memory use fewer workers",
+        ) from None
+    except (TypeError, AttributeError, ImportError, PicklingError) as error:
+        # How an executor says that something cannot go to its workers differs from one to the next.
+        if not any(word in str(error).lower() for word in ("pickle", "can't get", "serialize", "no module")):
+            raise
+        raise ConfigError(
+            f"a generator or judge cannot be sent to another process: {error}",
+            "classes and functions from an importable module",
+            "move it from the notebook into a module, or run with threads (executor=None)",
+        ) from None
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def _manifest(experiment: Experiment, stage: Stage, entry: dict[str, Any]) -> dict[str, Any]:

@@ -28,8 +28,8 @@ NONE = "none"
 QUERY_ONLY = "LLM only"
 MOST_NAME = 200  # bytes of a name: more than that is no name of a folder once something is put before or behind it
 TRUNCATED = ("score", "unscored")
-_NOT_OPTIONS = ("model", "prompts", "schema", "cassette", "concurrency", "ids", "step", "on_length",
-                "on_reply", "stop", "groups")  # fmt: skip
+_NOT_OPTIONS = ("model", "prompts", "schema", "cassette", "concurrency", "ids", "groups")
+_NOT_OPTIONS += ("step", "stop", "on_length", "on_reply")
 STOP_AFTER = 0.5  # share of prompts failed by the servers, above which a run ends
 
 
@@ -274,14 +274,11 @@ class Experiment:
             keep,
         )
         self.prompts = as_prompts(prompts, self.grid.generator)
-        for axis in ("chunker", "retriever"):
+        for axis, takes in (("chunker", "documents"), ("retriever", "chunks")):
             for label, value in getattr(self.grid, axis).items():
                 if not callable(value):
-                    takes = "documents" if axis == "chunker" else "chunks"
-                    raise ConfigError(
-                        f"{axis} {label!r} is {type(value).__name__}", f"a function of the {takes}",
-                        f"pass lambda {takes}: ...",
-                    )  # fmt: skip
+                    given = f"{axis} {label!r} is {type(value).__name__}"
+                    raise ConfigError(given, f"a function of the {takes}", f"pass lambda {takes}: ...")
         if judge and not generator:
             raise ConfigError("a judge without a generator", "answers to be graded", "add a generator, or drop judge")
         if self.grid.N == (0,) and not generator:
@@ -477,8 +474,6 @@ class Experiment:
         """Return the plain parameters, for the manifest."""
         g = self.grid
         options = {name: value for name, value in self.options.items() if isinstance(value, bool | int | float | str)}
-        return {
-            **self.cutting_identity(), **self.grading_identity(), "concurrency": self.concurrency,
-            "k": {name: list(values) for name, values in g.k.items()}, "N": list(g.N), "options": options,
-            "truncated": self.truncated,
-        }  # fmt: skip
+        axes = {"k": {name: list(values) for name, values in g.k.items()}, "N": list(g.N)}
+        own = {"concurrency": self.concurrency, "options": options, "truncated": self.truncated}
+        return self.cutting_identity() | self.grading_identity() | axes | own

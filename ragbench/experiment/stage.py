@@ -112,8 +112,8 @@ def build_stage(experiment: Experiment, cassette: Any, digests: Mapping[str, str
                     settings["factory"] = identity.object_identity(grid.retriever[retriever])
                 known["retriever"]["/".join(place)] = settings
     stage.identity = known | stage.identity
-    stage.hashes = {(axis, name): identity.digest_of(settings) for axis in stage.identity
-                    for name, settings in stage.identity[axis].items()}  # fmt: skip
+    for axis, settings in stage.identity.items():
+        stage.hashes |= {(axis, name): identity.digest_of(facts) for name, facts in settings.items()}
     stage.hashes["cutting",] = identity.digest_of(experiment.cutting_identity())
     stage.hashes["grading",] = identity.digest_of([experiment.grading_identity(), stage.prompts.get("judge")])
     for name in stage.generators:
@@ -207,8 +207,11 @@ def left_to_do(
     for question, sha in zip(stage.data[name].questions, stage.question_hashes[name], strict=True):
         keys = [row_key(sha) for _, row_key, _ in makers]
         every += keys
-        missing = [(cell, key, answer_key(sha)) for key, (cell, _, answer_key) in zip(keys, makers, strict=True)
-                   if key not in known or (retry and rows.failed(key))]  # fmt: skip
+        missing = [
+            (cell, key, answer_key(sha))
+            for key, (cell, _, answer_key) in zip(keys, makers, strict=True)
+            if key not in known or (retry and rows.failed(key))
+        ]
         there += len(keys) - len(missing)
         if missing:
             item = Item(question, missing)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragbench.errors import DataError
 from ragbench.experiment.identity import object_identity
+from ragbench.experiment.rows import no_room
 from ragbench.experiment.spec import NONE, Cell, Cutting
 from ragbench.generation import generate
 from ragbench.labelling.grades import GRADES
@@ -40,11 +40,7 @@ class Failure:
     def of(cls, step: str, error: BaseException) -> Failure:
         """Turn an exception into a failure; a full disk is none of the question's, and ends the run."""
         if isinstance(error, OSError) and error.errno in _FULL:
-            raise DataError(
-                f"{error.filename or 'a file'} cannot be written: {error.strerror}",
-                "room on the disk",
-                "make room, then run again: the rows that are there are not made again",
-            ) from None
+            raise no_room(error.filename or "a file", error.strerror) from None
         return cls(step, getattr(error, "kind", type(error).__name__), str(error))
 
 
@@ -78,6 +74,7 @@ class Draft:
     context: str | None = None
 
 
+# What a row says of its answer.
 ANSWER_FIELDS = ("answer", "abstained", "seconds", "model", "digest", "temperature", "seed", "num_ctx", "prompt_sha256")
 ANSWER_FIELDS += ("finish", "prompt_tokens", "prompt_estimate", "output_tokens", "tagged", "cached")
 
@@ -181,9 +178,7 @@ def _cut(
 
 def fail(row: dict[str, Any], failure: Failure) -> None:
     """Mark a row as failed, with the reason."""
-    row |= {
-        "status": "failed", "error_step": failure.step, "error_kind": failure.kind, "error": failure.message
-    }  # fmt: skip
+    row |= {"status": "failed", "error_step": failure.step, "error_kind": failure.kind, "error": failure.message}
 
 
 def unanswered(drafts: Iterable[Draft], generator: str) -> list[list[Draft]]:
