@@ -302,8 +302,8 @@ def test_the_worst_answers_come_first_and_texts_are_escaped():
     scores, marks = [0.5, 0.1, 0.1, np.nan, 0.9], pd.array([5, 5, 4, 1, None], dtype="Int64")
     rows = pd.DataFrame({"question_id": list("abcde"), "ir_score": scores, "grade": marks, "answer": "<b>"})
     table = worst_answers(rows.assign(retriever="R", k=5, N=100), {"c": "Why <i>?"}, top=3)
-    assert [row[0] for row in table.rows] == ["Why <i>?", "b", "a"]
-    assert table.rows[0][1:] == ("R, k = 5, N = 100", "0.10", "4", "<b>")
+    assert table.frame["question"].tolist() == ["Why <i>?", "b", "a"]
+    assert table.frame.iloc[0].tolist()[1:] == ["R, k = 5, N = 100", "0.10", "4", "<b>"]
     audit = pd.DataFrame({"table": [], "check": []})
     text = page("A & B", "", [table], [], Methods(("One.", "Two <x>."), {}, ("Three <y>.",)), audit)
     assert "Why &lt;i&gt;?" in text

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ragbench import __version__
 from ragbench.errors import DataError
 from ragbench.experiment.rows import AXIS_COLUMNS, MANIFEST, load_rows, no_room, run_folder
 from ragbench.llm.failures import redact
@@ -34,8 +35,6 @@ def now() -> str:
 
 def environment() -> dict[str, Any]:
     """Return package versions, git revision and machine (no names of hosts, users or folders)."""
-    from ragbench import __version__
-
     try:
         named = [
             re.split(r"[^\w.-]", line)[0] for line in metadata.requires("ragbench") or () if "extra ==" not in line

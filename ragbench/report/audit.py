@@ -21,8 +21,11 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, check_known, unknown
+from ragbench.experiment import load_manifest, load_rows
 from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
 from ragbench.experiment.rows import COLUMNS as ROW_COLUMNS
+from ragbench.llm import Cassette
+from ragbench.papers import IDENTITY, ledger, published, published_items
 from ragbench.report.checks import ANSWERS, GRADES, RETRIEVAL, Fault, counted, failed, reasons
 
 Bounds = tuple[float, float]
@@ -132,7 +135,8 @@ def audit_rows(
     if "status" in rows or "error" in rows:
         book.failures(name)
     if unit in rows:
-        book.duplicates(name)
+        twice = book.rows.duplicated([*by, unit], keep="last")
+        book.add(name, "duplicates", twice, len(twice), "the same question twice in one cell")
     book.checks(name, (*RETRIEVAL, *ANSWERS, *GRADES))
     return _as_frame(book.entries)
 
@@ -202,11 +206,6 @@ class _Book:
         flagged = failed(self.rows)
         self.add(table, "failed", flagged, len(flagged), counted(reasons(self.rows[flagged])))
 
-    def duplicates(self, table: str) -> None:
-        """Count rows that repeat a question within a cell."""
-        twice = self.rows.duplicated([*self.by, self.unit], keep="last")
-        self.add(table, "duplicates", twice, len(twice), "the same question twice in one cell")
-
     def checks(self, table: str, checks: Sequence[Fault]) -> None:
         """Make the checks for which the columns are there, and list the others."""
         open_checks = []
@@ -267,8 +266,6 @@ def audit(
     ------
     DataError for a run that does not exist or has no rows, or a cassette that cannot be read.
     """
-    from ragbench.experiment import load_manifest, load_rows
-
     manifest: Mapping[str, Any] = {}
     tape = None
     if isinstance(run, pd.DataFrame):
@@ -303,8 +300,6 @@ def audit(
 
 def _recorded(rows: pd.DataFrame, path: Path | None) -> list[dict[str, Any]]:
     """Check the replies that the rows rest on."""
-    from ragbench.llm import Cassette
-
     if path is not None:
         with Cassette(path, mode="replay") as cassette:
             problems, count = cassette.verify(), cassette.rows("SELECT count(*) FROM replies")[0][0]
@@ -388,19 +383,18 @@ def _book(rows: pd.DataFrame, cell: Sequence[str]) -> _Book:
 def _missing(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Count the rows that the manifest calls for: in the cells that are there, and in those without a row yet."""
     known = manifest.get("axes", {}).get("data", {})
-    missing = wanted = 0
-    worst = ("", 0)
-    for cell, group in rows.groupby(list(CELL), sort=False, dropna=False):
-        asked = known.get(cell[0], {}).get("questions", rows.loc[rows["data"] == cell[0], "question_id"].nunique())
-        gone = max(0, asked - group["question_id"].nunique())
-        missing, wanted = missing + gone, wanted + asked
-        worst = max(worst, (", ".join(map(str, cell)), gone), key=lambda pair: pair[1])
+    questions = rows.groupby("data")["question_id"].nunique().to_dict()
+    questions |= {name: facts["questions"] for name, facts in known.items() if "questions" in facts}
+    made = rows.groupby(list(CELL), sort=False, dropna=False)["question_id"].nunique()
+    wanted = made.index.get_level_values("data").map(questions).to_numpy()
+    gone = (wanted - made).clip(lower=0)
     # A run that was stopped early has whole cells (a second data set) without a single row to know them by.
-    unseen = max(0, next((run.get("rows", 0) for run in reversed(manifest.get("runs", ()))), 0) - wanted)
-    missing, wanted = missing + unseen, wanted + unseen
-    worst = max(worst, ("cells without any row", unseen), key=lambda pair: pair[1])
+    unseen = max(0, next((run.get("rows", 0) for run in reversed(manifest.get("runs", ()))), 0) - wanted.sum())
+    most_in = (
+        f"{_cell_name(gone.idxmax())}: {gone.max()}" if gone.max() >= unseen else f"cells without any row: {unseen}"
+    )
     stopped = "the run was stopped: run it again to go on"
-    return _entry("rows", "not made yet", missing, wanted, f"{worst[0]}: {worst[1]}", stopped)
+    return _entry("rows", "not made yet", gone.sum() + unseen, wanted.sum() + unseen, most_in, stopped)
 
 
 def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds | None = None) -> pd.DataFrame:
@@ -422,8 +416,6 @@ def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds
     ------
     ConfigError for an item that is neither published nor measured; DataError for a ledger that cannot be read.
     """
-    from ragbench.papers import ledger, published, published_items
-
     cells = ledger(paper, item)
     if cells.empty:
         raise unknown(f"item of {paper}", item, published_items(paper))
@@ -445,8 +437,6 @@ def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds
 
 
 def _ledger_table(table: str, cells: pd.DataFrame) -> list[dict[str, Any]]:
-    from ragbench.papers import IDENTITY
-
     def entry(check: str, rows: float, of: float, flagged: pd.Series, detail: str = "") -> dict[str, Any]:
         names = cells.loc[flagged, "row"].astype(str) + ", " + cells.loc[flagged, "column"].astype(str)
         first = "" if names.empty else names.iloc[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")

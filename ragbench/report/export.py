@@ -11,7 +11,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,12 @@ from matplotlib.figure import Figure
 from ragbench import plots
 from ragbench.data.ragchecker import RagResults, to_ragchecker
 from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.experiment import Experiment, load_manifest, load_rows
+from ragbench.experiment.rows import run_folder
+from ragbench.llm import Cassette
 from ragbench.metrics.table import readable
 from ragbench.metrics.thresholds import fit_thresholds
+from ragbench.papers import IDENTITY, PAPERS, beside, ledger
 from ragbench.paths import written_whole
 from ragbench.records import Dataset
 from ragbench.report.audit import (
@@ -43,14 +46,14 @@ from ragbench.report.audit import (
 )
 from ragbench.report.audit import COLUMNS as AUDIT_COLUMNS
 from ragbench.report.folder import Exported, Folder
-from ragbench.report.methods import MOST_COMPARED, Methods, ledger_methods, methods, score_methods
-from ragbench.report.page import PageTable, page, worst_answers
+from ragbench.report.methods import MOST_COMPARED, RESAMPLES, Methods, ledger_methods, methods, score_methods
+from ragbench.report.page import page, worst_answers
 from ragbench.report.tables import (
     FIT,
     MISSING,
     PREAMBLE,
+    RunTable,
     escape_latex,
-    head_and_body,
     in_markdown,
     label_of,
     no_formulas,
@@ -59,7 +62,6 @@ from ragbench.report.tables import (
 )
 from ragbench.stats import binomial_ci, means
 
-RESAMPLES = 2000
 POINTS = ("data", "chunker", "generator", "judge")
 GRADES = tuple(f"grade {grade}" for grade in range(1, 6))
 MOST_LINES = 8  # colours and markers of the palette
@@ -94,9 +96,6 @@ def export(
     ------
     DataError for a run that does not exist or has no rows; ConfigError for a folder that is not ours to fill.
     """
-    from ragbench.experiment import load_manifest, load_rows
-    from ragbench.experiment.rows import run_folder
-
     tape = cassette_of(run, cassette)
     checks = audit(run, cassette=tape)  # first: of a large run, its copy of the rows and that below do not fit together
     every = load_rows(run)
@@ -115,10 +114,10 @@ def export(
         # Rows of the grid that the run has not made yet.
         missing = int(checks.loc[checks["check"].eq("not made yet"), "rows"].sum())
         counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
-        paragraphs = methods(manifest, counts, RESAMPLES)
+        paragraphs = methods(manifest, counts)
         if scores is not None:
             figures += _score_figure(folder, scores, name)
-            paragraphs = paragraphs.with_scores(score_methods(scores, RESAMPLES))
+            paragraphs = paragraphs.with_scores(score_methods(scores))
             if len(scores) != len(rows):
                 folder.done.notes.append(f"scores are of {len(scores)} of {len(rows)} rows: run the experiment again")
         _write_methods(folder, paragraphs)
@@ -131,11 +130,7 @@ def export(
             folder.done.notes.append(f"{older} rows of older settings under the same names are left out")
         _cassette(folder, rows, tape)
         if html:
-            shown = [
-                PageTable(one.caption, *head_and_body(one.frame if one.shown is None else one.shown), one.notes)
-                for stem, one in tables.items()
-                if stem != "audit"  # the page ends with it
-            ]
+            shown = [table for stem, table in tables.items() if stem != "audit"]  # the page ends with it
             shown.append(worst_answers(rows, _questions(run)))
             pictures = [(folder.path / "figures" / f"{stem}.png", alt) for stem, alt in figures]
             facts = f"{rows['question_id'].nunique()} questions, {len(rows)} rows. {_fixed(rows)}."
@@ -173,9 +168,6 @@ def _write_figure(folder: Folder, stem: str, figure: Figure, numbers: pd.DataFra
 
 def _questions(run: str | os.PathLike[str]) -> dict[str, str]:
     """Return the questions' texts by id, where the run's folder has the file of its experiment."""
-    from ragbench.experiment import Experiment
-    from ragbench.experiment.rows import run_folder
-
     try:
         sets = Experiment.from_yaml(run_folder(run) / "experiment.yaml").grid.data.values()
         loaded = [value if isinstance(value, Dataset) else value() for value in sets]
@@ -196,8 +188,6 @@ def _csv(rows: pd.DataFrame) -> Iterator[str]:
 
 def _cassette(folder: Folder, rows: pd.DataFrame, path: Path | None) -> None:
     """Write the recorded replies, or say why there are none."""
-    from ragbench.llm import Cassette
-
     if path is not None:
         part = folder.path / "cassette.part"
         with Cassette(path, mode="replay") as cassette:
@@ -220,17 +210,6 @@ def _readme(name: str, folder: Folder) -> str:
         *(f"- `{file}`" for file in folder.done.files),
     ]
     return "\n".join([*lines, *(f"\nNote: {note}." for note in folder.done.notes)]) + "\n"
-
-
-@dataclass(frozen=True)
-class RunTable:
-    """A table of a run: ``frame`` for the CSV, ``shown`` for readers (None: the same)."""
-
-    stem: str
-    caption: str
-    frame: pd.DataFrame
-    shown: pd.DataFrame | None = None
-    notes: Sequence[str] = ()
 
 
 def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[RunTable]:
@@ -294,10 +273,8 @@ def _seconds(answers: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTab
     counts = [column for column in ("prompt_tokens", "output_tokens") if answers[column].notna().any()]
     if counts:
         numbers = answers[[*by, *counts]].astype(dict.fromkeys(counts, float))
-        sums = (
-            numbers.groupby(by, sort=False, dropna=False)[counts].mean() if by else numbers[counts].mean().to_frame().T
-        )
-        frame = frame.join(sums.reset_index(drop=True).add_prefix("mean "))
+        groups = numbers.groupby(by or (lambda _: 0), sort=False, dropna=False)
+        frame = frame.join(groups[counts].mean().reset_index(drop=True).add_prefix("mean "))
     frame = frame.rename(columns={"unscored": "untimed"})
     shown = frame.drop(columns=["mean", "low", "high"])
     shown.insert(len(by), "seconds [95% interval]", with_interval(frame))
@@ -453,14 +430,13 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
             _write_table(folder, one, f"tab:{one.stem}")
             written.append(one.stem)
         figures = _score_figure(folder, table, name)
-        _write_methods(folder, score_methods(table, RESAMPLES))
+        _write_methods(folder, score_methods(table))
         folder.text("all.tex", document(name, written, figures))
         folder.text("rows.csv", score_lines(table))
         if "claim_labels" in table:
             whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
-            folder.text(
-                "claim_labels.json", json.dumps(to_ragchecker(RagResults(tuple(whole))), ensure_ascii=False) + "\n"
-            )
+            labelled = to_ragchecker(RagResults(tuple(whole)))
+            folder.text("claim_labels.json", json.dumps(labelled, ensure_ascii=False) + "\n")
             if left := len(table) - len(whole):
                 folder.done.notes.append(f"claim_labels.json lacks {left} answers whose labels are missing or unread")
         folder.done.notes += table.attrs.get("repairs", [])
@@ -579,8 +555,6 @@ def export_ledger(to: str | os.PathLike[str], paper: str | None = None) -> Expor
     ------
     ConfigError for an unknown paper or a folder that is not ours to fill.
     """
-    from ragbench.papers import PAPERS, beside, ledger
-
     if paper is not None and paper not in PAPERS:
         raise unknown("paper", paper, PAPERS)
     with Folder(to, "ledger") as folder:
@@ -601,11 +575,9 @@ def export_ledger(to: str | os.PathLike[str], paper: str | None = None) -> Expor
 
 def _shown(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Return the table as it is printed: a few digits, a letter for who measured, and the notes that say who."""
-    from ragbench.papers import IDENTITY
-
     shown = frame.drop(columns="by").copy()
     for name in ("paper", "recorded", "ours", "difference"):
-        shown[name] = frame[name].map(_short)
+        shown[name] = frame[name].map(_four_digits)
     for name in ("n", "unscored"):
         shown[name] = frame[name].map(lambda value: "" if value != value else f"{float(value):g}")
     names = [by for by in dict.fromkeys(frame["by"]) if by]
@@ -620,7 +592,7 @@ def _letters(number: int) -> str:
     return chr(ord("a") + number) if number < 26 else _letters(number // 26 - 1) + chr(ord("a") + number % 26)
 
 
-def _short(value: Any) -> str:
+def _four_digits(value: Any) -> str:
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -12,9 +12,11 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from ragbench.data.files import sha256
 from ragbench.errors import ConfigError
+from ragbench.llm.secrets import sounds_secret
 
 MARKER = ".ragbench-export.json"
 _USERINFO = re.compile(r"(\w://)[^/\s@\"']+@")
@@ -156,10 +158,6 @@ class Folder:
 
 def _environment_secrets() -> Iterator[str]:
     """Yield the values of environment variables that sound secret, and passwords in addresses."""
-    from urllib.parse import unquote, urlsplit
-
-    from ragbench.llm.secrets import sounds_secret
-
     for name, value in os.environ.items():
         if sounds_secret(name) and len(value.strip()) >= 8:
             yield value.strip()

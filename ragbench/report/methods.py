@@ -15,9 +15,12 @@ from typing import Any
 
 import pandas as pd
 
+from ragbench import __version__
 from ragbench.errors import check_known
+from ragbench.experiment.manifest import environment
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.table import METRICS, numbers_by_column
+from ragbench.papers import PAPERS as TITLES
 from ragbench.report.tables import escape_latex, first_line
 
 PAPERS = {
@@ -36,8 +39,8 @@ _DATA = {
 
 _NO_SETTING = ("retriever", "class", "state", "factory", "over")
 
-
 CLAIMS = "What may be claimed"
+RESAMPLES = 2000  # of the bootstrap behind the tables
 MOST_COMPARED = 8  # systems with scores of which every pair is compared
 _MARK = re.compile(r"\s*⟦([\w,:.-]+)⟧")
 
@@ -112,14 +115,13 @@ class Methods:
         return "\n".join(entry for _, entry in sorted(self.entries.items()))
 
 
-def methods(manifest: Mapping[str, Any], counts: Mapping[str, int], resamples: int = 2000) -> Methods:
+def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
     """Write the methods of a run.
 
     Parameters
     ----------
     manifest : of the run.
     counts : "rows", "failed" and "missing" (not made when the run was stopped) of the run.
-    resamples : of the bootstrap behind the tables.
 
     Returns
     -------
@@ -130,7 +132,7 @@ def methods(manifest: Mapping[str, Any], counts: Mapping[str, int], resamples: i
         " ".join([*_software(manifest, entries), *_data(manifest)]),
         " ".join([*_chunks(manifest), *_retrieval(manifest), *_contexts(manifest)]),
         " ".join([*_people("generator", manifest, entries), *_people("judge", manifest, entries)]),
-        " ".join(_statistics(counts, resamples, graded=bool(_axis(manifest, "judge")))),
+        _statistics(counts, graded=bool(_axis(manifest, "judge"))),
     ]
     return _cited([p for p in paragraphs if p], entries, _run_claims(manifest))
 
@@ -167,10 +169,8 @@ def _who(models: Sequence[str], *, embedded: bool, what: str, missing: str) -> s
     )
 
 
-def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
+def score_methods(table: pd.DataFrame) -> Methods:
     """Write the methods of a table from `ragbench.score`: what was scored, by which metrics, who labelled."""
-    from ragbench.experiment.manifest import environment
-
     entries: dict[str, str] = {}
     software, columns = environment(), table.attrs["numbers"]
     git = software["git"] or {}
@@ -204,7 +204,7 @@ def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
     if repairs := table.attrs.get("repairs"):
         said.append(f"Mended while reading: {'; '.join(repairs)}.")
     means = (
-        f"Means have 95% percentile bootstrap intervals ({resamples:,} resamples of questions, seed 0)"
+        f"Means have 95% percentile bootstrap intervals ({RESAMPLES:,} resamples of questions, seed 0)"
         f"{cite('efron1993bootstrap')}; n counts the answers scored. {int(table[columns].isna().sum().sum()):,} of "
         f"{table[columns].size:,} values are undefined or unscored; they are left out of the means and counted beside."
     )
@@ -230,9 +230,6 @@ def score_methods(table: pd.DataFrame, resamples: int = 2000) -> Methods:
 
 def ledger_methods(papers: Sequence[str]) -> Methods:
     """Write what the numbers of the ledger are, and what may be claimed with them."""
-    from ragbench import __version__
-    from ragbench.papers import PAPERS as TITLES
-
     named = listed([f"{TITLES[paper]}{cite(PAPERS[paper])}" for paper in papers])
     said = (
         f"Beside the number that a paper printed ({named}) stands what is computed here from outputs that others "
@@ -442,14 +439,14 @@ def _model(model: Mapping[str, Any]) -> list[str]:
     return said + [f"{n} = {v}" for n, v in sorted(options.items()) if isinstance(v, str | int | float)]
 
 
-def _statistics(counts: Mapping[str, int], resamples: int, graded: bool = False) -> list[str]:
+def _statistics(counts: Mapping[str, int], *, graded: bool) -> str:
     rows, missing = counts.get("rows", 0), counts.get("missing", 0)
     left = f"{counts.get('failed', 0):,} of {rows:,} rows failed"
     left += f"; the run was stopped, {missing:,} of {rows + missing:,} rows are not made yet" if missing else ""
     shares = f" Shares of grades have exact binomial intervals{cite('clopper1934')}." if graded else ""
-    return [
-        f"Means have 95% percentile bootstrap intervals over questions ({resamples:,} resamples, seed 0)"
+    return (
+        f"Means have 95% percentile bootstrap intervals over questions ({RESAMPLES:,} resamples, seed 0)"
         f"{cite('efron1993bootstrap')}; n counts the questions scored.{shares} {left}. Unscored rows are left out "
         f"of the means and counted beside them; the audit gives the mean for all of them at their worst and best"
         f"{cite('manski1990bounds')}."
-    ]
+    )

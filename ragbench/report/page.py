@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +11,7 @@ from jinja2 import Environment
 
 from ragbench.report.audit import render
 from ragbench.report.methods import CLAIMS, Methods, as_markdown
+from ragbench.report.tables import RunTable, head_and_body
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title>
@@ -33,9 +33,9 @@ figure { margin: 1.5rem 0; } figcaption, small { color: #555; font-size: 0.85rem
 {% for figure in figures %}<figure><img alt="{{ figure.alt }}" src="data:image/png;base64,{{ figure.data }}">
 <figcaption>{{ figure.alt }}</figcaption></figure>
 {% endfor %}
-{% for table in tables %}<div class="wide"><table><caption>{{ table.caption }}</caption>
-<tr>{% for head in table.heads %}<th>{{ head }}</th>{% endfor %}</tr>
-{% for row in table.rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% for table, heads, rows in tables %}<div class="wide"><table><caption>{{ table.caption }}</caption>
+<tr>{% for head in heads %}<th>{{ head }}</th>{% endfor %}</tr>
+{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}</table>{% for note in table.notes %}<small>{{ note }}</small><br>{% endfor %}</div>
 {% endfor %}
 <h2>Methods</h2>
@@ -51,20 +51,10 @@ figure { margin: 1.5rem 0; } figcaption, small { color: #555; font-size: 0.85rem
 WORST = 10
 
 
-@dataclass(frozen=True)
-class PageTable:
-    """A table of the page: its texts, as they are shown."""
-
-    caption: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    notes: Sequence[str] = ()
-
-
 def page(
     title: str,
     facts: str,
-    tables: Sequence[PageTable],
+    tables: Sequence[RunTable],
     figures: Sequence[tuple[Path, str]],
     methods: Methods,
     audit: pd.DataFrame,
@@ -77,19 +67,13 @@ def page(
     figures : PNG files, each with its alt text. methods : with the box of what may be claimed.
     """
     drawn = [{"alt": alt, "data": base64.b64encode(file.read_bytes()).decode()} for file, alt in figures]
-    paragraphs = [as_markdown(paragraph) for paragraph in methods.paragraphs]
-    box = {"heading": CLAIMS, "claims": methods.claims}
-    parts = {
-        "tables": tables,
-        "figures": drawn,
-        "paragraphs": paragraphs,
-        "checks": render(audit),
-        "notes": notes,
-    } | box
-    return Environment(autoescape=True).from_string(_PAGE).render(title=title, facts=facts, **parts)
+    texts = [(one, *head_and_body(one.frame if one.shown is None else one.shown)) for one in tables]
+    parts = {"title": title, "facts": facts, "notes": notes, "figures": drawn, "tables": texts}
+    parts |= {"paragraphs": [as_markdown(paragraph) for paragraph in methods.paragraphs], "checks": render(audit)}
+    return Environment(autoescape=True).from_string(_PAGE).render(parts, heading=CLAIMS, claims=methods.claims)
 
 
-def worst_answers(rows: pd.DataFrame, questions: Mapping[str, str], top: int = WORST) -> PageTable:
+def worst_answers(rows: pd.DataFrame, questions: Mapping[str, str], top: int = WORST) -> RunTable:
     """List the rows with the lowest IR scores, of equal ones those with the worse grade (4, 2, 1, 3, 5) first.
 
     Parameters
@@ -109,5 +93,5 @@ def worst_answers(rows: pd.DataFrame, questions: Mapping[str, str], top: int = W
         )
         for row in lowest.itertuples()
     ]
-    heads = ("question", "system", "IR score", "grade", "answer")
-    return PageTable(f"The {len(cells)} answers with the lowest IR scores", heads, cells)
+    frame = pd.DataFrame(cells, columns=["question", "system", "IR score", "grade", "answer"])
+    return RunTable("worst", f"The {len(cells)} answers with the lowest IR scores", frame)

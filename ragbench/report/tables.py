@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,36 +49,12 @@ _COMMANDS = {
     "`": r"\textasciigrave{}",
     "\u00a0": "~",
     "−": "$-$",
-    "→": r"$\rightarrow$",
-    "←": r"$\leftarrow$",
-    "≥": r"$\geq$",
-    "≤": r"$\leq$",
-    "≠": r"$\neq$",
-    "≈": r"$\approx$",
-    "∞": r"$\infty$",
-    "√": r"$\surd$",
-    "∈": r"$\in$",
-    "Δ": r"$\Delta$",
-    "Σ": r"$\Sigma$",
-    "Ω": r"$\Omega$",
-    "α": r"$\alpha$",
-    "β": r"$\beta$",
-    "γ": r"$\gamma$",
-    "δ": r"$\delta$",
-    "ε": r"$\varepsilon$",
-    "η": r"$\eta$",
-    "θ": r"$\theta$",
-    "κ": r"$\kappa$",
-    "λ": r"$\lambda$",
-    "μ": r"$\mu$",
-    "π": r"$\pi$",
-    "ρ": r"$\rho$",
-    "σ": r"$\sigma$",
-    "τ": r"$\tau$",
-    "φ": r"$\varphi$",
-    "χ": r"$\chi$",
-    "ω": r"$\omega$",
 }
+_MATH = """
+    →rightarrow ←leftarrow ≥geq ≤leq ≠neq ≈approx ∞infty √surd ∈in ΔDelta ΣSigma ΩOmega αalpha βbeta γgamma δdelta
+    εvarepsilon ηeta θtheta κkappa λlambda μmu πpi ρrho σsigma τtau φvarphi χchi ωomega
+"""
+_COMMANDS |= {entry[0]: rf"$\{entry[1:]}$" for entry in _MATH.split()}
 _SET_BY_PDFLATEX = re.compile(
     r"[\x20-\x7e\u00a1-\u00ff\u0100-\u017f\u2013\u2014\u2018-\u201e\u2020\u2022\u2026\u20ac\n]*"
 )
@@ -162,6 +139,17 @@ def render_table(
     }
 
 
+@dataclass(frozen=True)
+class RunTable:
+    """A table of a run: ``frame`` for the CSV, ``shown`` for readers (None: the same)."""
+
+    stem: str
+    caption: str
+    frame: pd.DataFrame
+    shown: pd.DataFrame | None = None
+    notes: Sequence[str] = ()
+
+
 def head_and_body(df: pd.DataFrame, digits: int = 3) -> tuple[list[str], list[list[str]]]:
     """Return the texts of a table: its column names, and its cells with numbers rounded."""
     flat = _flat(df)
@@ -234,10 +222,8 @@ def _markdown(
 ) -> str:
     rule = "|" + "|".join("---:" if right else "---" for right in numeric) + "|"
     lines = ["| " + " | ".join(map(in_markdown, row)) + " |" for row in [head, *body]]
-    return (
-        "\n".join([in_markdown(caption), "", lines[0], rule, *lines[1:], *(f"\n{in_markdown(n)}" for n in notes)])
-        + "\n"
-    )
+    under = [f"\n{in_markdown(note)}" for note in notes]
+    return "\n".join([in_markdown(caption), "", lines[0], rule, *lines[1:], *under, ""])
 
 
 def in_markdown(text: str) -> str:
