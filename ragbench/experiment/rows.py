@@ -62,11 +62,8 @@ def newly_used(row: Mapping[str, Any], counted: dict[Any, tuple]) -> tuple[int, 
     """Return prompt tokens, output tokens and seconds that a row adds to those counted so far.
 
     An answer under several judges has a row each, all with its numbers: they are taken once. An answer that was made
-    again has others, and is taken again. A reply from a cassette adds nothing.
-
-    Parameters
-    ----------
-    row : a row of a run. counted : answer key -> its last numbers; kept up to date here.
+    again has others, and is taken again. A reply from a cassette adds nothing. ``counted`` (answer key -> its last
+    numbers) is kept up to date here.
     """
     used = (row.get("prompt_tokens") or 0, row.get("output_tokens") or 0, row.get("seconds") or 0.0)
     key = row.get("answer_key")
@@ -79,13 +76,7 @@ def newly_used(row: Mapping[str, Any], counted: dict[Any, tuple]) -> tuple[int, 
 def without_text(rows: pd.DataFrame) -> list[str]:
     """Say which retrievers leave more than a tenth of the questions without any text: no hit, or only blank ones.
 
-    Parameters
-    ----------
-    rows : of a run; those at N = 0 and those whose retrieval failed do not count.
-
-    Returns
-    -------
-    One sentence per data set, chunker, retriever and k, with what to do.
+    One sentence per data set, chunker, retriever and k; rows at N = 0 or whose retrieval failed do not count.
     """
     found = []
     with_documents = (rows["N"] > 0) & rows["context_tokens"].notna()
@@ -124,9 +115,7 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
 class Journal:
     """The file of rows, open for appending. One line is one write, so no reader and no kill sees two halves mixed.
 
-    Parameters
-    ----------
-    path : the file; made when it is not there. A last line that a kill left half-written is cut off first.
+    A file that is not there is made. A last line that a kill left half-written is cut off first.
     """
 
     def __init__(self, path: Path) -> None:
@@ -186,11 +175,9 @@ def _repair(path: Path) -> bool:
 
 
 def read_rows(path: Path, after: tuple[int, int] = (0, 0)) -> Iterator[dict[str, Any]]:
-    """Yield the whole rows of a file; a last line without its end (a run under way, or killed) is passed over.
+    """Yield the whole rows of a file, ``after`` so many lines and bytes of it.
 
-    Parameters
-    ----------
-    path : of the file. after : lines and bytes to pass over.
+    A last line without its end (a run under way, or killed) is passed over.
 
     Raises
     ------
@@ -235,10 +222,7 @@ class Rows:
     """The last row of every key, by column: of half a million rows, dicts would take three times the memory.
 
     Of a row that was tried again the last try counts, but never a failure over a success; it keeps its first place.
-
-    Parameters
-    ----------
-    rows : to begin with. columns : those that are kept.
+    ``columns`` are those that are kept.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = (), columns: Sequence[str] = COLUMNS) -> None:
@@ -250,12 +234,7 @@ class Rows:
 
     @classmethod
     def read(cls, path: Path, columns: Sequence[str] = COLUMNS, *, remember: bool = False) -> Rows:
-        """Read a file of rows.
-
-        Parameters
-        ----------
-        path : of the file. columns : those that are kept.
-        remember : if many lines had to be read, write their columns beside them: the next time takes a fraction.
+        """Read a file of rows; ``remember``: write many lines by columns beside it, for the next time to be short.
 
         Raises
         ------
@@ -350,11 +329,9 @@ class Rows:
 
     @without_gc()
     def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
-        """Turn rows into a data frame, numbers as numbers. They are used up: two copies of a large run do not fit.
+        """Turn rows into a data frame, those of the ``keys`` that are there in this order; None: all.
 
-        Parameters
-        ----------
-        keys : of the rows to return, in this order, as far as they are there. None: all.
+        They are used up: two copies of a large run do not fit.
         """
         import numpy as np
         import pandas as pd

@@ -157,9 +157,7 @@ def _people(stage: Stage, experiment: Experiment, cassette: Any, digests: Mappin
 
 
 def _one_here(axis: str, name: str, value: Any) -> Any:
-    if axis == "generator" and callable(getattr(value, "answer", None)):
-        return value
-    if axis == "judge" and callable(getattr(value, "grade_all", None)):
+    if callable(getattr(value, "answer" if axis == "generator" else "grade_all", None)):
         return value
     if axis == "generator" and callable(value):
         return FunctionReader(value, name)

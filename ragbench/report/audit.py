@@ -182,24 +182,21 @@ class _Book:
     def _same_questions(self, table: str, scored: pd.Series) -> None:
         """Compare the questions that the cells rest on, within each value of ``within``."""
         keys = [name for name in self.by if name not in self.within]
-        fewer, cells, spans = [], 0, []
+        fewer, cells, spans = 0, 0, []
         parts = self.rows.groupby(self.within, sort=False, dropna=False) if self.within else [("", self.rows)]
         for _, part in parts:
-            kept = part[scored[part.index]]
-            names = part[keys].drop_duplicates() if keys else pd.DataFrame([0])
-            per_cell = kept.groupby(keys, sort=False, dropna=False).size() if keys else pd.Series([len(kept)])
-            cells += len(names)
-            if self.unit in part and keys:
-                pairs = kept[[*keys, self.unit]].drop_duplicates()
-                whole = pairs[self.unit].nunique()
-                per_cell = pairs.groupby(keys, sort=False, dropna=False).size()
+            by = [part[name] for name in keys] or (lambda _: 0)
+            if self.unit in part:
+                asked = part[self.unit].where(scored[part.index])
+                sizes, whole = asked.groupby(by, sort=False, dropna=False, observed=True).nunique(), asked.nunique()
             else:
-                whole = int(per_cell.max()) if len(per_cell) else 0
-            sizes = [*per_cell, *[0] * (len(names) - len(per_cell))]
-            if min(sizes, default=whole) < whole:
-                fewer += [size for size in sizes if size < whole]
-                spans.append(f"n from {min(sizes)} to {max(sizes)} of {whole}")
-        self.entries.append(_entry(table, "cells with unequal n", len(fewer), cells, detail="; ".join(spans[:3])))
+                sizes = scored[part.index].groupby(by, sort=False, dropna=False, observed=True).sum()
+                whole = sizes.max()
+            cells += len(sizes)
+            if sizes.min() < whole:
+                fewer += int((sizes < whole).sum())
+                spans.append(f"n from {sizes.min()} to {sizes.max()} of {whole}")
+        self.entries.append(_entry(table, "cells with unequal n", fewer, cells, detail="; ".join(spans[:3])))
 
     def failures(self, table: str) -> None:
         """Count failed rows by kind."""

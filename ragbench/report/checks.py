@@ -93,17 +93,6 @@ def _abstained(rows: pd.DataFrame) -> pd.Series:
     return said.where(known, rows["answer"].map(lambda text: declined.get(text, False)).astype(bool))
 
 
-def _count_is_short(prefix: str) -> Callable[[pd.DataFrame], pd.Series]:
-    def flagged(rows: pd.DataFrame) -> pd.Series:
-        counted, ours = _number(rows, f"{prefix}prompt_tokens"), _number(rows, f"{prefix}prompt_estimate")
-        if f"{prefix}repairs" in rows:  # the count is a sum over the calls
-            counted = counted / (1 + _number(rows, f"{prefix}repairs").fillna(0))
-        short = (counted > 0) & (counted < SHORTENED * ours)
-        return short | (_text(rows, "error_kind").eq("context") & _by_step(rows, prefix))
-
-    return flagged
-
-
 def _truncated(rows: pd.DataFrame, prefix: str = "") -> pd.Series:
     return _text(rows, "error_kind").eq("truncated") & _by_step(rows, prefix)
 
@@ -116,26 +105,28 @@ def _asked(prefix: str) -> Callable[[pd.DataFrame], pd.Series]:
     return lambda rows: _number(rows, f"{prefix}prompt_estimate").notna()
 
 
-def _prompt_checks(prefix: str, whose: str) -> tuple[Fault, Fault]:
-    columns = (f"{prefix}prompt_tokens", f"{prefix}prompt_estimate")
+def _of_calls(prefix: str, whose: str) -> tuple[Fault, Fault, Fault]:
+    """Return the checks of the model that answered, or of the one that graded."""
+    digest, repairs = f"{prefix}digest", f"{prefix}repairs"
+    columns = tokens, estimate = f"{prefix}prompt_tokens", f"{prefix}prompt_estimate"
     asked = _asked(prefix)
+    unnamed = "the server says nothing of its model: another one under this name would not be noticed"
     cut = f"refused as too long, or the server counted less than {SHORTENED:.0%} of our estimate"
 
+    def short(rows: pd.DataFrame) -> pd.Series:
+        counted = _number(rows, tokens)
+        if repairs in rows:  # the count is a sum over the calls
+            counted = counted / (1 + _number(rows, repairs).fillna(0))
+        refused = _text(rows, "error_kind").eq("context") & _by_step(rows, prefix)
+        return refused | (counted > 0) & (counted < SHORTENED * _number(rows, estimate))
+
     def uncounted(rows: pd.DataFrame) -> pd.Series:
-        return asked(rows) & ~failed(rows) & ~(_number(rows, columns[0]) > 0)
+        return asked(rows) & ~failed(rows) & ~(_number(rows, tokens) > 0)
 
     return (
-        Fault(f"{whose}prompts cut", columns, _count_is_short(prefix), cut, asked),
+        Fault(f"{whose}weights not known", (digest,), lambda r: r[digest].isin(["", NOT_TOLD]), unnamed),
+        Fault(f"{whose}prompts cut", columns, short, cut, asked),
         Fault(f"{whose}prompts not counted", columns, uncounted, "a cut would not show", asked),
-    )
-
-
-def _identity_check(prefix: str, whose: str) -> Fault:
-    return Fault(
-        f"{whose}weights not known",
-        (f"{prefix}digest",),
-        lambda r: r[f"{prefix}digest"].isin(["", NOT_TOLD]),
-        "the server says nothing of its model: another one under this name would not be noticed",
     )
 
 
@@ -174,8 +165,7 @@ RETRIEVAL = (
     ),
 )
 ANSWERS = (
-    _identity_check("", ""),
-    *_prompt_checks("", ""),
+    *_of_calls("", ""),
     Fault(
         "replies cut",
         ("finish",),
@@ -205,8 +195,7 @@ ANSWERS = (
     ),
 )
 GRADES = (
-    _identity_check("judge_", "judge's "),
-    *_prompt_checks("judge_", "judge's "),
+    *_of_calls("judge_", "judge's "),
     Fault(
         "judge's replies cut",
         ("judge_prompt_estimate", "error_kind"),

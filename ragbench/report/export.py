@@ -213,12 +213,7 @@ def _readme(name: str, folder: Folder) -> str:
 
 
 def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[RunTable]:
-    """Yield the tables that the rows of a run allow, each as soon as it is made.
-
-    Parameters
-    ----------
-    rows : of a run, each question once per cell.
-    """
+    """Yield the tables that the rows of a run allow, each as soon as it is made; each question is once per cell."""
     left_out = f"Left out here: {_fixed(rows)}." if _fixed(rows) else ""
     notes = (left_out,) if left_out else ()
     contexts = scored_contexts(rows)

@@ -116,16 +116,9 @@ class Methods:
 
 
 def methods(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> Methods:
-    """Write the methods of a run.
+    """Write the methods of a run from its manifest; nothing is guessed.
 
-    Parameters
-    ----------
-    manifest : of the run.
-    counts : "rows", "failed" and "missing" (not made when the run was stopped) of the run.
-
-    Returns
-    -------
-    Methods. Every number stands in the manifest; nothing is guessed.
+    ``counts`` are its "rows", those "failed" and those "missing" (not made when the run was stopped).
     """
     entries: dict[str, str] = {}
     paragraphs = [

@@ -60,12 +60,7 @@ def page(
     audit: pd.DataFrame,
     notes: Sequence[str] = (),
 ) -> str:
-    """Write the page.
-
-    Parameters
-    ----------
-    figures : PNG files, each with its alt text. methods : with the box of what may be claimed.
-    """
+    """Write the page; ``figures`` are PNG files, each with its alt text."""
     drawn = [{"alt": alt, "data": base64.b64encode(file.read_bytes()).decode()} for file, alt in figures]
     texts = [(one, *head_and_body(one.frame if one.shown is None else one.shown)) for one in tables]
     parts = {"title": title, "facts": facts, "notes": notes, "figures": drawn, "tables": texts}
@@ -76,9 +71,7 @@ def page(
 def worst_answers(rows: pd.DataFrame, questions: Mapping[str, str], top: int = WORST) -> RunTable:
     """List the rows with the lowest IR scores, of equal ones those with the worse grade (4, 2, 1, 3, 5) first.
 
-    Parameters
-    ----------
-    rows : of a run. questions : texts by id; an id without a text stands for itself.
+    ``questions`` are texts by id; an id without a text stands for itself.
     """
     order = rows["grade"].map({4: 0, 2: 1, 1: 2, 3: 3, 5: 4}).astype(float)
     scored = rows.assign(badness=order)[rows["ir_score"].notna()]
