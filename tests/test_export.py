@@ -260,7 +260,7 @@ def live_run(tmp_path_factory):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Without the figures, which take most of an export's time."""
-    monkeypatch.setattr("ragbench.report.export._figures", lambda folder, tables: [])
+    monkeypatch.setattr("ragbench.report.export.run_figures", lambda tables: [])
 
 
 @pytest.fixture(scope="module")

@@ -41,15 +41,11 @@ def with_texts(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
             found = [chunks[place][name] for name in row.hits]
             listed = [chunk.text for chunk in found]
             context = " ".join(listed)[: joined_cutoffs(listed, [row.N], offsets, cutting.begin_token)[0]]
-        texts.append(
-            {
-                "question": question.text, "reference": question.answer, "references": list(question.references),
-                "chunks": None if found is None else [chunk.text for chunk in before(len(context or ""), found)],
-                "context": context,
-                "retrieved": None if found is None else [chunk.doc_id for chunk in found],
-                "relevant": relevant[row.data].get(row.question_id),
-            }
-        )  # fmt: skip
+        said = {"question": question.text, "reference": question.answer, "references": list(question.references)}
+        said["chunks"] = None if found is None else [chunk.text for chunk in before(len(context or ""), found)]
+        said["context"] = context
+        said["retrieved"] = None if found is None else [chunk.doc_id for chunk in found]
+        texts.append(said | {"relevant": relevant[row.data].get(row.question_id)})
     names = [f"{name}@{n}" for name, n in zip(system_names(rows), rows["N"], strict=True)]
     if len(data) > 1:
         names = [f"{name} on {where}" for name, where in zip(names, rows["data"], strict=True)]

@@ -198,9 +198,8 @@ def _axis(path: Path, axis: str, told: Any, models: Mapping[str, Any]) -> dict[s
     made = {}
     for label, value in told.items():
         where = f"{axis}.{label}"
-        value = dict(value) if isinstance(value, dict) else {"use": value}
-        if axis == "data" and "questions" in value:
-            value.setdefault("use", "own files")
+        if axis == "data" and isinstance(value, dict) and "questions" in value:
+            value = {"use": "own files"} | value
         use, options = _use(path, where, value)
         own = {key: _named(path, f"{where}.{key}", options.pop(key)) for key in _MODELS if key in options}
         try:
@@ -212,9 +211,9 @@ def _axis(path: Path, axis: str, told: Any, models: Mapping[str, Any]) -> dict[s
     return made
 
 
-def _use(path: Path, where: str, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _use(path: Path, where: str, value: Any) -> tuple[str, dict[str, Any]]:
     """Return the name under ``use``, and the options beside it."""
-    options = dict(value)
+    options = dict(value) if isinstance(value, dict) else {"use": value}
     use = options.pop("use", None)
     if not isinstance(use, str):
         raise ConfigError(f"{path}: {where} has no use", "use: NAME", f"write {{use: NAME}} under {where}")
@@ -231,7 +230,7 @@ _MAKE_NAMED: Mapping[str, Callable] = {"embedder": make_embedder, "reranker": ma
 
 def _named(path: Path, where: str, value: Any) -> Any:
     """Return a model that is no axis: a name, or {use: NAME, option: value, ...}."""
-    use, options = _use(path, where, value if isinstance(value, dict) else {"use": value})
+    use, options = _use(path, where, value)
     if use.startswith("onnx:"):
         use = f"onnx:{path.parent / Path(use[5:]).expanduser()}"
     key = where.rpartition(".")[2]

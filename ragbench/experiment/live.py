@@ -124,19 +124,17 @@ def judge_groups(
     """
     groups: list[tuple[list[Answer], list[Draft | None]]] = []
     for generator in dict.fromkeys(d.cell.generator for d in drafts if d.cell.judge == judge):
-        rows: list[tuple[dict[str, Any], Draft | None]] = [
-            (d.row, d) for d in drafts
-            if d.cell.judge == judge and d.cell.generator == generator and d.row["status"] == "ok" and "answer" in d.row
-        ]  # fmt: skip
+        own = [d for d in drafts if d.cell.judge == judge and d.cell.generator == generator]
+        rows: list[tuple[dict[str, Any], Draft | None]]
+        rows = [(d.row, d) for d in own if d.row["status"] == "ok" and "answer" in d.row]
         if per_prompt != "one":
             alike = [r for r in item.done if r["judge"] == judge and r["generator"] == generator]
             rows += [(r, None) for r in alike if r.get("answer") is not None and r.get("error_kind") != LEFT_OUT]
             rows.sort(key=lambda pair: item.places[pair[0]["key"]])
-        answers = [
-            Answer(item.question.id, row["answer"], generator, meta={
-                "retriever": f"{row['chunker']}/{row['retriever']}/{row['k']}", "budget": row["N"]
-            }) for row, _ in rows
-        ]  # fmt: skip
+        answers = []
+        for row, _ in rows:
+            about = {"retriever": f"{row['chunker']}/{row['retriever']}/{row['k']}", "budget": row["N"]}
+            answers.append(Answer(item.question.id, row["answer"], generator, meta=about))
         for places in group_answers(answers, per_prompt):
             waiting = [rows[p][1] for p in places]
             if any(waiting):

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pandas as pd
@@ -265,11 +265,7 @@ class _Planner:
         cells = [cell for cell in self.experiment.grid.cells(data) if cell.judge == judge]
         if judge in self.stage.graders:
             return len(cells)
-        rows = [
-            {"chunker": c.chunker, "retriever": c.retriever, "k": c.k, "N": c.N, "status": "ok", "answer": "x",
-             "judge": c.judge, "generator": c.generator, "key": str(i)}
-            for i, c in enumerate(cells)
-        ]  # fmt: skip
+        rows = [asdict(cell) | {"status": "ok", "answer": "x", "key": str(i)} for i, cell in enumerate(cells)]
         item = Item(question, [], places={row["key"]: i for i, row in enumerate(rows)})
         drafts = [Draft(cell, row) for cell, row in zip(cells, rows, strict=True)]
         return len(judge_groups(item, drafts, judge, self.experiment.per_prompt))

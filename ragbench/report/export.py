@@ -110,7 +110,8 @@ def export(
         tables |= {} if scores is None else {table.stem: table for table in score_tables(scores, name)}
         for stem, table in tables.items():
             _write_table(folder, table, f"tab:{label_of(name)}:{stem}")
-        figures = _figures(folder, {stem: table.frame for stem, table in tables.items()})
+        drawn = run_figures({stem: table.frame for stem, table in tables.items()})
+        figures = [_write_figure(folder, *parts) for parts in drawn]
         # Rows of the grid that the run has not made yet.
         missing = int(checks.loc[checks["check"].eq("not made yet"), "rows"].sum())
         counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
@@ -152,11 +153,6 @@ def _write_methods(folder: Folder, written: Methods) -> None:
     folder.text("methods.md", written.markdown)
     folder.text("methods.tex", written.latex)
     folder.text("references.bib", written.bibliography)
-
-
-def _figures(folder: Folder, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str, str]]:
-    """Write the figures of a run; return their names and alt texts."""
-    return [_write_figure(folder, *parts) for parts in run_figures(tables)]
 
 
 def _write_figure(folder: Folder, stem: str, figure: Figure, numbers: pd.DataFrame, alt: str) -> tuple[str, str]:
@@ -214,8 +210,7 @@ def _readme(name: str, folder: Folder) -> str:
 
 def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[RunTable]:
     """Yield the tables that the rows of a run allow, each as soon as it is made; each question is once per cell."""
-    left_out = f"Left out here: {_fixed(rows)}." if _fixed(rows) else ""
-    notes = (left_out,) if left_out else ()
+    notes = (f"Left out here: {_fixed(rows)}.",) if _fixed(rows) else ()
     contexts = scored_contexts(rows)
     if len(contexts):
         yield from _ir_scores(contexts, name, notes)
@@ -247,7 +242,7 @@ def varying_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
     by = [name for name in cell if name in frame and name != "N" and frame[name].nunique(dropna=False) > 1]
     if not by:
         last = [name for name in ("retriever", "generator") if name in frame]
-        return frame[last[0]].astype(str) if last else frame.iloc[:, 0].astype(str).mask(lambda s: s == s, "all")
+        return frame[last[0]].astype(str) if last else pd.Series("all", frame.index)
     return frame[by].astype(str).agg(", ".join, axis=1)
 
 

@@ -48,7 +48,6 @@ figure { margin: 1.5rem 0; } figcaption, small { color: #555; font-size: 0.85rem
 <pre>{{ checks }}</pre>
 </body></html>
 """
-WORST = 10
 
 
 def page(
@@ -68,7 +67,7 @@ def page(
     return Environment(autoescape=True).from_string(_PAGE).render(parts, heading=CLAIMS, claims=methods.claims)
 
 
-def worst_answers(rows: pd.DataFrame, questions: Mapping[str, str], top: int = WORST) -> RunTable:
+def worst_answers(rows: pd.DataFrame, questions: Mapping[str, str], top: int = 10) -> RunTable:
     """List the rows with the lowest IR scores, of equal ones those with the worse grade (4, 2, 1, 3, 5) first.
 
     ``questions`` are texts by id; an id without a text stands for itself.

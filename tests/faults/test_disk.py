@@ -57,7 +57,7 @@ def parts(folder):
 
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
-    monkeypatch.setattr(exporting, "_figures", lambda folder, tables: [])
+    monkeypatch.setattr(exporting, "run_figures", lambda tables: [])
 
 
 @pytest.fixture
