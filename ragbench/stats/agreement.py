@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import DataError, unknown
-from ragbench.stats.inputs import Seed, as_floats, as_level, as_resamples, percentiles, same_length
+from ragbench.stats.inputs import Seed, as_level, as_paired, as_resamples, percentiles, same_length
 from ragbench.stats.intervals import Interval, binomial_ci, bootstrap_ci
 
 
@@ -58,8 +58,8 @@ def confusion_matrix(
     DataError for lengths that differ, or a label that is not among ``labels`` (with its position).
     """
     same_length(truth=truth, predicted=predicted)
-    pairs = list(zip(np.asarray(truth, object), np.asarray(predicted, object), strict=True))
-    present = [(i, t, p) for i, (t, p) in enumerate(pairs) if not (_missing(t) or _missing(p))]
+    pairs = pd.DataFrame({"truth": np.asarray(truth, object), "predicted": np.asarray(predicted, object)})
+    present = list(pairs.dropna().itertuples(name=None))
     if labels is None:
         try:
             labels = sorted({x for _, t, p in present for x in (t, p)})
@@ -74,10 +74,6 @@ def confusion_matrix(
             raise DataError(f"label {wrong!r} at position {i}", f"one of {', '.join(map(repr, order))}")
         counts[place[t], place[p]] += 1
     return ConfusionMatrix(order, counts, len(pairs) - len(present))
-
-
-def _missing(label: Any) -> bool:
-    return label is None or (isinstance(label, (float, np.floating)) and bool(np.isnan(label)))
 
 
 def kappa(
@@ -158,8 +154,7 @@ def annotator_agreement(labels: Any, within: float = 1, level: float = 0.95) -> 
         raise DataError(f"labels of shape {h.shape}", "shape (n, 2): two annotators")
     gap = np.abs(h[:, 0] - h[:, 1])
     known = gap[~np.isnan(gap)]
-    share = binomial_ci(int((known <= within).sum()), known.size, level)
-    return Interval(share.estimate, share.low, share.high, share.n, int(gap.size - known.size), level)
+    return replace(binomial_ci(int((known <= within).sum()), known.size, level), n_missing=int(gap.size - known.size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +190,10 @@ def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Se
 
     Source: RAGAS, section 5, Table 1 (accuracy against the annotators, ties broken at random).
     """
-    same_length(better=better, worse=worse)
-    gap = as_floats(better, "better") - as_floats(worse, "worse")
+    gap = np.subtract(*as_paired(better=better, worse=worse))
     known = gap[~np.isnan(gap)]
     wins, ties = int((known > 0).sum()), int((known == 0).sum())
-    share = binomial_ci(wins + ties / 2, known.size, level)
-    expected = Interval(share.estimate, share.low, share.high, share.n, int(gap.size - known.size), level)
+    expected = replace(binomial_ci(wins + ties / 2, known.size, level), n_missing=int(gap.size - known.size))
     lucky = int(np.random.default_rng(seed).binomial(ties, 0.5))
     random = (wins + lucky) / known.size if known.size else float("nan")
     return PairwiseAgreement(expected, random, wins, ties, int(known.size) - wins - ties)

@@ -15,8 +15,8 @@ from scipy.special import stdtrit
 from ragbench.errors import DataError, unknown
 from ragbench.stats.inputs import (
     Seed,
-    as_floats,
     as_level,
+    as_paired,
     as_resamples,
     group_counts,
     group_index,
@@ -58,22 +58,16 @@ def correlation(
     ------
     ConfigError for an unknown method; DataError for input of different lengths.
     """
-    functions: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = {
-        "pearson": _pearson,
-        "spearman": _spearman,
-        "kendall": _kendall,
-    }
-    if method not in functions:
-        raise unknown("method", method, functions)
-    same_length(x=x, y=y)
+    if method not in _METHODS:
+        raise unknown("method", method, _METHODS)
     level, resamples = as_level(level), as_resamples(resamples)
-    a, b = as_floats(x, "x"), as_floats(y, "y")
+    a, b = as_paired(x=x, y=y)
     index, _ = group_index(groups, a.size)
     present = ~(np.isnan(a) | np.isnan(b))
     missing = int((~present).sum())
     a, b = a[present], b[present]
     index, n_groups = group_index(index[present], a.size)
-    compute = functions[method]
+    compute = _METHODS[method]
     estimate = float(compute(a, b, np.ones((1, a.size), np.int64))[0]) if a.size > 1 else float("nan")
     low = high = float("nan")
     if n_groups > 1 and resamples and not np.isnan(estimate):
@@ -116,10 +110,11 @@ def within_correlation(
     >>> within_correlation([1, 2, 11, 12], [8, 7, 18, 17], ["a", "a", "b", "b"]).estimate
     -1.0
     """
-    same_length(x=x, y=y, groups=groups)
-    if method not in (methods := ("pearson", "spearman", "kendall")):
-        raise unknown("method", method, methods)
-    pairs = pd.DataFrame({"x": as_floats(x, "x"), "y": as_floats(y, "y")}).groupby(np.asarray(groups))
+    a, b = as_paired(x=x, y=y)
+    same_length(x=a, y=b, groups=groups)
+    if method not in _METHODS:
+        raise unknown("method", method, _METHODS)
+    pairs = pd.DataFrame({"x": a, "y": b}).groupby(np.asarray(groups))
     each = pairs.corr(method=method).xs("y", level=1)["x"]
     return bootstrap_ci(each, resamples=resamples, level=level, seed=seed)
 
@@ -290,6 +285,13 @@ def _kendall(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.clip(np.divide(agreed, scale, out=np.full(len(weights), np.nan), where=scale > 0), -1, 1)
 
 
+_METHODS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = {
+    "pearson": _pearson,
+    "spearman": _spearman,
+    "kendall": _kendall,
+}
+
+
 def preference_difference(score_1: Any, score_2: Any) -> np.ndarray:
     """Score differences (model 2 - model 1) of response pairs, mapped linearly to [-2, 2].
 
@@ -303,8 +305,8 @@ def preference_difference(score_1: Any, score_2: Any) -> np.ndarray:
 
     Source: RAGChecker, section 4.2 (e_i; the linear map is fixed by the extremes over the pairs).
     """
-    same_length(score_1=score_1, score_2=score_2)
-    d = as_floats(score_2, "score_2") - as_floats(score_1, "score_1")
+    first, second = as_paired(score_1=score_1, score_2=score_2)
+    d = second - first
     known = d[~np.isnan(d)]
     if not known.size or known.min() == known.max():
         return np.full(d.size, np.nan)

@@ -40,6 +40,13 @@ def same_length(**arrays: Any) -> None:
         )
 
 
+def as_paired(**sides: Any) -> list[np.ndarray]:
+    """Float arrays of one length; DataError as `as_floats` and `same_length`, with the argument's name."""
+    arrays = {name: as_floats(values, name) for name, values in sides.items()}
+    same_length(**arrays)
+    return list(arrays.values())
+
+
 def as_level(level: float) -> float:
     """Check a confidence level."""
     if not 0 < level < 1:

@@ -14,11 +14,11 @@ from ragbench.stats.inputs import (
     Seed,
     as_floats,
     as_level,
+    as_paired,
     as_resamples,
     group_counts,
     group_index,
     percentiles,
-    same_length,
 )
 
 MISSING = "–"  # what a printed table shows where there is no number
@@ -56,6 +56,7 @@ def interval_text(estimate: float, low: float, high: float, spec: str = ".3f") -
 
 
 Statistic = Literal["mean", "median"] | Callable[..., np.ndarray]
+_STATISTICS: dict[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median}
 
 
 def bootstrap_ci(
@@ -91,7 +92,9 @@ def bootstrap_ci(
     """
     sample = as_floats(values)
     level, resamples = as_level(level), as_resamples(resamples)
-    compute = _statistic(statistic)
+    if not callable(statistic) and statistic not in _STATISTICS:
+        raise unknown("statistic", statistic, _STATISTICS)
+    compute = statistic if callable(statistic) else _STATISTICS[statistic]
     present = ~np.isnan(sample)
     index, _ = group_index(groups, sample.size)
     kept, missing = sample[present], int((~present).sum())
@@ -107,15 +110,6 @@ def bootstrap_ci(
             draws = _resampled(compute, kept, index, n_groups, resamples, seed)
         low, high = percentiles(draws, level)
     return Interval(estimate, low, high, kept.size, missing, level)
-
-
-def _statistic(statistic: Statistic) -> Callable[..., np.ndarray]:
-    named = {"mean": np.mean, "median": np.median}
-    if callable(statistic):
-        return statistic
-    if statistic not in named:
-        raise unknown("statistic", statistic, named)
-    return named[statistic]
 
 
 def _grouped_means(values: np.ndarray, index: np.ndarray, n_groups: int, resamples: int, seed: Seed) -> np.ndarray:
@@ -166,8 +160,7 @@ def paired_bootstrap_difference(
     ------
     DataError for lengths that differ, or values that are no finite numbers or NaN; ConfigError as :func:`bootstrap_ci`.
     """
-    same_length(a=a, b=b)
-    differences = as_floats(a, "a") - as_floats(b, "b")
+    differences = np.subtract(*as_paired(a=a, b=b))
     return bootstrap_ci(differences, groups=groups, resamples=resamples, level=level, seed=seed)
 
 
@@ -238,9 +231,8 @@ def ppi_mean(
     Source: Angelopoulos et al. (2023), prediction-powered inference; tuned: PPI++ (2023). ARES uses it with 150 to 300
     human labels (thesis §1.2).
     """
-    same_length(labelled=labelled, judged_labelled=judged_labelled)
     level = as_level(level)
-    human, judge = as_floats(labelled, "labelled"), as_floats(judged_labelled, "judged_labelled")
+    human, judge = as_paired(labelled=labelled, judged_labelled=judged_labelled)
     rest = as_floats(judged_unlabelled, "judged_unlabelled")
     present = ~(np.isnan(human) | np.isnan(judge))
     missing = int((~present).sum() + np.isnan(rest).sum())

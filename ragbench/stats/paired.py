@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.stats.inputs import Seed, as_floats, as_resamples, same_length
+from ragbench.stats.inputs import Seed, as_floats, as_paired, as_resamples, same_length
 
 # Up to this many pairs all 2^n sign patterns are counted.
 _EXACT = 16
@@ -60,10 +60,9 @@ def paired_permutation_test(
     """
     if alternative not in ("two-sided", "greater", "less"):
         raise unknown("alternative", alternative, ("two-sided", "greater", "less"))
-    same_length(a=a, b=b)
     if as_resamples(resamples) == 0:
         raise ConfigError("resamples 0", "1 or more random sign patterns")
-    both = as_floats(a, "a") - as_floats(b, "b")
+    both = np.subtract(*as_paired(a=a, b=b))
     d = both[~np.isnan(both)]
     missing, pairs, mean = int(both.size - d.size), d.size, float(d.mean()) if d.size else float("nan")
     if cluster is not None and d.size:

@@ -8,6 +8,7 @@ estimate leaves open.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import ConfigError
-from ragbench.stats.inputs import Seed, as_floats, same_length
+from ragbench.stats.inputs import Seed, as_floats, as_paired
 from ragbench.stats.intervals import bootstrap_ci
 
 _MOST = 10_000_000  # more questions than this are reported as inf: nobody will write them
@@ -75,14 +76,8 @@ def questions_needed(difference: float, sd: float, power: float = 0.8, alpha: fl
     high = 2
     while paired_power(high, difference, sd, alpha) < power:
         high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if paired_power(middle, difference, sd, alpha) < power:
-            low = middle
-        else:
-            high = middle
-    return high
+    sizes = range(high // 2 + 1, high + 1)
+    return sizes[bisect_left(sizes, power, hi=len(sizes) - 1, key=lambda n: paired_power(n, difference, sd, alpha))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,25 +159,16 @@ def power_analysis(
     _check_levels(alpha, power)
     if difference is not None and not math.isfinite(difference):
         raise ConfigError(f"difference {difference!r}", "a finite number, or None for the mean of the pairs")
-    both = as_floats(a, "a") if b is None else _differences(a, b)
+    both = as_floats(a, "a") if b is None else np.subtract(*as_paired(a=a, b=b))
     mean = bootstrap_ci(both, resamples=resamples, seed=seed)
     wanted = mean.estimate if difference is None else float(difference)
     sd = _spread(both)
     needed = [questions_for(d, sd, power, alpha) for d in (wanted, *_ends(mean.low, mean.high))]
     if difference is not None or math.isnan(mean.low):
         needed[1:] = [math.nan, math.nan]
+    reached, detectable = power_at(mean.n, wanted, sd, alpha), detectable_difference(mean.n, sd, power, alpha)
     return PowerAnalysis(
-        mean.n,
-        mean.n_missing,
-        wanted,
-        mean.low,
-        mean.high,
-        sd,
-        power_at(mean.n, wanted, sd, alpha),
-        *needed,
-        detectable_difference(mean.n, sd, power, alpha),
-        power,
-        alpha,
+        mean.n, mean.n_missing, wanted, mean.low, mean.high, sd, reached, *needed, detectable, power, alpha
     )
 
 
@@ -261,11 +247,6 @@ def power_curve(analysis: PowerAnalysis, sizes: Sequence[int] | None = None) -> 
         end = 1.5 * max(analysis.needed if math.isfinite(analysis.needed) else 4 * analysis.n, analysis.n, 10)
         sizes = np.unique(np.geomspace(5, end, 24).round().astype(int)).tolist()
     return [(int(n), power_at(int(n), analysis.difference, analysis.sd, analysis.alpha)) for n in sizes]
-
-
-def _differences(a: Any, b: Any) -> np.ndarray:
-    same_length(a=a, b=b)
-    return as_floats(a, "a") - as_floats(b, "b")
 
 
 def _spread(differences: np.ndarray) -> float:

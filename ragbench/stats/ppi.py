@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.stats.inputs import as_floats, as_level, group_index, same_length
+from ragbench.stats.inputs import as_level, as_paired, group_index, same_length
 from ragbench.stats.intervals import Interval
 
 _LENT = 10  # labels whose spread is that of all strata, lent to each one by label_next
@@ -109,8 +109,8 @@ def ppi_shares(
         )
     y, f = times[:, None] * np.where(labelled[:, None], y, 0.0), times[:, None] * f
     factor = size**2 * (1 - drawn / size) / drawn  # of the variance within a stratum, in that of the sum
-    spread = [[_spread(a[labelled & (stratum == h)], b[labelled & (stratum == h)]) for a, b in ((y, f), (f, f), (y, y))]
-              for h in range(names.size)]  # fmt: skip
+    members = [labelled & (stratum == h) for h in range(names.size)]
+    spread = [[_spread(a[inside], b[inside]) for a, b in ((y, f), (f, f), (y, y))] for inside in members]
     if weight == "tuned":
         counted = factor > 0
         shared, own = (np.nansum(factor[counted] * np.array([s[k].sum() for s in spread])[counted]) for k in (0, 1))
@@ -167,16 +167,11 @@ def ppi_difference(
     >>> ppi_difference([1, 0, None, None], [0, 0, None, None], [1, 1, 1, 0], [0, 0, 1, 0], weight=1.0).estimate
     0.0
     """
-    sides = [as_floats(side, name) for side, name in ((labels_a, "labels_a"), (labels_b, "labels_b"),
-                                                      (judged_a, "judged_a"), (judged_b, "judged_b"))]  # fmt: skip
-    same_length(labels_a=sides[0], labels_b=sides[1], judged_a=sides[2], judged_b=sides[3])
-    values, predictions = sides[0] - sides[1], sides[2] - sides[3]
-    alone = np.arange(values.size)
-    (difference,) = ppi_shares(
-        values[:, None], predictions[:, None], np.zeros(values.size, int) if strata is None else strata,
-        clusters=alone if cluster is None else cluster, weight=weight, level=level,
-    )  # fmt: skip
-    return difference
+    sides = as_paired(labels_a=labels_a, labels_b=labels_b, judged_a=judged_a, judged_b=judged_b)
+    values, predictions = (sides[0] - sides[1])[:, None], (sides[2] - sides[3])[:, None]
+    strata = np.zeros(len(values), int) if strata is None else strata
+    clusters = np.arange(len(values)) if cluster is None else cluster
+    return ppi_shares(values, predictions, strata, clusters=clusters, weight=weight, level=level)[0]
 
 
 def label_next(strata: Any, values: Any, predictions: Any, n: int, *, seed: int) -> np.ndarray:
@@ -208,7 +203,7 @@ def label_next(strata: Any, values: Any, predictions: Any, n: int, *, seed: int)
     60 by advice against 120 drawn at random among all: the interval of the share of grade 1 was 28% narrower, of grade
     2 5%, of grade 4 not at all; the advice gains where the judge's errors lie in few strata.
     """
-    y, f = as_floats(values), as_floats(predictions, "predictions")
+    y, f = as_paired(values=values, predictions=predictions)
     names, where, sizes = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
     same_length(strata=where, values=y, predictions=f)
     labelled, rest = ~np.isnan(y), y - f
@@ -240,10 +235,7 @@ def _spread(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return ((a - a.mean(axis=0)) * (b - b.mean(axis=0))).sum(axis=0) / (len(a) - 1)
 
 
-def _jackknife(
-    judged: np.ndarray, rest: np.ndarray, each: np.ndarray, stratum: np.ndarray, labelled: np.ndarray,
-    clusters: Any, level: float,
-) -> tuple[np.ndarray, float]:  # fmt: skip
+def _jackknife(judged, rest, each, stratum, labelled, clusters, level) -> tuple[np.ndarray, float]:
     """Return the variance over clusters left out in turn, with pi taken anew each time, and the quantile of t."""
     cluster, many = group_index(clusters, len(each))
     if many < 2:
