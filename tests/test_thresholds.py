@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.thresholds import (
     GROUPS,
-    GroupModel,
     agreement_curve,
     best_threshold,
     calibrate,
     fit_thresholds,
     grade_groups,
+    group_probabilities,
     likelihood_h,
     likelihood_k,
     predicted_groups,
@@ -241,7 +241,7 @@ def test_calibration_does_not_see_the_question_it_predicts():
     rng = np.random.default_rng(0)
     question = np.repeat(np.arange(80), 5)
     scores, grades = question / 80, rng.choice([1, 3, 5], 80)[question]
-    leaky = GroupModel().fit(scores, grades).predict(scores)
+    leaky = group_probabilities(scores, grades, scores)
     got = calibrate(scores, grades, question)
     assert got.brier["calibrated"] > got.brier["base rate"] > brier_score(leaky, got.groups)
 
@@ -266,7 +266,7 @@ def test_boxes_fitted_to_noise_do_not_beat_the_commoner_answer_on_unseen_questio
 def test_isotonic_groups_follow_the_shares_at_each_score():
     scores = np.repeat([0.1, 0.5, 0.9], 4)
     grades = [1, 1, 1, 3, 1, 2, 4, 5, 3, 5, 5, 5]
-    assert GroupModel().fit(scores, grades).predict([0.1, 0.5, 0.9]).tolist() == [
+    assert group_probabilities(scores, grades, [0.1, 0.5, 0.9]).tolist() == [
         [0.75, 0.25, 0.0],
         [0.25, 0.5, 0.25],
         [0.0, 0.25, 0.75],
@@ -274,9 +274,9 @@ def test_isotonic_groups_follow_the_shares_at_each_score():
 
 
 @pytest.mark.parametrize("method", ["isotonic", "logistic"])
-def test_group_model_handles_grades_of_one_or_two_groups(method):
-    assert GroupModel(method).fit([0.1, 0.9], [5, 5]).predict([0.5]).tolist() == [[0, 0, 1]]
-    two = GroupModel(method).fit([0.1, 0.2, 0.8, 0.9], [1, 5, 1, 5]).predict([0.0, 1.0])
+def test_group_probabilities_handle_grades_of_one_or_two_groups(method):
+    assert group_probabilities([0.1, 0.9], [5, 5], [0.5], method).tolist() == [[0, 0, 1]]
+    two = group_probabilities([0.1, 0.2, 0.8, 0.9], [1, 5, 1, 5], [0.0, 1.0], method)
     assert two[:, 1].tolist() == pytest.approx([0, 0])
     assert two.sum(1) == pytest.approx([1, 1])
 
@@ -341,7 +341,7 @@ def test_reliability_curve_by_hand_keeps_equal_predictions_together():
         (lambda: region_shares([NAN], 0.1, 0.7), DataError, "NaN"),
         (lambda: calibrate([0.1, 0.9], [1, 5], folds=3), ConfigError, "3 folds for 2 questions"),
         (lambda: calibrate([0.1, 0.9], [1, 5], folds=2), DataError, "without grade 1 or 5"),
-        (lambda: GroupModel("platt"), ConfigError, "isotonic, logistic"),
+        (lambda: group_probabilities([0.1, 0.9], [1, 5], [0.5], "platt"), ConfigError, "isotonic, logistic"),
         (lambda: brier_terms([[0.5, 0.6]], [0]), DataError, "add up to 1"),
         (lambda: brier_terms([[0.5, 0.5]], [2]), DataError, "classes outside 0-1"),
         (lambda: brier_terms([[0.5, 0.5]], [0, 1]), DataError, "for 2 points"),

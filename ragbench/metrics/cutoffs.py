@@ -7,7 +7,6 @@ chunk is tokenised once and the counts are added up over the join, which gives w
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -120,19 +119,13 @@ class TokenOffsets:
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-@functools.cache
-def _default() -> tokenizers.Tokenizer:
-    # Read once: one call of truncate() is far quicker than parsing the tokenizer's file.
-    from ragbench.embedding import default_tokenizer
-
-    return default_tokenizer()
-
-
 def _load(tokenizer: Any) -> tokenizers.Tokenizer:
     from tokenizers import Tokenizer
 
+    from ragbench.embedding import default_tokenizer
+
     if tokenizer is None:
-        tokenizer = _default()
+        return default_tokenizer()
     if isinstance(tokenizer, (str, os.PathLike)):
         path = Path(tokenizer)
         if not path.is_file():

@@ -38,7 +38,7 @@ VERDICTS = ("covered", "contradicted", "neither")
 # The normal form in which references and passages are compared; None: as they are.
 VARIANTS: Mapping[str, Form | None] = {"normalised": "NFC", "normalised_nfkc": "NFKC", "paper": None, "released": None}
 # The name in a prefix may hold brackets itself: (Marn (Holdings) Ltd).
-_PREFIX = re.compile(r"\s*(?:\((?:[^()]|\([^()]*\))*\)|（(?:[^（）]|（[^（）]*）)*）)")
+_PREFIX = re.compile(r"\A\s*(?:\((?:[^()]|\([^()]*\))*\)|（(?:[^（）]|（[^（）]*）)*）)")
 _WORD = re.compile(r"[a-z0-9]+")
 _ZH_TOKEN = re.compile(r"[a-z0-9]+|[^\W_]")
 
@@ -219,7 +219,7 @@ def _score(
         given = references
         references = comparable(given, "", form)[0]
         passages = [comparable(given, passage, form)[1].text for passage in passages]
-    plain = [_without_prefix(p) for p in passages] if prefix else list(passages)
+    plain = [_PREFIX.sub("", p) for p in passages] if prefix else list(passages)
     joined = " ".join(plain)
     words = count_words(joined, language)
     if variant != "released" and language == "zh":
@@ -232,10 +232,8 @@ def _score(
             raise DataError(f"reference {number} is empty", "a text with a sentence", "remove it, or fill it in")
         complete = all(any(s in p for p in searched) for s in sentences)
         whole += complete
-        if variant != "released":
-            matched += sum(count_words(s, language) for s in sentences) if complete else 0
-        else:
-            matched += sum(count_words(s, language) for s in sentences if s in joined)
+        counted = [s for s in sentences if s in joined] if variant == "released" else sentences if complete else []
+        matched += sum(count_words(s, language) for s in counted)
     if not len(references):
         return empty, empty, words
     return whole / len(references), matched / words if words else empty, words
@@ -248,11 +246,6 @@ def _require_texts(texts: Sequence[str], what: str) -> None:
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise DataError(f"{what} {number} is {text!r}", "a text", "leave out what is missing")
-
-
-def _without_prefix(passage: str) -> str:
-    match = _PREFIX.match(passage)
-    return passage[match.end() :] if match else passage
 
 
 def answer_rouge_l(

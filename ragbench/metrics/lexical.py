@@ -278,10 +278,8 @@ def idf_overlap(prediction: str, reference: str, idf: Mapping[str, float], *, un
     reference answers of RAGChecker's 280 recorded pairs.
     """
     rarest = max(idf.values(), default=1.0) if unseen is None else unseen
-    a, b = (
-        Counter(stems(_prediction(prediction), "overlap")),
-        Counter(stems(_texts("reference", reference)[0], "overlap")),
-    )
+    a = Counter(stems(_prediction(prediction), "overlap"))
+    b = Counter(stems(_texts("reference", reference)[0], "overlap"))
 
     def weight(words: Counter[str]) -> float:
         return math.fsum(n * idf.get(stem, rarest) for stem, n in words.items())

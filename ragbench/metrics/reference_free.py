@@ -247,9 +247,8 @@ def context_relevance_table(
     rows = []
     for copied, parts in zip(extracted, sentences, strict=True):
         count, total, altered, nothing = _read_extraction(0 if copied is None else copied, parts)
-        reason = "extraction unread" if copied is None else "empty context"
-        status = reason if copied is None or not total else "scored"
-        score = context_relevance(copied, parts)
+        status = "extraction unread" if copied is None else "scored" if total else "empty context"
+        score = count / total if status == "scored" else _NAN
         rows.append((score, total, count, altered, nothing and copied is not None, status))
     columns = ["context_relevance", "n", "extracted", "altered", "insufficient", "status"]
     return pd.DataFrame(rows, columns=columns)
@@ -267,7 +266,6 @@ def pick(items: Sequence[str], sentences: Sequence[str]) -> Picked:
     ----------
     items : what the model wrote; an item may hold several sentences in a row.
     sentences : of the context, in order.
-
     """
     wrote = [item for item in items if item.strip()]
     phrase = [item.strip().strip("\"'.").casefold() == INSUFFICIENT.casefold() for item in wrote]

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ragbench.errors import unknown
+from ragbench.metrics.claims import CHECKS, ClaimLabels, claim_metrics
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
-from ragbench.metrics.claims import ClaimLabels, claim_metrics
 from ragbench.metrics.ir_score import ir_score
 from ragbench.metrics.keypoints import effective_information_rate, keypoint_metrics, reference_recall
 from ragbench.metrics.lexical import bleu, exact_match, rouge_l, token_f1
@@ -48,20 +48,19 @@ class Metric:
     names: tuple[str, ...] = ()
 
 
-_CHECKS = ("response_in_reference", "reference_in_response", "response_in_chunks", "reference_in_chunks")
 _GRADES = tuple(f"grade {grade}" for grade in range(1, 6))
 
 
 def readable(labels: ClaimLabels) -> bool:
     """Tell whether all labels of a result are there: an unread one (None) would decide between the shares."""
-    parts = [getattr(labels, check) for check in _CHECKS]
+    parts = [getattr(labels, check) for check in CHECKS]
     return not any(part is None or None in np.array(part, dtype=object) for part in parts)
 
 
 def _claims(labels: ClaimLabels) -> Mapping[str, float]:
     if not readable(labels):
         return dict.fromkeys(CLAIM_METRICS, math.nan)
-    return claim_metrics(*(getattr(labels, check) for check in _CHECKS))
+    return claim_metrics(*(getattr(labels, check) for check in CHECKS))
 
 
 def _keypoints(verdicts: Sequence[str | None]) -> Mapping[str, float]:

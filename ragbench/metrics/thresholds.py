@@ -275,54 +275,43 @@ def _labelled(scores: Any, positive: Any, side: str) -> tuple[np.ndarray, np.nda
     return values, labels.astype(bool)
 
 
-class GroupModel:
-    """Probability of each grade group given the IR score.
+def group_probabilities(ir_scores: Any, grades: Any, at: Any, method: Method = "isotonic") -> np.ndarray:
+    """Probability of each grade group at some IR scores, learnt from the scores and grades of other answers.
 
     The boxes say one group with certainty; this says how often each group occurs at a score.
 
     Parameters
     ----------
+    ir_scores, grades : to learn from, as in :func:`fit_thresholds`.
+    at : scores to predict for, shape (m,).
     method : "isotonic": P(grade > 1) and P(grade = 5) as non-falling step functions of the score, and the middle group
         what lies between them (the two never cross, as grade 5 implies grade > 1); "logistic": multinomial logistic
         regression on the score.
+
+    Returns
+    -------
+    float array, shape (m, 3): the groups in the order of GROUPS, rows adding up to 1.
     """
+    if method not in ("isotonic", "logistic"):
+        raise unknown("method", method, ("isotonic", "logistic"))
+    scores, marks = as_points(ir_scores, grades)
+    groups, at = grade_groups(marks), np.asarray(at, float)
+    if method == "isotonic":
+        from sklearn.isotonic import IsotonicRegression
 
-    def __init__(self, method: Method = "isotonic") -> None:
-        if method not in ("isotonic", "logistic"):
-            raise unknown("method", method, ("isotonic", "logistic"))
-        self.method = method
-
-    def fit(self, ir_scores: Any, grades: Any) -> GroupModel:
-        """Fit on scores and grades, shape (n,); returns itself."""
-        scores, marks = as_points(ir_scores, grades)
-        groups = grade_groups(marks)
-        self._logistic: Any = None
-        if self.method == "isotonic":
-            from sklearn.isotonic import IsotonicRegression
-
-            self._steps = [
-                IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, groups >= g) for g in (1, 2)
-            ]
-        elif np.unique(groups).size == 1:
-            self._only = (groups[0] == _CLASSES).astype(float)
-        else:
-            from sklearn.linear_model import LogisticRegression
-
-            # Next to no shrinkage: a few parameters, thousands of points, and shrinking would spoil the calibration.
-            self._logistic = LogisticRegression(C=1e6, max_iter=1000).fit(scores[:, None], groups)
-        return self
-
-    def predict(self, ir_scores: Any) -> np.ndarray:
-        """Probabilities of the groups in the order of GROUPS: float array, shape (n, 3), rows adding up to 1."""
-        scores = np.asarray(ir_scores, float)
-        if self.method == "isotonic":
-            some, full = (step.predict(scores) for step in self._steps)
-            return np.stack([1 - some, some - full, full], axis=1).clip(0, 1)
-        if self._logistic is None:
-            return np.tile(self._only, (scores.size, 1))
-        result = np.zeros((scores.size, 3))
-        result[:, self._logistic.classes_] = self._logistic.predict_proba(scores[:, None])
+        steps = [IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, groups >= g) for g in (1, 2)]
+        some, full = (step.predict(at) for step in steps)
+        return np.stack([1 - some, some - full, full], axis=1).clip(0, 1)
+    result = np.zeros((at.size, 3))
+    if np.unique(groups).size == 1:
+        result[:, groups[0]] = 1
         return result
+    from sklearn.linear_model import LogisticRegression
+
+    # Next to no shrinkage: a few parameters, thousands of points, and shrinking would spoil the calibration.
+    model = LogisticRegression(C=1e6, max_iter=1000).fit(scores[:, None], groups)
+    result[:, model.classes_] = model.predict_proba(at[:, None])
+    return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -357,7 +346,7 @@ def calibrate(
     ----------
     ir_scores, grades : as in :func:`fit_thresholds`, shape (n,).
     groups : question ids, shape (n,): the points of one question fall into one fold.
-    method : see :class:`GroupModel`.
+    method : see :func:`group_probabilities`.
     folds : number of folds, between 2 and the number of questions.
     seed : of the assignment of questions to folds.
 
@@ -385,7 +374,7 @@ def calibrate(
         boxes = predicted_groups(scores, h, k)
         base = np.bincount(truth[train], minlength=3) / train.sum()
         shares = np.array([_shares(truth[train][boxes[train] == box], base) for box in _CLASSES])
-        probabilities["calibrated"][test] = GroupModel(method).fit(scores[train], marks[train]).predict(scores[test])
+        probabilities["calibrated"][test] = group_probabilities(scores[train], marks[train], scores[test], method)
         probabilities["boxes"][test] = boxes[test][:, None] == _CLASSES
         probabilities["boxes with shares"][test] = shares[boxes[test]]
         probabilities["base rate"][test] = base

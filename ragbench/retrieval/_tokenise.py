@@ -158,25 +158,18 @@ def number_tokens(
     hashes, starts = np.empty(1 << 13, np.uint64), np.zeros(1 << 13, np.int64)
     arena, n = np.empty(1 << 16, np.uint8), 0
     all_numbers, all_counts = [], []
-
-    def scan(batch: list[bytes]) -> None:
-        nonlocal slots, hashes, starts, arena, n
+    batch, size = [], 0
+    for place, text in enumerate(texts, 1):
+        batch.append(prepared(text).encode("utf-8", "surrogatepass"))
+        size += len(batch[-1])
+        if size < _BATCH_BYTES and place < len(texts):
+            continue
         buffer = np.frombuffer(b"".join(batch), np.uint8)
         ends = np.cumsum([len(b) for b in batch], dtype=np.int64)
         found, count, slots, hashes, starts, arena, n = _scan(buffer, ends, is_word, slots, hashes, starts, arena, n)
         all_numbers.append(found)
         all_counts.append(count)
-
-    batch, size = [], 0
-    for text in texts:
-        raw = prepared(text).encode("utf-8", "surrogatepass")
-        batch.append(raw)
-        size += len(raw)
-        if size >= _BATCH_BYTES:
-            scan(batch)
-            batch, size = [], 0
-    if batch:
-        scan(batch)
+        batch, size = [], 0
     data = arena.tobytes()
     bounds = starts[: n + 1].tolist()
     words = [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(bounds)]

@@ -239,10 +239,8 @@ class BM25(Index):
         def part(first: int, stop: int) -> list[list[Hit]]:
             m = stop - first
             scores, items, found = np.empty((m, k)), np.empty((m, k), np.int32), np.zeros(m, np.int32)
-            _kernels.search(
-                *index, gain, bounds[first : stop + 1], term, weight,
-                scope, scope_ends, row_of[first:stop], scores, items, found,
-            )  # fmt: skip
+            asked, within = (bounds[first : stop + 1], term, weight), (scope, scope_ends, row_of[first:stop])
+            _kernels.search(*index, gain, *asked, *within, scores, items, found)
             return hits_of(chunks, items, scores, found)
 
         size = max(1, min(256, _HITS_AT_ONCE // k))

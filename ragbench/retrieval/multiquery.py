@@ -171,12 +171,8 @@ class LLMDecomposer:
 
     def __init__(self, model: Any, prompt: Prompt = "decomposition", cassette: Any = None, **options: Any) -> None:
         self.model, self.cassette, self.options = model, cassette, options
-        if (
-            isinstance(prompt, str)
-            and prompt not in PROMPTS
-            and os.path.basename(prompt) == prompt
-            and "." not in prompt
-        ):
+        is_name = isinstance(prompt, str) and os.path.basename(prompt) == prompt and "." not in prompt
+        if is_name and prompt not in PROMPTS:
             raise unknown("multi-query prompt", prompt, PROMPTS)
         self.prompt = PROMPTS.get(prompt, prompt) if isinstance(prompt, str) else prompt
         self._text = load_prompt(self.prompt)
