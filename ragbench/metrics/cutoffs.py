@@ -122,9 +122,9 @@ class TokenOffsets:
 def _load(tokenizer: Any) -> tokenizers.Tokenizer:
     from tokenizers import Tokenizer
 
-    from ragbench.embedding import default_tokenizer
-
     if tokenizer is None:
+        from ragbench.embedding import default_tokenizer
+
         return default_tokenizer()
     if isinstance(tokenizer, (str, os.PathLike)):
         path = Path(tokenizer)
