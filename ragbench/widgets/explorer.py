@@ -30,7 +30,6 @@ _LISTED = 300
 _MATCHES = ("substring", "substring_nfkc", "exact")
 
 _STYLE = """<style>
-.rb-columns { overflow-x: auto; }
 .rb-column { border: 1px solid var(--rb-rule); border-radius: 3px; }
 .rb-column header { position: sticky; top: 0; background: var(--rb-shade); padding: 4px 8px; display: flex;
   justify-content: space-between; align-items: baseline; border-bottom: 1px solid var(--rb-rule); }
@@ -142,9 +141,10 @@ class RetrievalExplorer(Panel):
         self.columns = {name: ipywidgets.HTML(layout=flow) for name in self._retrievers}
         for one in self.columns.values():
             one.add_class("rb-column")
-        side_by_side = ipywidgets.HBox([*self.columns.values()], layout=ipywidgets.Layout(grid_gap="6px"))
-        side_by_side.add_class("rb-columns")
-        narrowing = ipywidgets.HBox([self.filter, self.previous, self.next, self.count])
+        # On a narrow page what does not fit goes on below: nothing is hidden to the side.
+        wrap = ipywidgets.Layout(flex_flow="row wrap", grid_gap="6px")
+        side_by_side = ipywidgets.HBox([*self.columns.values()], layout=wrap)
+        narrowing = ipywidgets.HBox([self.filter, self.previous, self.next, self.count], layout=wrap)
         styles = ipywidgets.HTML(_STYLE, layout=ipywidgets.Layout(display="none"))
         super().__init__(
             [styles, narrowing, self.chooser, self.own, self.slider, self.summary, side_by_side], "Retrieval explorer"
