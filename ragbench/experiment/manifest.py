@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -114,12 +113,6 @@ def recorded_digests(folder: Path) -> dict[str, str]:
         return {}
 
 
-def this_run(executor: str, total: int, there: int) -> dict[str, Any]:
-    """Begin the entry of one run in the manifest."""
-    command = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else ""
-    return {"began": now(), "ended": None, "executor": executor, "rows": total, "rows_there": there, "by": command}
-
-
 @dataclass(frozen=True)
 class Difference:
     """What differs between two runs.
@@ -178,8 +171,8 @@ def diff(run_a: str | os.PathLike[str], run_b: str | os.PathLike[str]) -> Differ
         a, b = both[f"{column}_a"], both[f"{column}_b"]
         flags[name] = pairs & ~((a == b).fillna(False).astype(bool) | (a.isna() & b.isna()))
     means = {f"ir_score_{side}": both[f"ir_score_{side}"].where(pairs) for side in "ab"}
-    groups = both[_CELL].assign(**flags, **means).groupby(_CELL, sort=False, dropna=False)
-    cells = groups.agg(dict.fromkeys(flags, "sum") | dict.fromkeys(means, "mean")).reset_index()
+    groups = both[_CELL].astype(object).assign(**flags, **means).groupby(_CELL, sort=False, dropna=False)
+    cells = groups.agg(dict.fromkeys(flags, "sum") | dict.fromkeys(means, "mean")).reset_index().infer_objects()
     cells["moved"] = cells[["moved", "only_a", "only_b", "answers", "grades", "status"]].any(axis=1)
     columns = [*_CELL, "n", "only_a", "only_b", "answers", "grades", "status", "ir_score_a", "ir_score_b", "moved"]
     return Difference(pd.DataFrame(entries, columns=["what", "a", "b"]), cells[columns])

@@ -120,7 +120,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.repaired = _repair(path)
+        _repair(path)
         self._file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o644)
 
     def __enter__(self) -> Journal:
@@ -155,10 +155,10 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _repair(path: Path) -> bool:
-    """Cut off what follows the last line end; True when there was something."""
+def _repair(path: Path) -> None:
+    """Cut off what follows the last line end."""
     if not path.exists():
-        return False
+        return
     with open(path, "r+b") as file:
         size = end = file.seek(0, os.SEEK_END)
         while end > 0:
@@ -171,7 +171,6 @@ def _repair(path: Path) -> bool:
             end = start
         if end < size:
             file.truncate(end)
-        return end < size
 
 
 def read_rows(path: Path, after: tuple[int, int] = (0, 0)) -> Iterator[dict[str, Any]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 import queue
+import sys
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from pickle import PicklingError
 from typing import Any
 
@@ -87,7 +89,8 @@ def run_experiment(
             every = [key for _, keys, _ in plans.values() for key in keys]
             state = Progress(len(every), sum(there for _, _, there in plans.values()))
             by = "threads" if executor is None else type(executor).__name__
-            entry = manifests.this_run(by, state.total, state.there)
+            entry = {"began": manifests.now(), "ended": None, "executor": by, "rows": state.total}
+            entry |= {"rows_there": state.there, "by": Path(sys.argv[0]).name if sys.argv else ""}
             manifest = _manifest(experiment, stage, entry)
             manifests.write_manifest(experiment.folder, manifest, stage.secrets)
             rows = None if left else rows  # of a large run, rows and what is left to do do not fit together

@@ -145,10 +145,10 @@ def _people(stage: Stage, experiment: Experiment, cassette: Any, digests: Mappin
                 secrets += [secret for driver in drivers for secret in driver.secrets]
                 recorded = digests.get(f"{axis}/{name}/{drivers[0].name}")
                 identities[name] = identity.model_identity(hosts, cassette, recorded, ask_server=ask)
-                hashes = identity.prompt_hashes(experiment.prompts.get(name))
-                stage.prompts.setdefault(axis, {}).update(
-                    hashes if axis == "generator" else {PROMPT: prompt_hash(PROMPT)}
-                )
+                own = {PROMPT: prompt_hash(PROMPT)}
+                if axis == "generator":
+                    own = identity.prompt_hashes(experiment.prompts.get(name))
+                stage.prompts.setdefault(axis, {}).update(own)
             else:
                 here[name] = _one_here(axis, name, value)
                 identities[name] = identity.object_identity(here[name])
