@@ -104,7 +104,7 @@ def claim_metrics(
     (0.5, 0.5, 0.667)
     """
     labels = ClaimLabels(response_in_reference, reference_in_response, response_in_chunks, reference_in_chunks)
-    return _metrics(_Entailed.of(labels), _number(empty), _literal(irrelevant_noise))
+    return _metrics(_entailed(labels), _number(empty), _literal(irrelevant_noise))
 
 
 def claim_counts(
@@ -120,7 +120,7 @@ def claim_counts(
     Source: RAGChecker, section 3.3.
     """
     labels = ClaimLabels(response_in_reference, reference_in_response, response_in_chunks, reference_in_chunks)
-    return _counts(_Entailed.of(labels))
+    return _counts(_entailed(labels))
 
 
 def claim_metrics_table(
@@ -152,7 +152,7 @@ def claim_metrics_table(
     names, rows = [], []
     for number, result in enumerate(results):
         name, labels = _named(result, number)
-        entailed = _Entailed.of(labels, f"result {name!r}, ")
+        entailed = _entailed(labels, f"result {name!r}, ")
         names.append(name)
         rows.append(_metrics(entailed, value, literal) | _counts(entailed))
     table = pd.DataFrame(rows, pd.Index(names, name="id", dtype=object), [*METRICS, *COUNTS])
@@ -218,55 +218,32 @@ def score_ragchecker(
     return replace(results, results=scored, metrics=ragchecker_averages(table))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Entailed:
-    """The labels of one response as boolean arrays, and what section 3.3 derives from them.
-
-    ``correct`` (n,): response claims that the reference entails. ``covered`` (m,): reference claims that the response
-    entails. ``response_in_chunks`` (n, k) and ``reference_in_chunks`` (m, k): claims by the chunks that entail them.
-    """
-
-    correct: np.ndarray
-    covered: np.ndarray
-    response_in_chunks: np.ndarray
-    reference_in_chunks: np.ndarray
-
-    @classmethod
-    def of(cls, labels: Any, where: str = "") -> _Entailed:
-        """Check ``labels``, an object with the attributes `CHECKS`; ``where`` begins the error messages."""
-        correct = _vector(labels.response_in_reference, f"{where}{CHECKS[0]}")
-        covered = _vector(labels.reference_in_response, f"{where}{CHECKS[1]}")
-        in_response = _matrix(labels.response_in_chunks, len(correct), f"{where}{CHECKS[2]}")
-        in_reference = _matrix(labels.reference_in_chunks, len(covered), f"{where}{CHECKS[3]}")
-        # A list without rows does not tell the number of chunks: the other matrix does.
-        if in_response is None:
-            in_response = np.empty((0, 0 if in_reference is None else in_reference.shape[1]), bool)
-        if in_reference is None:
-            in_reference = np.empty((0, in_response.shape[1]), bool)
-        if in_response.shape[1] != in_reference.shape[1]:
-            raise DataError(
-                f"{where}{CHECKS[2]} has {in_response.shape[1]} chunks, {CHECKS[3]} has {in_reference.shape[1]}",
-                "the same chunks in both",
-                "check the claims against all chunks again",
-            )
-        return cls(correct, covered, in_response, in_reference)
-
-    @property
-    def relevant(self) -> np.ndarray:
-        """Chunks (k,) that entail a reference claim."""
-        return self.reference_in_chunks.any(axis=0)
-
-    @property
-    def recalled(self) -> np.ndarray:
-        """Reference claims (m,) that a chunk entails."""
-        return self.reference_in_chunks.any(axis=1)
+def _entailed(labels: Any, where: str = "") -> ClaimLabels:
+    """The labels of an object with the attributes `CHECKS` as boolean arrays; ``where`` begins the error messages."""
+    correct = _vector(labels.response_in_reference, f"{where}{CHECKS[0]}")
+    covered = _vector(labels.reference_in_response, f"{where}{CHECKS[1]}")
+    in_response = _matrix(labels.response_in_chunks, len(correct), f"{where}{CHECKS[2]}")
+    in_reference = _matrix(labels.reference_in_chunks, len(covered), f"{where}{CHECKS[3]}")
+    # A list without rows does not tell the number of chunks: the other matrix does.
+    if in_response is None:
+        in_response = np.empty((0, 0 if in_reference is None else in_reference.shape[1]), bool)
+    if in_reference is None:
+        in_reference = np.empty((0, in_response.shape[1]), bool)
+    if in_response.shape[1] != in_reference.shape[1]:
+        raise DataError(
+            f"{where}{CHECKS[2]} has {in_response.shape[1]} chunks, {CHECKS[3]} has {in_reference.shape[1]}",
+            "the same chunks in both",
+            "check the claims against all chunks again",
+        )
+    return ClaimLabels(correct, covered, in_response, in_reference)
 
 
-def _metrics(labels: _Entailed, empty: float, literal: bool) -> dict[str, float]:
-    """The eleven formulas of section 3.3."""
-    correct, wrong, covered = labels.correct, ~labels.correct, labels.covered
-    relevant, recalled = labels.relevant, labels.recalled
-    faithful = labels.response_in_chunks.any(axis=1)
+def _metrics(labels: ClaimLabels, empty: float, literal: bool) -> dict[str, float]:
+    """The eleven formulas of section 3.3, from boolean arrays."""
+    correct, wrong = labels.response_in_reference, ~labels.response_in_reference
+    covered, faithful = labels.reference_in_response, labels.response_in_chunks.any(axis=1)
+    relevant = labels.reference_in_chunks.any(axis=0)  # chunks that entail a reference claim
+    recalled = labels.reference_in_chunks.any(axis=1)  # reference claims that a chunk entails
     from_relevant = labels.response_in_chunks[:, relevant].any(axis=1)
     from_irrelevant = labels.response_in_chunks[:, ~relevant].any(axis=1)
     if not literal:
@@ -298,9 +275,9 @@ def _metrics(labels: _Entailed, empty: float, literal: bool) -> dict[str, float]
     }
 
 
-def _counts(labels: _Entailed) -> dict[str, int]:
-    relevant, recalled = int(labels.relevant.sum()), int(labels.recalled.sum())
-    sizes = (len(labels.correct), len(labels.covered), len(labels.relevant))
+def _counts(labels: ClaimLabels) -> dict[str, int]:
+    relevant, recalled = (int(labels.reference_in_chunks.any(axis).sum()) for axis in (0, 1))
+    sizes = (len(labels.response_in_reference), *labels.reference_in_chunks.shape)
     return dict(zip(COUNTS, (*sizes, relevant, recalled), strict=True))
 
 

@@ -23,13 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError, unknown
-from ragbench.metrics.cutoffs import (
-    TokenOffsets,
-    as_cutoffs,
-    as_offsets,
-    joined_cutoffs,
-    token_cutoffs,
-)
+from ragbench.metrics.cutoffs import TokenOffsets, as_cutoffs, as_offsets, joined_cutoffs, token_cutoffs
 from ragbench.text.layout import Form, comparable
 
 Match = Literal["substring", "subsequence", "substring_nfkc", "subsequence_nfkc", "exact", "exact_subsequence"]

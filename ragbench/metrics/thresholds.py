@@ -332,13 +332,7 @@ class GroupProbabilities:
 
 
 def calibrate(
-    ir_scores: Any,
-    grades: Any,
-    groups: Any = None,
-    *,
-    method: Method = "isotonic",
-    folds: int = 5,
-    seed: Seed = 0,
+    ir_scores: Any, grades: Any, groups: Any = None, *, method: Method = "isotonic", folds: int = 5, seed: Seed = 0
 ) -> GroupProbabilities:
     """Cross-validated probabilities of the grade groups, beside the three boxes.
 

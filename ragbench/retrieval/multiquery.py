@@ -49,13 +49,7 @@ class MultiQuery(Retriever):
     decompose: Any
 
     def __init__(
-        self,
-        retriever: Any,
-        decompose: Callable[[str], Sequence[str]],
-        k_each: int = 10,
-        keep: int = 5,
-        *,
-        k: int = 5,
+        self, retriever: Any, decompose: Callable[[str], Sequence[str]], k_each: int = 10, keep: int = 5, *, k: int = 5
     ) -> None:
         if not callable(decompose):
             raise ConfigError(

@@ -123,12 +123,7 @@ def _grouped_means(values: np.ndarray, index: np.ndarray, n_groups: int, resampl
 
 
 def _resampled(
-    compute: Callable[..., np.ndarray],
-    values: np.ndarray,
-    index: np.ndarray,
-    n_groups: int,
-    resamples: int,
-    seed: Seed,
+    compute: Callable[..., np.ndarray], values: np.ndarray, index: np.ndarray, n_groups: int, resamples: int, seed: Seed
 ) -> np.ndarray:
     result = []
     for counts in group_counts(n_groups, resamples, seed, values.size):
