@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.data.ragchecker import RagResults
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 
 CHECKS = ("response_in_reference", "reference_in_response", "response_in_chunks", "reference_in_chunks")
 COUNTS = ("n_response_claims", "n_reference_claims", "n_chunks", "n_relevant_chunks", "n_recalled_claims")
@@ -283,8 +283,7 @@ def _counts(labels: ClaimLabels) -> dict[str, int]:
 
 def _number(empty: Empty) -> float:
     if isinstance(empty, str):
-        if empty != "published":
-            raise unknown("value of empty", empty, ["published"])
+        check_known("value of empty", [empty], ("published",))
         return 0.0
     try:
         return float(empty)
@@ -293,8 +292,7 @@ def _number(empty: Empty) -> float:
 
 
 def _literal(irrelevant_noise: str) -> bool:
-    if irrelevant_noise not in ("exclusive", "literal"):
-        raise unknown("irrelevant_noise", irrelevant_noise, ["exclusive", "literal"])
+    check_known("irrelevant_noise", [irrelevant_noise], ("exclusive", "literal"))
     return irrelevant_noise == "literal"
 
 

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.metrics.cutoffs import TokenOffsets, as_cutoffs, as_offsets, joined_cutoffs, token_cutoffs
 from ragbench.text.layout import Form, comparable
 
@@ -195,8 +195,7 @@ def _matching(match: str) -> tuple[Callable[..., None], Form | None]:
     """The kernel and the normal form of a match."""
     from ragbench.text import common
 
-    if match not in MATCHES:
-        raise unknown("match", match, MATCHES)
+    check_known("match", [match], MATCHES)
     kernel, form = MATCHES[match]
     return {"substring": common.substring_lengths, "subsequence": common.subsequence_lengths}[kernel], form
 

@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.text.common import lcs_length, lcs_tokens
 from ragbench.text.layout import Form, comparable
 from ragbench.text.sentences import check_language, count_words, split_sentences
@@ -211,8 +211,7 @@ def _score(
 ) -> tuple[float, float, int]:
     """Recall, EIR and the number of words retrieved."""
     check_language(language)
-    if variant not in VARIANTS:
-        raise unknown("variant", variant, VARIANTS)
+    check_known("variant", [variant], VARIANTS)
     _require_texts(references, "reference")
     _require_texts(passages, "passage")
     if form := VARIANTS[variant]:
@@ -287,8 +286,7 @@ def answer_rouge_l(
     _require_texts(references, "reference")
     if len(answers) != len(references):
         raise DataError("answers and references that do not pair up", "two lists of texts of one length")
-    if variant not in ("words", "released"):
-        raise unknown("variant", variant, ("words", "released"))
+    check_known("variant", [variant], ("words", "released"))
     if variant == "released" and (language != "en" or tokenizer is not None):
         what = "a tokenizer" if tokenizer is not None else f"language={language!r}"
         raise ConfigError(f"variant='released' with {what}", "English, without a tokenizer", "use variant='words'")

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, check_known
 from ragbench.text.common import lcs_length
 from ragbench.text.words import stems
 
@@ -129,8 +129,7 @@ def bleu(
     Source: Papineni et al. 2002, through sacrebleu. RAGChecker's Table 2 (BLEU-avg 38.89/35.32, ...) comes out with
     jieba's tokens, ``smoothing="none"``, ``effective_order=False``, ``brevity_penalty=False``.
     """
-    if smoothing not in _SMOOTHING:
-        raise unknown("BLEU smoothing", smoothing, _SMOOTHING)
+    check_known("BLEU smoothing", [smoothing], _SMOOTHING)
     prediction, references = _prediction(prediction), _texts("reference", reference)
     if callable(tokenizer):
         # sacrebleu splits at white space, so each distinct token gets a name without any.
@@ -149,8 +148,7 @@ def bleu(
 def _bleu_scorer(tokenizer: str, smoothing: str, effective_order: bool) -> Any:
     from sacrebleu.metrics import BLEU
 
-    if tokenizer not in BLEU.TOKENIZERS:
-        raise unknown("BLEU tokenizer", tokenizer, BLEU.TOKENIZERS)
+    check_known("BLEU tokenizer", [tokenizer], BLEU.TOKENIZERS)
     return BLEU(tokenize=tokenizer, smooth_method=smoothing, effective_order=effective_order)
 
 
@@ -181,8 +179,7 @@ def rouge_l(
     Source: Lin 2004; equal to rouge-score. RAGChecker's Table 2 (ROUGE-L 31.75/31.72, ...) comes out with jieba's
     tokens.
     """
-    if value not in ("f1", "precision", "recall"):
-        raise unknown("ROUGE-L value", value, ("f1", "precision", "recall"))
+    check_known("ROUGE-L value", [value], ("f1", "precision", "recall"))
     cut = tokenizer or _rouge_tokenizer(stem)
     got = list(cut(_prediction(prediction)))
     return max(_rouge_l(got, list(cut(text)), value) for text in _texts("reference", reference))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ragbench.errors import ConfigError, DataError, check_known, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 
 CRAG_POINTS: Mapping[str, Mapping[str, float]] = {
     "human": {"perfect": 1.0, "acceptable": 0.5, "missing": 0.0, "incorrect": -1.0},
@@ -49,8 +49,7 @@ def crag_score(
     >>> crag_score(["perfect", "acceptable", "missing", "incorrect"])
     0.125
     """
-    if mode not in CRAG_POINTS:
-        raise unknown("mode", mode, CRAG_POINTS)
+    check_known("mode", [mode], CRAG_POINTS)
     points = CRAG_POINTS[mode]
     check_known(f"CRAG label (mode {mode!r})", labels, points)
     values = np.array([points[label] for label in labels])
@@ -162,8 +161,7 @@ def rgb_error_rates(
     seen, right = _flags(detected, "detected"), _flags(correct, "correct")
     if seen.shape != right.shape:
         raise DataError(f"{seen.size} detections and {right.size} answers", "one of each per answer")
-    if among not in ("detected", "all"):
-        raise unknown("among", among, ("detected", "all"))
+    check_known("among", [among], ("detected", "all"))
     return {"detection": _rate(seen), "correction": _rate(right[seen] if among == "detected" else right)}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, check_known
 from ragbench.records import Chunk, Hit
 
 MEASURES = ("nDCG@10", "AP", "RR", "R@10", "P@10")
@@ -45,8 +45,7 @@ def rank_scores(
     """
     import ir_measures
 
-    if by not in ("doc_id", "id", "title"):
-        raise unknown("field of a chunk", by, ("doc_id", "id", "title"))
+    check_known("field of a chunk", [by], ("doc_id", "id", "title"))
     if isinstance(retrieved, str) or not isinstance(retrieved, Sequence):
         raise ConfigError(
             f"retrieved is {type(retrieved).__name__}", "a list of hits or ids", "pass one list per question"

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 
 Unread = Literal["undefined", "dropped", "unsupported"]
 Noncommittal = Literal["ignore", "zero"]
@@ -70,8 +70,7 @@ def faithfulness(verdicts: Sequence[Any], *, unread: Unread = "undefined", empty
     >>> faithfulness([1, 1, 0, 1])
     0.75
     """
-    if unread not in UNREAD:
-        raise unknown("treatment of unread verdicts", unread, UNREAD)
+    check_known("treatment of unread verdicts", [unread], UNREAD)
     read = _read_verdicts(verdicts)
     known = [v for v in read if v is not None]
     if unread == "undefined" and len(known) < len(read):
@@ -112,8 +111,7 @@ def answer_relevance(
     >>> round(answer_relevance([1.0, 0.0], [[1.0, 0.0], [1.0, 1.0]]), 4)
     0.8536
     """
-    if noncommittal not in NONCOMMITTAL:
-        raise unknown("treatment of evasive answers", noncommittal, NONCOMMITTAL)
+    check_known("treatment of evasive answers", [noncommittal], NONCOMMITTAL)
     question, generated = _read_vectors(question_vec, generated_vecs)
     if noncommittal == "zero" and _evasive(flags, len(generated)):
         return 0.0

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragbench.errors import unknown
+from ragbench.errors import check_known
 from ragbench.metrics.claims import CHECKS, ClaimLabels, claim_metrics
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.ir_score import ir_score
@@ -131,10 +131,9 @@ def find_numbers(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     ConfigError for an unknown name.
     """
     every = numbers_by_column()
+    check_known("metric", names, {**METRICS, **GROUPS, **every})
     asked: dict[str, tuple[str, str]] = {}
     for name in names:
-        if name not in METRICS and name not in GROUPS and name not in every:
-            raise unknown("metric", name, {**METRICS, **GROUPS, **every})
         metrics = GROUPS.get(name, (name,) if name in METRICS else ())
         several = {column: of for metric in metrics for column, of in every.items() if of[0] == metric}
         asked |= several or {name: every[name]}

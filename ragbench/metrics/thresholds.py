@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats import brier_score
 from ragbench.stats.inputs import Seed, group_index
 
@@ -266,8 +266,7 @@ def predicted_groups(scores: Any, h: Any, k: Any) -> np.ndarray:
 
 
 def _labelled(scores: Any, positive: Any, side: str) -> tuple[np.ndarray, np.ndarray]:
-    if side not in ("above", "below"):
-        raise unknown("side", side, ("above", "below"))
+    check_known("side", [side], ("above", "below"))
     values, labels = as_scores(scores), np.asarray(positive)
     same_size(values, labels, "labels")
     if labels.dtype != bool and not np.isin(labels, (0, 1)).all():
@@ -292,8 +291,7 @@ def group_probabilities(ir_scores: Any, grades: Any, at: Any, method: Method = "
     -------
     float array, shape (m, 3): the groups in the order of GROUPS, rows adding up to 1.
     """
-    if method not in ("isotonic", "logistic"):
-        raise unknown("method", method, ("isotonic", "logistic"))
+    check_known("method", [method], ("isotonic", "logistic"))
     scores, marks = as_points(ir_scores, grades)
     groups, at = grade_groups(marks), np.asarray(at, float)
     if method == "isotonic":

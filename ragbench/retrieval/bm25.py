@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from pydantic import PrivateAttr
 
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, check_known
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Index, Scopes, check_chunks, check_positive, cores, hits_of, in_parts
 from ragbench.retrieval.text import AUTO, Tokenizer, get_tokenizer, tokenizer_name, word_table
@@ -100,15 +100,13 @@ class BM25(Index):
         ties: str | None = None,
         k: int = 10,
     ) -> None:
-        if variant not in _VARIANTS:
-            raise unknown("BM25 variant", variant, _VARIANTS)
+        check_known("BM25 variant", [variant], _VARIANTS)
         _, _, default_k1, default_tokenizer, default_ties = _VARIANTS[variant]
         k1 = _in_range("k1", default_k1 if k1 is None else k1, 0.0, math.inf, open_low=True)
         b, k3 = _in_range("b", b, 0.0, 1.0), _in_range("k3", k3, 0.0, math.inf)
         epsilon = _in_range("epsilon", epsilon, 0.0, math.inf)
         ties = default_ties if ties is None else ties
-        if ties not in ("id", "corpus"):
-            raise unknown("order of ties", ties, ("id", "corpus"))
+        check_known("order of ties", [ties], ("id", "corpus"))
         tokenizer = default_tokenizer if tokenizer is None else tokenizer
         get_tokenizer(tokenizer)  # a wrong name is told before the chunks are looked at
         k = check_positive("k", k)

@@ -15,7 +15,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from pydantic import PrivateAttr
 
-from ragbench.errors import ConfigError, ModelError, unknown
+from ragbench.errors import ConfigError, ModelError, check_known
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import (
     Index,
@@ -73,8 +73,7 @@ class Dense(Index):
         backend: str = "numpy",
         k: int = 10,
     ) -> None:
-        if backend not in ("numpy", "faiss"):
-            raise unknown("dense backend", backend, ("numpy", "faiss"))
+        check_known("dense backend", [backend], ("numpy", "faiss"))
         if not callable(getattr(embedder, "embed_documents", None)) or not callable(
             getattr(embedder, "embed_query", None)
         ):

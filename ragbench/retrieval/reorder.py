@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import PrivateAttr
 
-from ragbench.errors import unknown
+from ragbench.errors import check_known
 from ragbench.records import Hit
 from ragbench.retrieval.base import Retriever, Scopes, before, check_positive, check_retriever, describe
 
@@ -41,8 +41,7 @@ def reorder(items: Sequence[T], order: str = "published") -> list[T]:
     >>> reorder([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], order="mended")
     [1, 3, 5, 7, 9, 10, 8, 6, 4, 2]
     """
-    if order not in ("published", "mended"):
-        raise unknown("order", order, ("published", "mended"))
+    check_known("order", [order], ("published", "mended"))
     items = list(items)
     begin = 1 if order == "published" and len(items) % 2 == 0 else 0
     return items[begin::2] + items[1 - begin :: 2][::-1]

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from ragbench.errors import ConfigError, ModelError, unknown
+from ragbench.errors import ConfigError, ModelError, check_known
 from ragbench.onnx_models import Classifier
 from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Hit
@@ -167,8 +167,7 @@ def make_scorer(name: str, **options: Any) -> Any:
     ConfigError for an unknown name or option; DataError for a folder that lacks a file.
     """
     if name.startswith("onnx:"):
-        if strange := set(options) - {"max_tokens"}:
-            raise unknown(f"option of {name}", min(strange), ["max_tokens"])
+        check_known(f"option of {name}", sorted(options), ("max_tokens",))
         return OnnxScorer(name.removeprefix("onnx:"), **options)
     from ragbench.llm import chat_model
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from ragbench.errors import check_known, unknown
+from ragbench.errors import check_known
 from ragbench.records import Chunk
 from ragbench.retrieval.base import Retriever, check_chunks, check_retriever
 from ragbench.retrieval.bm25 import BM25
@@ -122,8 +122,7 @@ def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
 
 def settings_of(name: str, *, objects: bool = False) -> list[str]:
     """List the settings a retriever takes; ``objects``: also what only a program can give, such as ``embedder``."""
-    if name not in RETRIEVERS:
-        raise unknown("retriever", name, RETRIEVERS)
+    check_known("retriever", [name], RETRIEVERS)
     builder = RETRIEVERS[name]
     parameters = inspect.signature(builder.__init__ if isinstance(builder, type) else builder).parameters.values()
     names = {p.name: None for p in parameters if p.kind is not p.VAR_KEYWORD}

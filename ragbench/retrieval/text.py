@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, check_known
 from ragbench.text.languages import LANGUAGES, UNSPACED, language_of
 from ragbench.text.stopwords import STOP_WORDS
 from ragbench.text.words import stemmer
@@ -105,8 +105,7 @@ class Tokenizer:
     strip_query: bool = False
 
     def __post_init__(self) -> None:
-        if self.pattern not in _PATTERNS:
-            raise unknown("token pattern", self.pattern, _PATTERNS)
+        check_known("token pattern", [self.pattern], _PATTERNS)
 
     def tokens(self, text: str) -> list[str]:
         """Cut a text into tokens, before stop words and stems."""
@@ -188,8 +187,7 @@ def get_tokenizer(
     ConfigError for an unknown name, something that cannot be called, or jieba where it is not installed.
     """
     if isinstance(tokenizer, str):
-        if tokenizer not in TOKENIZER_NAMES:
-            raise unknown("tokenizer", tokenizer, TOKENIZER_NAMES)
+        check_known("tokenizer", [tokenizer], TOKENIZER_NAMES)
         jieba_is_there = importlib.util.find_spec("jieba") is not None
         if tokenizer == AUTO:
             tokenizer = language_of(texts[:: max(1, len(texts) // _SAMPLE)]) or WORDS.name

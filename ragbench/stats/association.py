@@ -12,7 +12,7 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import stdtrit
 
-from ragbench.errors import DataError, unknown
+from ragbench.errors import DataError, check_known
 from ragbench.stats.inputs import (
     Seed,
     as_level,
@@ -58,8 +58,7 @@ def correlation(
     ------
     ConfigError for an unknown method; DataError for input of different lengths.
     """
-    if method not in _METHODS:
-        raise unknown("method", method, _METHODS)
+    check_known("method", [method], _METHODS)
     level, resamples = as_level(level), as_resamples(resamples)
     a, b = as_paired(x=x, y=y)
     index, _ = group_index(groups, a.size)
@@ -112,8 +111,7 @@ def within_correlation(
     """
     a, b = as_paired(x=x, y=y)
     same_length(x=a, y=b, groups=groups)
-    if method not in _METHODS:
-        raise unknown("method", method, _METHODS)
+    check_known("method", [method], _METHODS)
     pairs = pd.DataFrame({"x": a, "y": b}).groupby(np.asarray(groups))
     each = pairs.corr(method=method).xs("y", level=1)["x"]
     return bootstrap_ci(each, resamples=resamples, level=level, seed=seed)

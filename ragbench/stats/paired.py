@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats.inputs import Seed, as_floats, as_paired, as_resamples, same_length
 
 # Up to this many pairs all 2^n sign patterns are counted.
@@ -58,8 +58,7 @@ def paired_permutation_test(
 
     Source: Fisher's randomisation test; Smucker et al. (2007) for retrieval; Phipson & Smyth (2010) for the + 1.
     """
-    if alternative not in ("two-sided", "greater", "less"):
-        raise unknown("alternative", alternative, ("two-sided", "greater", "less"))
+    check_known("alternative", [alternative], ("two-sided", "greater", "less"))
     if as_resamples(resamples) == 0:
         raise ConfigError("resamples 0", "1 or more random sign patterns")
     both = np.subtract(*as_paired(a=a, b=b))
