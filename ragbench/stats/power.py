@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from ragbench.errors import ConfigError
 from ragbench.stats.inputs import Seed, as_floats, as_paired
@@ -221,8 +222,6 @@ def detectable_difference(n: int, sd: float, power: float = 0.8, alpha: float = 
     """
     if n < 2 or math.isnan(sd) or sd == 0:
         return math.nan
-    from scipy.optimize import brentq
-
     high = 1.0
     while paired_power(n, high, 1.0, alpha) < power:
         high *= 2
