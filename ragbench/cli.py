@@ -228,13 +228,12 @@ def _data_fetch(arguments: argparse.Namespace) -> int:
 
 
 def _data_verify(arguments: argparse.Namespace) -> int:
-    from ragbench.embedding import verify_minilm
-    from ragbench.llm.local import verify_smollm2
-
-    verify, title = {
-        "minilm": (verify_minilm, "all-MiniLM-L6-v2"), "smollm2": (verify_smollm2, "SmolLM2-135M-Instruct"),
-    }[arguments.name]  # fmt: skip
+    if arguments.name == "minilm":
+        from ragbench.embedding import verify_minilm as verify
+    else:
+        from ragbench.llm.local import verify_smollm2 as verify
     verify()
+    title = {"minilm": "all-MiniLM-L6-v2", "smollm2": "SmolLM2-135M-Instruct"}[arguments.name]
     print(f"{title}: the published weights")
     return 0
 
@@ -455,7 +454,11 @@ def _recordings(arguments: argparse.Namespace) -> int:
         fresh = recordings.ask_again(arguments.name)
         print(f"{fresh['same'].sum()} of {len(fresh)} fresh replies are the recorded ones, character by character")
         return 0
-    problems = recordings.verify(arguments.name)
+    return _tell(recordings.verify(arguments.name))
+
+
+def _tell(problems: Sequence[str]) -> int:
+    """Print problems and their count; status 1 if there are any."""
     print("\n".join([*problems, f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"]))
     return 1 if problems else 0
 
@@ -475,9 +478,7 @@ def _cassette(arguments: argparse.Namespace) -> int:
             for name, value in cassette.stats().items():
                 print(f"{name}: {value}")
         else:
-            problems = cassette.verify()
-            print("\n".join([*problems, f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"]))
-            return 1 if problems else 0
+            return _tell(cassette.verify())
     return 0
 
 

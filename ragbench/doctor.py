@@ -98,15 +98,9 @@ def data_checks() -> list[Check]:
     lines = [Check("MiniHop", True, "shipped, {} documents and {} questions".format(*counts))]
     base = os.environ.get("RAGBENCH_DATA", "").strip()
     hotpot = find_hotpotqa()
-    lines.append(
-        Check(
-            "HotpotQA",
-            hotpot is not None,
-            hotpot.name if hotpot else "not here; the notebooks use MiniHop",
-            "ragbench data fetch hotpotqa, or set RAGBENCH_DATA to a folder with hotpotqa/",
-            optional=True,
-        )
-    )
+    what = hotpot.name if hotpot else "not here; the notebooks use MiniHop"
+    do = "ragbench data fetch hotpotqa, or set RAGBENCH_DATA to a folder with hotpotqa/"
+    lines.append(Check("HotpotQA", hotpot is not None, what, do, optional=True))
     for name, parts in _MIRRORED.items():
         there = mirror(*parts) is not None
         what = f"in RAGBENCH_DATA/{parts[0]}" if there else "not here"
@@ -118,20 +112,11 @@ def data_checks() -> list[Check]:
 
 
 def _extras() -> Iterator[Check]:
-    for extra, module in {
-        "openai": "langchain_openai",
-        "dask": "distributed",
-        "faiss": "faiss",
-        "st": "sentence_transformers",
-    }.items():
+    modules = {"openai": "langchain_openai", "dask": "distributed", "faiss": "faiss", "st": "sentence_transformers"}
+    for extra, module in modules.items():
         there = importlib.util.find_spec(module) is not None
-        yield Check(
-            f"extra [{extra}]",
-            there,
-            "installed" if there else "not installed",
-            f"pip install -e .[{extra}]",
-            optional=True,
-        )
+        what = "installed" if there else "not installed"
+        yield Check(f"extra [{extra}]", there, what, f"pip install -e .[{extra}]", optional=True)
 
 
 def _ollama() -> Check:
@@ -148,6 +133,5 @@ def _ollama() -> Check:
         names = [printable(str(m["name"])) for m in reply.raise_for_status().json()["models"]]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
         return Check("Ollama", False, "no server; the embedded defaults are used", do, optional=True)
-    return Check(
-        "Ollama", True, f"{len(names)} models: {', '.join(names[:5])}" if names else "no models", do, optional=True
-    )
+    what = f"{len(names)} models: {', '.join(names[:5])}" if names else "no models"
+    return Check("Ollama", True, what, do, optional=True)
