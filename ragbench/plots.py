@@ -81,6 +81,13 @@ def _legend_below(figure: Figure, axes: np.ndarray, ncols: int = 4) -> None:
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=8)
 
 
+def check_alt(alt: str) -> None:
+    """Raise ConfigError for an empty alt text."""
+    if not alt.strip():
+        do = "say what a reader who cannot see it should know"
+        raise ConfigError("an empty alt text", "the picture in words", do)
+
+
 def save_figure(
     figure: Figure, name: str, table: pd.DataFrame, alt: str, *, folder: Path | None = None, dpi: int = 150
 ) -> dict[str, Path]:
@@ -106,10 +113,7 @@ def save_figure(
     ConfigError for an empty alt text, or a figure too wide for a page: with A4's long side of 11.7 inches to fill, what
     is wider than 16 has letters nobody can read.
     """
-    if not alt.strip():
-        raise ConfigError(
-            "an empty alt text", "the picture in words", "say what a reader who cannot see it should know"
-        )
+    check_alt(alt)
     width = figure.get_size_inches()[0]
     if width > WIDEST:
         raise ConfigError(f"a figure {width:.1f} inches wide", f"at most {WIDEST}", "draw fewer panels or split it")
@@ -264,13 +268,13 @@ def power_curves(analyses: Mapping[Any, PowerAnalysis], limit: int = 5000) -> Fi
         axis.plot(*zip(*curve, strict=True), color=colour, ls=("-", "--")[i // len(PALETTE) % 2])
         place = (analysis.n, analysis.power) if analysis.n <= end else ([], [])
         axis.plot(*place, color=colour, marker=marker, ms=7, label=f"{name}: {needed}")
-    axis.axhline(next(iter(analyses.values())).target, color="#777777", lw=0.8, ls=":")
+    first = next(iter(analyses.values()))
+    axis.axhline(first.target, color="#777777", lw=0.8, ls=":")
     axis.set(xscale="log", ylim=(0, 1.03), xlabel="questions", ylabel="chance of finding the difference")
     ticks = [t for t in (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000) if t <= end]
     axis.set_xticks(ticks, [f"{t:,}" for t in ticks], fontsize=8)
     axis.minorticks_off()
-    level = next(iter(analyses.values())).alpha
-    title = f"questions needed, each test at {level:g}"
+    title = f"questions needed, each test at {first.alpha:g}"
     figure.legend(fontsize=8, loc="outside right upper", title=title, title_fontsize=8)
     return figure
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 import ipywidgets
 
-from ragbench.errors import ConfigError, RagbenchError
-from ragbench.plots import PALETTE
+from ragbench.errors import RagbenchError
+from ragbench.plots import PALETTE, check_alt
 
 # Line styles under the texts that are told apart, one per colour of the palette.
 LINES = ["solid", "dashed", "dotted", "wavy", "double", "solid", "dashed", "dotted"]
@@ -95,10 +95,7 @@ def figure(content: str, alt: str) -> str:
     ------
     ConfigError for an empty ``alt``.
     """
-    if not alt.strip():
-        raise ConfigError(
-            "an empty alt text", "the picture in words", "say what a reader who cannot see it should know"
-        )
+    check_alt(alt)
     return f'<div role="img" aria-label="{escape(alt)}">{content}</div>'
 
 
