@@ -49,9 +49,8 @@ def build(weights: Path, config: Mapping[str, Any], pooling: str = "mean"):
     stored = load_file(weights)
     last = "embeddings.word_embeddings.weight"
     prefix = next((name.removesuffix(last) for name in stored if name.endswith(last)), "")  # "", "bert.", "roberta."
-    floats = (np.float16, np.float32)
-    w = {name.removeprefix(prefix): value.astype(np.float32, copy=False) for name, value in stored.items()
-         if value.dtype in floats}  # fmt: skip
+    floats = {name: value for name, value in stored.items() if value.dtype in (np.float16, np.float32)}
+    w = {name.removeprefix(prefix): value.astype(np.float32, copy=False) for name, value in floats.items()}
     if last not in w or f"encoder.layer.{layers - 1}.output.dense.weight" not in w:
         raise DataError(f"{weights} lacks {last} or layer {layers - 1}", "whole weights", "download the file again")
     nodes, consts = [], []

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from ragbench.errors import ConfigError, DataError, ModelError, unknown
+from ragbench.errors import ConfigError, DataError, ModelError, check_known, unknown
 from ragbench.onnx_models import ModelFolder, run_batches, session
 from ragbench.paths import cache_dir
 
@@ -36,8 +36,8 @@ TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f41157
 HUB = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/"
 MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
 DIMENSION = 384
-_MINILM = {"model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": 1e-12,
-           "num_hidden_layers": 6, "num_attention_heads": 12, "hidden_size": DIMENSION}  # fmt: skip
+_MINILM = {"model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": 1e-12}
+_MINILM |= {"num_hidden_layers": 6, "num_attention_heads": 12, "hidden_size": DIMENSION}
 _SENTENCE = "sentence_embedding"  # the output that sentence-transformers' own export has
 _MOST_CHARACTERS = 1_100  # of English in 256 tokens
 _CHARACTERS_PER_SECOND = {"fp32": 13_000, "int8": 25_000}  # of one core that other work shares
@@ -135,8 +135,7 @@ class MiniLM(_Arrays):
     """
 
     def __init__(self, precision: str = "fp32", threads: int | None = None) -> None:
-        if precision not in ("fp32", "int8"):
-            raise unknown("precision", precision, ("fp32", "int8"))
+        check_known("precision", [precision], ("fp32", "int8"))
         if threads is not None and threads < 1:
             raise ConfigError(f"threads={threads}", "a positive number or None", "leave it out to use all cores")
         self.precision, self.threads = precision, threads
@@ -219,8 +218,7 @@ class OnnxEmbeddings(_Arrays):
                             "export the model: optimum-cli export onnx --model NAME FOLDER")  # fmt: skip
         cls = self.folder.settings("1_Pooling/config.json").get("pooling_mode_cls_token")
         self.pooling = pooling or ("cls" if cls else "mean")
-        if self.pooling not in ("mean", "cls"):
-            raise unknown("pooling", self.pooling, ("mean", "cls"))
+        check_known("pooling", [self.pooling], ("mean", "cls"))
         prompts = self.folder.settings("config_sentence_transformers.json").get("prompts", {})
         said = prompts.get("document", prompts.get("passage", ""))
         self.query_prefix = prompts.get("query", "") if query_prefix is None else query_prefix
@@ -233,8 +231,8 @@ class OnnxEmbeddings(_Arrays):
     @functools.cached_property
     def model_id(self) -> str:
         """Name of the folder, and a hash of all that can change a vector."""
-        settings = {"pooling": self.pooling, "max_tokens": self.max_tokens,
-                    "prefixes": [self.query_prefix, self.document_prefix]}  # fmt: skip
+        prefixes = [self.query_prefix, self.document_prefix]
+        settings = {"pooling": self.pooling, "max_tokens": self.max_tokens, "prefixes": prefixes}
         return f"{self.folder.path.name}-{self.folder.digest(self._weights, settings)[:12]}"
 
     @functools.cached_property
@@ -488,9 +486,7 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
     if kind not in EMBEDDERS or (kind in ("onnx", "ollama") and not rest):
         raise unknown("embedder", name, ("minilm", "onnx:FOLDER", "ollama:NAME", *list(EMBEDDERS)[3:]))
     known = [p for p in inspect.signature(EMBEDDERS[kind]).parameters if p not in ("folder", "name")]
-    for option in options:
-        if option not in known:
-            raise unknown(f"option of {name}", option, known)
+    check_known(f"option of {name}", options, known)
     return CachedEmbeddings(EMBEDDERS[kind](*([rest] if colon else []), **options))
 
 

@@ -172,10 +172,8 @@ class Classifier:
         self.cut = cut
         self.max_tokens, self.overlap, self.threads = max_tokens or self.folder.max_tokens(), overlap, threads
         if self.max_tokens < 8 or not 0 <= overlap < self.max_tokens // 2:
-            raise ConfigError(
-                f"max_tokens={self.max_tokens}, overlap={overlap}", "at least 8, and an overlap under half of it",
-                "leave both out",
-            )  # fmt: skip
+            got = f"max_tokens={self.max_tokens}, overlap={overlap}"
+            raise ConfigError(got, "at least 8, and an overlap under half of it", "leave both out")
         named = self.folder.settings("config.json").get("id2label", {})
         self.labels = tuple(labels) if labels else tuple(str(named[key]) for key in sorted(named, key=int))
 

@@ -218,8 +218,10 @@ def _lacking(need: str, table: pd.DataFrame) -> dict[str, str]:
 
 def _require(table: pd.DataFrame, asked: Mapping[str, None]) -> None:
     """Say all that is missing, before anything runs."""
-    missing = {name: {b: by for need in metric.needs for b, by in _lacking(need, table).items()}
-               for name, metric in METRICS.items()}  # fmt: skip
+    missing = {
+        name: {base: label for need in metric.needs for base, label in _lacking(need, table).items()}
+        for name, metric in METRICS.items()
+    }
     lines = [
         f"no column {column!r}, which {f'label {label!r} needs, for ' if label else ''}metric {name!r}"
         f"{'' if label else ' needs'}"

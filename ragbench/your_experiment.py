@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragbench.data.files import closest
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import project_root, results_dir, shipped
 from ragbench.retrieval.table import settings_of
@@ -126,9 +126,9 @@ def write_experiment(
     """
     import yaml
 
-    described: dict[str, Any] = {"name": name, "folder": "."}
     folder = _folder(name)
-    described["data"] = _data(questions, documents, fields, limit, folder)
+    data = _data(questions, documents, fields, limit, folder)
+    described: dict[str, Any] = {"name": name, "folder": ".", "data": data}
     sizes = [chunk_tokens] if isinstance(chunk_tokens, int | str) else chunk_tokens
     described["chunker"] = {
         f"{size} tokens": {"use": "token_chunks", "size": size, "overlap": overlap} for size in sizes
@@ -144,8 +144,7 @@ def write_experiment(
     for axis, value, embedded in (("generator", generator, "extractive"), ("judge", judge, "embedded")):
         if value is not None:
             described[axis] = value if value == embedded else _model(value, host)
-    if match not in MATCHES:
-        raise unknown("match", match, MATCHES)
+    check_known("match", [match], MATCHES)
     if match != "substring":
         described["match"] = match
     if metrics:
@@ -252,13 +251,9 @@ def _data(questions: Any, documents: Any, fields: Any, limit: int | None, folder
 
 def _label(questions: Path) -> str:
     """Name a data set by its file, or by the folder of a file that is named like any other."""
-    return (
-        questions.name
-        if questions.is_dir()
-        else questions.parent.name
-        if questions.stem == "questions"
-        else questions.stem
-    )
+    if questions.is_dir():
+        return questions.name
+    return questions.parent.name if questions.stem == "questions" else questions.stem
 
 
 def _paths(questions: Any, documents: Any) -> tuple[Path, Path | None]:

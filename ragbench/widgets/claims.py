@@ -14,7 +14,7 @@ from typing import Any
 import ipywidgets as w
 
 from ragbench.data.ragchecker import LABELS, RagResult
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, check_known
 from ragbench.metrics.claims import METRICS
 from ragbench.widgets import claims_view as view
 from ragbench.widgets.base import Panel
@@ -120,8 +120,7 @@ class ClaimInspector(Panel):
     def show(self, result_id: str | int) -> None:
         """Show the result with this id; ConfigError for an unknown one."""
         ids = [r.id for r in self.results]
-        if result_id not in ids:
-            raise unknown("result", result_id, ids)
+        check_known("result", [result_id], ids)
         self.choice.value = ids.index(result_id)
 
     def select(self, side: str, claim: int, column: int | None = None) -> None:

@@ -15,7 +15,7 @@ import ipywidgets
 import numpy as np
 
 from ragbench.data.formats import judgements
-from ragbench.errors import ConfigError, RagbenchError, unknown
+from ragbench.errors import ConfigError, RagbenchError, check_known
 from ragbench.metrics.cutoffs import TokenOffsets, as_offsets, joined_cutoffs
 from ragbench.metrics.ir_score import MATCHES, part_scores
 from ragbench.metrics.ranking import MEASURES, rank_scores
@@ -104,8 +104,7 @@ class RetrievalExplorer(Panel):
                 f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}",
                 "1 <= step and 0 <= cutoff, both <= max_tokens",
             )
-        if match not in _MATCHES:
-            raise unknown("match", match, _MATCHES)
+        check_known("match", [match], _MATCHES)
         self._match = match
         self._retrievers, self._k = {name: check_retriever(one) for name, one in retrievers.items()}, k
         self._offsets = as_offsets(tokenizer)
@@ -192,11 +191,9 @@ class RetrievalExplorer(Panel):
     def _neighbour(self, by: int) -> int | None:
         """The listed question before (-1) or after (1) the one shown; None at the ends."""
         listed, at = [value for _, value in self.chooser.options], -1 if self._shown is None else self._shown
-        return (
-            max((i for i in listed if i < at), default=None)
-            if by < 0
-            else min((i for i in listed if i > at), default=None)
-        )
+        if by < 0:
+            return max((i for i in listed if i < at), default=None)
+        return min((i for i in listed if i > at), default=None)
 
     def _buttons(self) -> None:
         self.previous.disabled, self.next.disabled = self._neighbour(-1) is None, self._neighbour(1) is None
