@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.records import Dataset
 
 if TYPE_CHECKING:  # slow import
-    from ragbench.records import Dataset
     from ragbench.stats import PowerAnalysis
 
 Key = tuple[str, str, str]

@@ -214,8 +214,8 @@ class OnnxEmbeddings(_Arrays):
         self.folder, self.threads = ModelFolder(folder), threads
         self._weights = self.folder.onnx or self.folder.path / "model.safetensors"
         if not self._weights.is_file():
-            raise DataError(f"{self.folder.path} has neither model.onnx nor model.safetensors", "one of them",
-                            "export the model: optimum-cli export onnx --model NAME FOLDER")  # fmt: skip
+            do = "export the model: optimum-cli export onnx --model NAME FOLDER"
+            raise DataError(f"{self.folder.path} has neither model.onnx nor model.safetensors", "one of them", do)
         cls = self.folder.settings("1_Pooling/config.json").get("pooling_mode_cls_token")
         self.pooling = pooling or ("cls" if cls else "mean")
         check_known("pooling", [self.pooling], ("mean", "cls"))
@@ -284,8 +284,8 @@ class OnnxEmbeddings(_Arrays):
 def _pooled(states: np.ndarray, mask: np.ndarray, pooling: str) -> np.ndarray:
     """Pool states, shape (texts, tokens, width), to (texts, width), of any length."""
     if states.ndim != 3:
-        raise ModelError(f"the model's first output has shape {states.shape}", "(texts, tokens, width)",
-                         "export the encoder without a head: --task feature-extraction")  # fmt: skip
+        do = "export the encoder without a head: --task feature-extraction"
+        raise ModelError(f"the model's first output has shape {states.shape}", "(texts, tokens, width)", do)
     return states[:, 0] if pooling == "cls" else (states * mask[:, :, None]).sum(axis=1)
 
 

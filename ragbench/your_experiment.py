@@ -14,18 +14,16 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ragbench.data.files import closest
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import project_root, results_dir, shipped
+from ragbench.records import Dataset
 from ragbench.retrieval.table import settings_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ragbench.records import Dataset
 
 FILE = "experiment.yaml"
 TEMPLATES = ("91_your_experiment.ipynb", "93_score_your_answers.ipynb")  # the wheel carries these (pyproject.toml)
@@ -199,8 +197,6 @@ def problems(dataset: Dataset, match: str = "substring") -> pd.DataFrame:
     DataFrame, one row per kind of problem, most frequent first: questions (how many), what, do, first (ids of the
     first three). Empty when nothing was found.
     """
-    import pandas as pd
-
     from ragbench.data import validate
 
     ids_of: dict[tuple[str, str], list[str]] = {}
