@@ -67,7 +67,7 @@ class RunMonitor(Panel):
         self.seen = view.RowsSeen(self.folder / ROWS)
         self._halt, self._ended = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
-        self._drawing, self._kept, self._took = threading.Lock(), 0, math.nan
+        self._drawing, self._kept = threading.Lock(), 0
         self.start_button = w.Button(description="Start", icon="play", tooltip="Make the rows that are not there yet")
         self.stop_button = w.Button(description="Stop", icon="stop", tooltip="End the run; what is done is kept")
         self.refresh_button = w.Button(description="Refresh", icon="refresh", tooltip="Read the rows on disk again")
@@ -111,7 +111,7 @@ class RunMonitor(Panel):
         earlier.read()
         self.seen, self._kept = view.RowsSeen(earlier.path, earlier.next), 0 if again else earlier.failed
         self.rows = self.error = self.progress = None
-        self._took, self._halt, self._ended = math.nan, threading.Event(), threading.Event()
+        self._halt, self._ended = threading.Event(), threading.Event()
         self._threads = [
             threading.Thread(target=work, args=args, daemon=True)
             for work, args in ((self._work, (again, self._halt, self._ended)), (self._watch, (self._ended,)))
@@ -147,7 +147,6 @@ class RunMonitor(Panel):
         except BaseException as error:  # a thread has nobody to raise it to: it is shown
             self.error = error
         finally:
-            self._took = self.progress.seconds if self.progress else math.nan
             ended.set()
 
     def _tick(self, state: Any) -> None:

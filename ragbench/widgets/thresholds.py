@@ -132,11 +132,8 @@ class ThresholdExplorer(Panel):
                 cut = region_shares(self._scores, h, k)
                 shares = [cut.below, cut.between, cut.above]
             else:
-                self.message.error(
-                    ConfigError(
-                        f"h = {h:.3f} lies above k = {k:.3f}", "h <= k", "the regions overlap: move one of them"
-                    )
-                )
+                got = f"h = {h:.3f} lies above k = {k:.3f}"
+                self.message.error(ConfigError(got, "h <= k", "the regions overlap: move one of them"))
             self.picture.value = figure(self._svg(h, k, shares, agreement), self._words(h, k, shares, agreement))
             self.table.value = self._tables(h, k, agreement)
 
@@ -207,10 +204,9 @@ class ThresholdExplorer(Panel):
         rows = []
         for name, value, says in (("h", h, "below it grade 1"), ("k", k, "above it grade 5")):
             cells = [f"{value:.3f}", f"{agreement[name]:.1%}"]
-            best = getattr(self.fitted, name) if self.fitted else None
-            cells += (
-                [f"{best.value:.3f}", f"{best.low:.3f} to {best.high:.3f}", f"{best.agreement:.1%}"] if best else []
-            )
+            if self.fitted:
+                best = getattr(self.fitted, name)
+                cells += [f"{best.value:.3f}", f"{best.low:.3f} to {best.high:.3f}", f"{best.agreement:.1%}"]
             rows.append(_cells(f"<b>{name}</b> ({says})", cells))
         heads = ["", "now", "agreement", *(["fitted", "equally good", "agreement"] if self.fitted else [])]
         predicted, graded = predicted_groups(self._scores, h, k), grade_groups(self._grades)
