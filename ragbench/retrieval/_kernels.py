@@ -1,6 +1,9 @@
 """The compiled loops of retrieval: a heap of hits, BM25's inverted index, dense candidates, MMR's selection.
 
 One file for all of them, because numba's cache looks for changes only in the file of the function that is called.
+The first use in a new environment waits for the compiler: array expressions (``np.diff``, ``np.argsort``, a slice
+copied to a slice) cost it seconds each, a loop a fraction of one. A bare 0 handed on would be one more type of argument
+to compile for, hence ``np.int64(0)``.
 Work is shared among Python threads (the loops release the GIL) rather than numba's own: its thread pools may not be
 entered from two threads at once, nor survive a fork, and an experiment may do either.
 """
@@ -46,7 +49,7 @@ def push(scores, items, n, score, item):
         return n + 1
     if score > scores[0] or (score == scores[0] and item < items[0]):
         scores[0], items[0] = score, item
-        _sift_down(scores, items, 0, n)
+        _sift_down(scores, items, np.int64(0), n)
     return n
 
 
@@ -56,7 +59,7 @@ def sort_best_first(scores, items, n):
     for end in range(n - 1, 0, -1):
         scores[0], scores[end] = scores[end], scores[0]
         items[0], items[end] = items[end], items[0]
-        _sift_down(scores, items, 0, end)
+        _sift_down(scores, items, np.int64(0), end)
 
 
 @njit(nogil=True, cache=True)
@@ -114,13 +117,16 @@ def _first_not_below(chunks, p, end, chunk):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def search(start, chunks, tf, norm, gain, bounds, terms, weights, scope, scope_ends, scope_of, scores, items, found):
+def search(
+    start, chunks, tf, norm, gain, bounds, terms, weights, lightest, scope, scope_ends, scope_of, scores, items, found
+):
     """Find the best chunks of each query.
 
     The score of a chunk is the sum over the query's terms, in their order, of
     ``weight * (tf * gain / (tf + norm[chunk]))``. A chunk with score 0 is no hit.
 
-    ``bounds[q]:bounds[q + 1]`` are the query's ``terms`` and ``weights``. ``scope_of[q]`` is the row of allowed chunks
+    ``bounds[q]:bounds[q + 1]`` are the query's ``terms`` and ``weights``; ``lightest`` holds the same places in the
+    order of their weights. ``scope_of[q]`` is the row of allowed chunks
     in ``scope`` (ending at ``scope_ends``), or -1. Results go to ``scores``, ``items`` (queries, k) and ``found``.
 
     Once k hits are known, the terms of least weight, such as stop words, are left unread while all of them together
@@ -129,15 +135,16 @@ def search(start, chunks, tf, norm, gain, bounds, terms, weights, scope, scope_e
     """
     k = scores.shape[1]
     block = np.zeros(BLOCK)
-    longest = max(1, np.max(np.diff(bounds)))
+    longest = 1
+    for q in range(len(found)):
+        longest = max(longest, bounds[q + 1] - bounds[q])
     at, end = np.empty(longest, np.int64), np.empty(longest, np.int64)
     skipped = np.empty(longest, np.bool_)
     for q in range(len(found)):
-        first, m, n = bounds[q], bounds[q + 1] - bounds[q], 0
+        first, m, n = bounds[q], bounds[q + 1] - bounds[q], np.int64(0)
         for j in range(m):
             at[j] = start[terms[first + j]]
-        lightest = np.argsort(weights[first : first + m])
-        may_skip = m > 1 and weights[first + lightest[0]] > 0.0
+        may_skip = m > 1 and weights[lightest[first]] > 0.0
         row = scope_of[q]
         s, s_end = (scope_ends[row], scope_ends[row + 1]) if row >= 0 else (0, 0)
         worst = -np.inf
@@ -145,11 +152,11 @@ def search(start, chunks, tf, norm, gain, bounds, terms, weights, scope, scope_e
             skipped[:m] = False
             unread = 0.0
             if may_skip and n == k:
-                for j in lightest:
-                    if unread + weights[first + j] * gain > SKIP * worst:
+                for j in lightest[first : first + m]:
+                    if unread + weights[j] * gain > SKIP * worst:
                         break
-                    unread += weights[first + j] * gain
-                    skipped[j] = True
+                    unread += weights[j] * gain
+                    skipped[j - first] = True
             for j in range(m):
                 end[j] = start[terms[first + j] + 1]
                 if skipped[j]:
@@ -214,7 +221,7 @@ def collect(tile, width, first, scores, items, found):
     """Offer a tile of similarities (queries, TILE), of which ``width`` columns count, to each query's heap."""
     k = scores.shape[1]
     for q in range(len(tile)):
-        row, n = tile[q], found[q]
+        row, n = tile[q], np.int64(found[q])
         worst = scores[q, 0] if n == k else np.float32(-np.inf)
         for group in range(0, TILE, GROUP):
             better = 0
@@ -247,14 +254,14 @@ def exact_hits(queries, vectors, rough, candidates, n_candidates, error, scores,
     the hits. Where more chunks than the candidates could tie with the last hit, all chunks are scored again.
     """
     for q in range(len(queries)):
-        n = 0
+        n = np.int64(0)
         for c in range(n_candidates[q]):
             score = dot(queries[q], vectors[candidates[q, c]])
             if score != 0.0:
-                n = push(scores[q], items[q], n, score, candidates[q, c])
+                n = push(scores[q], items[q], n, score, np.int64(candidates[q, c]))
         left_out = n_candidates[q] < len(vectors)
         if left_out and (n < scores.shape[1] or rough[q, 0] + error >= scores[q, 0]):
-            n = 0
+            n = np.int64(0)
             for c in range(len(vectors)):
                 score = dot(queries[q], vectors[c])
                 if score != 0.0:

@@ -125,7 +125,8 @@ def _scan(buffer, ends, is_word, slots, hashes, starts, arena, n):
                 while starts[n] + length > len(arena):
                     arena = np.concatenate((arena, np.empty_like(arena)))
                 hashes[n] = h
-                arena[starts[n] : starts[n] + length] = buffer[start:after]
+                for b in range(length):  # copying a slice would take the compiler seconds
+                    arena[starts[n] + b] = buffer[start + b]
                 starts[n + 1] = starts[n] + length
                 slots[j] = n
                 n += 1

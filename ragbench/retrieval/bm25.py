@@ -226,6 +226,7 @@ class BM25(Index):
         bounds = np.cumsum([0, *map(len, terms)])
         term = np.array([t for found in terms for t in found], np.int32)
         weight = self._idf[term] * np.array(factor)
+        lightest = np.lexsort((weight, np.repeat(np.arange(len(terms)), np.diff(bounds))))
         row_of = np.full(len(queries), -1, np.int64)
         rows = [(allowed, members) for allowed, members in self._rows(scopes) if allowed is not None]
         for row, (_, members) in enumerate(rows):
@@ -237,7 +238,7 @@ class BM25(Index):
         def part(first: int, stop: int) -> list[list[Hit]]:
             m = stop - first
             scores, items, found = np.empty((m, k)), np.empty((m, k), np.int32), np.zeros(m, np.int32)
-            asked, within = (bounds[first : stop + 1], term, weight), (scope, scope_ends, row_of[first:stop])
+            asked, within = (bounds[first : stop + 1], term, weight, lightest), (scope, scope_ends, row_of[first:stop])
             _kernels.search(*index, gain, *asked, *within, scores, items, found)
             return hits_of(chunks, items, scores, found)
 

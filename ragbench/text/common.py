@@ -124,7 +124,7 @@ def _substring(part, text, cuts, head, chain, head1, chain1, out):
     q = min(_Q, m)
     _index(part, q, mask, head, chain)
     indexed1 = False
-    best, before = 0, 0
+    best, before = np.int64(0), np.int64(0)
     for j in range(cuts.size):
         stop = cuts[j]
         # What is new since the last cut-off ends after it: the first q-gram that can matter reaches one past it.
