@@ -435,7 +435,7 @@ def test_a_recorded_run_replays_without_a_server_mismatches_included(tmp_path, m
 # --- keypoints --------------------------------------------------------------------------------------------------
 
 
-def test_keypoint_verdicts_go_straight_into_the_metrics(fake):
+def test_keypoint_verdicts_go_straight_into_the_metrics(fake, tmp_path):
     points = [["sky is blue", "not sea is deep", "cats do purr"], ["sky is blue"], []]
     responses = ["sky is blue; sea is deep", "", "x"]
     judged = keypoint_verdicts(model_at(fake), ["Q1?", "Q2?", "Q3?"], responses, points, **QUIET)
@@ -447,6 +447,10 @@ def test_keypoint_verdicts_go_straight_into_the_metrics(fake):
     (step,) = steps_for_keypoints(["Q1?", "Q2?", "Q3?"], responses, points)
     assert step.prompts == [fake.calls[0].prompt]
     assert plan(steps_for_keypoints(["Q1?"], responses[:1], points[:1], 1)).total.calls == 3
+    own = tmp_path / "own.txt"
+    own.write_text("{question} {response} {count} {keypoints}")
+    (step,) = steps_for_keypoints(["Q1?"], responses[:1], points[:1], prompt=own)
+    assert step.prompts[0].startswith("Q1?")
 
 
 def test_a_keypoint_judge_that_miscounts_is_asked_for_each_point(fake):

@@ -104,10 +104,15 @@ def _readable(text: str, language: str) -> str:
 
 
 def steps_for_keypoints(
-    questions: Sequence[str], responses: Sequence[str], keypoints: Sequence[Sequence[str]], joint: int | None = None
+    questions: Sequence[str],
+    responses: Sequence[str],
+    keypoints: Sequence[Sequence[str]],
+    joint: int | None = None,
+    *,
+    prompt: Prompt = PROMPT,
 ) -> list[Step]:
     """Make the step of `keypoint_verdicts` for `ragbench.llm.plan`: its prompts, each different one once."""
-    return [task_step(_task(PROMPT), _units(questions, responses, keypoints, None), joint)]
+    return [task_step(_task(prompt), _units(questions, responses, keypoints, None), joint)]
 
 
 def _task(prompt: Prompt) -> Judgement:
