@@ -246,7 +246,7 @@ def context_relevance_table(
     for copied, parts in zip(extracted, sentences, strict=True):
         count, total, altered, nothing = _read_extraction(0 if copied is None else copied, parts)
         status = "extraction unread" if copied is None else "scored" if total else "empty context"
-        score = count / total if status == "scored" else _NAN
+        score = context_relevance(copied, parts)
         rows.append((score, total, count, altered, nothing and copied is not None, status))
     columns = ["context_relevance", "n", "extracted", "altered", "insufficient", "status"]
     return pd.DataFrame(rows, columns=columns)
