@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ragbench.errors import ConfigError, check_known, unknown
+from ragbench.errors import ConfigError, check_known
 from ragbench.records import Chunk, Document
 from ragbench.text.sentences import Span, sentence_spans, split_sentences
 
@@ -105,8 +105,7 @@ class Segmentation:
 
 
 def _settings(profile: str, given: dict) -> dict:
-    if profile not in PROFILES:
-        raise unknown("chunking profile", profile, PROFILES)
+    check_known("chunking profile", [profile], PROFILES)
     given = {name: value for name, value in given.items() if value is not None}
     check_known("chunking setting", given, PROFILES[profile])
     if {"percentile", "threshold"} <= given.keys():
@@ -284,8 +283,7 @@ def sentence_chunks(
     """
     if size < 1:
         raise ConfigError(f"size={size}", "at least 1", "use for instance 512 characters")
-    if unit not in UNITS:
-        raise unknown("unit", unit, UNITS)
+    check_known("unit", [unit], UNITS)
     documents = list(documents)
     chunks = []
     for document, place in zip(documents, _places(documents, unit), strict=True):

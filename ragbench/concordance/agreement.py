@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.concordance import METRICS
-from ragbench.errors import DataError, unknown
+from ragbench.errors import DataError, check_known, unknown
 from ragbench.stats import correlation
 from ragbench.stats.association import Method
 from ragbench.stats.inputs import group_counts, group_index, percentiles
@@ -62,8 +62,7 @@ def correlation_matrix(pairs: pd.DataFrame, method: str | None = None) -> pd.Dat
     """
     if method is not None:
         known = list(dict.fromkeys(pairs["method"]))
-        if method not in known:
-            raise unknown("method", method, known)
+        check_known("method", [method], known)
         pairs = pairs[pairs["method"] == method]
     names = list(dict.fromkeys([*pairs["a"], *pairs["b"]]))
     matrix = pd.DataFrame(np.eye(len(names)), index=names, columns=names)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ragbench.data.files import each_record, from_mirror, read_json, require_text
-from ragbench.errors import DataError, unknown
+from ragbench.errors import DataError, check_known
 from ragbench.paths import mirror
 
 LABELS = ("Entailment", "Neutral", "Contradiction")
@@ -447,8 +447,7 @@ class MetaEvaluation:
 
 
 def _aspect(aspect: str) -> str:
-    if aspect not in ASPECTS:
-        raise unknown("aspect", aspect, ASPECTS)
+    check_known("aspect", [aspect], ASPECTS)
     return aspect
 
 

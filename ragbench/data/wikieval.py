@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ragbench.data.files import each_record, from_mirror, numbered_lines, read_text, require_text
-from ragbench.errors import DataError, unknown
+from ragbench.errors import DataError, check_known
 from ragbench.paths import mirror
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
@@ -91,8 +91,7 @@ class WikiEval:
         ------
         ConfigError for another dimension.
         """
-        if dimension not in DIMENSIONS:
-            raise unknown("dimension", dimension, DIMENSIONS)
+        check_known("dimension", [dimension], DIMENSIONS)
         if dimension == "faithfulness":
             return [Pair(r.id, r.question, r.answer, r.ungrounded_answer, joined(r.context_v1)) for r in self.rows]
         if dimension == "answer_relevance":

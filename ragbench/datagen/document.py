@@ -19,7 +19,7 @@ from ragbench.datagen.parts import (
 from ragbench.datagen.questions import annotate
 from ragbench.datagen.schema import FactPattern, Schema
 from ragbench.datagen.wording import fill_pattern, write
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, check_known
 from ragbench.llm import Cassette, Reply
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
@@ -133,8 +133,7 @@ def model_documents(
 
     Source: RAGEval, sections 3.2 and 4.
     """
-    if mode not in MODES:
-        raise unknown("mode", mode, MODES)
+    check_known("mode", [mode], MODES)
     if mode == "one-shot" and not sample.strip():
         raise ConfigError("mode 'one-shot' without a sample", "the text of one document", "pass sample=...")
     withheld = [frozenset(d) for d in drop] if drop is not None else [frozenset[str]()] * len(configurations)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ragbench.data.minihop import load_minihop
 from ragbench.data.wikieval import Dimension, Pair, WikiEval, WikiEvalRow, joined
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.grades import load_graded_answers
 from ragbench.llm import Cassette, Step, ask
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
@@ -86,8 +86,7 @@ def minihop_graded_pairs(dimension: Dimension, split: str | None = None) -> list
     list of Pair, one per question that has both. The better answer is often the shorter one, so length alone decides
     the wrong way there.
     """
-    if dimension not in _WORSE:
-        raise unknown("dimension of graded pairs", dimension, _WORSE)
+    check_known("dimension of graded pairs", [dimension], _WORSE)
     dataset = load_minihop()
     texts = {d.title: d.text for d in dataset.documents}
     answers: dict[str, dict[int, str]] = {}

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, Stric
 
 from ragbench.datagen.parts import KINDS, LANGUAGES, MULTI, ask_step
 from ragbench.datagen.wording import FIELD, choose, fields_of
-from ragbench.errors import ConfigError, DataError, ModelError, unknown
+from ragbench.errors import ConfigError, DataError, ModelError, check_known, unknown
 from ragbench.llm import Cassette
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
@@ -136,10 +136,8 @@ def load_schema(domain: str, language: str = "en") -> Schema:
     ------
     ConfigError for another domain or language.
     """
-    if domain not in DOMAINS:
-        raise unknown("domain", domain, DOMAINS)
-    if language not in LANGUAGES:
-        raise unknown("language", language, LANGUAGES)
+    check_known("domain", [domain], DOMAINS)
+    check_known("language", [language], LANGUAGES)
     return read_schema(_FOLDER / f"{domain}_{language}.yaml")
 
 
@@ -474,8 +472,7 @@ def schema_from_documents(
 
     Source: RAGEval, section 3.1.
     """
-    if language not in LANGUAGES:
-        raise unknown("language", language, LANGUAGES)
+    check_known("language", [language], LANGUAGES)
     if isinstance(documents, str) or not documents:
         raise ConfigError("no list of seed documents", "the texts of at least one document", "pass a list of texts")
     texts = "\n\n".join(f"[{i}]\n{text}" for i, text in enumerate(documents, 1))

@@ -277,8 +277,7 @@ def _data(path: Path, use: str, options: dict[str, Any]) -> Callable:
 
 
 def _chunker(path: Path, use: str, options: dict[str, Any], **models: Any) -> Callable:
-    if use not in chunking.CHUNKERS:
-        raise unknown("chunker", use, chunking.CHUNKERS)
+    check_known("chunker", [use], chunking.CHUNKERS)
     cut = chunking.CHUNKERS[use]
     _checked(use, cut, options, ("documents", "tokenizer", "embedder"))
     cut([], **options)  # settings that cannot work are told now, and with their key
@@ -320,7 +319,6 @@ def _depths(told: Any, retrievers: Mapping[str, Any]) -> Any:
     if not isinstance(told, str):
         return told
     known = [module.name for module in pkgutil.iter_modules(papers.__path__)]
-    if told not in known:
-        raise unknown("paper in k", told, known)
+    check_known("paper in k", [told], known)
     published = getattr(importlib.import_module(f"ragbench.papers.{told}"), "TOP_K", {})
     return {told: {name: published[name] for name in retrievers if name in published}}

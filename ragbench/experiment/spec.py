@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragbench.errors import ConfigError, check_known, unknown
+from ragbench.errors import ConfigError, check_known
 from ragbench.experiment.identity import as_prompts, is_model, tokenizer_identity
 from ragbench.experiment.rows import ROWS
 from ragbench.llm import Cassette, ask
@@ -285,8 +285,7 @@ class Experiment:
             raise ConfigError("N=0 without a generator", "a budget above 0, or a generator", "add one of the two")
         if keep is not None and not any(self.grid.cells(name) for name in self.grid.data):
             raise ConfigError("keep drops every cell of the grid", "at least one cell", "try it on one Cell")
-        if match not in MATCHES:
-            raise unknown("match", match, MATCHES)
+        check_known("match", [match], MATCHES)
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
             raise ConfigError(f"concurrency={concurrency!r}", "a whole number of at least 1", "use 1 to 8")
         if per_prompt not in ("one", "ten", "systems") and (type(per_prompt) is not int or per_prompt < 1):

@@ -26,7 +26,7 @@ import pandas as pd
 
 from ragbench.data.files import require_text, split_records
 from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults, claim_text
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.asking import (
     Judged,
     Judgement,
@@ -106,8 +106,7 @@ def claim_requests(
     texts: Sequence[str], form: Form, prompt: Prompt | None, ids: Sequence[Any] | None = None
 ) -> list[Request | None]:
     """Make the prompt of each text; None for an empty text."""
-    if form not in FORMS:
-        raise unknown("form of claims", form, FORMS)
+    check_known("form of claims", [form], FORMS)
     schema = texts_schema("claims", parts=3 if form == "triple" else 1)
     return requests_for(names_of(ids, texts=texts), prompt or FORMS[form], schema, "passage", passage=texts)
 

@@ -21,7 +21,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from ragbench.embedding import default_embedder, embed_distinct
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.text.apart import Prepared, take_apart
 from ragbench.text.common import lcs_length
 from ragbench.text.stance import abstains, is_polar, stance
@@ -239,8 +239,7 @@ class EmbeddedJudge:
         coefficients: str | Path | Mapping[str, Any] | None = None,
     ) -> None:
         data = coefficients if isinstance(coefficients, Mapping) else load_coefficients(coefficients)
-        if criterion not in data["criteria"]:
-            raise unknown("criterion", criterion, data["criteria"])
+        check_known("criterion", [criterion], data["criteria"])
         entry = data["criteria"][criterion]
         self.criterion, self.card = criterion, data.get("card", {})
         self.features: tuple[str, ...] = tuple(entry["features"])

@@ -31,7 +31,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from ragbench.data.files import raise_all, read_text
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.grades import GRADES, facts_of, questions_of
 from ragbench.metrics.keypoints import VERDICTS
 from ragbench.records import Answer, Question
@@ -151,8 +151,7 @@ KINDS: Mapping[str, LabelKind] = {
 
 def kind_of(name: str) -> LabelKind:
     """Return a kind by name; ConfigError for an unknown one."""
-    if name not in KINDS:
-        raise unknown("kind of labels", name, KINDS)
+    check_known("kind of labels", [name], KINDS)
     return KINDS[name]
 
 

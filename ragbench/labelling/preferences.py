@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.asking import (
     Context,
     Request,
@@ -311,8 +311,7 @@ def _fields(
     ids: Sequence[Any] | None,
 ) -> tuple[str, list[str], list[dict[str, str]]]:
     """Return the prompt's text, and for each example its name and the fields beside the candidates."""
-    if dimension not in DIMENSIONS:
-        raise unknown("dimension", dimension, DIMENSIONS)
+    check_known("dimension", [dimension], DIMENSIONS)
     if (contexts is not None) != (dimension == "faithfulness"):
         got = "no contexts" if contexts is None else "contexts"
         raise ConfigError(

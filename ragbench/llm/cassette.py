@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.llm.failures import CallError, failure
 from ragbench.llm.keys import FORMAT, checksum, key_of, stored_request
 from ragbench.paths import written_whole
@@ -79,8 +79,7 @@ class Cassette:
         self, path: str | os.PathLike[str], mode: str = "record", *, digest: str | None = None, command: str = ""
     ) -> None:
         mode = os.environ.get(MODE_VARIABLE) or mode
-        if mode not in MODES:
-            raise unknown("cassette mode", mode, MODES)
+        check_known("cassette mode", [mode], MODES)
         self.path, self.mode, self.digest, self.command = Path(path), mode, digest, command
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None

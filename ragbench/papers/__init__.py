@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 from filelock import FileLock
 
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known, unknown
 from ragbench.paths import figures_dir, published_figures, shipped
 
 PAPERS = {
@@ -43,8 +43,7 @@ IDENTITY = "identity: "  # so begins ``recorded_by`` of arithmetic on printed nu
 
 
 def _paper(paper: str) -> str:
-    if paper not in PAPERS:
-        raise unknown("paper", paper, PAPERS)
+    check_known("paper", [paper], PAPERS)
     return paper
 
 
@@ -63,8 +62,7 @@ def published(paper: str, item: str) -> pd.DataFrame:
     DataFrame with columns row, column, value, unit, in the paper's order; ``value`` is a number where all cells are.
     """
     known = published_items(paper)
-    if item not in known:
-        raise unknown(f"item of {paper}", item, known)
+    check_known(f"item of {paper}", [item], known)
     frame = pd.read_csv(known[item], dtype=str, keep_default_na=False)
     if list(frame.columns) != ["row", "column", "value", "unit"]:
         raise DataError(

@@ -15,7 +15,7 @@ import pandas as pd
 from langchain_core.embeddings import Embeddings
 
 from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair, RecordedRun
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.asking import Context, context_text
 from ragbench.llm import Step
 from ragbench.metrics.reference_free import answer_relevance, context_relevance, faithfulness
@@ -298,8 +298,7 @@ def agreement_table(tables: Mapping[tuple[str, str], pd.DataFrame], seed: int = 
 
 
 def _dimension(name: str) -> str:
-    if name not in DIMENSIONS:
-        raise unknown("dimension", name, DIMENSIONS)
+    check_known("dimension", [name], DIMENSIONS)
     return name
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ragbench.data import load_hotpotqa, load_minihop
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, check_known
 from ragbench.experiment import Experiment
 from ragbench.llm import Step
 from ragbench.records import Dataset
@@ -140,8 +140,7 @@ def experiment(table: str, data: Dataset, who: Models | None = None, **options: 
     """
     from ragbench.chunking import semantic_chunks
 
-    if table not in TABLES:
-        raise unknown("table", table, TABLES)
+    check_known("table", [table], TABLES)
     who = who or models()
     settings = dict(TABLES[table])
     wanted = settings.pop("retrievers", RETRIEVERS)

@@ -12,7 +12,7 @@ import os
 import re
 from pathlib import Path
 
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 
 Prompt = str | os.PathLike[str]  # an id of ours, or a file
 _FOLDER = Path(__file__).parent
@@ -37,8 +37,7 @@ def load_prompt(prompt: Prompt) -> str:
     """
     path = Path(prompt)
     if isinstance(prompt, str) and path.name == prompt and not path.suffix:
-        if prompt not in prompt_ids():
-            raise unknown("prompt", prompt, prompt_ids())
+        check_known("prompt", [prompt], prompt_ids())
         path = _FOLDER / f"{prompt}.txt"
     try:
         text = path.read_text(encoding="utf-8-sig").strip()

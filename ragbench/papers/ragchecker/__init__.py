@@ -16,7 +16,7 @@ import pandas as pd
 
 from ragbench.chunking import token_chunks
 from ragbench.data.ragchecker import RagResult, RetrievedText
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import Experiment
 from ragbench.experiment.identity import is_model
 from ragbench.records import Chunk, Dataset, Document
@@ -135,8 +135,7 @@ def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers")
     -------
     Results by the key of their row; ``extra`` names question, retriever and generator.
     """
-    if claims not in CLAIMS:
-        raise unknown("kind of claims", claims, CLAIMS)
+    check_known("kind of claims", [claims], CLAIMS)
     (data,) = experiment.grid.data.values()
     questions = {q.id: q for q in data.questions}
     chunks = {

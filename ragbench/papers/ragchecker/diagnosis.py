@@ -18,7 +18,7 @@ import pandas as pd
 
 from ragbench import papers
 from ragbench.data import load_dragonball, load_minihop
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known, unknown
 from ragbench.experiment import Experiment
 from ragbench.llm import Plan, plan
 from ragbench.papers.ragchecker import DEFAULT, PROMPTS, Setting, long_answered, results
@@ -328,8 +328,7 @@ def verdict(low: float, high: float, direction: str, margin: float = 0.02, p: fl
     -------
     "holds", "reversed" ("changes" for "stays"), "undecided" when the interval allows both, or "not measured" for NaN.
     """
-    if direction not in DIRECTIONS:
-        raise unknown("direction", direction, DIRECTIONS)
+    check_known("direction", [direction], DIRECTIONS)
     if low != low or high != high:
         return "not measured"
     if direction == "stays":

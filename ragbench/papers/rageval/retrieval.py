@@ -20,7 +20,7 @@ from typing import Any
 import pandas as pd
 
 from ragbench.chunking import UNITS, sentence_chunks, token_chunks
-from ragbench.errors import ConfigError, unknown
+from ragbench.errors import ConfigError, check_known
 from ragbench.experiment import Experiment
 from ragbench.papers.rageval import SETTINGS, one_language
 from ragbench.records import Chunk, Dataset, Document, Hit
@@ -39,8 +39,7 @@ Build = Callable[[Sequence[Chunk]], Any]
 
 def cut(documents: Iterable[Document], size: int, how: str = "characters", language: str = "en") -> list[Chunk]:
     """Cut documents: whole sentences by ``"characters"`` or ``"tokens"``, or ``"windows"`` of tokens, no overlap."""
-    if how not in CUTS:
-        raise unknown("way to cut", how, CUTS)
+    check_known("way to cut", [how], CUTS)
     return token_chunks(documents, size, 0.0) if how == "windows" else sentence_chunks(documents, size, how, language)
 
 
@@ -63,8 +62,7 @@ def character_bigrams(text: str) -> list[str]:
 
 def chinese_tokenizer(name: str = "auto") -> Callable[[str], list[str]]:
     """Return `jieba_words` or `character_bigrams`; ``"auto"`` takes jieba where it is installed."""
-    if name not in TOKENIZERS:
-        raise unknown("Chinese tokenizer", name, TOKENIZERS)
+    check_known("Chinese tokenizer", [name], TOKENIZERS)
     there = importlib.util.find_spec("jieba") is not None
     if name == "jieba" and not there:
         raise ConfigError("jieba, which is not installed", "the package jieba", "pip install jieba, or use 'bigrams'")
