@@ -237,6 +237,12 @@ def test_a_run_is_audited_and_exported(capsys, tmp_path, monkeypatch):
     assert status == 2
     assert "known runs: first" in err
     assert "did you mean 'first'? known runs" in run(capsys, "audit", "frist")[2]
+    own = tmp_path / "of init" / "results" / "my-look"
+    own.mkdir(parents=True)
+    (own / "rows.jsonl").touch()
+    with monkeypatch.context() as there:
+        there.chdir(tmp_path / "of init")
+        assert "did you mean 'my-look'? known runs: first, my-look" in run(capsys, "audit", "my-lok")[2]
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "nothing yet"))
     assert "make one first: ragbench run" in run(capsys, "audit", "first")[2]
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))

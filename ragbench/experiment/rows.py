@@ -100,13 +100,14 @@ def run_folder(run: str | os.PathLike[str]) -> Path:
     DataError when there is no such run, naming those there are.
     """
     path = Path(run).expanduser()
+    homes = (Path("results"), results_dir())  # the first: in a folder of `ragbench init`
     with contextlib.suppress(OSError, ValueError):  # a name too long for a file, or with NUL, is no run
         if path.is_file():
             return path.parent
-        for folder in (path, "results" / path, results_dir() / path):  # the second: in a folder of `ragbench init`
+        for folder in (path, *(home / path for home in homes)):
             if (folder / ROWS).is_file():
                 return folder
-    known = sorted(p.parent.name for p in results_dir().glob(f"*/{ROWS}"))
+    known = sorted({rows.parent.name for home in homes for rows in home.glob(f"*/{ROWS}")})
     guess = "".join(f"did you mean {name!r}? " for name in difflib.get_close_matches(str(run), known, n=1))
     do = f"{guess}known runs: {', '.join(known)}" if known else "make one first: ragbench run experiment.yaml"
     raise DataError(f"no run {str(run)[:80]!r}", f"a folder with {ROWS}, or the name of a run", do)
