@@ -153,7 +153,7 @@ def ir_score_curves(ours: pd.DataFrame, paper: pd.DataFrame | None = None, title
                 axis.fill_between(line["N"], line["low"], line["high"], color=colour, alpha=0.15, lw=0)
         axis.set(title=name, xlabel="N, tokens of context", ylim=(0, 1))
     axes[0, 0].set_ylabel("mean IR score")
-    axes[0, -1].legend(loc="upper left", ncols=2, fontsize=8)
+    _legend_below(figure, axes, ncols=5)  # within the axes it would lie on curves of some data
     return figure
 
 

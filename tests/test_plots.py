@@ -33,7 +33,7 @@ def test_curves_show_ours_beside_the_paper(curves):
     np.testing.assert_allclose(left.lines[1].get_ydata(), [0.1, 0.2])
     assert len(left.collections) == 2  # one band per retriever
     assert len(right.collections) == 0
-    assert [t.get_text() for t in right.get_legend().get_texts()] == ["BM25", "REO"]
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["BM25", "REO"]  # beside the curves, not on them
     assert left.lines[0].get_marker() != left.lines[1].get_marker()
 
 
