@@ -148,15 +148,6 @@ class MiniLM(_Arrays):
     def _tokenizer(self) -> Tokenizer:
         return ModelFolder(minilm_dir()).tokenizer(MAX_TOKENS)
 
-    @functools.cached_property
-    def _session(self) -> Any:
-        from ragbench._bert_graph import build
-
-        model = build(minilm_dir() / "model.safetensors", _MINILM)
-        if self.precision == "int8":
-            model = _quantize(model)
-        return session(model.SerializeToString())
-
     def seconds_for(self, texts: Sequence[str]) -> float:
         """Say about how long it takes to embed texts, by the speed of an ordinary core."""
         from ragbench.retrieval.base import cores
@@ -174,9 +165,18 @@ class MiniLM(_Arrays):
         _require_texts(texts)
         vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
         encodings = self._tokenizer.encode_batch_fast(list(texts))
-        for rows, outputs, _ in run_batches(self._session, encodings, self.threads):
+        for rows, outputs, _ in run_batches(_minilm(minilm_dir(), self.precision), encodings, self.threads):
             vectors[rows] = outputs[0]
         return vectors
+
+
+@functools.lru_cache(maxsize=2)
+def _minilm(folder: Path, precision: str) -> Any:
+    """Open the model, once for all `MiniLM` of a process: it takes half a second."""
+    from ragbench._bert_graph import build
+
+    model = build(folder / "model.safetensors", _MINILM)
+    return session((_quantize(model) if precision == "int8" else model).SerializeToString())
 
 
 class OnnxEmbeddings(_Arrays):

@@ -599,7 +599,7 @@ def histogram(groups: Mapping[str, Sequence[float]], xlabel: str, title: str, bi
     # Dashes of its own for each outline: where two coincide, both are seen.
     for i, (name, values) in enumerate(groups.items()):
         style: dict[str, Any] = {"lw": 1.5, "color": PALETTE[i], "ls": ("-", "--", ":", "-.")[i % 4]}
-        axes[0, 0].hist(np.clip(values, 0, top), bins, (0, top), histtype="step", label=name, **style)
+        axes[0, 0].hist(np.clip(values, 0, top), bins, range=(0, top), histtype="step", label=name, **style)
     axes[0, 0].set(xlabel=xlabel, ylabel="count", title=title)
     axes[0, 0].legend(fontsize=8)
     return figure
