@@ -102,6 +102,17 @@ def test_graph_equals_a_plain_numpy_encoder_also_beside_longer_texts(minilm):
     assert minilm.embed_array([text])[0] @ expected > 0.999999
 
 
+def test_the_model_is_opened_once_for_all_that_embed_with_it(monkeypatch):
+    from ragbench import _bert_graph
+
+    built, build = [], _bert_graph.build
+    monkeypatch.setattr(_bert_graph, "build", lambda *config: built.append(config) or build(*config))
+    embedding._minilm.cache_clear()
+    first, second = (MiniLM().embed_array(SENTENCES) for _ in range(2))
+    assert len(built) == 1
+    np.testing.assert_array_equal(first, second)
+
+
 def test_int8_stays_near_fp32(minilm):
     a, b = minilm.embed_array(SENTENCES), MiniLM("int8").embed_array(SENTENCES)
     assert (a * b).sum(1).min() > 0.97
