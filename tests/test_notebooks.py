@@ -13,11 +13,13 @@ import time
 
 import pandas as pd
 import pytest
+from fake_ollama import FakeOllama
 
 from ragbench import notebooks
 from ragbench.notebooks import NotebookError, execute, find, run_all, shared_kernel
 from ragbench.papers.thesis import RETRIEVERS
 from ragbench.paths import mirror, published_figures
+from ragbench.prompts import load_prompt
 from ragbench.recordings import RECORDINGS, manifest
 
 SMALL = {
@@ -135,26 +137,48 @@ def test_every_notebook_has_small_parameters():
     assert {p.stem for p in find()} == set(SMALL)
 
 
+def mixed_replies(request) -> str:
+    """Sub-questions, answers, and grades that vary from prompt to prompt."""
+    if not request.get("format"):
+        return "Where was the author born?"
+    (name, spec), *_ = request["format"]["properties"].items()
+    start = len(request["messages"][-1]["content"])
+    return json.dumps({name: [1 + (start + 2 * i) % 5 for i in range(spec["minItems"])]})
+
+
 @pytest.fixture(scope="session")
-def kernel_of_all(tmp_path_factory):
-    """One process for the notebooks, as in `run_all`; it writes to the folder that comes with it."""
+def process(tmp_path_factory):
+    """One process for the notebooks, as in `run_all`, the folder that it writes to, and the server that it may ask."""
     folder = tmp_path_factory.mktemp("notebooks")
-    with shared_kernel() as kernel:
-        yield kernel, folder
+    with FakeOllama(reply=mixed_replies) as server, shared_kernel() as kernel:
+        yield kernel, folder, server
+
+
+@pytest.fixture
+def run(process, monkeypatch):
+    """Run a notebook in that process; return the folder with all it wrote, and the calls that reached the server."""
+    kernel, out, server = process
+    shutil.rmtree(out)
+    out.mkdir()
+    for name, value in {"RAGBENCH_FIGURES": out, "RAGBENCH_RESULTS": out, "OLLAMA_HOST": server.url}.items():
+        monkeypatch.setenv(name, str(value))
+
+    def run(path, parameters):
+        before = len(server.calls)
+        execute(path, parameters, out / path.name, timeout_s=300, kernel=kernel)
+        return out, server.calls[before:]
+
+    return run
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", find(), ids=lambda p: p.stem)
-def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, kernel_of_all, monkeypatch):
-    kernel, out = kernel_of_all
-    shutil.rmtree(out)
-    out.mkdir()
-    for name in ("FIGURES", "RESULTS"):
-        monkeypatch.setenv(f"RAGBENCH_{name}", str(out))
+def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, run):
     small = dict(SMALL[path.stem])
     if "DATA = " in parameters(path):
         small["DATA"] = "minihop"
-    execute(path, small, out / path.name, timeout_s=300, kernel=kernel)
+    out, calls = run(path, small)
+    assert calls == []
     for name in FIGURES.get(path.stem, ()):
         for kind in ("png", "pdf", "csv", "txt"):
             assert (out / f"{name}.{kind}").stat().st_size > 0, f"{name}.{kind}"
@@ -308,15 +332,6 @@ def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_pa
     assert not (written / never.name).exists()
 
 
-def mixed_replies(request) -> str:
-    """Sub-questions, answers, and grades that vary from prompt to prompt."""
-    if not request.get("format"):
-        return "Where was the author born?"
-    (name, spec), *_ = request["format"]["properties"].items()
-    start = len(request["messages"][-1]["content"])
-    return json.dumps({name: [1 + (start + 2 * i) % 5 for i in range(spec["minItems"])]})
-
-
 LIVE = {
     "11_thesis_ir_score": {"Table 3.1": ("decomposer",)},
     "12_thesis_context_budget": {"Table 3.2": ("generator", "judge")},
@@ -331,22 +346,14 @@ LIVE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LIVE)
-def test_one_switch_makes_every_part_of_a_thesis_notebook_live_and_the_ledger_names_it(name, tmp_path, monkeypatch):
-    from fake_ollama import FakeOllama
-
-    from ragbench.prompts import load_prompt
-
-    for folder in ("FIGURES", "RESULTS"):
-        monkeypatch.setenv(f"RAGBENCH_{folder}", str(tmp_path))
+def test_one_switch_makes_every_part_of_a_thesis_notebook_live_and_the_ledger_names_it(name, run, tmp_path):
     path = next(p for p in find() if p.stem == name)
     live = {"DATA": "minihop", "LIMIT": 12, "MODEL": "ollama:llama3:8b", "CASSETTE": str(tmp_path / "c.sqlite")}
-    with FakeOllama(reply=mixed_replies) as server:
-        monkeypatch.setenv("OLLAMA_HOST", server.url)
-        execute(path, live, tmp_path / path.name, timeout_s=300)
-        opening = load_prompt("multiquery_decomposition").partition("{")[0]
-        decomposed = sum(opening in call.prompt for call in server.calls)
+    out, calls = run(path, live)
+    opening = load_prompt("multiquery_decomposition").partition("{")[0]
+    decomposed = sum(opening in call.prompt for call in calls)
     assert decomposed == (0 if name.startswith("12") else 12)  # once a question; notebook 12 has BM25 alone
-    ledger = pd.read_csv(tmp_path / "ledger.csv")
+    ledger = pd.read_csv(out / "ledger.csv")
     replayed = by_a_recorded_model(ledger)
     ledger = ledger[ledger["ours"].notna() & (ledger["item"] != "Section 3.2.1") & ~replayed]
     assert set(ledger["item"]) == set(LIVE[name])
