@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -506,6 +507,19 @@ def test_a_run_of_retrieval_alone_has_no_tables_of_answers(tmp_path):
     assert "Answers" not in told
     assert "Shares of grades" not in told
     assert "ollama" not in (tmp_path / "o" / "references.bib").read_text()
+    compiles(tmp_path / "o")
+
+
+def test_questions_without_references_have_no_empty_picture_of_the_ir_score(tmp_path):
+    data = people(3)
+    bare = replace(data, questions=tuple(replace(q, references=()) for q in data.questions))
+    experiment(tmp_path / "r", data={"people": bare}).run(progress=False)
+    made = export(tmp_path / "r", tmp_path / "o")
+    stems = {Path(name).stem for name in made.files if name.startswith(("tables/", "figures/"))}
+    assert stems == {"seconds", "grades", "ranges", "audit"}
+    assert "none of these questions has references" in " ".join(made.notes)
+    ranges = pd.read_csv(tmp_path / "o" / "tables" / "ranges.csv")
+    assert (ranges.loc[ranges["score"] == "IR score", "unscored"] == 3).all()
     compiles(tmp_path / "o")
 
 

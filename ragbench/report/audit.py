@@ -167,7 +167,8 @@ class _Book:
         cells = ranges(self.rows, column, self.by, bounds)
         more: dict[str, Any] = {}
         if unscored.any():
-            worst = cells.loc[(cells["if_best"] - cells["if_worst"]).abs().idxmax()]
+            place = (cells["if_best"] - cells["if_worst"]).abs().idxmax()
+            worst = {name: cells.at[place, name] for name in cells}  # a row of its own would turn NaN into NA
             more = {name: float(worst[name]) for name in ("mean", "if_worst", "if_best")}
             if self.by:
                 more["most_in"] = f"{_cell_name(tuple(worst[name] for name in self.by))}: {worst['unscored']}"

@@ -129,6 +129,9 @@ def export(
             folder.done.notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
         if older:
             folder.done.notes.append(f"{older} rows of older settings under the same names are left out")
+        read = rows[(rows["N"] > 0) & (rows["status"] == "ok")]
+        if len(read) and read["ir_score"].isna().all():
+            folder.done.notes.append("no IR score: none of these questions has references (supporting texts)")
         _cassette(folder, rows, tape)
         if html:
             shown = [table for stem, table in tables.items() if stem != "audit"]  # the page ends with it
@@ -212,7 +215,7 @@ def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[R
     """Yield the tables that the rows of a run allow, each as soon as it is made; each question is once per cell."""
     notes = (f"Left out here: {_fixed(rows)}.",) if _fixed(rows) else ()
     contexts = scored_contexts(rows)
-    if len(contexts):
+    if contexts["ir_score"].notna().any():
         yield from _ir_scores(contexts, name, notes)
     answers = answered(rows)
     if len(answers):
@@ -220,8 +223,9 @@ def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[R
     marks = graded(rows)
     if len(marks):
         yield _grades(marks, name, notes)
-        if (marks["N"] > 0).any():
-            yield _thresholds(those(marks, marks["N"] > 0), name)
+        judged = (marks["N"] > 0) & marks["ir_score"].notna()
+        if judged.any():
+            yield _thresholds(those(marks, judged), name)
     yield _ranges(contexts, marks, name)
     shown = audit.drop(columns=[n for n in ("mean", "if_worst", "if_best") if audit[n].isna().all()])
     caption = f"{name}: what could have gone wrong in silence"
