@@ -482,7 +482,8 @@ def render(frame: pd.DataFrame) -> str:
                 where = f"  most in {row.most_in}" if row.most_in else ""
                 mean = ""
                 if row.if_worst == row.if_worst:
-                    mean = f"  mean {row.mean:.3f}, could be {row.if_worst:.3f} to {row.if_best:.3f}"
+                    known = "no mean" if np.isnan(row.mean) else f"mean {row.mean:.3f}"
+                    mean = f"  {known}, could be {row.if_worst:.3f} to {row.if_best:.3f}"
                 detail = f"  ({row.detail})" if row.detail else ""
                 lines.append(f"  {row.check:28s}{row.rows} of {row.of}{mean}{where}{detail}")
             elif row.of:
