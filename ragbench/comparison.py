@@ -69,7 +69,8 @@ def compare_systems(
     rows : from ``Experiment.run`` or ``load_rows``.
     pairs : ("BM25", "SIM"), or several such pairs; None: every pair. A system alone is compared at every N, "BM25@300"
         at this one; a system that has one N only ("LLM only") is compared with every N of the other. Where several
-        chunkers or values of k were run, two retrievers are compared under each.
+        chunkers or values of k were run, two retrievers are compared under each. ("BM25",), or None for rows of one
+        retriever: its chunkers, values of k, or else of N, with each other.
     power, alpha : of the questions needed.
     seed : of the permutation test and the interval.
 
@@ -80,7 +81,8 @@ def compare_systems(
 
     Raises
     ------
-    ConfigError for a system that is not there, naming those that are, or a system compared with itself.
+    ConfigError for a system that is not there, naming those that are, or a system compared with itself; DataError when
+    there is nothing to compare.
     """
     from ragbench.stats import compare_pairs
 
@@ -112,7 +114,8 @@ def _comparable(rows: pd.DataFrame, pairs: Sequence[Any] | None) -> dict[Key, tu
     every = paired_scores(rows, pairs)
     scores = {key: (a, b) for key, (a, b) in every.items() if not np.isnan(a - b).all()}
     if not scores:
-        raise DataError("no pair of systems has a question scored for both", "scores of both", "see rows['error']")
+        do = "give the questions references, or add a generator and a judge; rows['error'] says why a row failed"
+        raise DataError("no pair of systems has a question scored for both", "scores of both", do)
     return scores
 
 
@@ -256,8 +259,13 @@ def _matches(pairs: Sequence[Any] | None, cells: Sequence[tuple[str, int]]) -> l
         depths.setdefault(system, []).append(n)
     if isinstance(pairs, str):
         raise ConfigError(f"COMPARE is {pairs!r}", "two systems", f'write ("{pairs}", "SIM"), or a list of such pairs')
-    if pairs is None:
-        pairs = list(combinations(depths, 2))
+    alone = str(pairs[0]) if pairs and len(pairs) == 1 and isinstance(pairs[0], str) else None
+    if pairs is None or alone:
+        among = [s for s in depths if alone is None or s == alone or s.startswith(f"{alone}, ")]
+        if len(among) < 2:
+            name, budgets = _resolve(among[0] if among else str(alone), depths)
+            among = [f"{name}@{n}" for n in budgets]
+        pairs = list(combinations(among, 2))
     elif len(pairs) == 2 and all(isinstance(p, str) for p in pairs):
         pairs = [pairs]
     matches: list[tuple[str, str]] = []
@@ -275,7 +283,7 @@ def _matches(pairs: Sequence[Any] | None, cells: Sequence[tuple[str, int]]) -> l
             raise ConfigError(f"COMPARE pairs {pair[0]} with itself", "two different systems", "change one of the two")
         matches += matched
     if not matches:
-        raise ConfigError("nothing to compare", "at least two systems, or two budgets", "add a retriever, or an N")
+        raise DataError("nothing to compare", "at least two systems, or two budgets", "add a retriever, or an N")
     return list(dict.fromkeys(matches))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from ragbench.errors import ConfigError
+from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.ir_score import ir_score_table
 from ragbench.records import Chunk, Dataset
 
@@ -75,6 +75,10 @@ def evidence_ranks(
     ``recall`` (share of the references with a relevant chunk up to this rank) and ``reciprocal_rank`` (1 / rank of the
     first relevant chunk up to this rank, else 0; its mean over questions is the MRR at this rank). NaN without
     references.
+
+    Raises
+    ------
+    ConfigError for a share that cannot be; DataError when nothing was searched.
     """
     if not 0 < share <= 1:
         raise ConfigError(f"share={share}", "above 0 and up to 1", "leave it out: half of a reference")
@@ -104,4 +108,6 @@ def evidence_ranks(
         reciprocal = np.where(best <= at, 1 / best, 0.0) if parts else undefined
         curve = {"rank": at, "recall": recall, "reciprocal_rank": reciprocal}
         curves.append(pd.DataFrame(dict(zip(("question_id", *SEARCH), key, strict=True)) | curve))
-    return pd.concat(curves, ignore_index=True) if curves else pd.DataFrame()
+    if not curves:
+        raise DataError("no row has hits", "rows that read documents", "add a budget above 0 to N")
+    return pd.concat(curves, ignore_index=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ragbench.errors import ConfigError
+from ragbench.errors import ConfigError, DataError
 from ragbench.faults import OUTCOMES, evidence_ranks, outcome_shares, outcomes
 from ragbench.records import Chunk, Dataset, Question
 
@@ -67,6 +67,11 @@ def test_evidence_ranks_by_hand(hits, recall, reciprocal):
     assert curve["rank"].tolist() == [1, 2, 3, 4]
     assert curve["recall"].tolist() == recall
     assert curve["reciprocal_rank"].tolist() == reciprocal
+
+
+def test_rows_without_documents_have_no_ranks():
+    with pytest.raises(DataError, match="no row has hits"):
+        evidence_ranks(rows(N=0), DATA, CHUNKS)
 
 
 def test_a_chunk_with_less_than_the_share_is_not_relevant():

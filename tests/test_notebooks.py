@@ -332,6 +332,28 @@ def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_pa
     assert not (written / never.name).exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"RETRIEVERS": ["BM25"], "N": [300], "LIMIT": 8},
+        {"RETRIEVERS": ["BM25", "SIM"], "N": [300], "GENERATOR": None, "JUDGE": None, "QUESTIONS": "q.csv"},
+    ],
+    ids=["one retriever at one N", "no references and no answers"],
+)
+def test_the_template_goes_on_where_there_is_nothing_to_compare(changed, run, tmp_path):
+    if "QUESTIONS" in changed:
+        (tmp_path / "q.csv").write_text("question,answer\nWho founded the mill?,Ada Ruck\nWhere is it?,in Ely\n")
+        (tmp_path / "docs").mkdir()
+        (tmp_path / "docs" / "mill.txt").write_text("Ada Ruck founded the mill in 1841. It stands in Ely.")
+        changed = changed | {"QUESTIONS": str(tmp_path / "q.csv"), "DOCUMENTS": str(tmp_path / "docs")}
+    out, _ = run(next(p for p in find() if p.stem.startswith("91")), changed)
+    cells = json.loads((out / "91_your_experiment.ipynb").read_text())["cells"]
+    told = "".join("".join(o.get("text", "")) for cell in cells for o in cell.get("outputs", []))
+    assert "nothing to compare" in told or "no pair of systems has a question scored for both" in told
+    assert "files in " in told  # the export, at its end
+
+
 LIVE = {
     "11_thesis_ir_score": {"Table 3.1": ("decomposer",)},
     "12_thesis_context_budget": {"Table 3.2": ("generator", "judge")},

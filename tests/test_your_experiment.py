@@ -420,6 +420,17 @@ def test_two_retrievers_are_compared_under_each_k():
     assert pairs == {(f"A, k={k}@{n}", f"B, k={k}@{n}") for k in ks for n in (50, 100)}
 
 
+@pytest.mark.parametrize("pairs", [("A",), ["A"], None])
+def test_one_system_is_compared_with_itself_at_another_budget(pairs):
+    rows = made_rows()
+    rows = rows if pairs else rows[rows["retriever"] == "A"]
+    table = comparison.compare_systems(rows, pairs)
+    assert set(zip(table["a"], table["b"], strict=True)) == {("A@50", "A@100")}
+    both = comparison.compare_systems(pd.concat([rows, rows.assign(k=2)]), pairs)
+    ks = sorted({*rows["k"], 2}, key=str)
+    assert {a.partition("@")[0] for a in [*both["a"], *both["b"]]} == {f"A, k={k}" for k in ks}
+
+
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
@@ -443,7 +454,7 @@ def test_what_cannot_be_compared_is_said():
         comparison.compare_systems(pd.concat([rows, rows.assign(data="e")]))
     with pytest.raises(DataError, match="answered a question twice"):
         comparison.compare_systems(pd.concat([rows, rows]))
-    with pytest.raises(ConfigError, match="nothing to compare"):
+    with pytest.raises(DataError, match="nothing to compare"):
         comparison.compare_systems(rows[rows["retriever"] == "C"])
     none = rows.assign(ir_score=math.nan, grade=pd.NA)
     with pytest.raises(DataError, match="no pair of systems"):
