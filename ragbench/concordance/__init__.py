@@ -82,7 +82,6 @@ class Case:
 
 def cut_chunks(texts: Sequence[str], N: int, tokenizer: Any = None) -> tuple[str, ...]:
     """Cut chunks to the first N tokens of their join, as separate texts; the last may be a part."""
-
     left = int(joined_cutoffs(texts, [N], as_offsets(tokenizer))[0])
     pieces = []
     for text in texts:
@@ -105,7 +104,6 @@ def system_cases(
     -------
     Cases, row by row; ``system`` is "BM25@300", ``id`` that and the question's. An answer that failed is empty.
     """
-
     if (rows["N"] < 1).any():
         raise ConfigError("rows with N = 0", "numbers of tokens above 0", "leave them out: a context is what is scored")
     by_id, texts = {q.id: q for q in questions}, {c.id: c.text for c in chunks}
@@ -151,7 +149,7 @@ class Labels:
 
     Attributes
     ----------
-    claims : RAGChecker's four sets of labels; None where a claim or a check could not be read.
+    claims : what has RAGChecker's four sets of labels; None where a claim or a check could not be read.
     verdicts : RAGEval's verdict per keypoint; None for an unread one.
     ragas : metric -> scores, NaN where undefined or unread.
     right : probability of grade 5 (a model's grade: 1 or 0), NaN when ungraded.
@@ -159,7 +157,7 @@ class Labels:
     by : who labelled.
     """
 
-    claims: tuple[ClaimLabels | None, ...]
+    claims: tuple[RagResult | ClaimLabels | None, ...]
     verdicts: tuple[tuple[str | None, ...], ...]
     ragas: dict[str, np.ndarray]
     right: np.ndarray
@@ -181,7 +179,6 @@ def label_cases(cases: Sequence[Case], embedder: Embeddings | None = None) -> La
 
     Source: stand-ins for the papers' model steps, see `ragbench.labelling`.
     """
-
     check_cases(cases)
     embedder = embedder or default_embedder()
     checker = EmbeddedChecker(embedder)
@@ -198,7 +195,7 @@ def label_cases(cases: Sequence[Case], embedder: Embeddings | None = None) -> La
     right = [np.nan if g.value is None else g.meta["probabilities"][4] for g in graded]
     preference = EmbeddedJudge(embedder=embedder).scores(answers, [c.reference for c in cases], questions)
     return Labels(
-        tuple(_claim_labels(row) for row in labelled.results.results),
+        tuple(None if row.missing() else row for row in labelled.results.results),
         tuple(map(tuple, embedded_keypoint_verdicts([c.keypoints for c in cases], answers, "en", checker))),
         {name: table["score"].to_numpy(float) for name, table in scores.items()},
         np.array(right, float),
@@ -222,7 +219,6 @@ def model_labels(model: Any, cases: Sequence[Case], embedder: Embeddings | None 
     -------
     Labels; what could not be read is None or NaN.
     """
-
     check_cases(cases)
     answers, questions = [c.answer for c in cases], [c.question.text for c in cases]
     contexts = [c.context for c in cases]
@@ -238,7 +234,7 @@ def model_labels(model: Any, cases: Sequence[Case], embedder: Embeddings | None 
     verdicts = keypoint_verdicts(model, questions, answers, [c.keypoints for c in cases], **options)
     grades = grade(model, *_to_grade(cases), **options)
     return Labels(
-        tuple(_claim_labels(row) for row in labelled.results.results),
+        tuple(None if row.missing() else row for row in labelled.results.results),
         tuple((None,) if judged is None else tuple(judged) for judged in verdicts.labels),
         {name: table["score"].to_numpy(float) for name, table in scores.items()},
         np.array([np.nan if g.value is None else float(g.value == 5) for g in grades]),
@@ -254,7 +250,6 @@ def model_steps(cases: Sequence[Case], claims_per_text: int = 5) -> list[Step]:
     ----------
     cases : what is scored. claims_per_text : claims to reckon with in an answer that has not been taken apart.
     """
-
     answers, questions = [c.answer for c in cases], [c.question.text for c in cases]
     prompts = grading_prompts(*_to_grade(cases))
     return [
@@ -267,14 +262,12 @@ def model_steps(cases: Sequence[Case], claims_per_text: int = 5) -> list[Step]:
 
 def results_of(cases: Sequence[Case]) -> list[RagResult]:
     """Turn cases into RAGChecker's records, with the claims of the true answer where the data set has them."""
-
-    return [
-        RagResult(
-            c.id, c.question.text, c.reference, c.answer, tuple(RetrievedText(text=text) for text in c.chunks),
-            reference_claims=c.reference_claims,
-        )
-        for c in cases
-    ]  # fmt: skip
+    results = []
+    for c in cases:
+        chunks = tuple(RetrievedText(text=text) for text in c.chunks)
+        asked = (c.id, c.question.text, c.reference, c.answer, chunks)
+        results.append(RagResult(*asked, reference_claims=c.reference_claims))
+    return results
 
 
 def _to_grade(cases: Sequence[Case]) -> tuple[list[Question], list[Answer]]:
@@ -289,14 +282,6 @@ def _shared(score: Any, questions: Sequence[str], contexts: Sequence[str]) -> An
     place = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
     table = score([q for q, _ in place], [c for _, c in place])
     return table.iloc[[place[pair] for pair in pairs]].reset_index(drop=True)
-
-
-def _claim_labels(row: Any) -> ClaimLabels | None:
-    if row.missing():
-        return None
-    return ClaimLabels(
-        row.response_in_reference, row.reference_in_response, row.response_in_chunks, row.reference_in_chunks, row.id
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +347,6 @@ def score_table(cases: Sequence[Case], labels: Labels) -> pd.DataFrame:
 
     Source: thesis Eq 2.2 and §2.4; RAGChecker §3.3; RAGAS §3; RAGEval Eq 1-5.
     """
-
     check_cases(cases)
     if len(labels.claims) != len(cases):
         raise DataError(f"{len(labels.claims)} labels for {len(cases)} cases", "one of each", "label these cases")
@@ -373,7 +357,7 @@ def score_table(cases: Sequence[Case], labels: Labels) -> pd.DataFrame:
     columns = {
         "IR score": _ir_scores(cases),
         "grader: fully right": labels.right,
-        **{m.name: claims[:, i] for i, m in enumerate(METRICS[2 : 2 + len(CLAIM_METRICS)])},
+        **{f"RAGChecker {name.replace('_', ' ')}": claims[name] for name in CLAIM_METRICS},
         **{f"RAGAS {name.replace('_', ' ')}": labels.ragas[name] for name in RAGAS},
         **{f"RAGEval {name}": keypoints[name] for name in ("completeness", "hallucination", "irrelevance")},
         "RAGEval recall": passages["recall"],
@@ -388,7 +372,7 @@ def score_table(cases: Sequence[Case], labels: Labels) -> pd.DataFrame:
         "system": [c.system for c in cases],
         "grade": pd.array([c.grade for c in cases], dtype="Int64"),
     }
-    counts = {name[2:].replace("_", " "): claims[:, len(CLAIM_METRICS) + i] for i, name in enumerate(COUNTS[:3])}
+    counts = {name[2:].replace("_", " "): claims[name] for name in COUNTS[:3]}
     counts["keypoints"] = keypoints["n"]
     scores = {m.name: np.asarray(columns[m.name], float) for m in METRICS}
     return pd.DataFrame({**about, **scores, **{k: np.asarray(v, float) for k, v in counts.items()}})
@@ -401,7 +385,6 @@ def defined(table: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame: metric, paper, reads, n (with a value), undefined, distinct (different values), mean.
     """
-
     rows = []
     for metric in METRICS:
         values = table[metric.name]
@@ -411,18 +394,13 @@ def defined(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["metric", "paper", "reads", "n", "undefined", "distinct", "mean"])
 
 
-def _claim_scores(labels: Labels) -> np.ndarray:
-    """RAGChecker's metrics and counts, shape (n, 11 + 5); a row of NaN where there are no labels."""
-
-    known = [i for i, label in enumerate(labels.claims) if label is not None]
-    scores = np.full((len(labels.claims), 16), np.nan)
-    if known:
-        scores[known] = claim_metrics_table([labels.claims[i] for i in known]).to_numpy(float)
-    return scores
+def _claim_scores(labels: Labels) -> pd.DataFrame:
+    """RAGChecker's metrics and counts; a row of NaN where there are no labels."""
+    known = {i: label for i, label in enumerate(labels.claims) if label is not None}
+    return claim_metrics_table(known.values()).set_axis(list(known)).reindex(range(len(labels.claims)))
 
 
 def _ir_scores(cases: Sequence[Case]) -> np.ndarray:
-
     texts = [c.context for c in cases]
     ends = np.array([[len(text)] for text in texts], dtype=np.int64)
     longest = max(1, max(len(text) for text in texts))
@@ -431,7 +409,6 @@ def _ir_scores(cases: Sequence[Case]) -> np.ndarray:
 
 
 def _lexical(cases: Sequence[Case]) -> dict[str, list[float]]:
-
     idf = idf_weights({c.question.id: f"{c.question.answer} {c.question.text}" for c in cases}.values())
     pairs = [(c.answer, c.question.answer) for c in cases]
     return {

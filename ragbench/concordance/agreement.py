@@ -25,11 +25,7 @@ METHODS: tuple[Method, ...] = ("spearman", "kendall")
 
 
 def metric_correlations(
-    table: pd.DataFrame,
-    metrics: Sequence[str] = NAMES,
-    *,
-    resamples: int = 500,
-    seed: int = 0,
+    table: pd.DataFrame, metrics: Sequence[str] = NAMES, *, resamples: int = 500, seed: int = 0
 ) -> pd.DataFrame:
     """Correlate every two metrics over answers.
 
@@ -254,13 +250,9 @@ def disagreements(table: pd.DataFrame, metrics: Sequence[str], top: int = 5) -> 
     (0 worst, 1 best, NaN undefined), spread (largest minus smallest). An answer that fewer than two metrics score is
     left out.
     """
-    ranks = {}
-    for name, values in _turned(table, metrics).items():
-        present = values[~np.isnan(values)]
-        lower = np.searchsorted(np.sort(present), values, "left") + np.searchsorted(np.sort(present), values, "right")
-        ranks[name] = np.where(np.isnan(values), np.nan, lower / 2 / max(present.size, 1))
-    frame = table[["case", "question_id", "system", "grade"]].assign(**ranks)
-    shares = frame[list(metrics)]
+    turned = pd.DataFrame(_turned(table, metrics), table.index)
+    shares = (turned.rank() - 0.5) / turned.count()
+    frame = table[["case", "question_id", "system", "grade"]].assign(**shares)
     frame["spread"] = (shares.max(axis=1) - shares.min(axis=1)).where(shares.notna().sum(axis=1) > 1)
     frame = frame.dropna(subset="spread").sort_values("spread", ascending=False, kind="stable")
     return frame.head(top).set_index("case")
