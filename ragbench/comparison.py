@@ -7,7 +7,7 @@ questions that would show the difference.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -189,19 +189,28 @@ def document_clusters(dataset: Dataset) -> dict[str, int]:
 
     A question without a relevant document (see `ragbench.data.formats.judgements`) is a group of its own.
     """
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
     from ragbench.data.formats import judgements
 
     judged = judgements(dataset)
-    places = {name: i for i, name in enumerate(dict.fromkeys(d for gains in judged.values() for d in gains))}
-    edges = [(i, places[name]) for i, q in enumerate(dataset.questions) for name in judged.get(q.id, ())]
-    count = len(dataset.questions)
-    ends = np.add(np.array(edges, int).reshape(-1, 2), [0, count])
-    graph = coo_matrix((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(count + len(places),) * 2)
+    return linked_questions({question.id: judged.get(question.id, ()) for question in dataset.questions})
+
+
+def linked_questions(documents: Mapping[str, Iterable[Hashable]]) -> dict[str, int]:
+    """Number groups of questions that share documents, directly or through others: question id -> group.
+
+    Parameters
+    ----------
+    documents : question id -> what names its documents; a question without any is a group of its own.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    places = {name: i for i, name in enumerate(dict.fromkeys(d for own in documents.values() for d in own))}
+    edges = [(i, len(documents) + places[d]) for i, own in enumerate(documents.values()) for d in own]
+    a, b = np.array(edges, int).reshape(-1, 2).T
+    graph = coo_array((np.ones(len(edges)), (a, b)), shape=(len(documents) + len(places),) * 2)
     groups = connected_components(graph, directed=False)[1]
-    return {question.id: int(group) for question, group in zip(dataset.questions, groups, strict=False)}
+    return dict(zip(documents, groups.tolist(), strict=False))  # the documents' own groups follow
 
 
 def paired_labels(rows: pd.DataFrame, a: str, b: str, path: str | os.PathLike[str] | None = None) -> pd.DataFrame:

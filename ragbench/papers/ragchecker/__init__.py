@@ -209,16 +209,9 @@ def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Labelled, claim
 
 def question_clusters(data: Dataset) -> dict[str, int]:
     """Number the clusters of questions that documents tie together: what one document is like, moves them all."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
+    from ragbench.comparison import linked_questions
 
-    ties: list[tuple[int, int]] = []
-    nodes: dict[Any, int] = {}
     known = {document.id for document in data.documents}
-    for question in data.questions:
-        here = nodes.setdefault(("question", question.id), len(nodes))
-        documents = known.intersection(question.meta.get("doc_ids", ())) or {question.meta.get("topic")} - {None}
-        ties += [(here, nodes.setdefault(("document", name), len(nodes))) for name in documents]
-    a, b = np.array(ties, int).reshape(-1, 2).T
-    labels = connected_components(coo_array((np.ones(len(a)), (a, b)), (len(nodes), len(nodes))), directed=False)[1]
-    return {q.id: int(labels[nodes["question", q.id]]) for q in data.questions}
+    return linked_questions(
+        {q.id: known.intersection(q.meta.get("doc_ids", ())) or {q.meta.get("topic")} - {None} for q in data.questions}
+    )

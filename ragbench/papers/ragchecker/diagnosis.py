@@ -231,26 +231,14 @@ def published_by_factor() -> pd.DataFrame:
 
     Source: RAGChecker, section 4.4.
     """
-    cells = papers.published("ragchecker", "Section 4.4")
-    factor = {row: name for name, row in _ROWS.items()}
-    cells["column"] = cells["column"].replace("f1", F1_OF_MEANS)
-    cells[["row", "value_at"]] = cells["row"].str.split(" = ", expand=True).to_numpy()
-    means = {
-        (factor[c.row], getattr(_setting(factor[c.row], c.value_at), factor[c.row]), c.column): c.value / 100
-        for c in cells.itertuples()
-    }
-    default = {metric: mean for (name, value, metric), mean in means.items() if value == getattr(DEFAULT, name)}
-    for name in FACTORS:
-        known = {metric for at, _, metric in means if at == name}
-        means = {(name, getattr(DEFAULT, name), m): v for m, v in default.items() if m in known} | means
-    frame = pd.DataFrame([(*key, mean) for key, mean in means.items()], columns=["factor", "value", "metric", "mean"])
-    order = {(name, getattr(s, name)): i for name, some in FACTORS.items() for i, s in enumerate(some)}
-    place = [(list(FACTORS).index(f), order[f, v]) for f, v in zip(frame["factor"], frame["value"], strict=True)]
-    return frame.iloc[sorted(range(len(frame)), key=place.__getitem__)].reset_index(drop=True)
-
-
-def _setting(factor: str, value: str) -> Setting:
-    return next(s for s in FACTORS[factor] if str(getattr(s, factor)) == value)
+    cells = papers.published("ragchecker", "Section 4.4").replace({"column": {"f1": F1_OF_MEANS}})
+    rows = {f"{_ROWS[factor]} = {getattr(s, factor)}": s for factor, some in FACTORS.items() for s in some}
+    printed = {(rows[c.row], c.column): c.value / 100 for c in cells.itertuples()}
+    found = []
+    for factor, some in FACTORS.items():
+        metrics = dict.fromkeys(cells["column"][cells["row"].str.startswith(f"{_ROWS[factor]} = ")])
+        found += [(factor, getattr(s, factor), m, printed[s, m]) for s in some for m in metrics if (s, m) in printed]
+    return pd.DataFrame(found, columns=["factor", "value", "metric", "mean"])
 
 
 def identities() -> pd.DataFrame:
@@ -340,11 +328,7 @@ def verdict(low: float, high: float, direction: str, margin: float = 0.02, p: fl
 
 
 def trends(
-    scored: pd.DataFrame,
-    some: Iterable[Trend] = TRENDS,
-    *,
-    resamples: int = 2000,
-    seed: int = 0,
+    scored: pd.DataFrame, some: Iterable[Trend] = TRENDS, *, resamples: int = 2000, seed: int = 0
 ) -> pd.DataFrame:
     """Hold tendencies against paired differences over the same questions.
 
