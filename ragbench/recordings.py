@@ -27,6 +27,7 @@ from typing import Any
 
 import pandas as pd
 
+from ragbench.chunking import semantic_chunks
 from ragbench.data import load_minihop, load_minihop_probes
 from ragbench.errors import DataError, ModelError, check_known
 from ragbench.evidence import DISTRACTED, EVIDENCE, Assigned, passages, two_hop_questions, whole_documents
@@ -63,25 +64,17 @@ class RecordedGrid:
     decomposes: bool = False  # the model derives MLQ's questions; it answers none
 
 
-def _thesis_grid(wants: Callable[[Cell], bool]) -> Settings:
+def _thesis_grid(questions: list[Question], minihop: Dataset, wants: Callable[[Cell], bool]) -> dict[str, Any]:
     """Return the settings of the thesis's retrievers and the gold documents, for the cells that are wanted."""
-
-    def settings(questions: list[Question], minihop: Dataset) -> dict[str, Any]:
-        from ragbench.chunking import semantic_chunks
-
-        gold = {q.text: q.meta["doc_ids"] for q in questions}
-        return {
-            "data": {"minihop": replace(minihop, questions=tuple(questions))},
-            "chunker": {"semantic": semantic_chunks, "documents": whole_documents},
-            "retriever": {**thesis.retrievers(), GOLD: partial(Assigned, documents=gold)},
-            "k": {"thesis": thesis.TOP_K},
-            "N": BUDGETS,
-            "keep": lambda cell: (
-                wants(cell) and (not cell.N or (cell.chunker == "documents") == (cell.retriever == GOLD))
-            ),
-        }
-
-    return settings
+    gold = {q.text: q.meta["doc_ids"] for q in questions}
+    return {
+        "data": {"minihop": replace(minihop, questions=tuple(questions))},
+        "chunker": {"semantic": semantic_chunks, "documents": whole_documents},
+        "retriever": {**thesis.retrievers(), GOLD: partial(Assigned, documents=gold)},
+        "k": {"thesis": thesis.TOP_K},
+        "N": BUDGETS,
+        "keep": lambda cell: wants(cell) and (not cell.N or (cell.chunker == "documents") == (cell.retriever == GOLD)),
+    }
 
 
 def _six_at_300(cell: Cell) -> bool:
@@ -92,37 +85,26 @@ def _bm25_at_every_budget(cell: Cell) -> bool:
     return cell.retriever == "BM25" or cell.N == 0
 
 
-def _one_retriever(name: str, k: Any, budgets: Sequence[int]) -> Settings:
+def _one_retriever(questions: list[Question], minihop: Dataset, name: str, **k_and_budgets: Any) -> dict[str, Any]:
     """Return the settings of one retriever of the thesis."""
-
-    def settings(questions: list[Question], minihop: Dataset) -> dict[str, Any]:
-        from ragbench.chunking import semantic_chunks
-
-        return {
-            "data": {"minihop": replace(minihop, questions=tuple(questions))},
-            "chunker": {"semantic": semantic_chunks},
-            "retriever": {name: thesis.retrievers()[name]},
-            "k": k,
-            "N": budgets,
-        }
-
-    return settings
+    return {
+        "data": {"minihop": replace(minihop, questions=tuple(questions))},
+        "chunker": {"semantic": semantic_chunks},
+        "retriever": {name: thesis.retrievers()[name]},
+        **k_and_budgets,
+    }
 
 
-def _evidence_grid(*conditions: str) -> Settings:
+def _evidence_grid(questions: list[Question], minihop: Dataset, conditions: Sequence[str]) -> dict[str, Any]:
     """Return the settings of the evidence experiment: a condition is a retriever that finds what is assigned."""
-
-    def settings(questions: list[Question], minihop: Dataset) -> dict[str, Any]:
-        laid_out, assigned = passages(questions, minihop)
-        return {
-            "data": {"minihop": replace(minihop, questions=tuple(questions), documents=tuple(laid_out))},
-            "chunker": {"documents": whole_documents},
-            "retriever": {name: partial(Assigned, documents=assigned[name]) for name in conditions},
-            "k": (4,),
-            "N": (0, ALL_OF_GOLD),
-        }
-
-    return settings
+    laid_out, assigned = passages(questions, minihop)
+    return {
+        "data": {"minihop": replace(minihop, questions=tuple(questions), documents=tuple(laid_out))},
+        "chunker": {"documents": whole_documents},
+        "retriever": {name: partial(Assigned, documents=assigned[name]) for name in conditions},
+        "k": (4,),
+        "N": (0, ALL_OF_GOLD),
+    }
 
 
 def _longest_first(ordered: list[Question], minihop: Dataset, count: int) -> list[Question]:
@@ -138,13 +120,13 @@ def _longest_first(ordered: list[Question], minihop: Dataset, count: int) -> lis
     return sorted(taken, key=text, reverse=True)
 
 
-_BM25_AT_300 = _one_retriever("BM25", {"thesis": {"BM25": thesis.TOP_K["BM25"]}}, (0, 300))
-_MLQ_OF_TABLE_3_1 = _one_retriever("MLQ", (thesis.TOP_K["MLQ"],), thesis.CUTOFFS)
+_BM25_AT_300 = partial(_one_retriever, name="BM25", k={"thesis": {"BM25": thesis.TOP_K["BM25"]}}, N=(0, 300))
+_MLQ_OF_TABLE_3_1 = partial(_one_retriever, name="MLQ", k=(thesis.TOP_K["MLQ"],), N=thesis.CUTOFFS)
 GRIDS = {
-    "retrievers": RecordedGrid(180, _thesis_grid(_six_at_300)),
-    "budgets": RecordedGrid(100, _thesis_grid(_bm25_at_every_budget)),
-    "evidence": RecordedGrid(100, _evidence_grid(*EVIDENCE), _longest_first),
-    "distracted": RecordedGrid(100, _evidence_grid(*DISTRACTED), _longest_first),
+    "retrievers": RecordedGrid(180, partial(_thesis_grid, wants=_six_at_300)),
+    "budgets": RecordedGrid(100, partial(_thesis_grid, wants=_bm25_at_every_budget)),
+    "evidence": RecordedGrid(100, partial(_evidence_grid, conditions=EVIDENCE), _longest_first),
+    "distracted": RecordedGrid(100, partial(_evidence_grid, conditions=DISTRACTED), _longest_first),
     "probes": RecordedGrid(80, _BM25_AT_300, lambda _, __, count: in_order(load_minihop_probes())[:count]),
     "decompositions": RecordedGrid(180, _MLQ_OF_TABLE_3_1, decomposes=True),
 }
@@ -193,11 +175,10 @@ def in_order(data: Dataset) -> list[Question]:
 
 
 def grid_experiment(name: str, grid: str, questions: Sequence[str] | None = None, **settings: Any) -> Experiment:
-    """Build the experiment of one grid.
+    """Build the experiment of one grid (of `GRIDS`) of one recording (of `RECORDINGS`).
 
     Parameters
     ----------
-    name, grid : of `RECORDINGS` and `GRIDS`.
     questions : ids of those to ask; default all that the grid plans.
     settings : of ``Experiment``, such as ``cassette``, ``judge``, ``folder``, or another ``generator``.
     """
@@ -231,11 +212,11 @@ def working_file(name: str) -> Path:
 def record_replies(name: str) -> Path:
     """Ask the model what its grids plan, and return the cassette; run again to go on where it stopped."""
     recording = _known(name)
-    local = recording.model == "smollm2" or recording.model.startswith("gguf:")
-    servers = [recording.chat_model(host=str(n)) for n in range(1, 1 + min(2, cores()))] if local else None
+    settings: dict[str, Any] = {}
+    if recording.model == "smollm2" or recording.model.startswith("gguf:"):
+        settings["generator"] = {name: [recording.chat_model(host=str(n)) for n in range(1, 1 + min(2, cores()))]}
     for grid in recording.grids:
         folder = results_dir(_FOLDER, f"{name}-{grid}")
-        settings = {"generator": {name: servers}} if servers else {}
         grid_experiment(name, grid, cassette=working_file(name), folder=folder, **settings).run(retry_failed=True)
     return working_file(name)
 
@@ -276,11 +257,10 @@ def replay(name: str, folder: Path | None = None) -> Cassette:
 
 
 def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None) -> pd.DataFrame:
-    """Return answers to the questions that a recording covers, graded by the embedded grader.
+    """Return answers to the questions that a recording (`RECORDINGS`) covers of a grid, graded by the embedded grader.
 
     Parameters
     ----------
-    name, grid : of `RECORDINGS` and `GRIDS`.
     fresh : ask now instead of replaying; a run that was broken off goes on.
     model : with ``fresh``, the name of another chat model, which gets the same options.
 
@@ -332,9 +312,7 @@ def evidence_rows() -> pd.DataFrame:
 def answers_to_label(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the distinct answers with a retriever at N = 300: what ``data/minihop/ANALYSIS.md`` draws from.
 
-    Parameters
-    ----------
-    rows : as from `rows`, of the grid "retrievers".
+    ``rows`` are those of the grid "retrievers".
     """
     return distinct_answers(rows[rows["retriever"].isin(thesis.RETRIEVERS) & rows["N"].eq(300)])
 
@@ -393,7 +371,6 @@ def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path
 
     Parameters
     ----------
-    name : of `RECORDINGS`.
     cassette : that `record_replies` writes, here or in another checkout; a run under way is not disturbed.
     folder : to write to; default ``data/recordings``.
 
@@ -401,7 +378,7 @@ def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path
     -------
     The file of replies.
     """
-    path = Path(cassette) if cassette is not None else working_file(name)
+    path = Path(cassette or working_file(name))
     folder = folder or project_root() / "data" / _FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     grids, keys = {}, set()
@@ -495,11 +472,7 @@ def verify(name: str, folder: Path | None = None) -> list[str]:
 
 
 def ask_again(name: str, count: int = 100, *, seed: int = 0) -> pd.DataFrame:
-    """Ask some of the recorded prompts now: a fresh reply need not be the recorded one.
-
-    Parameters
-    ----------
-    name : of `RECORDINGS`. count : prompts, drawn at random with ``seed``.
+    """Ask ``count`` of the recorded prompts now, drawn at random: a fresh reply need not be the recorded one.
 
     Returns
     -------
