@@ -9,7 +9,8 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError
@@ -141,14 +142,11 @@ def _drivers(model: Any) -> list[Driver]:
     if not models:
         raise ConfigError("no model", "a chat model, or a sequence of the same model on several hosts", "pass one")
     drivers = [driver_for(chat_model(one) if isinstance(one, str) else one) for one in models]
-    first = drivers[0]
-    for other in drivers[1:]:
-        mine, its = canonical([first.model, first.options()]), canonical([other.model, other.options()])
-        if mine != its:
-            raise ConfigError(
-                f"two different models: {mine} and {its}", "one model with the same options on every host",
-                "call ask once per model",
-            )  # fmt: skip
+    first, *others = (canonical([driver.model, driver.options()]) for driver in drivers)
+    for other in others:
+        if other != first:
+            same = "one model with the same options on every host"
+            raise ConfigError(f"two different models: {first} and {other}", same, "call ask once per model")
     return drivers
 
 
@@ -226,8 +224,8 @@ def _tell(replies: Sequence[Reply], step: str) -> None:
     if kinds:
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
         first = next(reply for reply in replies if reply.error is not None)
-        log.warning("%s%d of %d prompts failed: %s. First (%s): %s", f"{step}: " if step else "", sum(kinds.values()),
-                    len(replies), counts, first.id, first.error)  # fmt: skip
+        told = (f"{step}: " if step else "", kinds.total(), len(replies), counts, first.id, first.error)
+        log.warning("%s%d of %d prompts failed: %s. First (%s): %s", *told)
 
 
 class Job:
@@ -242,9 +240,9 @@ class Job:
         step: str,
         price: tuple[float, float] | None,
         count_tokens: Callable[[str], int] | None,
-        keep_cut: bool = False,
-        on_reply: Callable[[int, Reply], None] | None = None,
-        stop: Callable[[], bool] | None = None,
+        keep_cut: bool,
+        on_reply: Callable[[int, Reply], None] | None,
+        stop: Callable[[], bool] | None,
     ) -> None:
         self.drivers, self.items, self.limits, self.step = drivers, items, limits, step
         self.cassette = cassette if cassette is not None and cassette.mode != "off" else None
@@ -264,23 +262,19 @@ class Job:
         driver = self.drivers[0]
         digest = self.cassette.choose_digest(driver.provider, driver.name, driver.pinned_digest)
         missing = self._look_up(digest) if digest is not None else self.items
-        if not missing:
-            self._tell()
-            return None
-        ids = [self.items[place].id for item in missing for place in item.places]
-        error = miss(self.cassette, ids, driver.model, len(self.items))
+        error_of = partial(miss, self.cassette, model=driver.model, of=len(self.items))
         for item in missing:
-            one = miss(self.cassette, [item.id], driver.model, len(self.items))
-            self._settle(item, self._unanswered(item, driver, one))
+            self._settle(item, self._unanswered(item, driver, error_of([item.id])))
         self._tell()
-        return error
+        ids = [self.items[place].id for item in missing for place in item.places]
+        return error_of(ids) if ids else None
 
     def _look_up(self, digest: str) -> list[Pending]:
         """Serve what is recorded; return the rest. A recorded failure is served in replay mode only."""
         assert self.cassette is not None
         driver = self.drivers[0]
         self.digest = digest
-        self._keys = Keys.of(driver, digest)
+        self._keys = Keys(driver.provider, driver.name, digest, driver.options())
         for item in self.items:
             item.key = self._keys.key(item.messages, item.json_schema)
         recorded = self.cassette.get(item.key for item in self.items)
@@ -331,20 +325,19 @@ class Job:
     async def run(self) -> None:
         """Serve what is recorded, ask for the rest, and settle every item."""
         try:
-            await self._run()
+            await self._ask_hosts()
         finally:
             for driver in self.drivers:
                 if driver.kept_by is None:
                     await driver.close()
 
-    async def _run(self) -> None:
+    async def _ask_hosts(self) -> None:
         most = self.limits["concurrency"]
         hosts = [Host(d, min(most, d.slots or most), gate_of(d.host)) for d in self.drivers]
         missing = await self._not_recorded(hosts)
         await self._hand_over()
         workers = [Worker(host) for host in hosts for _ in range(min(host.limit, len(missing)))]
-        names = ("retries", "backoff_s", "patience_s", "outage_s")
-        schedule = Schedule(missing, workers, **{name: self.limits[name] for name in names}, stop=self.stop)
+        schedule = Schedule(missing, workers, self.limits, self.stop)
         try:
             async with asyncio.TaskGroup() as tasks:
                 for worker in workers:
@@ -400,9 +393,9 @@ class Job:
                 if final:
                     return
             else:
-                host.gate.answered, host.dead = host.gate.answered or host.driver.has_spoken, None
+                host.dead = None
                 if host.driver.has_spoken:
-                    host.gate.down_since = None
+                    host.gate.answered, host.gate.down_since = True, None
                 return
 
     async def _work(self, schedule: Schedule, worker: Worker) -> None:
@@ -448,20 +441,20 @@ class Job:
         """Make one call (or, where a structured reply was not good, its repair) and judge what comes back."""
         if error := self._too_long(driver, item):
             raise error
-        schema = schema_dict(item.json_schema)
         if item.draft is None:
-            wire = await self._call(driver, item, item.messages, schema)
-            verdict = _judge(driver, wire, item.schema, item.estimate, self.keep_cut)
-            if not verdict.problem:
-                return self._answered(item, driver, wire, verdict)
-            item.draft = (wire.text, verdict.problem)
-        messages = repair_messages(item.messages, *item.draft, item.json_schema)
-        wire = await self._call(driver, item, messages, schema)
-        verdict = _judge(driver, wire, item.schema, prompt_tokens(messages, self.count_tokens))
-        if verdict.problem:
-            kind = "truncated" if wire.finish in CUT_SHORT else "invalid"
-            raise driver.fail(kind, f"after one repair try: {verdict.problem}", raw=wire.text)
-        return self._answered(item, driver, wire, verdict)
+            wire = await self._call(driver, item, item.messages)
+            parsed, text, problem = _judge(driver, wire, item.schema, item.estimate, self.keep_cut)
+            if problem:
+                item.draft = (wire.text, problem)
+        if item.draft is not None:
+            messages = repair_messages(item.messages, *item.draft, item.json_schema)
+            wire = await self._call(driver, item, messages)
+            parsed, text, problem = _judge(driver, wire, item.schema, prompt_tokens(messages, self.count_tokens))
+            if problem:
+                kind = "truncated" if wire.finish in CUT_SHORT else "invalid"
+                raise driver.fail(kind, f"after one repair try: {problem}", raw=wire.text)
+        judged = {"text": text, "parsed": parsed}
+        return self._reply(item, driver, ok=True, **judged, raw=wire.text, finish=wire.finish, form=wire.form)
 
     def _too_long(self, driver: Driver, item: Pending) -> CallError | None:
         if not item.estimate:
@@ -469,14 +462,10 @@ class Job:
         exact = self.count_tokens is not None
         return too_long(item.estimate, exact, driver.num_ctx, driver.num_predict, driver.who)
 
-    def _answered(self, item: Pending, driver: Driver, wire: Wire, verdict: _Verdict) -> Reply:
-        judged = {"text": verdict.text, "parsed": verdict.parsed}
-        return self._reply(item, driver, ok=True, **judged, raw=wire.text, finish=wire.finish, form=wire.form)
-
-    async def _call(self, driver: Driver, item: Pending, messages: list[dict], schema: dict | None) -> Wire:
+    async def _call(self, driver: Driver, item: Pending, messages: list[dict]) -> Wire:
         item.attempts += 1
         start = time.perf_counter()
-        wire = await driver.call(messages, schema, self.limits["deadline_s"])
+        wire = await driver.call(messages, schema_dict(item.json_schema), self.limits["deadline_s"])
         usage = wire.usage(time.perf_counter() - start, self.price or driver.price)
         item.spent = usage if item.spent is None else item.spent + usage
         if any(secret in wire.text for secret in driver.secrets):
@@ -510,21 +499,18 @@ class Job:
         """Record a reply that was just made, then settle it."""
         if self.cassette is not None and self._keys is not None:
             request = self._keys.request(item.messages, item.json_schema)
-            new = self.cassette.put(item.key, request, _to_answer(reply), step=self.step, prompt_id=item.id)
-            if not new:
+            if not self.cassette.put(item.key, request, _to_answer(reply), step=self.step, prompt_id=item.id):
                 # Another process was first: its answer stays, and is what a replay will give.
-                recorded = self.cassette.get([item.key])[item.key]
-                reply = self._served(item, recorded)
+                reply = self._served(item, self.cassette.get([item.key])[item.key])
         self._settle(item, reply)
 
     def _settle(self, item: Pending, reply: Reply) -> None:
         for number, place in enumerate(item.places):
-            one = replace(reply, cached=True, id=self.items[place].id) if number else reply
-            self.replies[place] = one
+            self.replies[place] = replace(reply, cached=True, id=self.items[place].id) if number else reply
             self._untold.append(place)
             self.done += 1
-            self.failed += not one.ok
-            self.cached += one.cached
+            self.failed += not reply.ok
+            self.cached += reply.cached or number > 0
 
     async def _hand_over(self) -> None:
         if self.on_reply is not None and self._untold:
@@ -547,20 +533,8 @@ class Job:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """The answer's text (and object), or what is wrong with a structured one and may be repaired."""
-
-    text: str = ""
-    parsed: Any = None
-    problem: str = ""
-
-
-def _judge(driver: Driver, wire: Wire, schema: Any, estimate: int, keep_cut: bool = False) -> _Verdict:
-    """Judge one reply as it came over the wire; CallError where it cannot be used.
-
-    A structured reply that is cut off or does not fit is no error yet: it has its repair try.
-    """
+def _judge(driver: Driver, wire: Wire, schema: Any, estimate: int, keep_cut: bool = False) -> tuple[Any, str, str]:
+    """Judge one reply as it came over the wire: as ``read_reply``; CallError where it cannot even be repaired."""
     # A reply that filled the window is cut off itself; its prompt was read whole.
     written = None if wire.finish in CUT_SHORT else wire.output_tokens
     error = was_cut(estimate, wire.prompt_tokens, written, driver.num_ctx, driver.num_predict, driver.who)
@@ -574,7 +548,7 @@ def _judge(driver: Driver, wire: Wire, schema: Any, estimate: int, keep_cut: boo
             what = f"the reply repeats itself, and ends after {len(wire.text)} characters without an end"
         if schema is None:
             raise driver.fail("truncated", what, raw=wire.text)
-        return _Verdict(problem=what)
+        return None, "", what
     if wire.finish not in FINISHED | CUT_SHORT:
         kind = "refused" if "filter" in wire.finish or wire.finish == "refusal" else "unfinished"
         raise driver.fail(kind, f"the server stopped for the reason {wire.finish!r}", raw=wire.text)
@@ -582,10 +556,7 @@ def _judge(driver: Driver, wire: Wire, schema: Any, estimate: int, keep_cut: boo
     if not text:
         what = "nothing but an unfinished thinking part" if text is None else "an empty answer"
         raise driver.fail("empty", what, raw=wire.text)
-    if schema is None:
-        return _Verdict(text)
-    parsed, text, problem = read_reply(wire.text, schema)
-    return _Verdict(text, parsed, problem)
+    return (None, text, "") if schema is None else read_reply(wire.text, schema)
 
 
 def _to_answer(reply: Reply) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragbench.llm.drivers import Driver
 from ragbench.llm.structured import canonical_schema
 
 FORMAT = "ragbench-cassette-1"
@@ -50,11 +49,6 @@ class Keys:
         self.who = {"provider": provider, "model": model, "digest": digest, "options": _plain(options)}
         self._base = hashlib.sha256(f"{FORMAT}\n{canonical(self.who)}\n".encode())
 
-    @classmethod
-    def of(cls, driver: Driver, digest: str) -> Keys:
-        """Make the keys of a driver's model, with these weights."""
-        return cls(driver.provider, driver.name, digest, driver.options())
-
     def key(self, messages: Sequence[dict], schema: str = "") -> str:
         """Return the sha256 (hex) for these messages and this schema (its canonical JSON text, or "")."""
         hashed = self._base.copy()
@@ -64,16 +58,12 @@ class Keys:
     def request(self, messages: Sequence[dict], schema: str = "") -> str:
         """Return the request as stored: all that the key was made of."""
         whole = {**self.who, "messages": messages, "schema": json.loads(schema) if schema else None}
-        # ASCII escapes keep a lone surrogate, which SQLite's text cannot hold.
-        return json.dumps(whole, ensure_ascii=not _encodable(messages), separators=(",", ":"))
-
-
-def _encodable(messages: Sequence[dict]) -> bool:
-    try:
-        json.dumps(messages, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        written = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
+        try:
+            written.encode()
+        except UnicodeEncodeError:  # ASCII escapes keep a lone surrogate, which SQLite's text cannot hold
+            return json.dumps(whole, separators=(",", ":"))
+        return written
 
 
 def key_of(request: Mapping[str, Any]) -> str:

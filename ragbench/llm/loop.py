@@ -20,6 +20,7 @@ T = TypeVar("T")
 _lock = threading.Lock()
 _state: dict[str, Any] = {"pid": None, "loop": None}
 _POLL_S = 0.1
+_GRACE_S = 5.0  # for a coroutine that is cancelled to clean up
 
 
 def the_loop() -> asyncio.AbstractEventLoop:
@@ -75,18 +76,15 @@ class Caller:
 def run(
     work: Coroutine[Any, Any, T],
     tick: Callable[[], None] | None = None,
-    grace_s: float = 5.0,
     *,
     caller: Caller | None = None,
     leave: Callable[[], bool] = lambda: False,
 ) -> T | None:
-    """Run a coroutine on the loop and wait for it here, where Ctrl-C arrives.
+    """Run a coroutine on the loop and wait for it here, where Ctrl-C arrives and cancels it.
 
     Parameters
     ----------
-    work : the coroutine.
     tick : called in this thread about ten times a second, and at the end (draws the progress bar).
-    grace_s : on an interrupt the coroutine is cancelled and given this long to clean up.
     caller : through which the coroutine calls functions in this thread.
     leave : asked about ten times a second; when it says True, the coroutine is left to itself.
 
@@ -126,7 +124,7 @@ def run(
     except BaseException:
         future.cancel()
         caller.leave()
-        ended.wait(grace_s)
+        ended.wait(_GRACE_S)
         raise
     finally:
         caller.leave()

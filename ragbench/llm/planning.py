@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError
@@ -82,7 +82,7 @@ class Plan:
     ``notes`` are lines that are printed below: settings that were chosen from the data, and warnings.
     """
 
-    steps: tuple[PlannedStep, ...] = field(default_factory=tuple)
+    steps: tuple[PlannedStep, ...] = ()
     notes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[PlannedStep]:
@@ -162,7 +162,7 @@ def plan(
 
     Raises
     ------
-    ConfigError : a step with neither prompts nor calls, or a cassette without a model.
+    ConfigError : a step with both prompts and calls, or a cassette without a model.
     """
     if cassette is not None and model is None:
         raise ConfigError("a cassette without a model", "the chat model as well", "plan(steps, model, cassette)")
@@ -173,11 +173,7 @@ def plan(
     for step in [steps] if isinstance(steps, Step) else steps:
         if len(step.prompts) and step.calls:
             raise ConfigError(f"step {step.name!r} with prompts and calls", "one of the two", "leave calls out")
-        row = (
-            _with_prompts(step, history, count_tokens, on_recorded)
-            if len(step.prompts)
-            else _without_prompts(step, history)
-        )
+        row = _with_prompts(step, history, on_recorded) if len(step.prompts) else _without_prompts(step, history)
         read_rate, write_rate, how = prompt_tokens_per_second, tokens_per_second, "given"
         if math.isnan(write_rate):
             write_rate, how = history.writing_speed, f"measured on {history.seen} recorded replies"
@@ -196,21 +192,17 @@ class _History:
     """What the cassette tells of this model: its digest, and averages over the last recorded replies."""
 
     def __init__(self, driver: Driver | None, cassette: Cassette | None, count: Callable[[str], int] | None) -> None:
-        self.cassette = cassette if cassette is not None and cassette.mode != "off" else None
+        self.cassette, self.count = cassette, count
         self.keys: Keys | None = None
         self.seen = 0
         self.correction, self.output, self.reading_speed, self.writing_speed = 1.0, math.nan, math.nan, math.nan
-        if self.cassette is None or driver is None:
+        if cassette is None or cassette.mode == "off" or driver is None:
             return
-        digest = self.cassette.choose_digest(driver.provider, driver.name, driver.pinned_digest)
+        digest = cassette.choose_digest(driver.provider, driver.name, driver.pinned_digest)
         if digest is None:
             return
-        self.keys = Keys.of(driver, digest)
-        self._learn(driver, digest, count)
-
-    def _learn(self, driver: Driver, digest: str, count: Callable[[str], int] | None) -> None:
-        assert self.cassette is not None
-        rows = self.cassette.rows(
+        self.keys = Keys(driver.provider, driver.name, digest, driver.options())
+        rows = cassette.rows(
             "SELECT request, answer FROM replies WHERE ok = 1 AND provider = ? AND model = ? AND digest = ?"
             " ORDER BY rowid DESC LIMIT ?",
             (driver.provider, driver.name, digest, _SAMPLE),
@@ -230,12 +222,7 @@ class _History:
             self.writing_speed, self.reading_speed = total.tokens_per_second, total.prompt_tokens_per_second
 
 
-def _with_prompts(
-    step: Step,
-    history: _History,
-    count: Callable[[str], int] | None,
-    on_recorded: Callable[[int, str], None] | None,
-) -> dict[str, Any]:
+def _with_prompts(step: Step, history: _History, on_recorded: Callable[[int, str], None] | None) -> dict[str, Any]:
     schemas = step.schema if isinstance(step.schema, Sequence) else [step.schema] * len(step.prompts)
     prompts = [as_messages(prompt) for prompt in step.prompts]
     cached = repeated = 0
@@ -258,8 +245,8 @@ def _with_prompts(
             else:
                 known.add(key)
                 left.append(messages)
-    tokens = sum(prompt_tokens(messages, count) for messages in left)
-    how = "tokens counted with the given tokenizer" if count else f"tokens estimated: {ESTIMATOR}"
+    tokens = sum(prompt_tokens(messages, history.count) for messages in left)
+    how = "tokens counted with the given tokenizer" if history.count else f"tokens estimated: {ESTIMATOR}"
     if history.seen:
         tokens *= history.correction
         how += f", times {history.correction:.2f} measured on {history.seen} recorded replies"

@@ -7,7 +7,7 @@ import itertools
 import os
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,17 +24,14 @@ _POLL_S = 0.2  # how often a waiting worker looks whether it is to stop
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """One prompt on its way: where its reply belongs, and what has happened to it so far.
-
-    ``group`` names what it belongs to (a question, say); "" where its beginning decides.
-    """
+    """One prompt on its way: where its reply belongs, and what has happened to it so far."""
 
     places: list[int]
     id: str
     messages: list[dict]
     schema: Any = None
     json_schema: str = ""
-    group: str = ""
+    group: str = ""  # what it belongs to (a question, say); "" where its beginning decides
     key: str = ""
     estimate: int = 0
     tries: int = 0
@@ -95,12 +92,12 @@ class Host:
     dead: CallError | None = None
 
 
+@dataclass(slots=True, eq=False)
 class Worker:
     """One place at a host, with the prompts it goes through one after another."""
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self.current: deque[Pending] = deque()
+    host: Host
+    current: deque[Pending] = field(default_factory=deque)
 
 
 def groups(items: Iterable[Pending]) -> list[deque[Pending]]:
@@ -130,18 +127,11 @@ class Schedule:
     """Hands items to workers until every one is settled, no host is left, or ``stop`` says so; limits as in ``ask``."""
 
     def __init__(
-        self,
-        items: list[Pending],
-        workers: list[Worker],
-        retries: int,
-        backoff_s: float,
-        patience_s: float,
-        outage_s: float,
-        stop: Callable[[], bool] = lambda: False,
+        self, items: list[Pending], workers: list[Worker], limits: Mapping[str, Any], stop: Callable[[], bool]
     ) -> None:
         self.workers, self.hosts = workers, list(dict.fromkeys(worker.host for worker in workers))
-        self.retries, self.backoff_s, self.stop = retries, backoff_s, stop
-        self.patience_s, self.outage_s = patience_s, outage_s
+        self.retries, self.backoff_s, self.stop = limits["retries"], limits["backoff_s"], stop
+        self.patience_s, self.outage_s = limits["patience_s"], limits["outage_s"]
         self._waiting = deque(groups(items))
         self._later: list[tuple[float, int, Pending]] = []
         self._numbers = itertools.count()
@@ -230,9 +220,8 @@ class Schedule:
                 return self._again(item, now)
         else:
             self.succeeded(host)
-        if item.tries >= (min(1, self.retries) if error.kind in ONCE_MORE or kind.host_wide else self.retries):
-            return False
-        if not (kind.retry or kind.host_wide):
+        most = min(1, self.retries) if error.kind in ONCE_MORE or kind.host_wide else self.retries
+        if item.tries >= most or not (kind.retry or kind.host_wide):
             return False
         item.tries += 1
         return self._again(item, now + self._jitter(item.tries))
