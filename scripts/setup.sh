@@ -37,8 +37,18 @@ else
     uv="$venv/bin/uv"
     pip_install --no-deps --require-hashes --only-binary :all: -r "$venv/locked-uv.txt" || uv=""
 fi
+by_uv() { VIRTUAL_ENV="$venv" "$uv" pip install --quiet --python "$venv/bin/python" "$@"; }
+tried=""
 install() {
-    if [ -n "$uv" ] && VIRTUAL_ENV="$venv" "$uv" pip install --quiet --python "$venv/bin/python" "$@"; then return; fi
+    if [ -n "$uv" ]; then
+        if by_uv "$@"; then tried=yes && return; fi
+        if [ -z "$tried" ]; then
+            tried=yes
+            say "once more, with the certificates of this system"  # where a network signs with its own, uv's do not hold
+            export UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1
+            if by_uv "$@"; then return; fi
+        fi
+    fi
     [ "$uv" != uv ] || return 1
     say "without uv: pip needs some minutes"  # no wheel of it, or an index that only pip's settings name
     pip_install "$@"

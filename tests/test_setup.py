@@ -41,13 +41,19 @@ name=$(basename "$0")
 echo "$name $*" >>"$LOG"
 case "$name $*" in
 *locked-uv.txt*) [ "$UV" != missing ] && cp "$0" "$(dirname "$0")/uv" ;;
-uv*) [ "$UV" != fails ] ;;
+uv*) case "$UV$UV_SYSTEM_CERTS" in fails*|certificates) exit 1 ;; esac ;;
 esac
 """
 
 
 @pytest.mark.parametrize(
-    ("uv", "installers"), [("works", ["uv"]), ("fails", ["uv", "python"]), ("missing", ["python"])]
+    ("uv", "installers"),
+    [
+        ("works", ["uv"]),
+        ("certificates", ["uv", "uv"]),
+        ("fails", ["uv", "uv", "python"]),
+        ("missing", ["python"]),
+    ],
 )
 def test_where_there_is_no_uv_pip_brings_it_and_does_what_it_cannot(tmp_path, uv, installers):
     bin_, log = tmp_path / "venv" / "bin", tmp_path / "log"
@@ -57,12 +63,15 @@ def test_where_there_is_no_uv_pip_brings_it_and_does_what_it_cannot(tmp_path, uv
         (bin_ / name).chmod(0o755)
     path = [p for p in os.environ["PATH"].split(os.pathsep) if not os.access(os.path.join(p, "uv"), os.X_OK)]
     around = {**os.environ, "PATH": os.pathsep.join(path), "LOG": str(log), "UV": uv, "PYTHON": str(bin_ / "python")}
+    around.pop("UV_SYSTEM_CERTS", None)
     command = ["sh", "scripts/setup.sh", str(tmp_path / "venv")]
     done = subprocess.run(command, cwd=project_root(), env=around, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     calls = log.read_text().splitlines()
     asked = [call.split()[0] for call in calls if "locked.txt" in call]
     assert asked == installers
+    model = [call.split()[0] for call in calls if "locked-model.txt" in call]
+    assert model == {"fails": ["uv", "python"]}.get(uv, installers[:1])
     assert all("--require-hashes" in call for call in calls if "locked" in call)
     lines = (tmp_path / "venv" / "locked-uv.txt").read_text().splitlines()
     assert lines[0].startswith("uv==")
