@@ -148,6 +148,17 @@ def test_columns_of_ones_own_go_first_and_two_of_one_meaning_are_refused():
         read_answers(rows, {"answer": "sed"})
 
 
+def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised():
+    row = {"User-Input": "Who?", "Response ": "Ann.", "Ground Truth": "Ann", "CONTEXTS": ["Ann."], "System": "a"}
+    read = read_answers([row | {"Model Size": 3}])
+    assert set(read) == {"question", "answer", "reference", "chunks", "system", "Model Size", "question_id"}
+    assert read_answers([{"Answer": "no", "gold": "yes"}], {"answer": "gold"})["answer"].tolist() == ["yes"]
+    with pytest.raises(DataError, match="'answer' and 'Response' both mean 'answer'"):
+        read_answers([{"Response": "a", "answer": "b"}])
+    both = read_answers([{"_id": "b", "Query ID": "a", "answer": "c"}])
+    assert both["question_id"].tolist() == ["a"]
+
+
 def test_rows_of_one_question_share_its_id_over_systems():
     rows = [{"question": q, "answer": "a", "system": s} for s in ("A", "B") for q in ("one?", "two?")]
     assert read_answers(rows)["question_id"].tolist() == ["q1", "q2", "q1", "q2"]

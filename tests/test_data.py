@@ -264,6 +264,22 @@ def test_own_questions_and_documents_by_jsonl(tmp_path):
     assert (second.id, second.references) == ("7", ("A river.",))
 
 
+def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised(tmp_path):
+    path = tmp_path / "q.csv"
+    path.write_text("ID,Question,Answer , REFERENCES ,Level of Care\n7,Who?,Ann,Ann was.||It was Ann.,low\n")
+    (question,) = load_csv(path).questions
+    assert (question.id, question.text, question.answer) == ("7", "Who?", "Ann")
+    assert question.references == ("Ann was.", "It was Ann.")
+    assert question.meta == {"Level of Care": "low"}
+    path.write_text("Question,question,Answer,gold\nnot this,Who?,Bob,Ann\n")
+    (question,) = load_csv(path, fields={"answer": "gold"}).questions
+    assert (question.text, question.answer) == ("Who?", "Ann")
+    assert question.meta == {"Question": "not this"}
+    path.write_text("Question,Answer,Contexts,Ground Truth\nWho?,Ann,[],Ann\n")
+    with pytest.raises(DataError, match="answers that were already given"):
+        load_csv(path)
+
+
 def test_own_columns_are_renamed_and_csv_reads_lists(tmp_path):
     path = write(
         tmp_path / "q.csv",

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.data.files import EXPORT, MAX_FIELD, SPREADSHEETS, numbered_lines, raise_all, read_json
+from ragbench.data.files import EXPORT, MAX_FIELD, SPREADSHEETS, numbered_lines, plain_name, raise_all, read_json
 from ragbench.data.parquet import read_parquet
 from ragbench.data.ragchecker import RagResult, RagResults, from_ragchecker
 from ragbench.data.user import CSV_ENDINGS, is_csv, read_csv
@@ -211,9 +211,11 @@ def _renamed(name: str, there: Sequence[str], columns: Mapping[str, str]) -> dic
     renamed = {theirs: ours for ours, theirs in columns.items()}
     # What the user has renamed away from gives way, wherever it stands.
     renamed |= {ours: f"given_{ours}" for ours in columns if ours in there and ours not in renamed}
+    plain = {column: plain_name(column) for column in there}
     for ours, theirs in COLUMNS.items():
-        known = [*theirs, *(["context"] if ours == "references" and _DEEPEVAL & set(there) else [])]
-        found = [column for column in (ours, *known) if column in there and column not in renamed]
+        known = [ours, *theirs, *(["context"] if ours == "references" and _DEEPEVAL & set(plain.values()) else [])]
+        meant = [column for column in there if plain[column] in known and column not in renamed]
+        found = sorted(meant, key=lambda column: known.index(plain[column]))
         if ours in columns or not found:
             continue
         if len(found) > 1 and ours != "question_id":

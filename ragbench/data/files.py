@@ -187,6 +187,11 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict]]:
         yield number, _writable(row, line, f"{path}, line {number}")
 
 
+def plain_name(column: str) -> str:
+    """Return a column's name without capitals, with "_" for spaces and hyphens: "Ground Truth" is "ground_truth"."""
+    return re.sub(r"[\s-]+", "_", column.strip()).casefold()
+
+
 def require_text(row: dict, field: str, where: str, *, empty: bool = False, named: bool = False) -> str:
     """Return a text field of a record.
 

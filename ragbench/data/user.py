@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ragbench.data.documents import ENDINGS, read_document
-from ragbench.data.files import MAX_FIELD, check_limit, raise_all, read_jsonl, read_text, require_text
+from ragbench.data.files import MAX_FIELD, check_limit, plain_name, raise_all, read_jsonl, read_text, require_text
 from ragbench.errors import DataError, unknown
 from ragbench.records import Dataset, Document, Question
 
@@ -32,6 +32,7 @@ _QUESTION_FIELDS = {"id", "_id", "question", "answer", "references", "supporting
 _OURS = sorted(_DOCUMENT_FIELDS | _QUESTION_FIELDS | {"reasoning", "claims", "both_hops"})
 # In these tables, ragas' and RAGChecker's, "answer" is what a system said, not what is true.
 _ANSWERED = ({"contexts", "retrieved_contexts", "retrieved_context"}, {"ground_truth", "ground_truths", "gt_answer"})
+_KNOWN = {*_OURS, *_ANSWERED[0], *_ANSWERED[1]}
 
 
 def load_jsonl(
@@ -234,9 +235,7 @@ def _collect(
         met.update(row)
         where = f"{path}, line {line}"
         try:
-            # A column of ours that fields replaces by another gives way, wherever it stands.
-            kept = {k: v for k, v in row.items() if k in rename or k not in rename.values()}
-            record = make({rename.get(k, k): v for k, v in kept.items()}, where, line)
+            record = make(_named(row, rename), where, line)
             if record.id in first:
                 raise DataError(
                     f"{where}: the id {record.id!r} occurs already in line {first[record.id]}",
@@ -260,6 +259,19 @@ def _collect(
             f"{path} holds a header and no record", "at least one record", "check that it was written completely"
         )
     return tuple(records)
+
+
+def _named(row: Mapping[str, Any], rename: Mapping[str, str]) -> dict[str, Any]:
+    """Give the columns our names: those of ``rename``, else what only capitals, spaces or hyphens tell from ours."""
+    named: dict[str, Any] = {}
+    for column, value in row.items():
+        name = rename.get(column, column)
+        if name not in _KNOWN and (plain := plain_name(name)) in _KNOWN and plain not in row and plain not in named:
+            name = plain
+        # A column of ours that fields replaces by another gives way, wherever it stands.
+        if column in rename or name not in rename.values():
+            named[name] = value
+    return named
 
 
 def _question(row: dict, where: str, line: int, by_title: Mapping[str, Document]) -> Question:
