@@ -16,6 +16,7 @@ import pytest
 from fake_ollama import FakeOllama
 
 from ragbench import notebooks
+from ragbench.metrics.table import find_numbers
 from ragbench.notebooks import NotebookError, execute, find, run_all, shared_kernel
 from ragbench.papers.thesis import RETRIEVERS
 from ragbench.paths import mirror, published_figures
@@ -352,6 +353,22 @@ def test_the_template_goes_on_where_there_is_nothing_to_compare(changed, run, tm
     told = "".join("".join(o.get("text", "")) for cell in cells for o in cell.get("outputs", []))
     assert "nothing to compare" in told or "no pair of systems has a question scored for both" in told
     assert "files in " in told  # the export, at its end
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("metrics", [["lexical", "ragchecker"], ["ragas"], ["bleu"]])
+def test_answers_of_ones_own_go_through_the_notebook_that_scores_them(metrics, run, tmp_path):
+    contexts = [["Ada Ruck founded the mill in 1841."], ["It stands in Ely.", "It rains."]]
+    mine = {"Question": ["Who founded it?", "Where is it?"], "Response": ["Ada Ruck.", None], "Contexts": contexts}
+    if metrics != ["ragas"]:
+        mine["Reference"] = ["Ada Ruck founded the mill.", "The mill stands in Ely."]
+    pd.DataFrame(mine).to_csv(tmp_path / "mine.csv", index=False)
+    changed = {"ANSWERS": str(tmp_path / "mine.csv"), "METRICS": metrics}
+    out, _ = run(next(p for p in find() if p.stem.startswith("93")), changed)
+    cells = json.loads((out / "93_score_your_answers.ipynb").read_text())["cells"]
+    shown = "".join(str(o.get("data", o.get("text"))) for cell in cells for o in cell.get("outputs", []))
+    assert f"2 answers, {len(find_numbers(metrics))} numbers each" in shown
+    assert "one system: nothing to compare" in shown
 
 
 LIVE = {
