@@ -48,6 +48,9 @@ class ConfigError(RagbenchError):
     """A parameter has a value that cannot work."""
 
 
+_MOST = 100  # names that a message lists
+
+
 def unknown(kind: str, name: object, known: object) -> ConfigError:
     """Build the error for a name that is not among the known ones.
 
@@ -59,16 +62,16 @@ def unknown(kind: str, name: object, known: object) -> ConfigError:
 
     Returns
     -------
-    ConfigError naming the choices and, when one is close, a guess.
+    ConfigError naming the choices (of very many the nearest) and, when one is close, a guess.
     """
     import difflib
 
     names = sorted(str(k) for k in known)  # type: ignore[attr-defined]
-    close = difflib.get_close_matches(str(name), names, n=1)
+    close = difflib.get_close_matches(str(name), names, n=5)
     guess = f"did you mean {close[0]!r}? " if close else ""
-    return ConfigError(
-        f"unknown {kind} {name!r}", "one of " + ", ".join(names), f"{guess}choose one of the names above"
-    )
+    some = names if len(names) <= _MOST else close or names[:5]
+    expected = "one of " + ", ".join(some) + (f" ... ({len(names):,} in all)" if len(some) < len(names) else "")
+    return ConfigError(f"unknown {kind} {name!r}", expected, f"{guess}choose one of the names above")
 
 
 def check_known(kind: str, names: Iterable[object], known: Container) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragbench.errors import DataError
+from ragbench.errors import DataError, check_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,12 @@ class Dataset:
     documents: tuple[Document, ...]
     excluded: tuple[tuple[str, str], ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def question(self, name: str) -> Question:
+        """Return the question with this id; ConfigError for one that is not there."""
+        by_id = {question.id: question for question in self.questions}
+        check_known("question", [name], by_id)
+        return by_id[name]
 
     def __repr__(self) -> str:
         out = f", {len(self.excluded)} excluded" if self.excluded else ""

@@ -375,6 +375,18 @@ def test_files_that_are_skipped_in_a_folder_are_counted_by_kind(tmp_path):
         load_documents(tmp_path)
 
 
+def test_a_question_is_found_by_its_id_and_a_typo_is_told_without_a_list_of_thousands():
+    data = Dataset("d", tuple(Question(f"q-{n}", f"Is it {n}?", "Yes.") for n in range(2000)), ())
+    assert data.question("q-7").text == "Is it 7?"
+    with pytest.raises(
+        ConfigError, match=r"unknown question 'q7'(?s:.)*one of q-7,.*2,000 in all(?s:.)*mean 'q-7'"
+    ) as told:
+        data.question("q7")
+    assert len(str(told.value)) < 300
+    with pytest.raises(ConfigError, match=r"one of q-0, q-1(?s:.)*2,000 in all"):
+        data.question("Who?")
+
+
 def test_a_data_set_is_a_table_of_counts_in_a_notebook_without_its_texts():
     questions = tuple(Question(f"q{i}", "Where?", "Ely", ("In Ely.",) * (i > 0), "bridge" * (i > 1)) for i in range(4))
     html = Dataset("a < b", questions, (Document("d", "Ely", "In Ely."),), (("x", "no text"),))._repr_html_()
