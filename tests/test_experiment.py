@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -21,12 +22,15 @@ import pandas as pd
 import pytest
 from experiment_parts import Copier, Named, experiment, people, whole, words
 
+from ragbench.chunking import token_chunks
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, diff, load_manifest, load_rows
 from ragbench.experiment.running import Progress
+from ragbench.generation import ExtractiveReader
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.metrics.ir_score import ir_score
 from ragbench.records import Chunk, Dataset, Hit
+from ragbench.retrieval import make_retriever
 
 
 def same(a: pd.DataFrame, b: pd.DataFrame) -> None:
@@ -462,10 +466,35 @@ def test_plan_counts_what_is_there_and_what_remains(tmp_path):
     assert plan["generate"].prompt_tokens == 0
 
 
+def test_names_and_a_data_set_stand_for_what_dicts_hold(tmp_path):
+    data = people(3)
+    named = Experiment(
+        "made", data=data, chunker="token_chunks", retriever=["BM25", "REO"], N=9, generator="extractive",
+        judge={"embedded": "embedded"}, folder=tmp_path / "named",
+    ).run(progress=False)  # fmt: skip
+    written = Experiment(
+        "made", data={"people": data}, chunker={"token_chunks": token_chunks}, N=9,
+        retriever={name: partial(make_retriever, name) for name in ("BM25", "REO")},
+        generator={"extractive": ExtractiveReader()}, judge={"embedded": EmbeddedGrader()}, folder=tmp_path / "written",
+    ).run(progress=False)  # fmt: skip
+    assert Counter(named["retriever"]) == {"BM25": 3, "REO": 3}
+    assert named["grade"].notna().all()
+    columns = ["data", "chunker", "retriever", "generator", "judge", "ir_score", "answer", "grade"]
+    pd.testing.assert_frame_equal(named[columns], written[columns])
+    asked = experiment(tmp_path, generator=["ollama:llama3:8b", "extractive"]).grid.generator
+    assert asked["ollama:llama3:8b"] == "ollama:llama3:8b"
+    assert isinstance(asked["extractive"], ExtractiveReader)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"retriever": {}}, "retriever is empty"),
+        ({"retriever": ["BM25", "BM52"]}, "unknown retriever 'BM52'(?s:.)*did you mean 'BM25'"),
+        ({"retriever": {"mine": "BM52"}}, "unknown retriever 'BM52'"),
+        ({"generator": "extractiv"}, "unknown generator 'extractiv'(?s:.)*did you mean 'extractive'"),
+        ({"data": [people(1)]}, "data is list(?s:.)*a name of what ships"),
+        ({"data": {"people": list(people(1).questions)}}, "data 'people' is list(?s:.)*a Dataset, or a function"),
         ({"chunker": whole}, "chunker is function"),
         ({"chunker": {"whole": 3}}, "chunker 'whole' is int"),
         ({"k": 0}, "k has 0"),

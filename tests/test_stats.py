@@ -567,6 +567,24 @@ def compared_rows() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["question_id", "system", "score"])
 
 
+def test_columns_that_are_not_there_and_several_rows_for_a_question_are_told():
+    rows = pd.DataFrame({"question_id": ["a", "b"] * 2, "system": list("xxyy"), "N": 9, "f1": [0.0, 1.0, 1.0, 0.5]})
+    pd.testing.assert_frame_equal(means(rows, "system", "f1"), means(rows, ["system"], "f1"))
+    for wrong in (("sytem", "f1"), (["system"], ["f1", "f2"])):
+        with pytest.raises(ConfigError, match="unknown column"):
+            means(rows, *wrong)
+    with pytest.raises(ConfigError, match="unknown column 'topic'"):
+        means(rows, "system", "f1", groups="topic")
+    assert len(compare(rows, "system", "f1", by="N")) == 1
+    for wrong in ({"by": "k"}, {"cluster": "topic"}):
+        with pytest.raises(ConfigError, match="unknown column"):
+            compare(rows, "system", "f1", **wrong)
+    twice = pd.concat([rows, rows.assign(N=20)])
+    assert len(compare(twice, "system", "f1", by=["N"])) == 2
+    with pytest.raises(DataError, match=r"x has several rows for the question 'a'(?s:.)*by="):
+        compare(twice, "system", "f1")
+
+
 def test_compare_tests_every_pair_on_its_shared_questions_and_corrects_over_the_table():
     table = compare(compared_rows(), "system", "score")
     assert table[["a", "b"]].to_numpy().tolist() == [["A", "B"], ["A", "C"], ["B", "C"]]

@@ -314,6 +314,11 @@ _MAKERS: Mapping[str, Callable] = {
 }
 
 
+def by_name(axis: str, name: str) -> Any:
+    """Return what ships, or was added to its table, under a name on one of the axes, with its default settings."""
+    return _MAKERS[axis](Path(), name, {})
+
+
 def _depths(told: Any, retrievers: Mapping[str, Any]) -> Any:
     """Return k; a paper's name stands for the depths it published (``TOP_K`` of its module in `ragbench.papers`)."""
     if not isinstance(told, str):

@@ -18,6 +18,7 @@ from ragbench.llm import Cassette, ask
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import results_dir
 from ragbench.prompts import Prompt
+from ragbench.records import Dataset
 
 if TYPE_CHECKING:  # slow imports
     import pandas as pd
@@ -64,11 +65,20 @@ def _check_writable(what: str, name: str, do: str) -> None:
 
 
 def named(axis: str, values: Any) -> dict[str, Any]:
-    """Return an axis as a dict name -> value; ConfigError when it cannot be one."""
+    """Return an axis as a dict name -> value; a name stands for what ships under it. ConfigError when it cannot be one.
+
+    A chat model's name, which has a colon, stays what it is: `ragbench.llm.ask` takes it.
+    """
+    from ragbench.experiment.config import by_name
+
+    if isinstance(values, str | Dataset):
+        values = [values] if isinstance(values, str) else {values.name: values}
+    if isinstance(values, list | tuple) and all(isinstance(value, str) for value in values):
+        values = {value: value for value in values}
     if not isinstance(values, Mapping) or not values:
         raise ConfigError(
-            f"{axis} is {'empty' if isinstance(values, Mapping) else type(values).__name__}",
-            "a dict name -> object or function, at least one",
+            f"{axis} is {type(values).__name__ if values else 'empty'}",
+            "a name of what ships, a list of names, or a dict name -> object or function",
             f"pass {axis}={{'a name': ...}}",
         )
     for name in values:
@@ -77,7 +87,8 @@ def named(axis: str, values: Any) -> dict[str, Any]:
                 f"{axis} has the name {name!r}", f"a text other than {NONE!r} and {QUERY_ONLY!r}", "rename it"
             )
         _check_writable(f"{axis} has the name", name, "give it a label of your own")
-    return dict(values)
+    by_names = {label: isinstance(value, str) and ":" not in value for label, value in values.items()}
+    return {label: by_name(axis, value) if by_names[label] else value for label, value in values.items()}
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -138,6 +149,9 @@ def depths(k: Any, retrievers: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(dict.fromkeys(found)) for name, found in per_retriever.items()}
 
 
+Axis = Mapping[str, Any] | str | Sequence[str] | Dataset
+
+
 @dataclass(frozen=True)
 class Grid:
     """The axes by name; values that are numbers are themselves. ``keep`` says which cells there are; None: all."""
@@ -186,6 +200,9 @@ class Cutting:
 class Experiment:
     """A grid of data x chunker x retriever x k x N x generator x judge; one row per question and cell.
 
+    ``data``, ``chunker``, ``retriever``, ``generator`` and ``judge`` take dicts as below, or names of what ships, as an
+    experiment.yaml has them: ``retriever=["BM25", "SIM"]``. A single Dataset goes by its own name.
+
     Parameters
     ----------
     name : of the run; its files lie in ``data/results/<name>/``.
@@ -221,12 +238,12 @@ class Experiment:
     --------
     >>> Experiment(
     ...     "first look",
-    ...     data={"minihop": load_minihop},
+    ...     data="minihop",
     ...     chunker={"100 tokens": lambda documents: token_chunks(documents, size=100)},
-    ...     retriever={"BM25": BM25},
+    ...     retriever=["BM25", "SIM"],
     ...     N=(0, 100, 1000),
-    ...     generator={"extractive": ExtractiveReader()},
-    ...     judge={"embedded": EmbeddedGrader()},
+    ...     generator="extractive",
+    ...     judge="embedded",
     ... ).run()  # doctest: +SKIP
     """
 
@@ -234,13 +251,13 @@ class Experiment:
         self,
         name: str,
         *,
-        data: Mapping[str, Any],
-        chunker: Mapping[str, Callable],
-        retriever: Mapping[str, Callable],
+        data: Axis,
+        chunker: Axis,
+        retriever: Axis,
         k: Any = 10,
         N: Any = (100, 200, 300, 400, 500, 600, 700, 800, 900, 1000),
-        generator: Mapping[str, Any] | None = None,
-        judge: Mapping[str, Any] | None = None,
+        generator: Axis | None = None,
+        judge: Axis | None = None,
         prompts: Mapping[str, Prompt] | None = None,
         keep: Callable[[Cell], bool] | None = None,
         per_prompt: str | int = "one",
@@ -274,11 +291,16 @@ class Experiment:
             keep,
         )
         self.prompts = as_prompts(prompts, self.grid.generator)
-        for axis, takes in (("chunker", "documents"), ("retriever", "chunks")):
+        for axis, takes in (("data", ""), ("chunker", "documents"), ("retriever", "chunks")):
             for label, value in getattr(self.grid, axis).items():
-                if not callable(value):
+                if not callable(value) and (takes or not isinstance(value, Dataset)):
                     given = f"{axis} {label!r} is {type(value).__name__}"
-                    raise ConfigError(given, f"a function of the {takes}", f"pass lambda {takes}: ...")
+                    expected = f"a function of the {takes}" if takes else "a Dataset, or a function that loads one"
+                    raise ConfigError(
+                        given,
+                        expected,
+                        f"pass lambda {takes}: ..." if takes else f"pass Dataset({label!r}, questions, documents)",
+                    )
         if judge and not generator:
             raise ConfigError("a judge without a generator", "answers to be graded", "add a generator, or drop judge")
         if self.grid.N == (0,) and not generator:

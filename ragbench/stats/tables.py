@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.errors import DataError
+from ragbench.errors import DataError, check_known
 from ragbench.stats.inputs import Seed
 from ragbench.stats.intervals import bootstrap_ci, paired_bootstrap_difference
 from ragbench.stats.paired import holm, paired_permutation_test
@@ -18,7 +18,7 @@ from ragbench.stats.power import power_analysis, questions_for
 
 def means(
     rows: pd.DataFrame,
-    by: Sequence[str],
+    by: str | Sequence[str],
     measures: str | Sequence[str],
     *,
     groups: str | None = None,
@@ -40,16 +40,26 @@ def means(
     -------
     DataFrame: the columns of ``by``, metric (the measure's name; left out for a single one), mean, low, high, n
     (scored), unscored.
+
+    Raises
+    ------
+    ConfigError for a column that is not there.
     """
-    parts = rows.groupby(list(by), sort=False, dropna=False) if by else [((), rows)]
+    by, wanted = _several(by), _several(measures)
+    check_known("column", [*by, *wanted, *_several(groups or ())], rows.columns)
+    parts = rows.groupby(by, sort=False, dropna=False) if by else [((), rows)]
     cells = []
     for key, part in parts:
         together = None if groups is None else part[groups].to_numpy()
-        for measure in [measures] if isinstance(measures, str) else measures:
+        for measure in wanted:
             i = bootstrap_ci(part[measure].to_numpy(float), groups=together, resamples=resamples, seed=seed)
             cells.append((*key, measure, i.estimate, i.low, i.high, i.n, i.n_missing))
     table = pd.DataFrame(cells, columns=[*by, "metric", "mean", "low", "high", "n", "unscored"])
     return table.drop(columns="metric") if isinstance(measures, str) else table
+
+
+def _several(columns: str | Sequence[str]) -> list[str]:
+    return [columns] if isinstance(columns, str) else list(columns)
 
 
 def compare(
@@ -57,7 +67,7 @@ def compare(
     systems: str,
     measure: str,
     *,
-    by: Sequence[str] = (),
+    by: str | Sequence[str] = (),
     pairs: Sequence[tuple[str, str]] | None = None,
     cluster: str | None = None,
     **options: Any,
@@ -78,9 +88,22 @@ def compare(
     Returns
     -------
     The table of `compare_pairs`, named by the columns of ``by``, then a and b.
+
+    Raises
+    ------
+    ConfigError for a column that is not there; DataError when a system has several rows for a question.
     """
-    scores = {}
-    for key, part in rows.groupby(list(by), sort=False) if by else [((), rows)]:
+    by, scores = _several(by), {}
+    check_known("column", [*by, systems, measure, "question_id", *_several(cluster or ())], rows.columns)
+    again = rows.duplicated([*by, systems, "question_id"])
+    if again.any():
+        at = rows.loc[again, [systems, "question_id"]].iloc[0]
+        raise DataError(
+            f"{at[systems]} has several rows for the question {at['question_id']!r}",
+            "one row per question and system",
+            "name the columns that tell them apart: by=['N', 'k'], or keep some of the rows",
+        )
+    for key, part in rows.groupby(by, sort=False) if by else [((), rows)]:
         wide = part.pivot(index="question_id", columns=systems, values=measure)
         for a, b in pairs or combinations(dict.fromkeys(part[systems]), 2):
             scores[*key, a, b] = wide[a], wide[b]
