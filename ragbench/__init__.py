@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from ragbench._lazy import lazy
 
 __version__ = "0.1.0"
 
@@ -117,22 +116,7 @@ _HOME = {
     "scoring": ["compare_scores", "metric_table", "plan_score", "score"],
     "metrics.thresholds": ["best_threshold", "calibrate", "fit_thresholds", "region_shares"],
 }
-_WHERE = {name: module for module, names in _HOME.items() for name in names}
 _MODULES = ["data", "datagen", "experiment", "llm", "metrics", "papers", "plots", "retrieval", "stats", "widgets"]
 
-__all__ = [*_WHERE, "__version__"]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return getattr(importlib.import_module(f"ragbench.{_WHERE[name]}"), name)
-    try:
-        return importlib.import_module(f"ragbench.{name}")
-    except ModuleNotFoundError as error:
-        if error.name == f"ragbench.{name}":
-            raise AttributeError(f"module 'ragbench' has no attribute {name!r}") from None
-        raise
-
-
-def __dir__() -> list[str]:
-    return sorted([*_WHERE, *_MODULES, "__version__"])
+__all__ = [*(name for names in _HOME.values() for name in names), "__version__"]
+__getattr__, __dir__ = lazy(__name__, _HOME, [*_MODULES, "__version__"])

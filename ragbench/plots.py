@@ -21,10 +21,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
+from ragbench._lazy import ours
 from ragbench.errors import ConfigError
 from ragbench.paths import figures_dir
 from ragbench.stats import PowerAnalysis, power_curve
 
+__dir__ = ours(globals())
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7F7F7F", "#F0E442"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 DASHES = [":", "--", "-.", (0, (1, 3)), (0, (6, 2))]

@@ -98,9 +98,27 @@ def test_dir_shows_what_a_user_uses_and_nothing_else():
     shown = dir(ragbench)
     assert {"data", "metrics", "papers", "plots", "stats", "widgets", "Experiment", "ir_score"} <= set(shown)
     assert set(ragbench.__all__) <= set(shown)
-    assert not {"Any", "annotations", "importlib"} & set(shown)
-    for name in shown:
-        assert getattr(ragbench, name) is not None
+    assert {"ClaimInspector", "LabellingTool", "RunMonitor"} <= set(dir(ragbench.widgets))
+    assert {"thesis", "ragas", "published", "record"} <= set(dir(ragbench.papers))
+    assert {"claims", "thresholds"} <= set(dir(ragbench.metrics))
+    assert {"load_minihop", "load_csv", "DATASETS"} <= set(dir(ragbench.data))
+    for package in (ragbench, *(getattr(ragbench, name) for name in ragbench._MODULES)):
+        assert not {"Any", "Mapping", "annotations", "importlib", "np", "pd", "lazy"} & set(dir(package))
+        for name in dir(package):
+            assert getattr(package, name) is not None
+
+
+def test_a_mistyped_name_is_told_with_the_nearest_one_and_a_broken_module_as_itself(tmp_path, monkeypatch):
+    import ragbench
+
+    with pytest.raises(
+        AttributeError, match=r"'ragbench.widgets' has no attribute 'ClaimInspectr'; .* 'ClaimInspector'"
+    ):
+        ragbench.widgets.ClaimInspectr  # noqa: B018
+    (tmp_path / "broken.py").write_text("import nowhere_at_all\n")
+    monkeypatch.setattr(ragbench.metrics, "__path__", [str(tmp_path)])
+    with pytest.raises(ModuleNotFoundError, match="nowhere_at_all"):
+        ragbench.metrics.broken  # noqa: B018
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ragbench._lazy import ours
 from ragbench.data.answers import read_answers, write_ragas
 from ragbench.data.clapnq import load_clapnq
 from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
@@ -34,6 +35,7 @@ from ragbench.data.wikieval import load_wikieval, load_wikieval_runs
 from ragbench.errors import ConfigError, NotHereError, unknown
 from ragbench.records import Dataset
 
+__dir__ = ours(globals())
 # One of your own is a function that returns a Dataset, and one entry.
 DATASETS: dict[str, Callable[..., Dataset]] = {
     "minihop": load_minihop,

@@ -6,8 +6,6 @@ once, what is left to do) -> ``work`` (what computes, a task of an executor) -> 
 ``manifest``, ``models`` (by name) and ``config`` (YAML).
 """
 
-from __future__ import annotations
-
 from ragbench.experiment.manifest import Difference, diff, load_manifest
 from ragbench.experiment.rows import TIMING, load_rows
 from ragbench.experiment.spec import Experiment

@@ -12,3 +12,7 @@
 A reply that cannot be read leaves its item unscored (None), with the raw reply in the report. ``steps_for_...`` give
 the calls of a run before it, to `ragbench.llm.plan`. The prompts are ``ragbench/prompts/*.txt``; any can be replaced.
 """
+
+from ragbench._lazy import lazy, modules
+
+__getattr__, __dir__ = lazy(__name__, {}, modules(__path__))

@@ -6,8 +6,6 @@ Reading order: ``models`` (a name becomes a chat model) -> ``asking`` (many prom
 ``planning`` (before a run) and ``doctor`` (is this model fit to judge?).
 """
 
-from __future__ import annotations
-
 from ragbench.llm.asking import Interrupted, ask
 from ragbench.llm.cassette import Cassette
 from ragbench.llm.context import estimate_tokens

@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 from filelock import FileLock
 
+from ragbench._lazy import lazy
 from ragbench.errors import ConfigError, DataError, check_known, unknown
 from ragbench.paths import figures_dir, published_figures, shipped
 
@@ -23,6 +24,8 @@ PAPERS = {
     "ragas": "Es et al. 2023, RAGAS",
     "rageval": "Zhu et al. 2024, RAGEval",
 }
+_OFFERED = ["PAPERS", "begin_ledger", "cells", "counts", "ledger", "published", "published_items", "record", "summary"]
+__getattr__, __dir__ = lazy(__name__, {}, [*PAPERS, *_OFFERED])
 COLUMNS = [
     "paper",
     "item",

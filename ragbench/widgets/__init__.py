@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from ragbench._lazy import lazy
 
 _HOME: dict[str, list[str]] = {
     "claims": ["ClaimInspector"],
@@ -16,11 +15,5 @@ _HOME: dict[str, list[str]] = {
     "labelling": ["LabellingTool"],
     "monitor": ["RunMonitor"],
 }
-_WHERE = {name: module for module, names in _HOME.items() for name in names}
-__all__ = sorted(_WHERE)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+__all__ = sorted(name for names in _HOME.values() for name in names)
+__getattr__, __dir__ = lazy(__name__, _HOME)
