@@ -67,7 +67,8 @@ def unknown(kind: str, name: object, known: object) -> ConfigError:
     import difflib
 
     names = sorted(str(k) for k in known)  # type: ignore[attr-defined]
-    close = difflib.get_close_matches(str(name), names, n=5)
+    plain = {name.casefold(): name for name in names}
+    close = [plain[found] for found in difflib.get_close_matches(str(name).casefold(), plain, n=5)]
     guess = f"did you mean {close[0]!r}? " if close else ""
     some = names if len(names) <= _MOST else close or names[:5]
     expected = "one of " + ", ".join(some) + (f" ... ({len(names):,} in all)" if len(some) < len(names) else "")

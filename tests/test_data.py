@@ -383,6 +383,8 @@ def test_a_question_is_found_by_its_id_and_a_typo_is_told_without_a_list_of_thou
     ) as told:
         data.question("q7")
     assert len(str(told.value)) < 300
+    with pytest.raises(ConfigError, match="mean 'q-7'"):
+        data.question("Q-7")
     with pytest.raises(ConfigError, match=r"one of q-0, q-1(?s:.)*2,000 in all"):
         data.question("Who?")
 

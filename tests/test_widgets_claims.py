@@ -7,6 +7,7 @@ import math
 import random
 import re
 
+import pandas as pd
 import pytest
 
 from ragbench.data.ragchecker import LABELS, RagResult, RagResults, RetrievedText, from_ragchecker, to_ragchecker
@@ -291,6 +292,17 @@ def test_another_result_reuses_the_buttons_and_leaves_none_of_the_old_ones(three
     assert buttons(three) == first
     button(three, "response claim 3, chunk 1: Contradiction").click()
     assert (three.side, three.claim, three.column) == ("response", 2, 1)
+
+
+def test_a_table_of_scores_and_its_column_of_labels_are_taken():
+    whole = from_ragchecker({"results": [EXAMPLE]}).results[0]
+    table = pd.DataFrame({"question_id": ["a", "b"], "claim_labels": [None, whole]})
+    for given in (table, table["claim_labels"]):
+        assert [r.id for r in ClaimInspector(given).results] == ["geneva"]
+    with pytest.raises(DataError, match="no results"):
+        ClaimInspector(table[:1])
+    with pytest.raises(ConfigError, match="results is DataFrame"):
+        ClaimInspector(table.drop(columns="claim_labels"))
 
 
 def test_hostile_text_is_shown_and_not_run():

@@ -335,8 +335,9 @@ def test_every_character_is_shown_once_and_every_span_is_a_longest_match(chunks,
         (("Who?", {"a": Fixed()}), "questions is str"),
         (([3], {"a": Fixed()}), "list of int"),
         ((QUESTIONS, {"a": object()}), "retriever is object"),
-        ((QUESTIONS, {}), "dict of length 0"),
-        ((QUESTIONS, [Fixed()]), "list of length 1"),
+        ((QUESTIONS, {}), "retrievers is empty"),
+        ((QUESTIONS, [Fixed()]), "retrievers is list"),
+        ((QUESTIONS, Fixed()), "retrievers is Fixed"),
     ],
 )
 def test_missing_arguments_are_refused(arguments, message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -75,7 +76,10 @@ def chat_model(
     if spec == SMOLLM2:
         provider, name, digest = "gguf", SMOLLM2, digest or SMOLLM2_SHA256
     if provider not in makers:
-        raise unknown("model provider", provider, NAMES)
+        if get_close_matches(provider.casefold(), [*makers, SMOLLM2], cutoff=0.9):
+            raise unknown("model provider", provider, NAMES)
+        do = f"write 'ollama:{spec}' for a model of Ollama, 'openai:{spec}' for a server with OpenAI's interface"
+        raise ConfigError(f"unknown model provider {provider!r}", "one of " + ", ".join(NAMES), do)
     if not name:
         raise ConfigError(f"model {spec!r}", " or ".join(NAMES), "say which model, for example 'ollama:llama3:8b'")
     if not deadline_s > 0:

@@ -69,7 +69,7 @@ class ClaimInspector(Panel):
     Parameters
     ----------
     results : what `ragbench.data.read_ragchecker` reads, a list of its results, or the same as plain dicts in
-        RAGChecker's JSON form (a file, a list of results, or one).
+        RAGChecker's JSON form (a file, a list of results, or one); or a table of `ragbench.score` with claim_labels.
     labels : label words for results that lack them: (id, check) -> labels, as in ``Labelled.partial``, or id -> an
         object or mapping with some of the four checks. A label that is None is shown as unread ("?").
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 from ragbench.data.ragchecker import LABELS, RagResult, RagResults, claim_text, from_ragchecker
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.claims import CHECKS, COUNTS, METRICS, claim_counts, claim_metrics
@@ -44,6 +46,10 @@ Row = tuple[str, tuple[str | None, ...]]
 
 def as_results(given: Any) -> tuple[RagResult, ...]:
     """Take results in any of the forms `ClaimInspector` takes; DataError for malformed ones or none."""
+    if isinstance(given, pd.DataFrame) and "claim_labels" in given:
+        given = given["claim_labels"]
+    if isinstance(given, pd.Series):
+        given = given.dropna().tolist()
     if isinstance(given, RagResults):
         results = given.results
     elif isinstance(given, RagResult):
@@ -57,7 +63,7 @@ def as_results(given: Any) -> tuple[RagResult, ...]:
     else:
         raise ConfigError(
             f"results is {type(given).__name__}",
-            "RagResults, a list of them, or RAGChecker's JSON as dicts",
+            "RagResults, a list of them, RAGChecker's JSON as dicts, or a table of rb.score with claim_labels",
             "read a file with ragbench.data.read_ragchecker first",
         )
     if not results:

@@ -95,7 +95,7 @@ class RetrievalExplorer(Panel):
         self._documents = questions.documents if isinstance(questions, Dataset) else ()
         if not isinstance(retrievers, Mapping) or not retrievers:
             raise ConfigError(
-                f"retrievers is {type(retrievers).__name__} of length {len(retrievers)}",
+                f"retrievers is {type(retrievers).__name__ if retrievers else 'empty'}",
                 "a dict of name -> retriever, at least one",
                 'pass for instance {"BM25": BM25(chunks)}',
             )
