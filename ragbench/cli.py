@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ragbench import __version__
 from ragbench.errors import RagbenchError
 
+_EXPERIMENT = "YAML file, or a folder with experiment.yaml (default: this one); its keys are in docs/experiment.md"
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -113,11 +115,11 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.set_defaults(run=_reproduce)
 
     plan = commands.add_parser("plan", help="say what an experiment file will take, without asking a model")
-    plan.add_argument("experiment", help="YAML file, its keys are in docs/experiment.md")
+    plan.add_argument("experiment", nargs="?", default=".", help=_EXPERIMENT)
     plan.add_argument("--tokens-per-second", type=float, default=float("nan"), help="of the model, for the hours")
     plan.set_defaults(run=_plan)
     run = commands.add_parser("run", help="run an experiment file; run it again to go on where it stopped")
-    run.add_argument("experiment", help="YAML file, its keys are in docs/experiment.md")
+    run.add_argument("experiment", nargs="?", default=".", help=_EXPERIMENT)
     run.add_argument("--retry-failed", action="store_true", help="make failed rows again")
     run.add_argument(
         "--stop-after", type=float, default=0.5, help="end when the servers fail more than this share (default 0.5)"

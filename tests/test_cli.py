@@ -211,6 +211,12 @@ def test_an_experiment_file_is_planned_run_and_compared(capsys, tmp_path, monkey
     status, _, err = run(capsys, "run", str(tmp_path / "none.yaml"))
     assert status == 2
     assert "there is no file" in err
+    assert "no file" in run(capsys, "run", str(tmp_path))[2]
+    (tmp_path / "two.yaml").rename(tmp_path / "experiment.yaml")
+    monkeypatch.chdir(tmp_path)
+    for there in ([str(tmp_path)], []):
+        assert run(capsys, "run", *there)[1].startswith("2 rows, 0 failed, in results/two")
+        assert "retrieve" in run(capsys, "plan", *there)[1]
 
 
 def test_a_run_is_audited_and_exported(capsys, tmp_path, monkeypatch):

@@ -79,13 +79,14 @@ _MODEL_OPTIONS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def read_experiment(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the arguments of ``Experiment`` that a YAML file stands for.
+    """Return the arguments of ``Experiment`` that a YAML file, or a folder's ``experiment.yaml``, stands for.
 
     Raises
     ------
     ConfigError naming file and key; DataError for a file that is missing or no UTF-8.
     """
     path = Path(path).expanduser()
+    path = path / "experiment.yaml" if path.is_dir() else path
     told = _load(path)
     known = (*_REQUIRED, "k", "N", "generator", "judge", "code", *_MODELS, *_PLAIN)
     for key in told:
