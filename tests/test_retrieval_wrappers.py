@@ -9,17 +9,24 @@ import pytest
 from fake_ollama import FakeOllama
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda
+from langchain_core.vectorstores import InMemoryVectorStore
 
+from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval import (
     BM25,
+    Dense,
+    FromLangChain,
     Hybrid,
     LongContextReorder,
     MultiQuery,
     llm_decomposer,
     reorder,
     rule_decomposer,
+    to_langchain,
 )
 from ragbench.retrieval.base import Retriever
 from ragbench.retrieval.multiquery import parse_queries
@@ -366,3 +373,37 @@ def test_a_retriever_is_shown_in_one_line_with_what_changes_its_hits():
     assert repr(over.retriever).startswith("Hybrid(BM25, Listed, fusion='reciprocal rank', ")
     assert "depth=7" in str(over.retriever)
     assert all("\n" not in repr(one) and len(repr(one)) < 200 for one in (bm25(), over, over.retriever))
+
+
+def answering(*documents):
+    return RunnableLambda(lambda query: list(documents))
+
+
+def test_a_vector_store_of_langchain_ranks_as_our_dense_retriever_does():
+    store = InMemoryVectorStore(default_embedder())
+    store.add_documents(to_langchain(CHUNKS))
+    theirs = FromLangChain(store.as_retriever(search_kwargs={"k": 5}), CHUNKS, label="in memory, MiniLM")
+    queries = ["a fox", "cats and dogs", "red bird"]
+    ours = Dense(CHUNKS, default_embedder()).search(queries, 4)
+    assert [[hit.chunk for hit in hits] for hits in theirs.search(queries, 4)] == [[h.chunk for h in o] for o in ours]
+    assert [hit.score for hit in theirs.search(["a fox"], 3)[0]] == [1, 1 / 2, 1 / 3]
+    assert {hit.chunk.doc_id for hit in theirs.search(["a fox"], 4, {"d1"})[0]} == {"d1"}
+    assert theirs.invoke("a fox")[0].metadata["chunk_id"] == ours[0][0].chunk.id
+
+
+def test_documents_of_langchain_are_found_again_by_id_then_by_text_each_once():
+    by_id, by_text = Document("cut", metadata={"chunk_id": "c2"}), Document("red dog", id="own")
+    found = FromLangChain(answering(by_id, by_text, by_id, Document("", id="c5")), CHUNKS, label="x")
+    assert [hit.chunk.id for hit in found.search(["?"], 9)[0]] == ["c2", "c1", "c5"]
+    assert [hit.rank for hit in found.search(["?"], 2)[0]] == [1, 2]
+    assert FromLangChain(answering(), CHUNKS, label="x").search(["?"], 3) == [[]]
+    with pytest.raises(DataError, match="x found a text that is none of the chunks: 'pink pig'"):
+        FromLangChain(answering(Document("pink pig")), CHUNKS, label="x").search(["?"], 3)
+
+
+def test_the_label_of_a_langchain_retriever_makes_the_rows_its_own():
+    one, other = (FromLangChain(answering(), CHUNKS, label=label) for label in ("k=5", "k=9"))
+    assert one.settings() != other.settings()
+    assert repr(one) == "FromLangChain(label='k=5')"
+    with pytest.raises(ConfigError, match=r"InMemoryVectorStore(?s:.)*as_retriever"):
+        FromLangChain(InMemoryVectorStore(default_embedder()), CHUNKS, label="x")

@@ -168,6 +168,12 @@ def hits_of(chunks: Sequence[Chunk], items: np.ndarray, scores: np.ndarray, foun
     ]
 
 
+def as_document(chunk: Chunk, **more: Any) -> LangChainDocument:
+    """Return a chunk as a LangChain document, with ``more`` in its metadata."""
+    metadata = {"title": chunk.title, "doc_id": chunk.doc_id, "chunk_id": chunk.id}
+    return LangChainDocument(page_content=chunk.text, id=chunk.id, metadata=metadata | more)
+
+
 class Retriever(BaseRetriever):
     """A LangChain retriever with batched, deterministic search.
 
@@ -228,20 +234,8 @@ class Retriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: Any = None, k: int | None = None, scope: Scope = None
     ) -> list[LangChainDocument]:
-        return [
-            LangChainDocument(
-                page_content=hit.chunk.text,
-                id=hit.chunk.id,
-                metadata={
-                    "title": hit.chunk.title,
-                    "doc_id": hit.chunk.doc_id,
-                    "chunk_id": hit.chunk.id,
-                    "score": hit.score,
-                    "rank": hit.rank,
-                },
-            )
-            for hit in self.search([query], self.k if k is None else k, scope)[0]
-        ]
+        hits = self.search([query], self.k if k is None else k, scope)[0]
+        return [as_document(hit.chunk, score=hit.score, rank=hit.rank) for hit in hits]
 
 
 class Index(Retriever):
