@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 # Where each public name lives. Reading order: records -> data -> chunking -> embedding -> retrieval -> metrics.
 _HOME = {
     "records": ["Answer", "Chunk", "Dataset", "Document", "Grade", "Hit", "Question"],
-    "chunking": ["segment", "semantic_chunks", "token_chunks"],
+    "chunking": ["segment", "semantic_chunks", "split_chunks", "token_chunks"],
     "embedding": [
         "CachedEmbeddings",
         "MiniLM",

@@ -39,9 +39,13 @@ def _documents(documents: Iterable[Document]) -> list[Document]:
 
 
 def _slices(document: Document, spans: Iterable[Span]) -> list[Chunk]:
-    """Return the chunks of a document; a span without text leaves out its number, too."""
-    texts = [document.text[start:end].strip() for start, end in spans]
-    return [Chunk(f"{document.id}#{i}", text, document.id, document.title) for i, text in enumerate(texts) if text]
+    return _pieces(document, [document.text[start:end] for start, end in spans])
+
+
+def _pieces(document: Document, texts: Iterable[str]) -> list[Chunk]:
+    """Return the chunks of a document; a piece without text leaves out its number, too."""
+    named = enumerate(text.strip() for text in texts)
+    return [Chunk(f"{document.id}#{i}", text, document.id, document.title) for i, text in named if text]
 
 
 def _or_default(tokenizer: Tokenizer | None) -> Tokenizer:
@@ -307,6 +311,26 @@ def _places(documents: Sequence[Document], unit: str) -> list[Callable[[int], in
     encodings = _or_default(None).encode_batch([d.text for d in documents], add_special_tokens=False)
     starts = [np.array([start for start, _ in e.offsets]) for e in encodings]
     return [lambda at, begins=begins: int(np.searchsorted(begins, at)) for begins in starts]
+
+
+def split_chunks(documents: Iterable[Document], split: Callable[[str], Iterable[str]]) -> list[Chunk]:
+    """Cut documents by a function text -> texts, such as ``split_text`` of a LangChain text splitter.
+
+    Parameters
+    ----------
+    split : e.g. ``RecursiveCharacterTextSplitter(chunk_size=1000, chunk_overlap=200).split_text``.
+
+    Returns
+    -------
+    Chunks in document order, ids ``<document id>#0, #1, ...``, without white space at either end.
+
+    Raises
+    ------
+    ConfigError for a splitter in the place of its function.
+    """
+    if not callable(split):
+        raise ConfigError(f"split is {type(split).__name__}", "a function text -> texts", "pass splitter.split_text")
+    return [chunk for document in _documents(documents) for chunk in _pieces(document, split(document.text))]
 
 
 # One of your own is a function documents -> chunks, and one entry.

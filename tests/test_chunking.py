@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
-from ragbench.chunking import segment, semantic_chunks, token_chunks
+from ragbench.chunking import segment, semantic_chunks, split_chunks, token_chunks
 from ragbench.errors import ConfigError
 from ragbench.records import Document
 from ragbench.text.sentences import sentence_spans
@@ -70,6 +70,16 @@ def test_token_chunks_cover_every_word_and_repeat_only_the_overlap(n, size, over
     assert rebuilt == words
     assert all(len(c) <= size for c in chunks)
     assert len(chunks) == max(1, -(-(n - size) // step) + 1)
+
+
+def test_a_text_splitter_makes_chunks_by_hand():
+    documents = [Document("d", "Title", "One. Two.\n\n \n\nThree."), Document("e", "E", "Four.")]
+    chunks = split_chunks(documents, lambda text: text.split("\n\n"))
+    assert [(c.id, c.text, c.doc_id, c.title) for c in chunks] == [
+        ("d#0", "One. Two.", "d", "Title"),
+        ("d#2", "Three.", "d", "Title"),
+        ("e#0", "Four.", "e", "E"),
+    ]
 
 
 def test_sentences_are_merged_until_long_enough_and_the_rest_joins_the_last():
@@ -152,6 +162,8 @@ def test_max_tokens_cuts_at_sentence_ends_and_inside_an_overlong_sentence():
         (lambda: token_chunks([doc("x")], size=0), "size=0"),
         (lambda: token_chunks([doc("x")], overlap=1.0), r"overlap=1\.0"),
         (lambda: token_chunks(["x"]), "item 0 is str"),
+        (lambda: split_chunks(["x"], str.split), "item 0 is str"),
+        (lambda: split_chunks([doc("x")], object()), "split is object(.|\n)*split_text"),
         (lambda: semantic_chunks([doc("x")], Topics(), "as-run"), "unknown chunking profile 'as-run'"),
         (lambda: semantic_chunks([doc("x")], Topics(), percentile=101), "percentile=101"),
         (lambda: semantic_chunks([doc("x")], Topics(), percentile=5, threshold=0.5), "both percentile and threshold"),
