@@ -9,10 +9,13 @@ import yaml
 from onnx_parts import classifier, rows
 
 from ragbench import cli
+from ragbench.chunking import CHUNKERS
+from ragbench.data import DATASETS
 from ragbench.experiment import Experiment, config, load_rows
 from ragbench.metrics.table import METRICS
 from ragbench.notebooks import find
 from ragbench.paths import project_root
+from ragbench.retrieval import RETRIEVERS
 
 ROOT = project_root()
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -63,6 +66,9 @@ def test_every_key_of_an_experiment_file_is_documented_and_no_other():
     assert documented == {*config._REQUIRED, *config._AXES, *config._MODELS, *config._PLAIN, "k", "N", "code"}
     axes = set(re.findall(r"^\| `(\w+)` \|", text_of("docs/experiment.md").split("## Axes")[1], re.M))
     assert axes == set(config._AXES)
+    for axis, table in (("chunker", CHUNKERS), ("retriever", RETRIEVERS), ("data", DATASETS)):
+        (names,) = re.findall(rf"^\| `{axis}` \| ([^|]*) \|", text_of("docs/experiment.md").split("## Axes")[1], re.M)
+        assert set(re.findall(r"`(\w+)`", names)) == set(table)
 
 
 @pytest.mark.parametrize("page", [page.name for page in PAGES if "docs" in page.parts])
