@@ -657,6 +657,7 @@ def test_a_column_of_a_table_is_refused_where_records_are_wanted():
     with pytest.raises(DataError, match="answers: item 0 is str 'Ann'"):
         grading_prompts(asked, frame["answer"])
     assert grade(EmbeddedGrader(), asked, said)[0].value == 5
+    assert grade("embedded", asked, said) == grade(EmbeddedGrader(), asked, said)
 
 
 def test_repeats_ask_again_with_other_seeds_and_are_recorded(tmp_path):

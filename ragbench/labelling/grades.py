@@ -299,7 +299,7 @@ def grade(
     Parameters
     ----------
     judge : a LangChain chat model, a name for ``chat_model``, several hosts of one model, or an ``EmbeddedGrader``
-        (for which the options about prompts mean nothing).
+        ("embedded"; for it the options about prompts mean nothing).
     questions, answers : any number of answers per question, in any order.
     facts : question id -> supporting texts; default ``facts_of`` each question.
     per_prompt : "one", "ten", "systems" or a number: which answers share a prompt (see `group_answers`).
@@ -323,6 +323,10 @@ def grade(
 
     Source: thesis §2.4, Figure 2.5 (its criteria; the wording is ours).
     """
+    if isinstance(judge, str) and judge == "embedded":
+        from ragbench.labelling.embedded_grader import EmbeddedGrader
+
+        judge = EmbeddedGrader()
     if hasattr(judge, "grade_all"):  # the embedded grader, or one of your own that needs no prompt
         return judge.grade_all(questions, answers, facts)
     prompts = grading_prompts(
