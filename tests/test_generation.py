@@ -301,6 +301,12 @@ def test_a_reader_gives_one_timed_answer_per_question_and_context():
     assert all(a.generator == "extractive reader (no LLM)" and 0 <= a.seconds < 1 for a in answers)
 
 
+def test_the_extractive_reader_goes_by_its_name():
+    asked, contexts = [question("Who founded it?")], ["Ann founded it."]
+    named, (made,) = generate("extractive", asked, contexts), generate(ExtractiveReader(), asked, contexts)
+    assert [(a.text, a.generator) for a in named] == [(made.text, made.generator)]
+
+
 def test_seconds_are_the_wall_clock_time_of_that_answer():
     class Slow:
         name = "slow"

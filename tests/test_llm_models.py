@@ -81,6 +81,7 @@ def test_user_and_password_are_taken_out_of_an_address():
         ("llama3:8b", {}, "unknown model provider 'llama3'(?s:.)*write 'ollama:llama3:8b'"),
         ("olama:llama3", {}, "did you mean 'ollama:NAME'"),
         ("smollm", {}, "did you mean 'smollm2'"),
+        ("embeded", {}, "did you mean 'embedded'"),
         ("ollama:", {}, "ollama:NAME"),
         ("ollama:m", {"temprature": 1}, "did you mean 'temperature'"),
         ("openai:m", {"host": "h", "num_gpu": 1}, "unknown option of ChatOpenAI 'num_gpu'"),

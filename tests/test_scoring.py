@@ -78,6 +78,8 @@ def test_labels_that_are_there_are_used_and_what_is_missing_is_counted():
 
 
 def test_an_unknown_metric_and_a_missing_column_are_named():
+    one = [{"answer": "Paris", "reference": "Paris"}]
+    assert rb.score(one, "token_f1").equals(rb.score(one, ["token_f1"]))
     with pytest.raises(ConfigError, match=r"unknown metric 'rouge'(.|\n)*rouge_l"):
         score(ROWS, ["rouge"])
     with pytest.raises(DataError, match=r"no column 'references', which metric 'eir' needs"):

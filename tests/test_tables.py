@@ -202,3 +202,5 @@ def test_the_papers_data_sets_come_from_the_table(monkeypatch):
     assert load_dataset("minihop", limit=3).name == "people"
     with pytest.raises(ConfigError, match=r"unknown data set 'minihob'\n.*\n.*mean 'minihop'"):
         load_dataset("minihob")
+    with pytest.raises(ConfigError, match=r"unknown data set 'mine\.csv'\n.*\n.*load_questions"):
+        load_dataset("mine.csv")

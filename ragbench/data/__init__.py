@@ -1,8 +1,9 @@
 """Data sets in, `Dataset` out. Malformed input is one error with file and line; nothing is loaded by halves."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ragbench._lazy import ours
@@ -68,7 +69,7 @@ def load_dataset(
     if per_kind is not None and per_kind < 1:
         raise ConfigError(f"per_kind={per_kind}", "at least 1, or None for all questions", "leave it out")
     if name not in table and (name != "auto" or table is DATASETS):
-        raise unknown("data set", name, table if table is DATASETS else ("auto", *table))
+        raise unknown_data(name, table if table is DATASETS else ("auto", *table))
     *others, last = table if name == "auto" else [name]
     for other in others:
         try:
@@ -76,6 +77,14 @@ def load_dataset(
         except NotHereError:
             continue
     return _first_per_kind(table[last](**options), per_kind)
+
+
+def unknown_data(name: str, known: Iterable[str]) -> ConfigError:
+    """Build the error for a name that is no data set's; one that looks like a file is told how files are loaded."""
+    error = unknown("data set", name, known)
+    if not Path(name).suffix:
+        return error
+    return ConfigError(error.got, error.expected, "load files of your own: data.load_questions(FILE, DOCUMENTS)")
 
 
 def _first_per_kind(data: Dataset, number: int | None) -> Dataset:

@@ -267,7 +267,7 @@ def _data(path: Path, use: str, options: dict[str, Any]) -> Callable:
         _checked(use, data.DATASETS[use], options, ())
         return functools.partial(data.load_dataset, use, **options)
     if use != "own files":
-        raise unknown("data set", use, (*data.DATASETS, "own files"))
+        raise data.unknown_data(use, (*data.DATASETS, "own files"))
     if "questions" not in options:
         raise ConfigError("own files without questions", "questions: FILE", "add it, and documents: FILE or FOLDER")
     for name in ("questions", "documents"):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ragbench.errors import ConfigError, ModelError
+from ragbench.generation.reader import ExtractiveReader
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Question
 
@@ -35,8 +36,8 @@ def generate(
 
     Parameters
     ----------
-    model : a reader (an object with ``name`` and ``answer(question, context)``, such as ``ExtractiveReader``), a
-        LangChain chat model, a name such as ``"ollama:llama3:8b"``, or a sequence of one model on several hosts.
+    model : a reader (an object with ``name`` and ``answer(question, context)``; ``ExtractiveReader`` is "extractive"),
+        a LangChain chat model, a name such as ``"ollama:llama3:8b"``, or a sequence of one model on several hosts.
     questions : one per answer; a question that is asked at several budgets is repeated.
     contexts : one per question. None: the query alone. ``""``: nothing was retrieved, which is the prompt with an
         empty documents section (a reader abstains on both).
@@ -62,6 +63,7 @@ def generate(
     Source: thesis §2.4, Figure 2.4 (same inputs and criteria, our own wording).
     """
     questions, contexts = _checked(questions, contexts)
+    model = ExtractiveReader() if isinstance(model, str) and model == "extractive" else model
     extra = [dict(m) for m in meta] if meta is not None else [{} for _ in questions]
     if len(extra) != len(questions):
         raise ConfigError(f"{len(extra)} meta for {len(questions)} questions", "one per question", "check meta")

@@ -14,6 +14,7 @@ from ragbench.llm.local import SMOLLM2, SMOLLM2_SHA256
 if TYPE_CHECKING:
     from langchain_core.language_models.chat_models import BaseChatModel
 
+_WITHOUT_A_MODEL = ("embedded", "extractive")  # names that labels, judges and readers go by beside those of models
 DEADLINE_S = 600.0
 NUM_CTX = 8192
 NAMES = ("ollama:NAME", "openai:NAME", "gguf:FILE", "smollm2")
@@ -76,8 +77,8 @@ def chat_model(
     if spec == SMOLLM2:
         provider, name, digest = "gguf", SMOLLM2, digest or SMOLLM2_SHA256
     if provider not in makers:
-        if get_close_matches(provider.casefold(), [*makers, SMOLLM2], cutoff=0.9):
-            raise unknown("model provider", provider, NAMES)
+        if get_close_matches(provider.casefold(), [*makers, SMOLLM2, *_WITHOUT_A_MODEL], cutoff=0.9):
+            raise unknown("model provider", provider, [*NAMES, *_WITHOUT_A_MODEL])
         do = f"write 'ollama:{spec}' for a model of Ollama, 'openai:{spec}' for a server with OpenAI's interface"
         raise ConfigError(f"unknown model provider {provider!r}", "one of " + ", ".join(NAMES), do)
     if not name:

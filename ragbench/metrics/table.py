@@ -123,14 +123,14 @@ def numbers_by_column() -> dict[str, tuple[str, str]]:
     return columns
 
 
-def find_numbers(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+def find_numbers(names: str | Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return column -> (metric, number of it) of what is asked for: metrics, groups or single numbers, each once.
 
     Raises
     ------
     ConfigError for an unknown name.
     """
-    every = numbers_by_column()
+    every, names = numbers_by_column(), [names] if isinstance(names, str) else names
     check_known("metric", names, {**METRICS, **GROUPS, **every})
     asked: dict[str, tuple[str, str]] = {}
     for name in names:
