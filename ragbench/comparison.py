@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.experiment.rows import AXIS_COLUMNS
 from ragbench.records import Dataset
 
 if TYPE_CHECKING:  # slow import
@@ -39,8 +40,11 @@ def system_scores(rows: pd.DataFrame) -> pd.DataFrame:
 
     Raises
     ------
-    DataError for rows of several data sets.
+    DataError for rows of several data sets, or for a table without their columns.
     """
+    if lacking := [name for name in (*AXIS_COLUMNS, "ir_score", "grade") if name not in rows]:
+        do = "take ragbench.compare_scores for a table of scores, ragbench.stats.compare for any other"
+        raise DataError(f"rows without the column {lacking[0]!r}", "rows of an experiment", do)
     if rows["data"].nunique() > 1:
         names = ", ".join(sorted(rows["data"].unique()))
         raise DataError(

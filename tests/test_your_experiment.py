@@ -452,6 +452,8 @@ def test_what_cannot_be_compared_is_said():
     rows = made_rows()
     with pytest.raises(DataError, match="data sets d, e"):
         comparison.compare_systems(pd.concat([rows, rows.assign(data="e")]))
+    with pytest.raises(DataError, match=r"without the column 'grade'(.|\n)*compare_scores"):
+        comparison.compare_systems(rows.drop(columns="grade"))
     with pytest.raises(DataError, match="answered a question twice"):
         comparison.compare_systems(pd.concat([rows, rows]))
     with pytest.raises(DataError, match="nothing to compare"):
