@@ -236,8 +236,10 @@ def published_by_factor() -> pd.DataFrame:
     printed = {(rows[c.row], c.column): c.value / 100 for c in cells.itertuples()}
     found = []
     for factor, some in FACTORS.items():
-        metrics = dict.fromkeys(cells["column"][cells["row"].str.startswith(f"{_ROWS[factor]} = ")])
-        found += [(factor, getattr(s, factor), m, printed[s, m]) for s in some for m in metrics if (s, m) in printed]
+        metrics = set(cells["column"][cells["row"].str.startswith(f"{_ROWS[factor]} = ")])
+        for s in some:
+            means = {metric: mean for (of, metric), mean in printed.items() if of == s and metric in metrics}
+            found += [(factor, getattr(s, factor), *one) for one in means.items()]
     return pd.DataFrame(found, columns=["factor", "value", "metric", "mean"])
 
 
