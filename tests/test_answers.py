@@ -191,8 +191,8 @@ def test_what_is_mended_is_counted_by_column_and_warned_of():
     assert frame["reference"].tolist() == ["x", "y", None, "z"]
     assert frame["chunks"].tolist() == [["c", "d"], ["c"], [], ["only one"]]
     assert sorted(frame.attrs["repairs"]) == [
-        "1 cells of 'chunks' held a list written as text: read as lists",
-        "1 cells of 'chunks' held one text, no list: taken as a list of one",
+        "1 cell of 'chunks' held a list written as text: read as lists",
+        "1 cell of 'chunks' held one text, no list: taken as a list of one",
         "1 empty places in lists of 'chunks' were left out",
         "3 cells of 'answer' held a number: written as text",
         "3 cells of 'reference' held a list of one text: its text was taken",

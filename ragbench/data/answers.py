@@ -93,7 +93,7 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
             frame[column] = pd.Series(cells, frame.index, dtype=object)
     raise_all(errors, name, len(frame))
     _identify(frame, places)
-    mended = [what.format(n=n) for what, n in repairs.items()]
+    mended = [what.format(n=n, cells=f"{n} cell{'s' * (n != 1)}") for what, n in repairs.items()]
     frame.attrs = {"repairs": mended}
     if mended:
         warnings.warn(f"{name}: {'; '.join(mended)}", stacklevel=3)
@@ -253,12 +253,12 @@ def _identify(frame: pd.DataFrame, places: Sequence[str]) -> None:
 def _text(value: Any, column: str, place: str, repairs: Counter[str]) -> str | None:
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.ndarray | list | tuple) and len(value) == 1 and isinstance(value[0], str):
-        repairs[f"{{n}} cells of {column!r} held a list of one text: its text was taken"] += 1
+        repairs[f"{{cells}} of {column!r} held a list of one text: its text was taken"] += 1
         value = value[0]
     if lacks(value):
         return None
     if isinstance(value, bool | int | float):
-        repairs[f"{{n}} cells of {column!r} held a number: written as text"] += 1
+        repairs[f"{{cells}} of {column!r} held a number: written as text"] += 1
         # pandas makes 1979 to 1979.0 where another cell of the column is empty.
         value = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     if not isinstance(value, str):
@@ -313,7 +313,7 @@ def _written_list(text: str, column: str, place: str, repairs: Counter[str]) -> 
     if not text.lstrip().startswith("["):
         parts = [part.strip() for part in text.split(_SEPARATOR) if part.strip()]
         if len(parts) == 1:
-            repairs[f"{{n}} cells of {column!r} held one text, no list: taken as a list of one"] += 1
+            repairs[f"{{cells}} of {column!r} held one text, no list: taken as a list of one"] += 1
         return parts
     try:
         items = _json_texts(text) or _literals(text, column)
@@ -323,7 +323,7 @@ def _written_list(text: str, column: str, place: str, repairs: Counter[str]) -> 
             'a list of texts in quotes: ["first", "second"]',
             "write the cell with json.dumps, or save the table as JSON lines or Parquet",
         ) from None
-    repairs[f"{{n}} cells of {column!r} held a list written as text: read as lists"] += 1
+    repairs[f"{{cells}} of {column!r} held a list written as text: read as lists"] += 1
     return items
 
 
