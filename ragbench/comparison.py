@@ -170,21 +170,26 @@ def printed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdicts(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
-    """Say each comparison of `compare_systems` in a sentence, by its corrected p-value."""
+    """Say each comparison of `compare_systems` or `compare_scores` in a sentence, by its corrected p-value.
+
+    What is significant is said as "higher than", or "lower than" for a measure of which less is better.
+    """
+    from ragbench.metrics.table import lower_is_better
     from ragbench.stats import interval_text
 
-    said = []
+    said, lower = [], lower_is_better()
     for row in table.to_dict("records"):
-        better, worse = (row["a"], row["b"]) if row["difference"] >= 0 else (row["b"], row["a"])
+        less = row["measure"] in lower
+        better, worse = (row["a"], row["b"]) if (row["difference"] >= 0) != less else (row["b"], row["a"])
         gap = f"{interval_text(row['difference'], row['low'], row['high'], '+.3f')}, p = {row['p_holm']:.2g} after Holm"
         if row["p_holm"] < alpha:
-            verdict = f"{better} is better than {worse}: {gap}."
+            verdict = f"{better} is {'lower' if less else 'higher'} than {worse}: {gap}."
         else:
             needed = row["needed_all"]
             enough = f"about {needed:,.0f}" if np.isfinite(needed) else "no number"
             shown = f"no difference shown between {row['a']} and {row['b']}"
             verdict = f"{shown}: {gap}; {row['n']} questions were asked, {enough} would show it."
-        said.append(f"{row['measure']}: {verdict}")
+        said.append(f"{row['measure']}{' (lower is better)' * less}: {verdict}")
     return said
 
 

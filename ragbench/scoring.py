@@ -18,7 +18,7 @@ from ragbench.data.answers import lacks, read_answers
 from ragbench.errors import DataError
 from ragbench.labelling.checkers import ModelChecker, PairCounter, asks_model, make_checker
 from ragbench.llm import Plan, Step
-from ragbench.metrics.table import METRICS, find_numbers, language, numbers_by_column, readable
+from ragbench.metrics.table import METRICS, find_numbers, language, lower_is_better, numbers_by_column, readable
 from ragbench.records import Answer, Question
 from ragbench.text.languages import language_of
 
@@ -155,14 +155,15 @@ def compare_scores(table: pd.DataFrame, columns: Sequence[str] | None = None, **
 
 def metric_table() -> pd.DataFrame:
     """List the numbers there are: metric, columns needed, source, range, and whether they need labels."""
-    lines = []
+    lines, lower = [], lower_is_better()
     for column, (name, _) in numbers_by_column().items():
         metric = METRICS[name]
         made = [need for need in metric.needs if need in LABELS]
         needs = dict.fromkeys(base for need in metric.needs for base in _bases(need))
         way = f"{', '.join(made)}: embedded or a model" if made else "none"
         low, high = metric.range
-        lines.append((column, name, ", ".join(needs), metric.source, f"{low:g} to {high:g}", way))
+        span = f"{low:g} to {high:g}{', lower is better' * (column in lower)}"
+        lines.append((column, name, ", ".join(needs), metric.source, span, way))
     return pd.DataFrame(lines, columns=["number", "metric", "needs", "source", "range", "labels"])
 
 

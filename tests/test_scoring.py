@@ -108,6 +108,12 @@ def test_groups_single_numbers_and_shared_names_are_resolved():
     assert table.at["keypoints_hallucination", "needs"] == "question, answer, reference"
     assert table.at["claim_recall", "labels"] == "claim_labels: embedded or a model"
     assert table.at["rouge_l", "labels"] == "none"
+    assert table.at["recall", "range"] == "0 to 1"
+    lower = table.index[table["range"].str.endswith("lower is better")]
+    assert set(lower) == {
+        "relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination", "self_knowledge",
+        "keypoints_hallucination", "irrelevance",
+    }  # fmt: skip
     assert list(find_numbers(["lexical"])) == ["exact_match", "token_f1", "rouge_l", "bleu"]
     assert find_numbers(["claim_recall", "ragas"])["ragas_faithfulness"] == ("ragas", "faithfulness")
     assert list(find_numbers(["claim_recall", "f1", "claim_recall"])) == ["claim_recall", "f1"]

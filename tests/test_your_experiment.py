@@ -26,6 +26,7 @@ from ragbench.experiment import TIMING, Experiment, load_rows
 from ragbench.experiment.rows import run_folder
 from ragbench.labelling.people import Label, append_labels
 from ragbench.notebooks import execute, find
+from ragbench.scoring import compare_scores
 from ragbench.stats import holm, paired_bootstrap_difference, paired_permutation_test, questions_for
 
 TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells"]
@@ -395,10 +396,24 @@ def test_systems_are_named_by_the_axes_that_differ():
 def test_a_verdict_says_who_is_better_or_how_many_questions_would_show_it():
     table = comparison.compare_systems(made_rows(), [("A@100", "B@100"), ("A@100", "C@100")])
     said = dict(zip(zip(table["b"], table["measure"], strict=True), comparison.verdicts(table), strict=True))
-    assert said["B@100", "IR score"].startswith("IR score: B@100 is better than A@100: -0.")
+    assert said["B@100", "IR score"].startswith("IR score: B@100 is higher than A@100: -0.")
     assert "no difference shown between A@100 and C@100" in said["C@100", "IR score"]
     assert "24 questions were asked, about" in said["C@100", "IR score"]
     assert "24 questions were asked, no number would" in said["C@100", "fully right"]  # the very same grades
+
+
+@pytest.mark.parametrize(
+    ("measure", "said"),
+    [
+        ("token_f1", "token_f1: ample is higher than scant: +"),
+        ("hallucination", "hallucination (lower is better): scant is lower than ample: +"),
+        ("keypoints_hallucination", "keypoints_hallucination (lower is better): scant is lower than ample: +"),
+    ],
+)
+def test_a_verdict_names_the_better_system_where_less_is_better(measure, said):
+    scores = [(f"q{i}", "ample", 0.9) for i in range(20)] + [(f"q{i}", "scant", 0.1 + i / 99) for i in range(20)]
+    table = pd.DataFrame(scores, columns=["question_id", "system", measure])
+    assert comparison.verdicts(compare_scores(table, [measure]))[0].startswith(said)
 
 
 def test_a_printed_table_has_the_interval_beside_the_difference_and_whole_questions():

@@ -26,7 +26,7 @@ from ragbench.labelling.grades import grade, grading_prompts
 from ragbench.labelling.keypoints import embedded_keypoint_verdicts, keypoint_verdicts, steps_for_keypoints
 from ragbench.labelling.statements import ModelRagas, steps_for_ragas
 from ragbench.llm import Step
-from ragbench.metrics.claims import COUNTS, ClaimLabels, claim_metrics_table
+from ragbench.metrics.claims import COUNTS, LOWER_IS_BETTER, ClaimLabels, claim_metrics_table
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.cutoffs import as_offsets, joined_cutoffs
 from ragbench.metrics.ir_score import ir_score_table
@@ -297,14 +297,13 @@ class ComparedMetric:
     higher: bool = True
 
 
-_WORSE = {"relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination", "self_knowledge"}
 _OF_ANSWER = {"precision", "recall", "f1"}
 _OF_CONTEXT = {"claim_recall", "context_precision"}
 
 
 def _claim_metric(name: str) -> ComparedMetric:
     reads = "answer" if name in _OF_ANSWER else "context" if name in _OF_CONTEXT else "answer and context"
-    return ComparedMetric(f"RAGChecker {name.replace('_', ' ')}", "RAGChecker", reads, name not in _WORSE)
+    return ComparedMetric(f"RAGChecker {name.replace('_', ' ')}", "RAGChecker", reads, name not in LOWER_IS_BETTER)
 
 
 METRICS: tuple[ComparedMetric, ...] = (

@@ -35,6 +35,7 @@ GROUPS = {
     ),
 }
 METRICS = tuple(name for names in GROUPS.values() for name in names)
+LOWER_IS_BETTER = ("relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination", "self_knowledge")
 RAGCHECKER_NAMES = {name: name for name in METRICS} | {
     "relevant_noise_sensitivity": "noise_sensitivity_in_relevant",
     "irrelevant_noise_sensitivity": "noise_sensitivity_in_irrelevant",

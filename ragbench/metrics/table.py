@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ragbench.errors import check_known
-from ragbench.metrics.claims import CHECKS, ClaimLabels, claim_metrics
+from ragbench.metrics.claims import CHECKS, LOWER_IS_BETTER, ClaimLabels, claim_metrics
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.ir_score import ir_score
 from ragbench.metrics.keypoints import effective_information_rate, keypoint_metrics, reference_recall
@@ -39,6 +39,7 @@ class Metric:
     source : paper and equation.
     range : least and greatest value.
     names : of the numbers, where there are several.
+    lower_is_better : the numbers of which less is better; ``("mine",)`` for a metric of one number named "mine".
     """
 
     needs: tuple[str, ...]
@@ -46,6 +47,7 @@ class Metric:
     source: str
     range: tuple[float, float] = (0.0, 1.0)
     names: tuple[str, ...] = ()
+    lower_is_better: tuple[str, ...] = ()
 
 
 _GRADES = tuple(f"grade {grade}" for grade in range(1, 6))
@@ -79,12 +81,22 @@ METRICS: dict[str, Metric] = {
     "grade": Metric(
         ("grade",), lambda grade: {f"grade {n}": float(grade == n) for n in range(1, 6)}, "thesis §2.4", names=_GRADES
     ),
-    "ragchecker": Metric(("claim_labels",), _claims, "RAGChecker, section 3.3", names=CLAIM_METRICS),
+    "ragchecker": Metric(
+        ("claim_labels",),
+        _claims,
+        "RAGChecker, section 3.3",
+        names=CLAIM_METRICS,
+        lower_is_better=LOWER_IS_BETTER,
+    ),
     "ragas": Metric(
         ("ragas",), dict, "RAGAS, section 3", names=("faithfulness", "answer_relevance", "context_relevance")
     ),
     "keypoints": Metric(
-        ("keypoint_verdicts",), _keypoints, "RAGEval, Eq 3-5", names=("completeness", "hallucination", "irrelevance")
+        ("keypoint_verdicts",),
+        _keypoints,
+        "RAGEval, Eq 3-5",
+        names=("completeness", "hallucination", "irrelevance"),
+        lower_is_better=("hallucination", "irrelevance"),
     ),
     "reference_recall": Metric(
         ("references", "chunks"),
@@ -121,6 +133,11 @@ def numbers_by_column() -> dict[str, tuple[str, str]]:
             taken = key in columns or (metric.names and key in METRICS)
             columns[f"{name}_{key}" if taken else key] = (name, key)
     return columns
+
+
+def lower_is_better() -> list[str]:
+    """Return the columns of which less is better, such as ``hallucination``."""
+    return [column for column, (name, key) in numbers_by_column().items() if key in METRICS[name].lower_is_better]
 
 
 def find_numbers(names: str | Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -15,11 +15,10 @@ import ipywidgets as w
 
 from ragbench.data.ragchecker import LABELS, RagResult
 from ragbench.errors import ConfigError, check_known
-from ragbench.metrics.claims import METRICS
+from ragbench.metrics.claims import LOWER_IS_BETTER, METRICS
 from ragbench.widgets import claims_view as view
 from ragbench.widgets.base import Panel
 
-HIGH_IS_BAD = METRICS[6:10]  # both noise sensitivities, hallucination, self-knowledge
 AS_GIVEN = "as given"
 _SIDES = tuple(view.CHECKS_OF)
 _CLASSES = {LABELS[0]: "rb-entailed", LABELS[1]: "rb-neutral", LABELS[2]: "rb-contradicted", None: "rb-unread"}
@@ -184,7 +183,7 @@ class ClaimInspector(Panel):
         return choices
 
     def _sort(self, name: str) -> None:
-        places, sign = list(range(len(self.results))), -1 if name in HIGH_IS_BAD else 1
+        places, sign = list(range(len(self.results))), -1 if name in LOWER_IS_BETTER else 1
         if name != AS_GIVEN:
             values = [self._scores[i][0][name] for i in places]
             places.sort(key=lambda i: (math.isnan(values[i]), sign * values[i]))
