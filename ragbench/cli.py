@@ -23,7 +23,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0 done, 1 a check failed, 2 wrong use or data, 130 interrupted."""
     # Rows are made in threads of their own; OpenBLAS's threads would take three times the CPU, waiting for a core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy reads it when it is loaded, kernels inherit it
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if "run" not in arguments:
+        parser.print_help()
+        return 2
     warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"  # without our own line of code
     try:
         return arguments.run(arguments) or 0
@@ -46,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="ragbench", description="A workbench for evaluating retrieval-augmented generation."
     )
     parser.add_argument("--version", action="version", version=f"ragbench {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="command")
+    commands = parser.add_subparsers(metavar="command")
 
     init = commands.add_parser("init", help="make a folder for an experiment of your own, with examples that run")
     init.add_argument("folder", metavar="name", help="of the folder; it must not exist yet, or be empty")
@@ -502,6 +506,8 @@ def _lab(arguments: argparse.Namespace) -> int:
         command.append("--no-browser")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
+    here = os.path.dirname(sys.executable)
+    os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])  # of `!ragbench` in a cell
     os.chdir(folder)
     os.execv(sys.executable, command)
 

@@ -91,3 +91,5 @@ settings="$venv/share/jupyter/lab/settings"
 mkdir -p "$settings"
 printf '%s\n' '{"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}' \
     >"$settings/overrides.json"
+
+say "done. Type '. $venv/bin/activate' in a terminal, then 'ragbench --help'"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -166,6 +167,12 @@ def test_version_is_printed(capsys):
     assert (caught.value.code, capsys.readouterr().out) == (0, f"ragbench {ragbench.__version__}\n")
 
 
+def test_without_a_command_all_of_them_are_listed(capsys):
+    assert cli.main([]) == 2
+    said = capsys.readouterr().out
+    assert all(re.search(rf"^ +{name}\b", said, re.M) for name in ("init", "run", "score", "lab"))
+
+
 @pytest.mark.parametrize(
     ("options", "passed"),
     [([], []), (["--port", "9999"], ["--port", "9999"]), (["--no-browser"], ["--no-browser"])],
@@ -175,7 +182,9 @@ def test_lab_passes_port_and_browser_on(options, passed, monkeypatch):
     monkeypatch.setattr("os.execv", lambda program, command: started.append(command))
     monkeypatch.setattr("os.chdir", lambda folder: None)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("PATH", "/nothing")
     cli.main(["lab", *options])
+    assert shutil.which("ragbench") == str(Path(sys.executable).with_name("ragbench"))  # for cells and terminals
     (command,) = started
     assert command[1:4] == ["-m", "jupyter", "lab"]
     assert command[command.index("notebooks/00_start_here.ipynb") + 1 :] == passed
