@@ -36,6 +36,10 @@ class DataError(RagbenchError):
     """A data set or file is missing, malformed, or not the one it claims to be."""
 
 
+class EmptyFileError(DataError):
+    """A file holds no text."""
+
+
 class NotHereError(DataError):
     """A data set that one has to bring oneself is not on this machine."""
 

@@ -409,7 +409,7 @@ def test_a_folder_of_texts_is_a_corpus(tmp_path):
     documents = load_documents(tmp_path)
     assert [(d.title, d.text) for d in documents] == [("b", "Beta."), ("a", "Alpha.")]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"holds no \.txt or \.md file"):
+    with pytest.raises(DataError, match=r"holds no \.txt, \.md or \.rst file"):
         load_documents(tmp_path / "empty")
 
 

@@ -74,3 +74,23 @@ def test_damaged_files_and_a_missing_package_are_told(name, tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "docx", None)
     with pytest.raises(ConfigError, match=rf"{name} without \w+(.|\n)*ragbench\[documents\]"):
         load_documents(tmp_path)
+
+
+def test_all_bad_files_of_a_folder_are_told_at_once(tmp_path):
+    (tmp_path / "bad.pdf").write_bytes(b"%PDF no more")
+    (tmp_path / "fine.rst").write_text("Mill\n====")
+    (tmp_path / "latin.txt").write_bytes("Mühle".encode("latin-1"))
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(DataError, match=r"2 of 4 files are bad\n.*bad.pdf cannot(.|\n)*latin.txt, line 1: byte 0xfc"):
+        load_documents(tmp_path)
+
+
+def test_files_without_text_are_left_out_of_a_folder_with_a_warning(tmp_path):
+    (tmp_path / "a.html").write_text("<html><head><meta http-equiv='refresh' content='0; b.html'></head></html>")
+    (tmp_path / "b.html").write_text(HTML)
+    (tmp_path / "c.txt").write_text(" \n")
+    with pytest.warns(UserWarning, match=r"2 of 3 files left out, without text: \S+a.html holds no text, \S+c.txt is"):
+        assert [d.id for d in load_documents(tmp_path)] == ["b.html"]
+    (tmp_path / "b.html").unlink()
+    with pytest.raises(DataError, match="2 of 2 files are bad"):
+        load_documents(tmp_path)

@@ -94,7 +94,7 @@ def test_hidden_files_are_no_documents_and_other_formats_are_named(tmp_path):
     (tmp_path / ".ipynb_checkpoints").mkdir()
     (tmp_path / ".ipynb_checkpoints" / "old.md").write_text("An old copy.")
     (tmp_path / "report.odt").write_bytes(b"PK")
-    with pytest.raises(DataError, match=r"no \.txt or \.md file, no PDF, .* \(it holds 1 \.odt\)(.|\n)*pandoc"):
+    with pytest.raises(DataError, match=r"no \.txt, \.md or \.rst file, no PDF, .* \(it holds 1 \.odt\)(.|\n)*pandoc"):
         load_documents(tmp_path)
     (tmp_path / "a.txt").write_text("Ann Lee was born in Ely.")
     assert [d.id for d in load_documents(tmp_path)] == ["a.txt"]

@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError, DataError, EmptyFileError
 from ragbench.records import Document
 
 ENDINGS = (".pdf", ".docx", ".html", ".htm")
@@ -29,7 +29,8 @@ def read_document(path: Path, name: str) -> list[Document]:
 
     Raises
     ------
-    ConfigError without the package that reads it; DataError for a file that is damaged, encrypted, or without any text.
+    ConfigError without the package that reads it; DataError for a file that is damaged or encrypted, EmptyFileError for
+    one without any text.
     """
     ending = path.suffix.lower()
     package = {".pdf": "pypdf", ".docx": "docx"}.get(ending, "bs4")
@@ -47,7 +48,7 @@ def read_document(path: Path, name: str) -> list[Document]:
         ) from None
     empty = [number for number, text in enumerate(texts, 1) if not text.strip()]
     if len(empty) == len(texts):
-        raise DataError(f"{path} holds no text", "text, not pictures of it", "run a scan through OCR first")
+        raise EmptyFileError(f"{path} holds no text", "text, not pictures of it", "run a scan through OCR first")
     if ending != ".pdf":
         return [Document(name, path.stem, texts[0])]
     if empty:

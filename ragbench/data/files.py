@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, AnyStr, TypeVar
 
-from ragbench.errors import ConfigError, DataError, NotHereError, unknown
+from ragbench.errors import ConfigError, DataError, EmptyFileError, NotHereError, unknown
 from ragbench.paths import mirror
 
 MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, not a document
@@ -84,7 +84,9 @@ def read_text(path: str | Path) -> str:
             f"{path}, line {line}: a NUL character", "text", "check that it is a text file, and remove the character"
         )
     if not text.strip():
-        raise DataError(f"{path} is empty", "at least one record", "check that it was written or downloaded completely")
+        raise EmptyFileError(
+            f"{path} is empty", "at least one record", "check that it was written or downloaded completely"
+        )
     return text
 
 
@@ -313,7 +315,7 @@ def numbered_lines(path: str | Path) -> Iterator[tuple[str, dict]]:
     return ((f"{path}, line {number}", row) for number, row in read_jsonl(path))
 
 
-def raise_all(errors: list[DataError], path: str | Path, total: int) -> None:
+def raise_all(errors: list[DataError], path: str | Path, total: int, noun: str = "records") -> None:
     """Raise one error that lists bad records; nothing when there is none."""
     if not errors:
         return
@@ -322,7 +324,7 @@ def raise_all(errors: list[DataError], path: str | Path, total: int) -> None:
     shown = "\n    ".join(e.got for e in errors[:_SHOWN])
     more = f"\n    and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
     first = errors[0]
-    raise DataError(f"{path}: {len(errors)} of {total} records are bad\n    {shown}{more}", first.expected, first.do)
+    raise DataError(f"{path}: {len(errors)} of {total} {noun} are bad\n    {shown}{more}", first.expected, first.do)
 
 
 def sha256(path: str | Path) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 from ragbench.data.documents import ENDINGS, read_document
 from ragbench.data.files import MAX_FIELD, check_limit, plain_name, raise_all, read_jsonl, read_text, require_text
-from ragbench.errors import DataError, unknown
+from ragbench.errors import DataError, EmptyFileError, unknown
 from ragbench.records import Dataset, Document, Question
 
 Reader = Callable[[str | Path], Iterator[tuple[int, dict]]]
@@ -99,13 +99,14 @@ def load_documents(path: str | Path, *, fields: Mapping[str, str] | None = None)
     Parameters
     ----------
     path : the file (.csv, .tsv, else JSON lines); or a folder with ``documents.jsonl``, ``.csv`` or ``.tsv``; or a
-        folder of ``.txt``, ``.md``, ``.pdf``, ``.docx`` and ``.html`` files, in subfolders too (title: file name, and
-        page of a PDF). Hidden files and folders are passed over.
+        folder of ``.txt``, ``.md``, ``.rst``, ``.pdf``, ``.docx`` and ``.html`` files, in subfolders too (title: file
+        name, and page of a PDF). Hidden files and folders are passed over; a file without text is left out, with a
+        warning.
     fields : your own column names.
 
     Raises
     ------
-    DataError when a file is malformed, or a folder holds no such file (saying what it holds).
+    DataError when files are malformed (a folder's are listed), or a folder holds no such file (saying what it holds).
     """
     return _documents(path, fields, set())
 
@@ -116,22 +117,41 @@ def _documents(path: str | Path, fields: Mapping[str, str] | None, met: set[str]
         if tables := _tables(path, "documents"):
             return _documents(tables[0], fields, met)
         visible = [p for p in path.rglob("*") if not any(part.startswith(".") for part in p.relative_to(path).parts)]
-        files = sorted(p for p in visible if p.suffix.lower() in (".txt", ".md", *ENDINGS) and p.is_file())
+        files = sorted(p for p in visible if p.suffix.lower() in (".txt", ".md", ".rst", *ENDINGS) and p.is_file())
         held = _kinds(visible)
         if not files:
             raise DataError(
-                f"the folder {path} holds no .txt or .md file, no PDF, DOCX or HTML "
+                f"the folder {path} holds no .txt, .md or .rst file, no PDF, DOCX or HTML "
                 f"({f'it holds {held}' if held else 'it is empty'})",
                 "one text file per document, or documents.jsonl",
                 "check the path; turn other formats into text first, for instance with pandoc",
             )
         if skipped := _kinds(set(visible) - set(files)):
             warnings.warn(f"{path}: read {_kinds(files)}; skipped {skipped}", stacklevel=4)
-        return tuple(document for p in files for document in _file(p, str(p.relative_to(path))))
+        return tuple(_of_files(files, path))
     if path.suffix.lower() in ENDINGS and path.is_file():
         return tuple(_file(path, path.name))
     reader = read_csv if is_csv(path) else read_jsonl
     return _collect(path, reader, fields, _document, met)
+
+
+def _of_files(files: Sequence[Path], folder: Path) -> Iterator[Document]:
+    """Read each file; those without text are left out and named in a warning, all others that fail are told at once."""
+    errors: list[DataError] = []
+    empty: list[EmptyFileError] = []
+    for path in files:
+        try:
+            yield from _file(path, str(path.relative_to(folder)))
+        except EmptyFileError as error:
+            empty.append(error)
+        except DataError as error:
+            errors.append(error)
+    raise_all(errors, folder, len(files), "files")
+    if len(empty) == len(files):
+        raise_all(empty, folder, len(files), "files")
+    if empty:
+        names = ", ".join(error.got for error in empty[:5]) + ", ..." * (len(empty) > 5)
+        warnings.warn(f"{len(empty)} of {len(files)} files left out, without text: {names}", stacklevel=5)
 
 
 def _file(path: Path, name: str) -> list[Document]:
