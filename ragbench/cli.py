@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     validate.add_argument(
         "--min-documents", type=int, default=1, help="documents that evidence must come from (default 1; two-hop: 2)"
     )
+    validate.add_argument("--columns", nargs="*", default=[], metavar="OURS=YOURS", help="such as question=query")
     validate.set_defaults(run=_data_validate)
     generate = data.add_parser("generate", help="write a made data set of one domain, offline (RAGEval)")
     generate.add_argument("--domain", default="finance", help="finance, law or medicine (default finance)")
@@ -247,7 +248,10 @@ def _data_verify(arguments: argparse.Namespace) -> int:
 def _data_validate(arguments: argparse.Namespace) -> int:
     from ragbench.data import validate_files
 
-    problems = validate_files(arguments.questions, arguments.documents, min_documents=arguments.min_documents)
+    fields = _columns(arguments.columns)
+    problems = validate_files(
+        arguments.questions, arguments.documents, fields=fields, min_documents=arguments.min_documents
+    )
     for problem in problems:
         print(problem)
     notes = sum(problem.note for problem in problems)
@@ -418,16 +422,21 @@ def _export(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _columns(pairs: Sequence[str]) -> dict[str, str]:
+    from ragbench.errors import ConfigError
+
+    if wrong := [pair for pair in pairs if "=" not in pair]:
+        raise ConfigError(f"--columns {wrong[0]}", "OURS=YOURS", "write for instance reference=gold_answer")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
 def _score(arguments: argparse.Namespace) -> int:
     from ragbench import scoring
-    from ragbench.errors import ConfigError
     from ragbench.labelling.checkers import asks_model, make_checker
     from ragbench.llm import chat_model
     from ragbench.report.export import export_scores
 
-    if wrong := [pair for pair in arguments.columns if "=" not in pair]:
-        raise ConfigError(f"--columns {wrong[0]}", "OURS=YOURS", "write for instance reference=gold_answer")
-    columns = dict(pair.split("=", 1) for pair in arguments.columns)
+    columns = _columns(arguments.columns)
     to = Path(arguments.to)
     options: dict[str, Any] = {}
     labels: Any = arguments.labels

@@ -307,6 +307,10 @@ def test_data_validate_prints_problems_and_fails(capsys, tmp_path):
     status, out, _ = run(capsys, "data", "validate", str(bad))
     assert status == 1
     assert "1 problem, 1 note\n" in out
+    bad.write_text('{"query": "Where?", "gold": "Ely", "references": ["Ely"]}')
+    assert run(capsys, "data", "validate", str(bad), "--columns", "question=query", "answer=gold")[0] == 0
+    status, _, err = run(capsys, "data", "validate", str(bad), "--columns", "question")
+    assert (status, "--columns question\n  expected: OURS=YOURS" in err) == (2, True)
 
 
 def test_errors_are_one_message_and_not_a_traceback(capsys, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -174,11 +174,12 @@ def validate_files(
     questions: str | Path,
     documents: str | Path | None = None,
     *,
+    fields: Mapping[str, str] | None = None,
     min_documents: int = 1,
     form: Form | None = "NFC",
 ) -> list[Problem]:
-    """Load a question file (HotpotQA's JSON, JSON lines, CSV or TSV) and run `validate` on it."""
+    """Load a question file (HotpotQA's JSON, or as `load_questions` does) and run `validate` on it."""
     name = str(questions).removesuffix(".gz").lower()
     if name.endswith(".json"):
         return validate(load_hotpotqa(questions), min_documents=min_documents, form=form)
-    return validate(load_questions(questions, documents), min_documents=min_documents, form=form)
+    return validate(load_questions(questions, documents, fields=fields), min_documents=min_documents, form=form)
