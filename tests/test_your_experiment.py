@@ -507,8 +507,17 @@ def test_the_template_takes_a_foreign_folder_to_a_latex_table(tmp_path, results,
     folder = generate_set("finance", "en", 4, 7, tmp_path / "finance")
     own = {"QUESTIONS": str(folder / "questions.jsonl"), "DOCUMENTS": str(folder), "NAME": "finance", "LIMIT": 8}
     (template,) = (path for path in find() if path.stem == "91_your_experiment")
-    execute(template, {**own, "RETRIEVERS": ["BM25", "SIM"], "N": [100]}, tmp_path / "done.ipynb", timeout_s=300)
     made = results / "finance"
+    made.mkdir(parents=True)
+    first = your_experiment.load(folder).questions[0].id
+    labels = [
+        Label("grade", f"{first}/{s}@100", "grade", "5", "me", "2026-01-31T09:30:00+00:00") for s in ("BM25", "SIM")
+    ]
+    append_labels(made / "labels.csv", labels)  # as the form of section 11 writes it
+    done = execute(template, {**own, "RETRIEVERS": ["BM25", "SIM"], "N": [100]}, tmp_path / "done.ipynb", timeout_s=300)
+    said = done.read_text()
+    assert "questions labelled: 1; next, for BM25@100 and SIM@100:" in said
+    assert re.search(r"LabellingTool\(grade: \d of \d+ items, labels.csv\)", said)
     table = (made / "tables" / "comparison.tex").read_text()
     assert r"\toprule" in table
     assert "BM25@100 & SIM@100 & IR score" in table
@@ -540,8 +549,9 @@ def test_the_template_takes_a_persons_grades_to_shares_and_a_difference(tmp_path
     nbformat.write(book, copy)
     done = execute(copy, {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [300]}, tmp_path / "91_done.ipynb")
     said = "".join(o.get("text", "") for c in nbformat.read(done, 4).cells for o in c.get("outputs", ()))
-    assert "9 questions labelled; next, for BM25@300 and SIM@300:" in said
+    assert "questions labelled: 9; next, for BM25@300 and SIM@300:" in said
     assert re.search(r"fully right, BM25@300 - SIM@300, labels and judge: -?\d\.\d+ \[.*n = 9, 3 missing", said)
+    assert any("LabellingTool(grade: 0 of 6 items, grades.csv)" in str(cell) for cell in nbformat.read(done, 4).cells)
     # Half of each system's labels are 5, whatever the judge says of the rest.
     assert len(re.findall(r"grade [123]: ", said)) == 6
     assert "embedded, 3 times: share of pairs of grades that differ 0.000" in said
