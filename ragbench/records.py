@@ -37,6 +37,11 @@ class Question:
     level: str = ""
     meta: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.references, str):  # each of its letters would count as a text
+            got = f"question {self.id!r}: references is one text, {self.references[:40]!r}"
+            raise DataError(got, "a sequence of texts", "put it in a list")
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -92,6 +97,10 @@ class Dataset:
     excluded: tuple[tuple[str, str], ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_records(self.questions, Question, f"questions of {self.name}")
+        check_records(self.documents, Document, f"documents of {self.name}")
+
     def question(self, name: str) -> Question:
         """Return the question with this id; ConfigError for one that is not there."""
         by_id = {question.id: question for question in self.questions}
@@ -129,5 +138,5 @@ def check_records(values: Iterable[Any], kind: type, what: str) -> None:
             raise DataError(
                 f"{what}: item {place} is {type(value).__name__} {str(value)[:40]!r}",
                 f"a sequence of {kind.__name__} records",
-                f"make one {kind.__name__} per row of your table; its fields are {fields}",
+                f"make one {kind.__name__} per row of your table, with the fields {fields}",
             )

@@ -276,5 +276,5 @@ def test_files_that_are_missing_empty_in_another_encoding_or_of_another_kind_are
     for nothing in (pd.DataFrame(), []):
         with pytest.raises(DataError, match="has no row"):
             read_answers(nothing)
-    with pytest.raises(DataError, match="answers as int"):
+    with pytest.raises(DataError, match="a table as int"):
         read_answers(3)

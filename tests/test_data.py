@@ -10,6 +10,7 @@ import re
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -645,3 +646,47 @@ def test_minihop_claims_are_supported_by_their_sentences_word_for_word_enough(mi
             words = {w.lower().strip(".,'\"") for w in claim["text"].split() if len(w) > 3}
             there = " ".join([t + " " + sentences[t][i] for t, i in claim["support"]]).lower()
             assert any(w in there for w in words), (q.id, claim)
+
+
+TABLE = {
+    "Question": ["Who founded the mill?", "When?"],
+    "answer": ["Ada Ruck", "1841"],
+    "references": [["Ada Ruck founded it."], np.array(["It was 1841."])],
+    "n": [3, None],
+}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [TABLE, pd.DataFrame(TABLE), pd.DataFrame(TABLE, index=["a", "b"]), pd.DataFrame(TABLE).to_dict("records")],
+    ids=["dict of lists", "frame", "frame with an index", "list of dicts"],
+)
+def test_questions_and_documents_load_from_tables(table):
+    documents = pd.DataFrame({"id": [7], "title": ["Mill"], "text": ["Ada Ruck founded it. It was 1841."]})
+    for given in (documents, documents.to_dict("records"), load_documents(documents)):
+        loaded = load_questions(table, given)
+        assert [q.id for q in loaded.questions] == ["row-0", "row-1"]
+        assert [q.references for q in loaded.questions] == [("Ada Ruck founded it.",), ("It was 1841.",)]
+        assert [dict(q.meta) for q in loaded.questions] == [{"n": 3}, {}]  # an empty cell is no value
+        assert [(d.id, d.title) for d in loaded.documents] == [("7", "Mill")]
+
+
+def test_bad_rows_of_a_table_are_told_by_row():
+    with pytest.raises(DataError, match=r"2 of 2 records are bad\n.*row 0: no field 'answer'(.|\n)*row 1: no field"):
+        load_questions(pd.DataFrame(TABLE).drop(columns="answer"))
+    with pytest.raises(DataError, match="row 1: the id 'x' occurs already in row 0"):
+        load_questions(pd.DataFrame(TABLE).assign(id="x"))
+    for strange in (None, 5, ["Who?"]):
+        with pytest.raises(DataError, match=r"a table as (.|\n)*a list of dicts"):
+            load_questions(strange)
+
+
+def test_records_of_another_kind_are_refused_where_they_are_made():
+    with pytest.raises(DataError, match="question '1': references is one text, 'Ada'"):
+        Question("1", "Who?", "Ada", "Ada")
+    rows = pd.DataFrame(TABLE)
+    for questions in (rows, rows.to_dict("records")):
+        with pytest.raises(DataError, match=r"questions of mine: item 0(.|\n)*one Question per row"):
+            Dataset("mine", questions, ())
+    with pytest.raises(DataError, match="documents of mine: item 0"):
+        Dataset("mine", (), ["a text"])

@@ -494,6 +494,7 @@ def test_names_and_a_data_set_stand_for_what_dicts_hold(tmp_path):
         ({"retriever": {"mine": "BM52"}}, "unknown retriever 'BM52'"),
         ({"generator": "extractiv"}, "unknown generator 'extractiv'(?s:.)*did you mean 'extractive'"),
         ({"data": [people(1)]}, "data is list(?s:.)*a name of what ships"),
+        ({"data": pd.DataFrame({"question": ["Who?"]})}, "data is DataFrame(?s:.)*load_questions"),
         ({"data": {"people": list(people(1).questions)}}, "data 'people' is list(?s:.)*a Dataset, or a function"),
         ({"chunker": whole}, "chunker is function"),
         ({"chunker": {"whole": 3}}, "chunker 'whole' is int"),

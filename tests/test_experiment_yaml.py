@@ -104,6 +104,8 @@ def test_a_model_takes_its_options_and_hosts(tmp_path):
         (HEAD.replace("BM25", "{b: {use: BM25, tokenizer: germn}}"), "retriever.b: unknown tokenizer 'germn'"),
         (HEAD.replace("BM25", "{s: {use: SIM, tokenizer: german}}"), "unknown option of SIM 'tokenizer'"),
         (HEAD.replace("name: mine\n", ""), r"experiment\.yaml: there is no key 'name'"),
+        (HEAD.replace("name: mine", "name: no"), r"experiment\.yaml: name is False(.|\n)*in quotes"),
+        (HEAD + "N:\n", r"experiment\.yaml: N has None"),
         (HEAD + "retreiver: BM25\n", r"experiment\.yaml: retreiver: unknown key.*\n.*\n.*did you mean 'retriever'"),
         (HEAD.replace("BM25", "BM26"), r"retriever\.BM26: unknown retriever 'BM26'\n.*\n.*mean 'BM25'"),
         (HEAD.replace("BM25", "{a: {use: BM25, k2: 3}}"), r"retriever\.a: unknown option of BM25 'k2'"),
@@ -162,6 +164,12 @@ def test_a_file_that_cannot_work_is_told_with_its_key(tmp_path, text, message):
     assert "abc" not in str(caught.value)
     assert len(str(caught.value)) < 2000
     assert time.process_time() - begin < 20
+
+
+def test_what_is_wrong_is_told_of_the_file_where_a_folder_was_given(tmp_path):
+    write(tmp_path, HEAD + "N: few\n")
+    with pytest.raises(ConfigError, match=r"experiment\.yaml: N has 'few'"):
+        Experiment.from_yaml(tmp_path)
 
 
 def test_a_missing_file_is_told(tmp_path):

@@ -72,7 +72,7 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     DataError naming file or row, and column, for cells that cannot be read, two columns of one meaning, and an id used
     twice (by one ``system``, where there is such a column).
     """
-    name, places, frame = _frame(source)
+    name, places, frame = as_frame(source)
     if frame.empty:
         raise DataError(f"{name} has no row", "at least one answer", "check what made it")
     frame.columns = [str(column) for column in frame.columns]
@@ -130,7 +130,7 @@ def lacks(value: Any) -> bool:
 # Sources
 
 
-def _frame(source: Any) -> tuple[str, list[str], pd.DataFrame]:
+def as_frame(source: Any) -> tuple[str, list[str], pd.DataFrame]:
     """Return what the source is called in messages, what each row is called, and the rows."""
     if isinstance(source, str | Path):
         return _file(Path(source).expanduser())
@@ -152,7 +152,7 @@ def _frame(source: Any) -> tuple[str, list[str], pd.DataFrame]:
     if rows is None or not all(isinstance(row, Mapping | RagResult) for row in rows):
         other = type(source if rows is None else next(row for row in rows if not isinstance(row, Mapping))).__name__
         raise DataError(
-            f"answers as {other}", "a data frame, a list of dicts, or a path", "see ragbench.data.answers.read_answers"
+            f"a table as {other}", "a data frame, a list of dicts, or a path", "bring it into one of these forms"
         )
     return "the rows", [f"row {i}" for i in range(len(rows))], _of_dicts(rows)
 

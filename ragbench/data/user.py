@@ -23,6 +23,7 @@ from ragbench.errors import DataError, EmptyFileError, unknown
 from ragbench.records import Dataset, Document, Question
 
 Reader = Callable[[str | Path], Iterator[tuple[int, dict]]]
+Source = Any  # a path; or a table: a data frame, or a sequence of dicts
 _SEPARATOR = "||"
 _BETWEEN = {",": "commas", ";": "semicolons", "\t": "tabs"}  # the cells of a CSV file, as spreadsheets write it
 CSV_ENDINGS = (".csv", ".tsv")
@@ -37,7 +38,7 @@ _KNOWN = {*_OURS, *_ANSWERED[0], *_ANSWERED[1]}
 
 def load_jsonl(
     questions: str | Path,
-    documents: str | Path | None = None,
+    documents: Source | None = None,
     *,
     fields: Mapping[str, str] | None = None,
     limit: int | None = None,
@@ -63,7 +64,7 @@ def load_jsonl(
 
 def load_csv(
     questions: str | Path,
-    documents: str | Path | None = None,
+    documents: Source | None = None,
     *,
     fields: Mapping[str, str] | None = None,
     limit: int | None = None,
@@ -77,14 +78,26 @@ def load_csv(
 
 
 def load_questions(
-    questions: str | Path,
-    documents: str | Path | None = None,
+    questions: Source,
+    documents: Source | None = None,
     *,
     fields: Mapping[str, str] | None = None,
     limit: int | None = None,
 ) -> Dataset:
-    """Load by the ending of the questions' file: as `load_csv` (.csv, .tsv), else as `load_jsonl`."""
-    load = load_csv if is_csv(questions) else load_jsonl
+    """Load questions, and documents when given, from files or tables.
+
+    Parameters
+    ----------
+    questions : a file, by its ending as for `load_csv` (.csv, .tsv), else as for `load_jsonl`; or a table with the same
+        columns: a data frame, a list of dicts.
+    documents : as for `load_jsonl`; or a table, or ``Document`` records.
+    fields, limit : as for `load_jsonl`.
+
+    Raises
+    ------
+    DataError that names file and line, or row; several bad records are listed together and nothing is loaded.
+    """
+    load = load_csv if isinstance(questions, str | Path) and is_csv(questions) else load_jsonl
     return load(questions, documents, fields=fields, limit=limit)
 
 
@@ -93,15 +106,15 @@ def is_csv(path: str | Path) -> bool:
     return str(path).lower().removesuffix(".gz").endswith(CSV_ENDINGS)
 
 
-def load_documents(path: str | Path, *, fields: Mapping[str, str] | None = None) -> tuple[Document, ...]:
-    """Load documents from a JSON-lines or CSV file, or from a folder.
+def load_documents(path: Source, *, fields: Mapping[str, str] | None = None) -> tuple[Document, ...]:
+    """Load documents from a JSON-lines or CSV file, from a folder, or from a table.
 
     Parameters
     ----------
     path : the file (.csv, .tsv, else JSON lines); or a folder with ``documents.jsonl``, ``.csv`` or ``.tsv``; or a
         folder of ``.txt``, ``.md``, ``.rst``, ``.pdf``, ``.docx`` and ``.html`` files, in subfolders too (title: file
         name, and page of a PDF). Hidden files and folders are passed over; a file without text is left out, with a
-        warning.
+        warning. Or a table: a data frame, a list of dicts.
     fields : your own column names.
 
     Raises
@@ -111,7 +124,11 @@ def load_documents(path: str | Path, *, fields: Mapping[str, str] | None = None)
     return _documents(path, fields, set())
 
 
-def _documents(path: str | Path, fields: Mapping[str, str] | None, met: set[str]) -> tuple[Document, ...]:
+def _documents(path: Source, fields: Mapping[str, str] | None, met: set[str]) -> tuple[Document, ...]:
+    if not isinstance(path, str | Path):
+        if isinstance(path, Sequence) and path and all(isinstance(one, Document) for one in path):
+            return tuple(path)
+        return _collect("the table of documents", _Table(path), fields, _document, met)
     path = Path(path).expanduser()
     if path.is_dir():
         if tables := _tables(path, "documents"):
@@ -204,17 +221,35 @@ def _kinds(files: Iterable[Path]) -> str:
     return ", ".join(f"{count} {ending}" for ending, count in counts.most_common())
 
 
+class _Table:
+    """Reads the rows of a table, as if they stood in a file."""
+
+    unit = "row"
+
+    def __init__(self, table: Any) -> None:
+        from ragbench.data.answers import as_frame  # which reads CSV by this module
+
+        frame = as_frame(table)[2]
+        self.rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+
+    def __call__(self, _: str | Path) -> Iterator[tuple[int, dict]]:
+        for number, row in enumerate(self.rows):
+            there = {str(name): value for name, value in row.items() if value is not None}
+            yield number, json.loads(json.dumps(there, default=lambda value: getattr(value, "tolist", value.__str__)()))
+
+
 def _load(
-    questions: str | Path,
-    documents: str | Path | None,
+    questions: Source,
+    documents: Source | None,
     reader: Reader,
     endings: Sequence[str],
     fields: Mapping[str, str] | None,
     limit: int | None,
 ) -> Dataset:
     check_limit(limit)
-    folder = Path(questions).expanduser()
-    if folder.is_dir():
+    table = None if isinstance(questions, str | Path) else _Table(questions)
+    folder = Path("mine" if table else questions).expanduser()
+    if not table and folder.is_dir():
         questions = next(iter(_tables(folder, "questions", endings)), folder / f"questions{endings[0]}")
         if documents is None and _tables(folder, "documents"):
             documents = folder
@@ -228,6 +263,9 @@ def _load(
         raise unknown("name in fields (ours: theirs)", misspelt[0], _OURS)
     # Names of a document's columns are not looked for where no table of documents was read.
     wanted = [pair for pair in (fields or {}).items() if met or pair[0] not in _DOCUMENT_FIELDS]
+    if table:
+        rows = _collect("the table of questions", table, fields, make, met, wanted)
+        return Dataset("mine", rows[:limit], loaded, meta={"setting": "own"})
     rows = _collect(questions, reader, fields, make, met, wanted)
     return Dataset(Path(questions).stem, rows[:limit], loaded, meta={"file": Path(questions).name, "setting": "own"})
 
@@ -249,20 +287,20 @@ def _collect(
     records: list[Any] = []
     errors: list[DataError] = []
     first: dict[str, int] = {}
-    line = total = 0
-    for line, row in reader(path):
+    total, unit = 0, getattr(reader, "unit", "line")
+    for number, row in reader(path):
         total += 1
         met.update(row)
-        where = f"{path}, line {line}"
+        where = f"{path}, {unit} {number}"
         try:
-            record = make(_named(row, rename), where, line)
+            record = make(_named(row, rename), where, f"{unit}-{number}")
             if record.id in first:
                 raise DataError(
-                    f"{where}: the id {record.id!r} occurs already in line {first[record.id]}",
+                    f"{where}: the id {record.id!r} occurs already in {unit} {first[record.id]}",
                     "an id used once",
                     "rename or remove one of the two (a document without an id goes by its title)",
                 )
-            first[record.id] = line
+            first[record.id] = number
             records.append(record)
         except DataError as error:
             errors.append(error)
@@ -294,7 +332,7 @@ def _named(row: Mapping[str, Any], rename: Mapping[str, str]) -> dict[str, Any]:
     return named
 
 
-def _question(row: dict, where: str, line: int, by_title: Mapping[str, Document]) -> Question:
+def _question(row: dict, where: str, place: str, by_title: Mapping[str, Document]) -> Question:
     if all(names & row.keys() for names in _ANSWERED):
         truth = next(iter(_ANSWERED[1] & row.keys()))
         raise DataError(
@@ -302,7 +340,7 @@ def _question(row: dict, where: str, line: int, by_title: Mapping[str, Document]
             "questions with their true answers: 'answer' here is what a system said",
             f"score them with rb.score, or take the questions alone: fields={{'answer': {truth!r}}}",
         )
-    name = row.get("_id", row.get("id", f"line-{line}"))
+    name = row.get("_id", row.get("id", place))
     meta = {k: v for k, v in row.items() if k not in _QUESTION_FIELDS}
     references = tuple(_texts(row.get("references", []), "references", where))
     facts = _listed(row.get("supporting_facts", []), "supporting_facts", where)
@@ -340,8 +378,8 @@ def _fact(fact: Any, where: str, by_title: Mapping[str, Document]) -> tuple[Docu
     return by_title[title], index
 
 
-def _document(row: dict, where: str, line: int) -> Document:
-    title = str(row.get("title", row.get("id", f"line-{line}")))
+def _document(row: dict, where: str, place: str) -> Document:
+    title = str(row.get("title", row.get("id", place)))
     meta = {k: v for k, v in row.items() if k not in {"id", *_DOCUMENT_FIELDS}}
     sentences = _texts(row.get("sentences", []), "sentences", where)
     if sentences:

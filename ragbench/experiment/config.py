@@ -78,6 +78,12 @@ _MODEL_OPTIONS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
+def experiment_file(path: str | os.PathLike[str]) -> Path:
+    """Return the file that is meant by its own name or by that of its folder."""
+    path = Path(path).expanduser()
+    return path / "experiment.yaml" if path.is_dir() else path
+
+
 def read_experiment(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the arguments of ``Experiment`` that a YAML file, or a folder's ``experiment.yaml``, stands for.
 
@@ -85,8 +91,7 @@ def read_experiment(path: str | os.PathLike[str]) -> dict[str, Any]:
     ------
     ConfigError naming file and key; DataError for a file that is missing or no UTF-8.
     """
-    path = Path(path).expanduser()
-    path = path / "experiment.yaml" if path.is_dir() else path
+    path = experiment_file(path)
     told = _load(path)
     known = (*_REQUIRED, "k", "N", "generator", "judge", "code", *_MODELS, *_PLAIN)
     for key in told:
@@ -97,6 +102,8 @@ def read_experiment(path: str | os.PathLike[str]) -> dict[str, Any]:
             raise ConfigError(f"{path}: there is no key {key!r}", "the keys " + ", ".join(_REQUIRED), f"add {key}: ...")
     if "code" in told:
         _run(path, told["code"])
+    if isinstance(told["name"], bool) or not isinstance(told["name"], str | int | float):
+        raise ConfigError(f"{path}: name is {told['name']!r}", "a text", "write it in quotes: YAML reads it otherwise")
     made: dict[str, Any] = {"name": str(told["name"])}
     models = {key: _named(path, key, told[key]) for key in _MODELS if key in told}
     for key in _AXES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,10 +76,12 @@ def named(axis: str, values: Any) -> dict[str, Any]:
     if isinstance(values, list | tuple) and all(isinstance(value, str) for value in values):
         values = {value: value for value in values}
     if not isinstance(values, Mapping) or not values:
+        empty = values is None or (isinstance(values, Sized) and len(values) == 0)
+        tables = "; of tables: data=ragbench.data.load_questions(questions, documents)" if axis == "data" else ""
         raise ConfigError(
-            f"{axis} is {type(values).__name__ if values else 'empty'}",
+            f"{axis} is {'empty' if empty else type(values).__name__}",
             "a name of what ships, a list of names, or a dict name -> object or function",
-            f"pass {axis}={{'a name': ...}}",
+            f"pass {axis}={{'a name': ...}}{tables}",
         )
     for name in values:
         if not isinstance(name, str) or not name.strip() or name in (NONE, QUERY_ONLY):
@@ -354,8 +356,9 @@ class Experiment:
 
         See ``ragbench.experiment.config`` for the names there are.
         """
-        from ragbench.experiment.config import read_experiment
+        from ragbench.experiment.config import experiment_file, read_experiment
 
+        path = experiment_file(path)
         settings = read_experiment(path)
         try:
             return cls(**settings)
