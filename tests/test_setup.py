@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -94,3 +95,7 @@ def test_make_lets_python_keep_its_bytecode(tmp_path):
     command = ["make", "-s", "-f", "Makefile", "-f", str(tmp_path / "shown.mk"), "shown"]
     done = subprocess.run(command, cwd=project_root(), env=around, capture_output=True, text=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_notebook_can_install_a_package():
+    assert subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode == 0  # %pip
