@@ -1,5 +1,7 @@
 """One function per kind of figure; each takes a long-form table and returns a matplotlib Figure.
 
+A column that a figure needs and the table has not is a ConfigError with the names of those that are there.
+
 Lines (`ir_score_curves`, `settings`, `power_curves`, `rank_lines`), bars (`grouped_bars`, `stacked_shares`), dots with
 intervals (`dots`, `two_judges`), areas (`heat_maps`, `confusion`, `clustered_heat_map`) and distributions (`histogram`,
 `sorted_scores`, `score_strips`, `score_violins`, `pair_scatter`, `reliability`, `window_distances`).
@@ -22,7 +24,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from ragbench._lazy import ours
-from ragbench.errors import ConfigError
+from ragbench.errors import ConfigError, check_known
 from ragbench.paths import figures_dir
 from ragbench.stats import PowerAnalysis, power_curve
 
@@ -63,6 +65,10 @@ def _reach(part: pd.DataFrame, value: str) -> np.ndarray | None:
         return None
     centre, low, high = (part[name].to_numpy(float) for name in (value, "low", "high"))
     return np.vstack([centre - low, high - centre]).clip(min=0)
+
+
+def _need(frame: pd.DataFrame, *columns: str | None) -> None:
+    check_known("column", [column for column in columns if column is not None], frame.columns)
 
 
 def _unique(values: pd.Series) -> list:
@@ -145,6 +151,8 @@ def ir_score_curves(ours: pd.DataFrame, paper: pd.DataFrame | None = None, title
     title : what the left panel was measured on.
     """
     panels = [(title, ours)] + ([("as published", paper)] if paper is not None else [])
+    for _, frame in panels:
+        _need(frame, "retriever", "N", "mean")
     figure, axes = _open(4.6 * len(panels), 4.0, ncols=len(panels), sharey=True)
     look = _look(_unique(ours["retriever"]))
     for axis, (name, frame) in zip(axes[0], panels, strict=True):
@@ -189,6 +197,7 @@ def settings(
     spread : distance between the systems, so that intervals stand beside each other.
     titles : of panels, where the value's own name is not enough.
     """
+    _need(ours, x, panel, row, hue, thin, "mean")
     paper = ours.iloc[:0] if paper is None else paper[paper[x].isin(values)]
     panels, names = _unique(pd.concat([ours[panel], paper[panel]])), _unique(ours[hue])
     rows = _unique(ours[row]) if row else [""]
@@ -297,6 +306,7 @@ def rank_lines(
     name, panel : columns that name the systems and make the panels.
     lower_is_better : measures of which less is better.
     """
+    _need(frame, name, panel, *measures)
     panels, names = _panels(frame, panel), _unique(frame[name])
     if len(names) > len(PALETTE):
         raise ConfigError(f"{len(names)} systems", f"at most {len(PALETTE)}", "draw fewer in one figure")
@@ -332,6 +342,7 @@ def grouped_bars(
     """
     if frame.empty:
         raise ConfigError("no rows to draw", "at least one", "check what the table was made from")
+    _need(frame, x, y, hue, panel)
     panels = _panels(frame, panel)
     names, groups = _unique(frame[hue]), _unique(frame[x])
     ncols = min(3, len(panels))
@@ -379,6 +390,7 @@ def stacked_shares(
     xlabel: str = "share of answers",
 ) -> Figure:
     """Shares of categories as one stacked bar per row, each share written into its part unless that is hatched."""
+    _need(table, row, panel, *columns)
     panels, rows = _panels(table, panel), _unique(table[row])
     size = (7.5 if panel is None else 1.2 + 4.4 * len(panels), 1.3 + (0.45 if panel is None else 0.34) * len(rows))
     figure, axes = _open(*size, ncols=len(panels), sharey=True)
@@ -424,6 +436,7 @@ def dots(
     filled : boolean column; dots are hollow and grey where it is False.
     xlim : of all panels.
     """
+    _need(frame, row, value, hue, panel, filled)
     panels, rows = _panels(frame, panel), _unique(frame[row])
     names = _unique(frame[hue]) if hue else [""]
     alone = not frame.duplicated([row, *([panel] if panel else [])]).any()
@@ -466,6 +479,7 @@ def two_judges(frame: pd.DataFrame, first: str = "people", second: str = "judge"
     frame : from `ragbench.papers.rageval.quality.figure_6`: language, measure, people, judge, within, n.
     first, second : what the two are called.
     """
+    _need(frame, "language", "measure", "people", "judge", "difference", "within", "n")
     frame = frame[frame["n"] > 0]
     if frame.empty:
         raise ConfigError("no answer judged by both", "at least one", "label keypoints of the same answers")
@@ -642,6 +656,7 @@ def pair_scatter(frame: pd.DataFrame, row: str = "source", column: str = "dimens
     frame : columns better and worse (NaN: not drawn, but counted in the title), and the two that make panels.
     row, column : columns whose values make rows and columns of panels, in order of appearance.
     """
+    _need(frame, row, column, "better", "worse")
     rows, columns = _unique(frame[row]), _unique(frame[column])
     figure, axes = _open(1.0 + 2.9 * len(columns), 0.7 + 2.7 * len(rows), ncols=len(columns), nrows=len(rows))
     for i, source in enumerate(rows):
@@ -684,6 +699,8 @@ def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
     scores : one row per answer and metric; columns system, metric, value (in [0, 1]).
     means : one row per system and metric; columns system, metric, mean, low, high.
     """
+    _need(scores, "system", "metric", "value")
+    _need(means, "system", "metric", "mean", "low", "high")
     systems, metrics = _unique(means["system"]), _unique(means["metric"])
     lines = [(metric, system) for metric in metrics for system in systems]
     figure, axes = _open(7.2, 1.2 + 0.34 * len(lines))
@@ -722,6 +739,7 @@ def score_violins(frame: pd.DataFrame) -> Figure:
     frame : one row per label given; columns aspect (a column of panels), metric (a row of panels), label (-2..2) and
         score (-2..2).
     """
+    _need(frame, "aspect", "metric", "label", "score")
     aspects, metrics = _unique(frame["aspect"]), _unique(frame["metric"])
     size = (1.0 + 2.9 * len(aspects), 0.8 + 2.1 * len(metrics))
     figure, axes = _open(*size, ncols=len(aspects), nrows=len(metrics), sharex=True, sharey=True)
@@ -752,6 +770,7 @@ def reliability(curves: Mapping[str, pd.DataFrame]) -> Figure:
     axis = axes[0, 0]
     axis.plot([0, 1], [0, 1], color="#777777", lw=0.8, ls=":")
     for i, (name, curve) in enumerate(curves.items()):
+        _need(curve, "predicted", "observed")
         style = {"color": PALETTE[i], "marker": MARKERS[i], "ms": 5, "lw": 1}
         axis.errorbar(curve["predicted"], curve["observed"], _reach(curve, "observed"), label=name, **style)
     axis.set(xlabel="predicted probability", ylabel="observed share", xlim=(0, 1), ylim=(0, 1))

@@ -331,6 +331,27 @@ def test_nothing_to_draw_is_said(draw, frame):
         draw(frame)
 
 
+@pytest.mark.parametrize(
+    ("draw", "column"),
+    [
+        (lambda frame: plots.ir_score_curves(frame), "retriever"),
+        (lambda frame: plots.settings(frame, "k", [1], "metric"), "k"),
+        (lambda frame: plots.rank_lines(frame, ["mean", "recall"], "system"), "recall"),
+        (lambda frame: plots.grouped_bars(frame, "system", "mean", "hue", "share"), "hue"),
+        (lambda frame: plots.stacked_shares(frame, "system", ["mean", "grade 5"]), "grade 5"),
+        (lambda frame: plots.dots(frame, "system", "value", xlabel="share"), "value"),
+        (plots.two_judges, "language"),
+        (plots.pair_scatter, "source"),
+        (lambda frame: plots.score_strips(frame, frame), "metric"),
+        (plots.score_violins, "aspect"),
+        (lambda frame: plots.reliability({"a": frame}), "predicted"),
+    ],
+)
+def test_a_column_that_is_not_there_is_told_with_those_that_are(draw, column):
+    with pytest.raises(ConfigError, match=rf"unknown column '{column}'\n.*one of mean, system"):
+        draw(pd.DataFrame({"system": ["A"], "mean": [0.5]}))
+
+
 def test_titles_of_pairs_stay_over_their_own_panel():
     frame = pd.DataFrame(
         [("rules on MiniLM vectors: WikiEval", d, 0.9, 0.4) for d in ("faithfulness", "answer relevance", "context")],
