@@ -170,7 +170,7 @@ def printed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdicts(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
-    """Say each comparison of `compare_systems` or `compare_scores` in a sentence, by its corrected p-value.
+    """Say each comparison of `compare_systems`, `compare_scores` or `stats.compare` in a sentence, by its corrected p.
 
     What is significant is said as "higher than", or "lower than" for a measure of which less is better.
     """
@@ -179,7 +179,8 @@ def verdicts(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
 
     said, lower = [], lower_is_better()
     for row in table.to_dict("records"):
-        less = row["measure"] in lower
+        measure = row.get("measure")  # `ragbench.stats.compare` has one measure and no column of its name
+        less = measure in lower
         better, worse = (row["a"], row["b"]) if (row["difference"] >= 0) != less else (row["b"], row["a"])
         gap = f"{interval_text(row['difference'], row['low'], row['high'], '+.3f')}, p = {row['p_holm']:.2g} after Holm"
         if row["p_holm"] < alpha:
@@ -189,7 +190,7 @@ def verdicts(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
             enough = f"about {needed:,.0f}" if np.isfinite(needed) else "no number"
             shown = f"no difference shown between {row['a']} and {row['b']}"
             verdict = f"{shown}: {gap}; {row['n']} questions were asked, {enough} would show it."
-        said.append(f"{row['measure']}{' (lower is better)' * less}: {verdict}")
+        said.append(f"{measure}{' (lower is better)' * less}: {verdict}" if measure else verdict)
     return said
 
 

@@ -27,6 +27,7 @@ class Question:
 
     ``references`` are the thesis's extracted relevant parts p_1..p_n (§2.1): the supporting sentences.
     ``kind`` is the data set's own question type (bridge, comparison, ...), ``level`` its difficulty.
+    References that are one text, in no list, are a DataError.
     """
 
     id: str
@@ -88,7 +89,8 @@ class Grade:
 class Dataset:
     """Questions and the documents they are asked over.
 
-    ``excluded`` lists what the loader left out, as (id, reason): nothing is dropped in silence.
+    ``excluded`` lists what the loader left out, as (id, reason): nothing is dropped in silence. Anything but records of
+    these two kinds is a DataError.
     """
 
     name: str

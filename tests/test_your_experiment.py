@@ -27,7 +27,7 @@ from ragbench.experiment.rows import run_folder
 from ragbench.labelling.people import Label, append_labels
 from ragbench.notebooks import execute, find
 from ragbench.scoring import compare_scores
-from ragbench.stats import holm, paired_bootstrap_difference, paired_permutation_test, questions_for
+from ragbench.stats import compare, holm, paired_bootstrap_difference, paired_permutation_test, questions_for
 
 TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells"]
 
@@ -414,6 +414,8 @@ def test_a_verdict_names_the_better_system_where_less_is_better(measure, said):
     scores = [(f"q{i}", "ample", 0.9) for i in range(20)] + [(f"q{i}", "scant", 0.1 + i / 99) for i in range(20)]
     table = pd.DataFrame(scores, columns=["question_id", "system", measure])
     assert comparison.verdicts(compare_scores(table, [measure]))[0].startswith(said)
+    alone = comparison.verdicts(compare(table, "system", measure))
+    assert alone[0].startswith("ample is higher than scant: +")  # the table does not name what it compares
 
 
 def test_a_printed_table_has_the_interval_beside_the_difference_and_whole_questions():
