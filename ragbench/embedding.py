@@ -42,6 +42,7 @@ _SENTENCE = "sentence_embedding"  # the output that sentence-transformers' own e
 _MOST_CHARACTERS = 1_100  # of English in 256 tokens
 _CHARACTERS_PER_SECOND = {"fp32": 13_000, "int8": 25_000}  # of one core that other work shares
 _BLOCK = 512  # texts embedded between two writes to disk
+_FEW = 16  # texts that are embedded without asking what other processes embed
 _QUERY = "query\0"  # stands before a query's text where a model embeds queries in a way of their own
 
 
@@ -382,7 +383,8 @@ class CachedEmbeddings(_Arrays):
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, timeout=60)
-        db.execute("PRAGMA journal_mode=WAL")
+        with contextlib.suppress(sqlite3.OperationalError):  # another process is just setting it; SQLite does not wait
+            db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
         db.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
         return db
@@ -419,26 +421,35 @@ class CachedEmbeddings(_Arrays):
             missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in kept}
             if missing and _no_model.get():
                 raise NotOnDiskError(self, list(missing.values()))
-            for rows in self._compute(missing, model):
-                with db:
-                    db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
-                kept.update(rows)
+            kept |= self._compute(missing, model, db)
         return np.frombuffer(b"".join(kept[k] for k in keys), dtype=np.float32).reshape(len(texts), -1)
 
     def _compute(
-        self, missing: dict[bytes, str], model: Callable[[list[str]], np.ndarray]
-    ) -> Iterator[list[tuple[bytes, bytes]]]:
+        self, missing: dict[bytes, str], model: Callable[[list[str]], np.ndarray], db: sqlite3.Connection
+    ) -> dict[bytes, bytes]:
         """Embed in blocks, each kept before the next begins: a run that is killed loses one block."""
+        from filelock import FileLock
         from tqdm.auto import tqdm
 
         keys = sorted(missing, key=lambda k: len(missing[k]))  # texts of one length share batches
+        vectors: dict[bytes, bytes] = {}
+        # Of two processes with the same texts each embeds half of them; a question waits for nobody.
+        alone = FileLock(f"{self.path}.lock") if len(keys) > _FEW else contextlib.nullcontext()
         with tqdm(total=len(keys), unit="text", desc="embedding", disable=len(keys) <= _BLOCK) as bar:
             for i in range(0, len(keys), _BLOCK):
                 block = keys[i : i + _BLOCK]
-                fresh = np.asarray(model([missing[k] for k in block]), dtype=np.float32)
-                self.computed += len(block)
-                yield [(k, v.tobytes()) for k, v in zip(block, fresh, strict=True)]
+                with alone:
+                    vectors.update(_select(db, "key, value", block))
+                    left = [k for k in block if k not in vectors]
+                    if left:
+                        fresh = np.asarray(model([missing[k] for k in left]), dtype=np.float32)
+                        rows = [(k, v.tobytes()) for k, v in zip(left, fresh, strict=True)]
+                        with db:
+                            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
+                        vectors.update(rows)
+                        self.computed += len(left)
                 bar.update(len(block))
+        return vectors
 
 
 def _key(text: str, kind: str) -> bytes:

@@ -6,9 +6,13 @@ import hashlib
 import importlib.util
 import multiprocessing
 import sqlite3
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from langchain_core.embeddings import Embeddings
 
 from ragbench import embedding
@@ -220,6 +224,47 @@ def test_two_processes_fill_one_cache(tmp_path):
         assert worker.exitcode == 0
     with sqlite3.connect(next(tmp_path.glob("*.sqlite"))) as db:
         assert db.execute("SELECT count(*) FROM vectors").fetchone() == (500,)
+
+
+def test_of_two_that_embed_the_same_texts_at_a_time_none_embeds_a_text_again(tmp_path):
+    class Slow(Letters):
+        def embed_documents(self, texts):
+            begun.wait(1)
+            time.sleep(0.2)
+            return super().embed_documents(texts)
+
+    texts, begun = ["x" * i for i in range(1, 101)], threading.Event()
+    caches = [CachedEmbeddings(Slow(), folder=tmp_path) for _ in range(2)]
+    with ThreadPoolExecutor() as pool:
+        results = [pool.submit(cache.embed_array, texts) for cache in caches]
+        time.sleep(0.2)  # both have seen by now that no text is on disk
+        begun.set()
+        first, second = (result.result(60) for result in results)
+    assert sorted([*caches[0].embedder.asked, *caches[1].embedder.asked], key=len) == texts
+    assert first.tolist() == second.tolist() == [[i, 1] for i in range(1, 101)]
+
+
+def test_the_first_that_open_a_new_cache_at_a_time_all_get_in(tmp_path):
+    start = threading.Barrier(4)
+
+    def embed(folder):
+        start.wait(60)
+        return CachedEmbeddings(Letters(), folder=folder).embed_array(["a", "bb"]).tolist()
+
+    with ThreadPoolExecutor(4) as pool:
+        for i in range(60):  # of the unguarded opening one in thirty fails
+            folder = tmp_path / str(i)
+            folder.mkdir()
+            assert list(pool.map(embed, [folder] * 4)) == [[[1, 1], [2, 1]]] * 4
+
+
+def test_a_question_does_not_wait_for_what_another_process_embeds(tmp_path):
+    cache = CachedEmbeddings(Letters(), folder=tmp_path)
+    asking = threading.Thread(target=cache.embed_array, args=(["Who?"],))
+    with FileLock(f"{cache.path}.lock"):
+        asking.start()
+        asking.join(10)
+        assert not asking.is_alive()
 
 
 @pytest.mark.parametrize(
