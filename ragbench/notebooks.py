@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
 from pathlib import Path
@@ -206,7 +206,7 @@ def run_all(
 
     from ragbench.retrieval.base import cores
 
-    # Notebooks of one paper build on each other, papers do not: two of them at a time, each in its own order.
+    # Notebooks of one paper build on each other, papers do not: two lanes, each in one process, take the next paper.
     papers = [list(books) for _, books in itertools.groupby(find(series), key=lambda path: path.stem[0])]
     expected = {path.stem: SECONDS.get(path.stem, 30) for books in papers for path in books}
     seconds: dict[str, float] = {}
@@ -223,32 +223,31 @@ def run_all(
             return state | {"rate": (state["n"] + known) / (state["elapsed"] + known / at_once)}
 
     with Bar(total=total, bar_format=_BAR) as bar, ThreadPoolExecutor(at_once) as pool:
+        longest_first = iter(sorted(papers, key=lambda books: -sum(expected[path.stem] for path in books)))
 
-        def run(books: Sequence[Path]) -> None:
+        def lane() -> None:
             with shared_kernel() as kernel:
                 kernels.append(kernel)
-                for path in books:
+                for path in itertools.chain.from_iterable(longest_first):  # of one iterator: each paper is taken once
                     if ended.is_set():
                         return
-                    start = time.perf_counter()
-                    bar.set_description(path.stem)
+                    run(path, kernel)
 
-                    def moved(share: float, weight: float = expected[path.stem]) -> None:
-                        bar.update(min(share * weight, total - bar.n))
+        def run(path: Path, kernel: Any) -> None:
+            start = time.perf_counter()
+            bar.set_description(path.stem)
+            given, out = _known(path, parameters or {}), path if publish else None
+            try:
+                execute(path, given, out, moved=lambda share: bar.update(share * expected[path.stem]), kernel=kernel)
+            except BaseException:
+                ended.set()
+                raise
+            seconds[path.stem] = time.perf_counter() - start
 
-                    given, out = _known(path, parameters or {}), path if publish else None
-                    try:
-                        execute(path, given, out, moved=moved, kernel=kernel)
-                    except BaseException:
-                        ended.set()
-                        raise
-                    seconds[path.stem] = time.perf_counter() - start
-
-        longest_first = sorted(papers, key=lambda books: -sum(expected[path.stem] for path in books))
-        lanes = [pool.submit(run, books) for books in longest_first]
+        lanes = [pool.submit(lane) for _ in range(at_once)]
         try:
-            for lane in as_completed(lanes):
-                lane.result()
+            for done in as_completed(lanes):
+                done.result()
         except BaseException:
             # After Ctrl-C or an error, nobody waits for the other notebook to end; its kernel may be starting just now.
             ended.set()

@@ -240,13 +240,19 @@ def test_the_first_notebook_that_fails_ends_the_run_and_is_named(monkeypatch, tm
 
 def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkeypatch):
     ran = []
-    monkeypatch.setattr(notebooks, "execute", lambda path, parameters, out, moved, kernel: ran.append((path, out)))
+
+    def execute(path, parameters, out, moved, kernel):
+        ran.append((path, out, kernel))
+
+    monkeypatch.setattr(notebooks, "execute", execute)
     run_all(publish=True)
-    assert sorted(path for path, _ in ran) == find()
-    assert all(path == out for path, out in ran)
+    assert sorted(path for path, _, _ in ran) == find()
+    assert all(path == out for path, out, _ in ran)
     for digit in "012349":
-        mine = [path.stem for path, _ in ran if path.stem[0] == digit]
-        assert mine == sorted(mine)
+        mine = [(path.stem, kernel) for path, _, kernel in ran if path.stem[0] == digit]
+        assert [stem for stem, _ in mine] == sorted(stem for stem, _ in mine)
+        assert len({kernel for _, kernel in mine}) == 1
+    assert len({kernel for _, _, kernel in ran}) <= 2  # packages are loaded once for each of two lanes
 
 
 def test_every_notebook_has_its_expected_seconds():
