@@ -233,15 +233,15 @@ def test_of_two_that_embed_the_same_texts_at_a_time_none_embeds_a_text_again(tmp
             time.sleep(0.2)
             return super().embed_documents(texts)
 
-    texts, begun = ["x" * i for i in range(1, 101)], threading.Event()
+    begun, texts = threading.Event(), ["x" * i for i in range(1, 121)]
+    mine, theirs = texts[:100], texts[20:]
     caches = [CachedEmbeddings(Slow(), folder=tmp_path) for _ in range(2)]
     with ThreadPoolExecutor() as pool:
-        results = [pool.submit(cache.embed_array, texts) for cache in caches]
+        results = pool.map(lambda cache, some: cache.embed_array(some).tolist(), caches, (mine, theirs))
         time.sleep(0.2)  # both have seen by now that no text is on disk
         begun.set()
-        first, second = (result.result(60) for result in results)
+        assert [[row[0] for row in vectors] for vectors in results] == [[*range(1, 101)], [*range(21, 121)]]
     assert sorted([*caches[0].embedder.asked, *caches[1].embedder.asked], key=len) == texts
-    assert first.tolist() == second.tolist() == [[i, 1] for i in range(1, 101)]
 
 
 def test_the_first_that_open_a_new_cache_at_a_time_all_get_in(tmp_path):

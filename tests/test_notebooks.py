@@ -228,11 +228,13 @@ def test_a_run_of_ones_own_leaves_the_checkout_as_it_is_and_a_second_one_writes_
 def test_the_first_notebook_that_fails_ends_the_run_and_is_named(monkeypatch, tmp_path):
     ran = []
 
-    def broken(path, parameters, out, moved, kernel):
+    def execute(path, parameters, out, moved, kernel):
         ran.append(path.stem)
-        raise NotebookError("cell 3", "a clean run", "read it")
+        if len(ran) == 1:
+            raise NotebookError("cell 3", "a clean run", "read it")
+        time.sleep(0.2)
 
-    monkeypatch.setattr(notebooks, "execute", broken)
+    monkeypatch.setattr(notebooks, "execute", execute)
     with pytest.raises(NotebookError, match="cell 3"):
         run_all()
     assert len(ran) <= 2
