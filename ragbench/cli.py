@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -198,8 +199,8 @@ def _init(arguments: argparse.Namespace) -> int:
     missing = [check for check in checks() if not (check.ok or check.optional)]
     if missing:
         print(f"first:\n{check_lines(missing)}")
-    experiment = os.path.relpath(folder / "experiment.yaml")
-    print(f"next: ragbench plan {experiment}; ragbench run {experiment}; ragbench lab {arguments.folder}")
+    experiment = shlex.quote(os.path.relpath(folder / "experiment.yaml"))
+    print(f"next: ragbench plan {experiment}; ragbench run {experiment}; ragbench lab {shlex.quote(arguments.folder)}")
     return 0
 
 
@@ -359,7 +360,8 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"{len(scores)} scored answers in {os.path.relpath(save_scores(scores, experiment.folder))}\n")
     if failed:
         print("failed rows: ragbench audit says why; ragbench run --retry-failed makes them again")
-    print(f"next: ragbench audit {folder}; ragbench export {folder} --to FOLDER")
+    run = shlex.quote(str(folder))
+    print(f"next: ragbench audit {run}; ragbench export {run} --to FOLDER")
     return 1 if failed else 0
 
 

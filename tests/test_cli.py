@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -199,7 +200,7 @@ def test_an_experiment_file_is_planned_run_and_compared(capsys, tmp_path, monkey
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
     texts = [{"title": f"d{i}", "text": f"Number {i}: Ann{i} is it."} for i in (1, 2, 3)]
     (tmp_path / "d.jsonl").write_text("\n".join(map(json.dumps, texts)))
-    for name, size in (("one", 50), ("two", 4)):
+    for name, size in (("one", 50), ("run two", 4)):
         (tmp_path / f"{name}.yaml").write_text(
             f"name: {name}\ndata: {{mine: {{questions: q.jsonl, documents: d.jsonl}}}}\n"
             f"chunker: {{small: {{use: token_chunks, size: {size}, overlap: 0.0}}}}\nretriever: BM25\nk: 2\nN: [100]\n"
@@ -207,24 +208,25 @@ def test_an_experiment_file_is_planned_run_and_compared(capsys, tmp_path, monkey
     status, out, _ = run(capsys, "plan", str(tmp_path / "one.yaml"))
     assert status == 0
     assert "retrieve" in out
-    for name in ("one", "two", "one"):
+    for name in ("one", "run two", "one"):
         status, out, _ = run(capsys, "run", str(tmp_path / f"{name}.yaml"))
         assert status == 0
         assert out.startswith("2 rows, 0 failed")
         assert "mean IR score at N tokens (0 rows without)" in out
         assert re.search(r"^BM25 +[01]\.\d{3}$", out, re.M)
-        assert f"next: ragbench audit {os.path.relpath(tmp_path / 'results' / name)}; ragbench export" in out
-    status, out, _ = run(capsys, "diff", "one", "two")
+        folder = shlex.quote(os.path.relpath(tmp_path / "results" / name))
+        assert f"next: ragbench audit {folder}; ragbench export {folder} --to" in out
+    status, out, _ = run(capsys, "diff", "one", "run two")
     assert status == 0
     assert "chunks: 3 -> 6" in out
     status, _, err = run(capsys, "run", str(tmp_path / "none.yaml"))
     assert status == 2
     assert "there is no file" in err
     assert "no file" in run(capsys, "run", str(tmp_path))[2]
-    (tmp_path / "two.yaml").rename(tmp_path / "experiment.yaml")
+    (tmp_path / "run two.yaml").rename(tmp_path / "experiment.yaml")
     monkeypatch.chdir(tmp_path)
     for there in ([str(tmp_path)], []):
-        assert run(capsys, "run", *there)[1].startswith("2 rows, 0 failed, in results/two")
+        assert run(capsys, "run", *there)[1].startswith("2 rows, 0 failed, in results/run two")
         assert "retrieve" in run(capsys, "plan", *there)[1]
 
 

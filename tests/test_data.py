@@ -7,6 +7,8 @@ import gzip
 import io
 import json
 import re
+import shutil
+import subprocess
 import warnings
 from pathlib import Path
 
@@ -145,6 +147,19 @@ def test_damaged_files_say_where_and_what_to_do(tmp_path, content, message):
     with pytest.raises(DataError, match=message) as caught:
         load_hotpotqa(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.skipif(shutil.which("iconv") is None, reason="iconv is not on PATH")
+@pytest.mark.parametrize("encoding", ["utf-16", "cp1252"])
+def test_the_command_told_for_another_encoding_works_as_it_stands(tmp_path, encoding):
+    path = tmp_path / "my texts" / "café.txt"
+    path.parent.mkdir()
+    path.write_bytes("Das Gasthaus öffnete 1902.".encode(encoding))
+    with pytest.raises(DataError) as caught:
+        load_documents(path)
+    subprocess.run(str(caught.value)[str(caught.value).index("iconv") :], shell=True, check=True)
+    path.unlink()
+    assert [d.text for d in load_documents(path.parent)] == ["Das Gasthaus öffnete 1902."]
 
 
 def test_missing_file_shows_what_is_there(tmp_path):

@@ -562,12 +562,12 @@ def test_the_template_takes_a_persons_grades_to_shares_and_a_difference(tmp_path
 
 def test_init_makes_a_folder_whose_files_run_and_are_answerable(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["init", "my-thesis"]) == 0
-    assert "ragbench run my-thesis/experiment.yaml" in capsys.readouterr().out
-    folder = tmp_path / "my-thesis"
+    assert main(["init", "my thesis"]) == 0
+    assert "ragbench run 'my thesis/experiment.yaml'; ragbench lab 'my thesis'" in capsys.readouterr().out
+    folder = tmp_path / "my thesis"
     assert len((folder / "README.md").read_text().splitlines()) <= 10
-    assert main(["data", "validate", "my-thesis/questions.csv", "my-thesis/docs"]) == 0
-    assert main(["run", "my-thesis/experiment.yaml"]) == 0
+    assert main(["data", "validate", "my thesis/questions.csv", "my thesis/docs"]) == 0
+    assert main(["run", "my thesis/experiment.yaml"]) == 0
     rows = pd.read_json(folder / "results" / "first-look" / "rows.jsonl", lines=True)
     assert set(rows["status"]) == {"ok"}
     assert 0 < rows.loc[rows["N"] == 60, "ir_score"].mean() < rows.loc[rows["N"] == 200, "ir_score"].mean()

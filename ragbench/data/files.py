@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import re
+import shlex
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -68,7 +69,7 @@ def read_text(path: str | Path) -> str:
     if raw[:4] == b"PK\3\4" or raw[:4] == b"\xd0\xcf\x11\xe0":
         raise DataError(f"{path} is a spreadsheet, or another office file or archive", "a text file", EXPORT)
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataError(f"{path} is in UTF-16", "UTF-8", f"convert it: iconv -f UTF-16 -t UTF-8 {path.name} > new file")
+        raise DataError(f"{path} is in UTF-16", "UTF-8", f"convert it: {_iconv('UTF-16', path)}")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -76,7 +77,7 @@ def read_text(path: str | Path) -> str:
         raise DataError(
             f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8",
             "UTF-8 text",
-            f"convert it, for instance: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > new file",
+            f"convert it, for instance: {_iconv('WINDOWS-1252', path)}",
         ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
@@ -88,6 +89,11 @@ def read_text(path: str | Path) -> str:
             f"{path} is empty", "at least one record", "check that it was written or downloaded completely"
         )
     return text
+
+
+def _iconv(encoding: str, path: Path) -> str:
+    new = path.with_name(f"{path.stem}-utf8{path.suffix}")
+    return f"iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > {shlex.quote(str(new))}"
 
 
 def _unpacked(raw: bytes, path: Path) -> Iterator[bytes]:
