@@ -103,7 +103,10 @@ def test_a_model_takes_its_options_and_hosts(tmp_path):
     [
         (HEAD.replace("BM25", "{b: {use: BM25, tokenizer: germn}}"), "retriever.b: unknown tokenizer 'germn'"),
         (HEAD.replace("BM25", "{s: {use: SIM, tokenizer: german}}"), "unknown option of SIM 'tokenizer'"),
-        (HEAD.replace("name: mine\n", ""), r"experiment\.yaml: there is no key 'name'"),
+        (
+            "data: minihop\nretriever: BM25\n",
+            r"there is no key 'name', 'chunker'\n.*\n.*'name: first-look' and 'chunker: {",
+        ),
         (HEAD.replace("name: mine", "name: no"), r"experiment\.yaml: name is False(.|\n)*in quotes"),
         (HEAD + "N:\n", r"experiment\.yaml: N has None"),
         (HEAD + "retreiver: BM25\n", r"experiment\.yaml: retreiver: unknown key.*\n.*\n.*did you mean 'retriever'"),

@@ -53,7 +53,13 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {
 }  # fmt: skip
 # Not axes: of the retrievers and chunkers that name none themselves, and of the metrics.
 _MODELS = ("embedder", "reranker", "labels", "checker")
-_REQUIRED = ("name", "data", "chunker", "retriever")
+# Keys that every file has, as one may write them.
+_REQUIRED = {
+    "name": "first-look",
+    "data": "{mine: {questions: questions.jsonl, documents: docs/}}",
+    "chunker": "{small: {use: token_chunks, size: 200, overlap: 0.2}}",
+    "retriever": "[BM25, SIM]",
+}
 MOST_CHARS = 1_000_000  # of an experiment file
 
 
@@ -97,9 +103,9 @@ def read_experiment(path: str | os.PathLike[str]) -> dict[str, Any]:
     for key in told:
         if key not in known:
             raise _at(path, str(key), unknown("key", key, known))
-    for key in _REQUIRED:
-        if key not in told:
-            raise ConfigError(f"{path}: there is no key {key!r}", "the keys " + ", ".join(_REQUIRED), f"add {key}: ...")
+    if lacking := [key for key in _REQUIRED if key not in told]:
+        do = "add " + " and ".join(f"'{key}: {_REQUIRED[key]}'" for key in lacking) + ", see docs/experiment.md"
+        raise ConfigError(f"{path}: there is no key {', '.join(map(repr, lacking))}", ", ".join(_REQUIRED), do)
     if "code" in told:
         _run(path, told["code"])
     if isinstance(told["name"], bool) or not isinstance(told["name"], str | int | float):
