@@ -440,8 +440,7 @@ class CachedEmbeddings(_Arrays):
                 block = keys[i : i + _BLOCK]
                 with alone:
                     vectors.update(_select(db, "key, value", block))
-                    left = [k for k in block if k not in vectors]
-                    if left:
+                    if left := [k for k in block if k not in vectors]:
                         fresh = np.asarray(model([missing[k] for k in left]), dtype=np.float32)
                         rows = [(k, v.tobytes()) for k, v in zip(left, fresh, strict=True)]
                         with db:

@@ -105,7 +105,7 @@ def test_a_model_takes_its_options_and_hosts(tmp_path):
         (HEAD.replace("BM25", "{s: {use: SIM, tokenizer: german}}"), "unknown option of SIM 'tokenizer'"),
         (
             "data: minihop\nretriever: BM25\n",
-            r"there is no key 'name', 'chunker'\n.*\n.*'name: first-look' and 'chunker: {",
+            r"experiment\.yaml: there is no key 'name', 'chunker'\n.*\n.*'name: first-look' and 'chunker: {",
         ),
         (HEAD.replace("name: mine", "name: no"), r"experiment\.yaml: name is False(.|\n)*in quotes"),
         (HEAD + "N:\n", r"experiment\.yaml: N has None"),
