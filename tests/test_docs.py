@@ -31,8 +31,8 @@ def blocks(page: str, language: str) -> list[str]:
 
 @pytest.fixture
 def own_files(tmp_path, monkeypatch):
-    """A folder with the README's question and a document that answers it."""
-    (tmp_path / "questions.jsonl").write_text(blocks("README.md", "json")[0])
+    """A folder with the manual's question and a document that answers it."""
+    (tmp_path / "questions.jsonl").write_text(blocks("docs/experiment.md", "json")[0])
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "mill.txt").write_text("Ada Ruck founded the mill in 1841. It burnt down later.")
     (tmp_path / "docs" / "lake.txt").write_text("The lake is deep and cold.")
@@ -40,8 +40,8 @@ def own_files(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_readmes_experiment_has_under_ten_lines_and_runs(own_files, capsys):
-    (text,) = blocks("README.md", "yaml")
+def test_the_manuals_experiment_has_under_ten_lines_and_runs(own_files, capsys):
+    (text,) = (block for block in blocks("docs/experiment.md", "yaml") if "first-look" in block and "mine:" in block)
     assert len(text.splitlines()) <= 10
     (own_files / "experiment.yaml").write_text(text)
     assert cli.main(["plan", str(own_files / "experiment.yaml")]) == 0
@@ -71,7 +71,7 @@ def test_every_key_of_an_experiment_file_is_documented_and_no_other():
         assert set(re.findall(r"`(\w+)`", names)) == set(table)
 
 
-@pytest.mark.parametrize("page", [page.name for page in PAGES if "docs" in page.parts])
+@pytest.mark.parametrize("page", [page.name for page in PAGES if page.parent == ROOT / "docs"])
 def test_yaml_in_the_docs_is_read_without_an_error(page, tmp_path):
     classifier(tmp_path / "models" / "cross-encoder", rows(1), rows(1), None)  # the folder that docs/models.md names
     for block in blocks(f"docs/{page}", "yaml"):
@@ -108,7 +108,7 @@ def test_the_readme_lists_every_notebook():
     assert re.findall(r"^\| `(\d\d\w+)` \|", text_of("README.md"), re.M) == [path.stem for path in find()]
 
 
-def test_the_readme_says_what_every_metric_is_for():
-    table = text_of("README.md").split("| question | metric |")[1].split("\n\n")[0]
+def test_the_manual_says_what_every_metric_is_for():
+    table = text_of("docs/metrics.md").split("| question | metric |")[1].split("\n\n")[0]
     named = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row)]
     assert sorted(named) == sorted(METRICS)
