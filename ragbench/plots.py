@@ -562,13 +562,13 @@ def clustered_heat_map(matrix: pd.DataFrame, groups: Mapping[str, str], title: s
 
     Parameters
     ----------
-    matrix : symmetric, from `ragbench.concordance.agreement.correlation_matrix`; an undefined cell is crossed out.
+    matrix : symmetric, from `ragbench.concordance.correlation_matrix`; an undefined cell is crossed out.
     groups : metric -> paper; its names colour the labels.
     title : of the figure.
     """
     from scipy.cluster.hierarchy import dendrogram
 
-    from ragbench.concordance.agreement import cluster_order
+    from ragbench.concordance import cluster_order
 
     names, tree = cluster_order(matrix)
     values = matrix.loc[names, names].to_numpy(float)

@@ -303,13 +303,9 @@ def test_the_same_labels_as_pair_by_pair_on_minihop(kept_minilm):
 def test_a_table_is_refused_where_results_are_wanted():
     import pandas as pd
 
-    from ragbench.concordance import label_cases
-
     frame = pd.DataFrame({"question": ["Who?"], "answer": ["Ann"]})
     with pytest.raises(DataError, match=r"(?s)results to label: item 0 is str 'question'.*one RagResult per row"):
         embedded_labels(frame)
-    with pytest.raises(DataError, match=r"(?s)cases: item 0 is str 'question'.*one Case per row"):
-        label_cases(frame)
 
 
 def test_a_retrieved_text_takes_its_fields_by_name():

@@ -69,6 +69,17 @@ def test_embedded_labels_are_made_where_rows_lack_them(minilm):
     assert table["faithfulness"].between(0, 1).all()
 
 
+def test_claims_are_those_of_a_long_true_answer_where_rows_have_one(minilm):
+    longer = "The tower is 330 metres high. It was painted blue."
+    row = ROWS[0] | {"answer": longer, "reference": "330 metres"}
+    claims = ["The tower is 330 metres high.", "It was painted blue.", "Ships pass the lighthouse."]
+    long = row | {"long_reference": longer}
+    table = score([row, long, long | {"reference_claims": claims}], ["precision", "recall", "token_f1"])
+    assert table["precision"].tolist() == [0.5, 1.0, 1.0]
+    assert table["recall"].tolist() == [1.0, 1.0, pytest.approx(2 / 3)]
+    assert table["token_f1"].nunique() == 1
+
+
 def test_labels_that_are_there_are_used_and_what_is_missing_is_counted():
     rows = pd.DataFrame({"marks": [["covered", "neither"], ["covered", None], None]})
     table = score(rows, ["keypoints"], columns={"keypoint_verdicts": "marks"})

@@ -43,9 +43,9 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 RAGAS: Mapping[str, str] = {
     ours: COLUMNS[ours][0] for ours in ("question", "answer", "chunks", "references", "retrieved", "relevant")
 }
-_TEXTS = ("system", "question", "answer", "reference", "context")
+_TEXTS = ("system", "question", "answer", "reference", "long_reference", "context")
 _ENDINGS = (*CSV_ENDINGS, ".jsonl", ".json", ".parquet")
-_LISTS = ("chunks", "references", "keypoints", "retrieved", "relevant")
+_LISTS = ("chunks", "references", "reference_claims", "keypoints", "retrieved", "relevant")
 _IDS = ("retrieved", "relevant")
 _DEEPEVAL = {"actual_output", "retrieval_context"}  # beside these, "context" is the list of ideal passages
 _SEPARATOR = "||"

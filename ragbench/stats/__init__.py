@@ -19,6 +19,7 @@ from ragbench.stats.association import (
     correlation,
     preference_correlation,
     preference_difference,
+    separation,
     within_correlation,
 )
 from ragbench.stats.calibration import brier_score, brier_terms, reliability_curve
