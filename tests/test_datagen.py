@@ -18,19 +18,14 @@ from ragbench.data import load_jsonl
 from ragbench.datagen import (
     QRA,
     Configuration,
-    Derived,
-    FactSentence,
     GeneratedDocument,
     Reference,
-    Section,
     add_keypoints,
-    annotate,
     build_schema,
     draft_questions,
-    facts_in,
+    facts_needed,
     find_references,
     generate_set,
-    invent,
     keypoints,
     load_schema,
     make_configuration,
@@ -39,14 +34,13 @@ from ragbench.datagen import (
     read_schema,
     real_names,
     refine,
-    require_references,
     write_document,
     write_documents,
     write_set,
 )
-from ragbench.datagen.configuration import blocklist
-from ragbench.datagen.parts import KINDS
-from ragbench.datagen.questions import facts_needed
+from ragbench.datagen.configuration import blocklist, invent
+from ragbench.datagen.parts import KINDS, Derived, FactSentence, Section
+from ragbench.datagen.questions import annotate, facts_in
 from ragbench.datagen.wording import choose, derive, fill_pattern, mentions, parse_date, parse_number, without
 from ragbench.errors import ConfigError, DataError
 from ragbench.text.sentences import split_sentences
@@ -506,8 +500,6 @@ def test_the_validator_finds_a_changed_reference(finance):
     reference = finance.questions[i].references[0]
     bad = with_question(finance, i, references=(replace(reference, text=reference.text + " Indeed."),))
     assert "is not in document finance-en-0001" in found(bad)
-    with pytest.raises(DataError, match="is not in 'finance-en-0001'"):
-        require_references(bad.questions[i], {d.id: d for d in bad.documents})
 
 
 def test_the_validator_finds_answers_that_do_not_follow(finance):
@@ -636,7 +628,7 @@ def test_the_validator_finds_statements_about_nothing_in_the_references(finance)
     [
         (raw(("fields", "opened"), drop=True), "needs 'opened', which is missing"),
         (raw(("fields", "opened"), {"rule": "date", "after": "closed", "days": [1, 2]}), "in a circle"),
-        (raw(("fields", "owner"), {"rule": "persn"}), "has the rule 'persn'"),
+        (raw(("fields", "owner"), {"rule": "persn"}), "fields.owner.rule: Input should be"),
         (raw(("fields", "spare"), {"rule": "person"}), "no sentence states the field 'spare'"),
         (raw(("sections", 0, "facts", 0, "say"), ["{goods}.", "{owner}."]), "state different fields"),
         (raw(("sections", 0, "facts", 3, "say"), ["By {ownr}."]), "'ownr', which is missing"),
@@ -644,12 +636,11 @@ def test_the_validator_finds_statements_about_nothing_in_the_references(finance)
         (raw(("questions", "factual", 0, "ask"), ["What did it take?"]), "does not name 'shop'"),
         (raw(("sections", 0, "facts", 3, "lost", "ask"), "Who is the owner?"), "does not name 'shop'"),
         (raw(("questions", "summary", 0, "section"), "none"), "names the section 'none'"),
-        (raw(("questions", "multi-hop", 0, "derive", "gap", "rule"), "weeks"), "by 'weeks'"),
-        (raw(("questions", "riddle"), []), None),
-        (raw(("questions", "riddle"), [{"id": "r", "ask": ["?"]}]), "questions of type 'riddle'"),
+        (raw(("questions", "multi-hop", 0, "derive", "gap", "rule"), "weeks"), "derive.gap.rule: Input should be"),
+        (raw(("questions", "riddle"), []), "questions.riddle.[key]: Input should be 'factual'"),
         (raw(("profiles", "Tea"), [["green tea", "black tea"]]), "2 values for 1 columns"),
-        (raw(("language",), "fr"), "unknown language 'fr'"),
-        (raw(("sections",), drop=True), "no 'sections'"),
+        (raw(("language",), "fr"), "language: Input should be 'en' or 'zh'; got 'fr'"),
+        (raw(("sections",), drop=True), "sections: Field required"),
         (raw(("context",), ["shop", "town"]), "context field 'town' is missing"),
         (raw(("sections", 0, "facts", 0, "id"), drop=True), "sections[0].facts[0].id: Field required"),
         (raw(("sections", 0, "facts", 3, "lsot"), {}), "sections[0].facts[3].lsot: Extra inputs"),
@@ -670,9 +661,6 @@ def test_the_validator_finds_statements_about_nothing_in_the_references(finance)
     ],
 )
 def test_a_faulty_schema_is_refused_with_the_reason(changed, message):
-    if message is None:
-        assert build_schema(changed)
-        return
     with pytest.raises(ConfigError) as error:
         build_schema(changed, "my.yaml")
     assert message in str(error.value)
@@ -685,19 +673,21 @@ def test_a_fact_whose_wording_holds_another_is_not_made():
     assert {make_configuration(schema, 0, seed).text["owner"] for seed in range(8)} == {"Boris"}
 
 
+def with_cash(schema, rule):
+    return schema.model_copy(update={"fields": {**schema.fields, "cash": rule}})
+
+
 def test_values_that_cannot_be_made_name_the_field(shop):
     narrow = build_schema(raw(("fields", "card"), {"rule": "amount", "low": 100, "high": 100, "unit": "crowns"}))
-    same = replace(
-        narrow, fields={**narrow.fields, "cash": {"rule": "amount", "low": 100, "high": 100, "unit": "crowns"}}
-    )
+    same = with_cash(narrow, {"rule": "amount", "low": 100, "high": 100, "unit": "crowns"})
     with pytest.raises(ConfigError, match=r"no usable values for document 1.*'100 crowns'"):
         make_configuration(same)
     with pytest.raises(ConfigError, match="the rule of 'cash' cannot be used"):
-        make_configuration(replace(shop, fields={**shop.fields, "cash": {"rule": "amount", "low": 1}}))
+        make_configuration(with_cash(shop, {"rule": "amount", "low": 1}))
     for number in (0, "3", 2.5):
         with pytest.raises(ConfigError, match=f"documents={number!r}"):
             make_configurations(shop, number)
-    with pytest.raises(ConfigError, match="a NoneType"):
+    with pytest.raises(ConfigError, match="schema: Input should be a valid dictionary"):
         build_schema(None)
     with pytest.raises(ConfigError, match="unknown type of question 'riddle'"):
         draft_questions(shop, [], [], 0, {"riddle": 1})
@@ -716,7 +706,7 @@ def test_a_schema_file_of_ones_own_is_read_and_faults_name_the_file(tmp_path, sh
     with pytest.raises(DataError, match=r"shops\.yaml, byte 11: no UTF-8"):
         read_schema(path)
     path.write_text("- 1", encoding="utf-8")
-    with pytest.raises(DataError, match="holds a list"):
+    with pytest.raises(ConfigError, match=r"shops\.yaml: Input should be a valid dictionary.*got \[1\]"):
         read_schema(path)
     with pytest.raises(DataError, match="cannot read the schema"):
         read_schema(tmp_path / "none.yaml")

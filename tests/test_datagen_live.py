@@ -18,10 +18,9 @@ from ragbench.datagen import (
     schema_from_documents,
     write_set,
 )
-from ragbench.datagen.answers import model_keypoints, model_refine
 from ragbench.datagen.configuration import model_values
 from ragbench.datagen.document import model_documents
-from ragbench.datagen.questions import model_questions, model_references
+from ragbench.datagen.questions import model_keypoints, model_questions, model_references, model_refine
 from ragbench.datagen.wording import mentions
 from ragbench.errors import ConfigError, ModelError
 from ragbench.llm import chat_model

@@ -8,9 +8,8 @@ from shop_schema import RAW
 from ragbench.data import load_minihop
 from ragbench.data.ragchecker import LABELS, RagResult, RetrievedText
 from ragbench.datagen import build_schema, make_set
-from ragbench.datagen.answers import model_keypoints, model_refine
 from ragbench.datagen.document import model_documents
-from ragbench.datagen.questions import model_questions, model_references
+from ragbench.datagen.questions import model_keypoints, model_questions, model_references, model_refine
 from ragbench.experiment import Experiment
 from ragbench.labelling.claims import check_claims, ragchecker_labels, steps_for_ragchecker
 from ragbench.labelling.keypoints import keypoint_verdicts

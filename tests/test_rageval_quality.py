@@ -134,17 +134,16 @@ def test_items_show_what_annotators_are_given_and_not_who_wrote_it():
 
 def test_the_writer_makes_both_baselines_and_reports_failures(monkeypatch):
     from ragbench import datagen
-    from ragbench.datagen import document
+    from ragbench.datagen import parts
+    from ragbench.llm import Reply
 
     seen = []
 
-    def ask_step(model, prompts, reply, cassette, ids, step):
-        from ragbench.llm import Reply
-
+    def ask(model, prompts, schema, **options):
         seen.extend(prompts)
         return [Reply(text=f"Title {n}\nText {n}.", ok=n != 1, error="late" if n == 1 else None) for n in range(2)]
 
-    monkeypatch.setattr(document, "ask_step", ask_step)
+    monkeypatch.setattr(parts, "ask", ask)
     schema = datagen.load_schema("finance", "en")
     configurations = datagen.make_configurations(schema, 2, 1)
     texts, failed = quality.write_baselines("model", schema, configurations, "A SAMPLE DOCUMENT")

@@ -12,47 +12,43 @@ from ragbench.datagen.parts import (
     Done,
     FactSentence,
     GeneratedDocument,
+    Job,
     Section,
     ask_step,
     field_list,
 )
 from ragbench.datagen.questions import annotate
 from ragbench.datagen.schema import FactPattern, Schema
-from ragbench.datagen.wording import fill_pattern, write
+from ragbench.datagen.wording import choose, fill_pattern
 from ragbench.errors import ConfigError, check_known
-from ragbench.llm import Cassette, Reply
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.text.sentences import split_sentences
 
-MODES = ("configuration", "zero-shot", "one-shot")
+MODES = {
+    "configuration": "rageval_document",
+    "zero-shot": "rageval_zero_shot",
+    "one-shot": "rageval_one_shot",
+}
 _TRIES = 100
 
 
 def write_documents(schema: Schema, configurations: Sequence[Configuration], seed: int = 0) -> list[GeneratedDocument]:
-    """Write a document per configuration, no two with the same list of sentence patterns.
-
-    Raises
-    ------
-    ConfigError when the schema's patterns are too few for so many different documents.
-    """
+    """Write a document per configuration, no two with the same list of sentence patterns."""
     used: set[tuple[str, ...]] = set()
     documents = []
     for configuration in configurations:
-        document = write_document(schema, configuration, seed, used)
-        used.add(document.patterns)
-        documents.append(document)
+        documents.append(write_document(schema, configuration, seed, used))
+        used.add(documents[-1].patterns)
     return documents
 
 
 def write_document(
     schema: Schema, configuration: Configuration, seed: int = 0, used: Collection[tuple[str, ...]] = ()
 ) -> GeneratedDocument:
-    """Write one document from a configuration, by patterns.
+    """Write one document from a configuration, by patterns: its facts and nothing else.
 
     Parameters
     ----------
-    schema : patterns of sentences; ``drop`` says how many of the facts that may be left out are left out.
-    configuration : the facts. Nothing else is stated.
     seed : same seed and configuration id, same document.
     used : lists of patterns that other documents have.
 
@@ -64,9 +60,8 @@ def write_document(
     """
     missing = left_out(schema, configuration, seed)
     for attempt in range(_TRIES):
-        document = _write(
-            schema, configuration, missing, random.Random(f"document/{configuration.id}/{seed}/{attempt}")
-        )
+        rng = random.Random(f"document/{configuration.id}/{seed}/{attempt}")
+        document = _write(schema, configuration, missing, rng)
         if document.patterns not in used:
             return document
     raise ConfigError(
@@ -76,11 +71,10 @@ def write_document(
     )
 
 
-def left_out(schema: Schema, configuration: Configuration, seed: int = 0) -> tuple[FactPattern, ...]:
+def left_out(schema: Schema, configuration: Configuration, seed: int = 0) -> list[FactPattern]:
     """Choose the facts that a document leaves out on purpose: ``schema.drop`` of those that may be asked for."""
     losable = [fact for fact in schema.facts if fact.lost]
-    rng = random.Random(f"drop/{configuration.id}/{seed}")
-    return tuple(rng.sample(losable, min(schema.drop, len(losable))))
+    return random.Random(f"drop/{configuration.id}/{seed}").sample(losable, min(schema.drop, len(losable)))
 
 
 def _write(
@@ -89,15 +83,18 @@ def _write(
     sections = []
     for section in schema.sections:
         facts = [fact for fact in section.facts if fact not in missing]
-        if not section.fixed:
-            # The first fact introduces the section.
+        if not section.fixed:  # the first fact introduces the section
             rest = facts[1:]
             rng.shuffle(rest)
             facts[1:] = rest
-        written = [(fact, *write(fact.say, configuration.text, rng)) for fact in facts]
-        sentences = tuple(FactSentence(text, fact.fields, f"{fact.id}/{mark}") for fact, text, mark in written)
+        sentences = []
+        for fact in facts:
+            number = rng.randrange(len(fact.say))
+            pattern, taken = choose(fact.say[number], rng)
+            mark = f"{fact.id}/{number}:{'.'.join(map(str, taken))}"
+            sentences.append(FactSentence(fill_pattern(pattern, configuration.text), fact.fields, mark))
         if sentences:
-            sections.append(Section(section.heading, sentences))
+            sections.append(Section(section.heading, tuple(sentences)))
     dropped = tuple(name for fact in missing for name in fact.fields)
     title = fill_pattern(schema.title, configuration.text)
     return GeneratedDocument(configuration.id, title, schema.language, tuple(sections), dropped)
@@ -111,20 +108,18 @@ def model_documents(
     *,
     drop: Sequence[Sequence[str]] | None = None,
     sample: str = "",
-    cassette: Cassette | None = None,
     prompt: Prompt | None = None,
+    **options: Any,
 ) -> Done[GeneratedDocument]:
     """Let a model write documents.
 
     Parameters
     ----------
-    model, cassette : as for `ragbench.llm.ask`.
-    schema, configurations : what to write; sections are written one by one and put together.
-    mode : "configuration" (the paper's way), or its two baselines: "zero-shot" (the domain only) and "one-shot" (the
-        domain and a sample document), which know no configuration.
+    mode : "configuration" (the paper's way, section by section), or its two baselines: "zero-shot" (the domain only)
+        and "one-shot" (the domain and a sample document), which know no configuration.
     drop : for each configuration the fields to withhold, for unanswerable questions; default none.
     sample : the document that one-shot shows.
-    prompt : id or file; default by mode.
+    prompt : default by mode, see `MODES`.
 
     Returns
     -------
@@ -136,52 +131,44 @@ def model_documents(
     check_known("mode", [mode], MODES)
     if mode == "one-shot" and not sample.strip():
         raise ConfigError("mode 'one-shot' without a sample", "the text of one document", "pass sample=...")
-    withheld = [frozenset(d) for d in drop] if drop is not None else [frozenset[str]()] * len(configurations)
-    text = load_prompt(prompt or {"configuration": "rageval_document"}.get(mode, f"rageval_{mode.replace('-', '_')}"))
-    jobs: list[tuple[int, str, str]] = []
-    for number, c in enumerate(configurations):
+    template = load_prompt(prompt or MODES[mode])
+    jobs = []
+    for c, withheld in zip(configurations, drop or [()] * len(configurations), strict=True):
         common = {"domain": schema.domain, "subdomain": c.subdomain, "language": LANGUAGES[c.language]}
-        if mode != "configuration":
-            jobs.append((number, "", fill_prompt(text, **common, **({"sample": sample} if mode == "one-shot" else {}))))
-            continue
-        title = fill_pattern(schema.title, c.text)
-        for section in schema.sections:
-            names = [n for fact in section.facts for n in fact.fields if n not in withheld[number]]
-            if names:
-                facts = field_list(c, [*schema.context, *names])
-                filled = fill_prompt(text, **common, title=title, heading=section.heading, facts=facts)
-                jobs.append((number, section.heading, filled))
-    ids = [f"{configurations[n].id}/{heading or mode}" for n, heading, _ in jobs]
-    replies = ask_step(model, [job[2] for job in jobs], None, cassette, ids, "documents")
-    documents, failed = [], []
-    for number, c in enumerate(configurations):
-        parts = [(heading, reply) for (n, heading, _), reply in zip(jobs, replies, strict=True) if n == number]
-        wrong = [str(reply.error) for _, reply in parts if not reply.ok]
-        if wrong:
-            failed.append((c.id, wrong[0]))
-        elif mode == "configuration":
-            documents.append(_assembled(schema, c, parts))
+        if mode == "configuration":
+            title = fill_pattern(schema.title, c.text)
+            for section in schema.sections:
+                names = [n for fact in section.facts for n in fact.fields if n not in withheld]
+                if names:
+                    facts = field_list(c, [*schema.context, *names])
+                    filled = fill_prompt(template, **common, title=title, heading=section.heading, facts=facts)
+                    jobs.append(Job(f"{c.id}/{section.heading}", filled, (c.id, section.heading)))
         else:
-            documents.append(_free(c, parts[0][1].text, mode))
-    return Done(tuple(documents), tuple(failed))
+            shown = {"sample": sample} if mode == "one-shot" else {}
+            jobs.append(Job(f"{c.id}/{mode}", fill_prompt(template, **common, **shown), (c.id, "")))
+    written = ask_step(model, "documents", jobs, None, lambda about, text: (*about, text), options)
+    owner = {job.id: job.about[0] for job in jobs}
+    failed = {owner[name]: reason for name, reason in reversed(written.failed)}
+    documents = []
+    for c in configurations:
+        parts = [(heading, text) for identity, heading, text in written.made if identity == c.id]
+        if c.id not in failed:
+            documents.append(_assembled(schema, c, parts) if mode == "configuration" else _free(c, parts[0][1], mode))
+    return Done(tuple(documents), tuple((c.id, failed[c.id]) for c in configurations if c.id in failed))
 
 
-def _assembled(schema: Schema, configuration: Configuration, parts: Sequence[tuple[str, Reply]]) -> GeneratedDocument:
-    fields = schema.fact_fields
+def _assembled(schema: Schema, configuration: Configuration, parts: Sequence[tuple[str, str]]) -> GeneratedDocument:
     sections = tuple(
-        Section(heading, annotate(split_sentences(reply.text, schema.language), configuration, fields))
-        for heading, reply in parts
+        Section(heading, annotate(split_sentences(text, schema.language), configuration, schema.fact_fields))
+        for heading, text in parts
     )
-    stated = {name for s in sections for sentence in s.sentences for name in sentence.facts}
-    dropped = tuple(name for name in fields if name not in stated)
+    stated = {name for section in sections for sentence in section.sentences for name in sentence.facts}
+    dropped = tuple(name for name in schema.fact_fields if name not in stated)
     title = fill_pattern(schema.title, configuration.text)
     return GeneratedDocument(configuration.id, title, schema.language, sections, dropped, "model, configuration")
 
 
-def _free(configuration: Configuration, text: str, mode: str) -> GeneratedDocument:
+def _free(c: Configuration, text: str, mode: str) -> GeneratedDocument:
     title, _, body = text.strip().partition("\n")
-    sentences = tuple(FactSentence(s) for s in split_sentences(body or title, configuration.language))
-    section = (Section("", sentences),)
-    return GeneratedDocument(
-        configuration.id, title.strip("# *"), configuration.language, section, (), f"model, {mode}"
-    )
+    sentences = tuple(FactSentence(s) for s in split_sentences(body or title, c.language))
+    return GeneratedDocument(c.id, title.strip("# *"), c.language, (Section("", sentences),), (), f"model, {mode}")

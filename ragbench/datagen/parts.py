@@ -1,14 +1,14 @@
-"""What the steps of data generation hand to each other: frozen records, to be looked at and edited with ``replace``."""
+"""Records that the steps hand on (change them with ``dataclasses.replace``), and the one way a step asks a model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from ragbench.llm import Cassette, Reply, ask
+from ragbench.llm import ask
 
 LANGUAGES = {"en": "English", "zh": "Chinese"}
 KINDS = (
@@ -22,7 +22,7 @@ KINDS = (
 )
 MULTI = ("information integration", "numerical comparison", "temporal sequence")  # over several documents
 Fact = tuple[str, str]  # (document id, field)
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class GeneratedDocument:
     def text(self) -> str:
         """Title, and each section's heading and sentences on lines of their own."""
         blank = " " if self.language == "en" else ""
-        parts = [self.title]
+        lines = [self.title]
         for section in self.sections:
-            parts += ["", section.heading] if section.heading else [""]
-            parts.append(blank.join(s.text for s in section.sentences))
-        return "\n".join(parts)
+            lines += ["", section.heading] if section.heading else [""]
+            lines.append(blank.join(s.text for s in section.sentences))
+        return "\n".join(lines)
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -126,26 +126,52 @@ class QRA:
         return (" " if self.language == "en" else "").join(self.statements)
 
 
-@dataclass(frozen=True)
-class Done(Generic[Made]):
-    """Results of a model's step, and for what failed its id and the reason: nothing is dropped in silence."""
+class Job(NamedTuple):
+    """One call of a step: its id, its prompt, and what it is about."""
 
-    made: tuple[Made, ...]
+    id: str
+    prompt: str
+    about: Any
+
+
+@dataclass(frozen=True)
+class Done(Generic[Result]):
+    """Results of a model's step, and (id, reason) of what failed: nothing is dropped in silence."""
+
+    made: tuple[Result, ...]
     failed: tuple[tuple[str, str], ...] = ()
+
+
+def ask_step(
+    model: Any,
+    step: str,
+    jobs: Sequence[Job],
+    form: type[BaseModel] | None,
+    settle: Callable[[Any, Any], Result | str],
+    options: Mapping[str, Any],
+) -> Done[Result]:
+    """Ask a model about every job.
+
+    Parameters
+    ----------
+    form : of the reply; None for text.
+    settle : (what the job is about, the reply) -> result. A text in its place says why the reply cannot be used.
+    options : of `ragbench.llm.ask`.
+    """
+    if not jobs:
+        return Done(())
+    names, prompts, _ = zip(*jobs, strict=True)
+    replies = ask(model, prompts, form, ids=names, **{"step": f"rageval {step}", **options})
+    made, failed = [], []
+    for job, reply in zip(jobs, replies, strict=True):
+        result = settle(job.about, reply.parsed if form else reply.text) if reply.ok else str(reply.error)
+        if isinstance(result, str):
+            failed.append((job.id, result))
+        else:
+            made.append(result)
+    return Done(tuple(made), tuple(failed))
 
 
 def field_list(configuration: Configuration, names: Sequence[str]) -> str:
     """Write fields and their values as a list, for a prompt."""
     return "\n".join(f"- {name.replace('_', ' ')}: {configuration.text[name]}" for name in names)
-
-
-def ask_step(
-    model: Any,
-    prompts: Sequence[str],
-    reply: type[BaseModel] | None,
-    cassette: Cassette | None,
-    ids: Sequence[str],
-    step: str,
-) -> list[Reply]:
-    """Send the prompts of one step; none, no call."""
-    return ask(model, prompts, reply, cassette, ids=ids, step=f"rageval {step}") if prompts else []

@@ -1,13 +1,15 @@
-"""Questions with first answers from configurations, and the references to them from documents (RAGEval, section 3.3).
+"""Questions, references, answers that agree with them, keypoints (RAGEval, section 3.3): by rule, and by a model.
 
 A first answer knows the configuration only: it may state what the document left out, and it does not know what else the
-references say. Both are put right by `ragbench.datagen.answers`. First the rules, then the model's way.
+references say. `refine` puts both right.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,27 +26,26 @@ from ragbench.datagen.parts import (
     Fact,
     FactSentence,
     GeneratedDocument,
+    Job,
     Reference,
     ask_step,
     field_list,
 )
 from ragbench.datagen.schema import QuestionPattern, Schema
-from ragbench.datagen.wording import choose, derive, fields_of, fill_pattern, mentions, without
+from ragbench.datagen.wording import choose, derive, fields_of, fill_pattern, mentions, without, word
 from ragbench.errors import DataError, check_known
-from ragbench.llm import Cassette
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.text.sentences import split_sentences
 
 # Questions per document, near the shares of Table 1; a question of several documents goes with the next document.
-PER_DOCUMENT = {
-    "factual": 3,
-    "multi-hop": 2,
-    "summary": 2,
-    "information integration": 3,
-    "numerical comparison": 1,
-    "temporal sequence": 1,
-    "unanswerable": 1,
-}
+PER_DOCUMENT = dict(zip(KINDS, (3, 2, 2, 3, 1, 1, 1), strict=True))
+_MOST_KEYPOINTS = 5
+_LEAST_KEYPOINTS = 3
+_CLAUSE = {"en": re.compile(r"(?<=;)\s+"), "zh": re.compile(r"(?<=；)")}
+Pair = tuple[Configuration, GeneratedDocument]
+
+# Questions, with first answers
 
 
 def draft_questions(
@@ -58,7 +59,6 @@ def draft_questions(
 
     Parameters
     ----------
-    schema, configurations, documents : of one set; configurations and documents pair up.
     seed : chooses among the schema's questions and their wordings.
     per_document : how many of each type, at most: a schema has so many patterns. Types over several documents pair each
         document with the next (and the last with the first); with a single document there are none.
@@ -66,10 +66,6 @@ def draft_questions(
     Returns
     -------
     list of QRA without references or keypoints.
-
-    Raises
-    ------
-    DataError when configurations and documents do not pair up; ConfigError for an unknown type.
     """
     if [c.id for c in configurations] != [d.id for d in documents]:
         raise DataError(
@@ -78,151 +74,72 @@ def draft_questions(
             "write the documents from these configurations",
         )
     check_known("type of question", per_document, KINDS)
+    pairs = list(zip(configurations, documents, strict=True))
     drafts = []
-    for number, configuration in enumerate(configurations):
-        rng = random.Random(f"questions/{configuration.id}/{seed}")
-        after = (number + 1) % len(configurations)
-        pair = [(configuration, documents[number])]
-        if after != number:
-            pair.append((configurations[after], documents[after]))
-        asked = [*_asked(schema, pair, rng, per_document), *_unanswerable(schema, pair[0], rng, per_document)]
-        drafts += [replace(q, id=f"{configuration.id}-q{i + 1:02d}") for i, q in enumerate(asked)]
+    for number, pair in enumerate(pairs):
+        rng = random.Random(f"questions/{pair[0].id}/{seed}")
+        about = [pair, pairs[(number + 1) % len(pairs)]] if len(pairs) > 1 else [pair]
+        asked = list(_answerable(schema, about, rng, per_document))
+        asked += list(_unanswerable(schema, pair, rng))[: per_document.get("unanswerable", 0)]
+        drafts += [replace(q, id=f"{pair[0].id}-q{i:02d}") for i, q in enumerate(asked, 1)]
     return drafts
 
 
-def find_references(question: QRA, facts: Sequence[Fact], documents: Mapping[str, GeneratedDocument]) -> QRA:
-    """Add the sentences that state given facts (see `facts_needed`) as references, in the order of the documents."""
-    wanted = {(d, name) for d, name in facts}
-    stating = [
-        Reference(doc_id, s.text)
-        for doc_id in question.doc_ids
-        for s in documents[doc_id].sentences
-        if any((doc_id, name) in wanted for name in s.facts)
-    ]
-    return replace(question, references=tuple(dict.fromkeys((*question.references, *stating))))
-
-
-def facts_in(text: str, configurations: Sequence[Configuration], fields: Sequence[str]) -> list[Fact]:
-    """Return the facts a text states: (document id, field) of every configuration whose wording occurs in it.
-
-    The name that one document is about may be a mere fact of another (two people of one name): it does not count.
-    """
-    stated = [(c.id, name) for c in configurations for name in fields if mentions(text, c.text[name])]
-    if not stated or len(configurations) < 2:
-        return stated
-    by_id = {c.id: c for c in configurations}
-    names = " | ".join(c.text[n] for c in configurations for n in c.text if n not in fields)
-    return [(i, name) for i, name in stated if not mentions(names, by_id[i].text[name])]
-
-
-def facts_needed(
-    question: QRA, text: str, configurations: Sequence[Configuration], fields: Sequence[str]
-) -> list[Fact]:
-    """Return the facts that a text of an answer rests on: those it states, and those its derived values come from."""
-    plain = text
-    for d in question.derived:
-        # A derived amount may happen to equal some other fact.
-        plain = without(plain, d.text)
-    derived = [fact for d in question.derived if mentions(text, d.text) for fact in d.of]
-    return list(dict.fromkeys([*facts_in(plain, configurations, fields), *derived]))
-
-
-def annotate(sentences: Sequence[str], configuration: Configuration, fields: Sequence[str]) -> tuple[FactSentence, ...]:
-    """Mark which facts each sentence states, by their wording; for documents that a model or a person wrote."""
-    return tuple(FactSentence(s, tuple(name for _, name in facts_in(s, [configuration], fields))) for s in sentences)
-
-
-def plain_statement(schema: Schema, fact_id: str, configuration: Configuration) -> str:
-    """State one fact in the schema's plainest words: its first pattern with the first alternatives."""
-    pattern = next(f for f in schema.facts if f.id == fact_id).say[0]
-    return fill_pattern(choose(pattern)[0], configuration.text)
-
-
-def _asked(
-    schema: Schema,
-    pair: Sequence[tuple[Configuration, GeneratedDocument]],
-    rng: random.Random,
-    per_document: Mapping[str, int],
+def _answerable(
+    schema: Schema, pairs: Sequence[Pair], rng: random.Random, per_document: Mapping[str, int]
 ) -> Iterator[QRA]:
     for kind, count in per_document.items():
-        patterns = [q for q in schema.questions if q.kind == kind]
+        patterns = list(schema.questions.get(kind, ()))
         rng.shuffle(patterns)
-        many = kind in MULTI
-        if many and len(pair) < 2:
-            continue
-        asked = 0
-        for pattern in patterns:
-            draft = _summary(schema, pattern, pair[0], rng) if pattern.section else _draft(pattern, pair, many, rng)
-            if draft is not None and asked < count:
-                asked += 1
-                yield draft
+        if kind not in MULTI or len(pairs) > 1:
+            # All are drafted, also those beyond the count: each takes its turn in the random stream.
+            drafts = [_draft(schema, kind, pattern, pairs, rng) for pattern in patterns]
+            yield from [draft for draft in drafts if draft is not None][:count]
 
 
 def _draft(
-    pattern: QuestionPattern, pair: Sequence[tuple[Configuration, GeneratedDocument]], many: bool, rng: random.Random
+    schema: Schema, kind: str, pattern: QuestionPattern, pairs: Sequence[Pair], rng: random.Random
 ) -> QRA | None:
     """A question from a pattern; None when a document left one of its facts out, or two derived values are equal."""
-    used = dict(zip("ab", pair, strict=False)) if many else {"": pair[0]}
-    values = {
-        f"{mark}.{name}".lstrip("."): wording for mark, (c, _) in used.items() for name, wording in c.text.items()
-    }
+    used = dict(zip("ab", pairs, strict=True)) if kind in MULTI else {"": pairs[0]}
+    doc_ids = tuple(c.id for c, _ in used.values())
+    values = {f"{mark}.{name}".lstrip("."): text for mark, (c, _) in used.items() for name, text in c.text.items()}
+    if pattern.section:
+        facts = next(s for s in schema.sections if s.id == pattern.section).facts
+        question = word(pattern.ask, values, rng)
+        return QRA("", kind, schema.language, question, tuple(word(f.say[0], values) for f in facts), doc_ids)
     dropped = {f"{mark}.{name}".lstrip(".") for mark, (_, d) in used.items() for name in d.dropped}
-    needed = set().union(*map(fields_of, pattern.say), *(rule["of"] for rule in pattern.derive.values()))
+    needed = set().union(*map(fields_of, pattern.say), *(d.of for d in pattern.derive.values()))
     if needed & dropped:
         return None
-    language = pair[0][0].language
     derived = []
-    for name, rule in pattern.derive.items():
-        names = tuple(fill_pattern(choose(n)[0], values, sentence=False) for n in rule.get("names", ()))
-        result = derive(rule["rule"], [values[n] for n in rule["of"]], names, language)
+    for name, derivation in pattern.derive.items():
+        names = tuple(fill_pattern(choose(n)[0], values, sentence=False) for n in derivation.names)
+        result = derive(derivation.rule, [values[n] for n in derivation.of], names, schema.language)
         if result is None:
             return None
         values[name] = result
-        of = tuple((used[n.rpartition(".")[0]][0].id, n.rpartition(".")[2]) for n in rule["of"])
-        derived.append(Derived(result, rule["rule"], of, names))
-    question = fill_pattern(choose(rng.choice(pattern.ask), rng)[0], values)
-    statements = tuple(fill_pattern(choose(s, rng)[0], values) for s in pattern.say)
-    return QRA(
-        "", pattern.kind, language, question, statements, tuple(c.id for c, _ in used.values()), derived=tuple(derived)
-    )
+        of = tuple((used[mark][0].id, field) for mark, _, field in (n.rpartition(".") for n in derivation.of))
+        derived.append(Derived(result, derivation.rule, of, names))
+    question = word(pattern.ask, values, rng)
+    statements = tuple(word(s, values, rng) for s in pattern.say)
+    return QRA("", kind, schema.language, question, statements, doc_ids, derived=tuple(derived))
 
 
-def _summary(
-    schema: Schema, pattern: QuestionPattern, about: tuple[Configuration, GeneratedDocument], rng: random.Random
-) -> QRA:
-    configuration = about[0]
-    facts = next(s for s in schema.sections if s.id == pattern.section).facts
-    question = fill_pattern(choose(rng.choice(pattern.ask), rng)[0], configuration.text)
-    statements = tuple(plain_statement(schema, fact.id, configuration) for fact in facts)
-    return QRA("", "summary", schema.language, question, statements, (configuration.id,))
+def _unanswerable(schema: Schema, pair: Pair, rng: random.Random) -> Iterator[QRA]:
+    configuration, document = pair
+    for fact in schema.facts:
+        if fact.lost and fact.fields and set(fact.fields) <= set(document.dropped):
+            what = fill_pattern(fact.lost.what, configuration.text, sentence=False)
+            values = {**configuration.text, "what": what}
+            question = word(fact.lost.ask, values, rng)
+            statements = tuple(word(s, values, rng) for s in schema.unanswerable)
+            lost = tuple((document.id, name) for name in fact.fields)
+            yield QRA("", "unanswerable", schema.language, question, statements, (document.id,), lost=lost)
 
-
-def _unanswerable(
-    schema: Schema,
-    about: tuple[Configuration, GeneratedDocument],
-    rng: random.Random,
-    per_document: Mapping[str, int],
-) -> Iterator[QRA]:
-    configuration, document = about
-    lost = [f for f in schema.facts if f.lost and f.fields and set(f.fields) <= set(document.dropped)]
-    for fact in lost[: per_document.get("unanswerable", 0)]:
-        what, ask = fact.lost
-        values = {**configuration.text, "what": fill_pattern(what, configuration.text, sentence=False)}
-        yield QRA(
-            "",
-            "unanswerable",
-            schema.language,
-            fill_pattern(choose(ask, rng)[0], values),
-            tuple(fill_pattern(choose(s, rng)[0], values) for s in schema.unanswerable),
-            (configuration.id,),
-            lost=tuple((configuration.id, name) for name in fact.fields),
-        )
-
-
-# -- by a model --------------------------------------------------------------------------------------------------------
 
 # What the seven types ask for, in our words (Table 6).
-MEANING = {
+_MEANING = {
     "factual": "It asks for particular details of one document.",
     "multi-hop": "It needs several facts of one document that are linked by a chain of reasoning.",
     "summary": "It asks for a summary of one part of a document; the answer covers all that is relevant.",
@@ -241,12 +158,6 @@ class QuestionReply(BaseModel):
     statements: list[str] = Field(min_length=3, max_length=5)
 
 
-class ReferencesReply(BaseModel):
-    """Numbers of sentences, from 1."""
-
-    sentences: list[int] = Field(max_length=MOST_ITEMS)
-
-
 def model_questions(
     model: Any,
     schema: Schema,
@@ -254,16 +165,14 @@ def model_questions(
     documents: Sequence[GeneratedDocument],
     per_document: Mapping[str, int] = PER_DOCUMENT,
     *,
-    cassette: Cassette | None = None,
     prompt: Prompt = "rageval_question",
+    **options: Any,
 ) -> Done[QRA]:
-    """Let a model ask questions with first answers from configurations.
+    """Let a model ask questions with first answers from configurations; it sees the facts, not the documents.
 
     Parameters
     ----------
-    model, cassette : as for `ragbench.llm.ask`.
-    schema, configurations, documents : configurations and documents pair up. The model sees the facts, not the texts.
-    per_document : how many of each type, see `KINDS`; asked one after another, so that each differs from those before.
+    per_document : how many of each type; asked one after another, so that each differs from those before.
 
     Returns
     -------
@@ -271,46 +180,46 @@ def model_questions(
     none over several; both are listed in ``failed``.
     """
     check_known("type of question", per_document, KINDS)
-    text = load_prompt(prompt)
+    template = load_prompt(prompt)
+    pairs = list(zip(configurations, documents, strict=True))
     drafts: list[QRA] = []
     failed: list[tuple[str, str]] = []
     asked: dict[str, list[str]] = {c.id: [] for c in configurations}
-    rounds = [(kind, turn) for kind, count in per_document.items() for turn in range(count)]
-    for kind, turn in rounds:
-        jobs, prompts = [], []
-        for number, c in enumerate(configurations):
-            name = f"{c.id}-{kind.replace(' ', '-')}-{turn + 1}"
-            after = (number + 1) % len(configurations)
-            about = [number, after] if kind in MULTI else [number]
-            reason = _impossible(kind, about, documents[number])
-            if reason:
-                failed.append((name, reason))
-                continue
-            facts = "\n\n".join(_facts(schema, configurations[i], documents[i], kind) for i in about)
-            named = "; ".join(configurations[i].text[n] for i in about for n in schema.named)
-            before = " | ".join(asked[c.id]) or "none yet"
-            fields = {"language": LANGUAGES[schema.language], "kind": kind, "meaning": MEANING[kind], "facts": facts}
-            prompts.append(fill_prompt(text, **fields, names=named, asked=before))
-            jobs.append((name, c, tuple(configurations[i].id for i in about), documents[number]))
-        replies = ask_step(model, prompts, QuestionReply, cassette, [job[0] for job in jobs], "questions")
-        for (name, c, doc_ids, document), reply in zip(jobs, replies, strict=True):
-            if not reply.ok:
-                failed.append((name, str(reply.error)))
-                continue
-            asked[c.id].append(reply.parsed.question)
-            lost = tuple((c.id, n) for n in document.dropped) if kind == "unanswerable" else ()
-            statements = tuple(s.strip() for s in reply.parsed.statements)
-            drafts.append(QRA(name, kind, schema.language, reply.parsed.question, statements, doc_ids, lost=lost))
+
+    def settle(draft: QRA, reply: QuestionReply) -> QRA:
+        asked[draft.doc_ids[0]].append(reply.question)
+        return replace(draft, question=reply.question, statements=tuple(s.strip() for s in reply.statements))
+
+    for kind, turn in ((kind, turn) for kind, count in per_document.items() for turn in range(1, count + 1)):
+        jobs = []
+        for number, (c, document) in enumerate(pairs):
+            name = f"{c.id}-{kind.replace(' ', '-')}-{turn}"
+            about = [(c, document), pairs[(number + 1) % len(pairs)]] if kind in MULTI else [(c, document)]
+            if kind in MULTI and len(pairs) < 2:
+                failed.append((name, "needs a second document"))
+            elif kind == "unanswerable" and not document.dropped:
+                failed.append((name, "no fact was left out"))
+            else:
+                filled = fill_prompt(
+                    template,
+                    language=LANGUAGES[schema.language],
+                    kind=kind,
+                    meaning=_MEANING[kind],
+                    facts="\n\n".join(_facts(schema, pair, kind) for pair in about),
+                    names="; ".join(configuration.text[n] for configuration, _ in about for n in schema.named),
+                    asked=" | ".join(asked[c.id]) or "none yet",
+                )
+                lost = tuple((c.id, n) for n in document.dropped) if kind == "unanswerable" else ()
+                draft = QRA(name, kind, schema.language, "", (), tuple(c.id for c, _ in about), lost=lost)
+                jobs.append(Job(name, filled, draft))
+        done = ask_step(model, "questions", jobs, QuestionReply, settle, options)
+        drafts += done.made
+        failed += done.failed
     return Done(tuple(drafts), tuple(failed))
 
 
-def _impossible(kind: str, about: Sequence[int], document: GeneratedDocument) -> str:
-    if kind in MULTI and len(set(about)) < 2:
-        return "needs a second document"
-    return "no fact was left out" if kind == "unanswerable" and not document.dropped else ""
-
-
-def _facts(schema: Schema, configuration: Configuration, document: GeneratedDocument, kind: str) -> str:
+def _facts(schema: Schema, pair: Pair, kind: str) -> str:
+    configuration, document = pair
     stated = [n for n in schema.fact_fields if n not in document.dropped]
     text = f"{document.title}\n{field_list(configuration, [*schema.context, *stated])}"
     if kind == "unanswerable":
@@ -318,68 +227,286 @@ def _facts(schema: Schema, configuration: Configuration, document: GeneratedDocu
     return text
 
 
+# References
+
+
+def facts_in(text: str, configurations: Sequence[Configuration], fields: Sequence[str]) -> list[Fact]:
+    """Return the facts a text states: (document id, field) of every configuration whose wording occurs in it.
+
+    The name that one document is about may be a mere fact of another (two people of one name): it does not count.
+    """
+    stated = [(c, name) for c in configurations for name in fields if mentions(text, c.text[name])]
+    if stated and len(configurations) > 1:
+        names = " | ".join(c.text[n] for c in configurations for n in c.text if n not in fields)
+        stated = [(c, name) for c, name in stated if not mentions(names, c.text[name])]
+    return [(c.id, name) for c, name in stated]
+
+
+def facts_needed(
+    question: QRA, text: str, configurations: Sequence[Configuration], fields: Sequence[str]
+) -> list[Fact]:
+    """Return the facts that a text of an answer rests on: those it states, and those its derived values come from."""
+    # A derived amount may happen to equal some other fact.
+    plain = without(text, *(d.text for d in question.derived))
+    derived = [fact for d in question.derived if mentions(text, d.text) for fact in d.of]
+    return list(dict.fromkeys([*facts_in(plain, configurations, fields), *derived]))
+
+
+def find_references(question: QRA, facts: Sequence[Fact], documents: Mapping[str, GeneratedDocument]) -> QRA:
+    """Add the sentences that state given facts (see `facts_needed`) as references, in the order of the documents."""
+    wanted = set(facts)
+    stating = [
+        Reference(doc_id, s.text)
+        for doc_id in question.doc_ids
+        for s in documents[doc_id].sentences
+        if any((doc_id, name) in wanted for name in s.facts)
+    ]
+    return replace(question, references=tuple(dict.fromkeys((*question.references, *stating))))
+
+
+def annotate(sentences: Sequence[str], configuration: Configuration, fields: Sequence[str]) -> tuple[FactSentence, ...]:
+    """Mark which facts each sentence states, by their wording; for documents that a model or a person wrote."""
+    return tuple(FactSentence(s, tuple(name for _, name in facts_in(s, [configuration], fields))) for s in sentences)
+
+
+class ReferencesReply(BaseModel):
+    """Numbers of sentences, from 1."""
+
+    sentences: list[int] = Field(max_length=MOST_ITEMS)
+
+
 def model_references(
     model: Any,
     questions: Sequence[QRA],
     documents: Mapping[str, GeneratedDocument],
     *,
-    cassette: Cassette | None = None,
     prompt: Prompt = "rageval_references",
+    **options: Any,
 ) -> Done[QRA]:
     """Let a model choose the references. It names sentences by number, so a reference is always word for word.
 
-    Returns
-    -------
-    Done; a reply with a number that does not exist is a failure. Unanswerable questions pass without being asked.
+    A number that does not exist is a failure. Unanswerable questions pass without being asked.
     """
-    text = load_prompt(prompt)
+    template = load_prompt(prompt)
 
     def write(q: QRA) -> str:
-        return fill_prompt(text, question=q.question, answer=q.answer, sentences=numbered(references_of(q, documents)))
+        sentences = _numbered(s.text for s in _sentences(q, documents))
+        return fill_prompt(template, question=q.question, answer=q.answer, sentences=sentences)
 
-    def settle(q: QRA, report: ReferencesReply) -> QRA | str:
-        sentences = references_of(q, documents)
-        if not all(1 <= n <= len(sentences) for n in report.sentences):
-            return f"sentences {report.sentences}, but there are {len(sentences)}"
-        return replace(q, references=tuple(sentences[n - 1] for n in sorted(set(report.sentences))))
+    def settle(q: QRA, reply: ReferencesReply) -> QRA | str:
+        sentences = _sentences(q, documents)
+        if not all(1 <= n <= len(sentences) for n in reply.sentences):
+            return f"sentences {reply.sentences}, but there are {len(sentences)}"
+        return replace(q, references=tuple(sentences[n - 1] for n in sorted(set(reply.sentences))))
 
-    return ask_about(model, questions, write, ReferencesReply, cassette, "references", settle)
+    return _ask_answered(model, "references", questions, write, ReferencesReply, settle, options)
 
 
-def ask_about(
+def _ask_answered(
     model: Any,
+    step: str,
     questions: Sequence[QRA],
     write: Callable[[QRA], str],
-    reply_type: type[BaseModel],
-    cassette: Cassette | None,
-    step: str,
+    form: type[BaseModel],
     settle: Callable[[QRA, Any], QRA | str],
+    options: Mapping[str, Any],
 ) -> Done[QRA]:
-    """Ask about each question that has an answer, and settle what the replies say of it.
-
-    ``write`` makes a question's prompt. ``settle`` makes the question anew; a text in its place says why it failed.
-    """
-    asked = [q for q in questions if q.kind != "unanswerable"]
-    ids = [q.id for q in asked]
-    replies = ask_step(model, [write(q) for q in asked], reply_type, cassette, ids, step)
-    got = dict(zip(ids, replies, strict=True))
-    changed, failed = [], []
-    for q in questions:
-        if q.id not in got:
-            changed.append(q)
-            continue
-        reply = got[q.id]
-        done = settle(q, reply.parsed) if reply.ok else str(reply.error)
-        if isinstance(done, str):
-            failed.append((q.id, done))
-        else:
-            changed.append(done)
-    return Done(tuple(changed), tuple(failed))
+    """Ask about every question that has an answer; the others pass."""
+    jobs = [Job(q.id, write(q), q) for q in questions if q.kind != "unanswerable"]
+    done = ask_step(model, step, jobs, form, settle, options)
+    settled = {q.id: q for q in done.made}
+    passed = [settled.get(q.id, q) for q in questions if q.kind == "unanswerable" or q.id in settled]
+    return Done(tuple(passed), done.failed)
 
 
-def references_of(question: QRA, documents: Mapping[str, GeneratedDocument]) -> list[Reference]:
+def _sentences(question: QRA, documents: Mapping[str, GeneratedDocument]) -> list[Reference]:
     return [Reference(i, s.text) for i in question.doc_ids for s in documents[i].sentences]
 
 
-def numbered(items: Sequence[Any]) -> str:
-    return "\n".join(f"{i}. {getattr(item, 'text', item)}" for i, item in enumerate(items, 1))
+def _numbered(texts: Iterable[str]) -> str:
+    return "\n".join(f"{i}. {text}" for i, text in enumerate(texts, 1))
+
+
+# Answers and references made to agree
+
+
+def refine(
+    question: QRA,
+    schema: Schema,
+    configurations: Mapping[str, Configuration],
+    documents: Mapping[str, GeneratedDocument],
+) -> QRA:
+    """Make answer and references say the same, by the paper's rules.
+
+    1. A fact of the answer that no reference states: look it up in the documents. Found: its sentence becomes a
+       reference and the answer stays. Not found: the statement is removed from the answer.
+    2. A fact of the references that the answer lacks: the answer is supplemented, in the schema's plainest words.
+
+    Parameters
+    ----------
+    question : with references (`find_references`) or without.
+    configurations, documents : by id.
+
+    Returns
+    -------
+    QRA; ``changes`` tells what was done. A question that is unanswerable stays as it is.
+    """
+    if question.kind == "unanswerable":
+        return question
+    about = [configurations[i] for i in question.doc_ids]
+    references, kept, changes = list(question.references), [], []
+    for statement in question.statements:
+        facts = facts_needed(question, statement, about, schema.fact_fields)
+        added = _lookup(facts, references, configurations, documents)
+        if added is None:
+            changes.append(f"removed: {statement}")
+        else:
+            kept.append(statement)
+            changes += [f"reference added: {r.text}" for r in added]
+            references += added
+    answer = " ".join(kept)
+    for fact in schema.facts:
+        for c in about:
+            values = [c.text[name] for name in fact.fields]
+            stated = any(r.doc_id == c.id and mentions(r.text, value) for r in references for value in values)
+            if stated and not any(mentions(answer, value) for value in values):
+                kept.append(word(fact.say[0], c.text))
+                changes.append(f"supplemented: {kept[-1]}")
+    ordered = _in_document_order(references, documents, question.doc_ids)
+    return replace(question, statements=tuple(kept), references=ordered, changes=(*question.changes, *changes))
+
+
+def _lookup(
+    facts: Sequence[Fact],
+    references: Sequence[Reference],
+    configurations: Mapping[str, Configuration],
+    documents: Mapping[str, GeneratedDocument],
+) -> list[Reference] | None:
+    """References that the facts lack; None when the documents do not state all facts."""
+    added: list[Reference] = []
+    for doc_id, name in facts:
+        value = configurations[doc_id].text[name]
+        # A value that two documents share may stand in either's sentences.
+        if any(mentions(r.text, value) for r in (*references, *added)):
+            continue
+        stating = next((s.text for s in documents[doc_id].sentences if mentions(s.text, value)), None)
+        if stating is None:
+            return None
+        added.append(Reference(doc_id, stating))
+    return added
+
+
+def _in_document_order(
+    references: Sequence[Reference], documents: Mapping[str, GeneratedDocument], doc_ids: Sequence[str]
+) -> tuple[Reference, ...]:
+    """Sort references by document and place, each once."""
+    place = {(d, s.text): (n, i) for n, d in enumerate(doc_ids) for i, s in enumerate(documents[d].sentences)}
+    rank = {d: i for i, d in enumerate(doc_ids)}
+    unique = dict.fromkeys(references)
+    return tuple(sorted(unique, key=lambda r: place.get((r.doc_id, r.text), (rank.get(r.doc_id, len(rank)), 0))))
+
+
+class Unsupported(BaseModel):
+    """A statement without support, and the sentence that supports it after all (0: none)."""
+
+    statement: int
+    sentence: int
+
+
+class RefineReply(BaseModel):
+    """What to mend."""
+
+    unsupported: list[Unsupported] = Field(max_length=MOST_ITEMS)
+    missing: list[str] = Field(max_length=MOST_ITEMS)
+
+
+def model_refine(
+    model: Any,
+    questions: Sequence[QRA],
+    documents: Mapping[str, GeneratedDocument],
+    *,
+    prompt: Prompt = "rageval_refine",
+    **options: Any,
+) -> Done[QRA]:
+    """Let a model compare answers with references; what it reports is mended by the paper's rules, see `refine`.
+
+    Unanswerable questions pass without being asked.
+    """
+    template = load_prompt(prompt)
+
+    def write(q: QRA) -> str:
+        return fill_prompt(
+            template,
+            language=LANGUAGES[q.language],
+            question=q.question,
+            statements=_numbered(q.statements),
+            references="\n".join(f"- {r.text}" for r in q.references) or "none",
+            sentences=_numbered(s.text for s in _sentences(q, documents)),
+        )
+
+    def settle(q: QRA, report: RefineReply) -> QRA | str:
+        sentences = _sentences(q, documents)
+        references, changes, removed = list(q.references), list(q.changes), set()
+        for item in report.unsupported:
+            if not (1 <= item.statement <= len(q.statements) and 0 <= item.sentence <= len(sentences)):
+                return f"statement {item.statement} or sentence {item.sentence} does not exist"
+            if item.sentence:
+                references.append(sentences[item.sentence - 1])
+                changes.append(f"reference added: {references[-1].text}")
+            else:
+                removed.add(item.statement)
+                changes.append(f"removed: {q.statements[item.statement - 1]}")
+        kept = [s for i, s in enumerate(q.statements, 1) if i not in removed]
+        added = [s.strip() for s in report.missing if s.strip()]
+        changes += [f"supplemented: {s}" for s in added]
+        ordered = _in_document_order(references, documents, q.doc_ids)
+        return replace(q, statements=(*kept, *added), references=ordered, changes=tuple(changes))
+
+    return _ask_answered(model, "refine", questions, write, RefineReply, settle, options)
+
+
+# Keypoints
+
+
+def keypoints(answer: str, language: str = "en") -> tuple[str, ...]:
+    """Cut an answer into at most five keypoints, by rule; fewer than three where it has fewer sentences and clauses.
+
+    Its sentences are the points; parts between semicolons are, where there are fewer than three sentences; of more than
+    five, neighbours are put together.
+
+    Source: RAGEval, section 3.3, which has a model do it (`model_keypoints`).
+    """
+    points = list(split_sentences(answer, language))
+    if len(points) < _LEAST_KEYPOINTS:
+        points = [part for point in points for part in _CLAUSE[language].split(point)]
+    if len(points) <= _MOST_KEYPOINTS:
+        return tuple(points)
+    size, extra = divmod(len(points), _MOST_KEYPOINTS)
+    ends = [i * size + min(i, extra) for i in range(_MOST_KEYPOINTS + 1)]
+    blank = " " if language == "en" else ""
+    return tuple(blank.join(points[a:b]) for a, b in itertools.pairwise(ends))
+
+
+def add_keypoints(question: QRA) -> QRA:
+    """Give a question the keypoints of its answer."""
+    return replace(question, keypoints=keypoints(question.answer, question.language))
+
+
+class KeypointsReply(BaseModel):
+    """Three to five key points."""
+
+    keypoints: list[str] = Field(min_length=3, max_length=5)
+
+
+def model_keypoints(
+    model: Any, questions: Sequence[QRA], *, prompt: Prompt = "rageval_keypoints", **options: Any
+) -> Done[QRA]:
+    """Let a model cut answers into three to five keypoints; a reply with fewer or more is a failure."""
+    template = load_prompt(prompt)
+    jobs = [
+        Job(q.id, fill_prompt(template, language=LANGUAGES[q.language], question=q.question, answer=q.answer), q)
+        for q in questions
+    ]
+    return ask_step(
+        model, "keypoints", jobs, KeypointsReply, lambda q, r: replace(q, keypoints=tuple(r.keypoints)), options
+    )

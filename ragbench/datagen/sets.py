@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ragbench.data.validate import Problem
-from ragbench.datagen.answers import add_keypoints, model_keypoints, model_refine, refine
-from ragbench.datagen.checks import check, require_references
+from ragbench.datagen.checks import check
 from ragbench.datagen.configuration import make_configurations, model_values
 from ragbench.datagen.document import left_out, model_documents, write_documents
 from ragbench.datagen.parts import QRA, Configuration, Done, GeneratedDocument
 from ragbench.datagen.questions import (
     PER_DOCUMENT,
+    add_keypoints,
     draft_questions,
     facts_needed,
     find_references,
+    model_keypoints,
     model_questions,
     model_references,
+    model_refine,
+    refine,
 )
 from ragbench.datagen.schema import Schema, load_schema
 from ragbench.errors import DataError
-from ragbench.llm import Cassette
 
 
 @dataclass(frozen=True)
 class GeneratedSet:
-    """A generated set in memory."""
+    """A generated set in memory; configurations and documents pair up."""
 
     schema: Schema
     configurations: tuple[Configuration, ...]
@@ -38,7 +40,7 @@ class GeneratedSet:
     questions: tuple[QRA, ...]
 
     def problems(self) -> list[Problem]:
-        """Run the validator."""
+        """Run the validator, see `ragbench.datagen.checks`."""
         return check(self.configurations, self.documents, self.questions, self.schema.fact_fields)
 
     def __repr__(self) -> str:
@@ -47,18 +49,11 @@ class GeneratedSet:
 
 
 def make_set(schema: Schema, documents: int, seed: int = 0) -> GeneratedSet:
-    """Generate a set in memory, offline: configurations, documents, questions, references, refinement, keypoints.
-
-    Parameters
-    ----------
-    schema : from `load_schema`, `read_schema` or `build_schema`.
-    seed : same schema, number and seed: the same set.
-    """
+    """Generate a set in memory, offline; the same for the same schema, number of documents and seed."""
     configurations = make_configurations(schema, documents, seed)
     written = write_documents(schema, configurations, seed)
-    questions = answer_questions(
-        schema, configurations, written, draft_questions(schema, configurations, written, seed)
-    )
+    drafts = draft_questions(schema, configurations, written, seed)
+    questions = answer_questions(schema, configurations, written, drafts)
     return GeneratedSet(schema, tuple(configurations), tuple(written), tuple(questions))
 
 
@@ -70,12 +65,12 @@ def answer_questions(
 ) -> list[QRA]:
     """Take drafts through references, refinement and keypoints."""
     by_id, texts = {c.id: c for c in configurations}, {d.id: d for d in documents}
-    done = []
+    questions = []
     for draft in drafts:
         about = [by_id[i] for i in draft.doc_ids]
         facts = facts_needed(draft, draft.answer, about, schema.fact_fields) if draft.kind != "unanswerable" else []
-        done.append(add_keypoints(refine(find_references(draft, facts, texts), schema, by_id, texts)))
-    return done
+        questions.append(add_keypoints(refine(find_references(draft, facts, texts), schema, by_id, texts)))
+    return questions
 
 
 def make_model_set(
@@ -84,16 +79,14 @@ def make_model_set(
     documents: int,
     seed: int = 0,
     per_document: Mapping[str, int] = PER_DOCUMENT,
-    *,
-    cassette: Cassette | None = None,
+    **options: Any,
 ) -> tuple[GeneratedSet, tuple[tuple[str, str], ...]]:
     """Generate a set with a model at every step of the paper.
 
     Parameters
     ----------
-    model, cassette : as for `ragbench.llm.ask`.
-    schema, documents, seed : as for `ragbench.datagen.make_set`.
     per_document : questions per type and document.
+    options : of `ragbench.llm.ask`, e.g. ``cassette``.
 
     Returns
     -------
@@ -106,104 +99,89 @@ def make_model_set(
         failed.extend(done.failed)
         return done.made
 
-    settled = kept(model_values(model, schema, make_configurations(schema, documents, seed), cassette=cassette))
-    drop = [[name for fact in left_out(schema, c, seed) for name in fact.fields] for c in settled]
-    written = kept(model_documents(model, schema, settled, drop=drop, cassette=cassette))
+    configurations = kept(model_values(model, schema, make_configurations(schema, documents, seed), **options))
+    drop = [[name for fact in left_out(schema, c, seed) for name in fact.fields] for c in configurations]
+    written = kept(model_documents(model, schema, configurations, drop=drop, **options))
     texts = {d.id: d for d in written}
-    used = tuple(c for c in settled if c.id in texts)
-    questions = kept(model_questions(model, schema, used, written, per_document, cassette=cassette))
-    questions = kept(model_references(model, questions, texts, cassette=cassette))
-    questions = kept(model_refine(model, questions, texts, cassette=cassette))
-    questions = kept(model_keypoints(model, questions, cassette=cassette))
+    used = tuple(c for c in configurations if c.id in texts)
+    questions = kept(model_questions(model, schema, used, written, per_document, **options))
+    questions = kept(model_references(model, questions, texts, **options))
+    questions = kept(model_refine(model, questions, texts, **options))
+    questions = kept(model_keypoints(model, questions, **options))
     return GeneratedSet(schema, used, written, questions), tuple(failed)
 
 
 def generate_set(
     domain: str, language: str = "en", documents: int = 40, seed: int = 0, out: str | Path = "generated"
 ) -> Path:
-    """Generate a data set of a shipped domain into a new folder, offline.
+    """Generate a data set of a shipped domain into a new or empty folder, offline.
 
     Parameters
     ----------
     domain : "finance", "law" or "medicine".
     language : "en" or "zh".
-    documents : how many, at least 1. Questions over several documents need 2.
+    documents : at least 1; questions over several documents need 2.
     seed : same arguments, same files, bit for bit.
-    out : folder to make; it may exist, but must be empty.
 
     Returns
     -------
-    Path of the folder, with the files that `write_set` describes.
-
-    Raises
-    ------
-    ConfigError for an unknown domain or language; DataError when the folder is not empty (nothing is overwritten) or
-    the validator finds a problem (nothing is written).
+    the folder, with the files that `write_set` describes.
 
     Source: RAGEval, section 3.
     """
     schema = load_schema(domain, language)
-    _free(Path(out).expanduser())
+    _check_free(Path(out).expanduser())
     return write_set(make_set(schema, documents, seed), out, seed=seed)
 
 
 def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = None) -> Path:
-    """Write a set to a folder.
+    """Write a set to a folder that is new or empty, if it passes the validator.
 
     Files: ``documents.jsonl`` and ``questions.jsonl``, which ``ragbench.data.load_jsonl(questions, documents)`` reads;
     ``configurations.jsonl`` with each document's values, dropped facts and sentence patterns; ``summary.json`` with
     counts.
-
-    Raises
-    ------
-    DataError when the folder is not empty or the validator finds problems; nothing is written then.
     """
     folder = Path(out).expanduser()
-    _free(folder)
-    texts = {d.id: d for d in generated.documents}
-    for question in generated.questions:
-        require_references(question, texts)
-    problems = generated.problems()
-    if problems:
+    _check_free(folder)
+    if problems := generated.problems():
         shown = "\n    ".join(map(str, problems[:8]))
-        raise DataError(
-            f"{len(problems)} problems in the generated set\n    {shown}",
-            "a set that passes the validator",
-            "mend these",
-        )
+        got = f"{len(problems)} problems in the generated set\n    {shown}"
+        raise DataError(got, "a set that passes the validator", "mend these")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"cannot make {folder}: {error.strerror}", "a folder to write to", "choose another") from None
-    domain = generated.schema.domain
-    documents = (
-        {"id": d.id, "title": d.title, "text": d.text, "domain": domain, "language": d.language, "writer": d.writer}
-        for d in generated.documents
-    )
-    configurations = (
-        {
-            "id": c.id,
-            "subdomain": c.subdomain,
-            "values": dict(c.text),
-            "dropped": list(d.dropped),
-            "patterns": list(d.patterns),
-        }
-        for c, d in zip(generated.configurations, generated.documents, strict=True)
-    )
-    _write(folder / "documents.jsonl", documents)
-    _write(folder / "questions.jsonl", (_question_row(q, domain) for q in generated.questions))
-    _write(folder / "configurations.jsonl", configurations)
+    domain, language = generated.schema.domain, generated.schema.language
+    rows = {
+        "documents": [
+            {"id": d.id, "title": d.title, "text": d.text, "domain": domain, "language": d.language, "writer": d.writer}
+            for d in generated.documents
+        ],
+        "questions": [_question_row(q, domain) for q in generated.questions],
+        "configurations": [
+            {
+                "id": c.id,
+                "subdomain": c.subdomain,
+                "values": dict(c.text),
+                "dropped": list(d.dropped),
+                "patterns": list(d.patterns),
+            }
+            for c, d in zip(generated.configurations, generated.documents, strict=True)
+        ],
+    }
     summary = {
         "domain": domain,
-        "language": generated.schema.language,
+        "language": language,
         "seed": seed,
         "documents": len(generated.documents),
         "questions": len(generated.questions),
         "types": dict(sorted(Counter(q.kind for q in generated.questions).items())),
         "subdomains": dict(sorted(Counter(c.subdomain for c in generated.configurations).items())),
     }
-    text = json.dumps(summary, ensure_ascii=False, indent=1) + "\n"
-    (folder / "summary.json").write_bytes(text.encode("utf-8"))
+    files = {f"{name}.jsonl": "\n".join(json.dumps(r, ensure_ascii=False) for r in rs) for name, rs in rows.items()}
+    files["summary.json"] = json.dumps(summary, ensure_ascii=False, indent=1)
+    for name, text in files.items():
+        (folder / name).write_text(text + "\n", encoding="utf-8", newline="\n")
     return folder
 
 
@@ -224,16 +202,7 @@ def _question_row(question: QRA, domain: str) -> dict[str, Any]:
     }
 
 
-def _free(folder: Path) -> None:
+def _check_free(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(
-            f"{folder} is not an empty folder",
-            "a folder that is new or empty",
-            "choose another, or move its files away",
-        )
-
-
-def _write(path: Path, rows: Iterable[dict]) -> None:
-    # Bytes, so that line ends are the same on every system.
-    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
-    path.write_bytes(("\n".join(lines) + "\n").encode("utf-8"))
+        do = "choose another, or move its files away"
+        raise DataError(f"{folder} is not an empty folder", "a folder that is new or empty", do)

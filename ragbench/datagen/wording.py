@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.text.words import MONTHS
@@ -45,36 +46,18 @@ def choose(pattern: str, rng: random.Random | None = None) -> tuple[str, tuple[i
 
 
 def fill_pattern(pattern: str, values: Mapping[str, str], *, sentence: bool = True) -> str:
-    """Put values into the fields of a pattern; a sentence begins with a capital letter.
-
-    Raises
-    ------
-    ConfigError for a field without a value.
-    """
-
-    def value(match: re.Match) -> str:
-        if match.group(1) not in values:
-            raise ConfigError(
-                f"the pattern {pattern[:60]!r} needs {match.group(1)!r}",
-                "a field of the schema",
-                "add the field, or mend the pattern",
-            )
-        return values[match.group(1)]
-
-    text = FIELD.sub(value, pattern)
+    """Put values into the fields of a pattern; a sentence begins with a capital letter."""
+    if missing := sorted(fields_of(pattern) - set(values)):
+        do = "add the field, or mend the pattern"
+        raise ConfigError(f"the pattern {pattern[:60]!r} needs {missing[0]!r}", "a field of the schema", do)
+    text = FIELD.sub(lambda match: values[match[1]], pattern)
     return text[:1].upper() + text[1:] if sentence else text
 
 
-def write(patterns: Sequence[str], values: Mapping[str, str], rng: random.Random | None) -> tuple[str, str]:
-    """Choose a pattern and fill it.
-
-    Returns
-    -------
-    the sentence, and the mark of the choices, e.g. ``"1:0.2"`` (second pattern, alternatives 0 and 2).
-    """
-    number = rng.randrange(len(patterns)) if rng else 0
-    text, taken = choose(patterns[number], rng)
-    return fill_pattern(text, values), f"{number}:{'.'.join(map(str, taken))}"
+def word(patterns: str | Sequence[str], values: Mapping[str, str], rng: random.Random | None = None) -> str:
+    """Word a sentence: a pattern, or one of several, with its alternatives chosen and its fields filled."""
+    pattern = patterns if isinstance(patterns, str) else rng.choice(patterns)
+    return fill_pattern(choose(pattern, rng)[0], values)
 
 
 def mentions(text: str, value: str) -> bool:
@@ -87,10 +70,11 @@ def mentions(text: str, value: str) -> bool:
     return _lower(value) in _lower(text) and next(_places(text, value), None) is not None
 
 
-def without(text: str, value: str) -> str:
-    """Take a value out of a text wherever the text `mentions` it; longer numbers that hold it stay."""
-    for place in reversed([*_places(text, value)]):
-        text = text[:place] + text[place + len(value) :]
+def without(text: str, *values: str) -> str:
+    """Take values out of a text wherever the text `mentions` them; longer numbers that hold one stay."""
+    for value in values:
+        for place in reversed([*_places(text, value)]):
+            text = text[:place] + text[place + len(value) :]
     return text
 
 
@@ -99,9 +83,8 @@ def _places(text: str, value: str) -> Iterator[int]:
     start = text.find(value)
     while start >= 0 and value:
         end = start + len(value)
-        if not (
-            _continued(text[max(0, start - 2) : start][::-1], value[0]) or _continued(text[end : end + 2], value[-1])
-        ):
+        before, after = text[max(0, start - 2) : start][::-1], text[end : end + 2]
+        if not (_continued(before, value[0]) or _continued(after, value[-1])):
             yield start
         start = text.find(value, start + 1)
 
@@ -124,27 +107,16 @@ def _continued(outside: str, edge: str) -> bool:
 
 
 def parse_date(text: str) -> dt.date:
-    """Read a date as documents write it, in either language.
-
-    Raises
-    ------
-    DataError for anything else.
-    """
-    english, chinese = _EN_DATE.fullmatch(text), _ZH_DATE.fullmatch(text)
-    if english:
+    """Read a date as documents write it, in either language."""
+    if english := _EN_DATE.fullmatch(text):
         return dt.date(int(english[3]), MONTHS.index(english[2]) + 1, int(english[1]))
-    if chinese:
+    if chinese := _ZH_DATE.fullmatch(text):
         return dt.date(*map(int, chinese.groups()))
     raise DataError(f"{text!r} is no date", "a date such as 14 March 2021 or 2021年3月14日", "mend the value")
 
 
 def parse_number(text: str) -> tuple[float, str]:
-    """Read an amount as documents write it: the number, and its unit as written (with the blank before it).
-
-    Raises
-    ------
-    DataError for a text that does not start with a number.
-    """
+    """Read an amount as documents write it: the number, and its unit as written (with the blank before it)."""
     match = NUMBER.match(text)
     if match is None:
         raise DataError(f"{text!r} is no amount", "a number and a unit", "mend the value")
@@ -165,26 +137,16 @@ def derive(rule: str, texts: Sequence[str], names: Sequence[str] = (), language:
     -------
     the wording of the result; None when two values are equal, so that neither is larger or earlier.
     """
-    if rule in ("days", "earlier", "later"):
-        dates = [parse_date(t) for t in texts]
-        if len(set(dates)) < len(dates):
-            return None
-        if rule == "days":
-            gap = abs((dates[1] - dates[0]).days)
-            return f"{gap}天" if language == "zh" else f"{gap:,} day{'s' if gap != 1 else ''}"
-        return names[dates.index(min(dates) if rule == "earlier" else max(dates))]
-    parsed = [parse_number(t) for t in texts]
-    numbers, unit = [n for n, _ in parsed], parsed[0][1]
-    if rule == "sum":
-        return _amount(sum(numbers), unit, language)
-    if len(set(numbers)) < len(numbers):
+    dated = rule in ("days", "earlier", "later")
+    values: list[Any] = [parse_date(t) for t in texts] if dated else [parse_number(t)[0] for t in texts]
+    if rule != "sum" and len(set(values)) < len(values):
         return None
-    if rule == "difference":
-        return _amount(abs(numbers[0] - numbers[1]), unit, language)
-    return names[numbers.index(max(numbers) if rule == "larger" else min(numbers))]
-
-
-def _amount(number: float, unit: str, language: str) -> str:
+    if rule in ("earlier", "smaller", "later", "larger"):
+        return names[values.index(min(values) if rule in ("earlier", "smaller") else max(values))]
+    if rule == "days":
+        gap = abs((values[1] - values[0]).days)
+        return f"{gap}天" if language == "zh" else f"{gap:,} day{'s' if gap != 1 else ''}"
+    number, unit = sum(values) if rule == "sum" else abs(values[0] - values[1]), parse_number(texts[0])[1]
     if unit.startswith("%"):
         return f"{number:.1f}个百分点" if language == "zh" else f"{number:.1f} percentage points"
     return f"{number:.0f}{unit}" if language == "zh" else f"{number:,.0f}{unit}"

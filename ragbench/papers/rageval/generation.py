@@ -85,8 +85,8 @@ def with_keypoints(questions: Sequence[Question], model: Any = None, *, cassette
 
 
 def _keypoints_by_model(questions: Sequence[Question], model: Any, cassette: Any) -> dict[str, tuple[Any, str]]:
-    from ragbench.datagen.answers import model_keypoints
     from ragbench.datagen.parts import QRA
+    from ragbench.datagen.questions import model_keypoints
 
     asked = [QRA(q.id, q.kind, q.meta.get("language", "en"), q.text, (q.answer,), ()) for q in questions]
     done = model_keypoints(model, asked, cassette=cassette)
