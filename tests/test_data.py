@@ -86,13 +86,14 @@ BAD_ROWS = [
     ),
     ({"supporting_facts": [["Bob", 0]]}, r"\['Bob', 0\] points nowhere, that paragraph is not in the context"),
     ({"supporting_facts": [["Ann", -1]]}, r"\['Ann', -1\] points nowhere"),
-    ({"supporting_facts": [["Ann", "1"]]}, r"supporting fact \['Ann', '1'\]"),
-    ({"supporting_facts": []}, "no supporting facts"),
-    ({"context": None}, "no context"),
-    ({"context": [["Ann", "text"]]}, "a context entry is"),
-    ({"context": [["Ann", [1]]]}, "a sentence of 'Ann' is not a text"),
+    ({"supporting_facts": [["Ann", "1"]]}, r"'supporting_facts\[0\]\[1\]' is '1'\n  expected: a whole number"),
+    ({"supporting_facts": []}, r"'supporting_facts' is \[\]\n  expected: a list of one or more"),
+    ({"context": None}, r"'context' is None\n  expected: a list"),
+    ({"context": [["Ann", "text"]]}, r"'context\[0\]\[1\]' is 'text'\n  expected: a list"),
+    ({"context": [["Ann"]]}, r"'context\[0\]' is \['Ann'\]\n  expected: a longer list"),
+    ({"context": [["Ann", [1]]]}, r"'context\[0\]\[1\]\[0\]' is 1\n  expected: a text"),
     ({"answer": " "}, "'answer' is empty"),
-    ({"question": 7}, "'question' is int '7'"),
+    ({"question": 7}, r"'question' is 7\n  expected: a text"),
     ({"question": "x" * 1_000_001}, "'question' has 1,000,001 characters"),
 ]
 
@@ -113,7 +114,7 @@ def test_missing_field_lists_the_fields_there_are(tmp_path):
 
 
 def test_duplicate_id_names_both_records(tmp_path):
-    with pytest.raises(DataError, match=r"record 3 \(q1\): the id occurs already in record 1"):
+    with pytest.raises(DataError, match=r"record 3: the id 'q1' was there before \(record 1\)"):
         load_hotpotqa(write(tmp_path / "h.json", [row(), row(_id="q2"), row()]))
 
 

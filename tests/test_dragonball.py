@@ -93,13 +93,13 @@ def test_statistics_by_hand(folder):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (changed(0, "query", query_type="Riddle"), "line 1, query: 'query_type' is 'Riddle'"),
+        (changed(0, "query", query_type="Riddle"), "line 1: 'query.query_type' is 'Riddle'"),
         (changed(2, "ground_truth", doc_ids=[99]), "line 3: document 99 is not among the 2 documents"),
-        (changed(2, "ground_truth", doc_ids="7"), "'doc_ids' is 7"),
-        (changed(1, "", ground_truth=None), "line 2: 'ground_truth' is NoneType"),
-        (changed(0, "ground_truth", references=[""]), "line 1, ground_truth: 'references'"),
-        (changed(0, "", domain="Sport"), "one of Finance, Law, Medical"),
-        (changed(2, "query", query_id=12), "the id 12 occurs already in line 1"),
+        (changed(2, "ground_truth", doc_ids="7"), "line 3: 'ground_truth.doc_ids' is '7'\n  expected: a list"),
+        (changed(1, "", ground_truth=None), "line 2: 'ground_truth' is None\n  expected: an object"),
+        (changed(0, "ground_truth", references=[""]), "line 1: 'ground_truth.references[0]' is empty"),
+        (changed(0, "", domain="Sport"), "line 1: 'domain' is 'Sport'\n  expected: 'Finance', 'Law' or 'Medical'"),
+        (changed(2, "query", query_id=12), "line 3: the id 12 was there before (line 1)"),
     ],
 )
 def test_bad_records_are_named_by_line(folder, rows, message):

@@ -136,7 +136,7 @@ def test_a_file_of_ones_own_is_read_and_an_empty_answer_kept(tmp_path):
         ({"split": "train"}, "line 2: split is 'train'"),
         ({"id": "a"}, "line 2: id 'a' was there before"),
         ({"split": "test"}, "line 2: question 'q' is in both splits"),
-        ({"answer": None}, "line 2: 'answer' is NoneType"),
+        ({"answer": None}, "line 2: 'answer' is None"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, change, message):

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ragbench.data.files import EXPORT, MAX_FIELD, SPREADSHEETS, numbered_lines, plain_name, raise_all, read_json
+from ragbench.data.files import EXPORT, MAX_FIELD, SPREADSHEETS, plain_name, raise_all, read_json, read_jsonl
 from ragbench.data.parquet import read_parquet
 from ragbench.data.ragchecker import RagResult, RagResults, from_ragchecker
 from ragbench.data.user import CSV_ENDINGS, is_csv, read_csv
@@ -163,9 +163,9 @@ def _file(path: Path) -> tuple[str, list[str], pd.DataFrame]:
         frame = read_parquet(path)
         return str(path), [f"{path}, row {i}" for i in range(len(frame))], frame
     if is_csv(path):
-        numbered: list[tuple[str, Any]] = [(f"{path}, line {line}", row) for line, row in read_csv(path)]
+        numbered: list[tuple[str, Any]] = [(f"{path}, {place}", row) for place, row in read_csv(path)]
     elif ending == ".jsonl":
-        numbered = list(numbered_lines(path))
+        numbered = [(f"{path}, {place}", row) for place, row in read_jsonl(path)]
     elif ending == ".json":
         whole = read_json(path)
         if isinstance(whole, dict) and "results" in whole:

@@ -7,12 +7,13 @@ in both languages, the paper's (Table 6).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ragbench.data.files import each_record, from_mirror, read_jsonl, require_text, require_texts
-from ragbench.errors import DataError, unknown
+from pydantic import StrictInt
+
+from ragbench.data.files import Filled, Plain, Row, from_mirror, read_records
+from ragbench.errors import DataError, check_known
 from ragbench.records import Answer, Dataset, Document, Question
 from ragbench.text.sentences import LANGUAGES
 
@@ -32,6 +33,47 @@ QUESTION_TYPES = {
 _TYPE = {released: name for name, names in QUESTION_TYPES.items() for released in names}
 _DOMAIN = {"Finance": "finance", "Law": "law", "Medical": "medicine"}
 _TITLE = {"Finance": "company_name", "Law": "court_name", "Medical": "hospital_patient_name"}
+_Texts = tuple[Filled, ...]
+
+
+class _Place(Row):
+    domain: Literal[tuple(_DOMAIN)]  # type: ignore[valid-type]
+    language: Literal[LANGUAGES]  # type: ignore[valid-type]
+
+    def meta(self) -> dict[str, Any]:
+        return {"domain": _DOMAIN[self.domain], "language": self.language}
+
+
+class _Text(_Place):
+    doc_id: StrictInt
+    content: Filled
+
+
+class _Query(Row):
+    query_id: StrictInt | str | None = None
+    query_type: Literal[tuple(_TYPE)]  # type: ignore[valid-type]
+    content: Filled
+
+
+class _Truth(Row):
+    doc_ids: tuple[StrictInt, ...] = ()
+    content: Filled
+    references: _Texts
+    keypoints: _Texts | None = None
+
+
+class _Prediction(Row):
+    content: Plain
+    references: _Texts
+
+
+class _Asked(_Place):
+    query: _Query
+    ground_truth: _Truth
+
+
+class _Answered(_Asked):
+    prediction: _Prediction
 
 
 def load_dragonball(path: str | Path | None = None, language: str | None = None, domain: str | None = None) -> Dataset:
@@ -53,28 +95,37 @@ def load_dragonball(path: str | Path | None = None, language: str | None = None,
 
     Raises
     ------
-    DataError naming file and line; bad records are listed together and nothing is loaded by halves.
+    DataError with file, line and field; bad lines are reported together.
 
     Source: RAGEval, section 3.4.
     """
-    for kind, value, known in (("language", language, LANGUAGES), ("domain", domain, DOMAINS)):
-        if value is not None and value not in known:
-            raise unknown(kind, value, known)
-    questions_file, documents_file = _files(path)
-    documents = _documents(documents_file)
-    rows = _records(questions_file, lambda row, where, line: _question(row, where, line, documents))
-    questions = tuple(q for q in rows if language in (None, q.meta["language"]) and domain in (None, q.meta["domain"]))
-    kept = tuple(
-        d for d in documents.values() if language in (None, d.meta["language"]) and domain in (None, d.meta["domain"])
-    )
+    wanted = {"language": language, "domain": domain}
+    for kind, known in (("language", LANGUAGES), ("domain", DOMAINS)):
+        if wanted[kind] is not None:
+            check_known(kind, [wanted[kind]], known)
+    expected = f"{DOCUMENTS_FILE} and {QUESTION_FILES[0]} in RAGBENCH_DATA/rageval"
+    do = "pass the folder of the RAGEval release (non-commercial licence), or make a set: `ragbench data generate`"
+    given = from_mirror(path, "rageval", got="DRAGONBall is not on this machine", expected=expected, do=do)
+    folder = given if given.is_dir() else given.parent
+    there = [folder / name for name in QUESTION_FILES if (folder / name).is_file()] if given.is_dir() else [given]
+    if not there:
+        expected = "one of " + ", ".join(QUESTION_FILES)
+        raise DataError(f"the folder {folder} has no questions file", expected, "check the path")
+    listed = read_records(folder / DOCUMENTS_FILE, _Text, _document, lambda document: [f"the id {document.id}"])
+    ids = {document.id for document in listed}
+    asked = read_records(there[0], _Asked, lambda row, where: _question(row, where, ids), lambda q: [f"the id {q.id}"])
+
+    def kept(record: Question | Document) -> bool:
+        return all(value in (None, record.meta[name]) for name, value in wanted.items())
+
+    questions = tuple(filter(kept, asked))
     meta = {
-        "file": questions_file.name,
-        "setting": "rebuilt" if "rebuilt" in questions_file.name else "release",
-        "without_document": sum(not q.meta["doc_ids"] for q in questions),
-        "language": language,
-        "domain": domain,
+        "file": there[0].name,
+        "setting": "rebuilt" if "rebuilt" in there[0].name else "release",
+        "without_document": sum(not question.meta["doc_ids"] for question in questions),
+        **wanted,
     }
-    return Dataset("dragonball", questions, kept, meta=meta)
+    return Dataset("dragonball", questions, tuple(filter(kept, listed)), meta=meta)
 
 
 def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Question, ...], tuple[Answer, ...]]:
@@ -94,114 +145,34 @@ def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Quest
     path = from_mirror(path, "rageval", ANSWERS_FILE, got=got, do=do)
     generator = path.name.split(".")[0].rsplit("_", 1)[-1]
 
-    def make(row: dict, where: str, line: int) -> tuple[Question, Answer]:
-        question = _question(row, where, line, None)
-        prediction = _part(row, "prediction", where)
-        passages = require_texts(prediction, "references", f"{where}, prediction")
-        text = require_text(prediction, "content", f"{where}, prediction", empty=True)
-        return question, Answer(question.id, text, generator, meta={"passages": passages})
+    def pair(row: _Answered, where: str) -> tuple[Question, Answer]:
+        question = _question(row, where, None)
+        passages = {"passages": row.prediction.references}
+        return question, Answer(question.id, row.prediction.content, generator, meta=passages)
 
-    pairs = _records(path, make)
-    return tuple(q for q, _ in pairs), tuple(a for _, a in pairs)
+    pairs = read_records(path, _Answered, pair, lambda pair: [f"the id {pair[0].id}"])
+    return tuple(question for question, _ in pairs), tuple(answer for _, answer in pairs)
 
 
-def _files(path: str | Path | None) -> tuple[Path, Path]:
-    """The questions file and the documents file."""
-    folder = from_mirror(
-        path,
-        "rageval",
-        got="DRAGONBall is not on this machine",
-        expected=f"{DOCUMENTS_FILE} and {QUESTION_FILES[0]} in RAGBENCH_DATA/rageval",
-        do="download the RAGEval release (non-commercial licence) and pass its folder, or make a set of your own with "
-        "`ragbench data generate`",
-    )
-    if folder.is_dir():
-        files = [folder / name for name in QUESTION_FILES if (folder / name).is_file()]
-        if not files:
-            raise DataError(
-                f"the folder {folder} has no questions file", "one of " + ", ".join(QUESTION_FILES), "check the path"
-            )
-        return files[0], folder / DOCUMENTS_FILE
-    return folder, folder.parent / DOCUMENTS_FILE
+def _document(row: _Text, where: str) -> Document:
+    title = (row.model_extra or {}).get(_TITLE[row.domain])
+    if not isinstance(title, str) or not title.strip():
+        got = f"{where}: {_TITLE[row.domain]!r} is {title!r:.40}"
+        raise DataError(got, "the title, a text", "mend that record")
+    return Document(str(row.doc_id), title, row.content, (), row.meta())
 
 
-def _documents(path: Path) -> dict[int, Document]:
-    def make(row: dict, where: str, line: int) -> Document:
-        meta = _place(row, where)
-        name = require_text(row, _TITLE[row["domain"]], where)
-        if type(row.get("doc_id")) is not int:
-            raise DataError(f"{where}: 'doc_id' is {row.get('doc_id')!r}", "a whole number", "mend that record")
-        return Document(str(row["doc_id"]), name, require_text(row, "content", where), (), meta)
-
-    return {int(document.id): document for document in _records(path, make)}
-
-
-def _question(row: dict, where: str, line: int, documents: Mapping[int, Document] | None) -> Question:
-    query, truth = _part(row, "query", where), _part(row, "ground_truth", where)
-    kind = _choice(query, "query_type", f"{where}, query", _TYPE)
-    doc_ids = truth.get("doc_ids", [])
-    if not isinstance(doc_ids, list) or any(type(i) is not int for i in doc_ids):
-        raise DataError(f"{where}: 'doc_ids' is {str(doc_ids)[:40]}", "a list of whole numbers", "mend that record")
-    for i in doc_ids:
-        if documents is not None and i not in documents:
-            raise DataError(
-                f"{where}: document {i} is not among the {len(documents)} documents",
-                "the doc_id of a document",
-                f"check that {DOCUMENTS_FILE} belongs to this questions file",
-            )
-    number = query.get("query_id")
-    points = truth.get("keypoints")
-    meta: dict[str, Any] = {
-        **_place(row, where),
-        "doc_ids": tuple(str(i) for i in doc_ids),
-        "keypoints": None if points is None else require_texts(truth, "keypoints", f"{where}, ground_truth"),
-        "query_id": number,
-        "query_type": query["query_type"],
-    }
-    # The rebuilt file has query_id only for 350 rows, so its rows go by their line.
-    name = f"line-{line}" if number is None else str(number)
-    text = require_text(query, "content", f"{where}, query")
-    answer = require_text(truth, "content", f"{where}, ground_truth")
-    return Question(name, text, answer, require_texts(truth, "references", f"{where}, ground_truth"), kind, "", meta)
-
-
-def _records(path: Path, make: Any) -> tuple:
-    """Make one record per line; all bad lines are reported together, ids must be unique."""
-    first: dict[str, int] = {}
-
-    def once(numbered: tuple[int, dict], where: str) -> Any:
-        line, row = numbered
-        record = make(row, where, line)
-        name = (record[0] if isinstance(record, tuple) else record).id
-        if first.setdefault(name, line) != line:
-            raise DataError(
-                f"{where}: the id {name} occurs already in line {first[name]}", "an id used once", "mend one of them"
-            )
-        return record
-
-    lines = ((f"{path}, line {line}", (line, row)) for line, row in read_jsonl(path))
-    return tuple(each_record(path, lines, once))
-
-
-def _place(row: dict, where: str) -> dict[str, str]:
-    languages = dict(zip(LANGUAGES, LANGUAGES, strict=True))
-    return {
-        "domain": _choice(row, "domain", where, _DOMAIN),
-        "language": _choice(row, "language", where, languages),
-    }
-
-
-def _part(row: dict, field: str, where: str) -> dict:
-    value = row.get(field)
-    if not isinstance(value, dict):
+def _question(row: _Asked, where: str, ids: set[str] | None) -> Question:
+    query, truth = row.query, row.ground_truth
+    doc_ids = tuple(map(str, truth.doc_ids))
+    if ids is not None and (strange := [name for name in doc_ids if name not in ids]):
         raise DataError(
-            f"{where}: {field!r} is {type(value).__name__}", "an object", "check that this is a DRAGONBall file"
+            f"{where}: document {strange[0]} is not among the {len(ids)} documents",
+            "the doc_id of a document",
+            f"check that {DOCUMENTS_FILE} belongs to this questions file",
         )
-    return value
-
-
-def _choice(row: dict, field: str, where: str, known: Mapping[str, str]) -> str:
-    value = require_text(row, field, where)
-    if value not in known:
-        raise DataError(f"{where}: {field!r} is {value!r}", "one of " + ", ".join(known), "mend that record")
-    return known[value]
+    # The rebuilt file has query_id only for 350 rows, so its rows go by their line.
+    name = where.rpartition(", ")[2].replace(" ", "-") if query.query_id is None else str(query.query_id)
+    meta = row.meta() | {"doc_ids": doc_ids, "keypoints": truth.keypoints}
+    meta |= {"query_id": query.query_id, "query_type": query.query_type}
+    return Question(name, query.content, truth.content, truth.references, _TYPE[query.query_type], "", meta)

@@ -1,8 +1,9 @@
-"""Reading text, JSON and JSON-lines files so that every fault names its file and line."""
+"""Reading text, JSON and JSON-lines files; each error names file, line and field."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import gzip
 import hashlib
 import io
@@ -12,9 +13,12 @@ import shlex
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, AnyStr, TypeVar
+from typing import IO, Annotated, Any, AnyStr, TypeVar
 
-from ragbench.errors import ConfigError, DataError, EmptyFileError, NotHereError, unknown
+from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from ragbench.errors import ConfigError, DataError, EmptyFileError, NotHereError, check_known
 from ragbench.paths import mirror
 
 MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, not a document
@@ -23,9 +27,17 @@ MAX_UNPACKED = 2**30  # bytes of a compressed file that is read as a whole; one 
 EXPORT = "export it as CSV: in a spreadsheet program File, Save as, CSV UTF-8"
 SPREADSHEETS = (".xlsx", ".xls", ".ods")
 SPLITS = ("dev", "test")  # of labelled rows: settings are chosen on the first, and measured on the second
+Plain = Annotated[str, StringConstraints(max_length=MAX_FIELD)]
+Filled = Annotated[str, StringConstraints(max_length=MAX_FIELD, pattern=r"\S")]  # not empty
 Record = TypeVar("Record")
-_SHOWN = 8
+_LISTED = 8
 _NO_TEXT = re.compile(r"\\u(?:d[89a-f][0-9a-f]{2}|0000)", re.IGNORECASE)
+
+
+class Row(BaseModel):
+    """What stands in a file; fields that a subclass does not name are its ``model_extra``."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
 
 
 def closest(folder: Path, name: str, count: int = 6) -> list[str]:
@@ -36,7 +48,7 @@ def closest(folder: Path, name: str, count: int = 6) -> list[str]:
 
 
 def check_limit(limit: Any) -> None:
-    """Refuse a number of questions to keep that is neither None nor a whole number of at least 1, by ConfigError."""
+    """Raise ConfigError unless ``limit`` is None or a whole number of at least 1."""
     if limit is not None and (isinstance(limit, bool) or not hasattr(limit, "__index__") or limit < 1):
         raise ConfigError(f"limit={limit!r}", "at least 1, or None for all", "leave it out to load every question")
 
@@ -149,50 +161,40 @@ def read_json(path: str | Path) -> Any:
         return _writable(json.loads(text), text, str(path))
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
-            raise DataError(
-                f"{path}, line {error.lineno}: the JSON ends in the middle ({error.msg})",
-                "a complete JSON value",
-                "download or copy the file again",
-            ) from None
-        raise DataError(
-            f"{path}, line {error.lineno}, column {error.colno}: {error.msg}",
-            "valid JSON",
-            "mend that place; if each line is a record of its own, it is JSON lines: use load_jsonl",
-        ) from None
+            got = f"{path}, line {error.lineno}: the JSON ends in the middle ({error.msg})"
+            raise DataError(got, "a complete JSON value", "download or copy the file again") from None
+        do = "mend that place; if each line is a record of its own, it is JSON lines: use load_jsonl"
+        raise DataError(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}", "valid JSON", do) from None
     except RecursionError:
         raise DataError(f"{path} nests too deeply", "a list of records", "check that this is the right file") from None
 
 
-def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict]]:
-    """Yield (line number, record) of a JSON-lines file; empty lines are passed over.
-
-    Raises
-    ------
-    DataError for a line that is no JSON object or longer than a million characters.
-    """
+def read_jsonl(path: str | Path) -> Iterator[tuple[str, dict]]:
+    """Yield ("line 3", record) of a JSON-lines file without its empty lines; DataError for a line that is no object."""
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
+        where = f"{path}, line {number}"
         if len(line) > MAX_FIELD:
             raise DataError(
-                f"{path}, line {number} has {len(line):,} characters",
+                f"{where} has {len(line):,} characters",
                 f"one record of at most {MAX_FIELD:,} characters per line",
                 "split long documents, or check that line ends were not lost",
             )
         try:
             row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            what = (
-                f"column {error.colno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else "nests too deeply"
-            )
-            raise DataError(f"{path}, line {number}, {what}", "one JSON object per line", "mend that line") from None
+        except json.JSONDecodeError as error:
+            got = f"{where}, column {error.colno}: {error.msg}"
+            raise DataError(got, "one JSON object per line", "mend that line") from None
+        except RecursionError:
+            raise DataError(f"{where}, nests too deeply", "one JSON object per line", "mend that line") from None
         if not isinstance(row, dict):
             raise DataError(
-                f"{path}, line {number} is a JSON {type(row).__name__}",
+                f"{where} is a JSON {type(row).__name__}",
                 'an object such as {"question": ..., "answer": ...}',
                 "write one object per line; an array of objects is read by load_hotpotqa or json.load",
             )
-        yield number, _writable(row, line, f"{path}, line {number}")
+        yield f"line {number}", _writable(row, line, where)
 
 
 def plain_name(column: str) -> str:
@@ -200,125 +202,138 @@ def plain_name(column: str) -> str:
     return re.sub(r"[\s-]+", "_", column.strip()).casefold()
 
 
-def require_text(row: dict, field: str, where: str, *, empty: bool = False, named: bool = False) -> str:
-    """Return a text field of a record.
+def require_text(row: dict, field: str, where: str, *, empty: bool = False) -> str:
+    """Return a text field of a record; DataError naming ``where`` and the field when it is none, or empty."""
+    return as_record(_one_text(field, empty), row, where)[field]
+
+
+@functools.cache
+def _one_text(field: str, empty: bool) -> Any:
+    return TypedDict("Record", {field: Plain if empty else Filled})  # type: ignore[operator]
+
+
+def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it") -> Record:
+    """Make a record of a JSON value.
 
     Parameters
     ----------
+    shape : a dataclass or pydantic model, whose types say what may stand in each field.
     where : file and line or record number, for the message.
-    empty : whether an empty text is allowed.
-    named : whether the caller's user can give the field another name with ``fields``.
+    add : what to do about a missing ``{field}``.
 
     Raises
     ------
-    DataError when it is missing, not a text, empty, or longer than a million characters.
+    DataError that names the fields, what is there, and what was expected.
     """
-    if field not in row:
-        rename = f", or name your own column with fields={{{field!r}: 'your column'}}" if named else ""
-        raise DataError(
-            f"{where}: no field {field!r} (it has {', '.join(map(repr, row)) or 'none'})",
-            f"a text under {field!r}",
-            f"add it{rename}",
-        )
-    value = row[field]
-    if not isinstance(value, str):
-        raise DataError(
-            f"{where}: {field!r} is {type(value).__name__} {str(value)[:40]!r}", "a text", "write it in quotes"
-        )
-    if not value.strip() and not empty:
-        raise DataError(f"{where}: {field!r} is empty", "a text", "fill it in, or remove the record")
-    if len(value) > MAX_FIELD:
-        raise DataError(
-            f"{where}: {field!r} has {len(value):,} characters",
-            f"at most {MAX_FIELD:,}",
-            "split the document, or check the file for lost separators",
-        )
-    return value
+    if not isinstance(row, dict):
+        got = f"{where} is a JSON {type(row).__name__}"
+        raise DataError(got, "an object", "check that this is the right file")
+    try:
+        return _adapter(shape).validate_python(row)
+    except ValidationError as error:
+        faults = [_fault(fault, row, shape, add) for fault in error.errors(include_url=False)]
+    by_field: dict[str, list[tuple[str, str, str]]] = {}
+    for field, *said in faults:
+        # A list with a bad item may count as too short besides.
+        if not any(other.startswith((f"{field}.", f"{field}[")) for other, *_ in faults):
+            by_field.setdefault(field, []).append((said[0], said[1], said[2]))
+    got = "; ".join(same[0][0] for same in list(by_field.values())[:_LISTED])
+    more = f"; and {len(by_field) - _LISTED} more" if len(by_field) > _LISTED else ""
+    # Where a value may have one of several types, each of them has a fault of its own.
+    first = next(iter(by_field.values()))
+    raise DataError(f"{where}: {got}{more}", " or ".join(dict.fromkeys(said[1] for said in first)), first[0][2])
 
 
-def require_texts(row: dict, field: str, where: str) -> tuple[str, ...]:
-    """Return a field of a record that is a list of texts; DataError naming ``where`` for anything else."""
-    value = row.get(field)
-    if not isinstance(value, list) or not all(isinstance(text, str) and text.strip() for text in value):
-        got = f"is {str(value)[:40]!r}" if field in row else "is missing"
-        raise DataError(f"{where}: {field!r} {got}", "a list of texts", "mend that record")
-    return tuple(value)
+@functools.cache
+def _adapter(shape: Any) -> TypeAdapter:
+    return TypeAdapter(shape)
+
+
+_EXPECTED = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "dataclass_type": "an object",
+    "missing": "a longer list",
+    "too_long": "a shorter list",
+    "too_short": "a list of one or more",
+}
+
+
+def _fault(fault: Any, row: dict, shape: Any, add: str) -> tuple[str, str, str, str]:
+    """Return field, got, expected and do of one of pydantic's faults."""
+    field, value = "", row
+    for part in fault["loc"]:
+        if isinstance(value, dict) and part in value:
+            field += f".{part}" if field else part
+        elif isinstance(value, list | tuple) and isinstance(part, int) and part < len(value):
+            field += f"[{part}]"
+        else:  # a missing field, or pydantic's name for one of several types
+            break
+        value = value[part]
+    kind, expected = fault["type"], fault["msg"].replace("Input should be ", "")
+    if kind == "missing" and isinstance(value, dict):
+        lacking = f"{field}.{part}" if field else part
+        got = f"no field {lacking!r} ({field or 'it'} has {', '.join(map(repr, value)) or 'none'})"
+        close = difflib.get_close_matches(part, value.keys() - getattr(shape, "model_fields", {}), 1)
+        do = f"rename {close[0]!r}, or {add}" if close else add
+        return lacking, got, f"a value under {part!r}", do.replace("{field}", part)
+    if kind == "string_too_long":
+        do = "split the document, or check the file for lost separators"
+        return field, f"{field!r} has {len(value):,} characters", f"at most {MAX_FIELD:,}", do
+    if kind == "string_pattern_mismatch":
+        return field, f"{field!r} is empty", "a text", "fill it in, or remove the record"
+    expected = str(fault["ctx"]["error"]) if kind == "value_error" else _EXPECTED.get(kind, expected)
+    return field, f"{field!r} is {value!r:.60}", expected, "mend that record"
+
+
+def read_records(
+    path: str | Path,
+    shape: type[Any],
+    make: Callable[[Any, str], Record] = lambda record, where: record,
+    once: Callable[[Record], Sequence[str]] = lambda record: (),
+) -> list[Record]:
+    """Read a JSON-lines file: each line has a ``shape`` (see `as_record`), of which ``make`` makes a record.
+
+    See `each_record`.
+    """
+    return each_record(path, read_jsonl(path), lambda row, where: make(as_record(shape, row, where), where), once)
 
 
 def each_record(
-    path: str | Path, rows: Iterable[tuple[str, Any]], make: Callable[[Any, str], Record | None]
+    path: str | Path,
+    rows: Iterable[tuple[str, Any]],
+    make: Callable[[Any, str], Record],
+    once: Callable[[Record], Sequence[str]] = lambda record: (),
 ) -> list[Record]:
     """Make a record of every row; the bad ones are reported together, and nothing is loaded by halves.
 
     Parameters
     ----------
     path : what is read, for the message.
-    rows : (where, row): file and line, or what else tells the row.
-    make : row and where -> record; None leaves the row out; DataError for a bad one.
+    rows : (place in it, row).
+    make : row and where -> record; DataError for a bad one.
+    once : what may occur only once of a record, in words, such as "the id 'a'".
     """
-    records, errors, total = [], [], 0
-    for where, row in rows:
+    records, errors, first = [], [], {}
+    total = 0
+    for place, row in rows:
         total += 1
+        where = f"{path}, {place}"
         try:
-            records.append(make(row, where))
+            record = make(row, where)
+            for key in once(record):
+                if first.setdefault(key, place) != place:
+                    got = f"{where}: {key} was there before ({first[key]})"
+                    raise DataError(got, "each one once", "rename or remove one of the two")
+            records.append(record)
         except DataError as error:
             errors.append(error)
     raise_all(errors, path, total)
-    return [record for record in records if record is not None]
-
-
-def from_mirror(path: str | Path | None, *parts: str, got: str, do: str, expected: str = "") -> Path:
-    """Return a given path, or that in ``RAGBENCH_DATA``; NotHereError (got, expected, do) when there is neither."""
-    there = Path(path).expanduser() if path is not None else mirror(*parts)
-    if there is None:
-        raise NotHereError(got, expected or f"RAGBENCH_DATA/{'/'.join(parts)}", do)
-    return there
-
-
-def split_records(
-    path: str | Path,
-    split: str | None,
-    make: Callable[[dict, str], Record],
-    keys: Callable[[Record], Sequence[str]],
-    group: Callable[[Record], str],
-    noun: str,
-) -> tuple[Record, ...]:
-    """Make the records of a JSON-lines file whose rows have a ``split``, and keep those of one, or all.
-
-    Parameters
-    ----------
-    make : row and where -> record, with an attribute split.
-    keys : what may occur only once, in words, such as "id 'a'".
-    group : what must not be in both splits, and ``noun``, what that is: a question, a document.
-    """
-    if split is not None and split not in SPLITS:
-        raise unknown("split", split, SPLITS)
-    seen: set[str] = set()
-    split_of: dict[str, str] = {}
-
-    def checked(row: dict, where: str) -> Record:
-        record: Any = make(row, where)
-        if record.split not in SPLITS:
-            raise DataError(f"{where}: split is {record.split!r}", "'dev' or 'test'", "write one of the two")
-        again = [key for key in keys(record) if key in seen]
-        if again:
-            raise DataError(f"{where}: {again[0]} was there before", "each one once", "drop one, or rename it")
-        if split_of.setdefault(group(record), record.split) != record.split:
-            raise DataError(
-                f"{where}: {noun} {group(record)!r} is in both splits",
-                f"all rows about a {noun} in one split",
-                f"move them together, or tuning sees the test {noun}s",
-            )
-        seen.update(keys(record))
-        return record
-
-    records: list[Any] = each_record(path, numbered_lines(path), checked)
-    return tuple(record for record in records if split in (None, record.split))
-
-
-def numbered_lines(path: str | Path) -> Iterator[tuple[str, dict]]:
-    """Yield ("FILE, line 3", record) of a JSON-lines file, as `read_jsonl` reads it."""
-    return ((f"{path}, line {number}", row) for number, row in read_jsonl(path))
+    return records
 
 
 def raise_all(errors: list[DataError], path: str | Path, total: int, noun: str = "records") -> None:
@@ -327,10 +342,52 @@ def raise_all(errors: list[DataError], path: str | Path, total: int, noun: str =
         return
     if len(errors) == 1:
         raise errors[0]
-    shown = "\n    ".join(e.got for e in errors[:_SHOWN])
-    more = f"\n    and {len(errors) - _SHOWN} more" if len(errors) > _SHOWN else ""
-    first = errors[0]
-    raise DataError(f"{path}: {len(errors)} of {total} {noun} are bad\n    {shown}{more}", first.expected, first.do)
+    listed = "\n    ".join(error.got for error in errors[:_LISTED])
+    more = f"\n    and {len(errors) - _LISTED} more" if len(errors) > _LISTED else ""
+    got = f"{path}: {len(errors)} of {total} {noun} are bad\n    {listed}{more}"
+    raise DataError(got, errors[0].expected, errors[0].do)
+
+
+def split_records(
+    path: str | Path,
+    split: str | None,
+    make: Callable[[dict, str], Any],
+    keys: Callable[[Any], Sequence[str]],
+    group: Callable[[Any], str],
+    noun: str,
+) -> tuple:
+    """Make the records of a JSON-lines file whose rows have a ``split``, and keep those of one, or all.
+
+    Parameters
+    ----------
+    make : row and where -> record, with an attribute split.
+    keys : what may occur only once, in words, such as "id 'a'".
+    group : what must not be in both splits, and ``noun``, what that is: a question, a document.
+    """
+    if split is not None:
+        check_known("split", [split], SPLITS)
+    split_of: dict[str, str] = {}
+
+    def checked(row: dict, where: str) -> Any:
+        record = make(row, where)
+        if record.split not in SPLITS:
+            raise DataError(f"{where}: split is {record.split!r}", "'dev' or 'test'", "write one of the two")
+        if split_of.setdefault(group(record), record.split) != record.split:
+            got = f"{where}: {noun} {group(record)!r} is in both splits"
+            do = f"move them together, or tuning sees the test {noun}s"
+            raise DataError(got, f"all rows about a {noun} in one split", do)
+        return record
+
+    records = each_record(path, read_jsonl(path), checked, keys)
+    return tuple(record for record in records if split in (None, record.split))
+
+
+def from_mirror(path: str | Path | None, *parts: str, got: str, do: str, expected: str = "") -> Path:
+    """Return a given path, or that in ``RAGBENCH_DATA``; NotHereError (got, expected, do) when there is neither."""
+    there = Path(path).expanduser() if path is not None else mirror(*parts)
+    if there is None:
+        raise NotHereError(got, expected or f"RAGBENCH_DATA/{'/'.join(parts)}", do)
+    return there
 
 
 def sha256(path: str | Path) -> str:

@@ -10,14 +10,27 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
 import pandas as pd
+from pydantic import Field
 
-from ragbench.data.files import closest, each_record, numbered_lines, read_text, require_text
+from ragbench.data.files import Filled, Plain, Row, closest, read_records, read_text
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 
 Judgements = Mapping[str, Mapping[str, int]]
+
+
+class _Page(Row):
+    id: Annotated[Filled, Field(alias="_id")]
+    title: Any = None
+    text: Plain
+
+
+class _Query(Row):
+    id: Annotated[Filled, Field(alias="_id")]
+    text: Filled
 
 
 def load_beir(folder: str | Path, split: str = "test") -> Dataset:
@@ -36,18 +49,10 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
         raise DataError(f"there is no file {path} (there is {there})", "a split's judgements", "name another split")
     lines = [(place, cells) for place, cells in _lines(path, 3, "\t") if cells[0] != "query-id"]
     judged = _judged((place, (query, document, gain)) for place, (query, document, gain) in lines)
-    documents = each_record(
-        folder / "corpus.jsonl",
-        numbered_lines(folder / "corpus.jsonl"),
-        lambda row, where: Document(
-            require_text(row, "_id", where), str(row.get("title") or ""), require_text(row, "text", where, empty=True)
-        ),
+    documents = read_records(
+        folder / "corpus.jsonl", _Page, lambda page, _: Document(page.id, str(page.title or ""), page.text)
     )
-    asked = each_record(
-        folder / "queries.jsonl",
-        numbered_lines(folder / "queries.jsonl"),
-        lambda row, where: (require_text(row, "_id", where), require_text(row, "text", where)),
-    )
+    asked = read_records(folder / "queries.jsonl", _Query, lambda query, _: (query.id, query.text))
     known, queries = {document.id for document in documents}, dict(asked)
     for place, (query, document, _) in lines:
         if query not in queries or document not in known:

@@ -11,9 +11,22 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from ragbench.data.files import check_limit, raise_all, read_json, read_text, require_text, sha256
+from annotated_types import MinLen
+from pydantic import Field, StrictInt
+
+from ragbench.data.files import (
+    Filled,
+    Row,
+    as_record,
+    check_limit,
+    each_record,
+    raise_all,
+    read_json,
+    read_text,
+    sha256,
+)
 from ragbench.errors import DataError, NotHereError
 from ragbench.paths import cache_dir, mirror
 from ragbench.records import Dataset, Document, Question
@@ -78,35 +91,43 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
         )
     official = is_official([r.get("_id", "") if isinstance(r, dict) else "" for r in rows])
     rows = rows[:limit]
+    numbered = ((f"record {number}", row) for number, row in enumerate(rows, 1))
+    asked = each_record(
+        path,
+        numbered,
+        lambda row, where: (where, as_record(_Asked, row, where)),
+        lambda pair: [f"the id {pair[1].id!r}"],
+    )
     paragraphs = Paragraphs()
     questions: list[Question] = []
-    errors: list[DataError] = []
-    dangling: list[tuple[str, str]] = []
-    seen: dict[str, int] = {}
-    for number, row in enumerate(rows, 1):
+    dangling: dict[str, DataError] = {}
+    for where, row in asked:
         try:
-            questions.append(_question(row, f"{path}, record {number}", number, seen, paragraphs))
-        except _Dangling as error:
-            dangling.append((row["_id"], error.got))
-            errors.append(error)
+            questions.append(_question(row, f"{where} ({row.id})", paragraphs))
         except DataError as error:
-            errors.append(error)
-    if official and len(errors) == len(dangling) <= max(1, _MAX_DANGLING_SHARE * len(rows)):
-        for row_id, reason in dangling:
-            print(f"HotpotQA: question {row_id} is left out ({reason})")
-        errors = []
-    raise_all(errors, path, len(rows))
+            dangling[row.id] = error
+    if not official or len(dangling) > max(1, _MAX_DANGLING_SHARE * len(rows)):
+        raise_all(list(dangling.values()), path, len(rows))
+    excluded = tuple((name, error.got) for name, error in dangling.items())
+    for name, reason in excluded:
+        print(f"HotpotQA: question {name} is left out ({reason})")
     setting = "subset" if str(path).endswith(SUBSET[-1]) else Path(path).name
     if official:
         same = hashlib.sha256(read_text(path).encode()).hexdigest() == OFFICIAL_SHA256
         setting = "official" if same else "questions of the official file, whose content differs"
     documents = tuple(paragraphs.documents.values())
     meta = {"file": Path(path).name, "setting": setting}
-    return Dataset("hotpotqa", tuple(questions), documents, tuple(dangling), meta)
+    return Dataset("hotpotqa", tuple(questions), documents, excluded, meta)
 
 
-class _Dangling(DataError):
-    """A supporting fact that points nowhere."""
+class _Asked(Row):
+    id: Annotated[Filled, Field(alias="_id")]
+    question: Filled
+    answer: Filled
+    type: Filled
+    level: Filled
+    supporting_facts: Annotated[tuple[tuple[str, StrictInt], ...], MinLen(1)]
+    context: Annotated[tuple[tuple[str, tuple[str, ...]], ...], MinLen(1)]
 
 
 class Paragraphs:
@@ -128,63 +149,23 @@ class Paragraphs:
         return self._ids[title, text]
 
 
-def _question(row: Any, where: str, number: int, seen: dict[str, int], documents: Paragraphs) -> Question:
-    if not isinstance(row, dict):
-        raise DataError(f"{where} is a JSON {type(row).__name__}", "an object", "check that this is a HotpotQA file")
-    texts = {field: require_text(row, field, where) for field in ("_id", "question", "answer", "type", "level")}
-    where = f"{where} ({texts['_id']})"
-    if texts["_id"] in seen:
-        raise DataError(
-            f"{where}: the id occurs already in record {seen[texts['_id']]}", "an id used once", "rename or remove one"
-        )
-    seen[texts["_id"]] = number
-    paragraphs = _context(row, where)
-    facts = _facts(row, where)
+def _question(row: _Asked, where: str, documents: Paragraphs) -> Question:
+    """Make a question; DataError for a supporting fact that points nowhere."""
+    paragraphs = dict(row.context)
     ids = {title: documents.add(title, "".join(sentences), sentences) for title, sentences in paragraphs.items()}
     references = []
-    for title, index in facts:
+    for title, index in row.supporting_facts:
         if title not in paragraphs or not 0 <= index < len(paragraphs[title]):
             size = f"has {len(paragraphs[title])} sentences" if title in paragraphs else "is not in the context"
-            raise _Dangling(
+            raise DataError(
                 f"{where}: supporting fact [{title!r}, {index}] points nowhere, that paragraph {size}",
                 "a title of the context and a sentence index counted from 0",
                 "mend or remove that fact",
             )
         references.append(paragraphs[title][index].strip())
-    meta = {"supporting_facts": tuple(facts), "doc_ids": tuple(dict.fromkeys(ids[t] for t, _ in facts))}
-    return Question(
-        texts["_id"], texts["question"], texts["answer"], tuple(references), texts["type"], texts["level"], meta
-    )
-
-
-def _context(row: dict, where: str) -> dict[str, list[str]]:
-    context = row.get("context")
-    if not isinstance(context, list) or not context:
-        raise DataError(
-            f"{where}: no context", "a list of [title, [sentences]]", "check that this is the distractor setting"
-        )
-    paragraphs = {}
-    for pair in context:
-        if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], list)):
-            raise DataError(
-                f"{where}: a context entry is {str(pair)[:60]!r}", "[title, [sentences]]", "mend that entry"
-            )
-        if not all(isinstance(s, str) for s in pair[1]):
-            raise DataError(f"{where}: a sentence of {pair[0]!r} is not a text", "texts", "mend that paragraph")
-        paragraphs[pair[0]] = pair[1]
-    return paragraphs
-
-
-def _facts(row: dict, where: str) -> list[tuple[str, int]]:
-    facts = row.get("supporting_facts")
-    if not isinstance(facts, list) or not facts:
-        raise DataError(
-            f"{where}: no supporting facts", "a list of [title, sentence index]", "add them, or drop the row"
-        )
-    for fact in facts:
-        if not (isinstance(fact, list) and len(fact) == 2 and isinstance(fact[0], str) and type(fact[1]) is int):
-            raise DataError(f"{where}: supporting fact {str(fact)[:60]}", "[title, sentence index]", "mend that fact")
-    return [(title, index) for title, index in facts]
+    doc_ids = tuple(dict.fromkeys(ids[title] for title, _ in row.supporting_facts))
+    meta = {"supporting_facts": row.supporting_facts, "doc_ids": doc_ids}
+    return Question(row.id, row.question, row.answer, tuple(references), row.type, row.level, meta)
 
 
 def fetch_hotpotqa(folder: str | Path | None = None, url: str = OFFICIAL_URL, *, timeout_s: float = 60) -> Path:

@@ -1,43 +1,57 @@
 """RAGChecker's data: its JSON of checked results, the counts of its benchmark, the response pairs that people compared.
 
 One record per question: question, reference answer, response, retrieved texts; then, as far as the work has gone, the
-claims of both texts, the label of every claim against every text, and the metrics.
-
-RAGChecker names a check after the text that is asked and the text whose claims are asked about:
-``answer2response`` holds one label per *response* claim. Here the same thing is ``response_in_reference``.
+claims of both texts, the label of every claim against every text, and the metrics. All three label words are kept
+apart; only the metrics make them two.
 
 RAGChecker (0.1.9) expects triples: when it reads a claim that is a sentence it takes it for a list, and writes its
 letters. Labels and metrics do not suffer; read here again, the letters are a sentence again.
-
-Everything keeps the three label words apart (Entailment, Neutral, Contradiction); only the metrics make them two.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Interval
+from pydantic import BeforeValidator, Strict, StrictInt
 
-from ragbench.data.files import each_record, from_mirror, read_json, require_text
+from ragbench.data.files import Filled, Plain, Row, as_record, each_record, from_mirror, read_json
 from ragbench.errors import DataError, check_known
 from ragbench.paths import mirror
 
 LABELS = ("Entailment", "Neutral", "Contradiction")
 Claim = str | tuple[str, str, str]
 
-TEXTS = {"query": "question", "gt_answer": "reference", "response": "response"}
-CLAIMS = {"response_claims": "response_claims", "gt_answer_claims": "reference_claims"}
-VECTORS = {"answer2response": "response_in_reference", "response2answer": "reference_in_response"}
-MATRICES = {"retrieved2response": "response_in_chunks", "retrieved2answer": "reference_in_chunks"}
-CHECKS = VECTORS | MATRICES
-OPTIONAL = (*CLAIMS, *CHECKS, "metrics")
-_SAME = {label: label for label in LABELS}
-_OF_RESPONSE = ("response_claims", "answer2response", "retrieved2response")
-_OF_REFERENCE = ("gt_answer_claims", "response2answer", "retrieved2answer")
+# Our name of a check -> RAGChecker's, after the text that is asked and the text whose claims are asked about:
+# "answer2response" has one label per *response* claim, "retrieved2response" a row of labels, one per retrieved text.
+CHECKS = {
+    "response_in_reference": "answer2response",
+    "reference_in_response": "response2answer",
+    "response_in_chunks": "retrieved2response",
+    "reference_in_chunks": "retrieved2answer",
+}
+_NAMES = {
+    "id": "query_id",
+    "question": "query",
+    "reference": "gt_answer",
+    "response": "response",
+    "chunks": "retrieved_context",
+    "response_claims": "response_claims",
+    "reference_claims": "gt_answer_claims",
+    **CHECKS,
+    "metrics": "metrics",
+}
+_MATRICES = ("retrieved2response", "retrieved2answer")
+# What has to have one entry per claim: of the response, of the reference.
+_SIDES = (
+    ("response_claims", "answer2response", "retrieved2response"),
+    ("gt_answer_claims", "response2answer", "retrieved2answer"),
+)
 # Row of Table 1 -> name in the recorded data, and the table that holds the domain's results (Tables 6-15).
 BENCHMARK = {
     "ClapNQ": ("clapnq", "Table 6"),
@@ -55,7 +69,6 @@ _QUERIES = ("{0}_ids.json", "{0}_queries.json", "{0}_metadata.json", "{0}_querie
 ASPECTS = ("correctness", "completeness", "overall")
 HUMAN = "human_labeled_data.json"
 RECORDED = "baseline_ragchecker.json"
-_SHARED = ("dataset", "query_id", "query", "gt_answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +107,7 @@ class RagResult:
 
     def missing(self) -> tuple[str, ...]:
         """Names of the checks that have not been done, as in this record; empty when metrics can be computed."""
-        return tuple(name for name in CHECKS.values() if getattr(self, name) is None)
+        return tuple(name for name in CHECKS if getattr(self, name) is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,52 +124,65 @@ def claim_text(claim: Claim) -> str:
     return claim if isinstance(claim, str) else " ".join(claim)
 
 
-def to_ragchecker(results: RagResults) -> dict[str, Any]:
-    """Return results as RAGChecker's JSON object; what has not been done is left out, an undefined metric is null."""
-    data: dict[str, Any] = {"results": [_row(result) for result in results.results]}
-    if results.metrics is not None:
-        data["metrics"] = {group: _plain(part) for group, part in results.metrics.items()}
-    return data | {k: v for k, v in results.extra.items() if k not in data}
+# -- the file ----------------------------------------------------------------------------------------------------------
 
 
-def write_ragchecker(results: RagResults, path: str | Path) -> Path:
-    """Write results as RAGChecker's JSON and return the path; reading it again gives the same results."""
-    path = Path(path).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(to_ragchecker(results), indent=2), encoding="utf-8")
-    return path
+def _claim(value: Any) -> Claim:
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        if len(value) == 3:
+            return (value[0], value[1], value[2])
+        if value and all(len(part) == 1 for part in value):
+            return "".join(value)
+    if not isinstance(value, str):
+        raise ValueError("a sentence, or a triple [subject, predicate, object] of texts")
+    return value
 
 
-def _row(result: RagResult) -> dict[str, Any]:
-    row: dict[str, Any] = {"query_id": result.id} | {k: getattr(result, v) for k, v in TEXTS.items()}
-    chunks = [
-        ({} if chunk.doc_id is None else {"doc_id": chunk.doc_id}) | {"text": chunk.text} | dict(chunk.extra)
-        for chunk in result.chunks
-    ]
-    if chunks or "retrieved_context" not in result.extra:
-        row["retrieved_context"] = chunks
-    for theirs, ours in (CLAIMS | CHECKS).items():
-        value = getattr(result, ours)
-        if value is not None:
-            row[theirs] = [item if isinstance(item, str) else list(item) for item in value]
-    if result.metrics is not None:
-        row["metrics"] = _plain(result.metrics)
-    return row | {k: v for k, v in result.extra.items() if k not in row}
+def _number(value: Any) -> float:
+    if value is None:
+        return float("nan")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("a number, or null where undefined")
+    return value
 
 
-def _plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: None if value != value else value for name, value in numbers.items()}
+_Claims = tuple[Annotated[Any, BeforeValidator(_claim)], ...]
+_Labels = tuple[Literal[LABELS], ...]  # type: ignore[valid-type]
+_Numbers = dict[str, Annotated[Any, BeforeValidator(_number)]]
 
 
-# -- reading: every message names result id and field, in RAGChecker's words -------------------------------------------
+class _Retrieved(Row):
+    text: str
+    doc_id: str | StrictInt | None = None
+
+
+class _Result(Row):
+    query_id: str | StrictInt
+    query: str
+    gt_answer: str
+    response: str
+    retrieved_context: tuple[_Retrieved, ...] | None
+    response_claims: _Claims | None = None
+    gt_answer_claims: _Claims | None = None
+    answer2response: _Labels | None = None
+    response2answer: _Labels | None = None
+    retrieved2response: tuple[_Labels, ...] | None = None
+    retrieved2answer: tuple[_Labels, ...] | None = None
+    metrics: _Numbers | None = None
+
+
+class _File(Row):
+    results: list[Any]
+    metrics: dict[str, _Numbers] | None = None
+
+
+def _extra(row: Row) -> dict[str, Any]:
+    """Return the fields that RAGChecker does not know, and nulls: they stay nulls when the file is written again."""
+    return {**(row.model_extra or {}), **{name: None for name in row.model_fields_set if getattr(row, name) is None}}
 
 
 def read_ragchecker(path: str | Path) -> RagResults:
-    """Read RAGChecker's JSON: checking inputs, outputs, or anything between.
-
-    Parameters
-    ----------
-    path : JSON file, plain or gzip, an object with a list under "results".
+    """Read RAGChecker's JSON (plain or gzip): checking inputs, outputs, or anything between.
 
     Returns
     -------
@@ -164,8 +190,8 @@ def read_ragchecker(path: str | Path) -> RagResults:
 
     Raises
     ------
-    DataError that names result id and field (in RAGChecker's words) for a missing field, an unknown label word, or
-    numbers of claims, labels and retrieved texts that do not fit. Several bad results are listed together.
+    DataError that names result id and field, in RAGChecker's words, also where the numbers of claims, labels and
+    retrieved texts do not fit. Several bad results are listed together.
     """
     return from_ragchecker(read_json(path), where=str(path))
 
@@ -179,159 +205,77 @@ def from_ragchecker(data: Any, where: str = "the data") -> RagResults:
             'an object such as {"results": [...]}',
             'put the list of results under "results", or check that this is RAGChecker\'s file',
         )
-    seen: dict[str, str] = {}
-
-    def result(row: Any, place: str) -> RagResult:
-        one = _result(row, f"{where}, {place}")
-        if str(one.id) in seen:
-            raise DataError(
-                f"{where}, {place}: the id {one.id!r} is that of {seen[str(one.id)]} too",
-                "an id used once",
-                "rename one, or keep the systems in separate files",
-            )
-        seen[str(one.id)] = place
-        return one
-
-    results = each_record(where, ((f"results[{i}]", row) for i, row in enumerate(data["results"])), result)
-    metrics = data.get("metrics")
-    if metrics is not None:
-        if not isinstance(metrics, dict):
-            raise DataError(f"{where}: 'metrics' is {type(metrics).__name__}", "an object of groups of numbers")
-        metrics = {group: _numbers(part, f"{where}, metrics[{group!r}]") for group, part in metrics.items()}
-    extra = {k: v for k, v in data.items() if k != "results" and (k != "metrics" or v is None)}
-    return RagResults(tuple(results), metrics, extra)
+    whole = as_record(_File, data, where)
+    rows = ((f"results[{place}]", row) for place, row in enumerate(whole.results))
+    results = each_record(where, rows, _result, lambda result: [f"the id {str(result.id)!r}"])
+    return RagResults(tuple(results), whole.metrics, _extra(whole))
 
 
-def _result(row: Any, where: str) -> RagResult:
-    if not isinstance(row, dict):
-        raise DataError(f"{where} is a JSON {type(row).__name__}", "an object", "check that file")
-    name = row.get("query_id")
-    if type(name) not in (str, int):
-        said = f"'query_id' is {name!r}" if "query_id" in row else f"no field 'query_id' (it has {', '.join(row)})"
-        raise DataError(f"{where}: {said}", "a text under 'query_id'", "give every result an id of its own")
-    where = f"{where} (id {name!r})"
-    values: dict[str, Any] = {ours: _text(row, theirs, where) for theirs, ours in TEXTS.items()}
-    values["chunks"] = _chunks(row, where)
-    for theirs, ours in CLAIMS.items():
-        values[ours] = _claims(row.get(theirs), f"{where}: {theirs}")
-    for theirs, ours in CHECKS.items():
-        width = None if theirs in VECTORS else len(values["chunks"])
-        values[ours] = _labels(row.get(theirs), width, f"{where}: {theirs}")
-    for side in (_OF_RESPONSE, _OF_REFERENCE):
-        _same_claims(row, side, len(values["chunks"]), where)
-    metrics = row.get("metrics")
-    values["metrics"] = None if metrics is None else _numbers(metrics, f"{where}: metrics")
-    known = {"query_id", "retrieved_context", *TEXTS, *OPTIONAL}
-    # A null stays a null when the file is written again.
-    extra = {k: v for k, v in row.items() if k not in known or (k in (*OPTIONAL, "retrieved_context") and v is None)}
-    return RagResult(name, **values, extra=extra)
-
-
-def _text(row: dict, name: str, where: str) -> str:
-    if not isinstance(row.get(name), str):
-        said = f"{name!r} is {row[name]!r:.60}" if name in row else f"no field {name!r} (it has {', '.join(row)})"
-        raise DataError(f"{where}: {said}", f"a text under {name!r}", 'add it; write "" for an empty text')
-    return row[name]
-
-
-def _chunks(row: dict, where: str) -> tuple[RetrievedText, ...]:
-    retrieved = row.get("retrieved_context")
-    if retrieved is None and "retrieved_context" in row:
-        return ()  # what RAGChecker writes where nothing was retrieved
-    if not isinstance(retrieved, list):
-        said = f"is {type(retrieved).__name__}" if "retrieved_context" in row else "is missing"
-        raise DataError(
-            f"{where}: the field 'retrieved_context' {said}",
-            'a list of {"doc_id": ..., "text": ...}',
-            "write an empty list where nothing was retrieved",
-        )
-    chunks = []
-    for place, item in enumerate(retrieved):
-        at = f"{where}: retrieved_context[{place}]"
-        if not isinstance(item, dict):
-            raise DataError(f"{at} is {type(item).__name__}", 'an object {"doc_id": ..., "text": ...}', "mend it")
-        extra = {k: v for k, v in item.items() if k not in ("doc_id", "text") or (k == "doc_id" and v is None)}
-        chunks.append(RetrievedText(text=_text(item, "text", at), doc_id=item.get("doc_id"), extra=extra))
-    return tuple(chunks)
-
-
-def _claims(value: Any, where: str) -> tuple[Claim, ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list):
-        raise DataError(f"{where} is {type(value).__name__}", "a list of claims", "write an empty list for no claim")
-    claims: list[Claim] = []
-    for place, claim in enumerate(value):
-        if isinstance(claim, list) and len(claim) != 3 and _letters(claim):
-            claim = "".join(claim)
-        triple = isinstance(claim, list) and len(claim) == 3 and all(isinstance(part, str) for part in claim)
-        if not (triple or isinstance(claim, str)):
-            raise DataError(
-                f"{where}[{place}] is {str(claim)[:60]!r}",
-                "a sentence, or a triple [subject, predicate, object] of texts",
-                "mend that claim",
-            )
-        claims.append(claim if isinstance(claim, str) else (claim[0], claim[1], claim[2]))
-    return tuple(claims)
-
-
-def _letters(claim: list) -> bool:
-    return bool(claim) and all(isinstance(part, str) and len(part) == 1 for part in claim)
-
-
-def _labels(value: Any, width: int | None, where: str) -> tuple | None:
-    """Labels, one per claim; with a ``width``, one row of so many labels per claim."""
-    if value is None:
-        return None
-    if not isinstance(value, list):
-        what = "one label per claim" if width is None else "one list of labels per claim"
-        raise DataError(f"{where} is {type(value).__name__}", what, "mend that field")
-    if width is None:
-        return _known(value, where)
-    rows = []
-    for i, row in enumerate(value):
-        if not isinstance(row, list) or len(row) != width:
-            got = f"has {len(row)} labels" if isinstance(row, list) else f"is {row!r}"
-            raise DataError(
-                f"{where}[{i}] {got}",
-                f"{width} labels, one per retrieved text",
-                "check that rows are claims and columns retrieved texts",
-            )
-        rows.append(_known(row, f"{where}[{i}]"))
-    return tuple(rows)
-
-
-def _known(labels: list, where: str) -> tuple[str, ...]:
-    """The labels as the three strings of `LABELS` themselves: a file holds millions of equal ones."""
-    try:
-        return tuple([_SAME[label] for label in labels])
-    except (KeyError, TypeError):
-        place, label = next((i, label) for i, label in enumerate(labels) if label not in LABELS)
-        raise DataError(
-            f"{where}[{place}]: label {label!r:.60}", f"one of {', '.join(LABELS)}", "check that claim again"
-        ) from None
-
-
-def _same_claims(row: dict, side: Sequence[str], width: int, where: str) -> None:
-    sizes = {name: len(row[name]) for name in side if row.get(name) is not None}
-    if not width:
+def _result(data: Any, where: str) -> RagResult:
+    if isinstance(data, dict) and "query_id" in data:
+        where = f"{where} (id {data['query_id']!r})"
+    row = as_record(_Result, data, where, add='add it; write "" for an empty text and [] where nothing was retrieved')
+    width = len(row.retrieved_context or ())
+    for name in _MATRICES:
+        for place, labels in enumerate(getattr(row, name) or ()):
+            if len(labels) != width:
+                raise DataError(
+                    f"{where}: {name}[{place}] has {len(labels)} labels",
+                    f"{width} labels, one per retrieved text",
+                    "check that rows are claims and columns retrieved texts",
+                )
+    for side in _SIDES:
+        claims = {name: value for name in side if (value := getattr(row, name)) is not None}
         # Without a retrieved text there is nothing to hold a row per claim: [] is right as well.
-        sizes = {name: size for name, size in sizes.items() if size or name not in MATRICES}
-    if len(set(sizes.values())) > 1:
-        raise DataError(
-            f"{where}: {', '.join(f'{name} has {size}' for name, size in sizes.items())}",
-            "the same number of claims in each",
-            "extract and check that result again; do not pad the labels",
-        )
+        sizes = {name: len(value) for name, value in claims.items() if value or width or name not in _MATRICES}
+        if len(set(sizes.values())) > 1:
+            raise DataError(
+                f"{where}: {', '.join(f'{name} has {size}' for name, size in sizes.items())}",
+                "the same number of claims in each",
+                "extract and check that result again; do not pad the labels",
+            )
+    values = {ours: getattr(row, theirs) for ours, theirs in _NAMES.items()}
+    values["chunks"] = tuple(
+        RetrievedText(text=chunk.text, doc_id=chunk.doc_id, extra=_extra(chunk))
+        for chunk in row.retrieved_context or ()
+    )
+    return RagResult(**values, extra=_extra(row))
 
 
-def _numbers(numbers: Any, where: str) -> dict[str, float]:
-    if not isinstance(numbers, dict):
-        raise DataError(f"{where} is {type(numbers).__name__}", "an object of numbers", "mend that field")
-    for name, value in numbers.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            raise DataError(f"{where}[{name!r}] is {value!r}", "a number, or null where undefined", "mend that value")
-    return {name: float("nan") if value is None else value for name, value in numbers.items()}
+def to_ragchecker(results: RagResults) -> dict[str, Any]:
+    """Return results as RAGChecker's JSON object; what has not been done is left out, an undefined metric is null."""
+    data: dict[str, Any] = {"results": [_row(result) for result in results.results]}
+    if results.metrics is not None:
+        data["metrics"] = {group: _plain(part) for group, part in results.metrics.items()}
+    return data | {name: value for name, value in results.extra.items() if name not in data}
+
+
+def write_ragchecker(results: RagResults, path: str | Path) -> Path:
+    """Write results as RAGChecker's JSON and return the path; reading it again gives the same results."""
+    path = Path(path).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(to_ragchecker(results), indent=2), encoding="utf-8")
+    return path
+
+
+def _row(result: RagResult) -> dict[str, Any]:
+    row = {theirs: value for ours, theirs in _NAMES.items() if (value := getattr(result, ours)) is not None}
+    row["retrieved_context"] = [
+        ({} if chunk.doc_id is None else {"doc_id": chunk.doc_id}) | {"text": chunk.text} | dict(chunk.extra)
+        for chunk in result.chunks
+    ]
+    if not result.chunks and "retrieved_context" in result.extra:
+        del row["retrieved_context"]
+    for name in (*_SIDES[0], *_SIDES[1]):
+        if name in row:
+            row[name] = [item if isinstance(item, str) else list(item) for item in row[name]]
+    if result.metrics is not None:
+        row["metrics"] = _plain(result.metrics)
+    return row | {name: value for name, value in result.extra.items() if name not in row}
+
+
+def _plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: None if value != value else value for name, value in numbers.items()}
 
 
 # -- Table 1: the benchmark's counts -----------------------------------------------------------------------------------
@@ -477,11 +421,27 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
     folder = given if given.is_dir() else given.parent
     human = given if not given.is_dir() else _plain_or_gzip(folder, HUMAN) or folder / HUMAN
     recorded = _plain_or_gzip(folder, RECORDED)
-    groups: dict[str, list[tuple[str, dict]]] = {}
-    for where, row in each_record(human, _objects(human), lambda row, where: (where, _checked(row, where))):
-        groups.setdefault(str(row["instance_id"]), []).append((where, row))
-    scores = {str(row.get("instance_id")): (where, row) for where, row in _objects(recorded)} if recorded else {}
-    pairs = each_record(human, groups.items(), lambda seen, name: _pair(name, seen, scores.get(name), bool(recorded)))
+    scored = {row.instance_id: (where, row) for where, row in _pairs_of(recorded, _Scored)} if recorded else {}
+    by_pair: dict[str | int, list[tuple[str, _Labelled]]] = {}
+    for where, row in _pairs_of(human, _Labelled):
+        by_pair.setdefault(row.instance_id, []).append((where, row))
+
+    def pair(rows: list[tuple[str, _Labelled]], _: str) -> PreferencePair:
+        first_where, first = rows[0]
+        for where, row in rows[1:]:
+            if row.texts() != first.texts():
+                got = f"{where}: other texts than in {first_where}"
+                raise DataError(got, "one pair of responses per instance_id")
+        at, scores = scored.get(first.instance_id, (f"{RECORDED}, instance {first.instance_id!r}", None))
+        if recorded and (scores is None or scores.texts() != first.texts()):
+            got = f"{at}: no scores of the responses people saw"
+            raise DataError(got, "the same texts as in the human labels")
+        labels = {aspect: tuple(getattr(row, f"{aspect}_label") for _, row in rows) for aspect in ASPECTS}
+        one, two = (first.model1.rated(scores and scores.model1), first.model2.rated(scores and scores.model2))
+        asked = (first.dataset, first.query_id, first.query, first.gt_answer)
+        return PreferencePair(str(first.instance_id), *asked, (one, two), labels)
+
+    pairs = each_record(human, ((str(name), rows) for name, rows in by_pair.items()), pair)
     counts = {len(next(iter(pair.labels.values()))): pair.id for pair in pairs}
     if len(counts) > 1:
         said = ", ".join(f"{n} (pair {name})" for n, name in sorted(counts.items()))
@@ -489,70 +449,67 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
     return MetaEvaluation(tuple(pairs))
 
 
+_Preference = Annotated[StrictInt, Interval(ge=-2, le=2)]
+_Score = Annotated[float, Strict(), Interval(ge=0, le=1)]
+
+
+class _Scores(Row):
+    correctness_label: _Score
+    completeness_label: _Score
+    overall_label: _Score
+
+
+class _Response(Row):
+    model_name: Filled
+    response: Plain
+    critiques: str = ""
+
+    def rated(self, scored: _ScoredResponse | None) -> RatedResponse:
+        scores = {aspect: getattr(scored.ragchecker, f"{aspect}_label") for aspect in ASPECTS} if scored else {}
+        return RatedResponse(self.model_name, self.response, self.critiques, scores)
+
+
+class _ScoredResponse(Row):
+    model_name: Filled
+    response: Plain
+    ragchecker: _Scores
+
+
+class _Asked(Row):
+    instance_id: StrictInt | str
+    dataset: Filled
+    query_id: Filled
+    query: Filled
+    gt_answer: Filled
+
+    def texts(self) -> tuple[str, ...]:
+        """What both files have to agree in."""
+        sides: Any = (self.model1, self.model2)  # type: ignore[attr-defined]
+        responses = [text for side in sides for text in (side.model_name, side.response)]
+        return (self.dataset, self.query_id, self.query, self.gt_answer, *responses)
+
+
+class _Labelled(_Asked):
+    model1: _Response
+    model2: _Response
+    correctness_label: _Preference
+    completeness_label: _Preference
+    overall_label: _Preference
+
+
+class _Scored(_Asked):
+    model1: _ScoredResponse
+    model2: _ScoredResponse
+
+
 def _plain_or_gzip(folder: Path, name: str) -> Path | None:
     return next((file for file in (folder / name, folder / f"{name}.gz") if file.is_file()), None)
 
 
-def _objects(path: Path) -> list[tuple[str, dict]]:
+def _pairs_of(path: Path, shape: type[Any]) -> list[tuple[str, Any]]:
+    """Return (where, record) of a JSON list."""
     rows = read_json(path)
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise DataError(f"{path}: not a list of objects", "a JSON list of records", "check that this is the right file")
-    return [(f"{path}, record {i} (instance {row.get('instance_id')!r})", row) for i, row in enumerate(rows)]
-
-
-def _checked(row: dict, where: str) -> dict:
-    if "instance_id" not in row:
-        raise DataError(f"{where}: no field 'instance_id'", "the number of the pair", "check that this is the file")
-    for name in _SHARED:
-        require_text(row, name, where)
-    for side in ("model1", "model2"):
-        if not isinstance(row.get(side), dict):
-            raise DataError(
-                f"{where}: no object {side!r}", "an object with model_name and response", "mend that record"
-            )
-        require_text(row[side], "model_name", f"{where}, {side}")
-        require_text(row[side], "response", f"{where}, {side}", empty=True)
-    for aspect in ASPECTS:
-        label = row.get(f"{aspect}_label")
-        if type(label) is not int or not -2 <= label <= 2:
-            raise DataError(
-                f"{where}: {aspect}_label is {label!r}",
-                "a whole number from -2 (the first is much better) to 2 (the second)",
-                "mend that label",
-            )
-    return row
-
-
-def _pair(name: str, seen: list[tuple[str, dict]], scored: tuple[str, dict] | None, expected: bool) -> PreferencePair:
-    _, first = seen[0]
-    for where, row in seen[1:]:
-        if _texts(row) != _texts(first):
-            raise DataError(f"{where}: other texts than in {seen[0][0]}", "one pair of responses per instance_id")
-    if expected and (scored is None or _texts(scored[1]) != _texts(first)):
-        at = scored[0] if scored else f"{RECORDED}, instance {name!r}"
-        raise DataError(f"{at}: no scores of the responses people saw", "the same texts as in the human labels")
-    responses = [_rated(first[side], scored, side) for side in ("model1", "model2")]
-    labels = {aspect: tuple(row[f"{aspect}_label"] for _, row in seen) for aspect in ASPECTS}
-    domain, query_id, question, reference = (first[field] for field in _SHARED)
-    return PreferencePair(name, domain, query_id, question, reference, (responses[0], responses[1]), labels)
-
-
-def _texts(row: dict) -> list[Any]:
-    sides = [row.get(side) or {} for side in ("model1", "model2")]
-    return [*(row.get(name) for name in _SHARED), *((s.get("model_name"), s.get("response")) for s in sides)]
-
-
-def _rated(row: dict, scored: tuple[str, dict] | None, side: str) -> RatedResponse:
-    scores = {}
-    if scored:
-        recorded = scored[1][side].get("ragchecker") or {}
-        for aspect in ASPECTS:
-            value = recorded.get(f"{aspect}_label")
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-                raise DataError(
-                    f"{scored[0]}, {side}: ragchecker[{aspect + '_label'!r}] is {value!r}",
-                    "a score from 0 to 1",
-                    "copy RAGChecker's file again",
-                )
-            scores[aspect] = float(value)
-    return RatedResponse(row["model_name"], row["response"], row.get("critiques", ""), scores)
+    places = ((f"record {place} (instance {row.get('instance_id')!r})", row) for place, row in enumerate(rows))
+    return each_record(path, places, lambda row, where: (where, as_record(shape, row, where)))

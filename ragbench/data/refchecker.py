@@ -11,9 +11,9 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ragbench.data.files import bounded_lines, each_record, from_mirror, numbered_lines, read_json, require_text
+from ragbench.data.files import Filled, Plain, Row, bounded_lines, from_mirror, read_json, read_records
 from ragbench.data.ragchecker import LABELS
 from ragbench.errors import DataError
 
@@ -66,7 +66,7 @@ def load_refchecker(path: str | Path | None = None, sources: str | Path | None =
     """
     got, do = "RefChecker's claim labels are not on this machine", "set RAGBENCH_DATA, or give the file as path"
     path = from_mirror(path, *_FILE, got=got, do=do)
-    rows = each_record(path, numbered_lines(path), _response)
+    rows = read_records(path, _Labelled, _response)
     folder = Path(sources).expanduser() if sources is not None else path.parent
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}", "a folder with the original sets", "check the path")
@@ -77,27 +77,28 @@ def load_refchecker(path: str | Path | None = None, sources: str | Path | None =
     return tuple(replace(row, question=q, references=r) for row, (q, r) in zip(rows, joined, strict=True))
 
 
-def _response(row: dict, where: str) -> LabelledResponse:
-    texts = {name: require_text(row, name, where) for name in ("id", "setting", "dataset", "model")}
-    where = f"{where} (id {texts['id']!r}, {texts['model']})"
-    if SETTINGS.get(texts["setting"]) != texts["dataset"]:
+class _Claim(Row):
+    triplet: tuple[str, str, str]
+    human_label: Literal[LABELS]  # type: ignore[valid-type]
+
+
+class _Labelled(Row):
+    id: Filled
+    setting: Filled
+    dataset: Filled
+    model: Filled
+    response: Plain
+    claims: tuple[_Claim, ...]
+
+
+def _response(row: _Labelled, where: str) -> LabelledResponse:
+    if SETTINGS.get(row.setting) != row.dataset:
         pairs = ", ".join(f"{setting} with {dataset}" for setting, dataset in SETTINGS.items())
-        raise DataError(f"{where}: setting {texts['setting']!r} with dataset {texts['dataset']!r}", f"one of {pairs}")
-    response = require_text(row, "response", where, empty=True)
-    claims, labels = [], []
-    if not isinstance(row.get("claims"), list):
-        raise DataError(f"{where}: no list 'claims'", "a list, empty where the response makes no claim")
-    for place, claim in enumerate(row["claims"]):
-        triple = claim.get("triplet") if isinstance(claim, dict) else None
-        if not (isinstance(triple, list) and len(triple) == 3 and all(isinstance(part, str) for part in triple)):
-            raise DataError(f"{where}: claims[{place}] has no triplet of three texts", "[subject, predicate, object]")
-        if claim.get("human_label") not in LABELS:
-            raise DataError(
-                f"{where}: claims[{place}] has the label {claim.get('human_label')!r}", f"one of {', '.join(LABELS)}"
-            )
-        claims.append((triple[0], triple[1], triple[2]))
-        labels.append(claim["human_label"])
-    return LabelledResponse(**texts, response=response, claims=tuple(claims), labels=tuple(labels))
+        got = f"{where} (id {row.id!r}, {row.model}): setting {row.setting!r} with dataset {row.dataset!r}"
+        raise DataError(got, f"one of {pairs}")
+    claims = tuple(claim.triplet for claim in row.claims)
+    labels = tuple(claim.human_label for claim in row.claims)
+    return LabelledResponse(row.id, row.setting, row.dataset, row.model, row.response, claims, labels)
 
 
 def _join(folder: Path, dataset: str, ids: set[str]) -> dict[str, tuple[str, tuple[str, ...]]]:

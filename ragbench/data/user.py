@@ -18,11 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from ragbench.data.documents import ENDINGS, read_document
-from ragbench.data.files import MAX_FIELD, check_limit, plain_name, raise_all, read_jsonl, read_text, require_text
+from ragbench.data.files import (
+    MAX_FIELD,
+    Filled,
+    Row,
+    as_record,
+    check_limit,
+    plain_name,
+    raise_all,
+    read_jsonl,
+    read_text,
+)
 from ragbench.errors import DataError, EmptyFileError, unknown
 from ragbench.records import Dataset, Document, Question
 
-Reader = Callable[[str | Path], Iterator[tuple[int, dict]]]
+Reader = Callable[[str | Path], Iterator[tuple[str, dict]]]
 Source = Any  # a path; or a table: a data frame, or a sequence of dicts
 _SEPARATOR = "||"
 _BETWEEN = {",": "commas", ";": "semicolons", "\t": "tabs"}  # the cells of a CSV file, as spreadsheets write it
@@ -33,7 +43,17 @@ _QUESTION_FIELDS = {"id", "_id", "question", "answer", "references", "supporting
 _OURS = sorted(_DOCUMENT_FIELDS | _QUESTION_FIELDS | {"reasoning", "claims", "both_hops"})
 # In these tables, ragas' and RAGChecker's, "answer" is what a system said, not what is true.
 _ANSWERED = ({"contexts", "retrieved_contexts", "retrieved_context"}, {"ground_truth", "ground_truths", "gt_answer"})
+_ADD = "add it, or name your own column with fields={'{field}': 'your column'}"
 _KNOWN = {*_OURS, *_ANSWERED[0], *_ANSWERED[1]}
+
+
+class _Asked(Row):
+    question: Filled
+    answer: Filled
+
+
+class _Told(Row):
+    text: Filled
 
 
 def load_jsonl(
@@ -181,8 +201,8 @@ def _file(path: Path, name: str) -> list[Document]:
     return documents
 
 
-def read_csv(path: str | Path) -> Iterator[tuple[int, dict]]:
-    """Yield (line number, record) of a CSV file with a header line; commas, semicolons or tabs are between the cells.
+def read_csv(path: str | Path) -> Iterator[tuple[str, dict]]:
+    """Yield ("line 3", record) of a CSV file with a header line; commas, semicolons or tabs are between the cells.
 
     Raises
     ------
@@ -202,7 +222,7 @@ def read_csv(path: str | Path) -> Iterator[tuple[int, dict]]:
                     f"{len(reader.fieldnames or ())} cells, one per column",
                     f'put cells that hold {_BETWEEN[between]} or line breaks in double quotes, and write a quote as ""',
                 )
-            yield reader.line_num, {k: v for k, v in row.items() if v != ""}
+            yield f"line {reader.line_num}", {k: v for k, v in row.items() if v != ""}
     except csv.Error as error:
         raise DataError(
             f"{path}, line {reader.reader.line_num}: {error}",
@@ -224,18 +244,17 @@ def _kinds(files: Iterable[Path]) -> str:
 class _Table:
     """Reads the rows of a table, as if they stood in a file."""
 
-    unit = "row"
-
     def __init__(self, table: Any) -> None:
         from ragbench.data.answers import as_frame  # which reads CSV by this module
 
         frame = as_frame(table)[2]
         self.rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
 
-    def __call__(self, _: str | Path) -> Iterator[tuple[int, dict]]:
+    def __call__(self, _: str | Path) -> Iterator[tuple[str, dict]]:
         for number, row in enumerate(self.rows):
             there = {str(name): value for name, value in row.items() if value is not None}
-            yield number, json.loads(json.dumps(there, default=lambda value: getattr(value, "tolist", value.__str__)()))
+            plain = json.dumps(there, default=lambda value: getattr(value, "tolist", value.__str__)())
+            yield f"row {number}", json.loads(plain)
 
 
 def _load(
@@ -286,17 +305,17 @@ def _collect(
     rename = {theirs: ours for ours, theirs in (fields or {}).items()}
     records: list[Any] = []
     errors: list[DataError] = []
-    first: dict[str, int] = {}
-    total, unit = 0, getattr(reader, "unit", "line")
+    first: dict[str, str] = {}
+    total = 0
     for number, row in reader(path):
         total += 1
         met.update(row)
-        where = f"{path}, {unit} {number}"
+        where = f"{path}, {number}"
         try:
-            record = make(_named(row, rename), where, f"{unit}-{number}")
+            record = make(_named(row, rename), where, number.replace(" ", "-"))
             if record.id in first:
                 raise DataError(
-                    f"{where}: the id {record.id!r} occurs already in {unit} {first[record.id]}",
+                    f"{where}: the id {record.id!r} occurs already in {first[record.id]}",
                     "an id used once",
                     "rename or remove one of the two (a document without an id goes by its title)",
                 )
@@ -352,8 +371,10 @@ def _question(row: dict, where: str, place: str, by_title: Mapping[str, Document
     for claim in _listed(meta.get("claims", []), "claims", where):
         for fact in claim.get("support", []) if isinstance(claim, dict) else []:
             _fact(fact, where, by_title)
-    question, answer = (require_text(row, field, where, named=True) for field in ("question", "answer"))
-    return Question(str(name), question, answer, references, str(row.get("type", "")), str(row.get("level", "")), meta)
+    asked = as_record(_Asked, row, where, add=_ADD)
+    return Question(
+        str(name), asked.question, asked.answer, references, str(row.get("type", "")), str(row.get("level", "")), meta
+    )
 
 
 def _fact(fact: Any, where: str, by_title: Mapping[str, Document]) -> tuple[Document, int]:
@@ -386,7 +407,7 @@ def _document(row: dict, where: str, place: str) -> Document:
         # Sentences carry the space before them, as HotpotQA's do, so that joining them gives the text.
         spaced = [s if i == 0 or s[:1].isspace() else f" {s}" for i, s in enumerate(sentences)]
         return Document(str(row.get("id", title)), title, "".join(spaced), tuple(spaced), meta)
-    return Document(str(row.get("id", title)), title, require_text(row, "text", where, named=True), (), meta)
+    return Document(str(row.get("id", title)), title, as_record(_Told, row, where, add=_ADD).text, (), meta)
 
 
 def _listed(value: Any, field: str, where: str) -> list:

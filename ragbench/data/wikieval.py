@@ -18,9 +18,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from ragbench.data.files import each_record, from_mirror, numbered_lines, read_text, require_text
+from pydantic import BeforeValidator
+
+from ragbench.data.files import Filled, Plain, Row, each_record, from_mirror, read_records, read_text
 from ragbench.errors import DataError, check_known
 from ragbench.paths import mirror
 
@@ -99,6 +101,25 @@ class WikiEval:
         return [Pair(r.id, r.question, joined(r.context_v1), joined(r.context_v2)) for r in self.rows]
 
 
+_Passages = Annotated[tuple[Plain, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+
+
+class _Texts(Row):
+    question: Filled
+    context_v1: _Passages
+    context_v2: _Passages
+    answer: Plain
+    ungrounded_answer: Plain
+    poor_answer: Plain
+    source: Any = ""
+
+    def record(self, name: str) -> WikiEvalRow:
+        fields = dict(self) | {"source": str(self.source or ""), "meta": self.model_extra}
+        for text in ("question", "answer", "ungrounded_answer", "poor_answer"):
+            fields[text] = _PREFIX.sub("", fields[text], count=1).strip()
+        return WikiEvalRow(name, **{field: fields[field] for field in (*type(self).model_fields, "meta")})
+
+
 def load_wikieval(path: str | Path | None = None) -> WikiEval:
     """Load WikiEval, or a file of the same shape.
 
@@ -119,38 +140,14 @@ def load_wikieval(path: str | Path | None = None) -> WikiEval:
     """
     do = "set RAGBENCH_DATA, or pass WikiEval as JSON lines; ragbench.datagen.ragas_pairs makes a set of its shape"
     given = from_mirror(path, "wikieval", "wikieval.jsonl", got="WikiEval is not on this machine", do=do)
-    places = itertools.count(1)
-    rows = each_record(given, numbered_lines(given), lambda row, at: _row(row, at, f"wikieval-{next(places):02d}"))
+    numbers = itertools.count(1)
+    rows = read_records(given, _Texts, lambda row, _: row.record(f"wikieval-{next(numbers):02d}"))
     return WikiEval("wikieval", tuple(rows))
 
 
 def joined(passages: Sequence[str]) -> str:
     """Join passages, a blank line between them."""
     return "\n\n".join(passage.strip() for passage in passages if passage.strip())
-
-
-def _row(record: dict, where: str, name: str) -> WikiEvalRow:
-    texts = {
-        f: require_text(record, f, where, empty=True)
-        for f in ("question", "answer", "ungrounded_answer", "poor_answer")
-    }
-    require_text(record, "question", where)
-    contexts = {f: _passages(record, f, where) for f in ("context_v1", "context_v2")}
-    known = {*texts, *contexts, "source"}
-    return WikiEvalRow(
-        name,
-        **{f: _PREFIX.sub("", text, count=1).strip() for f, text in texts.items()},
-        **contexts,
-        source=str(record.get("source") or ""),
-        meta={f: value for f, value in record.items() if f not in known},
-    )
-
-
-def _passages(record: dict, name: str, where: str) -> tuple[str, ...]:
-    value = record.get(name)
-    if isinstance(value, list) and all(isinstance(v, str) for v in value):
-        return tuple(value)
-    return (require_text(record, name, where, empty=True),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +260,7 @@ def read_verdict(raw: str) -> int | None:
 
 def _run(path: Path, name: str, ids: dict[str, str]) -> RecordedRun:
     table = csv.DictReader(io.StringIO(read_text(path), newline=""))
-    records = ((f"{path}, record {number}", record) for number, record in enumerate(table, 1))
+    records = ((f"record {number}", record) for number, record in enumerate(table, 1))
     rows = each_record(path, records, lambda record, where: _recorded(record, where, RUNS[name], ids))
     return RecordedRun(name, RUNS[name], tuple(rows))  # type: ignore[arg-type]
 

@@ -86,8 +86,8 @@ def read_pairs(path: str | Path) -> list[LabelledPair]:
     from ragbench.data.files import read_jsonl, require_text
 
     pairs = []
-    for number, row in read_jsonl(path):
-        where = f"{path}, line {number}"
+    for place, row in read_jsonl(path):
+        where = f"{path}, {place}"
         question, reference = (require_text(row, name, where) for name in ("question", "reference"))
         answers = tuple(require_text(row, name, where, empty=True) for name in ("answer_1", "answer_2"))
         raw = row["labels"] if "labels" in row else {"overall": row.get("label")}
