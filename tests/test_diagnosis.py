@@ -532,11 +532,7 @@ def test_pages_join_the_documents_of_a_topic_and_keep_every_supporting_sentence(
     assert all(r in text for q in pages.questions for r in q.references)
     assert Counter(q.meta["domain"] for q in pages.questions).total() == 180
     assert {q.meta["domain"] for q in pages.questions} == {d.id.partition("/")[0] for d in pages.documents}
-    few = dg.asked_about(replace(pages, questions=pages.questions[:1]))
-    assert [d.id for d in few.documents] == [pages.questions[0].meta["topic"]]
-    bare = replace(minihop.documents[0], meta={})
-    with pytest.raises(DataError, match="has no topic"):
-        dg.topic_pages(replace(minihop, documents=(bare,)))
+    assert {q.meta["doc_ids"] for q in pages.questions} == {(d.id,) for d in pages.documents}
 
 
 def test_the_sample_is_the_first_of_every_domain_and_type_and_says_what_it_leaves_out():

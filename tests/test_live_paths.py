@@ -21,7 +21,6 @@ from ragbench.experiment.models import make_generator
 from ragbench.papers import ragas, rageval, thesis
 from ragbench.papers import ragchecker as rc
 from ragbench.papers.ragchecker import diagnosis, systems
-from ragbench.papers.rageval import generation
 from ragbench.prompts import load_prompt
 
 MODEL = "ollama:llama3:8b"
@@ -173,8 +172,8 @@ def test_the_ragas_baselines_send_a_definition_and_the_texts_of_section_5(server
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_rageval_path_answers_under_section_5_1_and_judges_every_keypoint(server, language):
     data = load_dataset("generated", rageval.DATA, per_kind=1, language=language, documents=3)
-    generator = generation.chat_generator(MODEL)
-    answers = generation.answers(data, generator)
+    generator = rageval.chat_generator(MODEL)
+    answers = rageval.answers(data, generator)
     name = f"rageval_answer_{language}"
     sent = held_against(server.calls, RAGEVAL, name)[name]
     for call in server.calls:
@@ -182,12 +181,12 @@ def test_the_rageval_path_answers_under_section_5_1_and_judges_every_keypoint(se
     assert {f["query"] for f in sent} == {q.text for q in data.questions}
     server.calls.clear()
     bare = [replace(q, meta={**q.meta, "keypoints": ()}) for q in data.questions]
-    cut = generation.with_keypoints(bare, rb.chat_model(MODEL))
+    cut = rageval.with_keypoints(bare, rb.chat_model(MODEL))
     assert {q.meta["keypoints_by"] for q in cut} == {"model"}
     sent = held_against(server.calls, JUDGED, "rageval_keypoints")["rageval_keypoints"]
     assert {(f["question"], f["answer"]) for f in sent} == {(q.text, q.answer) for q in data.questions}
     server.calls.clear()
-    generation.judge_answers(data.questions, answers, rb.chat_model(MODEL), progress=False)
+    rageval.judge_answers(data.questions, answers, rb.chat_model(MODEL), progress=False)
     sent = held_against(server.calls, JUDGED, "steps_keypoints")["steps_keypoints"]
     assert {f["question"] for f in sent} == {q.text for q in data.questions}
     # The judge needs no passages: Eq 3-5 hold an answer against the keypoints.

@@ -115,8 +115,6 @@ def test_a_plan_without_prompts_or_model_says_what_is_missing(tmp_path):
         plan(Step("s", ["p"], calls=3))
     with pytest.raises(ConfigError, match="at least 0"):
         plan(Step("s", calls=-3))
-    with pytest.raises(ConfigError, match="questions=-1"):
-        steps(questions=-1)
 
 
 # -- usage -------------------------------------------------------------------------------------------------------------

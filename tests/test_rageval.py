@@ -345,11 +345,10 @@ def dragonball() -> Dataset:
         (lambda: sentence_chunks([], 9, "words"), "words.*\n.*characters"),
         (lambda: retrieval.cut([], 9, "pages"), "pages.*\n.*windows"),
         (lambda: retrieval.chinese_tokenizer("thulac"), "thulac.*\n.*bigrams"),
-        (lambda: retrieval.cut_queries(["a"], 0), "tokens=0"),
         (lambda: retrieval.retrieval_rows(mixed(), {"BM25": retrieval.bm25()}), "en, zh.*\n.*one language"),
         (lambda: retrieval.retrieval_rows(Dataset("none", (), ()), {"BM25": retrieval.bm25()}), "no questions"),
         (lambda: retrieval.retrieval_rows(small_dataset(), {}), "retriever is empty"),
-        (lambda: retrieval.retrieval_rows(small_dataset(), {"BM25": retrieval.bm25()}, {}), "no setting"),
+        (lambda: retrieval.retrieval_rows(small_dataset(), {"BM25": retrieval.bm25()}, {}), "chunker is empty"),
         (lambda: retrieval.retrieval_rows(small_dataset(), {"BM25": retrieval.bm25()}, {"x": (5, 0)}), "k has 0"),
     ],
 )

@@ -15,7 +15,7 @@ import pandas as pd
 from filelock import FileLock
 
 from ragbench._lazy import lazy
-from ragbench.errors import ConfigError, DataError, check_known, unknown
+from ragbench.errors import ConfigError, check_known, unknown
 from ragbench.paths import figures_dir, published_figures, shipped
 
 PAPERS = {
@@ -26,34 +26,25 @@ PAPERS = {
 }
 _OFFERED = ["PAPERS", "begin_ledger", "cells", "counts", "ledger", "published", "published_items", "record", "summary"]
 __getattr__, __dir__ = lazy(__name__, {}, [*PAPERS, *_OFFERED])
-COLUMNS = [
-    "paper",
-    "item",
-    "row",
-    "column",
-    "published",
-    "recorded",
-    "recorded_by",
-    "ours",
-    "ours_by",
-    "n",
-    "unscored",
-    "note",
-]
 KEY = ["paper", "item", "row", "column"]
+COLUMNS = [*KEY, "published", "recorded", "recorded_by", "ours", "ours_by", "n", "unscored", "note"]
 NOT_COMPARABLE = "not comparable"  # begins the note of a number that no difference is taken of
 IDENTITY = "identity: "  # so begins ``recorded_by`` of arithmetic on printed numbers
+_READABLE = """# Ledger: the papers' numbers beside ours
 
+Written by `ragbench reproduce`; do not edit. A cell reads *paper -> measured*.
+*recorded* was computed here from outputs of others' models, *ours* measured here.
+An *identity* is arithmetic on printed numbers: the paper agrees with itself or not, nothing is measured.
+Every published cell, measured or not, is in [`ledger.csv`](ledger.csv).
 
-def _paper(paper: str) -> str:
-    check_known("paper", [paper], PAPERS)
-    return paper
+"""
 
 
 def published_items(paper: str) -> dict[str, Path]:
     """Return the published tables and figures of a paper: item name, as the paper calls it, and its file."""
-    files = sorted(shipped("papers").glob(f"{_paper(paper)}_*.csv"))
-    names = (f.stem.removeprefix(f"{paper}_").replace("_", " ") for f in files)
+    check_known("paper", [paper], PAPERS)
+    files = sorted(shipped("papers").glob(f"{paper}_*.csv"))
+    names = (file.stem.removeprefix(f"{paper}_").replace("_", " ") for file in files)
     return {name[0].upper() + name[1:]: file for name, file in zip(names, files, strict=True)}
 
 
@@ -67,10 +58,6 @@ def published(paper: str, item: str) -> pd.DataFrame:
     known = published_items(paper)
     check_known(f"item of {paper}", [item], known)
     frame = pd.read_csv(known[item], dtype=str, keep_default_na=False)
-    if list(frame.columns) != ["row", "column", "value", "unit"]:
-        raise DataError(
-            f"{known[item]}: columns {list(frame.columns)}", "row, column, value, unit", "mend its first line"
-        )
     numbers = pd.to_numeric(frame["value"], errors="coerce")
     return frame.assign(value=numbers) if numbers.notna().all() else frame
 
@@ -105,15 +92,15 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
     cells : as from `cells`: columns row, column, value, and optionally n (questions scored), unscored, note. A value of
         NaN says that it could not be measured; its note says which command and model would.
     by : what produced the numbers: data set, retriever, generator, judge.
-    recorded : True for numbers computed from outputs that somebody else's models produced. Arithmetic on printed
-        numbers is handed in the same way, with a ``by`` that begins with ``"identity: "``.
+    recorded : True for numbers computed from outputs that somebody else's models produced, and for arithmetic on
+        printed numbers, whose ``by`` begins with ``"identity: "``.
 
     Returns
     -------
     Path of ``ledger.csv`` in the folder of figures, rebuilt.
     """
-    lacking = {"row", "column", "value"} - set(cells.columns)
-    if lacking:
+    check_known("paper", [paper], PAPERS)
+    if lacking := {"row", "column", "value"} - set(cells.columns):
         raise ConfigError(
             f"cells without {', '.join(sorted(lacking))}", "columns row, column, value", "rename your columns"
         )
@@ -122,49 +109,34 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
     if by.startswith(IDENTITY) and not recorded:
         raise ConfigError(f"by={by!r} among our own measurements", "recorded=True for identities", "pass recorded=True")
     kind = "recorded" if recorded else "ours"
-    new = pd.DataFrame({"row": cells["row"].astype(str), "column": cells["column"].astype(str)})
-    new[kind], new[f"{kind}_by"] = cells["value"], by
-    for extra in ("n", "unscored", "note"):
-        new[extra] = cells.get(extra, pd.NA)
+    new = cells.reindex(columns=["row", "column", "value", "n", "unscored", "note"]).rename(columns={"value": kind})
+    new = new.astype({"row": str, "column": str}).assign(paper=paper, item=item, **{f"{kind}_by": by})
     for count in ("n", "unscored"):
-        given = pd.to_numeric(new[count], errors="coerce").dropna()
-        odd = given[(given % 1 != 0) | (given < 0)]
+        known = pd.to_numeric(new[count], errors="coerce").dropna()
+        odd = known[(known % 1 != 0) | (known < 0)]
         if len(odd):
             raise ConfigError(f"{count} = {odd.iloc[0]:g}", "numbers of questions", "count them, do not average")
-    new.insert(0, "paper", _paper(paper))
-    new.insert(1, "item", item)
-    new = new.reindex(columns=COLUMNS)
-    doubled = new.duplicated(KEY)
-    if doubled.any():
-        twice = new[doubled].iloc[0]
-        raise ConfigError(
-            f"the cell ({twice['row']}, {twice['column']}) twice", "each cell once", "aggregate before recording"
-        )
+    if (again := new.duplicated(KEY)).any():
+        row, column = new.loc[again, ["row", "column"]].iloc[0]
+        raise ConfigError(f"the cell ({row}, {column}) twice", "each cell once", "aggregate before recording")
     with FileLock(figures_dir() / ".ledger.lock"):
         old = _measured()
         same = (old["paper"] == paper) & (old["item"] == item) & (old[f"{kind}_by"] == by)
-        return _write(pd.concat([old[~same].astype(object), new.astype(object)], ignore_index=True))
+        parts = [part.reindex(columns=COLUMNS).astype(object) for part in (old[~same], new)]
+        return _write(pd.concat(parts, ignore_index=True))
 
 
 def ledger(paper: str | None = None, item: str | None = None) -> pd.DataFrame:
-    """Return the ledger, one row per published cell and measurement, columns `COLUMNS`.
-
-    Parameters
-    ----------
-    paper, item : keep only these.
-    """
+    """Return the ledger, one row per published cell and measurement, columns `COLUMNS`; of one paper, of one item."""
     frame = _join(_measured())
     if paper:
-        frame = frame[frame["paper"] == _paper(paper)]
+        check_known("paper", [paper], PAPERS)
+        frame = frame[frame["paper"] == paper]
     return (frame[frame["item"] == item] if item else frame).reset_index(drop=True)
 
 
 def counts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Count the cells of each item, so that arithmetic on printed numbers is not taken for a measurement.
-
-    Parameters
-    ----------
-    frame : rows of the `ledger`.
+    """Count the cells of each item in rows of the `ledger`.
 
     Returns
     -------
@@ -189,7 +161,6 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
 
     Parameters
     ----------
-    paper, item : as in `ledger`.
     by : keep what this produced, with row and column as the index. None: all, with the column ``by``.
     """
     frame = ledger(paper, item)
@@ -218,68 +189,51 @@ def begin_ledger() -> None:
 
 def write_markdown() -> Path:
     """Write ``ledger.md``, the readable form of the ledger, beside it, and return its path."""
-    lines = [
-        "# Ledger: the papers' numbers beside ours",
-        "",
-        "Written by `ragbench reproduce`; do not edit. A cell reads *paper -> measured*.",
-        "*recorded* was computed here from outputs of others' models, *ours* measured here.",
-        "An *identity* is arithmetic on printed numbers: the paper agrees with itself or not, nothing is measured.",
-        "Every published cell, measured or not, is in [`ledger.csv`](ledger.csv).",
-    ]
-    for paper in PAPERS:
-        lines += ["", *_section(paper)]
     path = figures_dir() / "ledger.md"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text(f"{_READABLE}{summary()}\n", encoding="utf-8")
     return path
 
 
 def summary(paper: str | None = None) -> str:
     """Return the readable ledger of one paper, or of all, as `ragbench reproduce` prints it."""
-    return "\n\n".join("\n".join(_section(p)) for p in ([_paper(paper)] if paper else PAPERS))
+    return "\n\n".join("\n".join(_section(name)) for name in ([paper] if paper else PAPERS))
 
 
 def _section(paper: str) -> Iterator[str]:
     frame = ledger(paper)
-    done = frame["ours_by"].notna() | frame["recorded_by"].notna()
-    yield f"## {PAPERS[paper]}"
-    yield ""
+    yield f"## {PAPERS[paper]}\n"
     yield "Cells: " + ", ".join(f"{count:,} {kind}" for kind, count in counts(frame).sum().items()) + "."
     for item, cells in frame.groupby("item", sort=False):
         for kind in ("recorded", "ours"):
-            for by, measured in cells[cells[f"{kind}_by"].notna()].groupby(f"{kind}_by", sort=False):
-                yield from ("", f"### {item}, {by if by.startswith(IDENTITY) else f'{kind}: {by}'}", "")
-                yield from _wide(measured, kind)
-    open_items = frame[~done].groupby("item", sort=False).size()
-    if len(open_items):
-        yield ""
-        yield "Published cells not measured yet: " + ", ".join(f"{item} ({n})" for item, n in open_items.items()) + "."
+            for by, measured in cells.groupby(f"{kind}_by", sort=False):
+                yield f"\n### {item}, {by if by.startswith(IDENTITY) else f'{kind}: {by}'}\n"
+                yield from _item_table(measured, kind)
+    missing = frame[frame["ours_by"].isna() & frame["recorded_by"].isna()].groupby("item", sort=False).size()
+    if len(missing):
+        yield "\nPublished cells not measured yet: " + ", ".join(f"{item} ({n})" for item, n in missing.items()) + "."
 
 
-def _wide(cells: pd.DataFrame, kind: str) -> Iterator[str]:
-    """One item measured in one way as a table of its own rows and columns."""
-    columns, rows = list(dict.fromkeys(cells["column"])), list(dict.fromkeys(cells["row"]))
-    text = {
-        (row, column): " -> ".join(_shown(v) for v in ((p, m) if _shown(p) else (m,)))
-        for row, column, p, m in cells[["row", "column", "published", kind]].itertuples(index=False)
-    }
-    yield "| | " + " | ".join(map(_shown, columns)) + " |"
-    yield "|---" * (len(columns) + 1) + "|"
-    for row in rows:
-        yield f"| {_shown(row)} | " + " | ".join(text.get((row, column), "") for column in columns) + " |"
-    counts = [pd.to_numeric(cells[name], errors="coerce") for name in ("n", "unscored")]
-    notes = [str(note) for note in dict.fromkeys(cells["note"].dropna())]
-    if counts[0].notna().any():
-        unscored = f", up to {counts[1].max():.0f} unscored" if counts[1].max() > 0 else ", none unscored"
-        notes.insert(
-            0,
-            f"n = {counts[0].min():.0f}" + (f" to {counts[0].max():.0f}" if counts[0].nunique() > 1 else "") + unscored,
-        )
+def _item_table(cells: pd.DataFrame, kind: str) -> Iterator[str]:
+    """One item measured in one way, in the item's own rows and columns."""
+    paper, measured = cells["published"].map(_digits), cells[kind].map(_digits)
+    text = paper.where(paper == "", paper + " -> ") + measured
+    wide = cells.assign(text=text).pivot(index="row", columns="column", values="text")
+    wide = wide.loc[cells["row"].unique(), cells["column"].unique()].fillna("")
+    yield "| | " + " | ".join(map(_digits, wide)) + " |"
+    yield "|---" * (wide.shape[1] + 1) + "|"
+    for row, *texts in wide.itertuples():
+        yield f"| {_digits(row)} | " + " | ".join(texts) + " |"
+    notes = cells["note"].dropna().astype(str).unique().tolist()
+    n, unscored = (pd.to_numeric(cells[name], errors="coerce") for name in ("n", "unscored"))
+    if n.notna().any():
+        counted = f"n = {n.min():.0f}" + (f" to {n.max():.0f}" if n.nunique() > 1 else "")
+        counted += f", up to {unscored.max():.0f} unscored" if unscored.max() > 0 else ", none unscored"
+        notes.insert(0, counted)
     if notes:
-        yield ""
-        yield "; ".join(notes) + "."
+        yield "\n" + "; ".join(notes) + "."
 
 
-def _shown(value: object) -> str:
+def _digits(value: object) -> str:
     if value is None or value is pd.NA or value != value:
         return ""
     if isinstance(value, float):

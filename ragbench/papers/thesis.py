@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ragbench.data import load_hotpotqa, load_minihop
-from ragbench.errors import ConfigError, check_known
+from ragbench.errors import check_known
 from ragbench.experiment import Experiment
 from ragbench.llm import Step
 from ragbench.records import Dataset
@@ -42,10 +42,7 @@ def retrievers(
 ) -> dict[str, Callable[[Sequence[Any]], Any]]:
     """Return what builds each of the five retrievers from chunks; the dense ones share an index (§2.5.3).
 
-    Parameters
-    ----------
-    decompose : question -> sub-questions for MLQ; default rules, no language model.
-    embedder : LangChain ``Embeddings``; default MiniLM.
+    ``decompose`` makes sub-questions for MLQ; default rules, no language model. ``embedder`` is MiniLM by default.
     """
     from ragbench.retrieval import make_retriever, rule_decomposer
 
@@ -59,16 +56,9 @@ def retrievers(
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Everything in a run of the thesis that may be a language model; made by `models`.
+    """Everything in a run of the thesis that may be a language model, and the cassette (or None) they use."""
 
-    Attributes
-    ----------
-    decompose : question -> sub-questions, for MLQ.
-    generator, judge : as `make_generator` and `make_judge` return them.
-    recording : the cassette all three use, or None.
-    """
-
-    decompose: Any
+    decompose: Any  # question -> sub-questions, for MLQ
     generator: Any
     judge: Any
     recording: Any
@@ -77,11 +67,8 @@ class Models:
     def names(self) -> dict[str, str]:
         """Who took part, by part: the names that stand in rows and in the ledger."""
         model = getattr(self.decompose, "model", None)
-        return {
-            "decomposer": self.decompose.settings()["decomposer"] if model is None else _name(model),
-            "generator": _name(self.generator),
-            "judge": _name(self.judge),
-        }
+        decomposer = self.decompose.settings()["decomposer"] if model is None else _name(model)
+        return {"decomposer": decomposer, "generator": _name(self.generator), "judge": _name(self.judge)}
 
     def __str__(self) -> str:
         return ", ".join(f"{part} {name}" for part, name in self.names.items())
@@ -93,11 +80,10 @@ def models(model: str | None = None, judge_model: str | None = None, recording: 
     Parameters
     ----------
     model : a chat model such as ``"ollama:llama3:8b"``: it decomposes MLQ's questions, answers and grades. None: rules,
-        the extractive reader and the embedded grader, none of them a language model.
-    judge_model : another chat model for the grades (in the thesis Llama 3 8B answers and GPT-4o grades), or
-        ``"embedded"``; None: ``model``.
-    recording : a file that records the calls of all three, or None.
-    options : of the chat models, as for :func:`ragbench.llm.chat_model`.
+        the extractive reader and the embedded grader.
+    judge_model : another chat model for the grades (the thesis: GPT-4o), or ``"embedded"``; None: ``model``.
+    recording : a file that records the calls of all three.
+    options : of :func:`ragbench.llm.chat_model`.
 
     Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
     """
@@ -127,14 +113,8 @@ def experiment(table: str, data: Dataset, who: Models | None = None, **options: 
     ----------
     table : "Table 3.1" (retrieval only), "Table 3.2" (BM25 at eleven budgets) or "Table 3.3" (six systems; Figures 3.1
         and 3.2 count its rows too). The judge sees the answers of one question in one prompt.
-    data : questions with true answers and references, and their documents.
     who : from `models`; None: no language model takes part.
-    options : for `Experiment`, in place of what the table sets.
-
-    Returns
-    -------
-    Experiment; its rows lie in ``data/results/thesis_<table>_<data>``, and none is made twice. N = 0 asks without
-    documents, as retriever "LLM only".
+    options : for `Experiment`, in place of what the table sets. N = 0 asks without documents, as "LLM only".
 
     Source: thesis §2.4, §2.5.3, §3.1, §3.2.
     """
@@ -156,28 +136,17 @@ def experiment(table: str, data: Dataset, who: Models | None = None, **options: 
 
 
 def steps(questions: int = 7404, retrievers: int = 5, budgets: int = 10, **per_call: float) -> tuple[Step, Step]:
-    """Count the calls of the thesis's grid before it is run, for `ragbench.llm.plan`.
+    """Count the calls of the thesis's grid, (grading, generation), for `ragbench.llm.plan`.
 
-    Parameters
-    ----------
-    budgets : values of N above 0 (100, 200 ... 1000).
-    per_call : ``prompt_tokens`` and ``output_tokens`` of one call, where known.
-
-    Returns
-    -------
-    (grading, generation) : grading is one call per question and retriever (the judge sees the answers of all N at
-    once); generation is one per question without context, and one per question, retriever and N.
+    Grading is one call per question and retriever: the judge sees the answers of all N at once. Generation is one per
+    question without context, and one per question, retriever and N above 0 (``budgets``). ``per_call`` are
+    ``prompt_tokens`` and ``output_tokens`` of one call, where known.
 
     Source: thesis, section 3.2.1: 7,404 x 5 = 37,020 and 7,404 + 10 x 7,404 x 5 = 377,604.
 
-    Examples
-    --------
     >>> [step.calls for step in steps()]
     [37020, 377604]
     """
-    for name, value in (("questions", questions), ("retrievers", retrievers), ("budgets", budgets)):
-        if value < 0:
-            raise ConfigError(f"{name}={value}", "a count of at least 0", f"check {name}")
     grading = Step("grading", calls=questions * retrievers, **per_call)
     generation = Step("generation", calls=questions + budgets * questions * retrievers, **per_call)
     return grading, generation

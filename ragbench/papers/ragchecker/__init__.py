@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,13 +21,11 @@ from ragbench.experiment import Experiment
 from ragbench.experiment.identity import is_model
 from ragbench.records import Chunk, Dataset, Document
 
-if TYPE_CHECKING:  # slow import
-    from ragbench.labelling.claims import Labelled
-
 PROMPTS = {"default": "ragchecker_default", "optimised": "ragchecker_optimised"}
 CLAIMS = ("references", "answers")
 RETRIEVER = ("claim_recall", "context_precision")  # the metrics that need no response
 NOISE = ("relevant_noise_sensitivity", "irrelevant_noise_sensitivity")
+_ABOUT = ["question_id", "kind", "domain", "cluster", "retriever", "generator", "k", "size", "overlap", "prompt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ def grid(
     settings: Sequence[Setting] = (DEFAULT,),
     **options: Any,
 ) -> Experiment:
-    """Build the experiment.
+    """Build the experiment; a context is all k chunks, uncut.
 
     Parameters
     ----------
@@ -79,12 +77,7 @@ def grid(
     retrievers : name -> function chunks -> retriever.
     generators : name -> reader or chat model; None: retrieval only. Chat models get RAGChecker's default prompt; one
         that is called "optimised" gets the other, and answers only under the settings with that prompt.
-    settings : which to run.
     options : for `Experiment`: ``folder``, ``concurrency``, ``cassette`` ...
-
-    Returns
-    -------
-    Experiment; a context is all k chunks, uncut.
 
     Source: RAGChecker, appendices D and F (temperature 0, at most 2,048 new tokens: options of the chat model).
     """
@@ -111,29 +104,19 @@ def _prompt(generator: str) -> str:
 
 
 def long_answered(data: Dataset, limit: int | None = None) -> Dataset:
-    """Keep the questions with a long answer, where some have one (of ClapNQ's all are long); the others are excluded.
-
-    With a limit the first so many of them are kept, and all documents.
-    """
-    if not any(q.meta.get("long_answer") for q in data.questions):
+    """Keep the (first ``limit``) questions with a long answer and exclude the others; all where none is marked long."""
+    short = [q for q in data.questions if not q.meta.get("long_answer")]
+    if len(short) == len(data.questions):  # ClapNQ: all its answers are long
         return replace(data, questions=data.questions[:limit])
-    kept = tuple(q for q in data.questions if q.meta.get("long_answer"))
-    short = tuple((q.id, "no long answer") for q in data.questions if not q.meta.get("long_answer"))
-    return replace(data, questions=kept[:limit], excluded=(*data.excluded, *short))
+    kept = tuple(q for q in data.questions if q.meta.get("long_answer"))[:limit]
+    return replace(data, questions=kept, excluded=(*data.excluded, *((q.id, "no long answer") for q in short)))
 
 
 def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers") -> list[RagResult]:
-    """Turn the rows that did not fail into RAGChecker's results: question, reference answer, response, chunks.
+    """Turn the rows of a `grid` that did not fail into RAGChecker's results, each by the key of its row.
 
-    Parameters
-    ----------
-    experiment : what `grid` built. rows : what it gave.
-    claims : ``"answers"``: claims of the true answer (the data set's own where there are any) and of the response;
-        ``"references"``: the retriever's half: a question's references are the claims, responses are left out.
-
-    Returns
-    -------
-    Results by the key of their row; ``extra`` names question, retriever and generator.
+    ``claims`` of ``"answers"`` are those of the true answer (the data set's own where there are any) and of the
+    response. ``"references"``: the retriever's half; a question's references are the claims, responses are left out.
     """
     check_known("kind of claims", [claims], CLAIMS)
     (data,) = experiment.grid.data.values()
@@ -148,25 +131,21 @@ def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers")
         if lacking:
             raise DataError(f"rows about {min(lacking)!r}", f"questions and chunks of {data!r}", "load the same data")
         q = questions[row.question_id]
-        given = q.meta.get("claims")
-        reference_claims = None if given is None else tuple(claim["text"] for claim in given)
-        texts: dict[str, Any] = {"reference": q.meta.get("long_answer") or q.answer, "response": row.answer}
         if claims == "references":
-            reference_claims = q.references
-            texts = {"reference": "\n".join(q.references), "response": "", "response_claims": ()}
+            texts: dict[str, Any] = {"reference": "\n".join(q.references), "response": "", "response_claims": ()}
+            texts["reference_claims"] = q.references
+        else:
+            given = q.meta.get("claims")
+            texts = {"reference": q.meta.get("long_answer") or q.answer, "response": row.answer}
+            texts["reference_claims"] = None if given is None else tuple(claim["text"] for claim in given)
         about = {"question_id": q.id, "retriever": row.retriever, "generator": row.generator}
         retrieved = tuple(chunks[row.chunker][name] for name in row.hits)
-        texts |= {"reference_claims": reference_claims, "chunks": retrieved, "extra": about}
-        responses.append(RagResult(row.key, q.text, **texts))
+        responses.append(RagResult(row.key, q.text, **texts, chunks=retrieved, extra=about))
     return responses
 
 
-def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Labelled, claims: str = "answers") -> pd.DataFrame:
-    """Score every row of a run with RAGChecker's metrics.
-
-    Parameters
-    ----------
-    experiment, rows, claims : as for `results`. labelled : the results with their labels.
+def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Any, claims: str = "answers") -> pd.DataFrame:
+    """Score every row of a run with RAGChecker's metrics; ``labelled`` are its `results` with their labels.
 
     Returns
     -------
@@ -184,27 +163,19 @@ def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Labelled, claim
     scored = rows["key"].isin(table.index).to_numpy()
     table = table.reindex(rows["key"]).reset_index(drop=True)
     if claims == "references":
-        table[[name for name in table if name not in RETRIEVER]] = float("nan")  # of responses that were left out
+        table[[name for name in table if name not in RETRIEVER]] = np.nan  # of responses that were left out
     table["noise_sensitivity"] = table[list(NOISE)].sum(axis=1, skipna=False)
     (data,) = experiment.grid.data.values()
-    domains = {q.id: q.meta.get("domain", "") for q in data.questions}
     windows = rows["chunker"].map(experiment.grid.chunker)
-    place = pd.DataFrame(
-        {
-            "question_id": rows["question_id"],
-            "kind": rows["kind"],
-            "domain": rows["question_id"].map(domains),
-            "cluster": rows["question_id"].map(question_clusters(data)),
-            "retriever": rows["retriever"],
-            "generator": rows["generator"],
-            "k": rows["k"].astype(int),
-            "size": [w.size for w in windows],
-            "overlap": [w.overlap for w in windows],
-            "prompt": rows["generator"].map(_prompt),
-            "context_tokens": rows["context_tokens"],
-        }
+    place = rows.assign(
+        domain=rows["question_id"].map({q.id: q.meta.get("domain", "") for q in data.questions}),
+        cluster=rows["question_id"].map(question_clusters(data)),
+        k=rows["k"].astype(int),
+        size=[w.size for w in windows],
+        overlap=[w.overlap for w in windows],
+        prompt=rows["generator"].map(_prompt),
     )
-    return place.reset_index(drop=True).join(table).assign(scored=scored)
+    return place[[*_ABOUT, "context_tokens"]].reset_index(drop=True).join(table).assign(scored=scored)
 
 
 def question_clusters(data: Dataset) -> dict[str, int]:

@@ -11,14 +11,15 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ragbench import papers
 from ragbench.data import load_dragonball, load_minihop
-from ragbench.errors import ConfigError, DataError, check_known, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import Experiment
 from ragbench.llm import Plan, plan
 from ragbench.papers.ragchecker import DEFAULT, PROMPTS, Setting, long_answered, results
@@ -34,9 +35,8 @@ FACTORS: Mapping[str, tuple[Setting, ...]] = {
 }
 PLACE = ("k", "size", "overlap", "prompt")
 SYSTEM = ("retriever", *PLACE)
-# Factor: its figure, and what its rows are called in the published numbers.
 FIGURES = {"k": "Figure 6", "size": "Figure 7", "prompt": "Figure 8", "overlap": "Figure 10"}
-_ROWS = {"k": "k", "size": "chunk size", "prompt": "prompt", "overlap": "overlap"}
+_ROWS = {"k": "k", "size": "chunk size", "prompt": "prompt", "overlap": "overlap"}  # as the published numbers say it
 _ALPHA = 0.05
 DIRECTIONS = ("rises", "falls", "stays")
 TOGETHER = "all"
@@ -48,25 +48,8 @@ _DOMAINS = ("Table 8", "Table 10", "Table 15")
 _SYSTEMS = ("BM25_GPT-4", "E5-Mistral_GPT-4", "E5-Mistral_Llama3-70b")
 
 
-# Documents that are long enough for chunk sizes to differ: about 1,700 tokens, and 2,200 for MiniHop's topics.
-DATA: Mapping[str, Callable[..., Dataset]] = {
-    "dragonball": functools.partial(load_dragonball, language="en"),
-    "minihop": lambda: topic_pages(load_minihop()),
-}
-
-
 def topic_pages(data: Dataset) -> Dataset:
-    """Join the documents of each topic into one page; a question's domain is the group of its topic.
-
-    ``meta["doc_ids"]`` of a question is its page.
-
-    Raises
-    ------
-    DataError naming a document or question without ``meta["topic"]``.
-    """
-    for record in (*data.documents, *data.questions):
-        if not record.meta.get("topic"):
-            raise DataError(f"{record.id!r} has no topic", "meta['topic'] everywhere", "join the documents yourself")
+    """Join MiniHop's documents of each topic into one page, a question's document; its domain is the topic's group."""
     pages: dict[str, list[str]] = defaultdict(list)
     for document in data.documents:
         pages[document.meta["topic"]].append(document.text)
@@ -76,29 +59,24 @@ def topic_pages(data: Dataset) -> Dataset:
     return replace(data, name=f"{data.name} pages", questions=questions, documents=documents)
 
 
-def asked_about(data: Dataset) -> Dataset:
-    """Keep the documents that the questions are about: few, among which the right ones are easily found."""
-    wanted = {doc_id for q in data.questions for doc_id in q.meta["doc_ids"]}
-    return replace(data, documents=tuple(d for d in data.documents if d.id in wanted))
+# Documents that are long enough for chunk sizes to differ: about 1,700 tokens, and 2,200 for MiniHop's topics.
+DATA: Mapping[str, Callable[..., Dataset]] = {
+    "dragonball": functools.partial(load_dragonball, language="en"),
+    "minihop": lambda: topic_pages(load_minihop()),
+}
 
 
 def answerable(data: Dataset) -> Dataset:
-    """Keep the questions whose answers can be taken apart: with references, and `long_answered` ones of MiniHop.
-
-    The others are in ``excluded``, with the reason.
-    """
+    """Keep the questions with references, and of MiniHop the `long_answered` ones; exclude the others."""
     data = long_answered(data)
     bare = tuple((q.id, "no references") for q in data.questions if not q.references)
     return replace(data, questions=tuple(q for q in data.questions if q.references), excluded=(*data.excluded, *bare))
 
 
 def variations(full: bool = False, prompts: bool = False) -> list[Setting]:
-    """List the settings: one factor at a time around the default.
+    """List the settings: one factor at a time around the default, or all combinations of the retriever's factors.
 
-    Parameters
-    ----------
-    full : all combinations of the retriever's factors.
-    prompts : and the default setting with the optimised prompt, for a chat model.
+    With ``prompts``, for a chat model, also the default setting with the optimised prompt.
     """
     every = [Setting(k, size, overlap) for size in SIZES for overlap in OVERLAPS for k in KS]
     kept = every if full else [s for s in every if sum(getattr(s, f) != getattr(DEFAULT, f) for f in PLACE) <= 1]
@@ -133,16 +111,16 @@ def plan_with_labels(
 
     Parameters
     ----------
-    experiment : from `ragbench.papers.ragchecker.grid`. checker : the model that will take out and check claims; None:
-        the run alone.
+    experiment : from `ragbench.papers.ragchecker.grid`.
+    checker : the model that will take out and check claims; None: the run alone.
     claims : as for `results`. joint : claims per prompt, as for ``ragchecker_labels``.
     claims_per_text : claims to reckon with in a text that has not been taken apart yet.
     cassette : a Cassette with the checker's replies so far. speeds : for ``ragbench.llm.plan``.
 
     Returns
     -------
-    Plan with the steps of ``Experiment.plan`` and, with a checker, those of ``steps_for_ragchecker``. The chunks are
-    those that the retrievers find; answers that are not written yet count as different from each other.
+    Plan with the steps of ``Experiment.plan`` and, with a checker, those of ``steps_for_ragchecker``. Answers that are
+    not written yet count as different from each other.
     """
     from ragbench.labelling.claims import steps_for_ragchecker
 
@@ -171,9 +149,9 @@ def reachable(experiment: Experiment) -> pd.DataFrame:
     for cut in experiment.grid.chunker.values():
         # One text with a separator that no reference has: one search per reference.
         text = "\0".join(_spaced(c.text) for c in cut(data.documents))
-        there = {r: r in text for r in {r for some in wanted.values() for r in some}}
-        for question, some in wanted.items():
-            share = sum(there[r] for r in some) / len(some) if some else float("nan")
+        whole = {r: r in text for references in wanted.values() for r in references}
+        for question, references in wanted.items():
+            share = sum(whole[r] for r in references) / len(references) if references else np.nan
             shares.append((question, cut.size, cut.overlap, share))
     return pd.DataFrame(shares, columns=["question_id", "size", "overlap", "reachable"])
 
@@ -195,52 +173,47 @@ class Trend:
         return deeper and self.metric == "claim_recall" and self.direction == "rises"
 
 
-def _trends() -> tuple[Trend, ...]:
-    said = {
-        ("k 5 to 20", Setting(k=5), DEFAULT): {
-            "claim_recall": "rises", "context_precision": "falls", "faithfulness": "rises",
-            "context_utilization": "falls", "relevant_noise_sensitivity": "rises", "noise_sensitivity": "rises",
-            "f1": "rises",
-        },
-        ("size 150 to 300", Setting(size=150), DEFAULT): {
-            "claim_recall": "rises", "context_precision": "rises", "faithfulness": "rises",
-            "context_utilization": "falls", "relevant_noise_sensitivity": "rises", "noise_sensitivity": "rises",
-            "f1": "rises",
-        },
-        ("size 300 to 600", DEFAULT, Setting(size=600)): {"claim_recall": "rises", "context_precision": "rises"},
-        ("150 x 20 to 300 x 10", Setting(size=150), Setting(k=10)): {"context_precision": "rises", "f1": "rises"},
-        ("prompt default to optimised", DEFAULT, Setting(prompt="optimised")): {
-            "faithfulness": "rises", "context_utilization": "rises", "noise_sensitivity": "rises",
-        },
-        ("overlap 0 to 0.4", Setting(overlap=0.0), Setting(overlap=0.4)): {
-            "context_precision": "rises", "claim_recall": "stays", "f1": "stays",
-        },
-    }  # fmt: skip
-    return tuple(Trend(*at, metric, way) for at, ways in said.items() for metric, way in ways.items())
-
-
-TRENDS = _trends()  # section 4.4 and appendix F
+_MORE_CONTEXT = {
+    "claim_recall": "rises",
+    "context_precision": "rises",
+    "faithfulness": "rises",
+    "context_utilization": "falls",
+    "relevant_noise_sensitivity": "rises",
+    "noise_sensitivity": "rises",
+    "f1": "rises",
+}
+_PROMPT = {"faithfulness": "rises", "context_utilization": "rises", "noise_sensitivity": "rises"}
+_OVERLAP = {"context_precision": "rises", "claim_recall": "stays", "f1": "stays"}
+_SAID = (
+    ("k 5 to 20", Setting(k=5), DEFAULT, _MORE_CONTEXT | {"context_precision": "falls"}),
+    ("size 150 to 300", Setting(size=150), DEFAULT, _MORE_CONTEXT),
+    ("size 300 to 600", DEFAULT, Setting(size=600), {"claim_recall": "rises", "context_precision": "rises"}),
+    ("150 x 20 to 300 x 10", Setting(size=150), Setting(k=10), {"context_precision": "rises", "f1": "rises"}),
+    ("prompt default to optimised", DEFAULT, Setting(prompt="optimised"), _PROMPT),
+    ("overlap 0 to 0.4", Setting(overlap=0.0), Setting(overlap=0.4), _OVERLAP),
+)
+# Section 4.4 and appendix F.
+TRENDS = tuple(Trend(name, a, b, metric, way) for name, a, b, ways in _SAID for metric, way in ways.items())
 
 
 def published_by_factor() -> pd.DataFrame:
     """Return the numbers of section 4.4 by factor: columns factor, value, metric, mean (in [0, 1]).
 
     The default setting belongs to every factor, so its numbers stand at each of them. Means over three systems and
-    three domains; the bars of Figures 6, 7, 8 and 10 behind them are not printed. F1 is called "f1_of_means" here, see
-    `f1_of_means`.
+    three domains; the bars of Figures 6, 7, 8 and 10 behind them are not printed. F1 is called "f1_of_means" here.
 
     Source: RAGChecker, section 4.4.
     """
     cells = papers.published("ragchecker", "Section 4.4").replace({"column": {"f1": F1_OF_MEANS}})
-    rows = {f"{_ROWS[factor]} = {getattr(s, factor)}": s for factor, some in FACTORS.items() for s in some}
-    printed = {(rows[c.row], c.column): c.value / 100 for c in cells.itertuples()}
-    found = []
+    settings = {f"{_ROWS[factor]} = {getattr(s, factor)}": s for factor, some in FACTORS.items() for s in some}
+    printed = {(settings[c.row], c.column): c.value / 100 for c in cells.itertuples()}
+    rows = []
     for factor, some in FACTORS.items():
         metrics = set(cells["column"][cells["row"].str.startswith(f"{_ROWS[factor]} = ")])
         for s in some:
             means = {metric: mean for (of, metric), mean in printed.items() if of == s and metric in metrics}
-            found += [(factor, getattr(s, factor), *one) for one in means.items()]
-    return pd.DataFrame(found, columns=["factor", "value", "metric", "mean"])
+            rows += [(factor, getattr(s, factor), *cell) for cell in means.items()]
+    return pd.DataFrame(rows, columns=["factor", "value", "metric", "mean"])
 
 
 def identities() -> pd.DataFrame:
@@ -263,10 +236,6 @@ def identities() -> pd.DataFrame:
 def f1_of_means(scored: pd.DataFrame, by: Sequence[str] = SYSTEM) -> pd.DataFrame:
     """Average F1 as section 4.4 prints it: the harmonic mean of mean precision and mean recall, averaged over domains.
 
-    Parameters
-    ----------
-    scored : from `scores`, with its column domain. by : columns that make the groups.
-
     Returns
     -------
     DataFrame as from `ragbench.means`, with metric "f1_of_means", without intervals; n counts questions with both
@@ -279,11 +248,10 @@ def f1_of_means(scored: pd.DataFrame, by: Sequence[str] = SYSTEM) -> pd.DataFram
     whole[["precision", "recall"]] = parts.mask(whole["unscored"])
     domains = whole.groupby([*by, "domain"], sort=False)[["precision", "recall"]].mean()
     f1 = 2 * domains["precision"] * domains["recall"] / domains.sum(axis=1)
-    f1 = f1.groupby(level=list(range(len(by))), sort=False)
     count = whole.groupby(list(by), sort=False)["unscored"].agg(["size", "sum"])
-    table = pd.DataFrame({"mean": f1.mean(), "low": float("nan"), "high": float("nan")})
-    table = table.assign(n=count["size"] - count["sum"], unscored=count["sum"], metric=F1_OF_MEANS)
-    return table.reset_index()[[*by, "metric", "mean", "low", "high", "n", "unscored"]]
+    table = pd.DataFrame({"metric": F1_OF_MEANS, "mean": f1.groupby(level=list(by), sort=False).mean()})
+    table = table.assign(low=np.nan, high=np.nan, n=count["size"] - count["sum"], unscored=count["sum"])
+    return table.reset_index()
 
 
 def by_factor(table: pd.DataFrame) -> pd.DataFrame:
@@ -301,16 +269,15 @@ def by_factor(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _at(table: pd.DataFrame, setting: Setting) -> pd.DataFrame:
-    same = [table[name] == getattr(setting, name) for name in PLACE]
-    return table[same[0] & same[1] & same[2] & same[3]]
+    return table[(table[list(PLACE)] == list(astuple(setting))).all(axis=1)]
 
 
 def verdict(low: float, high: float, direction: str, margin: float = 0.02, p: float = 0.0) -> str:
-    """Say whether an interval of a difference bears a tendency out.
+    """Say whether the interval of a difference bears a tendency out.
 
     Parameters
     ----------
-    low, high : the interval. direction : one of `DIRECTIONS`.
+    direction : one of `DIRECTIONS`.
     margin : "stays" holds when the whole interval lies within so much of 0.
     p : of the difference, corrected for the other tendencies; from 0.05 on "rises" and "falls" are undecided.
 
@@ -323,10 +290,9 @@ def verdict(low: float, high: float, direction: str, margin: float = 0.02, p: fl
         return "not measured"
     if direction == "stays":
         return "holds" if max(-low, high) <= margin else "changes" if low > margin or high < -margin else "undecided"
-    up, down = low > 0, high < 0
-    if not (up or down) or p >= _ALPHA:
+    if low <= 0 <= high or p >= _ALPHA:
         return "undecided"
-    return "holds" if up == (direction == "rises") else "reversed"
+    return "holds" if (low > 0) == (direction == "rises") else "reversed"
 
 
 def trends(
@@ -334,10 +300,7 @@ def trends(
 ) -> pd.DataFrame:
     """Hold tendencies against paired differences over the same questions.
 
-    Parameters
-    ----------
-    scored : from `scores`, or several of them below each other that differ in their metrics.
-    some : which tendencies. resamples, seed : of the bootstrap.
+    ``scored`` is from `scores`, or several of them below each other that differ in their metrics.
 
     Returns
     -------
@@ -346,10 +309,6 @@ def trends(
     high (95%, bootstrap over clusters of questions), p (signs of whole clusters flipped at random), p_holm (corrected
     for all of the table's tests), n (questions), unscored, verdict. What cannot fail (`Trend.by_construction`) is no
     finding: it has no p, and "by construction" as its verdict. "Stays" is told from the interval alone.
-
-    Raises
-    ------
-    DataError when a retriever has one question twice at one setting.
     """
     from ragbench.stats import compare_pairs, holm
 
@@ -399,11 +358,10 @@ def _side(scored: pd.DataFrame, setting: Setting, metric: str) -> pd.DataFrame:
 
 
 def _difference(numbers: dict[Any, float], trend: Trend) -> float:
+    """The difference that the paper prints, NaN where two factors change or a number is missing."""
     changed = [name for name in PLACE if getattr(trend.a, name) != getattr(trend.b, name)]
-    if len(changed) != 1:
-        return float("nan")
-    a, b = (numbers.get((changed[0], getattr(s, changed[0]), trend.metric)) for s in (trend.a, trend.b))
-    return float("nan") if a is None or b is None else b - a
+    a, b = (numbers.get((changed[0], getattr(s, changed[0]), trend.metric), np.nan) for s in (trend.a, trend.b))
+    return b - a if len(changed) == 1 else np.nan
 
 
 def equal_budgets(
@@ -411,15 +369,11 @@ def equal_budgets(
 ) -> pd.DataFrame:
     """Compare settings that fill the same budget, k x size: many small chunks or few large ones (Appendix F).
 
-    Parameters
-    ----------
-    scored : from `scores`; only its default overlap and prompt are used. metrics : columns to compare.
-
     Returns
     -------
     DataFrame: retriever, budget (tokens), size, k, metric, mean, difference to the smallest size of that budget over
-    the same questions with low and high (bootstrap over clusters of questions), n. Budgets of a single setting are left
-    out.
+    the same questions with low and high (bootstrap over clusters of questions), n. Budgets of a single setting, and
+    other overlaps and prompts than the default ones, are left out.
     """
     from ragbench.stats import compare_pairs
 
@@ -446,20 +400,14 @@ def as_printed(table: pd.DataFrame, item: str) -> pd.DataFrame:
     table : from `ragbench.means`, one row per setting and metric.
     item : "Section 4.4": the cells that the paper prints, its F1 from `f1_of_means`; a figure ("Figure 6"): all its
         settings and metrics.
-
-    Returns
-    -------
-    Cells as of `ragbench.papers.cells`.
     """
+    check_known("item", [item], ["Section 4.4", *FIGURES.values()])
     laid = by_factor(table)
-    if item != "Section 4.4" and item not in FIGURES.values():
-        raise unknown("item", item, ("Section 4.4", *FIGURES.values()))
     if laid.duplicated(["factor", "value", "metric"]).any():
         raise ConfigError("several means for one cell", "the means of one retriever", "pick one retriever first")
-    row = [f"{_ROWS[f]} = {v}" for f, v in zip(laid["factor"], laid["value"], strict=True)]
-    figure = laid["factor"].map(FIGURES)
+    row = laid["factor"].map(_ROWS) + " = " + laid["value"].astype(str)
     cells = papers.cells(laid.assign(row=row, percent=100 * laid["mean"]), "row", "metric", "percent")
     if item != "Section 4.4":
-        return cells[figure == item].reset_index(drop=True)
+        return cells[laid["factor"].map(FIGURES) == item].reset_index(drop=True)
     cells = cells[cells["column"] != "f1"].replace({"column": {F1_OF_MEANS: "f1"}})
     return papers.published("ragchecker", item)[["row", "column"]].merge(cells, on=["row", "column"])

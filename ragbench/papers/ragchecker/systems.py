@@ -18,7 +18,6 @@ from langchain_core.embeddings import Embeddings
 
 from ragbench.data import load_clapnq, load_minihop
 from ragbench.embedding import default_embedder, embed_distinct
-from ragbench.errors import ConfigError
 from ragbench.generation import ExtractiveReader
 from ragbench.records import Dataset
 from ragbench.retrieval import make_retriever
@@ -43,7 +42,7 @@ class LeadSentences:
     """Answer with the first ``n`` sentences of the context: the opening of the passage that was ranked first."""
 
     def __init__(self, n: int) -> None:
-        self.n = _positive(n)
+        self.n = n
         self.name = f"lead {n} (no LLM)"
 
     def settings(self) -> dict[str, Any]:
@@ -56,18 +55,14 @@ class LeadSentences:
 
 
 class NearestSentences:
-    """Answer with the ``n`` sentences of the context nearest to the question, in the order of the context.
+    """Answer with the ``n`` different sentences of the context nearest to the question, in the order of the context.
 
-    Parameters
-    ----------
-    n : how many different sentences.
-    embedder : a LangChain ``Embeddings`` with unit vectors; default the embedded MiniLM.
-
-    Each text is embedded once, however many contexts it comes back in. Ties go to the earlier sentence.
+    ``embedder`` gives unit vectors; default the embedded MiniLM. Each text is embedded once, however many contexts it
+    comes back in. Ties go to the earlier sentence.
     """
 
     def __init__(self, n: int, embedder: Embeddings | None = None) -> None:
-        self.n = _positive(n)
+        self.n = n
         self.name = f"nearest {n} (no LLM)"
         self._embedder = embedder
         self._vectors: dict[str, np.ndarray] = {}
@@ -108,12 +103,8 @@ class NearestSentences:
 def generators(data: Dataset, model: str | None = None, **options: Any) -> dict[str, Any]:
     """Return the generators of the notebook by name: four without a language model, and ``model`` when it is named.
 
-    Parameters
-    ----------
-    data : whose questions and sentences are embedded here in one call, for ``nearest``.
-    model : for example ``"ollama:llama3:8b"``; None for the four alone.
-    options : for `ragbench.llm.chat_model`: ``host`` ... The context window is 16,384 tokens unless you say otherwise,
-        since 20 chunks of 300 tokens and a reply of 2,048 must fit.
+    ``data`` is embedded here in one call, for ``nearest``. ``options`` are of `ragbench.llm.chat_model`; the context
+    window is 16,384 tokens unless you say otherwise, since 20 chunks of 300 tokens and a reply of 2,048 must fit.
     """
     near = NearestSentences(3)
     near.warm([q.text for q in data.questions], [d.text for d in data.documents])
@@ -131,26 +122,8 @@ def generators(data: Dataset, model: str | None = None, **options: Any) -> dict[
     return readers
 
 
-def without_copied(table: pd.DataFrame) -> pd.DataFrame:
-    """Empty the metrics that say nothing of a generator that copies its context, and note why.
-
-    Returns
-    -------
-    The means with NaN in mean, low and high of the metrics `COPIED` under the generators `COPIERS`, and a column note.
-    """
-    empty = table["generator"].isin(COPIERS) & table["metric"].isin(COPIED)
-    why = "says nothing of copied sentences: needs a chat model, GENERATOR in notebook 22"
-    return table.assign(**{c: table[c].mask(empty) for c in ("mean", "low", "high")}, note=empty.map({True: why}))
-
-
 def retriever_differences(scores: pd.DataFrame, metric: str = "f1", resamples: int = 1000) -> pd.DataFrame:
-    """Compare retrievers under each generator, question by question.
-
-    Returns
-    -------
-    DataFrame: generator, better, worse (by the mean), difference with interval, p (paired permutation test), p_holm
-    (corrected for all rows of this table), n.
-    """
+    """Compare retrievers under each generator as `ragbench.stats.compare` does, the better one (by the mean) first."""
     from ragbench.stats import compare
 
     table = compare(scores, "retriever", metric, by=["generator"], resamples=resamples)
@@ -159,9 +132,3 @@ def retriever_differences(scores: pd.DataFrame, metric: str = "f1", resamples: i
     table.loc[turned, ["difference", "low", "high"]] = -table.loc[turned, ["difference", "high", "low"]].to_numpy()
     columns = ["generator", "better", "worse", "difference", "low", "high", "p", "p_holm", "n"]
     return table.rename(columns={"a": "better", "b": "worse"})[columns]
-
-
-def _positive(n: int) -> int:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ConfigError(f"n={n!r}", "a number of sentences, at least 1", "use for instance 3")
-    return n

@@ -1,7 +1,12 @@
-"""RAGEval (Zhu et al. 2024): its data sets, Table 1, and the settings of sections 5.1 to 5.4.
+"""RAGEval (Zhu et al. 2024): its data sets and Table 1, answers over retrieved passages and Table 3.
 
-``retrieval`` has the retrieval half of Tables 4 and 5, ``generation`` Table 3 and the other half, ``quality`` what
-people are asked: Table 2, Figures 5 and 6.
+data set -> passages -> an answer by any generator (an `Experiment`) -> a verdict per keypoint (embedded, or by a model)
+-> one row per answer -> Table 3's cells, without unanswerable questions, as the paper has it. ``retrieval`` has the
+retrieval half of Tables 4 and 5, ``quality`` what people are asked: Table 2, Figures 5 and 6.
+
+Section 5.1 gives a generator 4,096 tokens of input and 256 new tokens, and samples as the model does by default
+(ChatGPT models: temperature 0.2, top-p 1); `chat_generator` makes a chat model with these settings. The paper prints
+no answer prompt, only that all generators got the same one (section 5.2): ours are ``rageval_answer_en`` and ``_zh``.
 """
 
 from __future__ import annotations
@@ -9,31 +14,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pandas as pd
 
 from ragbench.data import load_dragonball
 from ragbench.data.dragonball import DOMAINS, LANGUAGES
 from ragbench.errors import ConfigError, DataError
+from ragbench.experiment import Experiment
+from ragbench.labelling.keypoints import embedded_keypoint_verdicts
+from ragbench.papers import published
+from ragbench.papers.rageval.retrieval import SETTINGS, Build, ShortQueries, bm25, cut, one_language, with_titles
+from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Dataset, Document, Question
 
-if TYPE_CHECKING:  # slow import
-    from ragbench.datagen import GeneratedSet
-
-# Chunk size and passages: of Table 4 (section 5.1: 512 and 5), then the rows of Table 5 by their names.
-SETTINGS: Mapping[str, tuple[int, int]] = {
-    "TopK 5": (512, 5),
-    "TopK 2": (512, 2),
-    "TopK 4": (512, 4),
-    "TopK 6": (512, 6),
-    "Chunk-TopK 128-8": (128, 8),
-    "Chunk-TopK 256-4": (256, 4),
-    "Chunk-TopK 512-2": (512, 2),
-}
 PRINTED = {"zh": "CN", "en": "EN", "finance": "Finance", "law": "Law", "medicine": "Medical"}
-# Rows of Table 1: our name of a type, and the paper's.
+INPUT_TOKENS, NEW_TOKENS = 4096, 256  # section 5.1
+# Measure: its name in Tables 3 to 5.
+MEASURES = {
+    "completeness": "Completeness",
+    "hallucination": "Hallucination",
+    "irrelevance": "Irrelevance",
+    "rouge_l": "Rouge-L",
+}
+# Rows of Table 1: our name of a domain or type, and the paper's.
 _TABLE_1 = {
+    "finance": "Finance",
+    "law": "Legal",
+    "medicine": "Medical",
     "information integration": "Information Integration",
     "factual": "Factual",
     "multi-hop": "Multi-hop Reasoning",
@@ -48,13 +56,8 @@ _COUNTS = ("0 Documents", "1 Document", "2 Documents", "3 Documents", "4 Documen
 def dragonball(language: str = "en", domain: str = "finance", documents: int = 40, seed: int = 0) -> Dataset:
     """Load the first so many documents of one language and domain, and the questions about no others.
 
-    Parameters
-    ----------
-    language, domain : one of each; the paper's tables are finance.
-    documents : DRAGONBall has 40 on finance in each language.
-    seed : has no effect; see `generated`.
+    DRAGONBall has 40 documents on finance, the domain of the paper's tables, in each language. ``seed`` has no effect.
     """
-    _check_documents(documents)
     data = load_dragonball(language=language, domain=domain)
     kept = data.documents[:documents]
     ids = {d.id for d in kept}
@@ -66,22 +69,15 @@ def generated(language: str = "en", domain: str = "finance", documents: int = 20
     """Make documents and questions of one language and domain by templates, offline."""
     from ragbench.datagen import load_schema, make_set
 
-    _check_documents(documents)
     return as_dataset(make_set(load_schema(domain, language), documents, seed), seed=seed)
 
 
 DATA: Mapping[str, Callable[..., Dataset]] = {"dragonball": dragonball, "generated": generated}
 
 
-def _check_documents(documents: int) -> None:
-    if documents < 1:
-        raise ConfigError(f"documents={documents}", "at least 1", "leave it out for the default")
-
-
-def as_dataset(generated: GeneratedSet, *, seed: int | None = None) -> Dataset:
-    """Turn a generated set into a `Dataset`, questions and documents as `load_dragonball` has them."""
-    schema = generated.schema
-    about = {"domain": schema.domain, "language": schema.language}
+def as_dataset(generated: Any, *, seed: int | None = None) -> Dataset:
+    """Turn a `ragbench.datagen.GeneratedSet` into a `Dataset`, as `load_dragonball` has it."""
+    about = {"domain": generated.schema.domain, "language": generated.schema.language}
     questions = []
     for q in generated.questions:
         meta = {**about, "doc_ids": q.doc_ids, "keypoints": q.keypoints}
@@ -91,21 +87,8 @@ def as_dataset(generated: GeneratedSet, *, seed: int | None = None) -> Dataset:
     return Dataset("generated", tuple(questions), documents, meta={**about, "setting": setting})
 
 
-def one_language(questions: Sequence[Question]) -> str:
-    """Return the one language of the questions; DataError where they have several, or none."""
-    languages = {q.meta.get("language") for q in questions}
-    if len(languages) != 1:
-        shown = ", ".join(sorted(map(str, languages))) or "no questions"
-        raise DataError(f"a data set with {shown}", "questions in one language", "load one language at a time")
-    return languages.pop()
-
-
 def table_1(dataset: Dataset) -> pd.DataFrame:
-    """Recompute Table 1 from the files, beside the paper's cells.
-
-    Parameters
-    ----------
-    dataset : what `load_dragonball` gave; load both languages and all domains for the paper's table.
+    """Recompute Table 1 from the files (both languages, all domains), beside the paper's cells.
 
     Returns
     -------
@@ -115,23 +98,225 @@ def table_1(dataset: Dataset) -> pd.DataFrame:
     Source: RAGEval, Table 1. Its "reference document count" is taken as the number of references: no question's
     references come from more than three documents.
     """
-    from ragbench.papers import published
-
     total = len(dataset.questions)
-    if not total:
-        raise DataError("a data set without questions", "at least one question", "load it without a filter")
-    names = {"finance": "Finance", "law": "Legal", "medicine": "Medical"}
     documents = Counter((d.meta["domain"], d.meta["language"]) for d in dataset.documents)
-    cells = [
-        (f"{names[d]} {PRINTED[language]}", "documents", documents[d, language], documents[d, language])
-        for d in DOMAINS
-        for language in reversed(LANGUAGES)
-    ]
+    places = [(d, language) for d in DOMAINS for language in reversed(LANGUAGES)]
+    counts = [(f"{_TABLE_1[d]} {PRINTED[language]}", "documents", documents[d, language]) for d, language in places]
     kinds = Counter(q.kind for q in dataset.questions)
-    cells += [(row, "share of questions", 100 * kinds[k] / total, kinds[k]) for k, row in _TABLE_1.items()]
+    counts += [(row, "share of questions", kinds[k]) for k, row in _TABLE_1.items() if k not in DOMAINS]
     sizes = Counter(min(len(q.references), 5) for q in dataset.questions)
-    cells += [(row, "share by reference count", 100 * sizes[i] / total, sizes[i]) for i, row in enumerate(_COUNTS)]
-    cells.append(("All", "questions", total, total))
-    table = pd.DataFrame(cells, columns=["row", "column", "value", "n"])
+    counts += [(row, "share by reference count", sizes[i]) for i, row in enumerate(_COUNTS)]
+    table = pd.DataFrame([*counts, ("All", "questions", total)], columns=["row", "column", "n"])
+    share = table["column"].str.startswith("share")
+    table.insert(2, "value", (100 * table["n"] / total).where(share, table["n"]))
     paper = published("rageval", "Table 1").rename(columns={"value": "paper"})[["row", "column", "paper"]]
     return table.merge(paper, on=["row", "column"], how="left", validate="1:1")
+
+
+def chat_generator(spec: str, host: str | None = None, **options: Any) -> Any:
+    """Make a chat model with the limits and the sampling of section 5.1; an option given here goes before the paper's.
+
+    It writes 256 new tokens in a window of 4,096 + 256. Temperature and top-p are 0.2 and 1 for OpenAI's GPT models and
+    are not sent to others, whose own configuration then holds. The seed is 0.
+    """
+    from ragbench.llm import chat_model
+
+    gpt = spec.startswith(("openai:gpt-", "openai:chatgpt-"))
+    sampling = {"temperature": 0.2, "top_p": 1.0} if gpt else {"temperature": None}
+    limits = {"num_ctx": INPUT_TOKENS + NEW_TOKENS, "num_predict": NEW_TOKENS}
+    return chat_model(spec, host, **{**limits, **sampling, **options})
+
+
+def with_keypoints(questions: Sequence[Question], model: Any = None, *, cassette: Any = None) -> tuple[Question, ...]:
+    """Give keypoints to the questions that have none: the true answer, cut up by a model or by rule.
+
+    ``meta["keypoints_by"]`` says where each one's come from: ``"data"``, ``"rule"``, ``"model"``, or ``"failed: ..."``
+    with the reason. A question whose reply could not be read has no keypoints, and so no scores.
+
+    Source: RAGEval, section 3.3, which has a model do it.
+    """
+    from ragbench.datagen import keypoints
+    from ragbench.datagen.parts import QRA
+    from ragbench.datagen.questions import model_keypoints
+
+    points = {q.id: (q.meta["keypoints"], "data") for q in questions if q.meta.get("keypoints")}
+    lacking = [q for q in questions if q.id not in points]
+    if model is None:
+        points |= {q.id: (keypoints(q.answer, q.meta.get("language", "en")), "rule") for q in lacking}
+    elif lacking:
+        asked = [QRA(q.id, q.kind, q.meta.get("language", "en"), q.text, (q.answer,), ()) for q in lacking]
+        done = model_keypoints(model, asked, cassette=cassette)
+        points |= {name: ((), f"failed: {reason}") for name, reason in done.failed}
+        points |= {q.id: (q.keypoints, "model") for q in done.made}
+    cut_up = ((q, *points[q.id]) for q in questions)
+    return tuple(replace(q, meta=q.meta | {"keypoints": tuple(k), "keypoints_by": by}) for q, k, by in cut_up)
+
+
+def answers(
+    data: Dataset,
+    generator: Any = None,
+    settings: Mapping[str, tuple[int, int]] | None = None,
+    *,
+    build: Build | None = None,
+    how: str = "characters",
+    budget: int = INPUT_TOKENS,
+    prompt: Prompt | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """Answer a data set's questions, all in one language, from retrieved passages under the settings of section 5.1.
+
+    Parameters
+    ----------
+    generator : a reader, or a model from `chat_generator`; None: the extractive reader over these documents.
+    settings : name -> (chunk size, passages); None: Table 3's and Table 4's, 512 and 5.
+    build : what builds the retriever from chunks; None: BM25 for the language.
+    how : how documents are cut, see `cut`; their title stands before each chunk, for the generator too.
+    budget : tokens of the input: prompt, question and passages together, by the embedded WordPiece. The passages are
+        cut to what the longest question leaves, for a reader too.
+    prompt : id or file with the fields ``{query}`` and ``{documents}``; None: ``rageval_answer_en`` or ``_zh``.
+    options : for `Experiment`: ``cassette``, ``folder`` ...
+
+    Returns
+    -------
+    Rows of the `Experiment` by setting and question, with a column setting; settings that are alike share a row's
+    answer. One that a model's limit of new tokens ended is kept as far as it goes (``finish`` is "length"), since the
+    paper scores such answers too.
+    """
+    from ragbench.embedding import default_tokenizer
+    from ragbench.experiment.identity import is_model
+    from ragbench.generation import ABSTENTIONS, ExtractiveReader
+
+    language = one_language(data.questions)
+    prompt = prompt or f"rageval_answer_{language}"
+    text = load_prompt(prompt)
+    bare = [fill_prompt(text, query=q.text, documents="") for q in data.questions]
+    longest = max(len(e.ids) for e in default_tokenizer().encode_batch(bare, add_special_tokens=False))
+    if budget <= longest:
+        raise ConfigError(f"budget={budget}", f"more than the {longest} tokens of prompt and question", "raise it")
+    settings = settings or {"TopK 5": SETTINGS["TopK 5"]}
+    sizes = dict.fromkeys(size for size, _ in settings.values())
+    chunks = {str(size): with_titles(cut(data.documents, size, how, language)) for size in sizes}
+    if generator is None:  # a reader knows how rare a word is among the chunks it reads
+        abstention = ABSTENTIONS["chinese" if language == "zh" else "english"]
+        generators = {size: ExtractiveReader(some, abstention=abstention) for size, some in chunks.items()}
+    else:
+        generators = dict.fromkeys(chunks, generator)
+    wanted = {(str(size), k) for size, k in settings.values()}
+    grid = Experiment(
+        f"rageval_answers_{data.name}_{language}",
+        **{
+            "data": {data.name: data},
+            "chunker": {size: (lambda documents, some=some: some) for size, some in chunks.items()},
+            "retriever": {"BM25": lambda some: ShortQueries(some, build or bm25(language))},
+            "k": sorted({k for _, k in settings.values()}),
+            "N": budget - longest,
+            "generator": generators,
+            "prompts": dict.fromkeys(generators, prompt) if is_model(generator) else None,
+            "keep": lambda cell: (cell.chunker, cell.k) in wanted and cell.generator == cell.chunker,
+            **options,
+        },
+    )
+    cells = grid.run(progress=False).set_index(["chunker", "k"], drop=False).rename_axis([None, None])
+    parts = [cells.loc[[(str(size), k)]].assign(setting=name) for name, (size, k) in settings.items()]
+    return pd.concat(parts, ignore_index=True)
+
+
+def judge_answers(
+    questions: Sequence[Question], rows: pd.DataFrame, model: Any = None, **options: Any
+) -> list[list[str | None]]:
+    """Judge the keypoints of each answer, by a model or by the stand-in (`embedded_keypoint_verdicts`).
+
+    Parameters
+    ----------
+    questions : with keypoints (`with_keypoints`). rows : from `answers`, about these questions.
+    options : for the model, as for `ragbench.llm.ask`, such as ``cassette``.
+
+    Returns
+    -------
+    verdicts for `score_answers`, a list per row; None where a model's verdict could not be read, and for an answer
+    whose call failed: that is no empty answer, so it is not judged.
+
+    Source: RAGEval, Eq 3-5.
+    """
+    from ragbench.labelling.keypoints import keypoint_verdicts
+
+    by_id = {q.id: q for q in questions}
+    of_row = [by_id[name] for name in rows["question_id"]]
+    verdicts: list[list[str | None]] = [[None] * len(q.meta["keypoints"]) for q in of_row]
+    judged = [i for i, ok in enumerate(rows["status"] == "ok") if ok and verdicts[i]]
+    if not judged:
+        return verdicts
+    asked, texts = [of_row[i] for i in judged], rows["answer"].iloc[judged].tolist()
+    points = [q.meta["keypoints"] for q in asked]
+    if model is None:
+        labels: Any = embedded_keypoint_verdicts(points, texts, [q.meta["language"] for q in asked])
+    else:
+        ids = [q.id for q in asked]
+        labels = keypoint_verdicts(model, [q.text for q in asked], texts, points, ids=ids, **options).labels
+    for i, words in zip(judged, labels, strict=True):
+        verdicts[i] = list(words)
+    return verdicts
+
+
+def score_answers(
+    questions: Sequence[Question], rows: pd.DataFrame, verdicts: Sequence[Sequence[str | None]]
+) -> pd.DataFrame:
+    """Score answers, rows of `answers` with a list of verdicts each: one row per answer.
+
+    Returns
+    -------
+    DataFrame with columns question_id, domain, language, kind, setting, generator, completeness, hallucination,
+    irrelevance (NaN where a verdict could not be read), keypoints, unread, rouge_l (English: the released code's;
+    Chinese: characters, where the released code has jieba's words; NaN for a failed call), keypoints_by.
+
+    Source: RAGEval, Eq 3-5 and ROUGE-L (Table 3).
+    """
+    from ragbench.metrics.keypoints import answer_rouge_l, keypoint_table
+
+    if len(rows) != len(verdicts):
+        raise DataError(f"{len(rows)} answers, {len(verdicts)} lists of verdicts", "as many of each")
+    by_id = {q.id: q for q in questions}
+    about, rouge = [], []
+    for row, labels in zip(rows.itertuples(), verdicts, strict=True):
+        question = by_id.get(row.question_id)
+        if question is None or len(labels) != len(question.meta["keypoints"]):
+            raise DataError(
+                f"an answer to {row.question_id!r} with {len(labels)} verdicts",
+                "an answer to one of the questions, and a verdict for each of its keypoints",
+                "keep rows and verdicts in one order",
+            )
+        language, variant = question.meta["language"], "released" if question.meta["language"] == "en" else "words"
+        source = question.meta.get("keypoints_by", "data")
+        about.append((question.id, question.meta["domain"], language, question.kind, row.setting, row.model, source))
+        answer = [row.answer] if row.status == "ok" else []
+        rouge += [*answer_rouge_l(answer, [question.answer] * len(answer), language, variant=variant)] or [float("nan")]
+    columns = ["question_id", "domain", "language", "kind", "setting", "generator", "keypoints_by"]
+    frame = pd.DataFrame(about, columns=columns)
+    table = keypoint_table(verdicts).rename(columns={"n": "keypoints", "unscored": "unread"})
+    return frame.join(table).assign(rouge_l=rouge, keypoints_by=frame.pop("keypoints_by"))
+
+
+def table_3(rows: pd.DataFrame, by: str = "generator", *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
+    """Average rows of `score_answers` as Table 3 does: by generator and language, without unanswerable questions.
+
+    ``by="setting"`` makes the generation half of Tables 4 and 5.
+
+    Returns
+    -------
+    DataFrame with columns row, column (as printed, e.g. ``"Completeness EN"``), value, low, high (95% bootstrap over
+    questions), n, unscored.
+
+    Source: RAGEval, Table 3. Paper value: 0.6845 (GPT-4o, Completeness EN).
+    """
+    from ragbench.stats import means
+
+    if rows.empty:
+        raise DataError("no rows", "at least one answered question", "answer and judge some questions first")
+    asked = rows[rows["kind"] != "unanswerable"].sort_values("language", ascending=False, kind="stable")  # CN, EN
+    parts = [
+        means(part, [by], measure, resamples=resamples, seed=seed).assign(column=f"{name} {PRINTED[language]}")
+        for measure, name in MEASURES.items()
+        for language, part in asked.groupby("language", sort=False)
+    ]
+    table = pd.concat(parts, ignore_index=True).rename(columns={by: "row", "mean": "value"})
+    return table[["row", "column", "value", "low", "high", "n", "unscored"]]

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import pandas as pd
 
 from ragbench.data.dragonball import DOMAINS, LANGUAGES, QUESTION_TYPES
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import DataError
 from ragbench.labelling.people import KINDS, Label, LabelItem, by_annotator, current, ranks_of
 from ragbench.metrics.keypoints import keypoint_metrics
 from ragbench.papers.rageval import PRINTED
@@ -31,20 +32,18 @@ _QUESTION_PARTS, _DOCUMENT_PARTS = ("domain", "language", "type", "id"), ("domai
 # Order of the rows: languages as printed, everything else as the paper lists it.
 _ORDER = (*reversed(LANGUAGES), *DOMAINS, *QUESTION_TYPES, *KINDS["ranks"].aspects, OURS, *BASELINES)
 _RANK = {name: place for place, name in enumerate(_ORDER)}
+_ROUGE = {"en": "ROUGE-L of the released code", "zh": "ROUGE-L of characters; the released code has jieba's words"}
 
 
-def _order(seed: int, name: str) -> str:
-    return hashlib.sha256(f"{seed}/{name}".encode()).hexdigest()
+def _name(record: Question | Document) -> str:
+    """The name of an item in label files."""
+    kind = [record.kind] if isinstance(record, Question) else []
+    return "/".join([record.meta["domain"], record.meta["language"], *kind, record.id])
 
 
-def question_name(question: Question) -> str:
-    """The name of a question's item in label files: ``domain/language/type/question``."""
-    return f"{question.meta['domain']}/{question.meta['language']}/{question.kind}/{question.id}"
-
-
-def document_name(document: Document) -> str:
-    """The name of a document's item in label files: ``domain/language/document``."""
-    return f"{document.meta['domain']}/{document.meta['language']}/{document.id}"
+def _drawn(records: Iterable[Any], n: int, seed: int) -> list[Any]:
+    """Choose n records by a hash of seed and name: the choice stays when others are added to the set."""
+    return sorted(records, key=lambda r: hashlib.sha256(f"{seed}/{_name(r)}".encode()).hexdigest())[:n]
 
 
 def question_sample(
@@ -52,32 +51,20 @@ def question_sample(
 ) -> tuple[tuple[Question, ...], pd.DataFrame]:
     """Choose the questions that people score: so many of each type, language and domain, at random.
 
-    Parameters
-    ----------
-    questions : of any languages and domains, as `load_dragonball` has them.
-    per_cell : questions of each type, language and domain.
-    seed : the choice goes by a hash of seed and name: it does not change when other questions are added to the set.
-
     Returns
     -------
     sample : in the order of domain, language, type.
     cells : DataFrame, one row for each of the 42 cells: domain, language, type, available, sampled, short. A cell with
         too few questions gives what it has.
 
-    Raises
-    ------
-    ConfigError for a ``per_cell`` below 1.
-
     Source: RAGEval, section 4 (420 samples).
     """
-    if per_cell < 1:
-        raise ConfigError(f"per_cell={per_cell}", "at least 1", "the paper took 10")
     cells = defaultdict(list)
     for question in questions:
         cells[question.meta["domain"], question.meta["language"], question.kind].append(question)
     sample, counts = [], []
-    for key in ((d, g, t) for d in DOMAINS for g in LANGUAGES for t in QUESTION_TYPES):
-        drawn = sorted(cells[key], key=lambda q: _order(seed, question_name(q)))[:per_cell]
+    for key in product(DOMAINS, LANGUAGES, QUESTION_TYPES):
+        drawn = _drawn(cells[key], per_cell, seed)
         sample += drawn
         counts.append((*key, len(cells[key]), len(drawn), per_cell - len(drawn)))
     columns = ["domain", "language", "type", "available", "sampled", "short"]
@@ -92,11 +79,8 @@ def document_sample(documents: Iterable[Document], seed: int = 0) -> tuple[Docum
     cells = defaultdict(list)
     for document in documents:
         cells[document.meta["domain"], document.meta["language"]].append(document)
-    return tuple(
-        document
-        for (domain, _), of_cell in sorted(cells.items())
-        for document in sorted(of_cell, key=lambda d: _order(seed, document_name(d)))[: DOCUMENTS_RANKED[domain]]
-    )
+    parts = [_drawn(part, DOCUMENTS_RANKED[domain], seed) for (domain, _), part in sorted(cells.items())]
+    return tuple(document for part in parts for document in part)
 
 
 def question_items(questions: Iterable[Question], documents: Iterable[Document]) -> list[LabelItem]:
@@ -110,7 +94,7 @@ def question_items(questions: Iterable[Question], documents: Iterable[Document])
         shown = {"Question": f"{q.text}\n({q.kind})", "Answer": q.answer}
         shown["References"] = "\n".join(f"- {r}" for r in q.references) or "(none)"
         shown["Documents"] = "\n\n".join(texts[i] for i in q.meta.get("doc_ids", ()) if i in texts) or "(not named)"
-        items.append(LabelItem(question_name(q), shown))
+        items.append(LabelItem(_name(q), shown))
     return items
 
 
@@ -119,23 +103,17 @@ def document_items(
 ) -> tuple[list[LabelItem], tuple[tuple[str, str], ...]]:
     """Make the items of Figure 4: each document beside those that a model wrote without a configuration.
 
-    Parameters
-    ----------
-    documents : ours; from `document_sample`.
-    baselines : writer ("zero-shot", "one-shot") -> document id -> text; see `write_baselines`.
-
-    Returns
-    -------
-    items, left_out : the latter as (document, reason), where a writer has no text.
+    ``baselines`` are texts by writer and document id, see `write_baselines`. Returned are items and what is left out,
+    as (document, reason), since a writer has no text.
     """
     items, left_out = [], []
     for document in documents:
         texts = {OURS: document.text} | {writer: written.get(document.id, "") for writer, written in baselines.items()}
         lacking = [writer for writer, text in texts.items() if not text.strip()]
         if lacking or len(texts) < 2:
-            left_out.append((document_name(document), f"no text by {', '.join(lacking) or 'another writer'}"))
+            left_out.append((_name(document), f"no text by {', '.join(lacking) or 'another writer'}"))
         else:
-            items.append(LabelItem(document_name(document), {}, texts))
+            items.append(LabelItem(_name(document), {}, texts))
     return items, tuple(left_out)
 
 
@@ -144,15 +122,8 @@ def write_baselines(
 ) -> tuple[dict[str, dict[str, str]], tuple[tuple[str, str], ...]]:
     """Let a model write each document without its configuration: zero-shot, and one-shot with a sample document.
 
-    Parameters
-    ----------
-    model, cassette : as for `ragbench.llm.ask`.
-    schema, configurations : which documents; only domain, subdomain and language reach the model.
-    sample : the document shown in one-shot mode.
-
-    Returns
-    -------
-    texts, failed : writer -> document id -> text, and what failed as (document, reason).
+    Of schema and configurations only domain, subdomain and language reach the model. Returned are writer -> document
+    id -> text, and what failed as (document, reason).
     """
     from ragbench.datagen.document import model_documents
 
@@ -171,57 +142,49 @@ def keypoint_items(questions: Sequence[Question], answers: Sequence[str]) -> lis
     for question, answer in zip(questions, answers, strict=True):
         points = {str(n): text for n, text in enumerate(question.meta["keypoints"], 1)}
         shown = {"Question": question.text, "Answer": answer or "(empty)"}
-        items.append(LabelItem(question_name(question), shown, {}, points))
+        items.append(LabelItem(_name(question), shown, {}, points))
     return items
 
 
 def verdict_labels(questions: Sequence[Question], verdicts: Sequence[Sequence[str | None]], judge: str) -> list[Label]:
-    """Write a judge's verdicts as labels, the judge as annotator: what `figure_6` and ``agreement`` compare.
-
-    A verdict that could not be read (None) makes no label.
-    """
+    """Write a judge's verdicts as labels, for `figure_6` and ``agreement``; one that could not be read makes none."""
     return [
-        Label("keypoints", question_name(question), str(n), verdict, judge, "")
+        Label("keypoints", _name(question), str(n), verdict, judge, "")
         for question, judged in zip(questions, verdicts, strict=True)
         for n, verdict in enumerate(judged, 1)
         if verdict is not None
     ]
 
 
-def _sorted(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Order rows as the paper lists their groups; within a group they stay as they are."""
-    return rows.sort_values(list(by), key=lambda column: column.map(_RANK), kind="stable")
+def _scored(rows: list[dict[str, Any]], columns: Sequence[str], by: Sequence[str]) -> pd.DataFrame:
+    """Rows of labels in the order in which the paper lists their groups; within a group they stay as they are."""
+    frame = pd.DataFrame(rows, columns=list(columns))
+    return frame.sort_values(list(by), key=lambda column: column.map(_RANK), kind="stable")
 
 
 def quality_means(
     labels: Iterable[Label], by: Sequence[str] = ("language", "domain"), *, resamples: int = 2000, seed: int = 0
 ) -> pd.DataFrame:
-    """Average the rubric scores.
-
-    Parameters
-    ----------
-    labels : from label files; rows of other kinds are passed over. Several people's scores of one item are averaged.
-    by : any of domain, language, type.
-    resamples, seed : of the interval, over items.
+    """Average the rubric scores by any of domain, language, type; several people's scores of one item are averaged.
 
     Returns
     -------
-    DataFrame: the columns of ``by``, mean, low, high (95% bootstrap), n (items), share_4_5 (of items with 4 or more),
-    annotators.
+    DataFrame: the columns of ``by``, mean, low, high (95% bootstrap over items), n (items), share_4_5 (of items with 4
+    or more), annotators.
 
     Source: RAGEval, section 4, Table 2.
     """
+    by = list(by)
     scores = [
         {**_parts(label.item, _QUESTION_PARTS), "item": label.item, "who": label.annotator, "score": float(label.label)}
         for label in current(labels, "rubric")
     ]
-    scores = pd.DataFrame(scores, columns=[*_QUESTION_PARTS, "item", "who", "score"])
+    scores = _scored(scores, [*_QUESTION_PARTS, "item", "who", "score"], by)
     items = scores.groupby(["item", *_QUESTION_PARTS], sort=False)["score"].mean().reset_index()
-    items = _sorted(items.assign(high_score=items["score"] >= 4), by)
     table = means(items, by, "score", resamples=resamples, seed=seed).drop(columns="unscored")
-    share = items.groupby(list(by))["high_score"].mean().rename("share_4_5")
-    people = scores.groupby(list(by))["who"].nunique().rename("annotators")
-    return table.join(share, on=list(by)).join(people, on=list(by))
+    share = items.assign(share_4_5=items["score"] >= 4).groupby(by)["share_4_5"].mean()
+    people = scores.groupby(by)["who"].nunique().rename("annotators")
+    return table.join(share, on=by).join(people, on=by)
 
 
 def table_2(labels: Iterable[Label], per_cell: int = PER_CELL) -> pd.DataFrame:
@@ -234,12 +197,17 @@ def table_2(labels: Iterable[Label], per_cell: int = PER_CELL) -> pd.DataFrame:
 
     Source: RAGEval, Table 2. Paper value: 4.94 (CN, Finance).
     """
-    cells = pd.MultiIndex.from_product([reversed(LANGUAGES), DOMAINS], names=["language", "domain"])  # CN first
-    table = quality_means(labels).set_index(["language", "domain"]).reindex(cells).reset_index()
+    table = _every_cell(quality_means(labels), language=reversed(LANGUAGES), domain=DOMAINS)  # CN first
     table = table.assign(row=table["language"].map(PRINTED), column=table["domain"].map(PRINTED), value=table["mean"])
-    table["n"] = table["n"].fillna(0).astype(int)
     table["unscored"] = (per_cell * len(QUESTION_TYPES) - table["n"]).clip(lower=0)
     return table[["row", "column", "value", "low", "high", "n", "unscored"]]
+
+
+def _every_cell(table: pd.DataFrame, **values: Iterable[str]) -> pd.DataFrame:
+    """One row for each combination of the values, n = 0 where the table has none."""
+    cells = pd.MultiIndex.from_product(values.values(), names=list(values))
+    table = table.set_index(list(values)).reindex(cells).reset_index()
+    return table.assign(n=table["n"].fillna(0).astype(int))
 
 
 def rank_shares(
@@ -251,30 +219,28 @@ def rank_shares(
 ) -> pd.DataFrame:
     """Count how often each writer's document is ranked first, and its mean rank.
 
-    Parameters
-    ----------
-    labels : from label files; rows of other kinds are passed over. Several people's ranks of one document are averaged.
-    by : "criterion" and "writer", and any of domain, language.
-    resamples, seed : of the interval, over documents.
+    Several people's ranks of one document are averaged. ``by`` are "criterion" and "writer", and any of domain,
+    language.
 
     Returns
     -------
     DataFrame: the columns of ``by``, first (share of documents on the first rank; a tie on it counts for each), low,
-    high (95% bootstrap), mean_rank (ties share the better rank: 1, 1, 2), n (documents).
+    high (95% bootstrap over documents), mean_rank (ties share the better rank: 1, 1, 2), n (documents).
 
     Source: RAGEval, section 4, Figure 5. Paper value: above 0.85 (richness, clarity, safety, both languages).
     """
+    by = list(by)
     ranks = [
         {**_parts(label.item, _DOCUMENT_PARTS), "item": label.item, "criterion": label.aspect, "writer": w, "rank": r}
         for label in current(labels, "ranks")
         for w, r in ranks_of(label.label).items()
     ]
-    ranks = pd.DataFrame(ranks, columns=["domain", "language", "item", "criterion", "writer", "rank"])
-    ranks = _sorted(ranks.assign(first=ranks["rank"] == 1), by)
-    documents = ranks.groupby([*by, "item"], sort=False)[["first", "rank"]].mean().reset_index()
+    ranks = _scored(ranks, ["domain", "language", "item", "criterion", "writer", "rank"], by)
+    documents = ranks.assign(first=ranks["rank"] == 1).groupby([*by, "item"], sort=False)[["first", "rank"]].mean()
+    documents = documents.reset_index()
     table = means(documents, by, "first", resamples=resamples, seed=seed).rename(columns={"mean": "first"})
-    mean_rank = documents.groupby(list(by))["rank"].mean().rename("mean_rank")
-    return table.join(mean_rank, on=list(by))[[*by, "first", "low", "high", "mean_rank", "n"]]
+    mean_rank = documents.groupby(by)["rank"].mean().rename("mean_rank")
+    return table.join(mean_rank, on=by)[[*by, "first", "low", "high", "mean_rank", "n"]]
 
 
 def figure_5(labels: Iterable[Label]) -> pd.DataFrame:
@@ -286,11 +252,10 @@ def figure_5(labels: Iterable[Label]) -> pd.DataFrame:
     labels value is NaN and n is 0.
     """
     shares = rank_shares(labels, ("criterion", "language", "writer"), resamples=0).query("writer == @OURS")
-    cells = pd.MultiIndex.from_product([KINDS["ranks"].aspects, reversed(LANGUAGES)], names=["criterion", "language"])
-    table = shares.set_index(["criterion", "language"])[["first", "n"]].reindex(cells).reset_index()
+    table = _every_cell(shares, criterion=KINDS["ranks"].aspects, language=reversed(LANGUAGES))
     table["row"] = table["criterion"].str.capitalize() + " " + table["language"].map(PRINTED)
     table = table.assign(column="share ranked first, more than", value=100 * table["first"].astype(float))
-    return table.assign(n=table["n"].fillna(0).astype(int))[["row", "column", "value", "n"]]
+    return table[["row", "column", "value", "n"]]
 
 
 def figure_6(
@@ -307,23 +272,19 @@ def figure_6(
     ----------
     people, judge : verdicts of one annotator each; a judge's from `verdict_labels`. Two judges can be compared too.
     tolerance : how far apart the means may be.
-    resamples, seed : of the interval of the difference, paired over answers.
 
     Returns
     -------
     DataFrame, one row per language and measure ("completeness", "hallucination", "irrelevance"), and for both
-    languages together ("all"): people, judge (means), difference (people - judge), low, high, within (whether the
-    means are less than ``tolerance`` apart), n (answers with the same keypoints judged by both), unscored (others).
-
-    Raises
-    ------
-    DataError for several annotators on one side.
+    languages together ("all"): people, judge (means), difference (people - judge), low, high (paired over answers),
+    within (whether the means are less than ``tolerance`` apart), n (answers with the same keypoints judged by both),
+    unscored (others).
 
     Source: RAGEval, section 4, Figure 6 (absolute differences below 0.015).
     """
     first, second = _verdicts(people), _verdicts(judge)
     items = sorted(first.keys() | second.keys())
-    both = [i for i in items if i in first and i in second and first[i].keys() == second[i].keys()]
+    both = [i for i in items if first.get(i, {}).keys() == second.get(i, {}).keys()]
     measures = ["completeness", "hallucination", "irrelevance"]
     sides = [
         pd.DataFrame([keypoint_metrics(list(side[i].values())) for i in both], both, measures, float)
@@ -333,7 +294,7 @@ def figure_6(
     pairs, asked = {}, []
     for language in (*reversed(LANGUAGES), "all"):
         wanted = languages.index if language == "all" else languages.index[languages == language]
-        for measure in sides[0]:
+        for measure in measures:
             pairs[language, measure] = tuple(side.loc[side.index.isin(wanted), measure] for side in sides)
             asked.append(len(wanted))
     table = compare_pairs(pairs, ["language", "measure"], resamples=resamples, seed=seed)
@@ -364,24 +325,21 @@ def _verdicts(labels: Iterable[Label]) -> dict[str, dict[str, str]]:
 
 
 def apart(cells: pd.DataFrame, judge: str | None, sight: pd.DataFrame) -> pd.DataFrame:
-    """Give cells of Tables 3 to 5 that the embedded checker judged rows of their own, not the paper's.
+    """Give cells of Tables 3 to 5 that the embedded checker judged rows of their own, not the paper's, and a note.
 
     Parameters
     ----------
-    cells : columns row, column, value ...; for example from `ragbench.papers.rageval.generation.table_3`.
+    cells : columns row, column, value ...; for example from `ragbench.papers.rageval.table_3`.
     judge : the model that judged, whose cells stay in the paper's rows; None: the embedded checker.
     sight : completeness that the checker finds, index (language, text) with a row for ``"its references"``.
-
-    Returns
-    -------
-    the cells with a note: what the checker sees, or which ROUGE-L it is.
     """
-    rouge = {"EN": "ROUGE-L of the released code", "CN": "ROUGE-L of characters; the released code has jieba's words"}
-    seen = {PRINTED[g]: sight.loc[(g, "its references"), "completeness"] for g in LANGUAGES}
-    notes = []
-    for column in cells["column"]:
-        measure, language = column.rsplit(" ", 1)
-        share = f"the embedded checker finds {seen[language]:.2f} of the keypoints in the true references"
-        notes.append(rouge[language] if measure == "Rouge-L" else None if judge else share)
-    rows = cells["row"] if judge else cells["row"] + ", embedded checker"
-    return cells.assign(row=rows, note=notes)
+    notes = {f"Rouge-L {PRINTED[g]}": note for g, note in _ROUGE.items()}
+    if judge is None:
+        cells = cells.assign(row=cells["row"] + ", embedded checker")
+        for g in LANGUAGES:
+            seen = f"{sight.loc[(g, 'its references'), 'completeness']:.2f}"
+            note = f"the embedded checker finds {seen} of the keypoints in the true references"
+            notes |= dict.fromkeys(
+                (f"{m} {PRINTED[g]}" for m in ("Completeness", "Hallucination", "Irrelevance")), note
+            )
+    return cells.assign(note=[notes.get(column) for column in cells["column"]])

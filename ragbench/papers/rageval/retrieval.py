@@ -20,13 +20,22 @@ from typing import Any
 import pandas as pd
 
 from ragbench.chunking import UNITS, sentence_chunks, token_chunks
-from ragbench.errors import ConfigError, check_known
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import Experiment
-from ragbench.papers.rageval import SETTINGS, one_language
-from ragbench.records import Chunk, Dataset, Document, Hit
+from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.retrieval.base import describe
 from ragbench.retrieval.text import jieba_words
 
+# Chunk size and passages: of Table 4 (section 5.1: 512 and 5), then the rows of Table 5 by their names.
+SETTINGS: Mapping[str, tuple[int, int]] = {
+    "TopK 5": (512, 5),
+    "TopK 2": (512, 2),
+    "TopK 4": (512, 4),
+    "TopK 6": (512, 6),
+    "Chunk-TopK 128-8": (128, 8),
+    "Chunk-TopK 256-4": (256, 4),
+    "Chunk-TopK 512-2": (512, 2),
+}
 MEASURES = ("recall", "eir")
 CUTS = (*UNITS, "windows")
 TOKENIZERS = ("auto", "jieba", "bigrams")
@@ -35,6 +44,15 @@ UNCUT = 10**6  # tokens: more than any passages have
 _RUN = re.compile(r"[a-z0-9]+|[\u3400-\u9fff]+")
 
 Build = Callable[[Sequence[Chunk]], Any]
+
+
+def one_language(questions: Sequence[Question]) -> str:
+    """Return the one language of the questions; DataError where they have several, or none."""
+    languages = {q.meta.get("language") for q in questions}
+    if len(languages) != 1:
+        shown = ", ".join(sorted(map(str, languages))) or "no questions"
+        raise DataError(f"a data set with {shown}", "questions in one language", "load one language at a time")
+    return languages.pop()
 
 
 def cut(documents: Iterable[Document], size: int, how: str = "characters", language: str = "en") -> list[Chunk]:
@@ -70,14 +88,11 @@ def chinese_tokenizer(name: str = "auto") -> Callable[[str], list[str]]:
 
 
 def bm25(language: str = "en", tokenizer: str | Callable[[str], list[str]] = "auto", **options: Any) -> Build:
-    """Return what builds BM25 for a language.
+    """Return what builds BM25 for a language: ``"en"`` with Terrier's stems and stop words, ``"zh"`` words or bigrams.
 
-    Parameters
-    ----------
-    language : ``"en"``: Terrier's stems and stop words; ``"zh"``: words or bigrams.
-    tokenizer : ``"auto"``; in Chinese a name `chinese_tokenizer` knows, in English one ``BM25`` knows; or a callable.
-    options : further arguments of ``BM25``. The variant is ``lucene`` unless named here: in a collection about one
-        subject many terms stand in more than half of the chunks, where Terrier's idf is negative.
+    ``tokenizer`` is in Chinese a name `chinese_tokenizer` knows, in English one ``BM25`` knows; or a callable. The
+    variant is ``lucene`` unless ``options`` of ``BM25`` name it: in a collection about one subject many terms stand in
+    more than half of the chunks, where Terrier's idf is negative.
     """
     from ragbench.retrieval import make_retriever
 
@@ -91,8 +106,6 @@ def cut_queries(queries: Sequence[str], tokens: int = QUERY_TOKENS) -> list[str]
     """Cut queries to their first ``tokens`` WordPiece tokens."""
     from ragbench.embedding import default_tokenizer
 
-    if tokens < 1:
-        raise ConfigError(f"tokens={tokens}", "at least 1", "the paper uses 128")
     encodings = default_tokenizer().encode_batch(list(queries), add_special_tokens=False)
     return [
         q[: e.offsets[tokens - 1][1]] if len(e.offsets) > tokens else q for q, e in zip(queries, encodings, strict=True)
@@ -126,11 +139,10 @@ def retrieval_rows(
     query_tokens: int = QUERY_TOKENS,
     **options: Any,
 ) -> pd.DataFrame:
-    """Run the experiment: Recall and EIR of every question under every setting.
+    """Run the experiment: Recall and EIR of every question, all in one language, under every setting.
 
     Parameters
     ----------
-    data : questions with references, in one language (``meta["language"]``).
     retrievers : name -> what builds one from chunks (`bm25`, a partial ``make_retriever``, or your own).
     settings : name -> (chunk size, passages).
     prefix : index the chunks with (True) and without (False) their document's title. Scores are always taken on the
@@ -146,21 +158,13 @@ def retrieval_rows(
     setting, size, k, cut, prefix, recall, eir (NaN without references, unless ``empty`` says otherwise, and where the
     search failed), references and words.
 
-    Raises
-    ------
-    DataError for questions in several languages or none; ConfigError for impossible settings.
-
     Source: RAGEval, sections 5.3 and 5.4, Tables 4 and 5.
     """
     from ragbench.metrics.keypoints import passage_table
 
-    if not settings or not prefix:
-        raise ConfigError(f"no {'prefix' if settings else 'setting'}", "at least one", "see SETTINGS, (True,)")
     language = one_language(data.questions)
     # One search with the largest k of a size: the hits for a smaller one are its beginning.
-    deepest: dict[int, int] = {}
-    for size, k in settings.values():
-        deepest[size] = max(k, deepest.get(size, k))
+    deepest = {size: max(k for s, k in settings.values() if s == size) for size, _ in settings.values()}
     plain = {size: cut(data.documents, size, how, language) for size in deepest}
     places = {f"{size} {how}{', titles' if titled else ''}": (size, titled) for size in deepest for titled in prefix}
     chunks = {name: with_titles(plain[size]) if titled else plain[size] for name, (size, titled) in places.items()}
@@ -169,32 +173,26 @@ def retrieval_rows(
         **{
             "data": {data.name: data},
             "chunker": {name: (lambda documents, cut=cut: cut) for name, cut in chunks.items()},
-            "retriever": {
-                name: partial(ShortQueries, build=build, tokens=query_tokens) for name, build in retrievers.items()
-            },
+            "retriever": {n: partial(ShortQueries, build=b, tokens=query_tokens) for n, b in retrievers.items()},
             "k": sorted(set(deepest.values())),
             "N": UNCUT,
             "keep": lambda cell: cell.k == deepest[places[cell.chunker][0]],
             **options,
         },
     )
-    rows = grid.run(progress=False)
-    parts = {
-        (*places[chunker], retriever): part.set_index("question_id").loc[[q.id for q in data.questions]]
-        for (chunker, retriever), part in rows.groupby(["chunker", "retriever"], sort=False)
-    }
-    about = {"question_id": [q.id for q in data.questions], "kind": [q.kind for q in data.questions]}
-    references = [q.references for q in data.questions]
-    texts = {size: {c.id: c.text for c in cut} for size, cut in plain.items()}
+    rows = grid.run(progress=False).set_index("question_id")
+    parts = dict(list(rows.groupby(["chunker", "retriever"], sort=False)))
+    about = pd.DataFrame({"question_id": [q.id for q in data.questions], "kind": [q.kind for q in data.questions]})
+    texts = {size: {c.id: c.text for c in some} for size, some in plain.items()}
+    names = {place: name for name, place in places.items()}
     frames = []
-    for name, titled, retriever in product(settings, prefix, retrievers):
-        size, k = settings[name]
-        part = parts[size, titled, retriever]
+    for (setting, (size, k)), titled, retriever in product(settings.items(), prefix, retrievers):
+        part = parts[names[size, titled], retriever].loc[about["question_id"]]
         ok = part["status"].eq("ok").to_numpy()
         hits = part["hits"].where(ok, None)
-        passages = [[texts[size][chunk] for chunk in one[:k]] if one is not None else [] for one in hits]
-        scores = passage_table(references, passages, language, variant, empty, prefix=False)
-        scores.loc[~ok, list(MEASURES)] = float("nan")
-        place = {"retriever": retriever, "setting": name, "size": size, "k": k, "cut": how, "prefix": titled}
-        frames.append(pd.DataFrame({**about, **place}).join(scores))
+        passages = [[texts[size][name] for name in ids[:k]] if ids is not None else [] for ids in hits]
+        table = passage_table([q.references for q in data.questions], passages, language, variant, empty, prefix=False)
+        table.loc[~ok, list(MEASURES)] = float("nan")
+        place = {"retriever": retriever, "setting": setting, "size": size, "k": k, "cut": how, "prefix": titled}
+        frames.append(about.assign(**place).join(table))
     return pd.concat(frames, ignore_index=True)
