@@ -237,7 +237,7 @@ def test_annotated_documents_and_the_top_k_of_each_query_are_kept_in_the_order_o
     bm25, dense = Listed(x="dab", y="d"), Listed(x="ca", y="ac")
     made = downsample(CORPUS, ["x", "y"], [["b"], []], {"bm25": (bm25, 2), "dense": (dense, 1)})
     assert made.kept == ("a", "b", "c", "d")
-    assert made.kept_by == {"a": ("bm25", "dense"), "b": ("annotated",), "c": ("dense",), "d": ("bm25",)}
+    assert made.by_source.to_numpy().tolist() == [[0, 1, 1], [1, 0, 0], [0, 0, 1], [0, 1, 0]]
     assert repr(made) == "Downsampled(4 of 5 documents)"
     table = made.table()
     assert table.loc["annotated"].tolist() == [1, 1, 1.0]
@@ -265,7 +265,7 @@ def test_kept_documents_are_a_plain_union(drawn):
 def test_a_real_retriever_over_whole_documents_serves():
     bm25 = BM25([Chunk(d.id, d.text, d.id) for d in CORPUS])
     made = downsample(CORPUS, ["red ferry"], [["b"]], {"bm25": (bm25, 2)})
-    assert made.kept_by["d"] == ("bm25",)
+    assert made.by_source.loc["d"].tolist() == [False, True]
     assert len(made.kept) == 3
 
 
@@ -277,10 +277,6 @@ def test_what_cannot_belong_together_is_refused():
         downsample(CORPUS, ["x"], [[]], {"bm25": (Listed(x="z"), 1)})
     with pytest.raises(DataError, match="1 queries and 0 annotations"):
         downsample(CORPUS, ["x"], [], bm25)
-    with pytest.raises(DataError, match="one string"):
-        downsample(CORPUS, "x", [[]], bm25)
-    with pytest.raises(ConfigError, match="'bm25': k=0"):
-        downsample(CORPUS, ["x"], [[]], {"bm25": (Listed(x="a"), 0)})
     with pytest.raises(ConfigError, match="several chunks of one document for 'x'"):
         downsample(CORPUS, ["x"], [[]], {"bm25": (Listed(x="aa"), 2)})
 

@@ -83,8 +83,6 @@ def test_the_set_is_the_same_twice_and_another_with_another_seed(made):
     assert all(len(a.context_v2[-1]) > len(b.context_v2[-1]) for a, b in zip(more, made, strict=False))
     with pytest.raises(ConfigError, match="padding=0"):
         ragas_pairs.minihop_ragas_set(padding=0)
-    with pytest.raises(ConfigError, match="limit=-3"):
-        ragas_pairs.minihop_ragas_set(limit=-3)
 
 
 def test_graded_pairs_hold_a_right_answer_and_a_worse_one_of_the_split_asked_for():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import pandas as pd
@@ -93,10 +94,6 @@ def short_answered(dataset: Dataset) -> list[ShortAnswered]:
     Parameters
     ----------
     dataset : whose questions have ``meta["supporting_facts"]`` (HotpotQA, MiniHop).
-
-    Raises
-    ------
-    DataError for a question without supporting facts, or whose documents are not there.
     """
     documents = {d.title: d for d in dataset.documents}
     items = []
@@ -128,51 +125,41 @@ def long_answers(
 
     Parameters
     ----------
-    model : writes; as for `ragbench.llm.ask`. checker : extracts and checks claims; default the same model.
-    items : from `short_answered`, or made by hand.
+    model, checker : the one writes, the other extracts and checks claims; default the same model.
     joint : claims per prompt, as for `check_claims`; None: all of one answer.
     keep_short : also ask that the long answer entails one of the short ones, which the paper does not.
-    prompt : id or file with the fields question, answers and passages.
-    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency`` ...
+    options : for `ragbench.llm.ask`.
 
     Returns
     -------
     LongAnswers. Rejected: no answer, no passage cited or one that is not there, no claim, a claim that is Neutral or
     Contradiction. Unscored: a reply could not be read, and no other claim decides.
 
-    Raises
-    ------
-    DataError for a question without short answers or passages, or an id used twice; errors of ``ask``.
-
     Source: RAGChecker, appendix A.2 (the wording of the prompt is ours; there GPT-4 writes and RefChecker checks).
     """
     check_joint(joint)
     judge = model if checker is None else checker
-    requests = _requests(items, prompt)
-    written, report = send_some(model, "long answers", requests, options)
+    drafts, report = send_some(model, "long answers", _requests(items, prompt), options)
     reports = {"long answers": report}
-    answers = ["" if w is None else w.answer.strip() for w in written]
-    cited = [() if w is None else tuple(dict.fromkeys(p.strip().strip("[]") for p in w.passages)) for w in written]
-    early = [_early(item, w, passages) for item, w, passages in zip(items, written, cited, strict=True)]
+    answers = ["" if draft is None else draft.answer.strip() for draft in drafts]
+    cited = [() if d is None else tuple(dict.fromkeys(p.strip().strip("[]") for p in d.passages)) for d in drafts]
+    early = [_early(*draft) for draft in zip(items, drafts, answers, cited, strict=True)]
     going = [i for i, verdict in enumerate(early) if verdict is None]
-    names = [items[i].id for i in going]
-    extracted = extract_claims(judge, [answers[i] for i in going], ids=names, **options)
+    texts, names = [answers[i] for i in going], [items[i].id for i in going]
+    extracted = extract_claims(judge, texts, ids=names, **options)
     sources = ["\n\n".join(items[i].passages[name] for name in cited[i]) for i in going]
     checked = check_claims(judge, extracted.claims, sources, joint, ids=names, **options)
     reports |= {"claims": extracted.report, "claim check": checked.report}
-    short: list[tuple[str | None, ...] | None] = [None] * len(going)
+    short: Sequence[Sequence[str | None] | None] = [None] * len(going)
     if keep_short:
         wanted = [[f"The answer to “{items[i].question}” is: {a}" for a in items[i].answers] for i in going]
-        again = check_claims(
-            judge, wanted, [answers[i] for i in going], None, ids=names, **{**options, "step": "short answers"}
-        )
-        reports["short answers"] = again.report
-        short = list(again.labels)
-    late = {i: (c, x, s) for i, c, x, s in zip(going, extracted.claims, checked.labels, short, strict=True)}
+        given = check_claims(judge, wanted, texts, None, ids=names, **{**options, "step": "short answers"})
+        reports["short answers"], short = given.report, given.labels
+    late = dict(zip(going, zip(extracted.claims, checked.labels, short, strict=True), strict=True))
     long = []
-    for i, (item, verdict) in enumerate(zip(items, early, strict=True)):
+    for i, item in enumerate(items):
         claims, labels, kept = late.get(i, ((), (), None))
-        status, reason = verdict or _gate(claims, labels, kept)
+        status, reason = early[i] or _late(claims, labels, kept)
         long.append(
             LongAnswer(item.id, item.question, answers[i], cited[i], claims or (), labels or (), status, reason)
         )
@@ -191,7 +178,6 @@ def steps_for_long_answers(
 
     Parameters
     ----------
-    items, joint, keep_short, prompt : as for `long_answers`.
     claims_per_answer : claims to reckon with, needed when ``joint`` is a number.
 
     Returns
@@ -199,28 +185,23 @@ def steps_for_long_answers(
     [long answers, claims, claim check] and short answers if kept. The first has its prompts. The others count one call
     per question at most (of check ``claims_per_answer / joint``): an answer that is rejected early needs none. Joint
     replies with a wrong number of labels cost one more call per claim.
-
-    Raises
-    ------
-    ConfigError when ``claims_per_answer`` is needed and missing; DataError for a question without answers or passages,
-    or one that comes twice.
     """
     check_joint(joint)
-    if joint is not None and (claims_per_answer is None or claims_per_answer < 0):
+    if joint is not None and claims_per_answer is None:
         raise ConfigError(
             f"claims_per_answer={claims_per_answer} with joint={joint}",
             "a number of claims to reckon with",
             "pass claims_per_answer=10, or joint=None, whose calls do not depend on it",
         )
-    first = as_step("long answers", [r for r in _requests(items, prompt) if r is not None])
-    each = 1 if joint is None else math.ceil((claims_per_answer or 0) / joint)
-    steps = [first, Step("claims, at most", calls=len(items)), Step("claim check, at most", calls=each * len(items))]
-    return [*steps, Step("short answers, at most", calls=len(items))] if keep_short else steps
+    checks = 1 if joint is None else math.ceil(claims_per_answer / joint)
+    most = {"claims": 1, "claim check": checks} | ({"short answers": 1} if keep_short else {})
+    first = as_step("long answers", _requests(items, prompt))
+    return [first, *(Step(f"{name}, at most", calls=n * len(items)) for name, n in most.items())]
 
 
-def _requests(items: Sequence[ShortAnswered], prompt: Prompt) -> list[Request | None]:
+def _requests(items: Sequence[ShortAnswered], prompt: Prompt) -> list[Request]:
     template, seen = load_prompt(prompt), set()
-    requests: list[Request | None] = []
+    requests = []
     for item in items:
         lacking = [name for name in ("answers", "passages") if not getattr(item, name)]
         if lacking or item.id in seen:
@@ -244,11 +225,11 @@ class _Reply(BaseModel):
     passages: list[str] = Field(max_length=MOST_ITEMS)
 
 
-def _early(item: ShortAnswered, written: Any, cited: tuple[str, ...]) -> tuple[Status, str] | None:
+def _early(item: ShortAnswered, draft: Any, answer: str, cited: tuple[str, ...]) -> tuple[Status, str] | None:
     """Say what can be said without the claims; None where they decide."""
-    if written is None:
+    if draft is None:
         return "unscored", "the long answer could not be read"
-    if not written.answer.strip():
+    if not answer:
         return "rejected", "no answer"
     if not cited:
         return "rejected", "no passage cited"
@@ -256,7 +237,7 @@ def _early(item: ShortAnswered, written: Any, cited: tuple[str, ...]) -> tuple[S
     return ("rejected", f"cites {strange[0]!r}, which is no passage of the question") if strange else None
 
 
-def _gate(
+def _late(
     claims: Sequence[Claim] | None, labels: Sequence[str | None] | None, short: Sequence[str | None] | None
 ) -> tuple[Status, str]:
     if claims is None or labels is None:
@@ -266,47 +247,46 @@ def _gate(
     wrong = [f"{labels.count(label)} {word}" for label, word in _FAULTS.items() if label in labels]
     if wrong:
         return "rejected", f"of {len(claims)} claims {' and '.join(wrong)}"
-    if short is not None and "Entailment" not in short and None not in short:
+    lost = short is not None and "Entailment" not in short
+    if lost and None not in short:
         return "rejected", "does not give a short answer"
-    unread = list(labels).count(None) + (short is not None and "Entailment" not in short)
+    unread = list(labels).count(None) + lost
     return ("unscored", f"{unread} labels could not be read") if unread else ("accepted", "all claims entailed")
 
 
-# A corpus cut down (A.3)
+# A corpus cut down (A.3). Retriever -> documents per question:
 
-# Retriever -> documents per question, as in appendix A.3.
 BIOMEDICAL = {"bm25": 400}
 SCIENCE = {"bm25": 200, "dense": 200}
 
 
 @dataclass(frozen=True)
 class Downsampled:
-    """A smaller corpus.
+    """A smaller corpus, of ``size`` documents before.
 
-    Attributes
-    ----------
-    kept : ids in the order of the corpus. kept_by : id -> who kept it ("annotated", names of retrievers).
-    annotated : the annotated ids. size : documents before.
+    ``by_source`` says who kept what: bool frame, kept ids in the order of the corpus x "annotated" and the retrievers.
     """
 
-    kept: tuple[str, ...]
-    kept_by: Mapping[str, tuple[str, ...]]
-    annotated: frozenset[str]
+    by_source: pd.DataFrame
     size: int
 
     def __repr__(self) -> str:
         return f"Downsampled({len(self.kept)} of {self.size} documents)"
 
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The ids that are kept."""
+        return tuple(self.by_source.index)
+
     def table(self) -> pd.DataFrame:
         """Return one row per source: documents kept, kept by it alone, and the share of annotated ones it has."""
-        sources = dict.fromkeys(name for by in self.kept_by.values() for name in by)
-        rows = []
-        for source in sources:
-            documents = {name for name, by in self.kept_by.items() if source in by}
-            alone = sum(self.kept_by[name] == (source,) for name in documents)
-            share = len(documents & self.annotated) / len(self.annotated) if self.annotated else float("nan")
-            rows.append((source, len(documents), alone, share))
-        return pd.DataFrame(rows, columns=["source", "documents", "alone", "annotated"]).set_index("source")
+        kept = self.by_source
+        columns = {
+            "documents": kept.sum(),
+            "alone": kept[kept.sum(axis=1) == 1].sum(),
+            "annotated": kept[kept["annotated"]].mean(),
+        }
+        return pd.DataFrame(columns).rename_axis("source")
 
 
 def downsample(
@@ -315,58 +295,36 @@ def downsample(
     annotated: Sequence[Collection[str]],
     retrievers: Mapping[str, tuple[Any, int]],
 ) -> Downsampled:
-    """Cut a corpus down to its annotated documents and what retrievers find.
+    """Cut a corpus down to its annotated documents and what retrievers find; the same for any order of the queries.
 
     Parameters
     ----------
-    corpus : documents with ids.
-    queries : shape (n,). annotated : for each query the ids of its annotated documents.
+    annotated : for each query the ids of its annotated documents.
     retrievers : name -> (retriever over whole documents, one chunk each; documents per query), e.g.
         ``{"bm25": (bm25, 200), "dense": (dense, 200)}``; see `BIOMEDICAL` and `SCIENCE` for the paper's numbers.
-
-    Returns
-    -------
-    Downsampled; the same for any order of the queries.
-
-    Raises
-    ------
-    DataError for an annotated or retrieved id that the corpus lacks, or lists of different length; ConfigError for a
-    k below 1, the name "annotated", or a retriever that returns several chunks of one document.
 
     Source: RAGChecker, appendix A.3: BM25's top 400 per question for the biomedical corpus; the top 200 of BM25 and of
     a dense retriever (400 before duplicates are removed) for science.
     """
-    ids = [document.id for document in corpus]
-    if len(queries) != len(annotated) or isinstance(queries, str):
-        got = "one string" if isinstance(queries, str) else f"{len(queries)} queries and {len(annotated)} annotations"
-        raise DataError(got, "a list of queries, and annotated ids for each", "pass [] for a query without any")
-    kept_by: dict[str, dict[str, None]] = {name: {} for name in ids}
-
-    def keep(name: str, source: str, query: str) -> None:
-        if name not in kept_by:
-            raise DataError(
-                f"{source}: {name!r} for {query!r:.60}",
-                "an id of the corpus",
-                "check that index and corpus belong together",
-            )
-        kept_by[name][source] = None
-
-    for query, gold in zip(queries, annotated, strict=True):
-        for name in [gold] if isinstance(gold, str) else gold:
-            keep(name, "annotated", query)
-    marked = frozenset(name for name, by in kept_by.items() if by)
+    if len(queries) != len(annotated):
+        got = f"{len(queries)} queries and {len(annotated)} annotations"
+        raise DataError(got, "annotated ids for each query", "pass [] for a query without any")
+    lists = {"annotated": [list(ids) for ids in annotated]}
     for source, (retriever, k) in retrievers.items():
-        if k < 1 or source == "annotated":
-            raise ConfigError(f"{source!r}: k={k}", "a name of its own and k of at least 1", "choose others")
-        for query, hits in zip(queries, retriever.search(list(queries), k), strict=True):
-            doc_ids = [hit.chunk.doc_id for hit in hits]
-            if len(set(doc_ids)) < len(doc_ids):
+        lists[source] = [[hit.chunk.doc_id for hit in hits] for hits in retriever.search(list(queries), k)]
+    ids = pd.Index([document.id for document in corpus])
+    known = set(ids)
+    for source, by_query in lists.items():
+        for query, names in zip(queries, by_query, strict=True):
+            if strange := [name for name in names if name not in known]:
+                do = "check that index and corpus belong together"
+                raise DataError(f"{source}: {strange[0]!r} for {query!r:.60}", "an id of the corpus", do)
+            if source != "annotated" and len(set(names)) < len(names):
                 raise ConfigError(
                     f"{source}: several chunks of one document for {query!r:.60}",
                     "k documents per query, so one chunk per document",
                     "index the documents whole",
                 )
-            for name in doc_ids:
-                keep(name, source, query)
-    kept = {name: tuple(by) for name, by in kept_by.items() if by}
-    return Downsampled(tuple(kept), kept, marked, len(ids))
+    marks = {source: ids.isin(list(chain.from_iterable(by_query))) for source, by_query in lists.items()}
+    by_source = pd.DataFrame(marks, index=ids)
+    return Downsampled(by_source[by_source.any(axis=1)], len(ids))

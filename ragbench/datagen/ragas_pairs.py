@@ -9,30 +9,39 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from ragbench.data.minihop import load_minihop
 from ragbench.data.wikieval import Dimension, Pair, WikiEval, WikiEvalRow, joined
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.grades import load_graded_answers
-from ragbench.llm import Cassette, Step, ask
+from ragbench.llm import Step, ask
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
-from ragbench.records import Dataset, Document, Question
+from ragbench.records import Document, Question
 from ragbench.text.apart import ANY_MONTH
 from ragbench.text.sentences import split_sentences
 
 _INTRODUCTION = 12  # sentences
-PROMPTS = {
-    "question": "ragas_data_question",
-    "answer": "ragas_data_answer",
-    "ungrounded": "ragas_data_ungrounded",
-    "incomplete": "ragas_data_incomplete",
-    "padding": "ragas_data_padding",
+# What a model is asked for a page, and what its prompt shows.
+_STEPS = {
+    "question": ("context",),
+    "answer": ("question", "context"),
+    "ungrounded": ("question",),
+    "incomplete": ("question",),
+    "padding": ("context", "count"),
 }
+PROMPTS = {step: f"ragas_data_{step}" for step in _STEPS}
 INCOMPLETE = ("without the answer", "evasive", "vague")
 _YEAR = re.compile(r"\b1[0-9]{3}\b|\b20[0-9]{2}\b")
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,.]*\d|(?<![\w.,])\d\b")
 _NAME = re.compile(rf"(?<=[a-z,;] )(?!(?:{ANY_MONTH})\b)[A-Z][\w’'-]+(?: (?:(?:of|de|von|van) )?[A-Z][\w’'-]+)*")
+_EVASIONS = (
+    "That has not been recorded in what is known to me.",
+    "No definite answer can be given here.",
+    "There is more than one side to this matter.",
+    "This would have to be looked up elsewhere.",
+)
 _WORSE = {"faithfulness": (4, 2), "answer_relevance": (1, 3)}
 
 
@@ -53,22 +62,37 @@ def minihop_ragas_set(limit: int | None = None, seed: int = 0, padding: float = 
     answer, an evasion with a remark on the topic, or the answer with names and numbers made vague;
     ``meta["incomplete"]`` says which.
 
-    Raises
-    ------
-    ConfigError for a padding or a limit outside its range.
-
     Source: RAGAS, section 4; there ChatGPT writes the answers.
     """
     if not 0 < padding <= 5:
         raise ConfigError(f"padding={padding}", "a share above 0 and up to 5", "0.5 adds half as many sentences")
-    if limit is not None and limit < 1:
-        raise ConfigError(f"limit={limit}", "at least 1, or None for all", "leave it out to make every row")
     dataset = load_minihop()
     titles = {d.title: d for d in dataset.documents}
+    answered = (q for q in dataset.questions if "long_answer" in q.meta)
     rows = []
-    for question in dataset.questions:
-        if "long_answer" in question.meta and (limit is None or len(rows) < limit):
-            rows.append(_minihop_row(question, dataset, titles, INCOMPLETE[len(rows) % 3], seed, padding))
+    for number, question in enumerate(islice(answered, limit)):
+        rng = random.Random(f"{seed}/{question.id}")
+        used = dict.fromkeys(title for claim in question.meta["claims"] for title, _ in claim["support"])
+        gold = [titles[title] for title in used]
+        siblings = [d for d in dataset.documents if d.title not in used and d.meta["topic"] == gold[0].meta["topic"]]
+        context = tuple(" ".join(sentences_of(d)) for d in gold)
+        answer, kind = question.meta["long_answer"], INCOMPLETE[number % 3]
+        count = round(padding * sum(len(d.sentences) for d in gold))
+        poor = _incomplete(kind, question, answer, rng, siblings)
+        ungrounded = exchanged(answer, f"{' '.join(context)} {question.text}", [d.text for d in siblings], rng)
+        rows.append(
+            WikiEvalRow(
+                question.id,
+                question.text,
+                context,
+                (*context, " ".join(back_linked(gold, dataset.documents, count, siblings))),
+                answer,
+                ungrounded,
+                poor,
+                source=", ".join(used),
+                meta={"incomplete": kind},
+            )
+        )
     return WikiEval("minihop-ragas", tuple(rows))
 
 
@@ -103,35 +127,10 @@ def minihop_graded_pairs(dimension: Dimension, split: str | None = None) -> list
     return pairs
 
 
-def _minihop_row(
-    question: Question, dataset: Dataset, titles: dict[str, Document], kind: str, seed: int, padding: float
-) -> WikiEvalRow:
-    rng = random.Random(f"{seed}/{question.id}")
-    used = dict.fromkeys(title for claim in question.meta["claims"] for title, _ in claim["support"])
-    gold = [titles[title] for title in used]
-    siblings = [d for d in dataset.documents if d.title not in used and d.meta["topic"] == gold[0].meta["topic"]]
-    context = tuple(" ".join(sentences_of(d)) for d in gold)
-    answer = question.meta["long_answer"]
-    extra = back_linked(gold, dataset.documents, round(padding * sum(len(d.sentences) for d in gold)), siblings)
-    poor = _incomplete(kind, question, answer, rng, siblings)
-    return WikiEvalRow(
-        question.id,
-        question.text,
-        context,
-        (*context, " ".join(extra)),
-        answer,
-        exchanged(answer, " ".join(context) + " " + question.text, [d.text for d in siblings], rng),
-        poor,
-        source=", ".join(used),
-        meta={"incomplete": kind},
-    )
-
-
 def exchanged(answer: str, context: str, others: Sequence[str], rng: random.Random) -> str:
     """Exchange the answer's names and numbers for others that the context does not hold; names come from ``others``.
 
-    A name is exchanged for the same one throughout. An answer stays only where it has neither a name nor a number
-    outside the first words of its sentences.
+    A name is exchanged for the same one throughout. The first words of sentences are not taken for names.
     """
     names = [n for n in dict.fromkeys(m for text in others for m in _NAME.findall(text)) if n not in context]
     rng.shuffle(names)
@@ -155,23 +154,13 @@ def exchanged(answer: str, context: str, others: Sequence[str], rng: random.Rand
 
 def _incomplete(kind: str, question: Question, answer: str, rng: random.Random, siblings: Sequence[Document]) -> str:
     if kind == "without the answer":
-        rest = [s for s in split_sentences(answer, "en") if question.answer.lower() not in s.lower()]
+        sentences = split_sentences(answer, "en")
+        rest = [s for s in sentences if question.answer.lower() not in s.lower()]
         # The opening sentence answers in other words where it does not name the answer itself.
-        return (
-            " ".join(rest if len(rest) < len(split_sentences(answer, "en")) else rest[1:])
-            or "That is part of a longer story."
-        )
+        return " ".join(rest if len(rest) < len(sentences) else rest[1:]) or "That is part of a longer story."
     if kind == "evasive":
         aside = rng.choice([s for d in siblings for s in sentences_of(d)])
-        opening = rng.choice(
-            (
-                "That has not been recorded in what is known to me.",
-                "No definite answer can be given here.",
-                "There is more than one side to this matter.",
-                "This would have to be looked up elsewhere.",
-            )
-        )
-        return f"{opening} {aside}"
+        return f"{rng.choice(_EVASIONS)} {aside}"
     vague = _NAME.sub(lambda match: rng.choice(("somebody", "a certain place", "something of that kind")), answer)
     return _NUMBER.sub("some", _YEAR.sub("some year", vague))
 
@@ -207,7 +196,6 @@ def make_ragas_set(
     pages: Sequence[Document],
     *,
     padding: float = 0.5,
-    cassette: Cassette | None = None,
     prompts: Mapping[str, Prompt] | None = None,
     **options: Any,
 ) -> WikiEval:
@@ -217,86 +205,62 @@ def make_ragas_set(
 
     Parameters
     ----------
-    model, cassette, options : as for `ragbench.llm.ask`.
     pages : documents, e.g. of `ragbench.data.load_documents`; their first 12 sentences are the introduction.
     padding : sentences to add for ``context_v2``, as a share of the introduction's.
     prompts : ids or files in place of `PROMPTS`.
+    options : for `ragbench.llm.ask`.
 
     Returns
     -------
     WikiEval; a page for which a call failed is left out and listed in ``failed`` with the reason.
 
-    Raises
-    ------
-    DataError for no page or an empty one; errors of ``ask``.
-
     Source: RAGAS, section 4 (the wording of the prompts is ours).
     """
-    used = {**PROMPTS, **(prompts or {})}
-    introductions = _introductions(pages)
+    templates = {**PROMPTS, **(prompts or {})}
+    texts: list[dict[str, str]] = []  # for each page: what its prompts show, and what came back
+    for page, introduction in zip(pages, _introductions(pages), strict=True):
+        count = max(1, round(padding * len(split_sentences(introduction, "en"))))
+        texts.append({"context": introduction, "count": str(count)})
+        if linked := back_linked([page], pages, count):
+            texts[-1]["padding"] = " ".join(linked)
+    alone = [i for i, known in enumerate(texts) if "padding" not in known]
     failed: dict[int, str] = {}
-
-    def step(kind: str, **fields: dict[int, str]) -> dict[int, str]:
-        """Ask about every page that has all fields; note failures."""
-        places = [i for i in range(len(pages)) if i not in failed and all(i in column for column in fields.values())]
-        template = load_prompt(used[kind])
-        asked = [fill_prompt(template, **{name: column[i] for name, column in fields.items()}) for i in places]
-        names = [f"{pages[i].id} {kind}" for i in places]
-        replies = (
-            ask(model, asked, cassette=cassette, ids=names, **{"step": f"ragas {kind}", **options}) if asked else []
-        )
-        done = {}
+    for step, fields in _STEPS.items():
+        template = load_prompt(templates[step])
+        places = [i for i, known in enumerate(texts) if i not in failed and step not in known]
+        asked = [fill_prompt(template, **{name: texts[i][name] for name in fields}) for i in places]
+        names = [f"{pages[i].id} {step}" for i in places]
+        replies = ask(model, asked, ids=names, **{"step": f"ragas {step}", **options}) if asked else []
         for i, reply in zip(places, replies, strict=True):
             if reply.ok and reply.text.strip():
-                done[i] = reply.text.strip()
+                texts[i][step] = reply.text.strip()
             else:
-                failed[i] = f"{kind}: {reply.error or 'an empty reply'}"
-        return done
-
-    intro = dict(enumerate(introductions))
-    question = step("question", context=intro)
-    answer = step("answer", question=question, context=intro)
-    ungrounded = step("ungrounded", question=question)
-    poor = step("incomplete", question=question)
-    wanted = {i: max(1, round(padding * len(split_sentences(text, "en")))) for i, text in intro.items()}
-    extra = {i: " ".join(back_linked([pages[i]], pages, wanted[i])) for i in intro if i not in failed}
-    alone = {i: intro[i] for i, text in extra.items() if not text}
-    extra |= step("padding", context=alone, count={i: str(wanted[i]) for i in alone})
+                failed[i] = f"{step}: {reply.error or 'an empty reply'}"
     rows = [
         WikiEvalRow(
-            pages[i].id,
-            question[i],
-            (intro[i],),
-            (intro[i], extra[i]),
-            answer[i],
-            ungrounded[i],
-            poor[i],
-            source=pages[i].title,
+            page.id,
+            known["question"],
+            (known["context"],),
+            (known["context"], known["padding"]),
+            known["answer"],
+            known["ungrounded"],
+            known["incomplete"],
+            source=page.title,
             meta={"padding": "model" if i in alone else "back-links"},
         )
-        for i in range(len(pages))
+        for i, (page, known) in enumerate(zip(pages, texts, strict=True))
         if i not in failed
     ]
     return WikiEval("own pages", tuple(rows), tuple((pages[i].id, why) for i, why in sorted(failed.items())))
 
 
 def steps_for_ragas_set(pages: Sequence[Document]) -> list[Step]:
-    """Count the calls of `make_ragas_set` before the run, for `ragbench.llm.plan`.
-
-    Returns
-    -------
-    Steps with their number of calls: question, answer, ungrounded and incomplete once per page, padding once per page
-    that no other page mentions.
-
-    Raises
-    ------
-    ConfigError for a prompt without its fields; DataError for no page, or for one without text.
-    """
+    """Count the calls of `make_ragas_set` before the run, for `ragbench.llm.plan`."""
     template = load_prompt(PROMPTS["question"])
     first = [fill_prompt(template, context=text) for text in _introductions(pages)]
     alone = sum(not back_linked([page], pages, 1) for page in pages)
-    calls = {"answer": len(pages), "ungrounded": len(pages), "incomplete": len(pages), "padding": alone}
-    return [Step("ragas question", prompts=first), *(Step(f"ragas {kind}", calls=n) for kind, n in calls.items())]
+    calls = dict.fromkeys(("answer", "ungrounded", "incomplete"), len(pages)) | {"padding": alone}
+    return [Step("ragas question", prompts=first), *(Step(f"ragas {step}", calls=n) for step, n in calls.items())]
 
 
 def _introductions(pages: Sequence[Document]) -> list[str]:
