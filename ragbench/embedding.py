@@ -469,6 +469,12 @@ def as_array(embedder: Embeddings, texts: list[str]) -> np.ndarray:
     return np.asarray(make(texts) if make else embedder.embed_documents(texts), dtype=np.float32)
 
 
+def query_array(embedder: Embeddings, queries: Sequence[str]) -> np.ndarray:
+    """Embed queries likewise, all at once where the embedder can."""
+    make = getattr(embedder, "embed_queries", None) or getattr(embedder, "embed_array", None)
+    return np.asarray(make(list(queries)) if make else [embedder.embed_query(q) for q in queries], dtype=np.float32)
+
+
 def _ollama(name: str, host: str | None = None) -> Embeddings:
     from langchain_ollama import OllamaEmbeddings
 

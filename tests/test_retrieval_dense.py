@@ -49,6 +49,25 @@ class Fixed(Embeddings):
         return self.vectors[text]
 
 
+class Numbered(Embeddings):
+    """Queries are numbers of rows; the chunks' vectors are given."""
+
+    def __init__(self, queries):
+        self.queries = np.asarray(queries)
+
+    def embed_documents(self, texts):
+        raise AssertionError("the chunks have vectors")
+
+    def embed_query(self, text):
+        return self.queries[int(text)].tolist()
+
+
+def near(vectors, queries, k, scope=None, docs=None, **options):
+    """The hits of query vectors among chunks with these vectors."""
+    dense = Dense(chunks_of(["x"] * len(vectors), docs), Numbered(queries), vectors=vectors, **options)
+    return dense.search([str(i) for i in range(len(queries))], k, scope)
+
+
 def chunks_of(texts, docs=None):
     return [Chunk(f"c{i:05d}", text, docs[i] if docs else f"d{i}") for i, text in enumerate(texts)]
 
@@ -78,13 +97,12 @@ def test_equals_brute_force_over_several_tiles_and_batches():
     rng = np.random.default_rng(0)
     vectors, queries = rng.standard_normal((2 * TILE + 99, 24)), rng.standard_normal((1100, 24))
     docs = [f"d{i % 4}" for i in range(len(vectors))]
-    dense = Dense(chunks_of(["x"] * len(vectors), docs), Hashed(), vectors=vectors)
     exact = unit(queries) @ unit(vectors).T
     order = np.argsort(-exact, axis=1)[:, :7]
-    hits = dense.search_vectors(queries, 7)
+    hits = near(vectors, queries, 7)
     assert [[int(i[1:]) for i in ids(one)] for one in hits] == order.tolist()
     assert [h.score for h in hits[3]] == pytest.approx(exact[3, order[3]], abs=1e-6)
-    scoped = dense.search_vectors(queries[:40], 7, scope=[{"d1"}, {"d2", "d3"}, None, set()] * 10)
+    scoped = near(vectors, queries[:40], 7, [{"d1"}, {"d2", "d3"}, None, set()] * 10, docs)
     for q, one in enumerate(scoped):
         allowed = [i for i in range(len(vectors)) if i % 4 in ([1], [2, 3], range(4), [])[q % 4]]
         best = sorted(allowed, key=lambda i, q=q: -exact[q, i])[:7]
@@ -97,10 +115,9 @@ def test_equal_vectors_tie_and_ids_decide_however_many_they_are(n_twins):
     vectors = rng.standard_normal((TILE + 300, 33))
     twins = rng.permutation(len(vectors))[:n_twins]
     vectors[twins] = rng.standard_normal(33)
-    dense = Dense(chunks_of(["x"] * len(vectors)), Hashed(), vectors=vectors)
     queries = vectors[twins[:1]] + 0.01 * rng.standard_normal((20, 33))
     for k in (1, 2, 10, 60):
-        for hits in dense.search_vectors(queries, k):
+        for hits in near(vectors, queries, k):
             best = [h for h in hits if h.score == hits[0].score]
             assert ids(best) == [f"c{i:05d}" for i in sorted(twins)[:k]]
 
@@ -140,8 +157,8 @@ def test_a_zero_vector_is_never_a_hit_and_a_zero_query_finds_nothing():
 
 def test_given_vectors_follow_the_order_of_the_chunks_given():
     chunks = [Chunk("b", "x", "d"), Chunk("a", "y", "d")]
-    dense = Dense(chunks, Hashed(), vectors=np.array([[1.0, 0.0], [0.0, 1.0]]))
-    assert ids(dense.search_vectors(np.array([1.0, 0.1]), 2)[0]) == ["b", "a"]
+    dense = Dense(chunks, Fixed(q=[1.0, 0.1]), vectors=np.array([[1.0, 0.0], [0.0, 1.0]]))
+    assert ids(dense.search(["q"], 2)[0]) == ["b", "a"]
     assert [c.id for c in dense.chunks] == ["a", "b"]
     assert dense.vectors.tolist() == [[0.0, 1.0], [1.0, 0.0]]
 
@@ -241,11 +258,9 @@ def test_faiss_backend_gives_the_same_hits():
     rng = np.random.default_rng(4)
     vectors, queries = rng.standard_normal((500, 12)), rng.standard_normal((30, 12))
     vectors[100:160] = vectors[0]
-    chunks = chunks_of(["x"] * 500)
-    one, two = (Dense(chunks, Hashed(), vectors=vectors, backend=b) for b in ("numpy", "faiss"))
     queries[0] = vectors[0]
-    assert one.search_vectors(queries, 9) == two.search_vectors(queries, 9)
-    assert one.search_vectors(queries, 9, scope={"d3", "d5"}) == two.search_vectors(queries, 9, scope={"d3", "d5"})
+    for scope in (None, {"d3", "d5"}):
+        assert near(vectors, queries, 9, scope) == near(vectors, queries, 9, scope, backend="faiss")
 
 
 def test_faiss_backend_says_how_to_install_it(monkeypatch):
@@ -302,7 +317,7 @@ ONE = chunks_of(["a", "b"])
         (lambda: Dense(ONE, Broken([1.0, 2.0])).vectors, ModelError, r"vectors of shape \(2,\)"),
         (lambda: Dense(ONE, Broken([[1.0] * 5] * 2)).search(["q"], 1), ModelError, "dimension 8"),
         (lambda: Dense(ONE, Hashed()).search(["q"], 1, scope={"nope"}), ConfigError, "such as 'nope'"),
-        (lambda: Dense(ONE, Hashed()).search([""], 1), ConfigError, "query 0 is empty"),
+        (lambda: Dense(ONE, Hashed()).search([""], 1), ConfigError, "query 0 is ''"),
         (lambda: Dense(ONE, Hashed()).search(["q"], -1), ConfigError, "k=-1"),
         (lambda: MMR(BM25(ONE)), ConfigError, "dense is BM25"),
         (lambda: MMR(Dense(ONE, Hashed()), fetch_k=0), ConfigError, "fetch_k=0"),

@@ -10,8 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
-from ragbench.retrieval._tokenise import number_tokens
-from ragbench.retrieval.text import PLAIN, SPLIT, TERRIER, TOKENIZERS, WORDS, Tokenizer, get_tokenizer, word_table
+from ragbench.retrieval.text import (
+    PLAIN,
+    SPLIT,
+    TERRIER,
+    TOKENIZERS,
+    WORDS,
+    Tokenizer,
+    get_tokenizer,
+    number_tokens,
+    word_table,
+)
 from ragbench.text.languages import FUNCTION_WORDS, language_of
 from ragbench.text.stopwords import STOP_WORDS
 
@@ -145,7 +154,7 @@ def test_stop_words_are_lower_case_ascii_tokens_of_a_size_like_terriers():
 @given(st.lists(UNICODE, min_size=1, max_size=5), st.sampled_from(["ascii", "unicode", "space", "words"]))
 def test_compiled_scan_finds_the_tokens_that_python_finds(texts, pattern):
     tokenizer = Tokenizer("t", pattern)
-    numbers, counts, words = number_tokens(texts, word_table(pattern), tokenizer.prepared)
+    numbers, counts, words = number_tokens(texts, tokenizer)
     expected = [tokenizer.tokens(text) for text in texts]
     assert counts.tolist() == [len(tokens) for tokens in expected]
     assert [words[n] for n in numbers] == [t for tokens in expected for t in tokens]
@@ -156,7 +165,7 @@ def test_compiled_scan_grows_with_the_vocabulary_and_over_batches():
     rng = np.random.default_rng(0)
     texts = [" ".join(f"w{n}" for n in rng.integers(0, 60_000, 2_000)) for _ in range(200)]
     texts[50] = "long" * 300_000
-    numbers, counts, words = number_tokens(texts, word_table("unicode"))
+    numbers, counts, words = number_tokens(texts, PLAIN)
     assert len(words) > 40_000
     assert len(set(words)) == len(words)
     assert [words[n] for n in numbers] == " ".join(texts).split()

@@ -6,7 +6,7 @@ token a number in order of first appearance; stop words and stems are then settl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -140,38 +140,38 @@ def _scan(buffer, ends, is_word, slots, hashes, starts, arena, n):
     return numbers[:filled].copy(), counts, slots, hashes, starts, arena, n
 
 
-def number_tokens(
-    texts: Sequence[str], is_word: np.ndarray, prepared: Callable[[str], str] = str.lower
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Cut texts into runs of word characters, or pairs in scripts without blanks, and number the distinct tokens.
+def scan(encoded: Iterable[bytes], is_word: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Cut UTF-8 texts into runs of word characters, or pairs in scripts without blanks, and number the distinct tokens.
 
     Parameters
     ----------
-    texts : the texts.
     is_word : uint8 array (0x110000,), what each code point is to a token; see `ragbench.retrieval.text.word_table`.
-    prepared : what is done to a text first.
 
     Returns
     -------
-    numbers : int32 (total tokens,), counts : int32 (len(texts),), words : the tokens in order of first appearance.
+    numbers : int32 (total tokens,), counts : int32 (texts,), tokens in order of first appearance.
     """
     slots = np.full(1 << 15, -1, np.int32)
     hashes, starts = np.empty(1 << 13, np.uint64), np.zeros(1 << 13, np.int64)
     arena, n = np.empty(1 << 16, np.uint8), 0
     all_numbers, all_counts = [], []
-    batch, size = [], 0
-    for place, text in enumerate(texts, 1):
-        batch.append(prepared(text).encode("utf-8", "surrogatepass"))
-        size += len(batch[-1])
-        if size < _BATCH_BYTES and place < len(texts):
-            continue
-        buffer = np.frombuffer(b"".join(batch), np.uint8)
-        ends = np.cumsum([len(b) for b in batch], dtype=np.int64)
-        found, count, slots, hashes, starts, arena, n = _scan(buffer, ends, is_word, slots, hashes, starts, arena, n)
-        all_numbers.append(found)
-        all_counts.append(count)
-        batch, size = [], 0
+    for batch in _batches(encoded):
+        buffer, ends = np.frombuffer(b"".join(batch), np.uint8), np.cumsum([len(b) for b in batch], dtype=np.int64)
+        numbers, counts, slots, hashes, starts, arena, n = _scan(buffer, ends, is_word, slots, hashes, starts, arena, n)
+        all_numbers.append(numbers)
+        all_counts.append(counts)
     data = arena.tobytes()
-    bounds = starts[: n + 1].tolist()
-    words = [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(bounds)]
-    return np.concatenate(all_numbers), np.concatenate(all_counts), words
+    tokens = [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(starts[: n + 1].tolist())]
+    return np.concatenate(all_numbers), np.concatenate(all_counts), tokens
+
+
+def _batches(encoded: Iterable[bytes]) -> Iterator[list[bytes]]:
+    batch, size = [], 0
+    for text in encoded:
+        batch.append(text)
+        size += len(text)
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -1,7 +1,7 @@
 """What every retriever shares: a batched ``search()`` with checked arguments, and LangChain's ``invoke()`` on top.
 
-Rules that hold for all of them: best hit first; ties by chunk id; a hit whose score is exactly zero carries no evidence
-and is not returned; the same input gives the same output, whatever the order of the chunks.
+Best hit first; ties by chunk id; a hit whose score is exactly zero carries no evidence and is not returned; the same
+input gives the same output, whatever the order of the chunks.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any
 
 import numpy as np
 from langchain_core.documents import Document as LangChainDocument
 from langchain_core.retrievers import BaseRetriever
-from pydantic import PrivateAttr
+from pydantic import AfterValidator, PositiveInt, PrivateAttr, ValidationError
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Chunk, Hit
@@ -28,54 +29,21 @@ Scopes = list[frozenset[str] | None] | None
 
 
 def check_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """Return the chunks as a list; ConfigError for something else, DataError for none or two that share an id."""
-    if isinstance(chunks, (str, Chunk)) or not isinstance(chunks, Iterable):
+    """List the chunks; ConfigError for something else, DataError for none or two that share an id."""
+    if isinstance(chunks, str) or not isinstance(chunks, Iterable):
         raise ConfigError(f"chunks is {type(chunks).__name__}", "a list of Chunk", "call token_chunks(documents) first")
     chunks = list(chunks)
     if not chunks:
         raise DataError("no chunks to index", "at least one Chunk", "check that the documents have text")
-    seen: dict[str, int] = {}
+    first: dict[str, int] = {}
     for i, chunk in enumerate(chunks):
-        if not isinstance(chunk, Chunk):
-            raise ConfigError(
-                f"chunk {i} is {type(chunk).__name__}",
-                "ragbench.Chunk(id, text, doc_id, title)",
-                "call token_chunks(documents) or semantic_chunks(documents, embedder)",
-            )
-        if not isinstance(chunk.text, str) or not isinstance(chunk.id, str):
-            raise ConfigError(
-                f"chunk {i} has id {chunk.id!r} and text of type {type(chunk.text).__name__}",
-                "both str",
-                "convert them where the chunk is made",
-            )
-        first = seen.setdefault(chunk.id, i)
-        if first != i:
-            raise DataError(
-                f"chunks {first} and {i} share the id {chunk.id!r}", "unique ids", "give every chunk an id of its own"
-            )
+        if not (isinstance(chunk, Chunk) and isinstance(chunk.id, str) and isinstance(chunk.text, str)):
+            got = f"chunk {i} is {repr(chunk)[:200]}"
+            raise ConfigError(got, "ragbench.Chunk(id, text, doc_id, title) of str", "call token_chunks(documents)")
+        if first.setdefault(chunk.id, i) != i:
+            got = f"chunks {first[chunk.id]} and {i} share the id {chunk.id!r}"
+            raise DataError(got, "unique ids", "give every chunk an id of its own")
     return chunks
-
-
-def check_queries(queries: Sequence[str]) -> list[str]:
-    """Return the queries as a list; ConfigError for a single string, or a query that is no text or empty."""
-    if isinstance(queries, str) or not isinstance(queries, Iterable):
-        raise ConfigError(
-            f"queries is {type(queries).__name__}", "a list of str", "pass [query], or call invoke(query)"
-        )
-    queries = list(queries)
-    for i, query in enumerate(queries):
-        if not isinstance(query, str):
-            raise ConfigError(f"query {i} is {type(query).__name__}", "str", "pass question.text")
-        if not query.strip():
-            raise ConfigError(f"query {i} is empty: {query!r}", "some text", "leave empty questions out")
-    return queries
-
-
-def check_positive(name: str, value: Any) -> int:
-    """Return ``value``, an int of at least 1, or raise ConfigError."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise ConfigError(f"{name}={value!r}", "a whole number, at least 1", f"use for instance {name}=10")
-    return int(value)
 
 
 def check_retriever(retriever: Any) -> Any:
@@ -89,42 +57,17 @@ def check_retriever(retriever: Any) -> Any:
     return retriever
 
 
+Searcher = Annotated[Any, AfterValidator(check_retriever)]  # a field that holds a retriever, ours or anybody's
+
+
 def describe(retriever: Any) -> dict[str, Any]:
     """Return a retriever's settings, or its class's name when it has none."""
     settings = getattr(retriever, "settings", None)
     return settings() if callable(settings) else {"retriever": type(retriever).__name__}
 
 
-def check_scope(scope: Scope, n: int) -> Scopes:
-    """Return one set of document ids (or None: everything) for each of ``n`` queries, or None."""
-    if scope is None:
-        return None
-    wrong = ConfigError(
-        f"scope is {type(scope).__name__}",
-        "a set of document ids, or a list with one set per query",
-        "pass for instance scope={document.id}",
-    )
-    if isinstance(scope, (str, bytes)) or not isinstance(scope, Collection):
-        raise wrong
-    if all(isinstance(item, str) for item in scope):
-        return [frozenset(scope)] * n  # type: ignore[arg-type]
-    if not isinstance(scope, Sequence):
-        raise wrong
-    if len(scope) != n:
-        raise ConfigError(
-            f"{len(scope)} scopes for {n} queries", "one scope per query", "pass one set of ids per query"
-        )
-    known: dict[int, frozenset[str]] = {}
-    for item in scope:
-        if item is not None and id(item) not in known:
-            if isinstance(item, (str, bytes)) or not isinstance(item, Collection):
-                raise wrong
-            known[id(item)] = item if isinstance(item, frozenset) else frozenset(item)
-    return [None if item is None else known[id(item)] for item in scope]
-
-
 def model_name(model: Any) -> str:
-    """Return the name of a chat model (or of an object of one's own, its class), for ``settings()``."""
+    """Return the name of a model (or of an object of one's own, its class), for ``settings()``."""
     name = getattr(model, "model", None) or getattr(model, "model_name", None) or model
     return name if isinstance(name, str) else type(name).__name__
 
@@ -160,11 +103,11 @@ def ranked(pairs: Iterable[tuple[Chunk, float]]) -> list[Hit]:
     return [Hit(chunk, score, rank) for rank, (chunk, score) in enumerate(pairs, 1)]
 
 
-def hits_of(chunks: Sequence[Chunk], items: np.ndarray, scores: np.ndarray, found: np.ndarray) -> list[list[Hit]]:
-    """Return each query's hits: of its row of places in ``chunks`` and of scores, the first ``found``."""
+def hits_of(chunks: Sequence[Chunk], places: np.ndarray, scores: np.ndarray, counts: np.ndarray) -> list[list[Hit]]:
+    """Return each query's hits: the first ``counts`` of its row of places in ``chunks`` and of its row of scores."""
     return [
-        ranked((chunks[i], s) for i, s in zip(items[q, :n].tolist(), scores[q, :n].tolist(), strict=True))
-        for q, n in enumerate(found.tolist())
+        ranked((chunks[i], s) for i, s in zip(places[q, :n].tolist(), scores[q, :n].tolist(), strict=True))
+        for q, n in enumerate(counts.tolist())
     ]
 
 
@@ -178,10 +121,18 @@ class Retriever(BaseRetriever):
     """A LangChain retriever with batched, deterministic search.
 
     ``invoke(query)`` returns ``k`` LangChain documents whose metadata holds ``title, doc_id, chunk_id, score, rank``;
-    ``k`` and ``scope`` may be passed to it too.
+    ``k`` and ``scope`` may be passed to it too. A field that does not fit its type raises ConfigError.
     """
 
-    k: int = 10
+    k: PositiveInt = 10
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            got, expected = f"{wrong['loc'][0]}={fields.get(wrong['loc'][0])!r}", wrong["msg"]
+            raise ConfigError(got, expected, f"see help({type(self).__name__})") from None
 
     def search(self, queries: Sequence[str], k: int, scope: Scope = None) -> list[list[Hit]]:
         """Return the best ``k`` hits of every query.
@@ -201,8 +152,10 @@ class Retriever(BaseRetriever):
         ------
         ConfigError for an empty query, a wrong type, ``k`` below 1, or a document id that has no chunk.
         """
-        queries = check_queries(queries)
-        return self._search(queries, check_positive("k", k), check_scope(scope, len(queries))) if queries else []
+        queries = _texts(queries)
+        if isinstance(k, bool) or not hasattr(k, "__index__") or k < 1:
+            raise ConfigError(f"k={k!r}", "a whole number, at least 1", "use for instance k=10")
+        return self._search(queries, int(k), _scopes(scope, len(queries))) if queries else []
 
     @abstractmethod
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]: ...
@@ -238,11 +191,41 @@ class Retriever(BaseRetriever):
         return [as_document(hit.chunk, score=hit.score, rank=hit.rank) for hit in hits]
 
 
+def _texts(queries: Sequence[str]) -> list[str]:
+    if isinstance(queries, str) or not isinstance(queries, Iterable):
+        got = f"queries is {type(queries).__name__}"
+        raise ConfigError(got, "a list of str", "pass [query], or call invoke(query)")
+    queries = list(queries)
+    for i, query in enumerate(queries):
+        if not isinstance(query, str) or not query.strip():
+            raise ConfigError(f"query {i} is {query!r}", "some text", "pass question.text; leave empty questions out")
+    return queries
+
+
+def _scopes(scope: Scope, n: int) -> Scopes:
+    """Return one set of document ids (or None: everything) for each of ``n`` queries, or None."""
+    if scope is None:
+        return None
+    wrong = ConfigError(
+        f"scope is {type(scope).__name__}",
+        "a set of document ids, or a list with one set per query",
+        "pass for instance scope={document.id}",
+    )
+    if isinstance(scope, str) or not isinstance(scope, Collection):
+        raise wrong
+    if all(isinstance(item, str) for item in scope):
+        return [frozenset(scope)] * n  # type: ignore[arg-type]
+    if len(scope) != n:
+        raise ConfigError(f"{len(scope)} scopes for {n} queries", "one scope per query", "pass one set of ids each")
+    if any(isinstance(item, str) or not isinstance(item, Collection | None) for item in scope):
+        raise wrong
+    return [None if item is None else frozenset(item) for item in scope]
+
+
 class Index(Retriever):
     """A retriever that holds chunks, sorted so that a lower position wins a tie."""
 
     _chunks: list[Chunk] = PrivateAttr()
-    _positions: dict[str, list[int]] | None = PrivateAttr(default=None)
 
     def __init__(self, chunks: Iterable[Chunk], **fields: Any) -> None:
         super().__init__(**fields)
@@ -261,7 +244,7 @@ class Index(Retriever):
         scores : shape (queries, chunks), in the order of ``chunks``; 0 is no hit.
         k, scopes : as ``_search`` gets them.
         """
-        allowed = {q: row for row, members in self._rows(scopes) for q in members}
+        allowed = {q: places for places, members in self._by_scope(scopes) for q in members}
         hits = []
         for q, row in enumerate(scores):
             places = allowed.get(q)
@@ -270,29 +253,27 @@ class Index(Retriever):
             hits.append(ranked((self._chunks[i], float(row[i])) for i in order[:k]))
         return hits
 
-    def _rows(self, scopes: Scopes) -> list[tuple[list[int] | None, list[int]]]:
-        """Group queries by scope: (positions of the allowed chunks or None, numbers of the queries)."""
-        if scopes is None:
-            return []
-        if self._positions is None:
-            positions: dict[str, list[int]] = {}
-            for i, chunk in enumerate(self._chunks):
-                positions.setdefault(chunk.doc_id, []).append(i)
-            self._positions = positions
-        groups: dict[frozenset[str] | None, list[int]] = {}
-        for q, scope in enumerate(scopes):
-            groups.setdefault(scope, []).append(q)
-        return [(self._allowed(scope), members) for scope, members in groups.items()]
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """Positions of the chunks by document."""
+        places: dict[str, list[int]] = {}
+        for i, chunk in enumerate(self._chunks):
+            places.setdefault(chunk.doc_id, []).append(i)
+        return places
 
-    def _allowed(self, scope: frozenset[str] | None) -> list[int] | None:
-        if scope is None:
-            return None
-        assert self._positions is not None
-        missing = [d for d in scope if d not in self._positions]
-        if missing:
-            raise ConfigError(
-                f"scope names {len(missing)} document(s) without a chunk, such as {min(map(str, missing))!r}",
-                "ids of indexed documents",
-                "use Document.id as it stands in Chunk.doc_id",
-            )
-        return sorted(i for d in scope for i in self._positions[d])
+    def _by_scope(self, scopes: Scopes) -> list[tuple[list[int] | None, list[int]]]:
+        """Group queries by scope: (positions of the allowed chunks or None: all, numbers of the queries)."""
+        groups: dict[frozenset[str] | None, list[int]] = {}
+        for q, scope in enumerate(scopes or ()):
+            groups.setdefault(scope, []).append(q)
+        for scope in groups:
+            if missing := [d for d in scope or () if d not in self._places]:
+                raise ConfigError(
+                    f"scope names {len(missing)} document(s) without a chunk, such as {min(map(str, missing))!r}",
+                    "ids of indexed documents",
+                    "use Document.id as it stands in Chunk.doc_id",
+                )
+        return [
+            (None if scope is None else sorted(i for d in scope for i in self._places[d]), members)
+            for scope, members in groups.items()
+        ]

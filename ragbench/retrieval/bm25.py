@@ -25,17 +25,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
-from ragbench.errors import ConfigError, check_known
+from ragbench.errors import check_known
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Index, Scopes, check_chunks, check_positive, cores, hits_of, in_parts
-from ragbench.retrieval.text import AUTO, Tokenizer, get_tokenizer, tokenizer_name, word_table
+from ragbench.retrieval.base import Index, Scopes, check_chunks, cores, hits_of, in_parts
+from ragbench.retrieval.text import AUTO, Tokenizer, Words, get_tokenizer, number_tokens, tokenizer_name
 
 _HITS_AT_ONCE = 1 << 22  # bounds the memory of results when k is in the thousands
+Weight = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 
 
 def _odds(n: int, df: int) -> float:
@@ -57,7 +58,6 @@ class BM25(Index):
 
     Parameters
     ----------
-    chunks : what to index; ids must be unique.
     k1, b : saturation (> 0; default 1.2, for ``okapi`` 1.5) and length normalisation in [0, 1].
     variant : ``"terrier"``, ``"lucene"``, ``"robertson"``, ``"atire"`` or ``"okapi"``; see the module's table.
     tokenizer : a name of `ragbench.retrieval.text` (``"auto"``, ``"german"``, ``"jieba"``, ``"plain"`` ...), a
@@ -68,18 +68,16 @@ class BM25(Index):
     ties : ``"id"`` (by chunk id) or ``"corpus"`` (in the order given; the default of ``okapi``, as recorded).
     k : hits per ``invoke()``.
 
-    Raises
-    ------
-    ConfigError for a parameter out of range, an unknown variant or tokenizer; DataError for no chunks or repeated ids.
+    Raises ConfigError for a parameter out of range or an unknown name; DataError for no chunks or repeated ids.
     """
 
-    k1: float
-    b: float
+    k1: Weight = Field(gt=0)
+    b: Weight = Field(le=1)
     variant: str
-    k3: float
-    epsilon: float
+    k3: Weight
+    epsilon: Weight
     ties: str
-    _tokenizer: Tokenizer | Callable[[str], list[str]] = PrivateAttr()
+    _tokenizer: Words = PrivateAttr()
     _terms: dict[str, int] = PrivateAttr()
     _start: np.ndarray = PrivateAttr()  # (terms + 1,): where each term's postings begin
     _postings: np.ndarray = PrivateAttr()  # positions of chunks, ascending within a term
@@ -93,7 +91,7 @@ class BM25(Index):
         k1: float | None = None,
         b: float = 0.75,
         variant: str = "lucene",
-        tokenizer: str | Tokenizer | Callable[[str], list[str]] | None = None,
+        tokenizer: str | Words | None = None,
         *,
         k3: float = 8.0,
         epsilon: float = 0.25,
@@ -102,14 +100,10 @@ class BM25(Index):
     ) -> None:
         check_known("BM25 variant", [variant], _VARIANTS)
         _, _, default_k1, default_tokenizer, default_ties = _VARIANTS[variant]
-        k1 = _in_range("k1", default_k1 if k1 is None else k1, 0.0, math.inf, open_low=True)
-        b, k3 = _in_range("b", b, 0.0, 1.0), _in_range("k3", k3, 0.0, math.inf)
-        epsilon = _in_range("epsilon", epsilon, 0.0, math.inf)
-        ties = default_ties if ties is None else ties
+        k1, ties = default_k1 if k1 is None else k1, default_ties if ties is None else ties
         check_known("order of ties", [ties], ("id", "corpus"))
         tokenizer = default_tokenizer if tokenizer is None else tokenizer
         get_tokenizer(tokenizer)  # a wrong name is told before the chunks are looked at
-        k = check_positive("k", k)
         chunks = check_chunks(chunks)
         super().__init__(chunks, k1=k1, b=b, variant=variant, k3=k3, epsilon=epsilon, ties=ties, k=k)
         self._tokenizer = get_tokenizer(tokenizer, [c.text for c in self._chunks])
@@ -118,41 +112,34 @@ class BM25(Index):
         self._build()
 
     @property
-    def tokenizer(self) -> Tokenizer | Callable[[str], list[str]]:
+    def tokenizer(self) -> Words:
         """What cuts texts and queries into terms; for ``"auto"``, what was chosen."""
         return self._tokenizer
 
     def settings(self) -> dict[str, Any]:
         of_variant = {"terrier": {"k3": self.k3}, "okapi": {"epsilon": self.epsilon}}.get(self.variant, {})
-        return {
-            "retriever": "BM25",
-            "variant": self.variant,
-            "k1": self.k1,
-            "b": self.b,
-            **of_variant,
-            "tokenizer": tokenizer_name(self._tokenizer),
-            "ties": self.ties,
-            "chunks": len(self._chunks),
-        }
+        about = {"retriever": "BM25", "variant": self.variant, "k1": self.k1, "b": self.b, **of_variant}
+        words = tokenizer_name(self._tokenizer)
+        return about | {"tokenizer": words, "ties": self.ties, "chunks": len(self._chunks)}
 
     def _build(self) -> None:
         from ragbench.retrieval import _kernels
 
-        n = len(self._chunks)
+        n, tokenizer = len(self._chunks), self._tokenizer
         size = -(-n // cores())
-        parts = in_parts(n, size, self._number)
+        texts = [chunk.text for chunk in self._chunks]
+        parts = in_parts(n, size, lambda first, stop: number_tokens(texts[first:stop], tokenizer))
         terms: dict[str, int] = {}
-        maps = []
-        for _, _, words in parts:
-            kept = self._tokenizer.terms(words) if isinstance(self._tokenizer, Tokenizer) else words
-            maps.append(np.array([-1 if w is None else terms.setdefault(w, len(terms)) for w in kept], np.int32))
+        term_of = []  # by part: token number -> term number, -1 where it is dropped
+        for _, _, tokens in parts:
+            kept = tokenizer.terms(tokens) if isinstance(tokenizer, Tokenizer) else tokens
+            term_of.append(np.array([-1 if t is None else terms.setdefault(t, len(terms)) for t in kept], np.int32))
         frequency = np.zeros((len(parts), len(terms)), np.int64)
         lengths = np.zeros(n, np.int32)
 
         def count(first: int, stop: int) -> None:
             i = first // size
-            numbers, counts, _ = parts[i]
-            _kernels.count(numbers, counts, maps[i], frequency[i], lengths[first:stop])
+            _kernels.count(*parts[i][:2], term_of[i], frequency[i], lengths[first:stop])
 
         in_parts(n, size, count)
         df = frequency.sum(axis=0)
@@ -164,28 +151,12 @@ class BM25(Index):
 
         def fill(first: int, stop: int) -> None:
             i = first // size
-            numbers, counts, _ = parts[i]
-            _kernels.fill(numbers, counts, first, at[i], self._postings, self._tf)
+            _kernels.fill(*parts[i][:2], first, at[i], self._postings, self._tf)
 
         in_parts(n, size, fill)
         average = int(lengths.sum()) / n or 1.0  # no chunk has a term: there is nothing to normalise
         self._norm = self.k1 * (1 - self.b + self.b * lengths / average)
         self._idf = self._weights(df)
-
-    def _number(self, first: int, stop: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
-        """Number the tokens of some chunks: (numbers, tokens per chunk, distinct tokens in order of appearance)."""
-        texts = [chunk.text for chunk in self._chunks[first:stop]]
-        if isinstance(self._tokenizer, Tokenizer):
-            from ragbench.retrieval._tokenise import number_tokens
-
-            return number_tokens(texts, word_table(self._tokenizer.pattern), self._tokenizer.prepared)
-        words: dict[str, int] = {}
-        numbers, counts = [], []
-        for text in texts:
-            tokens = self._tokenizer(text)
-            counts.append(len(tokens))
-            numbers += [words.setdefault(t, len(words)) for t in tokens]
-        return np.array(numbers, np.int32), np.array(counts, np.int32), list(words)
 
     def _weights(self, df: np.ndarray) -> np.ndarray:
         idf_of = _VARIANTS[self.variant][0]
@@ -203,11 +174,7 @@ class BM25(Index):
             return [[terms[t] for t in tokenizer(query) if t in terms] for query in queries]
         tokens = [tokenizer.tokens(tokenizer.clean_query(query)) for query in queries]
         distinct = list({t for ts in tokens for t in ts})
-        known = {
-            token: terms[term]
-            for token, term in zip(distinct, tokenizer.terms(distinct), strict=True)
-            if term is not None and term in terms
-        }
+        known = {t: terms[term] for t, term in zip(distinct, tokenizer.terms(distinct), strict=True) if term in terms}
         return [[known[t] for t in ts if t in known] for ts in tokens]
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
@@ -218,17 +185,17 @@ class BM25(Index):
         k = min(k, len(chunks))
         terms = self._query_terms(queries)
         if self.variant == "terrier":
-            counts = [Counter(found) for found in terms]
+            counts = [Counter(of_query) for of_query in terms]
             terms = [list(c) for c in counts]
             factor = [(self.k3 + 1) * qtf / (self.k3 + qtf) for c in counts for qtf in c.values()]
         else:
             factor = [1.0] * sum(map(len, terms))
         bounds = np.cumsum([0, *map(len, terms)])
-        term = np.array([t for found in terms for t in found], np.int32)
+        term = np.array([t for of_query in terms for t in of_query], np.int32)
         weight = self._idf[term] * np.array(factor)
         lightest = np.lexsort((weight, np.repeat(np.arange(len(terms)), np.diff(bounds))))
         row_of = np.full(len(queries), -1, np.int64)
-        rows = [(allowed, members) for allowed, members in self._rows(scopes) if allowed is not None]
+        rows = [(allowed, members) for allowed, members in self._by_scope(scopes) if allowed is not None]
         for row, (_, members) in enumerate(rows):
             row_of[members] = row
         scope = np.array([i for allowed, _ in rows for i in allowed], np.int32)
@@ -244,11 +211,3 @@ class BM25(Index):
 
         size = max(1, min(256, _HITS_AT_ONCE // k))
         return [hits for hits_of_part in in_parts(len(queries), size, part) for hits in hits_of_part]
-
-
-def _in_range(name: str, value: float, low: float, high: float, open_low: bool = False) -> float:
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not number or not low <= value <= high or (open_low and value == low) or math.isinf(value):
-        expected = f"a number above {low:g}" if open_low else f"a number from {low:g} to {high:g}"
-        raise ConfigError(f"{name}={value!r}", expected, "the thesis uses k1=1.2, b=0.75, k3=8")
-    return float(value)

@@ -9,25 +9,17 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from pydantic import PrivateAttr
 
+from ragbench.embedding import as_array, query_array
 from ragbench.errors import ConfigError, ModelError, check_known
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import (
-    Index,
-    Scope,
-    Scopes,
-    check_chunks,
-    check_positive,
-    check_scope,
-    cores,
-    hits_of,
-    in_parts,
-)
+from ragbench.retrieval.base import Index, Scopes, check_chunks, cores, hits_of, in_parts
 from ragbench.text.languages import language_of
 
 _QUERIES_AT_ONCE = 1024
@@ -41,7 +33,6 @@ class Dense(Index):
 
     Parameters
     ----------
-    chunks : what to index; ids must be unique.
     embedder : any LangChain ``Embeddings``. Vectors need not be of unit length; a text whose vector is zero is never
         returned. One with ``embed_array(texts)`` (or ``embed_queries``), as ragbench's own, is called once for all
         queries.
@@ -50,10 +41,8 @@ class Dense(Index):
     backend : ``"numpy"``, or ``"faiss"`` (extra ``[faiss]``) to propose the candidates; the hits are the same.
     k : hits per ``invoke()``.
 
-    Raises
-    ------
-    ConfigError for a wrong embedder or vectors of a wrong shape; DataError for no chunks or repeated ids; at the first
-    search, ModelError for vectors from the embedder that cannot be used, or not of one length for queries and chunks.
+    Raises ConfigError for a wrong embedder or vectors of a wrong shape; at the first search, ModelError for vectors
+    that cannot be used, or not of one length for queries and chunks.
 
     Source: thesis §2.5.3 (all-MiniLM-L6-v2, FAISS, top 10).
     """
@@ -62,7 +51,6 @@ class Dense(Index):
     embedder: Any
     embeds: bool  # whether the chunks are embedded, or their vectors were given
     _vectors: np.ndarray | None = PrivateAttr(default=None)
-    _faiss: Any = PrivateAttr(default=None)
 
     def __init__(
         self,
@@ -74,119 +62,76 @@ class Dense(Index):
         k: int = 10,
     ) -> None:
         check_known("dense backend", [backend], ("numpy", "faiss"))
-        if not callable(getattr(embedder, "embed_documents", None)) or not callable(
-            getattr(embedder, "embed_query", None)
-        ):
+        if not all(callable(getattr(embedder, name, None)) for name in ("embed_documents", "embed_query")):
             raise ConfigError(
                 f"embedder is {type(embedder).__name__}",
                 "a LangChain Embeddings with embed_documents and embed_query",
                 "pass ragbench.MiniLM() or for instance langchain_ollama.OllamaEmbeddings(model=...)",
             )
         chunks = check_chunks(chunks)
-        k = check_positive("k", k)
         super().__init__(chunks, backend=backend, embedder=embedder, embeds=vectors is None, k=k)
         if vectors is None:
             _warn_of_language(embedder, self._chunks)
         else:
             vectors = np.asarray(vectors)
             if vectors.ndim != 2 or len(vectors) != len(chunks):
-                raise ConfigError(
-                    f"vectors of shape {vectors.shape}",
-                    f"({len(chunks)}, dimension), one row per chunk",
-                    "leave vectors out to embed the chunks",
-                )
+                got, expected = f"vectors of shape {vectors.shape}", f"({len(chunks)}, dimension), one row per chunk"
+                raise ConfigError(got, expected, "leave vectors out to embed the chunks")
             self._vectors = _unit(vectors[sorted(range(len(chunks)), key=lambda i: chunks[i].id)])
         if backend == "faiss":
             _import_faiss()  # that it is missing is said here, not at the first search
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "retriever": "Dense",
-            "embedder": embedder_name(self.embedder),
-            "similarity": "cosine",
-            "chunks": len(self._chunks),
-        }
+        name = embedder_name(self.embedder)
+        return {"retriever": "Dense", "embedder": name, "similarity": "cosine", "chunks": len(self._chunks)}
 
     @property
     def vectors(self) -> np.ndarray:
         """The chunks' unit vectors, float32 (chunks, dimension), in the order of ``chunks``."""
         if self._vectors is None:
-            self._vectors = self._embed([chunk.text for chunk in self._chunks])
+            vectors = _unit(as_array(self.embedder, [chunk.text for chunk in self._chunks]))
+            if len(vectors) != len(self._chunks):
+                got = f"{type(self.embedder).__name__} returned {len(vectors)} vectors for {len(self._chunks)} texts"
+                raise ModelError(got, "one vector per text", "check the embedding model")
+            self._vectors = vectors
         return self._vectors
 
-    def _index(self) -> Any:
-        """Return faiss' index of the vectors; None without faiss."""
-        if self.backend == "faiss" and self._faiss is None:
-            self._faiss = _import_faiss().IndexFlatIP(self.vectors.shape[1])
-            self._faiss.add(self.vectors)
-        return self._faiss
+    @cached_property
+    def _faiss(self) -> Any:
+        index = _import_faiss().IndexFlatIP(self.vectors.shape[1])
+        index.add(self.vectors)
+        return index
 
     def embed_queries(self, queries: Sequence[str]) -> np.ndarray:
         """Embed queries: float32 (len(queries), dimension), rows of unit length (or zero)."""
         dimension = self.vectors.shape[1]
-        make = getattr(self.embedder, "embed_queries", getattr(self.embedder, "embed_array", None))
-        if callable(make):
-            return _unit(np.asarray(make(list(queries))), dimension)
-        return _unit(np.array([self.embedder.embed_query(query) for query in queries]), dimension)
-
-    def search_vectors(self, vectors: np.ndarray, k: int, scope: Scope = None) -> list[list[Hit]]:
-        """Return the best ``k`` hits of every query vector, shape (queries, dimension); otherwise as ``search``.
-
-        Raises
-        ------
-        ModelError for vectors that are not finite or of another length than the chunks'; ConfigError as ``search``.
-        """
-        vectors = _unit(np.atleast_2d(vectors), self.vectors.shape[1])
-        items, scores, found = self.nearest(vectors, check_positive("k", k), check_scope(scope, len(vectors)))
-        return hits_of(self._chunks, items, scores, found)
+        vectors = _unit(query_array(self.embedder, queries))
+        if vectors.shape[1] != dimension:
+            got = f"query vectors of dimension {vectors.shape[1]}"
+            raise ModelError(got, f"{dimension}, as of the chunks", "embed queries and chunks with the same model")
+        return vectors
 
     def nearest(self, queries: np.ndarray, k: int, scopes: Scopes = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Find the nearest chunks as arrays.
-
-        Parameters
-        ----------
-        queries : float32 (queries, dimension), as from ``embed_queries``.
-        k : how many at most.
-        scopes : None, or one set of document ids (or None) per query.
+        """Find the chunks nearest to query vectors, as from ``embed_queries``.
 
         Returns
         -------
-        items : int32 (queries, k), places in ``chunks``; scores : float64 (queries, k); found : int32 (queries,), how
-        many of each row count.
+        places in ``chunks`` : int32 (queries, k), scores : float64 (queries, k), how many of each row count : int32.
         """
-        k = min(k, len(self._chunks))
-        items = np.zeros((len(queries), k), np.int32)
-        scores, found = np.zeros((len(queries), k)), np.zeros(len(queries), np.int32)
-        if scopes is None:
-            _fill(queries, self.vectors, self._index(), items, scores, found)
-            return items, scores, found
-        for allowed, members in self._rows(scopes):
-            if allowed is None:
-                vectors, index, names = self.vectors, self._index(), np.arange(len(self._chunks), dtype=np.int32)
-            else:
-                vectors, index, names = self.vectors[allowed], None, np.array(allowed, np.int32)
-            width = min(k, len(names))
-            if width:
-                part = np.zeros((len(members), width), np.int32), np.zeros((len(members), width))
-                n = np.zeros(len(members), np.int32)
-                _fill(queries[members], vectors, index, *part, n)
-                items[members, :width], scores[members, :width], found[members] = names[part[0]], part[1], n
-        return items, scores, found
+        m, k = len(queries), min(k, len(self._chunks))
+        places, scores, counts = np.zeros((m, k), np.int32), np.zeros((m, k)), np.zeros(m, np.int32)
+        for allowed, members in self._by_scope(scopes) or [(None, range(m))]:
+            whole = allowed is None
+            vectors = self.vectors if whole else self.vectors[allowed]
+            if width := min(k, len(vectors)):
+                index = self._faiss if whole and self.backend == "faiss" else None
+                some, scores[members, :width], counts[members] = _nearest(queries[members], vectors, width, index)
+                places[members, :width] = some if whole else np.array(allowed, np.int32)[some]
+        return places, scores, counts
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        return self.search_vectors(self.embed_queries(queries), k, scopes)
-
-    def _embed(self, texts: list[str]) -> np.ndarray:
-        embedder = self.embedder
-        make = getattr(embedder, "embed_array", None)
-        vectors = _unit(np.asarray(make(texts) if callable(make) else embedder.embed_documents(texts)))
-        if len(vectors) != len(texts):
-            raise ModelError(
-                f"{type(embedder).__name__} returned {len(vectors)} vectors for {len(texts)} texts",
-                "one vector per text",
-                "check the embedding model",
-            )
-        return vectors
+        vectors = _unit(self.embed_queries(queries))  # scaled once more: the last bit of recorded scores is of that
+        return hits_of(self._chunks, *self.nearest(vectors, k, scopes))
 
 
 def embedder_name(embedder: Any) -> str:
@@ -198,8 +143,8 @@ def _warn_of_language(embedder: Any, chunks: Sequence[Chunk]) -> None:
     """Warn where the English MiniLM is to embed texts in other languages."""
     if str(getattr(embedder, "model_id", "")).startswith("all-MiniLM-L6-v2"):
         sample = chunks[:: max(1, len(chunks) // _SAMPLE)]
-        spoken = Counter(language_of([chunk.text]) for chunk in sample)
-        others = Counter({name: n for name, n in spoken.items() if name not in (None, "english")})
+        languages = Counter(language_of([chunk.text]) for chunk in sample)
+        others = Counter({name: n for name, n in languages.items() if name not in (None, "english")})
         if others.total() > _FEW * len(sample):
             named = ", ".join(f"{n} {str(name).capitalize()}" for name, n in others.most_common())
             warnings.warn(
@@ -210,29 +155,17 @@ def _warn_of_language(embedder: Any, chunks: Sequence[Chunk]) -> None:
             )
 
 
-def _unit(vectors: np.ndarray, dimension: int | None = None) -> np.ndarray:
-    """Scale rows to unit length (zero rows stay zero), as float32."""
-    if vectors.ndim != 2 or not np.issubdtype(vectors.dtype, np.number):
-        raise ModelError(
-            f"vectors of shape {vectors.shape} and type {vectors.dtype}",
-            "numbers of shape (texts, dimension)",
-            "check the embedding model: all its vectors must have one length",
-        )
-    if dimension is not None and vectors.shape[1] != dimension:
-        raise ModelError(
-            f"query vectors of dimension {vectors.shape[1]}",
-            f"{dimension}, as of the chunks",
-            "embed queries and chunks with the same model",
-        )
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """Scale rows to unit length (zero rows stay zero); ModelError for what is no matrix of finite numbers."""
+    if vectors.ndim != 2:
+        got, do = f"vectors of shape {vectors.shape}", "check the embedding model: all its vectors must have one length"
+        raise ModelError(got, "numbers of shape (texts, dimension)", do)
     vectors = vectors.astype(np.float32)
     norms = np.linalg.norm(vectors, axis=1)
     bad = np.flatnonzero(~np.isfinite(norms))
     if len(bad):
-        raise ModelError(
-            f"the vector of text {bad[0]} is not finite ({len(bad)} such)",
-            "finite numbers",
-            "check the embedding model",
-        )
+        got = f"the vector of text {bad[0]} is not finite ({len(bad)} such)"
+        raise ModelError(got, "finite numbers", "check the embedding model")
     return np.ascontiguousarray(vectors / np.where(norms == 0, 1, norms)[:, None])
 
 
@@ -240,28 +173,33 @@ def _import_faiss() -> Any:
     try:
         import faiss
     except ImportError:
-        raise ConfigError(
-            "backend='faiss', but faiss is not installed", "the extra [faiss]", "pip install 'ragbench[faiss]'"
-        ) from None
+        got = "backend='faiss', but faiss is not installed"
+        raise ConfigError(got, "the extra [faiss]", "pip install 'ragbench[faiss]'") from None
     return faiss
 
 
-def _fill(queries: np.ndarray, vectors: np.ndarray, index: Any, items, scores, found) -> None:
-    """Write the exact hits of each query among ``vectors`` into ``items, scores`` (queries, k) and ``found``."""
+def _nearest(queries: np.ndarray, vectors: np.ndarray, k: int, index: Any) -> list[np.ndarray]:
+    """Return the exact hits of each query among ``vectors``: places, scores and how many count."""
+    starts = range(0, len(queries), _QUERIES_AT_ONCE)
+    batches = [_nearest_of_batch(queries[i : i + _QUERIES_AT_ONCE], vectors, k, index) for i in starts]
+    return [np.concatenate(arrays) for arrays in zip(*batches, strict=True)]
+
+
+def _nearest_of_batch(queries: np.ndarray, vectors: np.ndarray, k: int, index: Any) -> tuple[np.ndarray, ...]:
     from ragbench.retrieval import _kernels
 
-    wide = min(len(vectors), items.shape[1] + _SPARE)
+    m = len(queries)
+    places, scores, counts = np.zeros((m, k), np.int32), np.zeros((m, k)), np.zeros(m, np.int32)
+    rough, candidates, n = _propose(queries, vectors, min(len(vectors), k + _SPARE), index)
     error = vectors.shape[1] * np.finfo(np.float32).eps  # bounds the rounding of a float32 product of unit vectors
-    for low in range(0, len(queries), _QUERIES_AT_ONCE):
-        batch = slice(low, low + _QUERIES_AT_ONCE)
-        some, into = queries[batch], (scores[batch], items[batch], found[batch])
-        rough, candidates, n = _propose(some, vectors, wide, index)
 
-        def exact(first: int, stop: int, some=some, into=into, rough=rough, candidates=candidates, n=n) -> None:
-            r = slice(first, stop)
-            _kernels.exact_hits(some[r], vectors, rough[r], candidates[r], n[r], error, *(array[r] for array in into))
+    def exact(first: int, stop: int) -> None:
+        r = slice(first, stop)
+        proposed = rough[r], candidates[r], n[r]
+        _kernels.exact_hits(queries[r], vectors, *proposed, error, scores[r], places[r], counts[r])
 
-        in_parts(len(some), -(-len(some) // cores()), exact)
+    in_parts(m, -(-m // cores()), exact)
+    return places, scores, counts
 
 
 def _propose(queries: np.ndarray, vectors: np.ndarray, wide: int, index: Any) -> tuple:
@@ -279,9 +217,9 @@ def _propose(queries: np.ndarray, vectors: np.ndarray, wide: int, index: Any) ->
         block = vectors[first : first + _kernels.TILE]
         np.matmul(queries, block.T, out=tile[:, : len(block)])
 
-        def collect(low: int, high: int, first: int = first, block: np.ndarray = block) -> None:
+        def collect(low: int, high: int, first: int = first, width: int = len(block)) -> None:
             r = slice(low, high)
-            _kernels.collect(tile[r], len(block), first, rough[r], candidates[r], n[r])
+            _kernels.collect(tile[r], width, first, rough[r], candidates[r], n[r])
 
         in_parts(m, -(-m // cores()), collect)
     return rough, candidates, n

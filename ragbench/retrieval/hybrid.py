@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, PositiveInt
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, ranked
+from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, ranked
 
 
 class Hybrid(Retriever):
@@ -16,23 +18,21 @@ class Hybrid(Retriever):
 
     Parameters
     ----------
-    retrievers : at least one; they should share their chunks, and chunks with one id must have one text.
+    retrievers : at least one; DataError at a search where two give one id to two texts.
     constant : how little the top ranks stand out; 60 in the paper.
     depth : how many hits of each retriever are fused (at least k are asked for).
     weights : one number above 0 per retriever; default 1 each.
     k : hits per ``invoke()``.
 
-    Raises
-    ------
-    ConfigError for no retriever or a parameter out of range; DataError when two chunks share an id but not their text.
+    Raises ConfigError for a parameter out of range.
 
     Source: Cormack, Clarke and Büttcher, SIGIR 2009.
     """
 
-    retrievers: list[Any]
-    constant: float
-    depth: int
-    weights: list[float]
+    retrievers: list[Searcher] = Field(min_length=1)
+    constant: float = Field(ge=0, allow_inf_nan=False)
+    depth: PositiveInt
+    weights: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]]
 
     def __init__(
         self,
@@ -43,49 +43,30 @@ class Hybrid(Retriever):
         *,
         k: int = 10,
     ) -> None:
-        if not isinstance(retrievers, (list, tuple)) or not retrievers:
-            raise ConfigError(f"retrievers={retrievers!r}", "a list of retrievers", "pass [bm25, dense]")
         weights = [1.0] * len(retrievers) if weights is None else list(weights)
-        if len(weights) != len(retrievers) or not all(math.isfinite(w) and w > 0 for w in weights):
-            raise ConfigError(
-                f"weights={weights!r}", f"{len(retrievers)} numbers above 0", "leave them out for equal ones"
-            )
-        if not math.isfinite(constant) or constant < 0:
-            raise ConfigError(f"constant={constant!r}", "a number, at least 0", "the paper uses 60")
-        super().__init__(
-            retrievers=[check_retriever(r) for r in retrievers],
-            constant=float(constant),
-            depth=check_positive("depth", depth),
-            weights=weights,
-            k=check_positive("k", k),
-        )
+        if len(weights) != len(retrievers):
+            raise ConfigError(f"weights={weights!r}", f"{len(retrievers)} numbers above 0", "leave them out for 1 each")
+        super().__init__(retrievers=retrievers, constant=constant, depth=depth, weights=weights, k=k)
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "retriever": "Hybrid",
-            "fusion": "reciprocal rank",
-            "constant": self.constant,
-            "depth": self.depth,
-            "weights": self.weights,
-            "over": [describe(r) for r in self.retrievers],
-        }
+        own = {"constant": self.constant, "depth": self.depth, "weights": self.weights}
+        over = [describe(retriever) for retriever in self.retrievers]
+        return {"retriever": "Hybrid", "fusion": "reciprocal rank", **own, "over": over}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        rankings = [r.search(queries, max(k, self.depth), scopes) for r in self.retrievers]
-        return [self._fuse([ranking[q] for ranking in rankings], k) for q in range(len(queries))]
+        rankings = [retriever.search(queries, max(k, self.depth), scopes) for retriever in self.retrievers]
+        return [self._fuse(of_query, k) for of_query in zip(*rankings, strict=True)]
 
-    def _fuse(self, rankings: list[list[Hit]], k: int) -> list[Hit]:
+    def _fuse(self, rankings: Sequence[list[Hit]], k: int) -> list[Hit]:
         chunks: dict[str, Chunk] = {}
         shares: dict[str, list[float]] = {}
         for hits, weight in zip(rankings, self.weights, strict=True):
             for hit in hits:
                 chunk = hit.chunk
                 if chunks.setdefault(chunk.id, chunk).text != chunk.text:
-                    raise DataError(
-                        f"two chunks share the id {chunk.id!r} but not their text",
-                        "retrievers over the same chunks",
-                        "build all retrievers from one list of chunks",
-                    )
+                    got = f"two chunks share the id {chunk.id!r} but not their text"
+                    do = "build all retrievers from one list of chunks"
+                    raise DataError(got, "retrievers over the same chunks", do)
                 shares.setdefault(chunk.id, []).append(weight / (self.constant + hit.rank))
         # fsum: equal shares in another order must tie, so that the id decides.
         scores = {chunk_id: math.fsum(parts) for chunk_id, parts in shares.items()}

@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ragbench.errors import ConfigError, ModelError, unknown
+from pydantic import PositiveInt
+
+from ragbench.errors import ModelError, unknown
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, model_name, ranked
-from ragbench.retrieval.dense import Dense
+from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, model_name, ranked
 from ragbench.text.stopwords import STOP_WORDS
 
 PROMPTS = {"perspectives": "multiquery_perspectives", "decomposition": "multiquery_decomposition"}
@@ -24,6 +25,8 @@ PROMPTS = {"perspectives": "multiquery_perspectives", "decomposition": "multique
 
 class MultiQuery(Retriever):
     """Union of the hits of several derived questions, in order of first appearance.
+
+    A hit's score is the one it had where it first appeared, so scores need not fall with rank.
 
     Parameters
     ----------
@@ -34,69 +37,44 @@ class MultiQuery(Retriever):
     keep : how many of the union are kept at most, whatever ``k``.
     k : hits per ``invoke()``.
 
-    A hit's score is the one it had where it first appeared, so scores need not fall with rank.
-
-    Raises
-    ------
-    ConfigError for a parameter out of range; ModelError when a question gets no derived question.
+    Raises ModelError, at a search, when a question gets no derived question.
 
     Source: thesis §2.5.3; as run: 10 hits each, union in order of first appearance, 5 kept.
     """
 
-    retriever: Any
-    k_each: int
-    keep: int
-    decompose: Any
+    retriever: Searcher
+    k_each: PositiveInt
+    keep: PositiveInt
+    decompose: Callable[..., Any]
 
     def __init__(
         self, retriever: Any, decompose: Callable[[str], Sequence[str]], k_each: int = 10, keep: int = 5, *, k: int = 5
     ) -> None:
-        if not callable(decompose):
-            raise ConfigError(
-                f"decompose is {type(decompose).__name__}",
-                "a callable question -> list of questions",
-                "pass llm_decomposer(model), or rule_decomposer where there is no model",
-            )
-        super().__init__(
-            retriever=check_retriever(retriever),
-            k_each=check_positive("k_each", k_each),
-            keep=check_positive("keep", keep),
-            decompose=decompose,
-            k=check_positive("k", k),
-        )
+        super().__init__(retriever=retriever, decompose=decompose, k_each=k_each, keep=keep, k=k)
 
     def settings(self) -> dict[str, Any]:
-        own = getattr(self.decompose, "settings", None)
+        settings = getattr(self.decompose, "settings", None)
         name = getattr(self.decompose, "__name__", type(self.decompose).__name__)
-        return {
-            "retriever": "MultiQuery",
-            "k_each": self.k_each,
-            "keep": self.keep,
-            "decompose": own() if callable(own) else {"decomposer": name},
-            "over": describe(self.retriever),
-        }
+        about = {"retriever": "MultiQuery", "k_each": self.k_each, "keep": self.keep}
+        about["decompose"] = settings() if callable(settings) else {"decomposer": name}
+        return about | {"over": describe(self.retriever)}
+
+    @property
+    def asking(self) -> Any:
+        """The decomposer where it asks a model, for a plan; else None."""
+        return self.decompose if hasattr(self.decompose, "prompts") else None
 
     def queries(self, questions: Sequence[str]) -> list[list[str]]:
         """Return the derived questions of each question; ModelError where one has none."""
         batch = getattr(self.decompose, "batch", None)
         derived = batch(list(questions)) if callable(batch) else [self.decompose(q) for q in questions]
-        if len(derived) != len(questions):
-            raise ModelError(
-                f"the decomposer returned {len(derived)} lists for {len(questions)} questions",
-                "one list per question",
-                "check its batch method",
-            )
         lists = []
         for question, asked in zip(questions, derived, strict=True):
             usable = not isinstance(asked, str) and all(isinstance(q, str) for q in asked)
-            kept = list(dict.fromkeys(q.strip() for q in asked if q.strip())) if usable else []
-            if not kept:
-                raise ModelError(
-                    f"no derived question for {question!r}: the decomposer returned {asked!r}",
-                    "a list of at least one question",
-                    "check the model's reply, or the prompt",
-                )
-            lists.append(kept)
+            lists.append(list(dict.fromkeys(q.strip() for q in asked if q.strip())) if usable else [])
+            if not lists[-1]:
+                got = f"no derived question for {question!r}: the decomposer returned {asked!r}"
+                raise ModelError(got, "a list of at least one question", "check the model's reply, or the prompt")
         return lists
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
@@ -104,15 +82,15 @@ class MultiQuery(Retriever):
         flat = [q for asked in derived for q in asked]
         flat_scopes = None if scopes is None else [s for s, asked in zip(scopes, derived, strict=True) for _ in asked]
         hits = iter(self.retriever.search(flat, self.k_each, flat_scopes))
-        return [self._union([next(hits) for _ in asked], min(k, self.keep)) for asked in derived]
+        return [_union([next(hits) for _ in asked])[: min(k, self.keep)] for asked in derived]
 
-    @staticmethod
-    def _union(lists: list[list[Hit]], keep: int) -> list[Hit]:
-        first: dict[str, tuple[Chunk, float]] = {}
-        for hits in lists:
-            for hit in hits:
-                first.setdefault(hit.chunk.id, (hit.chunk, hit.score))
-        return ranked(list(first.values())[:keep])
+
+def _union(lists: list[list[Hit]]) -> list[Hit]:
+    first: dict[str, tuple[Chunk, float]] = {}
+    for hits in lists:
+        for hit in hits:
+            first.setdefault(hit.chunk.id, (hit.chunk, hit.score))
+    return ranked(first.values())
 
 
 def decomposers_with_prompts(retriever: Any) -> Iterator[Any]:
@@ -121,22 +99,19 @@ def decomposers_with_prompts(retriever: Any) -> Iterator[Any]:
     Each has ``model``, ``cassette``, ``settings()`` and ``prompts(questions)``, as what `llm_decomposer` returns, and
     may have ``step``, its row of a plan.
     """
-    decompose = getattr(retriever, "decompose", None)
-    if hasattr(decompose, "prompts"):
-        yield decompose
     if (asking := getattr(retriever, "asking", None)) is not None:
         yield asking
     for inner in _inner(retriever):
         yield from decomposers_with_prompts(inner)
 
 
-def dense_searches(retriever: Any, queries: Sequence[str]) -> Iterator[tuple[Dense, list[str]]]:
-    """Yield every `Dense` that a retriever is, or has inside, with what it will search for as far as that is known."""
-    if isinstance(retriever, Dense):
+def dense_searches(retriever: Any, queries: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
+    """Yield every retriever with vectors that one is, or has inside, with its queries as far as they are known."""
+    if hasattr(retriever, "nearest"):
         yield retriever, list(queries)
-    if isinstance(retriever, MultiQuery):
+    if decompose := getattr(retriever, "decompose", None):
         # The rules can be asked beforehand; what a model or a function of one's own derives costs, and may differ.
-        by_rule = retriever.decompose is rule_decomposer
+        by_rule = decompose is rule_decomposer
         queries = [query for derived in retriever.queries(queries) for query in derived] if by_rule else []
     for inner in _inner(retriever):
         yield from dense_searches(inner, queries)
@@ -158,9 +133,7 @@ class LLMDecomposer:
     cassette : where replies are recorded and looked up.
     options : passed to ``ragbench.llm.ask`` (concurrency, deadline_s ...).
 
-    Raises
-    ------
-    ConfigError for an unknown prompt, or one without the field ``{question}``.
+    Raises ConfigError for an unknown prompt, or one without the field ``{question}``.
     """
 
     def __init__(self, model: Any, prompt: Prompt = "decomposition", cassette: Any = None, **options: Any) -> None:
@@ -185,7 +158,6 @@ class LLMDecomposer:
         return [fill_prompt(self._text, question=question) for question in questions]
 
     def __call__(self, question: str) -> list[str]:
-        """Return the derived questions of one question."""
         return self.batch([question])[0]
 
     def batch(self, questions: Sequence[str]) -> list[list[str]]:
@@ -194,8 +166,7 @@ class LLMDecomposer:
 
         replies = ask(self.model, self.prompts(questions), cassette=self.cassette, step="decompose", **self.options)
         lists = [parse_queries(reply.text) if reply.ok else [] for reply in replies]
-        failed = [i for i, asked in enumerate(lists) if not asked]
-        if failed:
+        if failed := [i for i, asked in enumerate(lists) if not asked]:
             reply = replies[failed[0]]
             reason = f"holds no question: {reply.text!r}" if reply.ok else f"failed: {reply.error}"
             raise ModelError(
@@ -231,11 +202,11 @@ _COMPARES = re.compile(r"\b(?:both|same|older|younger|earlier|first|more|larger|
 
 
 def rule_decomposer(question: str) -> list[str]:
-    """Derive up to four queries by rules: the embedded stand-in for a language model in ``MultiQuery``.
+    """Derive up to four queries of an English question by rules, in place of a language model.
 
     A question that compares named things gives one query per name, with the question's other content words; any other
-    is cut at relative pronouns and commas, and its names are added. Deterministic, English, and no substitute for
-    the model of the thesis: results that used it carry ``"decomposer": "rules (stand-in, no LLM)"``.
+    is cut at relative pronouns and commas, and its names are added. No substitute for the model of the thesis: results
+    that used it carry ``"decomposer": "rules (stand-in, no LLM)"``.
     """
     text = question.strip().rstrip("?.! ")
     names = _names(text)

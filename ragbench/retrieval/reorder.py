@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, TypeVar
 
-from pydantic import PrivateAttr
+from pydantic import PositiveInt, PrivateAttr
 
 from ragbench.errors import check_known
 from ragbench.records import Hit
-from ragbench.retrieval.base import Retriever, Scopes, before, check_positive, check_retriever, describe
+from ragbench.retrieval.base import Retriever, Scopes, Searcher, before, describe
 
 T = TypeVar("T")
 
@@ -29,10 +30,6 @@ def reorder(items: Sequence[T], order: str = "published") -> list[T]:
     items : best first.
     order : ``"published"`` (as LangChain's LongContextReorder: the best item first for an odd count, last for an even
         one) or ``"mended"`` (best first, second best last, for every count).
-
-    Raises
-    ------
-    ConfigError for an unknown order.
 
     Source: thesis §2.5.3; Liu et al., "Lost in the Middle", 2023.
 
@@ -52,54 +49,49 @@ class LongContextReorder(Retriever):
 
     Parameters
     ----------
-    retriever : whose hits are reordered.
+    retriever : whose hits are reordered; they keep their scores, ranks are the new places.
     budget : None for the order as published. A number of tokens: cut the hits, best first, to that many tokens (the
         last one may lose its end), then put them in the mended order. Joined with one space they then fit the budget
         (give or take a token where a tokenizer treats the first chunk of a text differently).
     tokenizer : what counts the tokens, as ``ragbench.metrics.cutoffs.TokenOffsets`` takes it; default the embedded
         model's WordPiece.
     k : hits per ``invoke()``.
-
-    Hits keep their scores; ranks are the new places.
-
-    Raises
-    ------
-    ConfigError for a budget below 1 or something that is no retriever.
     """
 
-    retriever: Any
-    budget: int | None
+    retriever: Searcher
+    budget: PositiveInt | None
     _tokenizer: Any = PrivateAttr()
-    _offsets: Any = PrivateAttr(default=None)
 
     def __init__(self, retriever: Any, budget: int | None = None, tokenizer: Any = None, *, k: int = 10) -> None:
-        budget = None if budget is None else check_positive("budget", budget)
-        super().__init__(retriever=check_retriever(retriever), budget=budget, k=check_positive("k", k))
+        super().__init__(retriever=retriever, budget=budget, k=k)
         self._tokenizer = tokenizer
 
     def settings(self) -> dict[str, Any]:
-        if self.budget is None:
-            order: dict[str, Any] = {"order": "published", "budget": None}
-        else:
+        about: dict[str, Any] = {"retriever": "LongContextReorder", "order": "published", "budget": self.budget}
+        if self.budget is not None:
             name = "default" if self._tokenizer is None else getattr(self._tokenizer, "__name__", None)
             name = name or (self._tokenizer if isinstance(self._tokenizer, str) else type(self._tokenizer).__name__)
-            order = {"order": "mended", "budget": self.budget, "tokenizer": name}
-        return {"retriever": "LongContextReorder", **order, "over": describe(self.retriever)}
+            about |= {"order": "mended", "tokenizer": name}
+        return about | {"over": describe(self.retriever)}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        ranked = self.retriever.search(queries, k, scopes)
+        rankings = self.retriever.search(queries, k, scopes)
         if self.budget is None:
-            lists = [reorder(hits) for hits in ranked]
+            lists = [reorder(hits) for hits in rankings]
         else:
-            lists = [reorder(self._cut(hits), order="mended") for hits in ranked]
+            lists = [reorder(self._cut(hits), order="mended") for hits in rankings]
         return [[replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)] for hits in lists]
+
+    @cached_property
+    def _offsets(self) -> Any:
+        from ragbench.metrics.cutoffs import as_offsets
+
+        return as_offsets(self._tokenizer)
 
     def _cut(self, hits: list[Hit]) -> list[Hit]:
         """Keep what lies within the first ``budget`` tokens of the hits' texts, joined with one space."""
-        from ragbench.metrics.cutoffs import as_offsets, joined_cutoffs
+        from ragbench.metrics.cutoffs import joined_cutoffs
 
-        if self._offsets is None:
-            self._offsets = as_offsets(self._tokenizer)
         chunks = [hit.chunk for hit in hits]
         end = int(joined_cutoffs([chunk.text for chunk in chunks], [self.budget], self._offsets)[0])
         return [replace(hit, chunk=chunk) for hit, chunk in zip(hits, before(end, chunks), strict=False)]

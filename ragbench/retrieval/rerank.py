@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PositiveInt
 
 from ragbench.errors import ConfigError, ModelError, check_known
 from ragbench.onnx_models import Classifier
 from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Hit
-from ragbench.retrieval.base import Retriever, Scopes, check_positive, check_retriever, describe, model_name, ranked
+from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, model_name, ranked
 
 Pair = tuple[str, str]  # query, passage
 PROMPT = "rerank_passage"
@@ -27,20 +28,16 @@ class Rerank(Retriever):
 
     Parameters
     ----------
-    retriever : finds the candidates.
+    retriever : finds the candidates; equally scored ones stay in its order.
     scorer : with ``score(pairs)``, pairs of (query, text), higher is better: `OnnxScorer`, `ModelScorer`, your own.
     depth : candidates scored for each query.
     k : hits per ``invoke()``.
 
-    Equal scores stay in the retriever's order. A hit's score is the scorer's.
-
-    Raises
-    ------
-    ConfigError for something that is no retriever or scorer; ModelError for one that gives another number of scores.
+    Raises ConfigError for something that is no retriever or scorer; ModelError for another number of scores than pairs.
     """
 
-    retriever: Any
-    depth: int
+    retriever: Searcher
+    depth: PositiveInt
     scorer: Any
 
     def __init__(self, retriever: Any, scorer: Any, depth: int = 50, *, k: int = 10) -> None:
@@ -50,13 +47,13 @@ class Rerank(Retriever):
                 "an object with score(pairs)",
                 "in experiment.yaml, write reranker: onnx:FOLDER or reranker: ollama:NAME; see docs/models.md",
             )
-        depth, k = check_positive("depth", depth), check_positive("k", k)
-        super().__init__(retriever=check_retriever(retriever), depth=depth, scorer=scorer, k=k)
+        super().__init__(retriever=retriever, depth=depth, scorer=scorer, k=k)
 
     @property
-    def asking(self) -> Asking | None:
-        """What a scorer will ask a model, for a plan; None where it asks none."""
-        return Asking(self.scorer, self.depth) if isinstance(self.scorer, ModelScorer) else None
+    def asking(self) -> Any:
+        """What the scorer will ask a model, for a plan; None where it asks none."""
+        ask = getattr(self.scorer, "asking", None)
+        return ask(self.depth) if ask else None
 
     def settings(self) -> dict[str, Any]:
         about = {"retriever": "Rerank", "depth": self.depth, "scorer": describe(self.scorer)}
@@ -67,11 +64,8 @@ class Rerank(Retriever):
         pairs = [(query, hit.chunk.text) for query, hits in zip(queries, candidates, strict=True) for hit in hits]
         scores = [float(score) for score in self.scorer.score(pairs)] if pairs else []
         if len(scores) != len(pairs) or any(score != score for score in scores):
-            raise ModelError(
-                f"{type(self.scorer).__name__} gave {len(scores)} scores for {len(pairs)} pairs, or one that is NaN",
-                "one number for each pair",
-                "check its score method",
-            )
+            got = f"{type(self.scorer).__name__} gave {len(scores)} scores for {len(pairs)} pairs, or one that is NaN"
+            raise ModelError(got, "one number for each pair", "check its score method")
         rest = iter(scores)
         scored = [[(hit.chunk, next(rest)) for hit in hits] for hits in candidates]
         return [ranked(sorted(pairs, key=lambda pair: -pair[1])[:k]) for pairs in scored]
@@ -102,13 +96,7 @@ class _Relevance(BaseModel):
 
 
 class ModelScorer:
-    """A chat model that gives each passage a number from 0 to 10, in a call of its own.
-
-    Parameters
-    ----------
-    model : as for `ragbench.llm.ask`.
-    cassette, options : for `ragbench.llm.ask`.
-    """
+    """A chat model that gives each passage a number from 0 to 10, in a call of its own; arguments as of `ask`."""
 
     def __init__(self, model: Any, cassette: Any = None, **options: Any) -> None:
         self.model, self.cassette, self.options = model, cassette, options
@@ -122,36 +110,29 @@ class ModelScorer:
         """Return what the model is asked, one prompt per pair."""
         return [fill_prompt(self._text, query=query, passage=text) for query, text in pairs]
 
+    def asking(self, depth: int) -> Any:
+        """Return the calls for ``depth`` passages of 200 words a question, as a plan takes them from a decomposer."""
+        passages = [f"{i} " + "word " * 200 for i in range(depth)]
+
+        def prompts(questions: Sequence[str]) -> list[str]:
+            return self.prompts([(question, passage) for question in questions for passage in passages])
+
+        about = {"model": self.model, "cassette": self.cassette, "settings": self.settings}
+        return SimpleNamespace(step="rerank", prompts=prompts, **about)
+
     def score(self, pairs: Sequence[Pair]) -> list[float]:
         """Score (query, text) pairs; ModelError where a reply cannot be read (the cassette keeps the others)."""
         from ragbench.llm import ask
 
-        replies = ask(
-            self.model, self.prompts(pairs), schema=_Relevance, cassette=self.cassette, step=Asking.step, **self.options
-        )
-        failed = [reply for reply in replies if not reply.ok]
-        if failed:
+        options = {"schema": _Relevance, "cassette": self.cassette, "step": "rerank", **self.options}
+        replies = ask(self.model, self.prompts(pairs), **options)
+        if failed := [reply for reply in replies if not reply.ok]:
             raise ModelError(
                 f"{len(failed)} of {len(replies)} passages got no score; the first: {failed[0].error}",
                 "a number from 0 to 10",
                 "run again with the same cassette: only these are asked again",
             )
         return [float(reply.parsed.score) for reply in replies]
-
-
-class Asking:
-    """The calls of a `ModelScorer` before there are passages; as a plan takes them from `decomposers_with_prompts`."""
-
-    step = "rerank"
-
-    def __init__(self, scorer: ModelScorer, depth: int) -> None:
-        self.model, self.cassette, self.settings = scorer.model, scorer.cassette, scorer.settings
-        self._scorer, self._depth = scorer, depth
-
-    def prompts(self, questions: Sequence[str]) -> list[str]:
-        """Return a prompt for each candidate of each question, with a passage of 200 words that stands for it."""
-        passages = [f"{i} " + "word " * 200 for i in range(self._depth)]
-        return self._scorer.prompts([(question, passage) for question in questions for passage in passages])
 
 
 def make_scorer(name: str, **options: Any) -> Any:
@@ -161,10 +142,6 @@ def make_scorer(name: str, **options: Any) -> Any:
     ----------
     name : ``"onnx:FOLDER"``, or a chat model such as ``"ollama:llama3:8b"``.
     options : ``max_tokens`` of a folder; ``cassette`` and those of `ragbench.llm.chat_model` for a model.
-
-    Raises
-    ------
-    ConfigError for an unknown name or option; DataError for a folder that lacks a file.
     """
     if name.startswith("onnx:"):
         check_known(f"option of {name}", sorted(options), ("max_tokens",))

@@ -12,6 +12,7 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
+from ragbench.embedding import default_embedder
 from ragbench.errors import check_known
 from ragbench.records import Chunk
 from ragbench.retrieval.base import Retriever, check_chunks, check_retriever
@@ -30,8 +31,6 @@ _latest: tuple[list[Chunk], Embeddings | None, Dense] | None = None
 
 def _dense(chunks: Sequence[Chunk], embedder: Embeddings | None = None, backend: str = "numpy") -> Dense:
     """Index the chunks, or take the index of the call before: SIM, MMR, MLQ, REO and Hybrid share one."""
-    from ragbench.embedding import default_embedder
-
     global _latest
     chunks, latest = check_chunks(chunks), _latest
     if latest and latest[1] is embedder and latest[2].backend == backend and latest[0] == chunks:
@@ -41,27 +40,17 @@ def _dense(chunks: Sequence[Chunk], embedder: Embeddings | None = None, backend:
     return dense
 
 
-def _mmr(
-    chunks: Sequence[Chunk], *, embedder: Embeddings | None = None, fetch_k: int = 20, lambda_mult: float = 0.5
-) -> MMR:
-    return MMR(_dense(chunks, embedder), fetch_k, lambda_mult)
+def _over_dense(wrapper: type[Retriever], **defaults: Any) -> Callable[..., Retriever]:
+    """Return what builds a retriever over a dense one; it takes the wrapper's settings and ``embedder``."""
 
+    def build(chunks: Sequence[Chunk], *, embedder: Embeddings | None = None, **settings: Any) -> Retriever:
+        return wrapper(_dense(chunks, embedder), **defaults | settings)
 
-def _mlq(
-    chunks: Sequence[Chunk],
-    *,
-    embedder: Embeddings | None = None,
-    decompose: Callable[[str], Sequence[str]] = rule_decomposer,
-    k_each: int = 10,
-    keep: int = 5,
-) -> MultiQuery:
-    return MultiQuery(_dense(chunks, embedder), decompose, k_each, keep)
-
-
-def _reo(
-    chunks: Sequence[Chunk], *, embedder: Embeddings | None = None, budget: int | None = None, tokenizer: Any = None
-) -> LongContextReorder:
-    return LongContextReorder(_dense(chunks, embedder), budget, tokenizer)
+    _, _, *own = inspect.signature(wrapper.__init__).parameters.values()  # but for self and the dense one
+    chunks, embedder, _ = inspect.signature(build).parameters.values()
+    parameters = [chunks, embedder, *(p.replace(kind=p.KEYWORD_ONLY) for p in own)]
+    build.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return build
 
 
 def _hybrid(
@@ -93,16 +82,16 @@ def _rerank(
 RETRIEVERS: dict[str, Callable[..., Any]] = {
     "BM25": BM25,
     "SIM": _dense,
-    "MMR": _mmr,
-    "MLQ": _mlq,
-    "REO": _reo,
+    "MMR": _over_dense(MMR),
+    "MLQ": _over_dense(MultiQuery, decompose=rule_decomposer),
+    "REO": _over_dense(LongContextReorder),
     "Hybrid": _hybrid,
     "Rerank": _rerank,
 }
 
 
 def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
-    """Build a retriever by its name in `RETRIEVERS`.
+    """Build a retriever by its name in `RETRIEVERS`; ConfigError for an unknown name or setting.
 
     Parameters
     ----------
@@ -111,10 +100,6 @@ def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
     chunks : what is searched.
     settings : of the retriever's class, by name. The dense ones take ``embedder`` (default MiniLM) and share one index.
         MLQ takes ``decompose`` (default: rules, no language model), Hybrid the ``variant`` and ``tokenizer`` of BM25.
-
-    Raises
-    ------
-    ConfigError for an unknown name or setting.
     """
     check_settings(name, settings, objects=True)
     return check_retriever(RETRIEVERS[name](chunks, **settings))

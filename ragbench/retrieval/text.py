@@ -32,7 +32,7 @@ from ragbench.text.words import stemmer
 AUTO = "auto"
 # Languages that PyStemmer has had no Snowball stemmer for since 2.2; some came later, which would change results.
 _UNSTEMMED = frozenset(("polish", "czech", "persian", "chinese", "japanese", "korean", "thai"))
-_PATTERNS = {"ascii": r"[a-z0-9]+", "unicode": r"\w+", "space": r"\S+", "words": ""}
+_CHARACTER = {"ascii": "[a-z0-9]", "unicode": r"\w", "space": r"\S", "words": r"[^\W_]"}  # that a token is made of
 _NOT_IN_QUERY = re.compile(r"[^A-Za-z0-9 ]+")
 # Terrier's filter: more than 20 characters, the same one four times in a row, or more than four digits.
 _NOISE = re.compile(r".{21}|(.)\1{3}|(?:\d\D*){5}", re.DOTALL)
@@ -51,12 +51,8 @@ def word_table(pattern: str) -> np.ndarray:
     which every two neighbours are a token. The others agree with the regular expression of the same name.
     """
     table = np.zeros(0x110000, np.uint8)
-    if pattern == "ascii":
-        table[[ord(c) for c in "abcdefghijklmnopqrstuvwxyz0123456789"]] = 1
-        return table
     every = "".join(map(chr, range(0x110000)))
-    one = {"unicode": r"\w", "space": r"\S", "words": r"[^\W_]"}[pattern]
-    table[[m.start() for m in re.finditer(one, every)]] = 1
+    table[[m.start() for m in re.finditer(_CHARACTER[pattern], every)]] = 1
     if pattern == "words":
         # Without its vowel signs a Hindi or Thai word would fall to pieces, and so would one in decomposed form.
         marks = (i for i in range(0x300, _LAST_MARK) if unicodedata.category(chr(i))[0] == "M")
@@ -105,26 +101,26 @@ class Tokenizer:
     strip_query: bool = False
 
     def __post_init__(self) -> None:
-        check_known("token pattern", [self.pattern], _PATTERNS)
+        check_known("token pattern", [self.pattern], _CHARACTER)
+
+    def prepared(self, text: str) -> str:
+        """Return a text as it is cut."""
+        return fold(text) if self.pattern == "words" else text.lower()
 
     def tokens(self, text: str) -> list[str]:
         """Cut a text into tokens, before stop words and stems."""
         text = self.prepared(text)
-        if self.pattern == "words":
-            kinds, tokens = _kinds(), []
-            for kind, run in itertools.groupby(text, key=lambda c: kinds[ord(c)]):
-                word = "".join(run)
-                tokens += _pairs(word) if kind == 2 else [word] if kind else []
-            return tokens
-        return text.split() if self.pattern == "space" else re.findall(_PATTERNS[self.pattern], text)
-
-    @property
-    def prepared(self) -> Callable[[str], str]:
-        """What is done to a text before it is cut."""
-        return fold if self.pattern == "words" else str.lower
+        if self.pattern != "words":
+            return re.findall(f"{_CHARACTER[self.pattern]}+", text)
+        kinds, tokens = _kinds(), []
+        for kind, run in itertools.groupby(text, key=lambda c: kinds[ord(c)]):
+            word = "".join(run)
+            pairs = [word[i : i + 2] for i in range(len(word) - 1)] if kind == 2 else []
+            tokens += pairs or ([word] if kind else [])
+        return tokens
 
     def terms(self, tokens: Sequence[str]) -> list[str | None]:
-        """Map each token to its term, None where it is dropped. Same length as ``tokens``."""
+        """Map each token to its term, None where it is dropped."""
         kept: list[str | None] = [
             None if t in self.stop or (self.drop_noise and _NOISE.search(t)) else t for t in tokens
         ]
@@ -141,8 +137,25 @@ class Tokenizer:
         return [t for t in self.terms(self.tokens(text)) if t is not None]
 
 
-def _pairs(run: str) -> list[str]:
-    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+Words = Tokenizer | Callable[[str], list[str]]
+
+
+def number_tokens(texts: Sequence[str], tokenizer: Words) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Number the tokens of texts (of a callable: the terms).
+
+    Returns
+    -------
+    numbers : int32 (tokens of all texts,), counts : int32 (texts,), distinct tokens in order of first appearance.
+    """
+    if isinstance(tokenizer, Tokenizer):
+        from ragbench.retrieval._tokenise import scan
+
+        encoded = (tokenizer.prepared(text).encode("utf-8", "surrogatepass") for text in texts)
+        return scan(encoded, word_table(tokenizer.pattern))
+    number_of: dict[str, int] = {}
+    numbers = [[number_of.setdefault(t, len(number_of)) for t in tokenizer(text)] for text in texts]
+    flat = np.array([n for of_text in numbers for n in of_text], np.int32)
+    return flat, np.array([len(of_text) for of_text in numbers], np.int32), list(number_of)
 
 
 def jieba_words(text: str) -> list[str]:
@@ -164,7 +177,7 @@ TERRIER = Tokenizer("terrier", "ascii", STOP_WORDS, "porter", drop_noise=True, s
 PLAIN = Tokenizer("plain", "unicode")
 SPLIT = Tokenizer("split", "space")
 WORDS = Tokenizer("words", "words")
-TOKENIZERS: dict[str, Tokenizer | Callable[[str], list[str]]] = {
+TOKENIZERS: dict[str, Words] = {
     **{t.name: t for t in (TERRIER, PLAIN, SPLIT, WORDS)},
     **{name: Tokenizer(name, "words", stemmer=None if name in _UNSTEMMED else name) for name in LANGUAGES},
     "jieba": folded_jieba_words,
@@ -172,39 +185,28 @@ TOKENIZERS: dict[str, Tokenizer | Callable[[str], list[str]]] = {
 TOKENIZER_NAMES = (AUTO, *TOKENIZERS)
 
 
-def get_tokenizer(
-    tokenizer: str | Tokenizer | Callable[[str], list[str]], texts: Sequence[str] = ()
-) -> Tokenizer | Callable[[str], list[str]]:
-    """Return the tokenizer of that name, or the given one.
+def get_tokenizer(tokenizer: str | Words, texts: Sequence[str] = ()) -> Words:
+    """Return the tokenizer of that name, or the given one; ``"auto"`` chooses by up to 500 of ``texts``.
 
-    Parameters
-    ----------
-    tokenizer : one of ``TOKENIZER_NAMES``, a Tokenizer, or a callable text -> terms.
-    texts : what will be searched; ``"auto"`` chooses by up to 500 of them.
-
-    Raises
-    ------
-    ConfigError for an unknown name, something that cannot be called, or jieba where it is not installed.
+    Raises ConfigError for an unknown name, something that cannot be called, or jieba where it is not installed.
     """
-    if isinstance(tokenizer, str):
-        check_known("tokenizer", [tokenizer], TOKENIZER_NAMES)
-        jieba_is_there = importlib.util.find_spec("jieba") is not None
-        if tokenizer == AUTO:
-            tokenizer = language_of(texts[:: max(1, len(texts) // _SAMPLE)]) or WORDS.name
-            tokenizer = "jieba" if tokenizer == "chinese" and jieba_is_there else tokenizer
-        if tokenizer == "jieba" and not jieba_is_there:
-            raise ConfigError("jieba, which is not installed", "the package jieba", "pip install jieba, or use 'auto'")
-        return TOKENIZERS[tokenizer]
-    if not callable(tokenizer):
-        raise ConfigError(
-            f"tokenizer is {type(tokenizer).__name__}",
-            "a name (" + ", ".join(TOKENIZER_NAMES) + ") or a callable text -> list of terms",
-            "pass for instance tokenizer='auto' or tokenizer=str.split",
-        )
-    return tokenizer
+    if not isinstance(tokenizer, str):
+        if callable(tokenizer):
+            return tokenizer
+        names = ", ".join(TOKENIZER_NAMES)
+        expected = f"a name ({names}) or a callable text -> list of terms"
+        raise ConfigError(f"tokenizer is {type(tokenizer).__name__}", expected, "pass for instance tokenizer='auto'")
+    check_known("tokenizer", [tokenizer], TOKENIZER_NAMES)
+    jieba_is_there = importlib.util.find_spec("jieba") is not None
+    if tokenizer == AUTO:
+        tokenizer = language_of(texts[:: max(1, len(texts) // _SAMPLE)]) or WORDS.name
+        tokenizer = "jieba" if tokenizer == "chinese" and jieba_is_there else tokenizer
+    if tokenizer == "jieba" and not jieba_is_there:
+        raise ConfigError("jieba, which is not installed", "the package jieba", "pip install jieba, or use 'auto'")
+    return TOKENIZERS[tokenizer]
 
 
-def tokenizer_name(tokenizer: Tokenizer | Callable[[str], list[str]]) -> str:
+def tokenizer_name(tokenizer: Words) -> str:
     """Return the name a tokenizer has in settings and messages."""
     known = next((name for name, one in TOKENIZERS.items() if one is tokenizer), None)
     return known or getattr(tokenizer, "name", None) or getattr(tokenizer, "__qualname__", type(tokenizer).__name__)
