@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Required
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
 from typing_extensions import TypedDict  # pydantic asks for it on Python 3.11
 
+from ragbench.data.files import as_record
 from ragbench.datagen.parts import KINDS, LANGUAGES, MULTI, Job, ask_step
 from ragbench.datagen.wording import FIELD, choose, fields_of
 from ragbench.errors import ConfigError, DataError, ModelError, check_known
@@ -185,30 +186,17 @@ def read_schema(path: str | Path) -> Schema:
 def build_schema(raw: Mapping[str, Any], source: str = "schema") -> Schema:
     """Build a schema from a mapping (the content of a schema file) and check it; ``source`` names it in messages."""
     try:
-        schema = Schema.model_validate(raw)
-    except ValidationError as error:
-        faults = [": ".join(filter(None, (_path(e["loc"]), _fault(e)))) for e in error.errors()]
-        do = "mend them; quote a text that YAML takes for something else, such as no or 2021-03-14"
-        raise ConfigError(_listed(source, faults), "parts in the form of a shipped schema", do) from None
+        schema = as_record(Schema, raw, source)
+    except DataError as error:
+        do = "mend it; quote a text that YAML takes for something else, such as no or 2021-03-14"
+        raise ConfigError(error.got, error.expected, do) from None
     columns = {schema.subdomain: {"rule": "subdomain"}, **{name: {"rule": "profile"} for name in schema.profile}}
     schema = schema.model_copy(update={"fields": columns | schema.fields, "source": source})
-    if faults := list(_misfits(schema)):
-        raise ConfigError(_listed(source, faults), "a schema whose parts fit together", "mend that part")
+    if misfits := list(_misfits(schema)):
+        more = f"; and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
+        got = f"{source}: {'; '.join(misfits[:_SHOWN])}{more}"
+        raise ConfigError(got, "a schema whose parts fit together", "mend that part")
     return schema
-
-
-def _path(keys: Sequence[str | int]) -> str:
-    return "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in keys).lstrip(".")
-
-
-def _fault(error: Mapping[str, Any]) -> str:
-    got = "" if error["type"] in ("missing", "extra_forbidden") else f"; got {error['input']!r:.40}"
-    return error["msg"] + got
-
-
-def _listed(source: str, faults: Sequence[str]) -> str:
-    more = f" (and {len(faults) - _SHOWN} more)" if len(faults) > _SHOWN else ""
-    return f"{source}: " + "; ".join(faults[:_SHOWN]) + more
 
 
 # What does not fit together: fields, patterns, questions

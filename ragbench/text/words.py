@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ragbench.errors import unknown
+from ragbench.errors import check_known
 from ragbench.text.stopwords import STOP_WORDS
 
 _MONTHS = "January February March April May June July August September October November December"
@@ -90,8 +90,7 @@ def stemmer(algorithm: str) -> Any:
 
 
 def _rule(profile: str) -> WordRule:
-    if profile not in WORDS:
-        raise unknown("word profile", profile, WORDS)
+    check_known("word profile", [profile], WORDS)
     return WORDS[profile]
 
 
