@@ -11,8 +11,8 @@ import json
 
 import numpy as np
 
+from ragbench.data import load_minihop
 from ragbench.data.files import sha256
-from ragbench.data.minihop import load_minihop
 from ragbench.labelling.embedded_grader import MODEL_FILE, RIDGE, evidence, fit_embedded_grader, odds_of
 from ragbench.labelling.grades import facts_of, load_graded_answers
 from ragbench.paths import shipped

@@ -7,7 +7,7 @@ The split of 2026-11-22 (by documents) is not unseen: see the MiniHop README. Do
 
 from __future__ import annotations
 
-from ragbench.data.minihop import load_minihop
+from ragbench.data import load_minihop
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.grades import (
     accuracy_gain,

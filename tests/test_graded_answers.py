@@ -9,8 +9,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from ragbench.data import load_minihop
 from ragbench.data.files import sha256
-from ragbench.data.minihop import load_minihop
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.embedded_grader import EmbeddedGrader, fit_embedded_grader
 from ragbench.labelling.grades import (

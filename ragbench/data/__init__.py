@@ -21,7 +21,6 @@ from ragbench.data.formats import (
     write_trec_run,
 )
 from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
-from ragbench.data.minihop import load_minihop, load_minihop_probes
 from ragbench.data.ragchecker import (
     load_ragchecker_counts,
     load_ragchecker_meta,
@@ -29,7 +28,14 @@ from ragbench.data.ragchecker import (
     write_ragchecker,
 )
 from ragbench.data.refchecker import load_refchecker
-from ragbench.data.user import load_csv, load_documents, load_jsonl, load_questions
+from ragbench.data.user import (
+    load_csv,
+    load_documents,
+    load_jsonl,
+    load_minihop,
+    load_minihop_probes,
+    load_questions,
+)
 from ragbench.data.validate import Problem, validate, validate_files
 from ragbench.data.wiki import build_wiki_corpus
 from ragbench.data.wikieval import load_wikieval, load_wikieval_runs

@@ -197,11 +197,6 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[str, dict]]:
         yield f"line {number}", _writable(row, line, where)
 
 
-def plain_name(column: str) -> str:
-    """Return a column's name without capitals, with "_" for spaces and hyphens: "Ground Truth" is "ground_truth"."""
-    return re.sub(r"[\s-]+", "_", column.strip()).casefold()
-
-
 def require_text(row: dict, field: str, where: str, *, empty: bool = False) -> str:
     """Return a text field of a record; DataError naming ``where`` and the field when it is none, or empty."""
     return as_record(_one_text(field, empty), row, where)[field]
@@ -231,17 +226,16 @@ def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it")
     try:
         return _adapter(shape).validate_python(row)
     except ValidationError as error:
-        faults = [_fault(fault, row, shape, add) for fault in error.errors(include_url=False)]
+        faults = [_fault(fault, row, shape, add) for fault in error.errors(include_url=False)[:100]]
     by_field: dict[str, list[tuple[str, str, str]]] = {}
     for field, *said in faults:
         # A list with a bad item may count as too short besides.
         if not any(other.startswith((f"{field}.", f"{field}[")) for other, *_ in faults):
             by_field.setdefault(field, []).append((said[0], said[1], said[2]))
-    got = "; ".join(same[0][0] for same in list(by_field.values())[:_LISTED])
-    more = f"; and {len(by_field) - _LISTED} more" if len(by_field) > _LISTED else ""
+    got = "; ".join([same[0][0] for same in by_field.values()][:_LISTED]) + "; and more" * (len(by_field) > _LISTED)
     # Where a value may have one of several types, each of them has a fault of its own.
     first = next(iter(by_field.values()))
-    raise DataError(f"{where}: {got}{more}", " or ".join(dict.fromkeys(said[1] for said in first)), first[0][2])
+    raise DataError(f"{where}: {got}", " or ".join(dict.fromkeys(expected for _, expected, _ in first)), first[0][2])
 
 
 @functools.cache
@@ -265,28 +259,29 @@ _EXPECTED = {
 
 def _fault(fault: Any, row: dict, shape: Any, add: str) -> tuple[str, str, str, str]:
     """Return field, got, expected and do of one of pydantic's faults."""
-    field, value = "", row
-    for part in fault["loc"]:
-        if isinstance(value, dict) and part in value:
-            field += f".{part}" if field else part
-        elif isinstance(value, list | tuple) and isinstance(part, int) and part < len(value):
+    kind, value, field, there = fault["type"], fault["input"], "", row
+    *outer, last = fault["loc"]
+    for part in outer if kind == "missing" else fault["loc"]:
+        if isinstance(part, int):
             field += f"[{part}]"
-        else:  # a missing field, or pydantic's name for one of several types
-            break
-        value = value[part]
-    kind, expected = fault["type"], fault["msg"].replace("Input should be ", "")
+        elif isinstance(there, dict) and part in there:
+            field += f".{part}" if field else part
+        else:  # pydantic's name for one of several types
+            continue
+        there = there[part] if isinstance(there, dict | list) else None
     if kind == "missing" and isinstance(value, dict):
-        lacking = f"{field}.{part}" if field else part
+        lacking = f"{field}.{last}" if field else last
         got = f"no field {lacking!r} ({field or 'it'} has {', '.join(map(repr, value)) or 'none'})"
-        close = difflib.get_close_matches(part, value.keys() - getattr(shape, "model_fields", {}), 1)
+        close = difflib.get_close_matches(last, value.keys() - getattr(shape, "model_fields", {}), 1)
         do = f"rename {close[0]!r}, or {add}" if close else add
-        return lacking, got, f"a value under {part!r}", do.replace("{field}", part)
+        return lacking, got, f"a value under {last!r}", do.replace("{field}", last)
     if kind == "string_too_long":
         do = "split the document, or check the file for lost separators"
         return field, f"{field!r} has {len(value):,} characters", f"at most {MAX_FIELD:,}", do
     if kind == "string_pattern_mismatch":
         return field, f"{field!r} is empty", "a text", "fill it in, or remove the record"
-    expected = str(fault["ctx"]["error"]) if kind == "value_error" else _EXPECTED.get(kind, expected)
+    expected = _EXPECTED.get(kind, fault["msg"].replace("Input should be ", ""))
+    expected = str(fault["ctx"]["error"]) if kind == "value_error" else expected
     return field, f"{field!r} is {value!r:.60}", expected, "mend that record"
 
 

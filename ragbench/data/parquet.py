@@ -12,16 +12,15 @@ from ragbench.errors import ConfigError, DataError
 def read_parquet(path: str | Path) -> pd.DataFrame:
     """Read a Parquet file; ConfigError without pyarrow, DataError for a file that is missing or damaged."""
     path = Path(path).expanduser()
-    if not path.is_file():
-        raise DataError(f"there is no file {path}", "an existing file", "check the path")
     try:
         return pd.read_parquet(path)
     except ImportError:
         raise _no_pyarrow(path) from None
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}", "an existing file", "check the path") from None
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path} cannot be read: {error}", "a Parquet file", "check that it was written whole"
-        ) from None
+        got = f"{path} cannot be read: {error}"
+        raise DataError(got, "a Parquet file", "check that it was written whole") from None
 
 
 def write_parquet(frame: pd.DataFrame, path: str | Path) -> Path:

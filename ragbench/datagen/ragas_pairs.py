@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from ragbench.data.minihop import load_minihop
+from ragbench.data import load_minihop
 from ragbench.data.wikieval import Dimension, Pair, WikiEval, WikiEvalRow, joined
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.grades import load_graded_answers

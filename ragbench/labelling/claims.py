@@ -551,7 +551,7 @@ def load_labelled_claims(
     a document with claims in both splits.
     """
     if texts is None:
-        from ragbench.data.minihop import load_minihop
+        from ragbench.data import load_minihop
 
         texts = {d.title: d.text for d in load_minihop().documents}
     path = shipped("minihop", "labelled_claims.jsonl") if path is None else Path(path)

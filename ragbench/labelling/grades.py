@@ -621,7 +621,7 @@ def measure_judge(
     from ragbench.labelling.embedded_grader import EmbeddedGrader  # it builds on this module
 
     if questions is None:
-        from ragbench.data.minihop import load_minihop
+        from ragbench.data import load_minihop
 
         questions = load_minihop().questions
     gold = load_graded_answers() if gold is None else gold
