@@ -278,7 +278,7 @@ def _data_generate(arguments: argparse.Namespace) -> int:
 
 
 def _judge_measure(arguments: argparse.Namespace) -> int:
-    from ragbench.experiment.models import make_judge
+    from ragbench.experiment.config import make_judge
     from ragbench.labelling.grades import measure_judge
     from ragbench.llm import Cassette
 

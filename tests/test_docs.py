@@ -63,9 +63,9 @@ def test_the_python_example_of_the_data_page_runs(own_files, monkeypatch):
 
 def test_every_key_of_an_experiment_file_is_documented_and_no_other():
     documented = set(re.findall(r"^\| `(\w+)` \|", text_of("docs/experiment.md").split("## Axes")[0], re.M))
-    assert documented == {*config._REQUIRED, *config._AXES, *config._MODELS, *config._PLAIN, "k", "N", "code"}
+    assert documented == config.KEYS
     axes = set(re.findall(r"^\| `(\w+)` \|", text_of("docs/experiment.md").split("## Axes")[1], re.M))
-    assert axes == set(config._AXES)
+    assert axes == set(config.AXES)
     for axis, table in (("chunker", CHUNKERS), ("retriever", RETRIEVERS), ("data", DATASETS)):
         (names,) = re.findall(rf"^\| `{axis}` \| ([^|]*) \|", text_of("docs/experiment.md").split("## Axes")[1], re.M)
         assert set(re.findall(r"`(\w+)`", names)) == set(table)

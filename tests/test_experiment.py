@@ -25,7 +25,7 @@ from experiment_parts import Copier, Named, experiment, people, whole, words
 from ragbench.chunking import token_chunks
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, diff, load_manifest, load_rows
-from ragbench.experiment.running import Progress
+from ragbench.experiment.run import Progress
 from ragbench.generation import ExtractiveReader
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.metrics.ir_score import ir_score
@@ -505,8 +505,8 @@ def test_names_and_a_data_set_stand_for_what_dicts_hold(tmp_path):
         ({"generator": None}, "a judge without a generator"),
         ({"generator": None, "judge": None, "N": 0}, "N=0 without a generator"),
         ({"match": "best"}, "unknown match 'best'"),
-        ({"concurrency": 0}, "concurrency=0"),
-        ({"per_prompt": "all"}, "per_prompt='all'"),
+        ({"concurrency": 0}, "concurrency is 0\n.*greater than 0"),
+        ({"per_prompt": "all"}, "per_prompt is 'all'\n.*'one', 'ten' or 'systems' or"),
         ({"name": "../up"}, "the name '../up'"),
         ({"data": {"none": people}}, "data has the name 'none'"),
     ],

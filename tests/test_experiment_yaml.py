@@ -153,7 +153,7 @@ def test_a_model_takes_its_options_and_hosts(tmp_path):
         (HEAD + "options: {retrys: 3}\n", r"unknown option of model calls 'retrys'\n.*\n.*mean 'retries'"),
         (HEAD + "options: {patience_s: long}\n", r"options: patience_s is 'long'"),
         (HEAD + "truncated: no\n", r"truncated is False"),
-        (HEAD + "truncated: drop\n", r"truncated='drop'\n.*'score' or 'unscored'"),
+        (HEAD + "truncated: drop\n", r"truncated is 'drop'\n.*'score' or 'unscored'"),
         (HEAD.replace("mine", '"a\\0b"'), r"experiment\.yaml, line 1: a NUL character"),
         (HEAD.replace("mine", '"a\\nb"'), r"the name 'a\\nb'\n.*one line of at most 200 bytes"),
         (HEAD.replace("mine", "n" * 300), r"the name 'n{59}\.\.\. \(300 characters\)"),
@@ -181,7 +181,7 @@ def test_a_missing_file_is_told(tmp_path):
 
 
 def test_generators_and_judges_have_names_and_a_reader_of_your_own_gets_one(tmp_path, monkeypatch):
-    from ragbench.experiment.models import GENERATORS, make_generator, make_judge
+    from ragbench.experiment.config import GENERATORS, make_generator, make_judge
 
     class Shouter:
         name = "shouter"

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ragbench.errors import ConfigError, check_known
+from ragbench.generation import PROMPTS
 from ragbench.llm import chat_model, loop
 from ragbench.llm.drivers import Driver, agreed_digest, driver_for
 from ragbench.llm.failures import AWAY, CallError
 from ragbench.llm.keys import canonical
 from ragbench.llm.secrets import sounds_secret
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
-from ragbench.records import Chunk, Dataset, Document, Question
+from ragbench.records import Chunk, Dataset, Question
 
 _KEY_CHARS = 32
 
@@ -52,14 +53,13 @@ def _hash_all(rows: Iterable[Sequence[str]]) -> str:
 
 def data_identity(data: Dataset, question_hashes: Sequence[str]) -> dict[str, Any]:
     """Return name, counts and hashes of a data set, given those of its questions."""
-    documents: Sequence[Document] = data.documents
     return {
         "name": data.name,
         "questions": len(data.questions),
-        "documents": len(documents),
+        "documents": len(data.documents),
         "excluded": len(data.excluded),
         "questions_sha256": _hash_all([sha] for sha in question_hashes),
-        "documents_sha256": _hash_all([d.id, d.title, d.text] for d in documents),
+        "documents_sha256": _hash_all([d.id, d.title, d.text] for d in data.documents),
     }
 
 
@@ -75,7 +75,7 @@ def tokenizer_identity(tokenizer: Any) -> str:
         return "all-MiniLM-L6-v2 WordPiece"
     if hasattr(tokenizer, "to_str"):
         return "tokenizer.json " + hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
-    if isinstance(tokenizer, str) or hasattr(tokenizer, "__fspath__"):
+    if isinstance(tokenizer, str | os.PathLike):
         with open(tokenizer, "rb") as file:
             return "tokenizer.json " + hashlib.file_digest(file, "sha256").hexdigest()
     return "function " + digest_of(object_identity(tokenizer))
@@ -90,18 +90,12 @@ def object_identity(thing: Any) -> dict[str, Any]:
     if callable(getattr(thing, "settings", None)):
         return {"class": _name(type(thing)), **_plain(thing.settings())}
     if isinstance(thing, functools.partial):
-        return {
-            "partial": object_identity(thing.func),
-            "args": _plain([*thing.args]),
-            "keywords": _plain(thing.keywords),
-        }
+        inner = object_identity(thing.func)
+        return {"partial": inner, "args": _plain([*thing.args]), "keywords": _plain(thing.keywords)}
     if inspect.isroutine(thing):
         return _function_identity(thing)
-    known = {"class": _name(type(thing))}
-    for name in ("name", "card"):
-        if (value := getattr(thing, name, None)) is not None:
-            known[name] = _plain(value)
-    return known | {"state": digest_of(_plain(getattr(thing, "__dict__", {})))}
+    known = {name: _plain(value) for name in ("name", "card") if (value := getattr(thing, name, None)) is not None}
+    return {"class": _name(type(thing)), **known, "state": digest_of(_plain(getattr(thing, "__dict__", {})))}
 
 
 def _name(thing: Any) -> str:
@@ -111,26 +105,28 @@ def _name(thing: Any) -> str:
 
 
 def _function_identity(function: Any) -> dict[str, Any]:
-    known: dict[str, Any] = {"function": _name(function)}
-    inner = getattr(function, "__func__", function)
+    name, inner = _name(function), getattr(function, "__func__", function)
     code = getattr(inner, "__code__", None)
     if code is None:
-        return known
-    if known["function"].startswith("ragbench."):
+        return {"function": name}
+    if name.startswith("ragbench."):
         # The package's own version and revision are in the manifest; its results must survive a new comment.
-        known["code"] = "ragbench"
+        source = "ragbench"
     else:
         try:
-            known["code"] = hashlib.sha256(inspect.getsource(inner).encode()).hexdigest()
+            source = hashlib.sha256(inspect.getsource(inner).encode()).hexdigest()
         except (OSError, TypeError):
-            known["code"] = hashlib.sha256(code.co_code).hexdigest()
+            source = hashlib.sha256(code.co_code).hexdigest()
     cells = getattr(inner, "__closure__", None) or ()
     refers = {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True)}
     refers |= {name: inner.__globals__[name] for name in code.co_names if name in inner.__globals__}
     refers |= {f"default {i}": value for i, value in enumerate(inner.__defaults__ or ())}
     refers |= inner.__kwdefaults__ or {}
     # Values of a user's own variables: their hash, since one of them may be nobody's business.
-    return known | {"refers": digest_of(_plain(refers))}
+    return {"function": name, "code": source, "refers": digest_of(_plain(refers))}
+
+
+_NOTHING = object()
 
 
 def _plain(value: Any) -> Any:
@@ -143,41 +139,33 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else _NOTHING
 
 
-_NOTHING = object()
-
-
 def is_model(thing: Any) -> bool:
     """Say whether an axis value is a chat model (or a name of one, or one model on several hosts)."""
-    if isinstance(thing, str):
-        return True
-    if isinstance(thing, Sequence):
-        return bool(thing) and all(is_model(one) for one in thing)
-    return hasattr(thing, "ainvoke")
-
-
-def as_prompts(prompts: Any, generators: Mapping[str, Any]) -> dict[str, Prompt]:
-    """Return the prompts by generator that were asked for; ConfigError for one that cannot be used."""
-    checked = dict(prompts or {})
-    check_known("generator in prompts", checked, generators)
-    for name, prompt in checked.items():
-        if not is_model(generators[name]):
-            raise ConfigError(f"a prompt for {name!r}, a reader", "prompts for chat models only", "leave it out")
-        fill_prompt(load_prompt(prompt), query="", documents="")
-    return checked
-
-
-def prompt_hashes(with_documents: Prompt | None) -> dict[str, str]:
-    """Return the hashes of a generator's prompts by name; None: the thesis's prompt with documents."""
-    from ragbench.generation import PROMPTS
-
-    used = (with_documents or PROMPTS["with_documents"], PROMPTS["query_only"])
-    return {os.path.basename(prompt): prompt_hash(prompt) for prompt in used}
+    if isinstance(thing, Sequence) and not isinstance(thing, str):
+        return bool(thing) and all(map(is_model, thing))
+    return isinstance(thing, str) or hasattr(thing, "ainvoke")
 
 
 def hosts_of(model: Any) -> list[Any]:
     """Return the chat models behind an axis value, one per host."""
-    models = [model] if isinstance(model, str) or not isinstance(model, Sequence) else list(model)
-    return [chat_model(one) if isinstance(one, str) else one for one in models]
+    models = [model] if isinstance(model, str) or not isinstance(model, Sequence) else model
+    return [chat_model(each) if isinstance(each, str) else each for each in models]
+
+
+def as_prompts(prompts: Mapping[str, Prompt], generators: Mapping[str, Any]) -> dict[str, Prompt]:
+    """Return the prompts by generator that were asked for; ConfigError for one that cannot be used."""
+    check_known("generator in prompts", prompts, generators)
+    for name, prompt in prompts.items():
+        if not is_model(generators[name]):
+            raise ConfigError(f"a prompt for {name!r}, a reader", "prompts for chat models only", "leave it out")
+        fill_prompt(load_prompt(prompt), query="", documents="")
+    return dict(prompts)
+
+
+def prompt_hashes(with_documents: Prompt | None) -> dict[str, str]:
+    """Return the hashes of a generator's prompts by name; None: the thesis's prompt with documents."""
+    used = (with_documents or PROMPTS["with_documents"], PROMPTS["query_only"])
+    return {os.path.basename(prompt): prompt_hash(prompt) for prompt in used}
 
 
 def model_identity(hosts: Sequence[Any], cassette: Any, recorded: str | None, *, ask_server: bool) -> dict[str, Any]:
@@ -192,20 +180,18 @@ def model_identity(hosts: Sequence[Any], cassette: Any, recorded: str | None, *,
     """
     drivers = [driver_for(model) for model in hosts]
     first = drivers[0]
-    alike = {canonical([d.provider, d.name, d.options()]) for d in drivers}
-    if len(alike) > 1:
+    if len({canonical([d.provider, d.name, d.options()]) for d in drivers}) > 1:
         raise ConfigError(
             f"several hosts with different models or options: {', '.join(d.model for d in drivers)}",
             "one model with the same options on every host",
             "give the other model a name of its own on the axis",
         )
     replay = cassette is not None and cassette.mode == "replay"
-    digest = _from_servers(drivers) if ask_server and not replay else None
-    away = digest if isinstance(digest, Exception) else None
-    if digest is None or away is not None:
+    digest, away = _from_servers(drivers) if ask_server and not replay else (None, None)
+    if digest is None:
         digest = first.pinned_digest or recorded
-        if digest is None and cassette is not None and cassette.mode != "off":
-            digest = cassette.choose_digest(first.provider, first.name, None)
+    if digest is None and cassette is not None and cassette.mode != "off":
+        digest = cassette.choose_digest(first.provider, first.name, None)
     if digest is None and away is not None:
         raise away
     return {
@@ -218,8 +204,8 @@ def model_identity(hosts: Sequence[Any], cassette: Any, recorded: str | None, *,
     }
 
 
-def _from_servers(drivers: Sequence[Driver]) -> str | CallError | None:
-    """Return the digest the servers agree on, or the error of a server that is away when all are."""
+def _from_servers(drivers: Sequence[Driver]) -> tuple[str | None, CallError | None]:
+    """Return the digest that the servers agree on, and the error of one that is away."""
     digests: list[str | None] = []
     away: CallError | None = None
     for driver in drivers:
@@ -230,5 +216,4 @@ def _from_servers(drivers: Sequence[Driver]) -> str | CallError | None:
                 raise
             digests.append(None)
             away = error
-    agreed = agreed_digest(drivers, digests)
-    return away if agreed is None else agreed
+    return agreed_digest(drivers, digests), away

@@ -11,39 +11,37 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
+import numpy as np
+import pandas as pd
 from pydantic_core import from_json
 
 from ragbench.errors import DataError, check_known
 from ragbench.paths import results_dir, written_whole
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 ROWS, MANIFEST = "rows.jsonl", "manifest.json"
 BY_COLUMNS = "rows.columns.jsonl"  # the beginning of a large file of rows, made from it
 _LARGE = 50_000  # rows, from which reading them by columns saves more time than it costs to write them
-AXIS_COLUMNS = ("data", "question_id", "chunker", "retriever", "k", "N", "generator", "judge")
 NOT_TOLD = "not told"  # digest of a model whose server says nothing of its weights: another one would not be noticed
 _EMPTY_SHARE = 0.1  # of the questions without any context, above which a run warns
+
+AXIS_COLUMNS = ("data", "question_id", "chunker", "retriever", "k", "N", "generator", "judge")
 # Clocks and where a reply came from differ from run to run; everything else is the same for the same experiment.
 TIMING = ("seconds", "judge_seconds", "cached")
 _ERRORS = ("error_step", "error_kind", "error")
+_TOKENS = ("prompt_tokens", "prompt_estimate", "output_tokens")
+_MODEL = ("model", "digest", "temperature", "seed", "num_ctx", "prompt_sha256")
+REPLY_COLUMNS = ("finish", *_TOKENS, "tagged", "cached")
+ANSWER_COLUMNS = ("answer", "abstained", "seconds", *_MODEL, *REPLY_COLUMNS)  # what a row says of its answer
+_JUDGED = ("judge_shown", "judge_position", "judge_answer_cut", "judge_form", "judge_repairs", "judge_grades_got")
+_JUDGED += ("judge_prompt_tokens", "judge_prompt_estimate", "judge_raw")
+COLUMNS = (*AXIS_COLUMNS, "status", "kind", "level", "ir_score", "context_tokens", "hits", "zero_hits", "answer")
+COLUMNS += ("abstained", "seconds", "grade", "judge_seconds", *_ERRORS, *_MODEL, *REPLY_COLUMNS)
+COLUMNS += (*(f"judge_{name}" for name in _MODEL), *_JUDGED, "answer_key", "key")
 _FRACTIONS = ("ir_score", "seconds", "judge_seconds", "temperature", "judge_temperature")
-_WHOLE = (
-    "k", "N", "context_tokens", "grade", "seed", "num_ctx", "prompt_tokens", "output_tokens", "judge_seed",
-    "judge_num_ctx", "judge_shown", "judge_position", "judge_repairs", "judge_grades_got", "zero_hits",
-    "prompt_estimate", "judge_prompt_tokens", "judge_prompt_estimate",
-)  # fmt: skip
-COLUMNS = (
-    *AXIS_COLUMNS, "status", "kind", "level", "ir_score", "context_tokens", "hits", "zero_hits", "answer", "abstained",
-    "seconds", "grade", "judge_seconds", "error_step", "error_kind", "error", "model", "digest", "temperature", "seed",
-    "num_ctx", "prompt_sha256", "finish", "prompt_tokens", "prompt_estimate", "output_tokens", "tagged", "cached",
-    "judge_model", "judge_digest", "judge_temperature", "judge_seed", "judge_num_ctx", "judge_prompt_sha256",
-    "judge_shown", "judge_position", "judge_answer_cut", "judge_form", "judge_repairs", "judge_grades_got",
-    "judge_prompt_tokens", "judge_prompt_estimate", "judge_raw", "answer_key", "key",
-)  # fmt: skip
+_WHOLE = ("k", "N", "context_tokens", "zero_hits", "grade", "seed", "num_ctx", "judge_seed", "judge_num_ctx", *_TOKENS)
+_WHOLE += tuple(name for name in _JUDGED if name not in ("judge_answer_cut", "judge_form", "judge_raw"))
 
 
 @contextlib.contextmanager
@@ -59,11 +57,10 @@ def without_gc() -> Iterator[None]:
 
 
 def newly_used(row: Mapping[str, Any], counted: dict[Any, tuple]) -> tuple[int, int, float]:
-    """Return prompt tokens, output tokens and seconds that a row adds to those counted so far.
+    """Return prompt tokens, output tokens and seconds that a row adds to those ``counted`` (answer key -> its last).
 
-    An answer under several judges has a row each, all with its numbers: they are taken once. An answer that was made
-    again has others, and is taken again. A reply from a cassette adds nothing. ``counted`` (answer key -> its last
-    numbers) is kept up to date here.
+    The rows of one answer (several judges) are taken once, an answer that was made again is taken again, and a reply
+    from a cassette adds nothing.
     """
     used = (row.get("prompt_tokens") or 0, row.get("output_tokens") or 0, row.get("seconds") or 0.0)
     key = row.get("answer_key")
@@ -74,31 +71,23 @@ def newly_used(row: Mapping[str, Any], counted: dict[Any, tuple]) -> tuple[int, 
 
 
 def without_text(rows: pd.DataFrame) -> list[str]:
-    """Say which retrievers leave more than a tenth of the questions without any text: no hit, or only blank ones.
-
-    One sentence per data set, chunker, retriever and k; rows at N = 0 or whose retrieval failed do not count.
-    """
-    found = []
+    """Say which retrievers leave more than a tenth of the questions without any text: no hit, or only blank ones."""
+    warnings = []
     with_documents = (rows["N"] > 0) & rows["context_tokens"].notna()
     searched = rows.loc[with_documents, ["data", "chunker", "retriever", "k", "question_id", "context_tokens"]]
     for (data, chunker, retriever, k), part in searched.groupby(["data", "chunker", "retriever", "k"], sort=False):
         questions = part["question_id"].nunique()
         empty = questions - part.loc[part["context_tokens"] > 0, "question_id"].nunique()
         if empty > _EMPTY_SHARE * questions:
-            found.append(
+            warnings.append(
                 f"{retriever} (k={k}, {chunker}) on {data} finds no text for {empty} of {questions} questions: "
                 "check that questions and documents share words; for BM25 see its tokenizer"
             )
-    return found
+    return warnings
 
 
 def run_folder(run: str | os.PathLike[str]) -> Path:
-    """Return the folder of a run, given its name, its folder or its file of rows.
-
-    Raises
-    ------
-    DataError when there is no such run, naming those there are.
-    """
+    """Return the folder of a run, given its name, its folder or its file of rows; DataError names those there are."""
     path = Path(run).expanduser()
     homes = (Path("results"), results_dir())  # the first: in a folder of `ragbench init`
     with contextlib.suppress(OSError, ValueError):  # a name too long for a file, or with NUL, is no run
@@ -175,13 +164,9 @@ def _repair(path: Path) -> None:
 
 
 def read_rows(path: Path, after: tuple[int, int] = (0, 0)) -> Iterator[dict[str, Any]]:
-    """Yield the whole rows of a file, ``after`` so many lines and bytes of it.
+    """Yield the whole rows of a file, ``after`` so many lines and bytes of it; DataError for a line that is no row.
 
     A last line without its end (a run under way, or killed) is passed over.
-
-    Raises
-    ------
-    DataError naming file and line for a line that is no row.
     """
     if not path.exists():
         return
@@ -234,12 +219,7 @@ class Rows:
 
     @classmethod
     def read(cls, path: Path, columns: Sequence[str] = COLUMNS, *, remember: bool = False) -> Rows:
-        """Read a file of rows; ``remember``: write many lines by columns beside it, for the next time to be short.
-
-        Raises
-        ------
-        DataError naming file and line for a line that is no row.
-        """
+        """Read a file of rows; ``remember``: write many lines by columns beside it, for the next time to be short."""
         rows = cls(columns=columns)
         known = lines, _ = rows._take_columns(path)
         if known[1] and path.stat().st_size > known[1]:
@@ -333,9 +313,6 @@ class Rows:
 
         They are used up: two copies of a large run do not fit.
         """
-        import numpy as np
-        import pandas as pd
-
         wanted = list(self.place if keys is None else dict.fromkeys(keys))
         ordered = wanted == list(self.place)
         places = np.array([self.place[key] for key in wanted if key in self.place], int)
@@ -364,9 +341,6 @@ class Rows:
 
 def _whole_numbers(values: Sequence[Any]) -> Any:
     """Return whole numbers, some of them missing, as an array; where all are or none is, without looking at each."""
-    import numpy as np
-    import pandas as pd
-
     kinds = set(map(type, values))
     if kinds == {int}:
         return pd.array(np.array(values), dtype="Int64")
@@ -376,11 +350,10 @@ def _whole_numbers(values: Sequence[Any]) -> Any:
 
 
 def load_rows(run: str | os.PathLike[str], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
-    """Load the rows of a run, whole or under way.
+    """Load the rows of a run (its name, folder or file of rows), whole or under way.
 
     Parameters
     ----------
-    run : its name, its folder, or its file of rows.
     columns : those to load; of a large run a few take a part of the memory.
 
     Returns
@@ -388,10 +361,6 @@ def load_rows(run: str | os.PathLike[str], columns: Sequence[str] = COLUMNS) -> 
     DataFrame, one row per question and cell in the order of the file; of a row that was tried again, the last try.
     ``status`` is "ok" or "failed" (then ``error_step``, ``error_kind``, ``error`` say why); ``grade`` is missing where
     there is none; ``ir_score`` is NaN without documents or references.
-
-    Raises
-    ------
-    DataError for a run that does not exist or a damaged line; ConfigError for a column that there is not.
     """
     check_known("column", columns, COLUMNS)
     return Rows.read(run_folder(run) / ROWS, columns).frame()

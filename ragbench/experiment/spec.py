@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
-from ragbench.errors import ConfigError, check_known
+import pandas as pd
+from pydantic import ConfigDict, PositiveInt, SkipValidation, ValidationError, validate_call
+
+from ragbench.errors import ConfigError, RagbenchError, check_known
 from ragbench.experiment.identity import as_prompts, is_model, tokenizer_identity
 from ragbench.experiment.rows import ROWS
-from ragbench.llm import Cassette, ask
+from ragbench.llm import Cassette, Plan, ask
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import results_dir
-from ragbench.prompts import Prompt
 from ragbench.records import Dataset
 
-if TYPE_CHECKING:  # slow imports
-    import pandas as pd
-
-    from ragbench.llm import Plan
-
-NONE = "none"
-QUERY_ONLY = "LLM only"
-MOST_NAME = 200  # bytes of a name: more than that is no name of a folder once something is put before or behind it
-TRUNCATED = ("score", "unscored")
-_NOT_OPTIONS = ("model", "prompts", "schema", "cassette", "concurrency", "ids", "groups")
-_NOT_OPTIONS += ("step", "stop", "on_length", "on_reply")
+NONE, QUERY_ONLY = "none", "LLM only"
+MOST_NAME = 200  # bytes of a name: more cannot name a folder once something stands before or behind it
 STOP_AFTER = 0.5  # share of prompts failed by the servers, above which a run ends
+_OURS = ("model", "prompts", "schema", "cassette", "concurrency", "ids", "groups", "step", "stop")
+_OPTIONS = {*inspect.signature(ask).parameters} - {*_OURS, "on_length", "on_reply"}  # of ``ask``, that a user may set
+_WANTED = {
+    "data": ("a Dataset, or a function that loads one", "pass Dataset(NAME, questions, documents)"),
+    "chunker": ("a function of the documents", "pass lambda documents: ..."),
+    "retriever": ("a function of the chunks", "pass lambda chunks: ..."),
+}
+
+Axis = Annotated[Mapping[str, Any] | str | Sequence[str] | Dataset, SkipValidation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,103 +61,6 @@ class Cell:
         return (*self.search, self.N, self.generator)
 
 
-def _check_writable(what: str, name: str, do: str) -> None:
-    """Raise ConfigError for a name that no folder or table can bear."""
-    if not name.isprintable() or len(name.encode()) > MOST_NAME:
-        shown = repr(name) if len(repr(name)) <= 60 else f"{repr(name)[:60]}... ({len(name)} characters)"
-        raise ConfigError(f"{what} {shown}", f"one line of at most {MOST_NAME} bytes", do)
-
-
-def named(axis: str, values: Any) -> dict[str, Any]:
-    """Return an axis as a dict name -> value; a name stands for what ships under it. ConfigError when it cannot be one.
-
-    A chat model's name, which has a colon, stays what it is: `ragbench.llm.ask` takes it.
-    """
-    from ragbench.experiment.config import by_name
-
-    if isinstance(values, str | Dataset):
-        values = [values] if isinstance(values, str) else {values.name: values}
-    if isinstance(values, list | tuple) and all(isinstance(value, str) for value in values):
-        values = {value: value for value in values}
-    if not isinstance(values, Mapping) or not values:
-        empty = values is None or (isinstance(values, Sized) and len(values) == 0)
-        tables = "; of tables: data=ragbench.data.load_questions(questions, documents)" if axis == "data" else ""
-        raise ConfigError(
-            f"{axis} is {'empty' if empty else type(values).__name__}",
-            "a name of what ships, a list of names, or a dict name -> object or function",
-            f"pass {axis}={{'a name': ...}}{tables}",
-        )
-    for name in values:
-        if not isinstance(name, str) or not name.strip() or name in (NONE, QUERY_ONLY):
-            raise ConfigError(
-                f"{axis} has the name {name!r}", f"a text other than {NONE!r} and {QUERY_ONLY!r}", "rename it"
-            )
-        _check_writable(f"{axis} has the name", name, "give it a label of your own")
-    by_names = {label: isinstance(value, str) and ":" not in value for label, value in values.items()}
-    return {label: by_name(axis, value) if by_names[label] else value for label, value in values.items()}
-
-
-def _check_options(options: Mapping[str, Any]) -> None:
-    """Raise ConfigError for what is no option of ``ask``, or no number where it takes one."""
-    known = [name for name in inspect.signature(ask).parameters if name not in _NOT_OPTIONS]
-    check_known("option of model calls", options, known)
-    for name, value in options.items():
-        wants_number = name == "retries" or name.endswith("_s")
-        if wants_number and value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise ConfigError(f"options: {name} is {value!r}", "a number", f"mend {name}")
-
-
-def _checked_metrics(names: Sequence[str] | str, answered: bool) -> tuple[str, ...]:
-    """Return names of metrics; ConfigError for an unknown one, or one of answers where nobody writes any."""
-    names = (names,) if isinstance(names, str) else tuple(names)
-    if names:
-        from ragbench.metrics.table import find_numbers
-        from ragbench.scoring import columns_of
-
-        find_numbers(names)
-        if not answered and (lacking := [name for name in names if "answer" in columns_of([name])]):
-            raise ConfigError(f"the metric {lacking[0]!r} without a generator", "answers to score", "add a generator")
-    return names
-
-
-def numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
-    """Return the values of a numeric axis: an int, several, or a dict name -> int."""
-    given = list(values.values()) if isinstance(values, Mapping) else values
-    given = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    for value in given:
-        if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-            raise ConfigError(f"{axis} has {value!r}", f"whole numbers of at least {least}", f"mend {axis}")
-    if not given:
-        raise ConfigError(f"{axis} is empty", "at least one number", f"pass for instance {axis}=[10]")
-    return tuple(dict.fromkeys(int(value) for value in given))
-
-
-def depths(k: Any, retrievers: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Return for every retriever the numbers of chunks it is asked for.
-
-    ``k`` is an int, several, a dict name -> int, or a dict in which a value is itself a dict retriever -> int (the
-    thesis gave every retriever its own; one that is not named there takes 10).
-    """
-    per_retriever: dict[str, list[int]] = {name: [] for name in retrievers}
-    values = list(k.values()) if isinstance(k, Mapping) else [k]
-    for value in values:
-        if isinstance(value, Mapping):
-            strange = sorted(set(map(str, value)) - set(retrievers))
-            if strange:
-                raise ConfigError(
-                    f"k names the retriever {strange[0]!r}", "one of " + ", ".join(retrievers), "mend the name in k"
-                )
-        for name in retrievers:
-            own = value.get(name, 10) if isinstance(value, Mapping) else value
-            per_retriever[name] += numbers("k", own, 1)
-    if not values:
-        raise ConfigError("k is empty", "at least one number", "pass for instance k=10")
-    return {name: tuple(dict.fromkeys(found)) for name, found in per_retriever.items()}
-
-
-Axis = Mapping[str, Any] | str | Sequence[str] | Dataset
-
-
 @dataclass(frozen=True)
 class Grid:
     """The axes by name; values that are numbers are themselves. ``keep`` says which cells there are; None: all."""
@@ -168,26 +75,20 @@ class Grid:
     keep: Callable[[Cell], bool] | None = None
 
     def cells(self, data: str) -> list[Cell]:
-        """List the cells of one data set in the order of the grid; without a generator there is no cell at N = 0."""
-        answered = [(generator, judge) for generator in self.generator or (NONE,) for judge in self.judge or (NONE,)]
-        made = []
-        if 0 in self.N and self.generator:
-            made += [Cell(data, NONE, QUERY_ONLY, 0, 0, *pair) for pair in answered]
-        for chunker, retriever, k in self._product():
-            made += [Cell(data, chunker, retriever, k, n, *pair) for n in self.N if n for pair in answered]
-        return made if self.keep is None else [cell for cell in made if self.keep(cell)]
+        """List the cells of one data set in the order of the grid; without a generator there is none at N = 0."""
+        answered = list(product(self.generator or (NONE,), self.judge or (NONE,)))
+        alone = [Cell(data, NONE, QUERY_ONLY, 0, 0, *pair) for pair in answered if 0 in self.N and self.generator]
+        above = [n for n in self.N if n]
+        cells = alone + [Cell(data, *search, n, *pair) for search, n, pair in product(self._product(), above, answered)]
+        return cells if self.keep is None else [cell for cell in cells if self.keep(cell)]
 
-    def searches(self) -> Iterator[tuple[str, str, int]]:
-        """Yield every (chunker, retriever, k) that a cell of some data set needs."""
+    def searches(self) -> list[tuple[str, str, int]]:
+        """List every (chunker, retriever, k) that a cell of some data set needs."""
         needed = {cell.search for data in self.data for cell in self.cells(data)}
-        return (search for search in self._product() if search in needed)
+        return [search for search in self._product() if search in needed]
 
-    def _product(self) -> Iterator[tuple[str, str, int]]:
-        if any(self.N):
-            for chunker in self.chunker:
-                for retriever in self.retriever:
-                    for k in self.k[retriever]:
-                        yield chunker, retriever, k
+    def _product(self) -> list[tuple[str, str, int]]:
+        return [(chunker, name, k) for chunker in self.chunker for name in self.retriever for k in self.k[name]]
 
 
 @dataclass(frozen=True)
@@ -199,6 +100,116 @@ class Cutting:
     match: str = "substring"
 
 
+def named(axis: str, values: Any) -> dict[str, Any]:
+    """Return an axis as a dict name -> value; a name stands for what ships under it, but a chat model's (with a colon).
+
+    Raises
+    ------
+    ConfigError for what cannot be an axis.
+    """
+    from ragbench.experiment.config import by_name
+
+    if isinstance(values, str | Dataset):
+        values = [values] if isinstance(values, str) else {values.name: values}
+    if isinstance(values, list | tuple) and all(isinstance(value, str) for value in values):
+        values = {value: value for value in values}
+    if not isinstance(values, Mapping) or not values:
+        empty = values is None or (hasattr(values, "__len__") and len(values) == 0)
+        tables = "; of tables: data=ragbench.data.load_questions(questions, documents)" if axis == "data" else ""
+        raise ConfigError(
+            f"{axis} is {'empty' if empty else type(values).__name__}",
+            "a name of what ships, a list of names, or a dict name -> object or function",
+            f"pass {axis}={{'a name': ...}}{tables}",
+        )
+    found = {}
+    for label, value in values.items():
+        if not isinstance(label, str) or not label.strip() or label in (NONE, QUERY_ONLY):
+            expected = f"a text other than {NONE!r} and {QUERY_ONLY!r}"
+            raise ConfigError(f"{axis} has the name {label!r}", expected, "rename it")
+        _check_writable(f"{axis} has the name", label, "give it a label of your own")
+        if isinstance(value, str) and ":" not in value:
+            value = by_name(axis, value)
+        if axis in _WANTED and not callable(value) and not (axis == "data" and isinstance(value, Dataset)):
+            raise ConfigError(f"{axis} {label!r} is {type(value).__name__}", *_WANTED[axis])
+        found[label] = value
+    return found
+
+
+def _check_writable(what: str, name: str, do: str) -> None:
+    """Raise ConfigError for a name that no folder or table can bear."""
+    if not name.isprintable() or len(name.encode()) > MOST_NAME:
+        start = repr(name) if len(repr(name)) <= 60 else f"{repr(name)[:60]}... ({len(name)} characters)"
+        raise ConfigError(f"{what} {start}", f"one line of at most {MOST_NAME} bytes", do)
+
+
+def numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
+    """Return the values of a numeric axis: an int, several, or a dict name -> int."""
+    values = values.values() if isinstance(values, Mapping) else values
+    given = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+    for value in given:
+        if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+            raise ConfigError(f"{axis} has {value!r}", f"whole numbers of at least {least}", f"mend {axis}")
+    if not given:
+        raise ConfigError(f"{axis} is empty", "at least one number", f"pass for instance {axis}=[10]")
+    return tuple(dict.fromkeys(int(value) for value in given))
+
+
+def depths(k: Any, retrievers: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Return for every retriever the numbers of chunks it is asked for.
+
+    ``k`` is as in `Experiment`; of a dict retriever -> int, a retriever that is not named takes 10.
+    """
+    values = list(k.values()) if isinstance(k, Mapping) else [k]
+    for value in values:
+        if isinstance(value, Mapping) and (strange := sorted(set(map(str, value)) - set(retrievers))):
+            expected = "one of " + ", ".join(retrievers)
+            raise ConfigError(f"k names the retriever {strange[0]!r}", expected, "mend the name in k")
+    wanted = {name: [v.get(name, 10) if isinstance(v, Mapping) else v for v in values] for name in retrievers}
+    return {
+        name: numbers("k", [n for value in of_it for n in numbers("k", value, 1)], 1) for name, of_it in wanted.items()
+    }
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for what is no option of ``ask``, or no number where it takes one."""
+    check_known("option of model calls", options, _OPTIONS)
+    for name, value in options.items():
+        wants_number = name == "retries" or name.endswith("_s")
+        if wants_number and value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise ConfigError(f"options: {name} is {value!r}", "a number", f"mend {name}")
+
+
+def _check_metrics(names: Sequence[str], answered: bool) -> None:
+    """Raise ConfigError for an unknown metric, or one of answers where nobody writes any."""
+    from ragbench.metrics.table import find_numbers
+    from ragbench.scoring import columns_of
+
+    if names:
+        find_numbers(names)
+    if not answered and (lacking := [name for name in names if "answer" in columns_of([name])]):
+        raise ConfigError(f"the metric {lacking[0]!r} without a generator", "answers to score", "add a generator")
+
+
+def checked(function: Callable) -> Callable:
+    """Check the arguments of a function by their annotations: the first one that does not fit is a ConfigError."""
+    check = validate_call(function, config=ConfigDict(strict=True, arbitrary_types_allowed=True))  # type: ignore[call-overload]
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **settings: Any) -> Any:
+        signature.bind(*arguments, **settings)  # a name that is no argument is a TypeError, as everywhere
+        try:
+            return check(*arguments, **settings)
+        except ValidationError as error:
+            first, *_ = details = error.errors()
+            name = first["loc"][0]
+            ways = [each["msg"].removeprefix("Input should be ") for each in details if each["loc"][0] == name]
+            do = "write it in quotes" if ways == ["a valid string"] else f"mend {name}"
+            raise ConfigError(f"{name} is {first['input']!r}", " or ".join(dict.fromkeys(ways)), do) from None
+
+    return call
+
+
 class Experiment:
     """A grid of data x chunker x retriever x k x N x generator x judge; one row per question and cell.
 
@@ -207,17 +218,15 @@ class Experiment:
 
     Parameters
     ----------
-    name : of the run; its files lie in ``data/results/<name>/``.
+    name : of the run; its files lie in ``data/results/<name>/``, or in ``folder``.
     data : name -> Dataset, or a function that loads one.
     chunker : name -> function documents -> chunks.
     retriever : name -> function chunks -> retriever (anything with ``search(queries, k)``).
-    k : chunks asked for: an int, several, or a dict name -> int; in the dict a value may itself be a dict
-        retriever -> int.
+    k : chunks asked for: an int, several, or a dict name -> int, or name -> (dict retriever -> int).
     N : token budgets. N = 0 asks the generator without documents, once per question, as retriever "LLM only".
     generator : name -> reader, function (question, context) -> answer, chat model, ``"ollama:NAME"``, or a list of
         one model on several hosts. Empty: retrieval only.
-    judge : name -> ``EmbeddedGrader()``, chat model, ``"ollama:NAME"``, or a list of one model on several hosts.
-        Empty: answers without grades.
+    judge : name -> ``EmbeddedGrader()``, or a chat model as above. Empty: answers without grades.
     prompts : generator -> id or file of its prompt with documents (fields ``{query}``, ``{documents}``), for chat
         models; one that is not named takes the thesis's. One model under two names is two prompts compared.
     keep : function of a ``Cell``: which cells of the product there are. None: all.
@@ -226,10 +235,8 @@ class Experiment:
     cassette : where replies of models are recorded; default a file next to the rows. False: nowhere.
     concurrency : questions under way at once per host. Keep 1 to measure seconds as the thesis did.
     options : for ``ragbench.llm.ask``: ``retries``, ``deadline_s``, ``patience_s`` ...
-    truncated : what becomes of an answer that ended at its limit of tokens. Its text and ``finish`` stand in the row,
-        and it is counted, either way. ``"score"``: it is graded like any other, as in the papers; ``"unscored"``: it
-        gets no grade.
-    folder : instead of ``data/results/<name>``.
+    truncated : of an answer that ended at its limit of tokens, which is counted either way. ``"score"``: it is graded
+        like any other, as in the papers; ``"unscored"``: it gets no grade.
     metrics, labels, checker : of `score`, as for `ragbench.score`. Rows do not depend on them.
 
     Raises
@@ -249,6 +256,7 @@ class Experiment:
     ... ).run()  # doctest: +SKIP
     """
 
+    @checked
     def __init__(
         self,
         name: str,
@@ -260,86 +268,68 @@ class Experiment:
         N: Any = (100, 200, 300, 400, 500, 600, 700, 800, 900, 1000),
         generator: Axis | None = None,
         judge: Axis | None = None,
-        prompts: Mapping[str, Prompt] | None = None,
+        prompts: dict[str, Any] | None = None,
         keep: Callable[[Cell], bool] | None = None,
-        per_prompt: str | int = "one",
+        per_prompt: Literal["one", "ten", "systems"] | PositiveInt = "one",
         order: int | None = None,
-        max_chars: int = 4000,
+        max_chars: PositiveInt = 4000,
         tokenizer: Any = None,
         begin_token: bool = False,
         match: str = "substring",
-        cassette: Any = None,
-        concurrency: int = 4,
-        options: Mapping[str, Any] | None = None,
-        truncated: str = "score",
-        folder: str | os.PathLike[str] | None = None,
-        metrics: Sequence[str] = (),
+        cassette: Cassette | str | os.PathLike | Literal[False] | None = None,
+        concurrency: PositiveInt = 4,
+        options: dict[str, Any] | None = None,
+        truncated: Literal["score", "unscored"] = "score",
+        folder: str | os.PathLike | None = None,
+        metrics: list[str] | tuple[str, ...] | str = (),
         labels: Any = "embedded",
         checker: Any = None,
     ) -> None:
-        if not isinstance(name, str) or not name.strip() or Path(name).name != name or name.startswith("."):
+        if not name.strip() or Path(name).name != name or name.startswith("."):
             raise ConfigError(f"the name {name!r}", "a text that can name a folder", "use letters, digits and dashes")
         _check_writable("the name", name, "use letters, digits and dashes")
-        self.name = name
         retrievers = named("retriever", retriever)
+        self.name = name
         self.grid = Grid(
             named("data", data),
             named("chunker", chunker),
             retrievers,
-            depths(k, list(retrievers)),
+            depths(k, retrievers),
             numbers("N", N, 0),
             named("generator", generator) if generator else {},
             named("judge", judge) if judge else {},
             keep,
         )
-        self.prompts = as_prompts(prompts, self.grid.generator)
-        for axis, takes in (("data", ""), ("chunker", "documents"), ("retriever", "chunks")):
-            for label, value in getattr(self.grid, axis).items():
-                if not callable(value) and (takes or not isinstance(value, Dataset)):
-                    given = f"{axis} {label!r} is {type(value).__name__}"
-                    expected = f"a function of the {takes}" if takes else "a Dataset, or a function that loads one"
-                    raise ConfigError(
-                        given,
-                        expected,
-                        f"pass lambda {takes}: ..." if takes else f"pass Dataset({label!r}, questions, documents)",
-                    )
         if judge and not generator:
             raise ConfigError("a judge without a generator", "answers to be graded", "add a generator, or drop judge")
         if self.grid.N == (0,) and not generator:
             raise ConfigError("N=0 without a generator", "a budget above 0, or a generator", "add one of the two")
-        if keep is not None and not any(self.grid.cells(name) for name in self.grid.data):
+        if not any(self.grid.cells(data_set) for data_set in self.grid.data):
             raise ConfigError("keep drops every cell of the grid", "at least one cell", "try it on one Cell")
         check_known("match", [match], MATCHES)
-        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
-            raise ConfigError(f"concurrency={concurrency!r}", "a whole number of at least 1", "use 1 to 8")
-        if per_prompt not in ("one", "ten", "systems") and (type(per_prompt) is not int or per_prompt < 1):
-            raise ConfigError(
-                f"per_prompt={per_prompt!r}", "'one', 'ten', 'systems' or a number", "choose one of these"
-            )
-        if truncated not in TRUNCATED:
-            raise ConfigError(f"truncated={truncated!r}", " or ".join(map(repr, TRUNCATED)), "choose one of the two")
         _check_options(options or {})
-        self.per_prompt, self.order, self.max_chars = per_prompt, order, max_chars
-        self.truncated = truncated
+        self.prompts = as_prompts(prompts or {}, self.grid.generator)
+        self.per_prompt, self.order, self.max_chars, self.truncated = per_prompt, order, max_chars, truncated
         self.cutting = Cutting(tokenizer, begin_token, match)
         self.concurrency, self.options = concurrency, dict(options or {})
-        self.metrics, self.labels, self.checker = _checked_metrics(metrics, bool(generator)), labels, checker
+        self.metrics = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+        _check_metrics(self.metrics, bool(generator))
+        self.labels, self.checker = labels, checker
         self._cassette = cassette
         self._folder = Path(folder).expanduser() if folder is not None else None
 
     def __repr__(self) -> str:
-        g = self.grid
-        sizes = {"data": g.data, "chunker": g.chunker, "retriever": g.retriever, "N": g.N}
-        sizes |= {"generator": g.generator, "judge": g.judge}
-        told = " x ".join(f"{len(values)} {axis}" for axis, values in sizes.items() if values)
-        return f"Experiment({self.name!r}: {told})"
+        sizes = {axis: getattr(self.grid, axis) for axis in ("data", "chunker", "retriever", "N", "generator", "judge")}
+        axes = " x ".join(f"{len(values)} {axis}" for axis, values in sizes.items() if values)
+        return f"Experiment({self.name!r}: {axes})"
 
     @property
     def folder(self) -> Path:
         """Where rows, manifest and cassette lie."""
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        return self._folder or results_dir(self.name)
+        if self._folder is None:
+            return results_dir(self.name)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return self._folder
 
     @property
     def path(self) -> Path:
@@ -348,21 +338,19 @@ class Experiment:
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str]) -> Experiment:
-        """Build an experiment from a file, for ``ragbench run experiment.yaml``.
+        """Build an experiment from a file; see ``ragbench.experiment.config`` for the names there are.
 
         Raises
         ------
         ConfigError that names file and key for anything that cannot work; DataError for a file that cannot be read.
-
-        See ``ragbench.experiment.config`` for the names there are.
         """
-        from ragbench.experiment.config import experiment_file, read_experiment
+        from ragbench.experiment import config
 
-        path = experiment_file(path)
-        settings = read_experiment(path)
+        path = config.experiment_file(path)
+        told = config.read_yaml(path)
         try:
-            return cls(**settings)
-        except ConfigError as error:
+            return cls(**config.arguments(told, path.parent))
+        except RagbenchError as error:
             raise ConfigError(f"{path}: {error.got}", error.expected, error.do) from None
 
     def plan(self, *, after: Callable[[pd.DataFrame], Plan] | None = None, **speeds: Any) -> Plan:
@@ -372,18 +360,15 @@ class Experiment:
         ----------
         after : plans what follows the run (extracting and checking claims, say) from the rows it will give: those that
             are there, and the others with their hits but without answer and grade. Its steps are added.
-        speeds : for ``ragbench.llm.plan``: ``tokens_per_second``, ``prompt_tokens_per_second``, ``price``,
-            ``count_tokens``.
+        speeds : for ``ragbench.llm.plan``: ``tokens_per_second``, ``price``, ``count_tokens`` ...
 
         Returns
         -------
-        Plan with the steps "embed" (where dense retrievers have something left to search; its calls are texts),
-        "retrieve", "decompose" and "rerank" (where a retriever asks a model for derived questions, or to score hits),
-        "generate", "grade": calls, cached (rows that are there, replies on the cassette, vectors on disk), remaining,
-        prompt tokens, seconds and cost of what remains; ``basis`` says what they rest on. Contexts that wait for
-        vectors are estimated.
+        Plan with the steps "embed" (its calls are texts), "retrieve", "decompose" and "rerank" (calls of retrievers),
+        "generate" and "grade". ``cached``: rows that are there, replies on the cassette, vectors on disk. Contexts that
+        wait for vectors are estimated.
         """
-        from ragbench.experiment.planning import plan_experiment
+        from ragbench.experiment.plan import plan_experiment
 
         return plan_experiment(self, speeds, after)
 
@@ -418,16 +403,12 @@ class Experiment:
         ConfigError, DataError, ModelError for what stops the whole run (no server of a model left, too many failures,
         two processes on one run, a full disk); a failure of one question is a row with ``status`` "failed".
         """
-        from ragbench.experiment.running import run_experiment
+        from ragbench.experiment.run import run_experiment
 
         return run_experiment(self, executor, progress, retry_failed, stop, stop_after)
 
     def answers(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Put the texts behind rows beside them, for `ragbench.score`: ``rb.score(experiment.answers(rows), [...])``.
-
-        Parameters
-        ----------
-        rows : from ``run``; all of them or some.
+        """Put the texts behind rows of ``run`` beside them: ``rb.score(experiment.answers(rows), [...])``.
 
         Returns
         -------
@@ -440,7 +421,7 @@ class Experiment:
         ------
         DataError for a row of other data or other chunks.
         """
-        from ragbench.experiment.answers import with_texts
+        from ragbench.experiment.run import with_texts
 
         return with_texts(self, rows)
 
@@ -457,16 +438,6 @@ class Experiment:
             settings = {"cassette": cassette, "concurrency": self.concurrency, **self.options}
             return score(self.answers(rows), self.metrics, self.labels, checker=self.checker, **settings)
 
-    def cutting_identity(self) -> dict[str, Any]:
-        """Return what contexts and IR scores depend on."""
-        cut = self.cutting
-        identity = {"tokenizer": tokenizer_identity(cut.tokenizer), "begin_token": cut.begin_token, "match": cut.match}
-        return identity | {"form": MATCHES[cut.match][1]}
-
-    def grading_identity(self) -> dict[str, Any]:
-        """Return what the prompts of a judge model depend on."""
-        return {"per_prompt": self.per_prompt, "order": self.order, "max_chars": self.max_chars}
-
     @property
     def live(self) -> bool:
         """Whether a generator, a judge or who labels is a model on a server."""
@@ -479,25 +450,31 @@ class Experiment:
         return self.live and self._cassette is not False
 
     @contextlib.contextmanager
-    def open_cassette(self, *, make: bool = True) -> Iterator[Any]:
+    def open_cassette(self, *, make: bool = True) -> Iterator[Cassette | None]:
         """Open the run's cassette; None without models, without one, or where it is not there and not to be made."""
-        given = self._cassette
-        if not self.live or given is False:
+        if not self.records or isinstance(self._cassette, Cassette):
+            yield self._cassette if self.records else None
+            return
+        path = Path(self._cassette or self.folder / "cassette.sqlite").expanduser()
+        if not make and not path.exists():
             yield None
-        elif isinstance(given, Cassette):
-            yield given
-        else:
-            path = self.folder / "cassette.sqlite" if given is None else Path(given).expanduser()
-            if not make and not path.exists():
-                yield None
-                return
-            with Cassette(path) as cassette:
-                yield cassette
+            return
+        with Cassette(path) as cassette:
+            yield cassette
+
+    def cutting_identity(self) -> dict[str, Any]:
+        """Return what contexts and IR scores depend on."""
+        cut = self.cutting
+        identity = {"tokenizer": tokenizer_identity(cut.tokenizer), "begin_token": cut.begin_token, "match": cut.match}
+        return identity | {"form": MATCHES[cut.match][1]}
+
+    def grading_identity(self) -> dict[str, Any]:
+        """Return what the prompts of a judge model depend on."""
+        return {"per_prompt": self.per_prompt, "order": self.order, "max_chars": self.max_chars}
 
     def parameters(self) -> dict[str, Any]:
         """Return the plain parameters, for the manifest."""
-        g = self.grid
         options = {name: value for name, value in self.options.items() if isinstance(value, bool | int | float | str)}
-        axes = {"k": {name: list(values) for name, values in g.k.items()}, "N": list(g.N)}
-        own = {"concurrency": self.concurrency, "options": options, "truncated": self.truncated}
-        return self.cutting_identity() | self.grading_identity() | axes | own
+        axes = {"k": {name: list(values) for name, values in self.grid.k.items()}, "N": list(self.grid.N)}
+        other = {"concurrency": self.concurrency, "options": options, "truncated": self.truncated}
+        return self.cutting_identity() | self.grading_identity() | axes | other

@@ -87,7 +87,7 @@ def models(model: str | None = None, judge_model: str | None = None, recording: 
 
     Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
     """
-    from ragbench.experiment.models import make_generator, make_judge
+    from ragbench.experiment.config import make_generator, make_judge
     from ragbench.llm import Cassette
     from ragbench.retrieval import llm_decomposer, rule_decomposer
 

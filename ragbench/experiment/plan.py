@@ -11,12 +11,24 @@ from typing import Any
 
 import pandas as pd
 
-from ragbench.experiment.live import Call, answer_calls, grade_calls, judge_groups
 from ragbench.experiment.manifest import recorded_digests
 from ragbench.experiment.rows import Rows, without_text
+from ragbench.experiment.run import AT_ONCE
 from ragbench.experiment.spec import Experiment
-from ragbench.experiment.stage import Stage, build_stage, left_to_do, retrieve, texts_to_embed
-from ragbench.experiment.work import Draft, Item, Search, answer_here, block, grade_here, unanswered
+from ragbench.experiment.stage import Stage
+from ragbench.experiment.work import (
+    Batch,
+    Call,
+    Draft,
+    Item,
+    Search,
+    answer_here,
+    block,
+    grade_here,
+    judge_groups,
+    unanswered,
+)
+from ragbench.labelling.checkers import ModelChecker
 from ragbench.llm import Cassette, Plan, PlannedStep, Step, plan
 from ragbench.llm.drivers import driver_for
 from ragbench.records import Chunk, Hit
@@ -26,33 +38,28 @@ from ragbench.retrieval.multiquery import decomposers_with_prompts
 
 STEPS = ("embed", "retrieve", "decompose", "rerank", "generate", "grade")
 _ONLY_SOMETIMES = ("embed", "decompose", "rerank")
-_AT_ONCE = 500  # questions whose prompts are in memory together
 _TIMED = 5  # questions whose answers and grades are timed, where no server is asked
 _UNWRITTEN = "word " * 40  # stands, after the answer's key, for an answer that is not written yet
 _PRETENDED = "pretended"  # id of a chunk that stands for hits not searched yet
 _FREE = {"prompt_tokens": 0.0, "output_tokens": 0.0, "cost": 0.0}
-
-Made = list[tuple[Item, list[Draft]]]
 
 
 def plan_experiment(
     experiment: Experiment, speeds: Mapping[str, Any], after: Callable[[pd.DataFrame], Plan] | None = None
 ) -> Plan:
     """Do what ``Experiment.plan`` says."""
-    from ragbench.labelling.checkers import ModelChecker
-
-    labels = experiment.labels != "embedded" or isinstance(experiment.checker, ModelChecker)
-    labels = bool(experiment.metrics) and labels
+    by_model = experiment.labels != "embedded" or isinstance(experiment.checker, ModelChecker)
+    labels = bool(experiment.metrics) and by_model
     with experiment.open_cassette(make=False) as cassette:
-        stage = build_stage(experiment, cassette, recorded_digests(experiment.folder), ask_server=False)
-        planner = _Planner(experiment, stage, cassette, speeds, whole=after is not None or labels)
+        stage = Stage(experiment, cassette, recorded_digests(experiment.folder), ask_server=False)
+        planner = _Planner(stage, cassette, speeds, keeps_rows=after is not None or labels)
         rows = Rows.read(experiment.path)
         keys: list[str] = []
         for name in stage.data:
-            todo, every, _ = left_to_do(stage, experiment, name, rows, retry=False)
+            todo, every, _ = stage.left_to_do(name, rows)
             planner.add(name, todo)
             keys += every
-        notes = [*_words(stage), *(f"warning: {said}" for said in without_text(Rows(planner.tried).frame()))]
+        notes = [*_words(stage), *(f"warning: {each}" for each in without_text(Rows(planner.searched).frame()))]
         if experiment.metrics and not labels:
             notes.append(f"metrics: {', '.join(experiment.metrics)}; no model is asked for them")
         steps = tuple(planner.step(name) for name in STEPS if name not in _ONLY_SOMETIMES or planner.parts[name])
@@ -61,16 +68,15 @@ def plan_experiment(
             return planned
         frame = pd.DataFrame([rows.row(key) if key in rows else planner.rows[key] for key in keys])
         if labels:
-            planned += _plan_labels(experiment, stage, frame, cassette, speeds)
+            planned += _plan_labels(stage, frame, cassette, speeds)
     return planned if after is None else planned + after(frame)
 
 
-def _plan_labels(
-    experiment: Experiment, stage: Stage, rows: pd.DataFrame, cassette: Any, speeds: Mapping[str, Any]
-) -> Plan:
+def _plan_labels(stage: Stage, rows: pd.DataFrame, cassette: Any, speeds: Mapping[str, Any]) -> Plan:
     """Plan what the metrics ask of models, for the answers that are there and those to come."""
     from ragbench.scoring import plan_score
 
+    experiment = stage.experiment
     if experiment.grid.generator:
         answers = rows.get("answer", pd.Series(None, rows.index, dtype=object))
         rows = rows.assign(answer=answers.where(answers.notna(), rows["answer_key"] + f" {_UNWRITTEN}"))
@@ -84,67 +90,63 @@ def _plan_labels(
         each = "word " * (row["N"] // row["k"])
         frame.at[i, "chunks"] = [f"{row['question_id']} {row['retriever']} {n} {each}" for n in range(row["k"])]
         frame.at[i, "context"] = " ".join(frame.at[i, "chunks"])
-    scored = {"cassette": cassette, "checker": experiment.checker}
-    planned = plan_score(frame, experiment.metrics, experiment.labels, **scored, **speeds)
+    settings = {"cassette": cassette, "checker": experiment.checker}
+    planned = plan_score(frame, experiment.metrics, experiment.labels, **settings, **speeds)
     note = f"metrics: the chunks of {unknown.sum()} answers are estimated"
     return replace(planned, notes=(*planned.notes, note)) if unknown.any() else planned
 
 
 class _Planner:
-    def __init__(
-        self, experiment: Experiment, stage: Stage, cassette: Any, speeds: Mapping[str, Any], *, whole: bool = False
-    ) -> None:
-        self.experiment, self.stage, self.cassette, self.speeds = experiment, stage, cassette, speeds
-        self.whole = whole  # whether the rows themselves are wanted, too
+    def __init__(self, stage: Stage, cassette: Any, speeds: Mapping[str, Any], *, keeps_rows: bool) -> None:
+        self.stage, self.experiment, self.cassette, self.speeds = stage, stage.experiment, cassette, speeds
+        self.keeps_rows = keeps_rows
         self.rows: dict[str, dict[str, Any]] = {}
         self.asked: dict[str, set[str]] = {}  # prompts planned so far, by model and options
         self.parts: dict[str, list[PlannedStep]] = {name: [] for name in STEPS}
-        self.tried: list[dict[str, Any]] = []  # rows of what was really retrieved
+        self.searched: list[dict[str, Any]] = []  # rows of what was really retrieved
 
     def add(self, data: str, todo: list[Item]) -> None:
         """Plan one data set; ``todo``: its questions with something left to do."""
         grid, count = self.experiment.grid, len(self.stage.data[data].questions)
-        searches, cells = list(grid.searches()), grid.cells(data)
-        left = dict.fromkeys((*STEPS, *grid.generator, *grid.judge), 0)
+        searches, cells = grid.searches(), grid.cells(data)
         totals = {
             "retrieve": len(searches) * count,
             "generate": len({cell.answer for cell in cells if cell.generator in grid.generator}) * count,
             "grade": sum(self._prompts_per_question(data, judge) for judge in grid.judge) * count,
         }
-        engines = {search: self.stage.retrievers[data, search[0], search[1]] for search in searches}
-        asking = {search for search, engine in engines.items() if next(decomposers_with_prompts(engine), None)}
-        if asking:
-            self._decompose(data, todo)
+        asking = {s for s in searches if next(decomposers_with_prompts(self.stage.retrievers[data, s[0], s[1]]), None)}
+        self._decompose(data, todo)
         waiting = self._embed(data, todo)
         reasons = ["a retriever asks a model first: contexts are estimated"] if asking else []
         if waiting:
             names = ", ".join(dict.fromkeys(search[1] for search in searches if search in waiting))
             reasons.append(f"{names}: texts without vectors, so contexts are estimated")
-        if uncut := [chunker for name, chunker in self.stage.uncut if name == data]:
-            reasons.append(
-                f"{', '.join(uncut)} embeds to cut, so chunks are estimated and rows that are there not found"
-            )
-        live = self.experiment.live or self.whole
-        for start in range(0, len(todo), _AT_ONCE):
-            some = todo[start : start + _AT_ONCE]
-            found = sum(len({c.search for c, _, _ in item.wanted if c.N}) for item in some)
+        if uncut := ", ".join(chunker for name, chunker in self.stage.uncut if name == data):
+            reasons.append(f"{uncut} embeds to cut, so chunks are estimated and rows that are there not found")
+        for start in range(0, len(todo), AT_ONCE):
+            items = todo[start : start + AT_ONCE]
+            wanted = sum(len({c.search for c, _, _ in item.wanted if c.N}) for item in items)
             begin = time.perf_counter()
             # Without a model there are no prompts to count: a few questions are timed.
-            part = some if live else some[: 10 * _TIMED]
+            part = items if self.experiment.live or self.keeps_rows else items[: 10 * _TIMED]
+            scale = len(items) / len(part)
             _pretend(part, asking | waiting)
-            retrieve(self.stage, data, part)
-            note = "; ".join(reasons) or f"timed on {len(part)} questions"
-            seconds = math.nan if asking else (time.perf_counter() - begin) * len(some) / len(part)
-            self._put("retrieve", found, seconds=seconds, basis=note)
-            made = list(zip(part, block(part, self.experiment.cutting, {}, {}, self.experiment.truncated), strict=True))
-            if self.whole:
-                self.rows |= {draft.row["key"]: dict(draft.row) for _, drafts in made for draft in drafts}
-            self.tried += [d.row for _, drafts in made for d in drafts if d.cell.search not in asking | waiting]
-            left["retrieve"] += found
-            left["generate"] += self._generate(made, len(some) / len(part))
-            left["grade"] += self._grade(made, len(some) / len(part))
-        for name, total in totals.items():
-            self._put(name, total - left[name], cached=True)
+            self.stage.retrieve(data, part)
+            seconds = math.nan if asking else (time.perf_counter() - begin) * scale
+            self._put(
+                "retrieve", wanted, seconds=seconds, basis="; ".join(reasons) or f"timed on {len(part)} questions"
+            )
+            drafts_of = block(part, self.experiment.cutting, {}, {}, self.experiment.truncated)
+            batch = list(zip(part, drafts_of, strict=True))
+            drafts = [draft for drafts in drafts_of for draft in drafts]
+            if self.keeps_rows:
+                self.rows |= {draft.row["key"]: dict(draft.row) for draft in drafts}
+            self.searched += [draft.row for draft in drafts if draft.cell.search not in asking | waiting]
+            totals["retrieve"] -= wanted
+            totals["generate"] -= self._generate(batch, scale)
+            totals["grade"] -= self._grade(batch, scale)
+        for name, there in totals.items():
+            self._put(name, there, cached=True)
 
     def step(self, name: str) -> PlannedStep:
         """Sum up one step."""
@@ -157,10 +159,10 @@ class _Planner:
             counts = {"cached": calls} if cached else {"remaining": calls}
             self.parts[name].append(PlannedStep(name, calls, **counts, **_FREE, seconds=seconds, basis=basis))
 
-    def _time(self, step: str, count: float, made: Made, work: Callable, name: str, who: Any) -> None:
+    def _time(self, step: str, count: float, batch: Batch, work: Callable, name: str, who: Any) -> None:
         """Plan answers or grades by the time of a few; their drafts stay as they are."""
         seconds, timed = 0.0, 0
-        for item, drafts in made[:_TIMED]:
+        for item, drafts in batch[:_TIMED]:
             copies = [Draft(d.cell, dict(d.row), d.context) for d in drafts if name in (d.cell.generator, d.cell.judge)]
             begin = time.perf_counter()
             work(item.question, copies, {name: who})
@@ -192,17 +194,16 @@ class _Planner:
     def _embed(self, data: str, todo: Sequence[Item]) -> set[Search]:
         """Plan the texts that need a vector; return the searches that have to wait for one."""
         waiting: set[Search] = set()
-        for group in texts_to_embed(self.stage, data, todo):
+        for group in self.stage.texts_to_embed(data, todo):
             missing = group.missing()
             if missing:
                 waiting |= group.searches
             self._put("embed", len(group.texts) - len(missing), cached=True)
             seconds_for = getattr(getattr(group.embedder, "embedder", group.embedder), "seconds_for", None)
+            seconds = seconds_for(missing) if seconds_for else math.nan
             name = embedder_name(group.embedder)
-            if seconds_for:
-                self._put("embed", len(missing), seconds=seconds_for(missing), basis=f"by the usual speed of {name}")
-            else:
-                self._put("embed", len(missing), seconds=math.nan, basis=f"the speed of {name} is not known")
+            basis = f"by the usual speed of {name}" if seconds_for else f"the speed of {name} is not known"
+            self._put("embed", len(missing), seconds=seconds, basis=basis)
         return waiting
 
     def _decompose(self, data: str, todo: Sequence[Item]) -> None:
@@ -226,67 +227,65 @@ class _Planner:
                 step = getattr(decompose, "step", "decompose")
                 self.parts[step] += plan(Step(step, prompts=prompts), model, tape, **self.speeds)
 
-    def _generate(self, made: Made, scale: float) -> int:
+    def _generate(self, batch: Batch, scale: float) -> int:
         """Plan the answers that are missing; the drafts then hold answers, or what stands for them."""
         calls = 0
         for name in self.experiment.grid.generator:
-            groups = [group for _, drafts in made for group in unanswered(drafts, name)]
+            groups = [group for _, drafts in batch for group in unanswered(drafts, name)]
             calls += round(len(groups) * scale)
             if name in self.stage.readers:
-                self._time("generate", len(groups) * scale, made, answer_here, name, self.stage.readers[name])
+                self._time("generate", len(groups) * scale, batch, answer_here, name, self.stage.readers[name])
             else:
-                asked = answer_calls(self.experiment, self.stage, made, name)
+                asked = self.stage.answer_calls(batch, name)
                 recorded = self._ask("generate", name, asked, self.stage.generators[name])
                 for call in asked:
                     if call.text in recorded:
                         for draft in call.drafts:
                             draft.row["answer"] = recorded[call.text]
-            for group in groups:
-                for draft in group:
-                    draft.row.setdefault("answer", f"{draft.row['answer_key']} {_UNWRITTEN}")
+            for draft in (draft for group in groups for draft in group):
+                draft.row.setdefault("answer", f"{draft.row['answer_key']} {_UNWRITTEN}")
         return calls
 
-    def _grade(self, made: Made, scale: float) -> int:
+    def _grade(self, batch: Batch, scale: float) -> int:
         calls = 0
         for name in self.experiment.grid.judge:
             if name in self.stage.graders:
-                waiting = sum(d.cell.judge == name and d.row["status"] == "ok" for _, drafts in made for d in drafts)
-                self._time("grade", waiting * scale, made, grade_here, name, self.stage.graders[name])
+                waiting = sum(draft.cell.judge == name and draft.ok for _, drafts in batch for draft in drafts)
+                self._time("grade", waiting * scale, batch, grade_here, name, self.stage.graders[name])
                 calls += round(waiting * scale)
             else:
-                asked = grade_calls(self.experiment, self.stage, made, name)
+                asked = self.stage.grade_calls(batch, name)
                 self._ask("grade", name, asked, self.stage.judges[name])
                 calls += len(asked)
         return calls
 
     def _prompts_per_question(self, data: str, judge: str) -> int:
         """Count the gradings of one question: prompts of a judge model, answers for the embedded grader."""
-        question = self.stage.data[data].questions[0]
         cells = [cell for cell in self.experiment.grid.cells(data) if cell.judge == judge]
         if judge in self.stage.graders:
             return len(cells)
         rows = [asdict(cell) | {"status": "ok", "answer": "x", "key": str(i)} for i, cell in enumerate(cells)]
-        item = Item(question, [], places={row["key"]: i for i, row in enumerate(rows)})
+        item = Item(self.stage.data[data].questions[0], [], places={row["key"]: i for i, row in enumerate(rows)})
         drafts = [Draft(cell, row) for cell, row in zip(cells, rows, strict=True)]
         return len(judge_groups(item, drafts, judge, self.experiment.per_prompt))
 
 
 def _words(stage: Stage) -> list[str]:
     """Say by which words each retriever searches that has any, since "auto" chooses them from the chunks."""
-    said = {}
+    notes = {}
     for (data, _, name), retriever in stage.retrievers.items():
         settings = describe(retriever)
         over = settings.get("over")
-        for one in (settings, *(over if isinstance(over, list) else ())):
-            if "tokenizer" in one:
-                said[f"{name} on {data}: words by the tokenizer {one['tokenizer']!r}"] = None
-    return list(said)
+        for each in (settings, *(over if isinstance(over, list) else ())):
+            if "tokenizer" in each:
+                notes[f"{name} on {data}: words by the tokenizer {each['tokenizer']!r}"] = None
+    return list(notes)
 
 
-def _pretend(some: Sequence[Item], searches: Set[Search]) -> None:
-    for item in some:
-        for cell, _, _ in item.wanted:
-            if cell.search in searches:
-                # Of its own, or equal prompts would be counted as repeated.
-                text = f"{cell.search} " + "word " * max(other.N for other, _, _ in item.wanted)
-                item.found[cell.search] = [Hit(Chunk(_PRETENDED, text, ""), 1.0, 1)]
+def _pretend(items: Sequence[Item], searches: Set[Search]) -> None:
+    """Give the searches that cannot be made yet a hit that is as long as the longest context."""
+    for item in items:
+        most = max(cell.N for cell, _, _ in item.wanted)
+        for search in {cell.search for cell, _, _ in item.wanted} & searches:
+            # Of its own, or equal prompts would be counted as repeated.
+            item.found[search] = [Hit(Chunk(_PRETENDED, f"{search} " + "word " * most, ""), 1.0, 1)]
