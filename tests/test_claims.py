@@ -291,7 +291,7 @@ def test_no_result_at_all_gives_an_empty_table():
         ({"reference_in_response": [0.5]}, ["reference_in_response[0]", "0.5"]),
         ({"reference_in_response": np.array([np.nan])}, ["reference_in_response[0]", "nan"]),
         ({"response_in_chunks": [[1, 0, 1], [1, 0, "maybe"]]}, ["response_in_chunks[1, 2]", "'maybe'"]),
-        ({"response_in_chunks": [[1, 0, 1]]}, ["response_in_chunks", "1 rows of 3", "(2, n_chunks)"]),
+        ({"response_in_chunks": [[1, 0, 1]]}, ["response_in_chunks", "(1, 3)", "(2, n_chunks)"]),
         ({"response_in_chunks": [[1, 0, 1], [1, 0]]}, ["response_in_chunks", "2 and 3 labels"]),
         ({"response_in_chunks": [1, 0]}, ["response_in_chunks", "one dimension", "(2, n_chunks)"]),
         ({"response_in_chunks": np.ones((3, 2))}, ["response_in_chunks", "(3, 2)", "(2, n_chunks)", "transpose"]),

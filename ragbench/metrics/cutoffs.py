@@ -1,8 +1,8 @@
 """Where the first N tokens of a text end, in characters: C_N of the thesis (§2.3).
 
-The tokenizer is an argument. The default is the embedded MiniLM's WordPiece; Llama-3's, as published, plugs in as a
-``tokenizer.json`` (its licence keeps it from being shipped). Retrieved chunks are joined with one space; each distinct
-chunk is tokenised once and the counts are added up over the join, which gives what tokenising the joined text gives.
+The default tokenizer is the embedded MiniLM's WordPiece; Llama-3's, as published, plugs in as a ``tokenizer.json`` (its
+licence keeps it from being shipped). Each distinct chunk is tokenised once and the counts are added up over the join
+with one space, which gives what tokenising the joined text gives.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError
-
-if TYPE_CHECKING:  # slow imports
-    import tokenizers
 
 _BATCH = 1024
 
@@ -40,18 +37,11 @@ class TokenOffsets:
     ConfigError for a tokenizer that is none of these, or a file that is not there or no tokenizer.
     """
 
-    def __init__(
-        self, tokenizer: tokenizers.Tokenizer | str | os.PathLike[str] | Callable[[str], Iterable[int]] | None = None
-    ) -> None:
+    def __init__(self, tokenizer: Any = None) -> None:
         self._ends: dict[str, np.ndarray] = {}
-        self._tokenizer: Any = None
-        self._function: Callable[[str], Iterable[int]] | None = None
-        if callable(tokenizer):
-            self._function = tokenizer
-            self._join = "whole"
-            return
-        self._tokenizer = _load(tokenizer)
-        self._join = _join_rule(json.loads(self._tokenizer.to_str()))
+        self._function = callable(tokenizer)
+        self._tokenizer: Any = tokenizer if self._function else _load(tokenizer)
+        self._join = "whole" if self._function else _join_rule(json.loads(self._tokenizer.to_str()))
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -63,12 +53,7 @@ class TokenOffsets:
         return self._ends[text]
 
     def warm(self, texts: Iterable[str]) -> None:
-        """Tokenise the texts not seen before, in batches over all cores.
-
-        Raises
-        ------
-        DataError for a text that is no valid Unicode (a lone surrogate).
-        """
+        """Tokenise the texts not seen before, in batches over all cores."""
         new = [t for t in dict.fromkeys(texts) if t not in self._ends]
         for start in range(0, len(new), _BATCH):
             batch = new[start : start + _BATCH]
@@ -77,13 +62,13 @@ class TokenOffsets:
                 self._ends[text] = np.maximum.accumulate(np.fromiter(ends, np.int64))
 
     def warm_chunks(self, chunk_texts: Iterable[str]) -> None:
-        """Tokenise retrieved chunks in the forms that :func:`joined_cutoffs` will ask for."""
+        """Tokenise retrieved chunks in the forms that `joined_cutoffs` will ask for."""
         if self._join != "whole":
             self.warm(self._inner(t) for t in chunk_texts)
 
     def _tokenise(self, texts: list[str]) -> list[Iterable[int]]:
-        if self._function is not None:
-            return [self._function(t) for t in texts]
+        if self._function:
+            return [self._tokenizer(t) for t in texts]
         try:
             encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
         except (UnicodeEncodeError, TypeError):
@@ -119,7 +104,7 @@ class TokenOffsets:
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _load(tokenizer: Any) -> tokenizers.Tokenizer:
+def _load(tokenizer: Any) -> Any:
     from tokenizers import Tokenizer
 
     if tokenizer is None:
@@ -176,7 +161,7 @@ def _tight(chunk: str) -> bool:
 
 
 def as_offsets(tokenizer: Any) -> TokenOffsets:
-    """The tokenizer argument of every function here as a :class:`TokenOffsets` (itself, when it is one)."""
+    """Return the tokenizer argument of every function here as `TokenOffsets` (itself, when it is one)."""
     return tokenizer if isinstance(tokenizer, TokenOffsets) else TokenOffsets(tokenizer)
 
 
@@ -188,66 +173,43 @@ def as_cutoffs(cutoffs: Sequence[int]) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def _positions(ends: np.ndarray, length: int, cutoffs: np.ndarray, begin_token: bool) -> np.ndarray:
-    keep = np.maximum(cutoffs - 1, 0) if begin_token else cutoffs
-    bounds = np.append(0, ends)
-    return np.where(keep < ends.size, bounds[np.minimum(keep, ends.size)], length)
-
-
-def token_cutoffs(text: str, cutoffs: Sequence[int], tokenizer: Any = None, begin_token: bool = False) -> np.ndarray:
-    """Character positions where the first N tokens of a text end.
+def joined_cutoffs(
+    chunk_texts: Sequence[str], cutoffs: Sequence[int], tokenizer: Any = None, begin_token: bool = False
+) -> np.ndarray:
+    """Character positions where the first N tokens of ``" ".join(chunk_texts)`` end, from the counts of the chunks.
 
     Parameters
     ----------
-    text : the text C.
     cutoffs : N, whole numbers of tokens >= 0, in any order.
-    tokenizer : as in :class:`TokenOffsets`, or such a cache.
+    tokenizer : as `TokenOffsets` takes it, or one that is kept between calls.
     begin_token : True as the thesis was run: the tokenizer's begin token counts among the N and is then dropped, so
         N - 1 tokens of text remain.
 
     Returns
     -------
-    int64 array, shape (len(cutoffs),): C_N is ``text[:position]``. 0 for N = 0; the text's length when it has no more
+    int64 array, shape (len(cutoffs),): C_N is ``joined[:position]``. 0 for N = 0; the text's length when it has no more
     than N tokens.
 
     Raises
     ------
-    ConfigError for cutoffs that are no whole numbers of 0 or more; DataError for a text that is no valid Unicode.
+    ConfigError for impossible cut-offs; DataError for a text that is no valid Unicode.
 
-    Source: thesis §2.3 (C_N); the begin token is a fact of the published runs.
-    """
-    return _positions(as_offsets(tokenizer).ends(text), len(text), as_cutoffs(cutoffs), begin_token)
-
-
-def joined_cutoffs(
-    chunk_texts: Sequence[str], cutoffs: Sequence[int], tokenizer: Any = None, begin_token: bool = False
-) -> np.ndarray:
-    """:func:`token_cutoffs` of ``" ".join(chunk_texts)``, from the cached counts of the chunks.
-
-    Parameters
-    ----------
-    chunk_texts : the retrieved chunks in their order.
-    cutoffs, begin_token : as in :func:`token_cutoffs`.
-    tokenizer : a :class:`TokenOffsets` that is kept between calls, or anything it takes.
-
-    Returns
-    -------
-    int64 array, shape (len(cutoffs),), equal to tokenising the joined text.
-
-    Raises
-    ------
-    ConfigError for one string in place of a list of chunk texts, or for impossible cut-offs.
-
-    Source: thesis §2.3, §3.1.
+    Source: thesis §2.3 (C_N), §3.1; the begin token is a fact of the published runs.
     """
     if isinstance(chunk_texts, str):
         raise ConfigError("one string as chunk_texts", "a sequence of chunk texts", "use token_cutoffs for one text")
     values = as_cutoffs(cutoffs)
     length = sum(map(len, chunk_texts)) + max(len(chunk_texts) - 1, 0)
     ends = as_offsets(tokenizer).joined_ends(chunk_texts, int(values.max()))
-    return _positions(ends, length, values, begin_token)
+    keep = np.maximum(values - 1, 0) if begin_token else values
+    return np.where(keep < ends.size, np.append(0, ends)[np.minimum(keep, ends.size)], length)
+
+
+def token_cutoffs(text: str, cutoffs: Sequence[int], tokenizer: Any = None, begin_token: bool = False) -> np.ndarray:
+    """Character positions where the first N tokens of one text end: `joined_cutoffs` of it alone."""
+    return joined_cutoffs([text], cutoffs, tokenizer, begin_token)
 
 
 def truncate(text: str, n_tokens: int, tokenizer: Any = None, begin_token: bool = False) -> str:
-    """C_N: the text up to the end of its ``n_tokens``-th token (arguments as in :func:`token_cutoffs`)."""
+    """C_N: the text up to the end of its ``n_tokens``-th token."""
     return text[: token_cutoffs(text, [n_tokens], tokenizer, begin_token)[0]]

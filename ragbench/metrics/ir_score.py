@@ -7,8 +7,8 @@ come from the longest common *substring* (``match="substring"``, the default): a
 in a few thousand characters is almost always complete. Both are exact here, for all cut-offs N in one pass.
 
 The published scores compare characters as they are (``match="exact"``). In other people's documents lines are wrapped
-and characters composed in several ways, so by default both sides are normalised first
-(`ragbench.text.layout`); for a text without such differences the scores are the same.
+and characters composed in several ways, so by default both sides are normalised first (`ragbench.text.layout`); for a
+text without such differences the scores are the same.
 
 Undefined: a question without facts, or with an empty fact, scores NaN. An empty text scores 0.
 """
@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.metrics.cutoffs import TokenOffsets, as_cutoffs, as_offsets, joined_cutoffs, token_cutoffs
+from ragbench.metrics.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
 from ragbench.text.layout import Form, comparable
 
 Match = Literal["substring", "subsequence", "substring_nfkc", "subsequence_nfkc", "exact", "exact_subsequence"]
@@ -48,17 +48,13 @@ def ir_score(parts: Sequence[str], text: str, match: Match = "substring") -> flo
     Parameters
     ----------
     parts : the supporting facts p_1..p_n.
-    text : the retrieved text, already cut (see :func:`ragbench.metrics.cutoffs.truncate`).
+    text : the retrieved text, already cut (see `ragbench.metrics.cutoffs.truncate`).
     match : "substring"; "subsequence" (as Eq 2.2 is worded); either with "_nfkc" (full-width Ａ equals A); "exact" (as
         published: no character is changed) or "exact_subsequence". See `MATCHES`.
 
     Returns
     -------
     float in [0, 1]; NaN without facts or with an empty fact.
-
-    Raises
-    ------
-    ConfigError for an unknown ``match`` or ``parts`` given as one string; DataError for anything but text.
 
     Source: thesis §2.3, Eq 2.2.
 
@@ -77,7 +73,6 @@ def part_scores(
 
     Parameters
     ----------
-    parts, text, match : as in :func:`ir_score`.
     positions : ascending cut positions in characters of the text; None: the whole text.
 
     Returns
@@ -86,20 +81,14 @@ def part_scores(
     """
     _check([parts], [text])
     cuts = np.array([[len(text)] if positions is None else positions], np.int64)
-    shares = _shares([parts], [text], cuts, _matching(match), threads=1)
+    shares = _shares([parts], [text], cuts, match, threads=1)
     return shares[:, 0] if positions is None else shares
 
 
 def strict_ir_score(scores: Any) -> np.ndarray:
-    """Eq 2.1: 1 where all supporting facts stand in the text, 0 where any is missing or cut.
+    """Eq 2.1: 1 where all supporting facts stand in the text, 0 where any is missing or cut, NaN where undefined.
 
-    Parameters
-    ----------
-    scores : IR scores of Eq 2.2, any shape. Their mean over the facts is 1 only where every fact is found whole.
-
-    Returns
-    -------
-    float array of the shape of ``scores``: 1, 0, or NaN where the score is.
+    ``scores`` are IR scores of Eq 2.2: their mean over the facts is 1 only where every fact is found whole.
 
     Source: thesis §2.3, Eq 2.1.
 
@@ -119,17 +108,7 @@ def ir_score_curve(
     *,
     begin_token: bool = False,
 ) -> np.ndarray:
-    """IR score of the first N tokens of a text, for every N.
-
-    Parameters
-    ----------
-    parts : the supporting facts of one question.
-    text : the retrieved text, or the retrieved chunks' texts, which are joined with one space.
-    cutoffs, tokenizer, match, begin_token : as in :func:`ir_score_table`.
-
-    Returns
-    -------
-    float array, shape (len(cutoffs),), in [0, 1], never falling as N grows.
+    """IR score of the first N tokens of a text (or of chunks, joined with one space) for every N: a row of the table.
 
     Source: thesis §2.3, Eq 2.2; the curves of Table 3.1.
     """
@@ -153,51 +132,47 @@ def ir_score_table(
     ----------
     parts : for each question its supporting facts.
     texts : for each question the retrieved text, or the retrieved chunks' texts, joined with one space.
-    cutoffs : N, in tokens, any order.
-    tokenizer : see :class:`TokenOffsets`; pass one such object to share its cache between calls.
-    match : as in :func:`ir_score`; cut positions are those of the text as it is.
-    begin_token : True as the thesis was run: the begin token counts, so N - 1 tokens remain.
+    cutoffs, tokenizer, begin_token : as in `ragbench.metrics.cutoffs.joined_cutoffs`.
+    match : as in `ir_score`; cut positions are those of the text as it is.
     positions : int array, shape (n, len(cutoffs)): cut positions in characters, when they are known; the tokenizer is
         then not used.
-    threads : number of threads; default: one per core.
+    threads : default one per core.
 
     Returns
     -------
-    float array, shape (n, len(cutoffs)), in [0, 1]. A question without facts, or with an empty one, is a row of NaN;
-    an empty text is a row of 0. Count the NaN rows before averaging.
+    float array, shape (n, len(cutoffs)), in [0, 1], never falling as N grows. A question without facts, or with an
+    empty one, is a row of NaN; an empty text is a row of 0. Count the NaN rows before averaging.
 
     Raises
     ------
-    DataError when ``parts`` and ``texts`` differ in length or hold anything but text (with the row); ConfigError for
-    impossible cut-offs, positions or ``match``.
+    DataError when ``parts`` and ``texts`` differ in length or hold anything but text (with the row).
 
     Source: thesis §2.3, Eq 2.2; §3.1, Table 3.1.
     """
-    matching = _matching(match)
     values = as_cutoffs(cutoffs)
     _check(parts, texts)
     joined = [t if isinstance(t, str) else " ".join(t) for t in texts]
     if positions is None:
-        positions = _token_positions(texts, values, as_offsets(tokenizer), begin_token)
+        offsets = as_offsets(tokenizer)
+        offsets.warm(t for t in texts if isinstance(t, str))
+        offsets.warm_chunks(c for t in texts if not isinstance(t, str) for c in t)
+        chunked = ([t] if isinstance(t, str) else t for t in texts)
+        rows = [joined_cutoffs(chunks, values, offsets, begin_token) for chunks in chunked]
+        positions = np.array(rows, np.int64).reshape(len(texts), values.size)
     else:
-        positions = _given_positions(positions, (len(joined), values.size), joined)
+        positions = np.asarray(positions)
+        if positions.shape != (len(joined), values.size) or positions.dtype.kind not in "iu":
+            raise ConfigError(
+                f"positions of shape {positions.shape} and type {positions.dtype}",
+                f"whole numbers, shape {(len(joined), values.size)}",
+            )
+        positions = np.clip(positions, 0, np.array([len(t) for t in joined], np.int64)[:, None])
     # The kernels walk a text once, so they want ascending positions; the columns go back to the caller's order.
     order = np.argsort(positions, axis=1, kind="stable")
-    ascending = np.take_along_axis(positions, order, axis=1)
-    workers = threads or os.cpu_count() or 1
-    table = _mean_per_question(_shares(parts, joined, ascending, matching, workers), [len(p) for p in parts])
-    result = np.empty_like(table)
-    np.put_along_axis(result, order, table, axis=1)
+    shares = _shares(parts, joined, np.take_along_axis(positions, order, axis=1), match, threads or os.cpu_count() or 1)
+    result = np.empty(positions.shape)
+    np.put_along_axis(result, order, _mean_per_question(shares, [len(p) for p in parts]), axis=1)
     return result
-
-
-def _matching(match: str) -> tuple[Callable[..., None], Form | None]:
-    """The kernel and the normal form of a match."""
-    from ragbench.text import common
-
-    check_known("match", [match], MATCHES)
-    kernel, form = MATCHES[match]
-    return {"substring": common.substring_lengths, "subsequence": common.subsequence_lengths}[kernel], form
 
 
 def _check(parts: Sequence[Sequence[str]], texts: Sequence[str | Sequence[str]]) -> None:
@@ -217,27 +192,6 @@ def _check(parts: Sequence[Sequence[str]], texts: Sequence[str | Sequence[str]])
                 raise DataError(f"row {row}: a {kind} of type {type(wrong).__name__}", "str", "leave such rows out")
 
 
-def _token_positions(
-    texts: Sequence[str | Sequence[str]], cutoffs: np.ndarray, offsets: TokenOffsets, begin_token: bool
-) -> np.ndarray:
-    offsets.warm(t for t in texts if isinstance(t, str))
-    offsets.warm_chunks(c for t in texts if not isinstance(t, str) for c in t)
-    rows = [
-        token_cutoffs(t, cutoffs, offsets, begin_token)
-        if isinstance(t, str)
-        else joined_cutoffs(t, cutoffs, offsets, begin_token)
-        for t in texts
-    ]
-    return np.array(rows, np.int64).reshape(len(texts), cutoffs.size)
-
-
-def _given_positions(positions: np.ndarray, shape: tuple[int, int], texts: list[str]) -> np.ndarray:
-    given = np.asarray(positions)
-    if given.shape != shape or given.dtype.kind not in "iu":
-        raise ConfigError(f"positions of shape {given.shape} and type {given.dtype}", f"whole numbers, shape {shape}")
-    return np.clip(given, 0, np.array([len(t) for t in texts], np.int64)[:, None])
-
-
 def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
     start = size = 0
     for i, text in enumerate(texts):
@@ -253,13 +207,15 @@ def _shares(
     parts: Sequence[Sequence[str]],
     texts: Sequence[str],
     cuts: np.ndarray,
-    matching: tuple[Callable[..., None], Form | None],
+    match: str,
     threads: int,
 ) -> np.ndarray:
     """len(LCS) / len(part) of every part of every question: float array, shape (all parts, n cut-offs)."""
-    from ragbench.text.common import code_points
+    from ragbench.text.common import code_points, subsequence_lengths, substring_lengths  # numba takes seconds
 
-    kernel, form = matching
+    check_known("match", [match], MATCHES)
+    longest, form = MATCHES[match]
+    kernel: Callable[..., None] = substring_lengths if longest == "substring" else subsequence_lengths
     if form is not None and texts:
         forms = [comparable(facts, text, form) for facts, text in zip(parts, texts, strict=True)]
         parts, texts = [facts for facts, _ in forms], [text.text for _, text in forms]

@@ -1,13 +1,12 @@
 """RAGEval's measures (Zhu et al. 2024, section 3.5): keypoint metrics, Recall and EIR of passages, ROUGE-L.
 
-Keypoint metrics take the verdicts of a judge, one per keypoint. Recall (Eq 1) and the effective information rate
-(Eq 2) match references to passages sentence by sentence, as substrings. The two published variants compare characters
-as they are; the default, and the same with NFKC, remove differences of layout on both sides first
-(`ragbench.text.layout`), and then count as ``paper`` does:
+Recall (Eq 1) and the effective information rate (Eq 2) match references to passages sentence by sentence, as
+substrings, in one of four variants:
 
-``normalised``, ``normalised_nfkc``  for documents whose lines are wrapped, or that compose characters in another way.
-``paper``     EIR counts the words of references that matched as a whole; a metadata prefix in brackets is cut off
-              before matching and counting.
+``normalised``, ``normalised_nfkc``  differences of layout removed on both sides (`ragbench.text.layout`); the default,
+              for documents whose lines are wrapped. They count as ``paper`` does.
+``paper``     characters as they are. EIR counts the words of references that matched as a whole; a metadata prefix in
+              brackets is cut off before matching and counting.
 ``released``  EIR counts every matched sentence, against the passages joined by a blank (which is a word in Chinese);
               Recall matches against the passages as they are, prefix included.
 
@@ -35,71 +34,56 @@ Language = Literal["en", "zh"]
 Variant = Literal["normalised", "normalised_nfkc", "paper", "released"]
 Verdict = Literal["covered", "contradicted", "neither"]
 VERDICTS = ("covered", "contradicted", "neither")
+KEYPOINT_METRICS = ("completeness", "hallucination", "irrelevance")
 # The normal form in which references and passages are compared; None: as they are.
 VARIANTS: Mapping[str, Form | None] = {"normalised": "NFC", "normalised_nfkc": "NFKC", "paper": None, "released": None}
 # The name in a prefix may hold brackets itself: (Marn (Holdings) Ltd).
 _PREFIX = re.compile(r"\A\s*(?:\((?:[^()]|\([^()]*\))*\)|（(?:[^（）]|（[^（）]*）)*）)")
-_WORD = re.compile(r"[a-z0-9]+")
-_ZH_TOKEN = re.compile(r"[a-z0-9]+|[^\W_]")
+_TOKENS = {"en": re.compile(r"[a-z0-9]+"), "zh": re.compile(r"[a-z0-9]+|[^\W_]")}
+_NAN = float("nan")
 
 
 def keypoint_metrics(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """Completeness, hallucination and irrelevance of one answer.
+    """Completeness, hallucination and irrelevance of one answer: shares of its keypoints' verdicts.
 
     Parameters
     ----------
-    verdicts : one per keypoint of the true answer: "covered", "contradicted" or "neither"; shape (n_keypoints,).
+    verdicts : one per keypoint of the true answer: "covered", "contradicted" or "neither".
 
     Returns
     -------
-    dict with "completeness", "hallucination" and "irrelevance": shares in [0, 1] that add up to 1; NaN without
-    keypoints.
+    dict of `KEYPOINT_METRICS` to numbers in [0, 1] that add up to 1; NaN without keypoints.
 
     Raises
     ------
-    DataError for anything else than the three verdicts, or one text in place of a list.
+    DataError for anything else than a list of the three verdicts.
 
     Source: RAGEval, Eq 3-5. Paper value: 0.6845 / 0.1636 / 0.1520 (GPT-4o, English, Table 3).
     """
-    if isinstance(verdicts, str):
-        raise DataError(f"the text {verdicts!r}", "a list of verdicts, one per keypoint", "put it in a list")
     wrong = [v for v in verdicts if v not in VERDICTS]
-    if wrong:
+    if isinstance(verdicts, str) or wrong:
         raise DataError(
-            f"the verdict {wrong[0]!r}",
-            "covered, contradicted or neither",
+            f"the verdict {verdicts if isinstance(verdicts, str) else wrong[0]!r}",
+            "a list of covered, contradicted or neither, one per keypoint",
             "leave unread verdicts as None to keypoint_table, which counts them as unscored",
         )
-    counts = Counter(verdicts)
-    n = counts.total()
-    shares = [counts[v] / n if n else float("nan") for v in VERDICTS]
-    return dict(zip(("completeness", "hallucination", "irrelevance"), shares, strict=True))
+    counts, n = Counter(verdicts), len(verdicts)
+    return {name: counts[v] / n if n else _NAN for name, v in zip(KEYPOINT_METRICS, VERDICTS, strict=True)}
 
 
 def keypoint_table(verdicts: Sequence[Sequence[Verdict | None]]) -> pd.DataFrame:
-    """Keypoint metrics of many answers, with counts beside them.
-
-    Parameters
-    ----------
-    verdicts : for each answer its verdicts; None is a verdict that could not be read.
+    """Keypoint metrics of many answers, with counts beside them; None is a verdict that could not be read.
 
     Returns
     -------
     DataFrame, one row per answer: completeness, hallucination, irrelevance, n (keypoints), unscored (unread verdicts).
     An answer with an unread verdict has NaN shares: the missing one would decide between them.
-
-    Raises
-    ------
-    DataError for an unknown verdict, or a text in place of a list of verdicts.
-
-    Source: RAGEval, Eq 3-5.
     """
     rows = []
     for labels in verdicts:
         unread = sum(v is None for v in labels)
         rows.append({**keypoint_metrics([] if unread else labels), "n": len(labels), "unscored": unread})
-    columns = ["completeness", "hallucination", "irrelevance", "n", "unscored"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=[*KEYPOINT_METRICS, "n", "unscored"])
 
 
 def reference_recall(
@@ -107,7 +91,7 @@ def reference_recall(
     passages: Sequence[str],
     language: Language = "en",
     variant: Variant = "normalised",
-    empty: float = float("nan"),
+    empty: float = _NAN,
     *,
     prefix: bool = True,
 ) -> float:
@@ -115,10 +99,7 @@ def reference_recall(
 
     Parameters
     ----------
-    references : the true references, shape (n,).
-    passages : the retrieved passages, shape (k,).
-    language : "en" or "zh".
-    variant : "normalised", "normalised_nfkc", "paper" or "released"; see the module.
+    variant : see the module.
     empty : value without references (the released evaluation gives 0.0).
     prefix : whether a bracket at the start of a passage is metadata put there by the indexer, to be cut off.
 
@@ -133,7 +114,7 @@ def reference_recall(
 
     Source: RAGEval, Eq 1. Paper value: 0.6717 (BM25, English finance, Table 4).
     """
-    return _score(references, passages, language, variant, empty, prefix)[0]
+    return _passage_scores(references, passages, language, variant, empty, prefix)[0]
 
 
 def effective_information_rate(
@@ -141,27 +122,21 @@ def effective_information_rate(
     passages: Sequence[str],
     language: Language = "en",
     variant: Variant = "normalised",
-    empty: float = float("nan"),
+    empty: float = _NAN,
     *,
     prefix: bool = True,
 ) -> float:
     """Words of the matched references over the words of all passages.
 
-    Parameters
-    ----------
-    As for `reference_recall`; ``empty`` is the value without references or without a word in the passages.
+    Parameters are those of `reference_recall`; ``empty`` is the value without references or without a word.
 
     Returns
     -------
     float, at least 0; above 1 only where references repeat each other or passages overlap them more than once.
 
-    Raises
-    ------
-    ConfigError for an unknown language or variant; DataError for an empty reference.
-
     Source: RAGEval, Eq 2. Paper value: 0.1162 (BM25, English finance, Table 4).
     """
-    return _score(references, passages, language, variant, empty, prefix)[1]
+    return _passage_scores(references, passages, language, variant, empty, prefix)[1]
 
 
 def passage_table(
@@ -169,17 +144,11 @@ def passage_table(
     passages: Sequence[Sequence[str]],
     language: Language | Sequence[Language] = "en",
     variant: Variant = "normalised",
-    empty: float = float("nan"),
+    empty: float = _NAN,
     *,
     prefix: bool = True,
 ) -> pd.DataFrame:
-    """Recall and EIR of many questions.
-
-    Parameters
-    ----------
-    references, passages : for each question its references and its retrieved passages.
-    language : one for all, or one per question.
-    variant, empty, prefix : as for `reference_recall`.
+    """Recall and EIR of many questions; ``language`` is one for all, or one per question.
 
     Returns
     -------
@@ -187,8 +156,7 @@ def passage_table(
 
     Raises
     ------
-    DataError naming the question (counted from 0) with a faulty input; see `reference_recall`; ConfigError for an
-    unknown language or variant.
+    DataError naming the question (counted from 0) with a faulty input; see `reference_recall`.
     """
     languages = [language] * len(references) if isinstance(language, str) else list(language)
     if not len(references) == len(passages) == len(languages):
@@ -197,16 +165,16 @@ def passage_table(
             "one of each per question",
         )
     rows = []
-    for number, (wanted, retrieved, language_code) in enumerate(zip(references, passages, languages, strict=True)):
+    for number, (wanted, retrieved, code) in enumerate(zip(references, passages, languages, strict=True)):
         try:
-            recall, eir, words = _score(wanted, retrieved, language_code, variant, empty, prefix)
+            recall, eir, words = _passage_scores(wanted, retrieved, code, variant, empty, prefix)
         except DataError as error:
             raise DataError(f"question {number}: {error.got}", error.expected, error.do) from None
         rows.append((recall, eir, len(wanted), words))
     return pd.DataFrame(rows, columns=["recall", "eir", "references", "words"])
 
 
-def _score(
+def _passage_scores(
     references: Sequence[str], passages: Sequence[str], language: str, variant: str, empty: float, prefix: bool
 ) -> tuple[float, float, int]:
     """Recall, EIR and the number of words retrieved."""
@@ -218,12 +186,12 @@ def _score(
         given = references
         references = comparable(given, "", form)[0]
         passages = [comparable(given, passage, form)[1].text for passage in passages]
+    released = variant == "released"
     plain = [_PREFIX.sub("", p) for p in passages] if prefix else list(passages)
-    joined = " ".join(plain)
+    joined, searched = " ".join(plain), list(passages) if released else plain
     words = count_words(joined, language)
-    if variant != "released" and language == "zh":
+    if language == "zh" and not released:
         words -= max(0, len(plain) - 1)
-    searched = list(passages) if variant == "released" else plain
     whole = matched = 0
     for number, reference in enumerate(references):
         sentences = split_sentences(reference, language)
@@ -231,7 +199,7 @@ def _score(
             raise DataError(f"reference {number} is empty", "a text with a sentence", "remove it, or fill it in")
         complete = all(any(s in p for p in searched) for s in sentences)
         whole += complete
-        counted = [s for s in sentences if s in joined] if variant == "released" else sentences if complete else []
+        counted = [s for s in sentences if s in joined] if released else sentences if complete else []
         matched += sum(count_words(s, language) for s in counted)
     if not len(references):
         return empty, empty, words
@@ -252,15 +220,14 @@ def answer_rouge_l(
     references: Sequence[str],
     language: Language = "en",
     tokenizer: Callable[[str], Sequence[str]] | None = None,
-    empty: float = float("nan"),
+    empty: float = _NAN,
     *,
     variant: Literal["words", "released"] = "words",
 ) -> np.ndarray:
-    """ROUGE-L F1 of answers against true answers, in English or Chinese.
+    """ROUGE-L F1 of answers against true answers, in English or Chinese: float array, shape (n,), in [0, 1].
 
     Parameters
     ----------
-    answers, references : texts, shape (n,) each.
     language : chooses the default tokens: lower-cased runs of letters and digits in English (as the rouge-score package
         does, without its stemmer); single characters, and runs of Latin letters and digits, in Chinese.
     tokenizer : your own, for instance ``jieba.lcut``, whose words the released evaluation took for Chinese.
@@ -269,37 +236,32 @@ def answer_rouge_l(
         code calls for English, the package rouge 1.0.1: sentences end at full stops, words at blanks; counted are the
         *distinct* words, in common when a longest common subsequence of two sentences holds them.
 
-    Returns
-    -------
-    float array, shape (n,), in [0, 1].
-
     Raises
     ------
-    ConfigError for ``"released"`` with Chinese or with a tokenizer: the package takes English words at blanks;
-    DataError for something that is no text, or no list of texts.
+    ConfigError for ``"released"`` with Chinese or a tokenizer: that package takes English words at blanks; DataError
+    for something that is no text, or no list of texts.
 
     Source: RAGEval, Table 3. Paper value: 0.2190 (GPT-4o, English). The result file that was released beside the code
     (0.1322 over 350 answers) comes from another variant: ``tokenizer=str.split`` with ``"words"``.
     """
     check_language(language)
+    check_known("variant", [variant], ("words", "released"))
     _require_texts(answers, "answer")
     _require_texts(references, "reference")
     if len(answers) != len(references):
         raise DataError("answers and references that do not pair up", "two lists of texts of one length")
-    check_known("variant", [variant], ("words", "released"))
     if variant == "released" and (language != "en" or tokenizer is not None):
         what = "a tokenizer" if tokenizer is not None else f"language={language!r}"
         raise ConfigError(f"variant='released' with {what}", "English, without a tokenizer", "use variant='words'")
-    if variant == "released":
-        return np.array([_distinct_rouge_l(a, r, empty) for a, r in zip(answers, references, strict=True)], float)
-    pattern = _WORD if language == "en" else _ZH_TOKEN
-    tokens = tokenizer or (lambda text: pattern.findall(text.lower()))
-    scores = np.full(len(answers), empty, float)
-    for i, (answer, reference) in enumerate(zip(answers, references, strict=True)):
-        a, r = tokens(answer), tokens(reference)
-        if len(a) and len(r):
-            scores[i] = 2 * lcs_length(a, r) / (len(a) + len(r))
-    return scores
+    tokens = tokenizer or (lambda text: _TOKENS[language].findall(text.lower()))
+
+    def score(answer: str, reference: str) -> float:
+        if variant == "released":
+            return _distinct_rouge_l(answer, reference, empty)
+        said, true = tokens(answer), tokens(reference)
+        return 2 * lcs_length(said, true) / (len(said) + len(true)) if len(said) and len(true) else empty
+
+    return np.array([score(*pair) for pair in zip(answers, references, strict=True)], float)
 
 
 def _distinct_rouge_l(answer: str, reference: str, empty: float) -> float:

@@ -1,9 +1,7 @@
 """Answers compared word by word: exact match, token F1, BLEU, ROUGE-L, IDF-weighted overlap. All in [0, 1].
 
-``exact_match`` and ``token_f1`` follow HotpotQA's official evaluation, with its yes/no/noanswer rule, which SQuAD's
-lacks. BLEU is sacrebleu's; ROUGE-L equals rouge-score's, whose tables in pure Python are replaced by bit operations.
-The tokenizer of both is an argument, since published numbers depend on it: RAGChecker's Tables 2 and 5 have the tokens
-of a Chinese word segmenter, found by trying. ``idf_overlap`` is from none of the papers.
+``reference`` is one text or several, of which the best counts. The tokenizer of BLEU and ROUGE-L is an argument, since
+published numbers depend on it: those of RAGChecker's Tables 2 and 5 need the tokens of a Chinese word segmenter.
 """
 
 from __future__ import annotations
@@ -26,20 +24,18 @@ Words = Callable[[str], Sequence[str]]
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _CLOSED = ("yes", "no", "noanswer")
-_SMOOTHING = ("none", "exp", "floor", "add-k")
 
 
-def _texts(name: str, value: str | Sequence[str]) -> list[str]:
-    values = [value] if isinstance(value, str) else value
-    if not isinstance(values, Sequence) or not values or not all(isinstance(v, str) for v in values):
-        raise ConfigError(f"{name}={value!r}", "a text, or a list of at least one", "pass question.answer")
-    return list(values)
-
-
-def _prediction(value: str) -> str:
-    if not isinstance(value, str):
-        raise ConfigError(f"prediction is {type(value).__name__}", "a text", "pass answer.text; leave failures out")
-    return value
+def _texts(prediction: str, reference: str | Sequence[str]) -> tuple[str, list[str]]:
+    """Return prediction and references; ConfigError for what is no text."""
+    references = [reference] if isinstance(reference, str) else reference
+    if not isinstance(prediction, str):
+        raise ConfigError(
+            f"prediction is {type(prediction).__name__}", "a text", "pass answer.text; leave failures out"
+        )
+    if not isinstance(references, Sequence) or not references or not all(isinstance(r, str) for r in references):
+        raise ConfigError(f"reference={reference!r}", "a text, or a list of at least one", "pass question.answer")
+    return prediction, list(references)
 
 
 def normalise_answer(text: str) -> str:
@@ -54,49 +50,38 @@ def normalise_answer(text: str) -> str:
 
 
 def exact_match(prediction: str, reference: str | Sequence[str]) -> float:
-    """Say whether the normalised prediction equals the normalised reference (or one of several).
-
-    Returns
-    -------
-    1.0 or 0.0.
-
-    Raises
-    ------
-    ConfigError for a prediction or reference that is no text.
+    """Say whether the normalised prediction equals the normalised reference: 1.0 or 0.0.
 
     Source: HotpotQA, official evaluation script.
     """
-    got = normalise_answer(_prediction(prediction))
-    return float(any(got == normalise_answer(text) for text in _texts("reference", reference)))
+    prediction, references = _texts(prediction, reference)
+    return float(normalise_answer(prediction) in map(normalise_answer, references))
 
 
 def token_f1(prediction: str, reference: str | Sequence[str]) -> float:
-    """Return the F1 of the normalised tokens, counted with repetition; the best over several references.
+    """Return the F1 of the normalised tokens, counted with repetition; 0 when either side has none left.
 
-    When either side is "yes", "no" or "noanswer" and the other is not the same, the score is 0 (HotpotQA's rule).
-
-    Returns
-    -------
-    float in [0, 1]; 0 when either side has no token left.
-
-    Raises
-    ------
-    ConfigError for a prediction or reference that is no text.
+    When either side is "yes", "no" or "noanswer" and the other is not the same, the score is 0 (HotpotQA's rule, which
+    SQuAD's evaluation lacks).
 
     Source: HotpotQA, official evaluation script.
     """
-    got = normalise_answer(_prediction(prediction))
-    return max(_f1(got, normalise_answer(text)) for text in _texts("reference", reference))
+    prediction, references = _texts(prediction, reference)
+    return max(_f1(normalise_answer(prediction), normalise_answer(text)) for text in references)
 
 
 def _f1(got: str, true: str) -> float:
     if got != true and (got in _CLOSED or true in _CLOSED):
         return 0.0
     a, b = got.split(), true.split()
-    common = sum((Counter(a) & Counter(b)).values())
+    return _harmonic((Counter(a) & Counter(b)).total(), len(a), len(b))
+
+
+def _harmonic(common: int, predicted: int, true: int) -> float:
+    """Harmonic mean of precision and recall."""
     if not common:
         return 0.0
-    precision, recall = common / len(a), common / len(b)
+    precision, recall = common / predicted, common / true
     return 2 * precision * recall / (precision + recall)
 
 
@@ -109,7 +94,7 @@ def bleu(
     effective_order: bool = True,
     brevity_penalty: bool = True,
 ) -> float:
-    """Return the sentence BLEU of a prediction against one or more references.
+    """Return the sentence BLEU of a prediction.
 
     Parameters
     ----------
@@ -118,19 +103,10 @@ def bleu(
     effective_order : leave out n-gram orders the prediction is too short for.
     brevity_penalty : False divides it out.
 
-    Returns
-    -------
-    float in [0, 1].
-
-    Raises
-    ------
-    ConfigError for an unknown smoothing.
-
-    Source: Papineni et al. 2002, through sacrebleu. RAGChecker's Table 2 (BLEU-avg 38.89/35.32, ...) comes out with
-    jieba's tokens, ``smoothing="none"``, ``effective_order=False``, ``brevity_penalty=False``.
+    Source: Papineni et al. 2002, through sacrebleu. RAGChecker's Table 2 (BLEU-avg 38.89/35.32, ...) is `bleu_avg`.
     """
-    check_known("BLEU smoothing", [smoothing], _SMOOTHING)
-    prediction, references = _prediction(prediction), _texts("reference", reference)
+    check_known("BLEU smoothing", [smoothing], ("none", "exp", "floor", "add-k"))
+    prediction, references = _texts(prediction, reference)
     if callable(tokenizer):
         # sacrebleu splits at white space, so each distinct token gets a name without any.
         names: dict[str, str] = {}
@@ -153,44 +129,22 @@ def _bleu_scorer(tokenizer: str, smoothing: str, effective_order: bool) -> Any:
 
 
 def rouge_l(
-    prediction: str,
-    reference: str | Sequence[str],
-    *,
-    tokenizer: Words | None = None,
-    stem: bool = False,
-    value: str = "f1",
+    prediction: str, reference: str | Sequence[str], *, tokenizer: Words | None = None, stem: bool = False
 ) -> float:
-    """Return ROUGE-L, by the longest common subsequence of tokens; the best over several references.
+    """Return the F1 of ROUGE-L, by the longest common subsequence of tokens; 0 when either side has none.
 
     Parameters
     ----------
     tokenizer : callable text -> tokens; default rouge-score's own (runs of a-z0-9, so nothing of a Chinese text).
     stem : stem the default tokenizer's words longer than three letters (Porter).
-    value : ``"f1"``, ``"precision"`` or ``"recall"``.
 
-    Returns
-    -------
-    float in [0, 1]; 0 when either side has no token.
-
-    Raises
-    ------
-    ConfigError for an unknown value.
-
-    Source: Lin 2004; equal to rouge-score. RAGChecker's Table 2 (ROUGE-L 31.75/31.72, ...) comes out with jieba's
-    tokens.
+    Source: Lin 2004; equal to rouge-score, whose tables in pure Python are replaced by bit operations. RAGChecker's
+    Table 2 (ROUGE-L 31.75/31.72, ...) is `rouge_l_jieba`.
     """
-    check_known("ROUGE-L value", [value], ("f1", "precision", "recall"))
+    prediction, references = _texts(prediction, reference)
     cut = tokenizer or _rouge_tokenizer(stem)
-    got = list(cut(_prediction(prediction)))
-    return max(_rouge_l(got, list(cut(text)), value) for text in _texts("reference", reference))
-
-
-def _rouge_l(got: list[str], true: list[str], value: str) -> float:
-    common = lcs_length(got, true) if got and true else 0
-    if not common:
-        return 0.0
-    precision, recall = common / len(got), common / len(true)
-    return {"f1": 2 * precision * recall / (precision + recall), "precision": precision, "recall": recall}[value]
+    got, true = list(cut(prediction)), [list(cut(text)) for text in references]
+    return max(_harmonic(lcs_length(got, tokens), len(got), len(tokens)) for tokens in true)
 
 
 @functools.cache
@@ -203,12 +157,7 @@ def _rouge_tokenizer(stem: bool) -> Words:
 
 
 def jieba_tokens(text: str) -> list[str]:
-    """Split a text into jieba's tokens; in English text these are words, marks, and every blank by itself.
-
-    Raises
-    ------
-    ConfigError when jieba is not installed (it is one of the development dependencies).
-    """
+    """Split a text into jieba's tokens; in English text these are words, marks, and every blank by itself."""
     try:
         import jieba
     except ModuleNotFoundError:
@@ -226,9 +175,8 @@ def bleu_avg(response: str, reference: str) -> float:
 
     Source: RAGChecker, Table 2 (row BLEU-avg): Pearson 38.89 / 32.13 / 35.14 with the three human labels.
     """
-    return bleu(
-        response, reference, tokenizer=jieba_tokens, smoothing="none", effective_order=False, brevity_penalty=False
-    )
+    plain = {"smoothing": "none", "effective_order": False, "brevity_penalty": False}
+    return bleu(response, reference, tokenizer=jieba_tokens, **plain)
 
 
 def rouge_l_jieba(response: str, reference: str) -> float:
@@ -240,16 +188,7 @@ def rouge_l_jieba(response: str, reference: str) -> float:
 
 
 def idf_weights(texts: Iterable[str]) -> dict[str, float]:
-    """Weigh each stem by its rarity: ln(1 + (N - df + 0.5) / (df + 0.5)) over N texts, always above 0.
-
-    Parameters
-    ----------
-    texts : a collection, such as all reference answers.
-
-    Returns
-    -------
-    dict stem -> weight; empty for no texts.
-    """
+    """Weigh each stem by its rarity: ln(1 + (N - df + 0.5) / (df + 0.5)) over N texts, always above 0."""
     sets = [set(stems(text, "overlap")) for text in texts]
     frequency = Counter(stem for words in sets for stem in words)
     return {stem: math.log(1 + (len(sets) - df + 0.5) / (df + 0.5)) for stem, df in frequency.items()}
@@ -260,23 +199,18 @@ def idf_overlap(prediction: str, reference: str, idf: Mapping[str, float], *, un
 
     Parameters
     ----------
-    idf : stem -> weight, as ``idf_weights`` gives.
+    idf : stem -> weight, as `idf_weights` gives.
     unseen : weight of a stem that ``idf`` lacks; default the largest in ``idf``, or 1 when it is empty.
 
     Returns
     -------
     float in [0, 1]; NaN when neither text has a word.
 
-    Raises
-    ------
-    ConfigError for a prediction or reference that is no text.
-
-    Source: none of the papers. Notebook 21 measures how it correlates with people's preference, with weights over the
-    reference answers of RAGChecker's 280 recorded pairs.
+    Source: none of the papers. Notebook 21 measures how it correlates with people's preference.
     """
+    prediction, (reference, *_) = _texts(prediction, reference)
     rarest = max(idf.values(), default=1.0) if unseen is None else unseen
-    a = Counter(stems(_prediction(prediction), "overlap"))
-    b = Counter(stems(_texts("reference", reference)[0], "overlap"))
+    a, b = Counter(stems(prediction, "overlap")), Counter(stems(reference, "overlap"))
 
     def weight(words: Counter[str]) -> float:
         return math.fsum(n * idf.get(stem, rarest) for stem, n in words.items())

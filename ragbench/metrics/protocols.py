@@ -1,7 +1,7 @@
 """Scores of the evaluation protocols that the thesis reviews (§1.2): CRAG, RGB, eRAG.
 
-Each takes labels and returns numbers; getting the labels is a judge's work. ARES's prediction-powered interval is
-:func:`ragbench.stats.ppi_mean`. Undefined values are NaN.
+Each takes labels and returns numbers; getting the labels is a judge's work. Undefined values are NaN. ARES's
+prediction-powered interval is `ragbench.stats.ppi_mean`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ CRAG_POINTS: Mapping[str, Mapping[str, float]] = {
     "human": {"perfect": 1.0, "acceptable": 0.5, "missing": 0.0, "incorrect": -1.0},
     "auto": {"correct": 1.0, "missing": 0.0, "incorrect": -1.0},
 }
+_NAN = float("nan")
 
 
 def crag_score(
@@ -30,9 +31,7 @@ def crag_score(
 
     Parameters
     ----------
-    labels : per answer "perfect" (1), "acceptable" (0.5), "missing" (0) or "incorrect" (-1); in mode "auto" "correct"
-        (1), "missing" (0) or "incorrect" (-1).
-    mode : which of the two scales.
+    labels : per answer one of ``CRAG_POINTS[mode]``.
     groups : question type of each answer, for the macro-average: the mean of the groups' means.
     weights : weight of each group in that mean (the competition's own, by type and popularity, are not public).
 
@@ -50,20 +49,16 @@ def crag_score(
     0.125
     """
     check_known("mode", [mode], CRAG_POINTS)
-    points = CRAG_POINTS[mode]
-    check_known(f"CRAG label (mode {mode!r})", labels, points)
-    values = np.array([points[label] for label in labels])
-    if not values.size:
-        return float("nan")
-    if groups is None:
-        if weights is not None:
-            raise ConfigError("weights without groups", "the group of each answer", "pass groups=")
-        return float(values.mean())
+    check_known(f"CRAG label (mode {mode!r})", labels, CRAG_POINTS[mode])
+    values = np.array([CRAG_POINTS[mode][label] for label in labels])
+    if weights is not None and groups is None:
+        raise ConfigError("weights without groups", "the group of each answer", "pass groups=")
+    if groups is None or not values.size:
+        return float(values.mean()) if values.size else _NAN
     if len(groups) != values.size:
         raise DataError(f"{len(groups)} groups for {values.size} labels", "one group per answer")
     means = {g: values[[h == g for h in groups]].mean() for g in dict.fromkeys(groups)}
-    missing = [g for g in means if weights is not None and g not in weights]
-    if missing:
+    if missing := [g for g in means if weights is not None and g not in weights]:
         raise DataError(f"no weight for group {missing[0]!r}", "a weight for every group")
     return float(np.average(list(means.values()), weights=None if weights is None else [weights[g] for g in means]))
 
@@ -71,10 +66,7 @@ def crag_score(
 def contains_answer(prediction: str, answers: Sequence[str | Sequence[str]]) -> bool:
     """RGB's exact match: every required answer stands in the prediction, whatever the case.
 
-    Parameters
-    ----------
-    prediction : the model's answer.
-    answers : the required answers; one given as a list of alternatives is met by any of them.
+    An answer given as a list of alternatives is met by any of them.
 
     Source: RGB (Chen et al. 2024), section 3; thesis §1.2.
 
@@ -92,7 +84,7 @@ def rgb_accuracy(correct: Any, noise_ratio: Any = None) -> float | dict[float, f
 
     Parameters
     ----------
-    correct : whether each answer matched (see :func:`contains_answer`), booleans, shape (n,).
+    correct : whether each answer matched (see `contains_answer`), booleans, shape (n,).
     noise_ratio : share of noise documents behind each answer, shape (n,); None for one number over all.
 
     Returns
@@ -108,28 +100,16 @@ def rgb_accuracy(correct: Any, noise_ratio: Any = None) -> float | dict[float, f
     hits = _flags(correct, "correct")
     if noise_ratio is None:
         return _rate(hits)
-    ratios = np.asarray(noise_ratio, float)
+    ratios = _unit(noise_ratio, "noise ratios")
     if ratios.shape != hits.shape:
         raise DataError(f"{ratios.size} noise ratios for {hits.size} answers", "one per answer")
-    if not ((ratios >= 0) & (ratios <= 1)).all():
-        raise DataError("noise ratios outside [0, 1]", "the share of noise documents, e.g. 0.4")
     return {float(r): _rate(hits[ratios == r]) for r in np.unique(ratios)}
 
 
 def rgb_rejection_rate(rejected: Any) -> float:
     """RGB's negative rejection: share of answers that decline, where only noise documents were given.
 
-    Parameters
-    ----------
-    rejected : whether each answer declined (by the asked-for phrase, or as a judge sees it), booleans, shape (n,).
-
-    Returns
-    -------
-    float in [0, 1]; NaN without answers. Source: RGB, section 3; thesis §1.2.
-
-    Raises
-    ------
-    DataError for flags that are not booleans.
+    Source: RGB, section 3; thesis §1.2.
     """
     return _rate(_flags(rejected, "rejected"))
 
@@ -145,12 +125,11 @@ def rgb_error_rates(
     correct : whether each answer is right in spite of them, booleans, shape (n,).
     among : what the correction rate is a share of. "detected": of the answers that detected the error, the share that
         are right, as RGB's own evaluation counts. "all": of all answers, the share that are right, detected or not, as
-        the thesis words it (right answers in spite of wrong documents).
+        the thesis words it.
 
     Returns
     -------
-    dict with "detection" (share of answers that detect) and "correction"; each in [0, 1], NaN for a share of nothing
-    (RGB's own evaluation gives 0).
+    dict; each in [0, 1], NaN for a share of nothing (RGB's own evaluation gives 0).
 
     Raises
     ------
@@ -158,10 +137,10 @@ def rgb_error_rates(
 
     Source: RGB, section 3; thesis §1.2.
     """
+    check_known("among", [among], ("detected", "all"))
     seen, right = _flags(detected, "detected"), _flags(correct, "correct")
     if seen.shape != right.shape:
         raise DataError(f"{seen.size} detections and {right.size} answers", "one of each per answer")
-    check_known("among", [among], ("detected", "all"))
     return {"detection": _rate(seen), "correction": _rate(right[seen] if among == "detected" else right)}
 
 
@@ -197,11 +176,10 @@ def erag_scores(
             f"a pool of {pool.size} documents with gain {pool.sum():g} for {gains.size} retrieved with {gains.sum():g}",
             "a pool that holds the retrieved documents too",
         )
-    nan = float("nan")
     if not gains.size:
-        return dict.fromkeys(("precision", "hit", "recall", "f1", "mrr", "ndcg"), nan)
+        return dict.fromkeys(("precision", "hit", "recall", "f1", "mrr", "ndcg"), _NAN)
     precision = float(gains.mean())
-    recall = float(gains.sum() / pool.sum()) if pool_scores is not None and pool.sum() > 0 else nan
+    recall = float(gains.sum() / pool.sum()) if pool_scores is not None and pool.sum() > 0 else _NAN
     first = np.flatnonzero(gains >= relevant)
     discount = 1 / np.log2(np.arange(2, gains.size + 2))
     ideal = np.sort(pool)[::-1][: gains.size] @ discount
@@ -211,23 +189,23 @@ def erag_scores(
         "recall": recall,
         "f1": 0.0 if precision + recall == 0 else 2 * precision * recall / (precision + recall),
         "mrr": 1 / (first[0] + 1) if first.size else 0.0,
-        "ndcg": float(gains @ discount / ideal) if ideal > 0 else nan,
+        "ndcg": float(gains @ discount / ideal) if ideal > 0 else _NAN,
     }
 
 
 def _flags(values: Any, name: str) -> np.ndarray:
     array = np.asarray(values)
-    if array.ndim != 1 or (array.size and array.dtype != bool and not np.isin(array, (0, 1)).all()):
+    if array.ndim != 1 or not np.isin(array, (0, 1)).all():
         raise DataError(f"{name} that are not booleans", "one True or False per answer")
     return array.astype(bool)
 
 
 def _rate(flags: np.ndarray) -> float:
-    return float(flags.mean()) if flags.size else float("nan")
+    return float(flags.mean()) if flags.size else _NAN
 
 
 def _unit(values: Any, name: str) -> np.ndarray:
     array = np.asarray(values, float)
     if array.ndim != 1 or not ((array >= 0) & (array <= 1)).all():
-        raise DataError(f"{name} that are NaN or outside [0, 1]", "downstream scores in [0, 1], one per document")
+        raise DataError(f"{name} that are NaN or outside [0, 1]", "numbers in [0, 1]")
     return array

@@ -1,7 +1,6 @@
 """Retrieval measured against the relevant documents, by ir_measures: nDCG, MAP, MRR, recall, precision and its others.
 
-A measure goes by its name there, which carries its parameters: ``nDCG@10``, ``AP``, ``RR``, ``R@10``, ``P@10``,
-``Success@5``. Every value belongs to one question; averages are the caller's.
+A measure goes by its name there, which carries its parameters: ``nDCG@10``, ``AP``, ``RR``, ``R@10``, ``Success@5``.
 """
 
 from __future__ import annotations
@@ -46,24 +45,19 @@ def rank_scores(
     import ir_measures
 
     check_known("field of a chunk", [by], ("doc_id", "id", "title"))
-    if isinstance(retrieved, str) or not isinstance(retrieved, Sequence):
-        raise ConfigError(
-            f"retrieved is {type(retrieved).__name__}", "a list of hits or ids", "pass one list per question"
-        )
-    if isinstance(relevant, str) or not isinstance(relevant, Collection):
-        raise ConfigError(f"relevant is {type(relevant).__name__}", "a set of ids", "pass {document.id, ...}")
-    parsed = []
+    for name, ids in {"retrieved": retrieved, "relevant": relevant}.items():
+        if isinstance(ids, str):
+            raise ConfigError(f"{name} is str", "a list of hits or ids", "pass one list per question")
+    parsed = {}
     for name in measures:
         try:
-            parsed.append(ir_measures.parse_measure(name))
+            parsed[name] = ir_measures.parse_measure(name)
         except (NameError, ValueError, SyntaxError):
-            raise ConfigError(
-                f"unknown measure {name!r}", "a name of ir_measures", "write for instance nDCG@10"
-            ) from None
+            raise ConfigError(f"unknown measure {name!r}", "a name of ir_measures", "write e.g. nDCG@10") from None
     gains = relevant if isinstance(relevant, Mapping) else dict.fromkeys(relevant, 1)
     if any(gain != int(gain) or gain < 0 for gain in gains.values()):
         raise ConfigError(
-            f"gains {sorted(gains.values())!r}", "whole numbers, at least 0", "leave out what is irrelevant"
+            f"gains {sorted(gains.values())}", "whole numbers, at least 0", "leave out what is irrelevant"
         )
     if not any(gains.values()):
         return dict.fromkeys(measures, math.nan)
@@ -73,5 +67,5 @@ def rank_scores(
         name = str(getattr(chunk, by) if isinstance(chunk, Chunk) else chunk)
         run[f"{name} again at {rank}" if name in run else name] = float(len(retrieved) - rank)
     qrels = {"q": {str(name): int(gain) for name, gain in gains.items()}}
-    values = {str(v.measure): v.value for v in ir_measures.iter_calc(parsed, qrels, {"q": run})}
-    return {name: values.get(str(measure), 0.0) for name, measure in zip(measures, parsed, strict=True)}
+    values = {str(v.measure): v.value for v in ir_measures.iter_calc(parsed.values(), qrels, {"q": run})}
+    return {name: values.get(str(measure), 0.0) for name, measure in parsed.items()}

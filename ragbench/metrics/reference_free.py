@@ -1,9 +1,5 @@
 """RAGAS's three metrics (Es et al. 2023, section 3), from labels and vectors; none of them calls a model.
 
-Faithfulness takes one verdict per statement of the answer, answer relevance the vectors of the questions that a model
-wrote for the answer, context relevance the sentences that a model copied from the context. The labels come from
-`ragbench.labelling`, from a recorded run, or from a person.
-
 Where nothing can be said (an answer without statements, no generated question, a zero vector, an empty context, a reply
 that could not be read) the value is NaN unless the caller names another; the tables count, and say why.
 """
@@ -21,11 +17,8 @@ from ragbench.errors import ConfigError, DataError, check_known
 
 Unread = Literal["undefined", "dropped", "unsupported"]
 Noncommittal = Literal["ignore", "zero"]
-UNREAD = ("undefined", "dropped", "unsupported")
-NONCOMMITTAL = ("ignore", "zero")
-_NAN = float("nan")
-_WORDS = {"Yes": True, "No": False}
 INSUFFICIENT = "Insufficient Information"
+_NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +44,10 @@ def faithfulness(verdicts: Sequence[Any], *, unread: Unread = "undefined", empty
 
     Parameters
     ----------
-    verdicts : one per statement, shape (n_statements,): True or False, 1 or 0, "Yes" or "No"; None (or NaN) where the
-        judge's reply could not be read.
+    verdicts : one per statement: True or False, 1 or 0, "Yes" or "No"; None (or NaN) where the reply could not be read.
     unread : what an unread verdict does: "undefined" makes the score NaN, since it would decide; "dropped" leaves it
         out, which flatters a judge that fails on hard statements; "unsupported" counts it as a No.
     empty : value without (read) statements.
-
-    Returns
-    -------
-    float in [0, 1].
 
     Raises
     ------
@@ -70,9 +58,9 @@ def faithfulness(verdicts: Sequence[Any], *, unread: Unread = "undefined", empty
     >>> faithfulness([1, 1, 0, 1])
     0.75
     """
-    check_known("treatment of unread verdicts", [unread], UNREAD)
+    check_known("treatment of unread verdicts", [unread], ("undefined", "dropped", "unsupported"))
     read = _read_verdicts(verdicts)
-    known = [v for v in read if v is not None]
+    known = [verdict for verdict in read if verdict is not None]
     if unread == "undefined" and len(known) < len(read):
         return _NAN
     total = len(read) if unread == "unsupported" else len(known)
@@ -91,8 +79,7 @@ def answer_relevance(
 
     Parameters
     ----------
-    question_vec : shape (d,); need not be of unit length.
-    generated_vecs : shape (n, d), one row per generated question.
+    question_vec : shape (d,), of any length. generated_vecs : shape (n, d), one row per generated question.
     noncommittal : "ignore" is Eq 1. "zero" is what later releases of RAGAS add: 0 when one of the generated questions
         came with the remark that the answer is evasive.
     flags : those remarks, shape (n,), needed for "zero": True or 1 where the answer was called evasive.
@@ -111,7 +98,7 @@ def answer_relevance(
     >>> round(answer_relevance([1.0, 0.0], [[1.0, 0.0], [1.0, 1.0]]), 4)
     0.8536
     """
-    check_known("treatment of evasive answers", [noncommittal], NONCOMMITTAL)
+    check_known("treatment of evasive answers", [noncommittal], ("ignore", "zero"))
     question, generated = _read_vectors(question_vec, generated_vecs)
     if noncommittal == "zero" and _evasive(flags, len(generated)):
         return 0.0
@@ -131,8 +118,7 @@ def context_relevance(
     extracted : what the model copied, or only how many; None where its reply could not be read. An empty list, or
         nothing but "Insufficient Information", is 0.
     sentences : the context's sentences, or only how many. With the sentences, an extracted text counts for each of them
-        that it holds whole, each once; what is no copy counts for nothing (`context_relevance_table` reports it). With
-        a number there is nothing to compare with, and every item counts as it was written.
+        that it holds whole, each once; what is no copy counts for nothing. With a number every item counts as written.
     empty : value for a context without sentences.
 
     Returns
@@ -150,34 +136,23 @@ def context_relevance(
     """
     if extracted is None:
         return _NAN
-    count, total, _, _ = _read_extraction(extracted, sentences)
+    count, total, _ = _read_extraction(extracted, sentences)
     return count / total if total else empty
 
 
 def faithfulness_table(verdicts: Sequence[Sequence[Any] | None], *, unread: Unread = "undefined") -> pd.DataFrame:
-    """Faithfulness of many answers, with counts beside it.
-
-    Parameters
-    ----------
-    verdicts : for each answer its verdicts; None where its statements are not known.
-    unread : as for `faithfulness`.
+    """Faithfulness of many answers, with counts beside it; None where an answer's statements are not known.
 
     Returns
     -------
     DataFrame, one row per answer: faithfulness, n (statements), supported, unread, status ("scored", or why not).
-
-    Raises
-    ------
-    ConfigError for an unknown treatment of unread verdicts; DataError for something that is no list of verdicts.
     """
     rows = []
     for labels in verdicts:
         read = _read_verdicts(labels or ())
-        missing = read.count(None)
-        score = faithfulness(read, unread=unread)
-        reason = "statements unread" if labels is None else "unread verdicts" if missing else "no statements"
-        status = reason if labels is None or np.isnan(score) else "scored"
-        rows.append((score if labels is not None else _NAN, len(read), read.count(True), missing, status))
+        score = _NAN if labels is None else faithfulness(read, unread=unread)
+        reason = "statements unread" if labels is None else "unread verdicts" if None in read else "no statements"
+        rows.append((score, len(read), read.count(True), read.count(None), reason if np.isnan(score) else "scored"))
     return pd.DataFrame(rows, columns=["faithfulness", "n", "supported", "unread", "status"])
 
 
@@ -188,23 +163,12 @@ def answer_relevance_table(
     noncommittal: Noncommittal = "ignore",
     flags: Sequence[Sequence[Any] | None] | None = None,
 ) -> pd.DataFrame:
-    """Answer relevance of many answers, with counts beside it.
-
-    Parameters
-    ----------
-    question_vecs : shape (n_answers, d). generated_vecs : for each answer an array of shape (n, d), or None where its
-        generated questions are not known.
-    noncommittal, flags : as for `answer_relevance`, flags per answer.
+    """Answer relevance of many answers, with counts beside it; None where generated questions are not known.
 
     Returns
     -------
     DataFrame, one row per answer: answer_relevance, n (generated questions), noncommittal (flags set), zero_vectors,
     status ("scored", or why not).
-
-    Raises
-    ------
-    ConfigError for an unknown treatment of evasive answers; DataError for lengths that differ, or vectors that
-    cannot be used.
     """
     _same_length(question_vecs, generated_vecs, "question vectors", "answers' generated questions")
     remarks = [None] * len(question_vecs) if flags is None else flags
@@ -218,8 +182,9 @@ def answer_relevance_table(
         zero = int((~generated.any(axis=1)).sum()) + (not question.any())
         score = answer_relevance(question, generated, noncommittal=noncommittal, flags=remark)
         reason = "zero vector" if len(generated) else "no questions"
-        said = sum(map(bool, remark)) if remark is not None else 0
-        rows.append((score, len(generated), said, zero, reason if np.isnan(score) else "scored"))
+        rows.append(
+            (score, len(generated), sum(map(bool, remark or ())), zero, reason if np.isnan(score) else "scored")
+        )
     return pd.DataFrame(rows, columns=["answer_relevance", "n", "noncommittal", "zero_vectors", "status"])
 
 
@@ -228,26 +193,18 @@ def context_relevance_table(
 ) -> pd.DataFrame:
     """Context relevance of many contexts, with counts beside it.
 
-    Parameters
-    ----------
-    extracted, sentences : as for `context_relevance`, one per context.
-
     Returns
     -------
     DataFrame, one row per context: context_relevance, n (sentences), extracted (that count), altered (texts that are no
     copies), insufficient (nothing extracted), status ("scored", or why not).
-
-    Raises
-    ------
-    DataError for lengths that differ, or more extracted sentences than the context has.
     """
     _same_length(extracted, sentences, "extractions", "contexts")
     rows = []
     for copied, parts in zip(extracted, sentences, strict=True):
-        count, total, altered, nothing = _read_extraction(0 if copied is None else copied, parts)
+        count, total, altered = _read_extraction(0 if copied is None else copied, parts)
         status = "extraction unread" if copied is None else "scored" if total else "empty context"
         score = context_relevance(copied, parts)
-        rows.append((score, total, count, altered, nothing and copied is not None, status))
+        rows.append((score, total, count, altered, count == 0 and copied is not None, status))
     columns = ["context_relevance", "n", "extracted", "altered", "insufficient", "status"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -258,16 +215,9 @@ def _same_length(a: Sequence[Any], b: Sequence[Any], first: str, second: str) ->
 
 
 def pick(items: Sequence[str], sentences: Sequence[str]) -> Picked:
-    """Find the context's sentences that were copied whole, and what is no copy.
-
-    Parameters
-    ----------
-    items : what the model wrote; an item may hold several sentences in a row.
-    sentences : of the context, in order.
-    """
+    """Find which of a context's sentences the items copied whole (one may hold several), and what is no copy."""
     wrote = [item for item in items if item.strip()]
-    phrase = [item.strip().strip("\"'.").casefold() == INSUFFICIENT.casefold() for item in wrote]
-    if all(phrase):
+    if all(item.strip().strip("\"'.").casefold() == INSUFFICIENT.casefold() for item in wrote):
         return Picked((), (), len(sentences), True)
     starts, text = [], ""
     for sentence in sentences:
@@ -284,6 +234,10 @@ def pick(items: Sequence[str], sentences: Sequence[str]) -> Picked:
         elif fresh is not None:
             taken |= fresh
     return Picked(tuple(sentences[i] for i in sorted(taken)), tuple(altered), len(sentences), False)
+
+
+def _compact(text: str) -> str:
+    return "".join(text.split())
 
 
 def _places(item: str, text: str, starts: Sequence[int]) -> list[set[int]]:
@@ -305,18 +259,13 @@ def _read_verdicts(verdicts: Sequence[Any]) -> list[bool | None]:
 
 
 def _verdict(value: Any, place: int, what: str = "verdict") -> bool | None:
-    # pandas' NA is none of its own type's equals, and importing pandas to ask would be slow.
-    if value is None or type(value).__name__ == "NAType" or (isinstance(value, float | np.floating) and value != value):
+    if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
         return None
-    if isinstance(value, str):
-        supported = _WORDS.get(value)
-    else:
-        supported = bool(value) if isinstance(value, bool | int | float | np.generic) and value in (0, 1) else None
-    if supported is None:
-        raise DataError(
-            f"{what} {place} is {value!r}", "1 or 0, True or False, Yes or No", "pass None for an unread one"
-        )
-    return supported
+    if isinstance(value, str) and value in ("Yes", "No"):
+        return value == "Yes"
+    if isinstance(value, bool | int | float | np.generic) and value in (0, 1):
+        return bool(value)
+    raise DataError(f"{what} {place} is {value!r}", "1 or 0, True or False, Yes or No", "pass None for an unread one")
 
 
 def _read_vectors(question_vec: Any, generated_vecs: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -338,9 +287,7 @@ def _read_vectors(question_vec: Any, generated_vecs: Any) -> tuple[np.ndarray, n
             "embed both with the same model, and pass the question as one vector",
         )
     if not (np.isfinite(question).all() and np.isfinite(generated).all()):
-        raise DataError(
-            "a vector with NaN or infinity", "finite numbers", "check the embedder and the texts it was given"
-        )
+        raise DataError("a vector with NaN or infinity", "finite numbers", "check the embedder and its texts")
     return question, generated
 
 
@@ -365,37 +312,33 @@ def _evasive(flags: Sequence[Any] | None, n: int) -> bool:
     return any(read)
 
 
-def _read_extraction(extracted: Sequence[str] | int, sentences: Sequence[str] | int) -> tuple[int, int, int, bool]:
-    """Return how many sentences count, of how many; how many texts are no copies; whether nothing was found."""
-    listed, known = _texts(extracted, "extracted"), _texts(sentences, "sentences")
-    total = len(known) if known is not None else int(sentences)  # type: ignore[call-overload]
-    count, altered = len(listed) if listed is not None else int(extracted), 0  # type: ignore[call-overload]
-    if listed is not None:
-        picked = pick(listed, known or ())
-        if picked.insufficient:
-            count = 0
-        elif known is not None:
-            count, altered = len(picked.sentences), len(picked.altered)
+def _read_extraction(extracted: Sequence[str] | int, sentences: Sequence[str] | int) -> tuple[int, int, int]:
+    """Return how many sentences count, of how many, and how many texts are no copies."""
+    copied, known = _texts(extracted, "extracted"), _texts(sentences, "sentences")
+    total, altered = known if isinstance(known, int) else len(known), 0
+    if isinstance(copied, int):
+        count = copied
+    elif (picked := pick(copied, [] if isinstance(known, int) else known)).insufficient:
+        count = 0
+    elif isinstance(known, int):
+        count = len(copied)
+    else:
+        count, altered = len(picked.sentences), len(picked.altered)
     if count > total:
         raise DataError(
             f"{count} extracted of {total} sentences",
             "at most as many as the context has",
             "pass the sentences themselves, so that repeated and altered ones are told apart",
         )
-    return count, total, altered, count == 0
+    return count, total, altered
 
 
-def _texts(value: Any, name: str) -> list[str] | None:
-    """Return texts as a list, None for a count."""
+def _texts(value: Any, name: str) -> list[str] | int:
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0:
-        return None
-    listed = [None] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
-    if not all(isinstance(v, str) for v in listed):
+        return int(value)
+    texts = [None] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    if not all(isinstance(text, str) for text in texts):
         raise DataError(
             f"{name} is {value!r:.60}", "a list of sentences, or their number", "split the text into sentences"
         )
-    return listed
-
-
-def _compact(text: str) -> str:
-    return "".join(text.split())
+    return texts

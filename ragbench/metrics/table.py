@@ -20,7 +20,7 @@ from ragbench.errors import check_known
 from ragbench.metrics.claims import CHECKS, LOWER_IS_BETTER, ClaimLabels, claim_metrics
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.ir_score import ir_score
-from ragbench.metrics.keypoints import effective_information_rate, keypoint_metrics, reference_recall
+from ragbench.metrics.keypoints import KEYPOINT_METRICS, effective_information_rate, keypoint_metrics, reference_recall
 from ragbench.metrics.lexical import bleu, exact_match, rouge_l, token_f1
 from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.text.languages import language_of
@@ -50,23 +50,32 @@ class Metric:
     lower_is_better: tuple[str, ...] = ()
 
 
-_GRADES = tuple(f"grade {grade}" for grade in range(1, 6))
-
-
 def readable(labels: ClaimLabels) -> bool:
     """Tell whether all labels of a result are there: an unread one (None) would decide between the shares."""
     parts = [getattr(labels, check) for check in CHECKS]
     return not any(part is None or None in np.array(part, dtype=object) for part in parts)
 
 
-def _claims(labels: ClaimLabels) -> Mapping[str, float]:
+def _claims(labels: ClaimLabels) -> Value:
     if not readable(labels):
         return dict.fromkeys(CLAIM_METRICS, math.nan)
     return claim_metrics(*(getattr(labels, check) for check in CHECKS))
 
 
-def _keypoints(verdicts: Sequence[str | None]) -> Mapping[str, float]:
+def _keypoints(verdicts: Sequence[str | None]) -> Value:
     return keypoint_metrics([] if None in verdicts else verdicts)  # as with claims
+
+
+def _grades(grade: int) -> Value:
+    return {f"grade {n}": float(grade == n) for n in range(1, 6)}
+
+
+def _recall(texts: Sequence[str], chunks: Sequence[str]) -> float:
+    return reference_recall(texts, chunks, language(texts))
+
+
+def _eir(texts: Sequence[str], chunks: Sequence[str]) -> float:
+    return effective_information_rate(texts, chunks, language(texts))
 
 
 def language(texts: Iterable[str]) -> str:
@@ -74,44 +83,26 @@ def language(texts: Iterable[str]) -> str:
     return "zh" if language_of(texts) == "chinese" else "en"
 
 
+_RAGAS = ("faithfulness", "answer_relevance", "context_relevance")
+_WORSE = ("hallucination", "irrelevance")
+_TRUE = ("answer", "reference")
 METRICS: dict[str, Metric] = {
     "ir_score": Metric(("references", "context"), ir_score, "thesis, Eq 2.2"),
     "fully_right": Metric(("grade",), lambda grade: float(grade == 5), "thesis §2.4"),
-    # Categories: their means are shares.
-    "grade": Metric(
-        ("grade",), lambda grade: {f"grade {n}": float(grade == n) for n in range(1, 6)}, "thesis §2.4", names=_GRADES
-    ),
+    "grade": Metric(("grade",), _grades, "thesis §2.4", names=tuple(_grades(1))),  # categories: their means are shares
     "ragchecker": Metric(
-        ("claim_labels",),
-        _claims,
-        "RAGChecker, section 3.3",
-        names=CLAIM_METRICS,
-        lower_is_better=LOWER_IS_BETTER,
+        ("claim_labels",), _claims, "RAGChecker, section 3.3", names=CLAIM_METRICS, lower_is_better=LOWER_IS_BETTER
     ),
-    "ragas": Metric(
-        ("ragas",), dict, "RAGAS, section 3", names=("faithfulness", "answer_relevance", "context_relevance")
-    ),
+    "ragas": Metric(("ragas",), dict, "RAGAS, section 3", names=_RAGAS),
     "keypoints": Metric(
-        ("keypoint_verdicts",),
-        _keypoints,
-        "RAGEval, Eq 3-5",
-        names=("completeness", "hallucination", "irrelevance"),
-        lower_is_better=("hallucination", "irrelevance"),
+        ("keypoint_verdicts",), _keypoints, "RAGEval, Eq 3-5", names=KEYPOINT_METRICS, lower_is_better=_WORSE
     ),
-    "reference_recall": Metric(
-        ("references", "chunks"),
-        lambda texts, chunks: reference_recall(texts, chunks, language(texts)),
-        "RAGEval, Eq 1",
-    ),
-    "eir": Metric(
-        ("references", "chunks"),
-        lambda texts, chunks: effective_information_rate(texts, chunks, language(texts)),
-        "RAGEval, Eq 2",
-    ),
-    "exact_match": Metric(("answer", "reference"), exact_match, "HotpotQA"),
-    "token_f1": Metric(("answer", "reference"), token_f1, "HotpotQA"),
-    "bleu": Metric(("answer", "reference"), bleu, "Papineni et al. 2002"),
-    "rouge_l": Metric(("answer", "reference"), rouge_l, "Lin 2004"),
+    "reference_recall": Metric(("references", "chunks"), _recall, "RAGEval, Eq 1"),
+    "eir": Metric(("references", "chunks"), _eir, "RAGEval, Eq 2"),
+    "exact_match": Metric(_TRUE, exact_match, "HotpotQA"),
+    "token_f1": Metric(_TRUE, token_f1, "HotpotQA"),
+    "bleu": Metric(_TRUE, bleu, "Papineni et al. 2002"),
+    "rouge_l": Metric(_TRUE, rouge_l, "Lin 2004"),
     "ranking": Metric(("retrieved", "relevant"), rank_scores, "ir_measures", names=MEASURES),
 }
 # Several by one name.
@@ -141,12 +132,7 @@ def lower_is_better() -> list[str]:
 
 
 def find_numbers(names: str | Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return column -> (metric, number of it) of what is asked for: metrics, groups or single numbers, each once.
-
-    Raises
-    ------
-    ConfigError for an unknown name.
-    """
+    """Return column -> (metric, number of it) of what is asked for: metrics, groups or single numbers, each once."""
     every, names = numbers_by_column(), [names] if isinstance(names, str) else names
     check_known("metric", names, {**METRICS, **GROUPS, **every})
     asked: dict[str, tuple[str, str]] = {}

@@ -2,17 +2,14 @@
 
 The printed likelihood (Eq 3.1-3.5) carries a minus sign, so the published run minimised it, with a stochastic
 optimiser. It depends on the threshold only through the number of agreements, a step function that changes at the
-observed scores: one pass over the sorted scores gives the best value and the whole plateau on which it holds
-(`fit_thresholds`). `calibrate` tests the boxes on questions they were not fitted on, and replaces them by probabilities
-(beyond the thesis).
-
-There is no interval of h or k: they maximise a count of agreements, and the bootstrap is not valid for such an
-estimator (Abrevaya & Huang 2005, Econometrica 73). What has an interval is the gain in agreement on unseen questions
-(notebook 14).
+observed scores: one pass over the sorted scores gives the best value and the whole plateau on which it holds.
+There is no interval of h or k: they maximise a count, and the bootstrap is not valid for such an estimator (Abrevaya &
+Huang 2005, Econometrica 73). What has an interval is the gain in agreement on unseen questions (notebook 14).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,11 +17,10 @@ import numpy as np
 
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats import brier_score
-from ragbench.stats.inputs import Seed, group_index
+from ragbench.stats.inputs import Seed, as_floats, group_index
 
 Side = Literal["above", "below"]
 Method = Literal["isotonic", "logistic"]
-_CLASSES = np.arange(3)
 
 # Grade groups of section 3.3, in the order of the IR score: grade 1; grades 2, 3, 4; grade 5.
 GROUPS = ("no information", "wrong or incomplete", "fully right")
@@ -70,60 +66,12 @@ class RegionShares:
     n: int
 
 
-class Sweep:
-    """Scores sorted once; the best threshold for any labels of the points.
-
-    ``side="above"`` predicts positive where score > threshold, ``"below"`` where score < threshold. Thresholds are
-    sought in [min(0, smallest score), max(1, largest score)].
-    """
-
-    def __init__(self, scores: np.ndarray) -> None:
-        self.order = np.argsort(scores, kind="stable")
-        ascending = scores[self.order]
-        self.last = np.flatnonzero(np.append(ascending[1:] != ascending[:-1], True))
-        self.distinct = ascending[self.last]
-        low, high = min(0.0, float(self.distinct[0])), max(1.0, float(self.distinct[-1]))
-        # Cut c leaves c distinct scores at or under the threshold; it holds between left[c] and right[c].
-        self.left, self.right = np.append(low, self.distinct), np.append(self.distinct, high)
-
-    def agreements(self, positive: np.ndarray, side: Side) -> np.ndarray:
-        """Number of agreements at every cut: shape (distinct scores + 1,); -1 where no threshold fits."""
-        gain = np.where(positive, -1, 1) if side == "above" else np.where(positive, 1, -1)
-        start = positive.sum() if side == "above" else (~positive).sum()
-        steps = np.cumsum(gain[self.order])[self.last]
-        result = np.append(start, start + steps)
-        if side == "above" and self.left[0] == self.right[0]:
-            result[0] = -1  # to call everything positive the threshold would have to lie under the lowest score
-        if side == "below" and self.left[-1] == self.right[-1]:
-            result[-1] = -1
-        return result
-
-    def best(self, positive: np.ndarray, side: Side) -> Threshold:
-        """The widest run of best cuts; NaN for labels of one class."""
-        if positive.all() or not positive.any():
-            return Threshold(*(float("nan"),) * 4, plateaus=0)
-        agreements = self.agreements(positive, side)
-        top = np.flatnonzero(agreements == agreements.max())
-        breaks = np.flatnonzero(np.diff(top) > 1)
-        first, last = top[np.append(0, breaks + 1)], top[np.append(breaks, top.size - 1)]
-        widest = int(np.argmax(self.right[last] - self.left[first]))
-        low, high = float(self.left[first[widest]]), float(self.right[last[widest]])
-        value = low + (high - low) / 2
-        # Between neighbouring floats the middle rounds to one end; take the end that belongs to the plateau.
-        if side == "above" and value >= high:
-            value = low
-        if side == "below" and value <= low:
-            value = high
-        return Threshold(value, low, high, float(agreements.max() / positive.size), first.size)
-
-
 def best_threshold(scores: Any, positive: Any, side: Side = "above") -> Threshold:
     """Threshold that agrees best with a yes/no label, by an exact sweep.
 
     Parameters
     ----------
-    scores : finite numbers, shape (n,).
-    positive : booleans, shape (n,).
+    scores : finite numbers, shape (n,). positive : booleans, shape (n,).
     side : "above": positive is expected where score > threshold; "below": where score < threshold.
 
     Returns
@@ -133,8 +81,7 @@ def best_threshold(scores: Any, positive: Any, side: Side = "above") -> Threshol
 
     Raises
     ------
-    DataError for empty input, lengths that differ, NaN scores, labels that are not boolean, or a single class;
-    ConfigError for an unknown side.
+    DataError for NaN scores, labels that are not boolean, or a single class; ConfigError for an unknown side.
 
     Source: thesis, section 3.3, Eq 3.1-3.5 (the maximum of the likelihood). Paper values: h = 0.105, k = 0.670.
 
@@ -147,26 +94,21 @@ def best_threshold(scores: Any, positive: Any, side: Side = "above") -> Threshol
         raise DataError(
             f"{labels.size} points, all {kind}", "both classes", "a threshold needs points on both sides: add data"
         )
-    return Sweep(values).best(labels, side)
+    return _best(values, labels, side)
 
 
 def agreement_curve(scores: Any, positive: Any, side: Side = "above") -> tuple[np.ndarray, np.ndarray]:
     """Agreement as a function of the threshold, for pictures.
 
-    Parameters
-    ----------
-    scores, positive, side : as in :func:`best_threshold`.
-
     Returns
     -------
-    thresholds : float array, shape (m,), ascending: the middle of each stretch between neighbouring distinct scores.
-    agreement : float array, shape (m,), share of agreements on that stretch.
+    (thresholds, agreement), shape (m,) each: the middle of each stretch between neighbouring distinct scores,
+    ascending, and the share of agreements on it.
     """
     values, labels = _labelled(scores, positive, side)
-    sweep = Sweep(values)
-    agreements = sweep.agreements(labels, side)
+    left, right, agreements = _sweep(values, labels, side)
     there = agreements >= 0
-    return ((sweep.left + sweep.right) / 2)[there], agreements[there] / labels.size
+    return ((left + right) / 2)[there], agreements[there] / labels.size
 
 
 def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
@@ -174,7 +116,7 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
 
     Parameters
     ----------
-    ir_scores : IR scores, shape (n,), e.g. of all retrievers at N = 1000 (37,020 points as published).
+    ir_scores : shape (n,), e.g. of all retrievers at N = 1000 (37,020 points as published).
     grades : grades 1 to 5 of the answers, shape (n,).
 
     Returns
@@ -183,7 +125,7 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
 
     Raises
     ------
-    DataError for empty input, lengths that differ, NaN scores, grades outside 1-5, or no (or only) grades 1 or 5.
+    DataError for NaN scores, grades outside 1-5, or no (or only) grades 1 or 5.
 
     Source: thesis, section 3.3, Eq 3.1-3.5. Paper values: h = 0.105, k = 0.670.
     """
@@ -195,42 +137,71 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
                 "answers with and without it",
                 "grade more answers, of weak and of strong retrieval",
             )
-    sweep = Sweep(scores)
-    return Thresholds(sweep.best(marks == 1, "below"), sweep.best(marks == 5, "above"))
+    return Thresholds(_best(scores, marks == 1, "below"), _best(scores, marks == 5, "above"))
+
+
+def _sweep(scores: np.ndarray, positive: np.ndarray, side: Side) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every stretch of thresholds between two distinct scores: its ends, and the agreements there.
+
+    Stretch c has c distinct scores at or under it; -1 agreements where no threshold fits.
+    """
+    order = np.argsort(scores, kind="stable")
+    ascending = scores[order]
+    last = np.flatnonzero(np.append(ascending[1:] != ascending[:-1], True))
+    distinct = ascending[last]
+    left, right = np.append(min(0.0, distinct[0]), distinct), np.append(distinct, max(1.0, distinct[-1]))
+    agrees_below = positive if side == "below" else ~positive  # once the threshold has passed the score
+    steps = np.cumsum(np.where(agrees_below, 1, -1)[order])[last]
+    agreements = (~agrees_below).sum() + np.append(0, steps)
+    # To call everything positive the threshold would have to lie beyond the last score.
+    end = 0 if side == "above" else -1
+    if left[end] == right[end]:
+        agreements[end] = -1
+    return left, right, agreements
+
+
+def _best(scores: np.ndarray, positive: np.ndarray, side: Side) -> Threshold:
+    """The widest run of best stretches; NaN for labels of one class."""
+    if positive.all() or not positive.any():
+        return Threshold(*(float("nan"),) * 4, plateaus=0)
+    left, right, agreements = _sweep(scores, positive, side)
+    top = np.flatnonzero(agreements == agreements.max())
+    breaks = np.flatnonzero(np.diff(top) > 1)
+    first, last = top[np.append(0, breaks + 1)], top[np.append(breaks, top.size - 1)]
+    widest = int(np.argmax(right[last] - left[first]))
+    low, high = float(left[first[widest]]), float(right[last[widest]])
+    value = low + (high - low) / 2
+    # Between neighbouring floats the middle rounds to one end; take the end that belongs to the plateau.
+    if side == "above" and value >= high:
+        value = low
+    if side == "below" and value <= low:
+        value = high
+    return Threshold(value, low, high, float(agreements.max() / positive.size), first.size)
 
 
 def likelihood_k(k: Any, ir_scores: Any, grades: Any) -> Any:
     """L(k) of Eq 3.1 with p_ir = 1 where score > k (Eq 3.2) and p_llm = 1 where grade = 5 (Eq 3.3).
 
-    Parameters
-    ----------
-    k : a threshold, or an array of them.
-    ir_scores, grades : as in :func:`fit_thresholds`.
-
-    Returns
-    -------
-    float, or float array of the shape of k: minus the sum of logarithms, so the best k has the *smallest* value.
+    ``k`` is a threshold or an array of them; the result, of its shape, is minus the sum of logarithms, so the best k
+    has the *smallest* value.
     """
     scores, marks = as_points(ir_scores, grades)
     return _likelihood(k, lambda threshold: scores > threshold, marks == 5)
 
 
 def likelihood_h(h: Any, ir_scores: Any, grades: Any) -> Any:
-    """L(h) of Eq 3.1 with p_ir = 1 where score < h (Eq 3.4) and p_llm = 1 where grade = 1 (Eq 3.5).
-
-    Parameters, return value: as in :func:`likelihood_k`.
-    """
+    """L(h) of Eq 3.1 with p_ir = 1 where score < h (Eq 3.4) and p_llm = 1 where grade = 1 (Eq 3.5)."""
     scores, marks = as_points(ir_scores, grades)
     return _likelihood(h, lambda threshold: scores < threshold, marks == 1)
 
 
-def _likelihood(thresholds: Any, predict: Any, p_llm: np.ndarray) -> Any:
-    def one(threshold: float) -> float:
+def _likelihood(thresholds: Any, predict: Callable[[float], np.ndarray], p_llm: np.ndarray) -> Any:
+    def at(threshold: float) -> float:
         p_ir = predict(threshold)
         return float(-np.log(p_ir * p_llm + (1 - p_ir) * (1 - p_llm) + 1e-10).sum())
 
     values = np.asarray(thresholds, float)
-    return one(float(values)) if values.ndim == 0 else np.array([one(t) for t in values.ravel()]).reshape(values.shape)
+    return at(float(values)) if values.ndim == 0 else np.array([at(t) for t in values.ravel()]).reshape(values.shape)
 
 
 def region_shares(scores: Any, h: Any, k: Any) -> RegionShares:
@@ -238,7 +209,6 @@ def region_shares(scores: Any, h: Any, k: Any) -> RegionShares:
 
     Parameters
     ----------
-    scores : IR scores of one retriever, shape (n,).
     h, k : numbers or :class:`Threshold`; a score equal to h or k lies between.
 
     Raises
@@ -247,7 +217,7 @@ def region_shares(scores: Any, h: Any, k: Any) -> RegionShares:
 
     Source: thesis, section 3.3, Figure 3.2. Paper values (BM25): below 5.61%, between 56.51%, above 37.88%.
     """
-    values, low, high = as_scores(scores), float(h), float(k)
+    values, low, high = _scores(scores), float(h), float(k)
     if not low <= high:
         raise ConfigError(f"h = {low}, k = {high}", "h <= k", "fit both on the same points, with enough of each grade")
     below, above = float((values < low).mean()), float((values > high).mean())
@@ -256,32 +226,23 @@ def region_shares(scores: Any, h: Any, k: Any) -> RegionShares:
 
 def grade_groups(grades: Any) -> np.ndarray:
     """Grades 1-5 as groups: int array of 0 (grade 1), 1 (grades 2, 3, 4), 2 (grade 5), in the order of GROUPS."""
-    return np.array([-1, 0, 1, 1, 1, 2])[as_grades(grades)]
+    return np.array([-1, 0, 1, 1, 1, 2])[_grades(grades)]
 
 
 def predicted_groups(scores: Any, h: Any, k: Any) -> np.ndarray:
     """The group that the three boxes predict from a score: 2 above k, else 0 below h, else 1 (thesis, section 3.3)."""
-    values = as_scores(scores)
+    values = _scores(scores)
     return np.where(values > float(k), 2, np.where(values < float(h), 0, 1))
 
 
-def _labelled(scores: Any, positive: Any, side: str) -> tuple[np.ndarray, np.ndarray]:
-    check_known("side", [side], ("above", "below"))
-    values, labels = as_scores(scores), np.asarray(positive)
-    same_size(values, labels, "labels")
-    if labels.dtype != bool and not np.isin(labels, (0, 1)).all():
-        raise DataError(f"labels of type {labels.dtype}", "booleans, or 0 and 1", "pass e.g. grades == 5")
-    return values, labels.astype(bool)
+# Beyond the thesis: the boxes on questions they were not fitted on, and probabilities in their place
 
 
 def group_probabilities(ir_scores: Any, grades: Any, at: Any, method: Method = "isotonic") -> np.ndarray:
     """Probability of each grade group at some IR scores, learnt from the scores and grades of other answers.
 
-    The boxes say one group with certainty; this says how often each group occurs at a score.
-
     Parameters
     ----------
-    ir_scores, grades : to learn from, as in :func:`fit_thresholds`.
     at : scores to predict for, shape (m,).
     method : "isotonic": P(grade > 1) and P(grade = 5) as non-falling step functions of the score, and the middle group
         what lies between them (the two never cross, as grade 5 implies grade > 1); "logistic": multinomial logistic
@@ -336,16 +297,12 @@ def calibrate(
 
     Parameters
     ----------
-    ir_scores, grades : as in :func:`fit_thresholds`, shape (n,).
-    groups : question ids, shape (n,): the points of one question fall into one fold.
-    method : see :func:`group_probabilities`.
-    folds : number of folds, between 2 and the number of questions.
-    seed : of the assignment of questions to folds.
+    ir_scores, grades : shape (n,). groups : question ids, shape (n,): the points of a question fall into one fold.
+    method : see :func:`group_probabilities`. seed : of the assignment of questions to folds.
 
     Raises
     ------
-    DataError as :func:`fit_thresholds`, also when the training part of a fold lacks grade 1 or 5; ConfigError for a
-    number of folds that cannot work.
+    DataError when the training part of a fold lacks grade 1 or 5; ConfigError for a number of folds that cannot work.
     """
     scores, marks = as_points(ir_scores, grades)
     index, n_groups = group_index(groups, scores.size)
@@ -357,68 +314,64 @@ def calibrate(
     probabilities = {name: np.empty((scores.size, 3)) for name in names}
     for held in range(folds):
         train, test = fold != held, fold == held
-        sweep = Sweep(scores[train])
-        h, k = sweep.best(marks[train] == 1, "below").value, sweep.best(marks[train] == 5, "above").value
-        if np.isnan(h + k):
+        h, k = _best(scores[train], marks[train] == 1, "below"), _best(scores[train], marks[train] == 5, "above")
+        if np.isnan(h.value + k.value):
             raise DataError(
                 "a training fold without grade 1 or 5", "both in every fold", "use fewer folds or more data"
             )
         boxes = predicted_groups(scores, h, k)
         base = np.bincount(truth[train], minlength=3) / train.sum()
-        shares = np.array([_shares(truth[train][boxes[train] == box], base) for box in _CLASSES])
+        within = [truth[train][boxes[train] == box] for box in range(3)]
+        shares = np.array([np.bincount(part, minlength=3) / part.size if part.size else base for part in within])
         probabilities["calibrated"][test] = group_probabilities(scores[train], marks[train], scores[test], method)
-        probabilities["boxes"][test] = boxes[test][:, None] == _CLASSES
+        probabilities["boxes"][test] = np.eye(3)[boxes[test]]
         probabilities["boxes with shares"][test] = shares[boxes[test]]
         probabilities["base rate"][test] = base
     return GroupProbabilities(truth, probabilities, {name: brier_score(p, truth) for name, p in probabilities.items()})
 
 
-def _shares(labels: np.ndarray, empty: np.ndarray) -> np.ndarray:
-    return np.bincount(labels, minlength=3) / labels.size if labels.size else empty
-
-
 def as_points(ir_scores: Any, grades: Any) -> tuple[np.ndarray, np.ndarray]:
     """Check scores and grades of the same answers."""
-    scores, marks = as_scores(ir_scores), as_grades(grades)
-    same_size(scores, marks, "grades")
+    scores, marks = _scores(ir_scores), _grades(grades)
+    _same_size(scores, marks, "grades")
     return scores, marks
 
 
-def same_size(scores: np.ndarray, other: np.ndarray, name: str) -> None:
-    """DataError unless there is one of the other per score."""
+def _labelled(scores: Any, positive: Any, side: str) -> tuple[np.ndarray, np.ndarray]:
+    check_known("side", [side], ("above", "below"))
+    values, labels = _scores(scores), np.asarray(positive)
+    _same_size(values, labels, "labels")
+    if not np.isin(labels, (0, 1)).all():
+        raise DataError(f"labels of type {labels.dtype}", "booleans, or 0 and 1", "pass e.g. grades == 5")
+    return values, labels.astype(bool)
+
+
+def _same_size(scores: np.ndarray, other: np.ndarray, name: str) -> None:
     if other.shape != scores.shape:
         raise DataError(f"{scores.size} scores and {other.size} {name}", "one of each per answer, in the same order")
 
 
-def as_scores(scores: Any) -> np.ndarray:
-    """Finite scores, one dimension, at least one."""
-    try:
-        values = np.asarray(scores, float)
-    except (TypeError, ValueError):
-        raise DataError("scores that are not numbers", "finite numbers") from None
-    if values.ndim != 1 or not values.size:
-        raise DataError(f"scores of shape {values.shape}", "one dimension, at least one score")
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if wrong.size:
+def _scores(scores: Any) -> np.ndarray:
+    """Finite scores, at least one."""
+    values = as_floats(scores, "scores")
+    if not values.size:
+        raise DataError("no scores", "at least one score")
+    if np.isnan(values).any():
+        missing = np.flatnonzero(np.isnan(values))
         raise DataError(
-            f"{wrong.size} of {values.size} scores are NaN or infinite (first at position {wrong[0]})",
+            f"{missing.size} of {values.size} scores are NaN (first at position {missing[0]})",
             "finite scores",
             "leave those answers out, and report how many they are",
         )
     return values
 
 
-def as_grades(grades: Any) -> np.ndarray:
-    """Whole numbers 1 to 5, one dimension."""
-    try:
-        values = np.asarray(grades, float)
-    except (TypeError, ValueError):
-        raise DataError("grades that are not numbers", "whole numbers 1 to 5") from None
-    wrong = np.flatnonzero(~((values >= 1) & (values <= 5) & (np.floor(values) == values)))
-    if values.ndim != 1 or wrong.size:
-        first = f"{values.ravel()[wrong[0]]} at position {wrong[0]}" if wrong.size else f"shape {values.shape}"
+def _grades(grades: Any) -> np.ndarray:
+    values = as_floats(grades, "grades")
+    wrong = np.flatnonzero(~np.isin(values, range(1, 6)))
+    if wrong.size:
         raise DataError(
-            f"{wrong.size} grades outside 1-5 (first: {first})",
+            f"{wrong.size} grades outside 1-5 (first: {values[wrong[0]]} at position {wrong[0]})",
             "whole numbers 1 to 5, one dimension",
             "leave unscored answers out, and report how many they are",
         )
