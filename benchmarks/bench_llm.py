@@ -29,8 +29,8 @@ from typing import Literal
 from pydantic import BaseModel
 
 from ragbench.llm import Cassette, ask, chat_model
+from ragbench.llm.cassette import Keys
 from ragbench.llm.drivers import driver_for
-from ragbench.llm.keys import Keys
 from ragbench.llm.structured import json_schema_of
 
 FAKE = Path(__file__).resolve().parent.parent / "tests" / "fake_ollama.py"

@@ -23,7 +23,7 @@ from typing import Any
 from ragbench.chunking import Chunk
 from ragbench.experiment import Experiment, diff, load_rows
 from ragbench.llm import Cassette
-from ragbench.llm.keys import Keys
+from ragbench.llm.cassette import Keys
 from ragbench.records import Dataset, Document, Grade, Hit, Question
 
 DOCUMENTS, HITS, RETRIEVERS = 1000, 10, 5

@@ -35,8 +35,8 @@ from ragbench.experiment import Experiment
 from ragbench.experiment.identity import prompt_hashes
 from ragbench.experiment.spec import QUERY_ONLY, Cell
 from ragbench.llm import Cassette, ask, chat_model
+from ragbench.llm.cassette import canonical
 from ragbench.llm.drivers import driver_for
-from ragbench.llm.keys import canonical
 from ragbench.papers import NOT_COMPARABLE, thesis
 from ragbench.paths import cache_dir, project_root, results_dir, shipped
 from ragbench.records import Dataset, Question

@@ -485,7 +485,7 @@ def test_no_prompts_give_no_replies_and_no_call(fake):
         ({"model": "llama3:8b"}, "unknown model provider 'llama3'"),
         ({"model": object()}, "a LangChain chat model"),
         ({"model": []}, "no model"),
-        ({"on_miss": "ignore"}, "'raise' or 'reply'"),
+        ({"on_miss": "ignore"}, "unknown on_miss 'ignore'"),
     ],
 )
 def test_arguments_that_cannot_work_are_refused_in_words(fake, change, words):

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import CallError, Cassette, ask, chat_model
-from ragbench.llm.keys import Keys, canonical, canonical_messages, key_of
+from ragbench.llm.cassette import Keys, canonical, canonical_messages, key_of
 
 
 @pytest.fixture(autouse=True)

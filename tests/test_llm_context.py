@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from ragbench.llm import ask, chat_model, estimate_tokens
 from ragbench.llm.context import enough, too_long, was_cut
+from ragbench.llm.drivers import Driver
 
-WHO = ("http://h:1", "ollama:m")
+
+def driver(num_ctx):
+    model = Driver()
+    model.num_ctx, model.num_predict = num_ctx, 100
+    return model
 
 
 def one(prompt, **options):
@@ -109,7 +114,7 @@ def test_without_counts_a_prompt_near_the_window_is_not_trusted():
     ],
 )
 def test_the_servers_count_is_judged_against_window_and_estimate(estimate, counted, written, cut):
-    error = was_cut(estimate, counted, written, 1024, 100, WHO)
+    error = was_cut(driver(1024), estimate, counted, written)
     assert (error is None) == (cut is None)
     if cut:
         assert cut in str(error)
@@ -117,8 +122,8 @@ def test_the_servers_count_is_judged_against_window_and_estimate(estimate, count
 
 
 def test_an_unknown_window_is_not_checked():
-    assert was_cut(10**6, 10**6, 10, None, None, WHO) is None
-    assert too_long(10**6, True, None, None, WHO) is None
+    assert was_cut(driver(None), 10**6, 10**6, 10) is None
+    assert too_long(driver(None), 10**6, True) is None
 
 
 def test_enough_leaves_room_for_the_reply_in_round_steps():

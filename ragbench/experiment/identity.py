@@ -16,10 +16,9 @@ from typing import Any
 from ragbench.errors import ConfigError, check_known
 from ragbench.generation import PROMPTS
 from ragbench.llm import chat_model, loop
+from ragbench.llm.cassette import canonical
 from ragbench.llm.drivers import Driver, agreed_digest, driver_for
-from ragbench.llm.failures import AWAY, CallError
-from ragbench.llm.keys import canonical
-from ragbench.llm.secrets import sounds_secret
+from ragbench.llm.failures import AWAY, CallError, sounds_secret
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Dataset, Question
 

@@ -9,24 +9,20 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ragbench.errors import ConfigError
+from ragbench.errors import ConfigError, check_known
 from ragbench.llm import loop
-from ragbench.llm.cassette import Cassette, miss
+from ragbench.llm.cassette import Cassette, Keys, canonical
 from ragbench.llm.context import prompt_tokens, too_long, was_cut, with_advice
-from ragbench.llm.drivers import FINISHED, Driver, Wire, agreed_digest, as_messages, driver_for
-from ragbench.llm.failures import AWAY, KINDS, CallError, failure, printable, without_address
-from ragbench.llm.keys import Keys, canonical
+from ragbench.llm.drivers import FINISHED, Driver, Received, agreed_digest, as_messages, driver_for
+from ragbench.llm.failures import AWAY, KINDS, CallError, printable, without_address
 from ragbench.llm.models import DEADLINE_S, chat_model
 from ragbench.llm.reply import CUT_SHORT, Reply, Usage
-from ragbench.llm.schedule import Host, Pending, Schedule, Worker, gate_of
+from ragbench.llm.schedule import Host, Limits, Pending, Schedule, Worker, gate_of
 from ragbench.llm.structured import json_schema_of, read_reply, repair_messages, repeats, schema_dict, without_thinking
-
-if TYPE_CHECKING:  # slow import
-    from pydantic import BaseModel
 
 log = logging.getLogger("ragbench.llm")
 _BAR_FROM = 20
@@ -44,7 +40,7 @@ class Interrupted(KeyboardInterrupt):
 def ask(
     model: Any,
     prompts: Sequence[Any],
-    schema: type[BaseModel] | Sequence[type[BaseModel] | None] | None = None,
+    schema: Any = None,
     cassette: Cassette | str | os.PathLike[str] | None = None,
     concurrency: int = 4,
     deadline_s: float | None = None,
@@ -68,30 +64,26 @@ def ask(
 
     Parameters
     ----------
-    model : a LangChain chat model, or a name for ``chat_model``; or a sequence of the same model on several hosts,
-        which share the work.
+    model : a LangChain chat model, or a name for ``chat_model``; or a sequence of the same model on several hosts.
     prompts : str, LangChain messages, ``{"role", "content"}`` dicts, (role, text) pairs, or lists of these.
-    schema : pydantic model that every reply must fit (or one, or None, per prompt). It goes to the server as JSON
-        schema, and replies are validated strictly. A reply that does not fit gets one repair try, which is counted;
-        after that it is a failure that keeps the raw text. See ``label_schema`` for a list of exactly n labels.
+    schema : pydantic model that every reply must fit strictly (or one, or None, per prompt). A reply that does not fit
+        gets one repair try, which is counted; after that it is a failure that keeps the raw text.
     cassette : where replies are recorded and looked up; a path means record mode. With one, equal prompts are asked
         once.
     concurrency : most calls under way to one host at a time, over all ``ask`` of this process.
     deadline_s : seconds for one whole call. Default: the model's own, else 600.
-    retries : how often a failure that may pass (a broken connection, HTTP 500, an empty answer ...) is tried again.
-        A call that ran into its deadline is tried again at most once.
-    progress : a bar with time to go, failures and cached replies. Default: from 20 prompts on, when somebody looks.
+    retries : how often a failure that may pass is tried again; one that ran into its deadline at most once.
+    progress : a bar. Default: from 20 prompts on, when somebody looks.
     ids : names of the prompts, for messages and the cassette. Default: their numbers.
     step : name of the step ("grading"), for sums by step.
-    count_tokens : counts the tokens of a text with the model's own tokenizer. Default: an estimate.
+    count_tokens : the model's own tokenizer. Default: an estimate.
     price : money per million (prompt tokens, output tokens). Default: the model's own.
-    patience_s : how long one prompt may wait for a server that is busy (HTTP 429, 503) before that counts as failure.
+    patience_s : how long one prompt may wait for a server that is busy (HTTP 429, 503).
     outage_s : how long a server that has answered before may be away before its prompts count as failed.
     backoff_s : first pause before another try; doubles each time, with jitter, up to 30 s.
     on_miss : in replay mode, ``"raise"`` or ``"reply"`` (failures of kind ``miss``).
     on_length : a reply without schema that ended at its limit of tokens is a failure of kind ``truncated`` (``"fail"``,
-        for labels), or an answer with ``finish == "length"`` (``"keep"``, for generated answers: ``generate`` does so).
-        With a schema it is always a failure.
+        for labels), or an answer with ``finish == "length"`` (``"keep"``, for generated answers).
     on_reply : called in this thread with place and reply, as the replies come. A place at a server takes on its next
         prompt when this has returned.
     stop : when it says True, no further prompt goes out; those under way have two seconds. What is then not answered
@@ -99,41 +91,35 @@ def ask(
     groups : what each prompt belongs to (its question, say). The prompts of one group go to one place at one server,
         one after another. Default: prompts that share their beginning are a group.
 
-    Returns
-    -------
-    list of Reply, ``len(prompts)`` long.
-
     Raises
     ------
-    ConfigError : arguments that cannot work.
     CallError (a ModelError) : in replay mode a prompt is not on the cassette; or two digests under one name.
     DataError : the cassette cannot be written.
     Interrupted (a KeyboardInterrupt) : Ctrl-C; ``.replies`` holds what is done, the cassette has it too.
     """
     drivers = _drivers(model)
     items = _items(prompts, schema, ids, groups, drivers[0])
+    check_known("on_miss", [on_miss], ("raise", "reply"))
+    check_known("on_length", [on_length], ("fail", "keep"))
     if isinstance(cassette, str | os.PathLike):
         cassette = Cassette(cassette)
-    for name, value, known in (("on_miss", on_miss, ("raise", "reply")), ("on_length", on_length, ("fail", "keep"))):
-        if value not in known:
-            raise ConfigError(f"{name}={value!r}", "'{}' or '{}'".format(*known), "choose one of the two")
-    limits = _limits(
-        concurrency=concurrency,
-        deadline_s=deadline_s or drivers[0].deadline_s or DEADLINE_S,
-        retries=retries,
-        backoff_s=backoff_s,
-        patience_s=patience_s,
-        outage_s=outage_s,
-    )
-    job = Job(drivers, items, cassette, limits, step, price, count_tokens, on_length == "keep", on_reply, stop)
-    if job.cassette is not None and job.cassette.mode == "replay":
-        missing = job.replay()
+    deadline_s = deadline_s or drivers[0].deadline_s or DEADLINE_S
+    limits = Limits(concurrency, deadline_s, retries, backoff_s, patience_s, outage_s)
+    tape = None if cassette is None or cassette.mode == "off" else cassette
+    job = Job(drivers, items, tape, limits, step, price, count_tokens, on_length == "keep", on_reply, stop)
+    if tape is not None and tape.mode == "replay":
+        missing = job.replay(tape)
         if missing is not None and on_miss == "raise":
             raise missing
     elif items:
-        _run(job, progress, stop)
+        _run(job, progress)
     replies = job.all_replies()
-    _tell(replies, step)
+    kinds = Counter(reply.error.kind for reply in replies if reply.error is not None)
+    if kinds:
+        counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        first = next(reply for reply in replies if reply.error is not None)
+        failed = f"{kinds.total()} of {len(replies)} prompts failed: {counts}. First ({first.id})"
+        log.warning("%s%s: %s", f"{step}: " if step else "", failed, first.error)
     return replies
 
 
@@ -142,48 +128,37 @@ def _drivers(model: Any) -> list[Driver]:
     if not models:
         raise ConfigError("no model", "a chat model, or a sequence of the same model on several hosts", "pass one")
     drivers = [driver_for(chat_model(one) if isinstance(one, str) else one) for one in models]
-    first, *others = (canonical([driver.model, driver.options()]) for driver in drivers)
-    for other in others:
-        if other != first:
-            same = "one model with the same options on every host"
-            raise ConfigError(f"two different models: {first} and {other}", same, "call ask once per model")
+    if len(drivers) > 1:
+        first, *others = (canonical([driver.model, driver.options()]) for driver in drivers)
+        for other in others:
+            if other != first:
+                same = "one model with the same options on every host"
+                raise ConfigError(f"two different models: {first} and {other}", same, "call ask once per model")
     return drivers
 
 
-def _items(
-    prompts: Sequence[Any], schema: Any, ids: Sequence[str] | None, groups: Sequence[str] | None, driver: Driver
-) -> list[Pending]:
+def _items(prompts: Any, schema: Any, ids: Any, groups: Any, driver: Driver) -> list[Pending]:
     if isinstance(prompts, str):
         raise ConfigError("prompts is one str", "a list of prompts", "ask(model, [prompt])")
     prompts = list(prompts)
     schemas = list(schema) if isinstance(schema, Sequence) else [schema] * len(prompts)
-    names = [str(name) for name in ids] if ids is not None else [str(number) for number in range(len(prompts))]
+    ids = range(len(prompts)) if ids is None else list(ids)
     groups = [""] * len(prompts) if groups is None else list(groups)
-    for what, given in (("schemas", schemas), ("ids", names), ("groups", groups)):
+    for what, given in (("schemas", schemas), ("ids", ids), ("groups", groups)):
         if len(given) != len(prompts):
             raise ConfigError(f"{len(given)} {what} for {len(prompts)} prompts", "one per prompt", f"check {what}")
     items = []
-    for place, (prompt, one, name) in enumerate(zip(prompts, schemas, names, strict=True)):
-        json_schema = json_schema_of(one) if one is not None else ""
-        item = Pending([place], name, as_messages(prompt), one, json_schema, groups[place])
-        if driver.secrets and any(secret in item.text for secret in driver.secrets):
-            raise failure("secret", f"prompt {name!r} holds the API key", *driver.who, secrets=driver.secrets)
+    for place, (prompt, schema, name, group) in enumerate(zip(prompts, schemas, ids, groups, strict=True)):
+        item = Pending([place], str(name), as_messages(prompt), schema, json_schema_of(schema), group)
+        if any(secret in item.text for secret in driver.secrets):
+            raise driver.fail("secret", f"prompt {item.id!r} holds the API key")
         items.append(item)
     return items
 
 
-def _limits(**limits: float) -> dict[str, float]:
-    least = {"concurrency": 1, "deadline_s": 1e-9}
-    for name, value in limits.items():
-        if not value >= least.get(name, 0):
-            raise ConfigError(f"{name}={value}", f"a number of at least {least.get(name, 0):g}", f"raise {name}")
-    return limits
-
-
-def _run(job: Job, progress: bool | None, stop: Callable[[], bool] | None) -> None:
-    show = len(job.items) >= _BAR_FROM and _somebody_looks() if progress is None else progress
+def _run(job: Job, progress: bool | None) -> None:
     bar = None
-    if show:
+    if len(job.items) >= _BAR_FROM and _somebody_looks() if progress is None else progress:
         from tqdm.auto import tqdm
 
         bar = tqdm(total=len(job.items), desc=job.step or "ask", unit="prompt")
@@ -197,12 +172,12 @@ def _run(job: Job, progress: bool | None, stop: Callable[[], bool] | None) -> No
     stopped_at: list[float] = []
 
     def leave() -> bool:
-        if stop is not None and not stopped_at and stop():
+        if not stopped_at and job.stopped():
             stopped_at.append(time.monotonic())
         return bool(stopped_at) and time.monotonic() - stopped_at[0] >= GRACE_S
 
     try:
-        loop.run(job.run(), tick, caller=job.caller, leave=leave)
+        loop.run(job.run(), tick, job.caller, leave)
     except KeyboardInterrupt:
         replies = job.all_replies()
         done = sum(reply.error is None or reply.error.kind != "interrupted" for reply in replies)
@@ -219,69 +194,58 @@ def _somebody_looks() -> bool:
     return in_kernel or (sys.stderr is not None and sys.stderr.isatty())
 
 
-def _tell(replies: Sequence[Reply], step: str) -> None:
-    kinds = Counter(reply.error.kind for reply in replies if reply.error is not None)
-    if kinds:
-        counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        first = next(reply for reply in replies if reply.error is not None)
-        told = (f"{step}: " if step else "", kinds.total(), len(replies), counts, first.id, first.error)
-        log.warning("%s%d of %d prompts failed: %s. First (%s): %s", *told)
-
-
+@dataclass
 class Job:
     """The state of one ``ask``; ``drivers``: one per host; ``keep_cut``: a text cut at its limit is an answer."""
 
-    def __init__(
-        self,
-        drivers: Sequence[Driver],
-        items: list[Pending],
-        cassette: Cassette | None,
-        limits: dict[str, Any],
-        step: str,
-        price: tuple[float, float] | None,
-        count_tokens: Callable[[str], int] | None,
-        keep_cut: bool,
-        on_reply: Callable[[int, Reply], None] | None,
-        stop: Callable[[], bool] | None,
-    ) -> None:
-        self.drivers, self.items, self.limits, self.step = drivers, items, limits, step
-        self.cassette = cassette if cassette is not None and cassette.mode != "off" else None
-        self.price, self.count_tokens, self.keep_cut = price, count_tokens, keep_cut
-        self.replies: list[Reply | None] = [None] * len(items)
-        self.done = self.failed = self.cached = self.recorded = 0
-        self.digest = ""
-        self._keys: Keys | None = None
-        self.caller, self.on_reply, self.stop = loop.Caller(), on_reply, stop or (lambda: False)
-        self._untold: deque[int] = deque()  # places of replies that ``on_reply`` was not told of yet
+    drivers: Sequence[Driver]
+    items: list[Pending]
+    cassette: Cassette | None
+    limits: Limits
+    step: str
+    price: tuple[float, float] | None
+    count_tokens: Callable[[str], int] | None
+    keep_cut: bool
+    on_reply: Callable[[int, Reply], None] | None
+    stop: Callable[[], bool] | None
+    caller: loop.Caller = field(default_factory=loop.Caller)
+    digest: str = ""
+    keys: Keys | None = None
+    replies: dict[int, Reply] = field(default_factory=dict)  # by place
+    untold: deque[int] = field(default_factory=deque)  # places of replies that ``on_reply`` was not told of yet
+    done: int = 0
+    failed: int = 0
+    cached: int = 0
+    recorded: int = 0
+
+    def stopped(self) -> bool:
+        """Whether no further prompt is to go out."""
+        return self.stop is not None and self.stop()
 
     # -- from the cassette -------------------------------------------------------------------------------------------
 
-    def replay(self) -> CallError | None:
+    def replay(self, tape: Cassette) -> CallError | None:
         """Serve everything from the cassette, without a socket. Returns the error for what is missing, if any."""
-        assert self.cassette is not None
         driver = self.drivers[0]
-        digest = self.cassette.choose_digest(driver.provider, driver.name, driver.pinned_digest)
-        missing = self._look_up(digest) if digest is not None else self.items
-        error_of = partial(miss, self.cassette, model=driver.model, of=len(self.items))
+        digest = tape.choose_digest(driver.provider, driver.name, driver.pinned_digest)
+        missing = self._look_up(tape, digest) if digest is not None else self.items
         for item in missing:
-            self._settle(item, self._unanswered(item, driver, error_of([item.id])))
+            self._settle(item, self._unanswered(item, driver, tape.miss([item.id], driver.model, len(self.items))))
         self._tell()
         ids = [self.items[place].id for item in missing for place in item.places]
-        return error_of(ids) if ids else None
+        return tape.miss(ids, driver.model, len(self.items)) if ids else None
 
-    def _look_up(self, digest: str) -> list[Pending]:
+    def _look_up(self, tape: Cassette, digest: str) -> list[Pending]:
         """Serve what is recorded; return the rest. A recorded failure is served in replay mode only."""
-        assert self.cassette is not None
         driver = self.drivers[0]
-        self.digest = digest
-        self._keys = Keys(driver.provider, driver.name, digest, driver.options())
+        self.digest, self.keys = digest, Keys(driver.provider, driver.name, digest, driver.options())
         for item in self.items:
-            item.key = self._keys.key(item.messages, item.json_schema)
-        recorded = self.cassette.get(item.key for item in self.items)
+            item.key = self.keys.key(item.messages, item.json_schema)
+        recorded = tape.get(item.key for item in self.items)
         missing: dict[str, Pending] = {}
         for item in self.items:
             answer = recorded.get(item.key)
-            if answer is not None and (answer["ok"] or self.cassette.mode == "replay"):
+            if answer is not None and (answer["ok"] or tape.mode == "replay"):
                 self._settle(item, self._served(item, answer))
             elif item.key in missing:
                 # The same request twice: asked once, as a second run would find it on the cassette.
@@ -295,9 +259,9 @@ class Job:
         """Rebuild a reply; a structured one is validated again, so that new validators hold for old replies."""
         driver, error, parsed = self.drivers[0], None, None
         if not answer["ok"]:
-            told = answer["error"]
-            error = CallError(printable(told["got"]), told["expected"], printable(told["do"]))
-            error.kind, error.model, error.status = told["kind"], driver.model, told["status"]
+            stored = answer["error"]
+            error = CallError(printable(stored["got"]), stored["expected"], printable(stored["do"]))
+            error.kind, error.model, error.status = stored["kind"], driver.model, stored["status"]
         elif item.schema is not None:
             parsed, _, problem = read_reply(answer["text"], item.schema)
             if problem:
@@ -305,19 +269,16 @@ class Job:
                 error = driver.fail("invalid", what, do="record anew")
         elif answer["finish"] in CUT_SHORT and not self.keep_cut:
             error = driver.fail("truncated", "the recorded reply was cut off", raw=answer["raw"])
+        same = {name: answer[name] for name in ("text", "seconds", "raw", "finish", "repairs", "attempts")}
         return Reply(
-            **{name: answer[name] for name in ("text", "seconds", "raw", "finish", "repairs", "attempts")},
+            **same,
+            **self._who(item, driver),
             parsed=parsed,
             ok=error is None,
             error=error,
             usage=Usage.from_dict(answer["usage"]),
             cached=True,
-            id=item.id,
-            step=self.step,
             form=answer.get("form", ""),
-            model=driver.model,
-            digest=self.digest,
-            key=item.key,
         )
 
     # -- from the servers --------------------------------------------------------------------------------------------
@@ -332,19 +293,19 @@ class Job:
                     await driver.close()
 
     async def _ask_hosts(self) -> None:
-        most = self.limits["concurrency"]
+        most = self.limits.concurrency
         hosts = [Host(d, min(most, d.slots or most), gate_of(d.host)) for d in self.drivers]
         missing = await self._not_recorded(hosts)
         await self._hand_over()
         workers = [Worker(host) for host in hosts for _ in range(min(host.limit, len(missing)))]
-        schedule = Schedule(missing, workers, self.limits, self.stop)
+        schedule = Schedule(missing, workers, self.limits, self.stopped)
         try:
             async with asyncio.TaskGroup() as tasks:
                 for worker in workers:
                     tasks.create_task(self._work(schedule, worker))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
-        if not self.stop():
+        if not self.stopped():
             for item in schedule.left_over():
                 host = next(host for host in reversed(hosts) if host.dead is not None)
                 assert host.dead is not None
@@ -359,20 +320,20 @@ class Job:
         A host that cannot say which weights it has takes no part when replies are recorded: nobody would know whose
         they are. As long as everything is on the cassette, no host needs to be there.
         """
-        driver = hosts[0].driver
+        driver, tape = self.drivers[0], self.cassette
         on_server = await self._digest_of(hosts, patient=False)
-        if self.cassette is None:
+        if tape is None:
             self.digest = on_server or ""
             return self.items
-        digest = self.cassette.choose_digest(driver.provider, driver.name, on_server)
-        missing = self._look_up(digest) if digest is not None else self.items
+        digest = tape.choose_digest(driver.provider, driver.name, on_server)
+        missing = self._look_up(tape, digest) if digest is not None else self.items
         if missing and any(host.digest is None for host in hosts):
             on_server = await self._digest_of(hosts, patient=True)
-            chosen = self.cassette.choose_digest(driver.provider, driver.name, on_server)
+            chosen = tape.choose_digest(driver.provider, driver.name, on_server)
             if digest is None and chosen is not None:
-                missing = self._look_up(chosen)
+                missing = self._look_up(tape, chosen)
         if missing and on_server is not None:
-            self.cassette.register(driver.provider, driver.name, self.digest)
+            tape.register(driver.provider, driver.name, self.digest)
         return missing
 
     async def _digest_of(self, hosts: Sequence[Host], patient: bool) -> str | None:
@@ -381,9 +342,9 @@ class Job:
         return agreed_digest(self.drivers, [host.digest for host in hosts])
 
     async def _ask_digest(self, host: Host, patient: bool) -> None:
-        for tried in range(self.limits["retries"] + 1 if patient else 1):
+        for tried in range(self.limits.retries + 1 if patient else 1):
             if tried:
-                await asyncio.sleep(self.limits["backoff_s"] * 2 ** (tried - 1))
+                await asyncio.sleep(self.limits.backoff_s * 2 ** (tried - 1))
             try:
                 host.digest = await host.driver.digest()
             except Exception as unnamed:
@@ -395,14 +356,14 @@ class Job:
             else:
                 host.dead = None
                 if host.driver.has_spoken:
-                    host.gate.answered, host.gate.down_since = True, None
+                    host.gate.spoke()
                 return
 
     async def _work(self, schedule: Schedule, worker: Worker) -> None:
         host = worker.host
         while (item := await schedule.next(worker)) is not None:
             await host.gate.enter(host.limit)
-            if self.stop():
+            if self.stopped():
                 host.gate.leave()
                 return
             try:
@@ -415,7 +376,7 @@ class Job:
                 if error.kind == "digest":
                     raise error from None
                 if error.kind == "context" and "num_ctx=" not in error.do:
-                    error = with_advice(error, item.estimate, host.driver.num_predict)
+                    error = with_advice(host.driver, error, item.estimate)
                 if (item.attempts or error.kind != "context") and schedule.failed(host, item, error):
                     continue
                 error.no_host_left = KINDS[error.kind].host_wide and all(h.dead is not None for h in schedule.hosts)
@@ -438,67 +399,58 @@ class Job:
         host.was_away = False
 
     async def _attempt(self, driver: Driver, item: Pending) -> Reply:
-        """Make one call (or, where a structured reply was not good, its repair) and judge what comes back."""
+        """Make one call and, where a structured reply was not good, its repair; judge what comes back."""
         if error := self._too_long(driver, item):
             raise error
-        if item.draft is None:
-            wire = await self._call(driver, item, item.messages)
-            parsed, text, problem = _judge(driver, wire, item.schema, item.estimate, self.keep_cut)
-            if problem:
-                item.draft = (wire.text, problem)
-        if item.draft is not None:
-            messages = repair_messages(item.messages, *item.draft, item.json_schema)
-            wire = await self._call(driver, item, messages)
-            parsed, text, problem = _judge(driver, wire, item.schema, prompt_tokens(messages, self.count_tokens))
-            if problem:
-                kind = "truncated" if wire.finish in CUT_SHORT else "invalid"
-                raise driver.fail(kind, f"after one repair try: {problem}", raw=wire.text)
-        judged = {"text": text, "parsed": parsed}
-        return self._reply(item, driver, ok=True, **judged, raw=wire.text, finish=wire.finish, form=wire.form)
+        while True:
+            messages, estimate = item.messages, item.estimate
+            if item.draft is not None:
+                messages = repair_messages(messages, *item.draft, item.json_schema)
+                estimate = prompt_tokens(messages, self.count_tokens)
+            received = await self._call(driver, item, messages)
+            parsed, text, problem = _judge(driver, received, item.schema, estimate, self.keep_cut)
+            raw, finish = received.text, received.finish or ""
+            if not problem:
+                fields = {"text": text, "parsed": parsed, "raw": raw, "finish": finish, "form": received.form}
+                return self._made(item, driver, ok=True, **fields)
+            if item.draft is not None:
+                kind = "truncated" if finish in CUT_SHORT else "invalid"
+                raise driver.fail(kind, f"after one repair try: {problem}", raw=raw)
+            item.draft = (raw, problem)
 
     def _too_long(self, driver: Driver, item: Pending) -> CallError | None:
         if not item.estimate:
             item.estimate = prompt_tokens(item.messages, self.count_tokens)
-        exact = self.count_tokens is not None
-        return too_long(item.estimate, exact, driver.num_ctx, driver.num_predict, driver.who)
+        return too_long(driver, item.estimate, self.count_tokens is not None)
 
-    async def _call(self, driver: Driver, item: Pending, messages: list[dict]) -> Wire:
+    async def _call(self, driver: Driver, item: Pending, messages: list[dict]) -> Received:
         item.attempts += 1
         start = time.perf_counter()
-        wire = await driver.call(messages, schema_dict(item.json_schema), self.limits["deadline_s"])
-        usage = wire.usage(time.perf_counter() - start, self.price or driver.price)
+        received = await driver.call(messages, schema_dict(item.json_schema), self.limits.deadline_s)
+        usage = received.usage(time.perf_counter() - start, self.price or driver.price)
         item.spent = usage if item.spent is None else item.spent + usage
-        if any(secret in wire.text for secret in driver.secrets):
-            raise driver.fail("secret", "the reply holds the API key", raw=wire.text, do="ask another server")
-        return wire
+        if any(secret in received.text for secret in driver.secrets):
+            raise driver.fail("secret", "the reply holds the API key", raw=received.text, do="ask another server")
+        return received
 
-    def _reply(self, item: Pending, driver: Driver, **fields: Any) -> Reply:
+    def _who(self, item: Pending, driver: Driver) -> dict[str, Any]:
+        return {"id": item.id, "step": self.step, "model": driver.model, "digest": self.digest, "key": item.key}
+
+    def _made(self, item: Pending, driver: Driver, **fields: Any) -> Reply:
         usage = item.spent or Usage()
-        return Reply(
-            usage=usage,
-            seconds=usage.seconds,
-            id=item.id,
-            step=self.step,
-            repairs=int(item.draft is not None),
-            attempts=item.attempts,
-            model=driver.model,
-            digest=self.digest,
-            host=driver.host,
-            key=item.key,
-            **fields,
-        )
+        calls = {"repairs": int(item.draft is not None), "attempts": item.attempts, "host": driver.host}
+        return Reply(usage=usage, seconds=usage.seconds, **calls, **self._who(item, driver), **fields)
 
     def _unanswered(self, item: Pending, driver: Driver, error: CallError) -> Reply:
-        """Make the failed Reply of an item."""
         raw = error.raw or (item.draft[0] if item.draft else "")
-        return self._reply(item, driver, text=raw, raw=raw, error=error)
+        return self._made(item, driver, text=raw, raw=raw, error=error)
 
     # -- settling ----------------------------------------------------------------------------------------------------
 
     def _finish(self, item: Pending, reply: Reply) -> None:
         """Record a reply that was just made, then settle it."""
-        if self.cassette is not None and self._keys is not None:
-            request = self._keys.request(item.messages, item.json_schema)
+        if self.cassette is not None and self.keys is not None:
+            request = self.keys.request(item.messages, item.json_schema)
             if not self.cassette.put(item.key, request, _to_answer(reply), step=self.step, prompt_id=item.id):
                 # Another process was first: its answer stays, and is what a replay will give.
                 reply = self._served(item, self.cassette.get([item.key])[item.key])
@@ -507,56 +459,53 @@ class Job:
     def _settle(self, item: Pending, reply: Reply) -> None:
         for number, place in enumerate(item.places):
             self.replies[place] = replace(reply, cached=True, id=self.items[place].id) if number else reply
-            self._untold.append(place)
+            self.untold.append(place)
             self.done += 1
             self.failed += not reply.ok
             self.cached += reply.cached or number > 0
 
     async def _hand_over(self) -> None:
-        if self.on_reply is not None and self._untold:
+        if self.on_reply is not None and self.untold:
             await self.caller.call(self._tell)
 
     def _tell(self) -> None:
         """Tell ``on_reply`` of what was settled; runs in the caller's thread."""
-        while self.on_reply is not None and self._untold:
-            place = self._untold.popleft()
-            reply = self.replies[place]
-            assert reply is not None
-            self.on_reply(place, reply)
+        while self.on_reply is not None and self.untold:
+            place = self.untold.popleft()
+            self.on_reply(place, self.replies[place])
 
     def all_replies(self) -> list[Reply]:
         """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""
         driver = self.drivers[0]
-        return [
-            reply or self._unanswered(item, driver, driver.fail("interrupted", "not answered yet"))
-            for item, reply in zip(self.items, self.replies, strict=True)
-        ]
+        interrupted = partial(driver.fail, "interrupted", "not answered yet")
+        places = enumerate(self.items)
+        return [self.replies.get(place) or self._unanswered(item, driver, interrupted()) for place, item in places]
 
 
-def _judge(driver: Driver, wire: Wire, schema: Any, estimate: int, keep_cut: bool = False) -> tuple[Any, str, str]:
+def _judge(driver: Driver, received: Received, schema: Any, estimate: int, keep_cut: bool) -> tuple[Any, str, str]:
     """Judge one reply as it came over the wire: as ``read_reply``; CallError where it cannot even be repaired."""
+    text, finish = received.text, received.finish or ""
     # A reply that filled the window is cut off itself; its prompt was read whole.
-    written = None if wire.finish in CUT_SHORT else wire.output_tokens
-    error = was_cut(estimate, wire.prompt_tokens, written, driver.num_ctx, driver.num_predict, driver.who)
-    if error is not None:
-        error.raw = wire.text
+    written = None if finish in CUT_SHORT else received.output_tokens
+    if error := was_cut(driver, estimate, received.prompt_tokens, written):
+        error.raw = text
         raise error
-    if wire.finish in CUT_SHORT and not (keep_cut and schema is None):
+    if finish in CUT_SHORT and not (keep_cut and schema is None):
         limits = f"num_predict={driver.num_predict}, num_ctx={driver.num_ctx}"
-        what = f"the reply was cut off after {wire.output_tokens} tokens ({limits})"
-        if repeats(wire.text):
-            what = f"the reply repeats itself, and ends after {len(wire.text)} characters without an end"
+        what = f"the reply was cut off after {received.output_tokens} tokens ({limits})"
+        if repeats(text):
+            what = f"the reply repeats itself, and ends after {len(text)} characters without an end"
         if schema is None:
-            raise driver.fail("truncated", what, raw=wire.text)
+            raise driver.fail("truncated", what, raw=text)
         return None, "", what
-    if wire.finish not in FINISHED | CUT_SHORT:
-        kind = "refused" if "filter" in wire.finish or wire.finish == "refusal" else "unfinished"
-        raise driver.fail(kind, f"the server stopped for the reason {wire.finish!r}", raw=wire.text)
-    text = without_thinking(wire.text)
-    if not text:
-        what = "nothing but an unfinished thinking part" if text is None else "an empty answer"
-        raise driver.fail("empty", what, raw=wire.text)
-    return (None, text, "") if schema is None else read_reply(wire.text, schema)
+    if finish not in FINISHED | CUT_SHORT:
+        kind = "refused" if "filter" in finish or finish == "refusal" else "unfinished"
+        raise driver.fail(kind, f"the server stopped for the reason {finish!r}", raw=text)
+    said = without_thinking(text)
+    if not said:
+        what = "nothing but an unfinished thinking part" if said is None else "an empty answer"
+        raise driver.fail("empty", what, raw=text)
+    return (None, said, "") if schema is None else read_reply(text, schema)
 
 
 def _to_answer(reply: Reply) -> dict[str, Any]:

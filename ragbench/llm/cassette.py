@@ -1,12 +1,14 @@
 """The cassette: every reply of a run in one SQLite file, so that the run can be resumed, repeated and checked.
 
-Replies that failed are kept as failures and asked again; they are never served as answers.
+A reply's key is the sha256 of everything that can change it, and of nothing else. Replies that failed are kept as
+failures and asked again; they are never served as answers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -23,9 +25,10 @@ from typing import IO, Any, Literal
 
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.llm.failures import CallError, failure
-from ragbench.llm.keys import FORMAT, checksum, key_of, stored_request
+from ragbench.llm.structured import canonical_schema
 from ragbench.paths import written_whole
 
+FORMAT = "ragbench-cassette-1"
 MODES = ("record", "replay", "off")
 MODE_VARIABLE = "RAGBENCH_CASSETTE"
 _COLUMNS = (
@@ -46,10 +49,84 @@ COMMIT;
 _WAIT_S = 60.0
 _AT_ONCE = 1000  # rows read together
 MAX_LINE = 64 * 2**20  # bytes of one exported reply; a longer line is no export
-_VERIFIED = ("key", "prompt_id", "request", "answer", "checksum")
-_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
+_NO_REQUEST = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_DAMAGED = (*_NO_REQUEST, EOFError, zlib.error, gzip.BadGzipFile)
 # A forked process must not close the connection it was born with: that would touch its parent's log.
 _inherited: list[sqlite3.Connection] = []
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)  # making one costs 3 us
+
+
+def canonical(value: Any) -> str:
+    """Write JSON in one way only: sorted names, no spaces, 0.0 as 0."""
+    if type(value) is list and all(type(item) is str for item in value):  # four times as fast
+        return "[" + ",".join(map(json.encoder.encode_basestring, value)) + "]"
+    return _ENCODER.encode(_plain(value))
+
+
+def canonical_messages(messages: Sequence[dict]) -> str:
+    """Write messages as ``canonical`` does; four times as fast for those of nothing but role and text."""
+    if all(len(m) == 2 and type(m.get("role")) is str and type(m.get("content")) is str for m in messages):
+        quote = json.encoder.encode_basestring
+        return "[" + ",".join(f'{{"content":{quote(m["content"])},"role":{quote(m["role"])}}}' for m in messages) + "]"
+    return canonical(messages)
+
+
+def _plain(value: Any) -> Any:
+    if type(value) is str:  # most are; to ask whether one is a Mapping takes long
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [item if type(item) is str else _plain(item) for item in value]
+    return value
+
+
+class Keys:
+    """Makes keys for one model: what does not change from prompt to prompt is hashed once."""
+
+    def __init__(self, provider: str, model: str, digest: str, options: Mapping[str, Any]) -> None:
+        self.who = {"provider": provider, "model": model, "digest": digest, "options": _plain(options)}
+        self._base = hashlib.sha256(f"{FORMAT}\n{canonical(self.who)}\n".encode())
+
+    def key(self, messages: Sequence[dict], schema: str = "") -> str:
+        """Return the sha256 (hex) for these messages and this schema (its canonical JSON text, or "")."""
+        hashed = self._base.copy()
+        hashed.update(f"{canonical_messages(messages)}\n{schema}".encode("utf-8", "surrogatepass"))
+        return hashed.hexdigest()
+
+    def request(self, messages: Sequence[dict], schema: str = "") -> str:
+        """Return the request as stored: all that the key was made of."""
+        whole = {**self.who, "messages": messages, "schema": json.loads(schema) if schema else None}
+        written = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
+        try:
+            written.encode()
+        except UnicodeEncodeError:  # ASCII escapes keep a lone surrogate, which SQLite's text cannot hold
+            return json.dumps(whole, separators=(",", ":"))
+        return written
+
+
+def key_of(request: Mapping[str, Any]) -> str:
+    """Return the key that belongs to a stored request."""
+    keys, *asked = _rebuilt(request)
+    return keys.key(*asked)
+
+
+def _rebuilt(request: Mapping[str, Any]) -> tuple[Keys, Sequence[dict], str]:
+    keys = Keys(*(request[name] for name in ("provider", "model", "digest", "options")))
+    return keys, request["messages"], canonical_schema(request["schema"])
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
 
 
 class Cassette:
@@ -59,14 +136,10 @@ class Cassette:
     ----------
     path : the file; made when it is not there (not in replay mode).
     mode : ``"record"`` (serve what is there, ask and record the rest), ``"replay"`` (serve what is there, open no
-        socket, a miss is an error) or ``"off"`` (neither read nor write). The environment variable RAGBENCH_CASSETTE,
-        when set, wins over this argument: so an unchanged notebook or script can be recorded anew.
-    digest : which of several recorded weights of one model name to use; only needed when there is more than one.
+        socket, a miss is an error) or ``"off"`` (neither read nor write). The environment variable RAGBENCH_CASSETTE
+        wins over this argument: so an unchanged notebook or script can be recorded anew.
+    digest : which of several recorded weights of one model name to use.
     command : the command that records this cassette, named in the error on a miss.
-
-    Raises
-    ------
-    ConfigError : unknown mode. DataError : the file is missing (replay), or is no cassette.
 
     Notes
     -----
@@ -122,7 +195,7 @@ class Cassette:
 
     def _open(self) -> sqlite3.Connection:
         if self.mode != "record" and not self.path.exists():
-            raise DataError(f"{self.path}: no such cassette", "a recorded cassette (SQLite file)", how_to_record(self))
+            raise DataError(f"{self.path}: no such cassette", "a recorded cassette (SQLite file)", self.how_to_record())
         try:
             return _open_to_write(self.path) if self.mode == "record" else _open_to_read(self.path)
         except sqlite3.DatabaseError as error:
@@ -145,86 +218,6 @@ class Cassette:
             yield from some
             some = self.rows(sql, (some[-1][0],))
 
-    # -- what ask() uses ---------------------------------------------------------------------------------------------
-
-    def digests(self, provider: str, model: str) -> list[str]:
-        """Return the digests under which replies of this model name are recorded, sorted."""
-        sql = "SELECT digest FROM models WHERE provider = ? AND model = ? ORDER BY digest"
-        return [row[0] for row in self.rows(sql, (provider, model))]
-
-    def choose_digest(self, provider: str, model: str, on_server: str | None = None) -> str | None:
-        """Say which weights are meant by a model name; None when nothing is recorded and the server was not asked.
-
-        ``on_server`` is the digest the server gives now, or None when it was not asked or did not answer.
-
-        Raises
-        ------
-        CallError of kind ``digest`` : two digests under one name, and none chosen.
-        """
-        recorded = self.digests(provider, model)
-        of_model = partial(failure, "digest", model=f"{provider}:{model}")
-        if self.digest is not None:
-            if on_server is not None and on_server != self.digest:
-                raise of_model(f"the server has {_short(on_server)}, Cassette(digest=...) says {_short(self.digest)}")
-            return self.digest
-        if recorded == [""]:
-            return ""  # recorded of a server that did not say what it has; there is nothing to compare
-        if len(recorded) > 1:
-            many = f"{len(recorded)} different models of this name: {', '.join(map(_short, recorded))}"
-            raise of_model(f"{self.path.name} holds replies of {many}")
-        if on_server is not None and recorded and recorded[0] != on_server:
-            told = f"recorded with {_short(recorded[0])}, the server now has {_short(on_server)}"
-            do = f"record into a new file, choose with Cassette(..., digest={on_server!r}), or pull the old model again"
-            raise of_model(f"two digests under one name: {self.path.name} was {told}", do=do)
-        if on_server is None:
-            return recorded[0] if recorded else None
-        return on_server
-
-    def register(self, provider: str, model: str, digest: str) -> None:
-        """Note the digest of a model beside its name; DataError for a file that cannot be written."""
-        self._write("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", (provider, model, digest))
-
-    def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the recorded answers (and failures: ``ok`` False) for those keys that are there.
-
-        Raises
-        ------
-        DataError for a reply that was changed after recording, or a damaged file.
-        """
-        wanted = list(keys)
-        found: dict[str, dict[str, Any]] = {}
-        for start in range(0, len(wanted), 500):
-            some = wanted[start : start + 500]
-            marks = ",".join("?" * len(some))
-            sql = f"SELECT key, answer, checksum, prompt_id FROM replies WHERE key IN ({marks})"
-            for key, answer, noted, prompt_id in self.rows(sql, some):
-                if checksum(answer) != noted:
-                    raise DataError(
-                        f"{self.path}: the reply to prompt {prompt_id!r} was changed after recording",
-                        "replies as they were recorded",
-                        f"restore the file, or take out the row with key {key} to have the prompt asked again",
-                    )
-                found[key] = json.loads(answer)  # with its own "ok": the column has no checksum
-        return found
-
-    def put(self, key: str, request: str, answer: Mapping[str, Any], *, step: str = "", prompt_id: str = "") -> bool:
-        """Record one answer or failure (``ok``, ``text``, ``usage`` ...), at once and for good.
-
-        ``key`` and ``request`` are from ``Keys``. Returns False when an answer to this key was there (it stays).
-        """
-        who = json.loads(request)
-        text = json.dumps(answer, ensure_ascii=True, separators=(",", ":"))
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        names = (who["provider"], who["model"], who["digest"])
-        row = (key, int(answer["ok"]), step, prompt_id, *names, request, text, checksum(text), now)
-        return self._insert(row)
-
-    def _insert(self, row: tuple) -> bool:
-        marks = ",".join("?" * len(_COLUMNS))
-        update = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
-        sql = f"INSERT INTO replies VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {update} WHERE replies.ok = 0"
-        return self._write(sql, row) == 1
-
     def _write(self, sql: str, values: Sequence[Any]) -> int:
         """Change rows, and return how many."""
         with self._lock:
@@ -237,15 +230,80 @@ class Cassette:
                     "make room or change the rights, then run again: what is recorded is not asked again",
                 ) from None
 
+    # -- what ask() uses ---------------------------------------------------------------------------------------------
+
+    def choose_digest(self, provider: str, model: str, on_server: str | None = None) -> str | None:
+        """Say which weights are meant by a model name; None when nothing is recorded and the server was not asked.
+
+        ``on_server`` is the digest the server gives now, or None when it was not asked or did not answer. Raises
+        CallError for two digests under one name, and none chosen.
+        """
+        sql = "SELECT digest FROM models WHERE provider = ? AND model = ? ORDER BY digest"
+        recorded = [row[0] for row in self.rows(sql, (provider, model))]
+        of_model = partial(failure, "digest", model=f"{provider}:{model}")
+        if self.digest is not None:
+            if on_server not in (None, self.digest):
+                raise of_model(f"the server has {_short(on_server)}, Cassette(digest=...) says {_short(self.digest)}")
+            return self.digest
+        if recorded == [""]:
+            return ""  # recorded of a server that did not say what it has; there is nothing to compare
+        if len(recorded) > 1:
+            many = f"{len(recorded)} different models of this name: {', '.join(map(_short, recorded))}"
+            raise of_model(f"{self.path.name} holds replies of {many}")
+        if recorded and on_server not in (None, recorded[0]):
+            told = f"recorded with {_short(recorded[0])}, the server now has {_short(on_server)}"
+            do = f"record into a new file, choose with Cassette(..., digest={on_server!r}), or pull the old model again"
+            raise of_model(f"two digests under one name: {self.path.name} was {told}", do=do)
+        return next(iter(recorded), on_server)
+
+    def register(self, provider: str, model: str, digest: str) -> None:
+        """Note the digest of a model beside its name; DataError for a file that cannot be written."""
+        self._write("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", (provider, model, digest))
+
+    def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the recorded answers (and failures: ``ok`` False) for those keys that are there.
+
+        Raises DataError for a reply that was changed after recording.
+        """
+        wanted = list(keys)
+        answers: dict[str, dict[str, Any]] = {}
+        for start in range(0, len(wanted), 500):
+            some = wanted[start : start + 500]
+            marks = ",".join("?" * len(some))
+            sql = f"SELECT key, answer, checksum, prompt_id FROM replies WHERE key IN ({marks})"
+            for key, answer, noted, prompt_id in self.rows(sql, some):
+                if _checksum(answer) != noted:
+                    raise DataError(
+                        f"{self.path}: the reply to prompt {prompt_id!r} was changed after recording",
+                        "replies as they were recorded",
+                        f"restore the file, or take out the row with key {key} to have the prompt asked again",
+                    )
+                answers[key] = json.loads(answer)  # with its own "ok": the column has no checksum
+        return answers
+
+    def put(self, key: str, request: str, answer: Mapping[str, Any], *, step: str = "", prompt_id: str = "") -> bool:
+        """Record one answer or failure (``ok``, ``text``, ``usage`` ...), at once and for good.
+
+        ``key`` and ``request`` are from ``Keys``. Returns False when an answer to this key was there (it stays).
+        """
+        who = json.loads(request)
+        text = json.dumps(answer, ensure_ascii=True, separators=(",", ":"))
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        names = (who["provider"], who["model"], who["digest"])
+        return self._insert((key, int(answer["ok"]), step, prompt_id, *names, request, text, _checksum(text), now))
+
+    def _insert(self, row: tuple) -> bool:
+        marks = ",".join("?" * len(_COLUMNS))
+        update = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
+        sql = f"INSERT INTO replies VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {update} WHERE replies.ok = 0"
+        return self._write(sql, row) == 1
+
     # -- what a person uses ------------------------------------------------------------------------------------------
 
     def export(self, path: str | os.PathLike[str], keys: Collection[str] | None = None) -> int:
-        """Write the rows as JSON Lines, sorted by key (the same rows give the same file); return how many.
+        """Write the rows (of these keys, or all) as JSON Lines, ``.gz`` too; return how many.
 
-        Parameters
-        ----------
-        path : compressed when it ends in ``.gz``.
-        keys : of the rows to write; None: all.
+        They are sorted by key, so that the same rows give the same file.
         """
         written = 0
         with written_whole(path) as part, _lines(part, "wb") as out:
@@ -262,10 +320,8 @@ class Cassette:
     def import_(self, path: str | os.PathLike[str]) -> int:
         """Read JSON Lines that ``export`` wrote (``.gz`` too), return how many were new; what is here already stays.
 
-        Raises
-        ------
-        DataError : with file and line, when a line is damaged or its key does not belong to its request. Nothing of
-            the file is then taken over. ConfigError : for a cassette that is not open for recording.
+        Raises DataError with file and line for a damaged line, or a key that does not belong to its request. Nothing
+        of the file is then taken over.
         """
         if self.mode != "record":
             raise ConfigError(f"import into {self!r}", "a cassette in record mode", "open it with mode='record'")
@@ -286,16 +342,15 @@ class Cassette:
                 for model in sorted(models):
                     self.register(*model)
                 db.execute("COMMIT")
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError, *_DAMAGED) as error:
-                db.rollback()
+            except BaseException as error:
+                db.rollback()  # or the replies that follow would be part of it, and lost
+                if not isinstance(error, _DAMAGED):
+                    raise
                 raise DataError(
                     f"{path}, line {max(number, 1)}: {type(error).__name__}: {error}",
                     "an unchanged line written by Cassette.export",
                     "take the export again",
                 ) from None
-            except BaseException:
-                db.rollback()  # or the replies that follow would be part of it, and lost
-                raise
         return added
 
     def stats(self) -> dict[str, Any]:
@@ -311,57 +366,50 @@ class Cassette:
         steps = self.rows(f"SELECT step, sum(ok), sum(1 - ok), {sums} FROM replies GROUP BY step ORDER BY step")
         kind = "json_extract(answer, '$.error.kind')"
         kinds = self.rows(f"SELECT {kind}, count(*) FROM replies WHERE ok = 0 GROUP BY 1 ORDER BY 1")
-        models = self.rows("SELECT provider, model, digest FROM models ORDER BY 1, 2, 3")
+        models = self.rows("SELECT provider || ':' || model, digest FROM models ORDER BY provider, model, digest")
         return {
             "replies": sum(row[1] for row in steps),
             "failures": sum(row[2] for row in steps),
             "by_kind": dict(kinds),
             "by_step": {row[0]: dict(zip(("replies", "failures", *names), row[1:], strict=True)) for row in steps},
-            "models": [{"model": f"{provider}:{model}", "digest": digest} for provider, model, digest in models],
+            "models": [{"model": model, "digest": digest} for model, digest in models],
             "bytes": self.path.stat().st_size,
         }
 
     def verify(self) -> list[str]:
         """Check the file, every key against its request, every answer against its checksum; list what is wrong."""
         problems = [f"SQLite: {row[0]}" for row in self.rows("PRAGMA integrity_check") if row[0] != "ok"]
-        for key, prompt_id, request, answer, noted in self._each(_VERIFIED):
+        for key, prompt_id, request, answer, noted in self._each(("key", "prompt_id", "request", "answer", "checksum")):
             where = f"prompt {prompt_id!r} (key {key[:12]})"
-            if _key_or_none(request) != key:
+            try:
+                belongs = key_of(json.loads(request)) == key
+            except _NO_REQUEST:
+                belongs = False
+            if not belongs:
                 problems.append(f"{where}: the key does not belong to the request")
-            if checksum(answer) != noted:
+            if _checksum(answer) != noted:
                 problems.append(f"{where}: the answer was changed after recording")
-        doubled = "SELECT provider, model, count(*) FROM models GROUP BY 1, 2 HAVING count(*) > 1"
-        for provider, model, count in self.rows(doubled):
-            problems.append(f"{provider}:{model}: {count} digests under one name")
-        return problems
+        doubled = "SELECT provider || ':' || model, count(*) FROM models GROUP BY 1 HAVING count(*) > 1"
+        return problems + [f"{model}: {count} digests under one name" for model, count in self.rows(doubled)]
+
+    def how_to_record(self) -> str:
+        """Say how a missing reply gets onto the cassette: a command, where one is known."""
+        command = self.command
+        if not command:
+            script = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else ""
+            in_notebook = "ipykernel" in sys.modules or not script
+            command = "jupyter nbconvert --execute --to notebook NOTEBOOK" if in_notebook else f"python {script} ..."
+        return f"record it, with the model's server running: {MODE_VARIABLE}=record {command}"
+
+    def miss(self, ids: Sequence[str], model: str, of: int) -> CallError:
+        """Build the error for prompts that are not on the cassette, in replay mode."""
+        shown = ", ".join(repr(name) for name in ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+        detail = f"{len(ids)} of {of} prompts are not on {self.path.name}: prompt {shown}"
+        return failure("miss", detail, "", model, do=self.how_to_record())
 
 
-def how_to_record(cassette: Cassette) -> str:
-    """Say how a missing reply gets onto the cassette: a command, where one is known."""
-    command = cassette.command
-    if not command:
-        script = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else ""
-        in_notebook = "ipykernel" in sys.modules or not script
-        command = "jupyter nbconvert --execute --to notebook NOTEBOOK" if in_notebook else f"python {script} ..."
-    return f"record it, with the model's server running: {MODE_VARIABLE}=record {command}"
-
-
-def miss(cassette: Cassette, ids: Sequence[str], model: str, of: int) -> CallError:
-    """Build the error for prompts that are not on a cassette in replay mode."""
-    shown = ", ".join(repr(name) for name in ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
-    detail = f"{len(ids)} of {of} prompts are not on {cassette.path.name}: prompt {shown}"
-    return failure("miss", detail, "", model, do=how_to_record(cassette))
-
-
-def _short(digest: str) -> str:
-    return f"{digest[:12]}..." if len(digest) > 12 else (digest or "(none)")
-
-
-def _key_or_none(request: str) -> str | None:
-    try:
-        return key_of(json.loads(request))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+def _short(digest: str | None) -> str:
+    return f"{digest[:12]}..." if digest and len(digest) > 12 else (digest or "(none)")
 
 
 def _lines(path: str | os.PathLike[str], mode: Literal["rb", "wb"]) -> IO[str]:
@@ -374,14 +422,14 @@ def _lines(path: str | os.PathLike[str], mode: Literal["rb", "wb"]) -> IO[str]:
 
 def _row(record: dict[str, Any]) -> tuple:
     """Return the cells of one exported line, checked."""
-    request, answer = record["request"], json.dumps(record["answer"], ensure_ascii=True, separators=(",", ":"))
-    if key_of(request) != record["key"]:
+    answer = json.dumps(record["answer"], ensure_ascii=True, separators=(",", ":"))
+    keys, *asked = _rebuilt(record["request"])
+    if keys.key(*asked) != record["key"]:
         raise ValueError("the key does not belong to the request")
-    if checksum(answer) != record["checksum"]:
+    if _checksum(answer) != record["checksum"]:
         raise ValueError("the answer was changed after recording")
-    who = (request["provider"], request["model"], request["digest"])
-    cells = (record["key"], int(record["ok"]), record["step"], record["prompt_id"], *who, stored_request(request))
-    return (*cells, answer, record["checksum"], record["recorded_at"])
+    cells = {**record, **record["request"], "request": keys.request(*asked), "answer": answer, "ok": int(record["ok"])}
+    return tuple(cells[name] for name in _COLUMNS)
 
 
 def _open_to_write(path: Path) -> sqlite3.Connection:
@@ -406,14 +454,14 @@ def _open_to_write(path: Path) -> sqlite3.Connection:
 
 def _open_to_read(path: Path) -> sqlite3.Connection:
     """Open a cassette that must be there, without the right to change it."""
-    uri = path.resolve().as_uri()
-    db = _connect(f"{uri}?mode=ro", uri=True)
+    uri = f"{path.resolve().as_uri()}?mode=ro"
+    db = _connect(uri, uri=True)
     try:
         db.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.OperationalError:
         # A folder that cannot be written to has no room for the log's index; a closed cassette has no log.
         db.close()
-        db = _connect(f"{uri}?mode=ro&immutable=1", uri=True)
+        db = _connect(f"{uri}&immutable=1", uri=True)
     _refuse_other_files(db, path, must_exist=True)
     return db
 
@@ -423,9 +471,9 @@ def _refuse_other_files(db: sqlite3.Connection, path: Path, must_exist: bool = F
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables and not must_exist:
         return
-    found = db.execute("SELECT value FROM about WHERE name = 'format'").fetchone() if "about" in tables else None
-    if found != (FORMAT,):
-        held = f"format {found[0]}" if found else f"tables {', '.join(sorted(tables)) or 'none'}"
+    noted = db.execute("SELECT value FROM about WHERE name = 'format'").fetchone() if "about" in tables else None
+    if noted != (FORMAT,):
+        held = f"format {noted[0]}" if noted else f"tables {', '.join(sorted(tables)) or 'none'}"
         raise DataError(
             f"{path}: an SQLite file, but no cassette of this version ({held})",
             f"a cassette of format {FORMAT}",

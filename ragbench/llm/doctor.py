@@ -38,7 +38,6 @@ class Fitness:
 
     Attributes
     ----------
-    model, host, digest : who was asked.
     calls, failed : calls made, and those without a usable reply.
     latency_s : median seconds of a short reply. tokens_per_second : speed of writing.
     deterministic : the same prompt three times gave the same text; None when it could not be tried.
@@ -78,17 +77,14 @@ class Fitness:
 
     def __str__(self) -> str:
         same = {True: "yes", False: "NO", None: "not tried"}
-        lines = [
-            f"{self.model} at {self.host} (digest {self.digest[:12] or 'none'})",
-            f"  latency        {self.latency_s:.2f} s, {self.tokens_per_second:.1f} tokens/s",
-            f"  deterministic  {same[self.deterministic]} ({_SAME} calls)",
-            f"  schema         {self.obeyed} of {self.asked} at once, {self.repaired} after a repair try; "
-            f"{self.right} right",
-            f"  context        num_ctx {self.num_ctx}, model made for {self.context_length or 'unknown'}, "
-            f"read whole: {same[self.window_works]}",
-        ]
         verdict = "fit" if self.fit else "NOT FIT: " + "; ".join(self.problems)
-        return "\n".join([*lines, f"  verdict        {verdict}"])
+        return f"""{self.model} at {self.host} (digest {self.digest[:12] or "none"})
+  latency        {self.latency_s:.2f} s, {self.tokens_per_second:.1f} tokens/s
+  deterministic  {same[self.deterministic]} ({_SAME} calls)
+  schema         {self.obeyed} of {self.asked} at once, {self.repaired} after a repair try; {self.right} right
+  context        num_ctx {self.num_ctx}, model made for {self.context_length or "unknown"}, \
+read whole: {same[self.window_works]}
+  verdict        {verdict}"""
 
 
 def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None = None) -> Fitness:
@@ -96,17 +92,12 @@ def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None 
 
     Parameters
     ----------
-    model : a LangChain chat model, or a name for ``chat_model``.
     probe_context : also send a prompt that fills two thirds of num_ctx (slow on a machine without GPU).
     deadline_s : seconds for one call; default the model's own.
 
     Returns
     -------
     Fitness. Failures of the server are ``problems``, not exceptions.
-
-    Raises
-    ------
-    ConfigError : no such provider or option.
     """
     from pydantic import BaseModel, ConfigDict
 
@@ -130,22 +121,20 @@ def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None 
         asked = [_QUESTION.format(text=text, statement=statement) for text, statement, _ in _STATEMENTS]
         verdicts = ask(model, asked, schema=Verdict, **settings)
         if probe_context and num_ctx:
-            window, trouble = _probe(model, num_ctx, settings)
-            problems += trouble
+            trouble = _probe(model, num_ctx, settings)
+            window, problems = not trouble, problems + ([trouble] if trouble else [])
 
     good = [reply for reply in same if reply.ok]
-    deterministic = len({reply.text for reply in good}) == 1 if len(good) == _SAME else None
-    if deterministic is False:
-        problems.append(f"the same prompt gave {len({r.text for r in good})} different replies in {_SAME} calls")
+    texts = {reply.text for reply in good}
     obeyed = sum(reply.ok and not reply.repairs for reply in verdicts)
     repaired = sum(reply.ok and bool(reply.repairs) for reply in verdicts)
-    if verdicts and obeyed + repaired < len(verdicts):
-        problems.append(f"{len(verdicts) - obeyed - repaired} of {len(verdicts)} structured replies unusable")
-    right = sum(
-        reply.ok and reply.parsed.follows == truth
-        for reply, (*_, truth) in zip(verdicts, _STATEMENTS[: len(verdicts)], strict=True)
-    )
-    if verdicts and obeyed + repaired == len(verdicts) and right < len(verdicts):
+    unusable = len(verdicts) - obeyed - repaired
+    right = sum(r.ok and r.parsed.follows == truth for r, (*_, truth) in zip(verdicts, _STATEMENTS, strict=False))
+    if len(good) == _SAME and len(texts) > 1:
+        problems.append(f"the same prompt gave {len(texts)} different replies in {_SAME} calls")
+    if unusable:
+        problems.append(f"{unusable} of {len(verdicts)} structured replies unusable")
+    elif right < len(verdicts):
         problems.append(f"only {right} of {len(verdicts)} plain verdicts are right")
     if longest is not None and driver.num_ctx is not None and driver.num_ctx > longest:
         problem = f"num_ctx={driver.num_ctx} is longer than the model was made for ({longest})"
@@ -155,17 +144,17 @@ def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None 
                 f"give each of its slots {driver.num_ctx} ({START_WITH})"
             )
         problems.append(problem)
-    everything = [*same, *verdicts]
+    replies = [*same, *verdicts]
     speeds = [reply.usage.tokens_per_second for reply in good if not math.isnan(reply.usage.tokens_per_second)]
     return Fitness(
         model=driver.model,
         host=driver.host,
-        digest=next((reply.digest for reply in everything if reply.digest), ""),
-        calls=sum(reply.attempts for reply in everything) + (window is not None),
-        failed=sum(not reply.ok for reply in everything) + (window is False),
+        digest=next((reply.digest for reply in replies if reply.digest), ""),
+        calls=sum(reply.attempts for reply in replies) + (window is not None),
+        failed=sum(not reply.ok for reply in replies) + (window is False),
         latency_s=median(reply.seconds for reply in good) if good else math.nan,
         tokens_per_second=median(speeds) if speeds else math.nan,
-        deterministic=deterministic,
+        deterministic=len(texts) == 1 if len(good) == _SAME else None,
         obeyed=obeyed,
         repaired=repaired,
         asked=len(verdicts),
@@ -177,25 +166,21 @@ def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None 
     )
 
 
-def _probe(model: Any, num_ctx: int, settings: dict[str, Any]) -> tuple[bool, list[str]]:
-    """Fill two thirds of the window with words of one token each, and see whether the server read all of them."""
+def _probe(model: Any, num_ctx: int, settings: dict[str, Any]) -> str:
+    """Fill two thirds of the window with words of one token each; say what is wrong if the server does not read all."""
     words = num_ctx * 2 // 3
     text = " ".join(itertools.islice(itertools.cycle(_FILLING), words))
     asked = [f"{text}\nHow many words are there above? Answer with a number alone."]
     reply = ask(model, asked, on_length="keep", **settings)[0]
     if reply.error is not None:
-        return False, [f"a prompt of two thirds of num_ctx={num_ctx} fails ({reply.error.kind}): {reply.error}"]
+        return f"a prompt of two thirds of num_ctx={num_ctx} fails ({reply.error.kind}): {reply.error}"
     counted = reply.usage.prompt_tokens
-    if not reply.usage.uncounted and counted < words:
-        return False, [f"of a prompt of {words} words the server read {counted} tokens, with num_ctx={num_ctx}"]
-    return True, []
+    cut = not reply.usage.uncounted and counted < words
+    return f"of a prompt of {words} words the server read {counted} tokens, with num_ctx={num_ctx}" if cut else ""
 
 
 def _context_length(driver: Driver) -> int | None:
-    known = getattr(driver, "context_length", None)
-    if known is None:
-        return None
     try:
-        return loop.run(asyncio.wait_for(known(), 20.0))
+        return loop.run(asyncio.wait_for(driver.context_length(), 20.0))
     except (CallError, TimeoutError):
         return None

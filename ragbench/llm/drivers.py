@@ -11,30 +11,31 @@ import asyncio
 import base64
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from ragbench.errors import ConfigError
 from ragbench.llm import loop
-from ragbench.llm.failures import CallError, failure, from_exception, from_status, printable
-from ragbench.llm.reply import Usage
-from ragbench.llm.secrets import plain_options, secret_strings
+from ragbench.llm.failures import (
+    CallError,
+    failure,
+    from_exception,
+    from_status,
+    is_html,
+    printable,
+    secret_strings,
+    server_words,
+    sounds_secret,
+)
+from ragbench.llm.reply import LOOP, Usage
 from ragbench.llm.structured import LOOPING, repeats
-
-if TYPE_CHECKING:  # slow imports
-    import ssl
-
-    import httpx
-    from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-    from langchain_core.messages import BaseMessage
-    from langchain_core.outputs import ChatResult
-    from pydantic import SecretStr
 
 FINISHED = frozenset({"stop", "end_turn", "stop_sequence", "eos", "eos_token", "STOP"})
 _CONNECT_S = 10.0
@@ -70,37 +71,23 @@ def word(value: Any) -> str:
 
 
 @dataclass(slots=True)
-class Wire:
-    """One reply as it came over the wire; None where the server says nothing. ``form``: how the schema was sent."""
+class Received:
+    """What a call has received so far, and in the end all of it; None where the server says nothing.
 
-    text: str
-    thinking: str = ""
-    finish: str = ""
+    ``bytes`` tells "no byte" from "too slow" when the deadline passes. ``finish`` is None until the reply has ended.
+    ``form`` is how the schema was sent.
+    """
+
+    bytes: int = 0
+    parts: list[str] = field(default_factory=list)
+    thinking: list[str] = field(default_factory=list)
+    finish: str | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     prompt_seconds: float = 0.0
     output_seconds: float = 0.0
     form: str = ""
-
-    def usage(self, seconds: float, price: tuple[float, float] | None) -> Usage:
-        """Turn the counts into Usage; ``price`` is money per million prompt and output tokens."""
-        read, written = self.prompt_tokens, self.output_tokens
-        counted = read is not None and written is not None
-        cost = ((read or 0) * price[0] + (written or 0) * price[1]) / 1e6 if price and counted else math.nan
-        return Usage(
-            1, read or 0, written or 0, int(not counted), self.prompt_seconds, self.output_seconds, seconds, cost
-        )
-
-
-@dataclass(slots=True)
-class Received:
-    """What a call has received so far: tells "no byte" from "too slow" when the deadline passes, and keeps the text."""
-
-    bytes: int = 0
-    parts: list[str] = field(default_factory=list)
-    thinking: list[str] = field(default_factory=list)
-    end: dict[str, Any] | None = None
-    _pieces: list[bytes] = field(default_factory=list)
+    pieces: list[bytes] = field(default_factory=list)  # not taken in yet
     _tail: str = ""
     _looked_at: int = 0
 
@@ -109,19 +96,25 @@ class Received:
         """What the model has written so far."""
         return "".join(self.parts)
 
+    @property
+    def unread(self) -> str:
+        """What was received and not taken in yet."""
+        return b"".join(self.pieces).decode("utf-8", "replace")
+
     def lines(self, piece: bytes = b"\n") -> list[bytes]:
         """Add a piece of a stream; return the lines that it ends (by default what is left, at the stream's end)."""
         if b"\n" not in piece:
-            self._pieces.append(piece)
+            self.pieces.append(piece)
             return []
-        *whole, last = b"".join([*self._pieces, piece]).split(b"\n")
-        self._pieces = [last]
+        *whole, last = b"".join([*self.pieces, piece]).split(b"\n")
+        self.pieces = [last]
         return whole
 
-    def write(self, text: str) -> None:
-        """Add what the model has written."""
-        self.parts.append(text)
-        self._tail = (self._tail + text)[-LOOPING:]
+    def write(self, text: Any, thinking: Any) -> None:
+        """Add what the model has written; TypeError for what is no text."""
+        self.parts.append(text_of(text))
+        self.thinking.append(text_of(thinking))
+        self._tail = (self._tail + self.parts[-1])[-LOOPING:]
 
     def loops(self) -> bool:
         """Whether the reply does nothing but repeat itself; looked at now and then."""
@@ -129,6 +122,13 @@ class Received:
             return False
         self._looked_at = self.bytes
         return repeats(self._tail)
+
+    def usage(self, seconds: float, price: tuple[float, float] | None) -> Usage:
+        """Turn the counts into Usage; ``price`` is money per million prompt and output tokens."""
+        counted = self.prompt_tokens is not None and self.output_tokens is not None
+        read, written = self.prompt_tokens or 0, self.output_tokens or 0
+        cost = (read * price[0] + written * price[1]) / 1e6 if price and counted else math.nan
+        return Usage(1, read, written, int(not counted), self.prompt_seconds, self.output_seconds, seconds, cost)
 
 
 class Driver:
@@ -152,11 +152,6 @@ class Driver:
         """Provider and name, ``"ollama:llama3:8b"``."""
         return f"{self.provider}:{self.name}"
 
-    @property
-    def who(self) -> tuple[str, str]:
-        """(host, model), the way failures are named."""
-        return self.host, self.model
-
     def options(self) -> dict[str, Any]:
         """Everything that can change a reply, apart from messages and schema."""
         raise NotImplementedError
@@ -165,8 +160,12 @@ class Driver:
         """Return the digest of the model's weights on the server; "" where the provider has none."""
         return self.pinned_digest or ""
 
-    async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> Wire:
-        """Send one request. Raises CallError, or whatever the model's own client raises."""
+    async def context_length(self) -> int | None:
+        """Return the longest context the model was made for (or that a server gives one request); None: not said."""
+        return None
+
+    async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> None:
+        """Send one request, and take in the reply. Raises CallError, or whatever the model's own client raises."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -174,23 +173,22 @@ class Driver:
 
     def fail(self, kind: str, detail: str, **more: Any) -> CallError:
         """Build a CallError that names this model and hides its secrets."""
-        return failure(kind, detail, *self.who, secrets=self.secrets, **more)
+        return failure(kind, detail, self.host, self.model, secrets=self.secrets, **more)
 
-    def named(self, error: Exception) -> CallError:
+    def named(self, error: Exception, raw: str = "") -> CallError:
         """Return any exception as a CallError."""
-        return error if isinstance(error, CallError) else self.fail(*from_exception(error))
+        return error if isinstance(error, CallError) else self.fail(*from_exception(error), raw=raw)
 
-    async def call(self, messages: Sequence[dict], schema: dict | None, deadline_s: float | None) -> Wire:
-        """Send one request and wait no longer than ``deadline_s`` for its last byte.
-
-        Raises
-        ------
-        CallError : of kind ``no_bytes`` or ``slow`` when the deadline passes, else what ``complete`` found.
-        """
+    async def call(self, messages: Sequence[dict], schema: dict | None, deadline_s: float | None) -> Received:
+        """Send one request and wait no longer than ``deadline_s`` for its last byte. Raises CallError."""
         received = Received()
         try:
             async with asyncio.timeout(deadline_s):
-                return await self.complete(messages, schema, received)
+                try:
+                    await self.complete(messages, schema, received)
+                except Exception as error:  # a TimeoutError of the model's own is not ours
+                    raise self.named(error, received.text or received.unread) from None
+                return received
         except TimeoutError:
             if received.bytes:
                 detail = f"not finished after {deadline_s:g} s ({received.bytes} bytes received)"
@@ -209,40 +207,39 @@ def agreed_digest(drivers: Iterable[Driver], digests: Iterable[str | None]) -> s
 
 
 class HttpDriver(Driver):
-    """Shared by the two providers that are called directly.
+    """Shared by the two providers that are called directly; each has ``take`` for a line of a stream, and ``read``.
 
     Each call under way has a client of its own, with one connection that is kept alive. One client for all would look
     at every connection of its pool for every request: 3.8 ms a call at 32 at once, instead of 0.8.
     """
 
+    answer = ""  # what JSON of this provider is, for messages
+
     def __init__(self, model: Any, base_url: str, headers: Mapping[str, str], client: Mapping[str, Any]) -> None:
         self.host = base_url.rstrip("/")
-        self._headers = dict(headers)
-        self._client_options = dict(client)
-        self._clients: list[httpx.AsyncClient] = []
-        self._idle: list[httpx.AsyncClient] = []
+        self._headers, self._client_options = dict(headers), dict(client)
+        self._clients: list[Any] = []
+        self._idle: list[Any] = []
         self._loop: object = None
         # What ``chat_model`` set beyond the LangChain class.
-        self.deadline_s = getattr(model, "deadline_s", None)
-        self.price = getattr(model, "price", None)
-        self.pinned_digest = getattr(model, "digest", None)
-        self.num_ctx = getattr(model, "num_ctx", None)
-        self.secrets = secret_strings(model, headers)
+        self.deadline_s, self.price = getattr(model, "deadline_s", None), getattr(model, "price", None)
+        self.pinned_digest, self.num_ctx = getattr(model, "digest", None), getattr(model, "num_ctx", None)
+        self.secrets = secret_strings(_fields(model), headers)
 
     @contextmanager
-    def client(self) -> Iterator[httpx.AsyncClient]:
+    def client(self) -> Iterator[Any]:
         """Lend a keep-alive client of the running loop. The total deadline is set by the caller, per call."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._clients, self._idle, self._loop = [], [], loop
+        running = asyncio.get_running_loop()
+        if self._loop is not running:
+            self._clients, self._idle, self._loop = [], [], running
         client = self._idle.pop() if self._idle else self._new_client()
         try:
             yield client
         finally:
-            if self._loop is loop:
+            if self._loop is running:
                 self._idle.append(client)
 
-    def _new_client(self) -> httpx.AsyncClient:
+    def _new_client(self) -> Any:
         import httpx
 
         options = {
@@ -260,26 +257,58 @@ class HttpDriver(Driver):
             await client.aclose()
         self._clients, self._idle = [], []
 
-    async def get_json(self, path: str, timeout_s: float = 10.0, *, root: bool = False, sent: Any = None) -> Any:
+    async def get_json(self, path: str, *, root: bool = False, sent: Any = None) -> Any:
         """GET (``sent``: POST) a JSON document, below the API's address or (``root``) beside it. Raises CallError."""
         address = (self.host.removesuffix("/v1") if root else self.host) + path
         received = Received()
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(_CONNECT_S):
                 with self.client() as client:
                     async with client.stream("GET" if sent is None else "POST", address, json=sent) as response:
                         self.has_spoken = True
-                        if response.status_code != 200:
-                            raise await self.refuse(response, received)
-                        return json.loads(await self.whole(response, received))
+                        return json.loads(await self._whole(response, received))
         except Exception as error:
             raise self.named(error) from None
 
-    async def whole(self, response: httpx.Response, received: Received) -> str:
-        """Read a body to its end."""
-        return b"".join([self.counted(piece, received) async for piece in response.aiter_bytes()]).decode(
-            "utf-8", "replace"
-        )
+    async def post(self, path: str, body: dict, received: Received, *, looking: bool) -> None:
+        """Send a request and take in its reply; ``looking``: until that does nothing but repeat itself."""
+        try:
+            with self.client() as client:
+                content = json.dumps(body).encode()
+                async with client.stream("POST", self.host + path, content=content) as response:
+                    if response.status_code == 200 and self.streams(response):
+                        await self._lines(response, received, looking)
+                    else:
+                        self.parse(await self._whole(response, received), received, whole=True)
+        except CallError:
+            raise
+        except Exception:
+            if received.finish is None:
+                raise
+        if received.finish is None:
+            seen = f"after {len(received.text)} characters" if received.text else "with nothing in it"
+            raise self.fail("unfinished", f"the stream ended {seen}, without its end mark", raw=received.text)
+
+    async def _whole(self, response: Any, received: Received) -> str:
+        """Read a body to its end. Raises CallError for an error answer."""
+        async for piece in response.aiter_bytes():
+            received.pieces.append(self.counted(piece, received))
+        body, received.pieces = received.unread, []
+        if response.status_code == 200:
+            return body
+        wait = retry_after(response.headers.get("retry-after"))
+        kind, detail = from_status(response.status_code, body, wait)
+        raise self.fail(kind, detail, status=response.status_code, retry_after=wait)
+
+    async def _lines(self, response: Any, received: Received, looking: bool) -> None:
+        async for piece in response.aiter_bytes():
+            for line in received.lines(self.counted(piece, received)):
+                self.take(line.decode("utf-8", "replace").strip(), received)
+            if looking and received.finish is None and received.loops():
+                received.finish = LOOP
+                return
+        for line in received.lines():
+            self.take(line.decode("utf-8", "replace").strip(), received)
 
     def counted(self, piece: bytes, received: Received) -> bytes:
         """Count a piece of an answer. Raises CallError where that is more than any reply of a model."""
@@ -288,22 +317,43 @@ class HttpDriver(Driver):
             raise self.fail("oversized", f"an answer of more than {MOST_BYTES / 2**20:g} MiB, not read to its end")
         return piece
 
-    async def refuse(self, response: httpx.Response, received: Received) -> CallError:
-        """Read the body of an error answer and name the failure."""
-        body = await self.whole(response, received)
-        wait = retry_after(response.headers.get("retry-after"))
-        kind, detail = from_status(response.status_code, body, wait)
-        return self.fail(kind, detail, status=response.status_code, retry_after=wait)
+    def streams(self, response: Any) -> bool:
+        """Whether an answer comes line by line."""
+        raise NotImplementedError
+
+    def take(self, line: str, received: Received) -> None:
+        """Take in one line of a stream."""
+        raise NotImplementedError
+
+    def read(self, answer: Any, received: Received, whole: bool) -> None:
+        """Take in what JSON of the server says; KeyError and the like where that is no reply of this protocol."""
+        raise NotImplementedError
+
+    def parse(self, said: str, received: Received, whole: bool = False) -> None:
+        """Take in JSON of a server (a line of a stream, or the ``whole`` reply). Raises CallError for anything else."""
+        try:
+            answer = json.loads(said)
+        except (ValueError, RecursionError):
+            kind, what = ("html", "a web page") if is_html(said) else ("garbage", "not JSON")
+            if kind == "garbage" and received.text:
+                kind, what = "unfinished", "the stream broke off inside a line"
+            raise self.fail(kind, f"{what}: {server_words(said)!r}", raw=received.text or said) from None
+        try:
+            if answer.get("error") is not None:
+                raise self.fail(*from_status(0, said), raw=received.text or said)
+            self.read(answer, received, whole)
+        except (KeyError, IndexError, TypeError, AttributeError):
+            what = f"JSON, but no {self.answer}: {server_words(said)!r}"
+            raise self.fail("garbage", what, raw=received.text or said) from None
 
 
-def basic(userinfo: SecretStr) -> str:
+def basic(userinfo: str) -> str:
     """Return the Authorization header for ``user:password``, as it stood in an address."""
-    pair = unquote(userinfo.get_secret_value()).encode()
-    return f"Basic {base64.b64encode(pair).decode()}"
+    return f"Basic {base64.b64encode(unquote(userinfo).encode()).decode()}"
 
 
 @cache
-def _tls() -> ssl.SSLContext:
+def _tls() -> Any:
     """Load the certificates once, not for every client."""
     import httpx
 
@@ -322,6 +372,29 @@ def retry_after(value: str | None) -> float | None:
         return None
 
 
+# -- LangChain ---------------------------------------------------------------------------------------------------------
+
+# Where a model is, how long to wait, and what to log: none of it changes a reply.
+_NO_OPTION = re.compile(
+    r"url|host|api_base|endpoint|proxy|timeout|retries|headers|client|cache|callback|verbose|^tags$|metadata|rate_limiter"
+    r"|organization|disable_streaming|^name$|profile|output_version|deadline|price|api.?key|secret|password|credential"
+    r"|cookie|auth|token$|^i$|^responses$|^messages$|^sleep$",
+    re.IGNORECASE,
+)
+
+
+def _fields(model: Any) -> Iterator[tuple[str, Any]]:
+    return ((name, getattr(model, name, None)) for name in getattr(type(model), "model_fields", {}))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(k, str) and not sounds_secret(k) and _is_plain(v) for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, bool | int | float | str)
+
+
 class LangChainDriver(Driver):
     """Any other LangChain chat model, by its ``ainvoke``: its own client, options and time limits apply."""
 
@@ -331,19 +404,18 @@ class LangChainDriver(Driver):
         self.provider = str(getattr(model, "_llm_type", "") or type(model).__name__)
         named = getattr(model, "model_name", None) or getattr(model, "model", None)
         self.name = named if isinstance(named, str) else type(model).__name__
-        self.secrets = secret_strings(model)
+        self.secrets = secret_strings(_fields(model), {})
 
     def options(self) -> dict[str, Any]:
-        return plain_options(self._model)
+        """Return the plain fields that may change a reply, without addresses, limits and secrets."""
+        given = ((name, value) for name, value in _fields(self._model) if not _NO_OPTION.search(name))
+        return {name: value for name, value in given if _is_plain(value)}
 
-    async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> Wire:
+    async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> None:
         from langchain_core.messages import convert_to_messages
 
         bound = self._bound(schema) if schema is not None else None
-        try:
-            message = await (bound or self._model).ainvoke(convert_to_messages(messages))
-        except Exception as error:
-            raise self.fail(*from_exception(error)) from None
+        message = await (bound or self._model).ainvoke(convert_to_messages(messages))
         if bound is not None:
             message = message["raw"]
         meta = getattr(message, "response_metadata", None) or {}
@@ -352,16 +424,17 @@ class LangChainDriver(Driver):
         if bound is not None and not content and getattr(message, "tool_calls", None):
             content = json.dumps(message.tool_calls[0]["args"], ensure_ascii=False)
         finish = meta.get("finish_reason") or meta.get("stop_reason") or meta.get("done_reason") or "stop"
-        return Wire(content, "", word(finish), counts.get("input_tokens"), counts.get("output_tokens"))
+        received.write(content, None)
+        received.finish = word(finish)
+        received.prompt_tokens, received.output_tokens = counts.get("input_tokens"), counts.get("output_tokens")
 
     def _bound(self, schema: dict) -> Any:
         """Return the model told of the schema in its own way, or None where it knows no such way."""
         name = json.dumps(schema, sort_keys=True)
         if name not in self._bindings:
-            try:
+            self._bindings[name] = None
+            with suppress(NotImplementedError, TypeError, ValueError, AttributeError):
                 self._bindings[name] = self._model.with_structured_output(schema, include_raw=True)
-            except (NotImplementedError, TypeError, ValueError, AttributeError):
-                self._bindings[name] = None
         return self._bindings[name]
 
 
@@ -395,9 +468,6 @@ def _new_driver(model: Any) -> Driver:
     return LangChainDriver(model)
 
 
-_ROLES = {"human": "user", "system": "system"}
-
-
 def as_messages(prompt: Any) -> list[dict]:
     """Turn one prompt into a list of ``{"role": ..., "content": ...}``.
 
@@ -418,19 +488,19 @@ def as_messages(prompt: Any) -> list[dict]:
 def _as_message(message: Any) -> dict:
     if isinstance(message, dict) and "role" in message and "content" in message:
         return message
-    from langchain_core.messages import BaseMessage, convert_to_messages, convert_to_openai_messages
+    from langchain_core.messages import convert_to_messages, convert_to_openai_messages
 
-    if not isinstance(message, BaseMessage):
-        try:
-            message = convert_to_messages([message])[0]
-        except (ValueError, NotImplementedError, TypeError):
-            raise ConfigError(
-                f"a prompt of type {type(message).__name__}",
-                "str, or a list of messages (LangChain's, {'role', 'content'} or (role, text))",
-                "turn it into one of these",
-            ) from None
-    if isinstance(message.content, str) and message.type in _ROLES:
-        return {"role": _ROLES[message.type], "content": message.content}
+    try:
+        (message,) = convert_to_messages([message])
+    except (ValueError, NotImplementedError, TypeError):
+        raise ConfigError(
+            f"a prompt of type {type(message).__name__}",
+            "str, or a list of messages (LangChain's, {'role', 'content'} or (role, text))",
+            "turn it into one of these",
+        ) from None
+    role = {"human": "user", "system": "system"}.get(message.type)
+    if role and isinstance(message.content, str):
+        return {"role": role, "content": message.content}
     return convert_to_openai_messages([message])[0]
 
 
@@ -440,44 +510,33 @@ class AskedAlike:
     Calls with tools, stop words or other options, and ``stream``, go the model's own way.
     """
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    def _generate(self, messages: list, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
         if stop or kwargs:
             return super()._generate(messages, stop, run_manager, **kwargs)  # type: ignore[misc]
-        driver = driver_for(self)
-        return _result(driver, loop.run(driver.call(as_messages(messages), None, driver.deadline_s)))
+        return loop.run(self._agenerate(messages))
 
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    async def _agenerate(self, messages: list, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
         if stop or kwargs:
             return await super()._agenerate(messages, stop, run_manager, **kwargs)  # type: ignore[misc]
+        from langchain_core.messages import AIMessage
+        from langchain_core.outputs import ChatGeneration, ChatResult
+
         driver = driver_for(self)
         work = driver.call(as_messages(messages), None, driver.deadline_s)
         if asyncio.get_running_loop() is not loop.the_loop():
             work = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop.the_loop()))
-        return _result(driver, await work)
-
-
-def _result(driver: Driver, wire: Wire) -> ChatResult:
-    from langchain_core.messages import AIMessage
-    from langchain_core.outputs import ChatGeneration, ChatResult
-
-    reason = "done_reason" if driver.provider == "ollama" else "finish_reason"
-    meta = {"model_name": driver.name, "model_provider": driver.provider, reason: wire.finish}
-    read, written = wire.prompt_tokens, wire.output_tokens
-    counts: Any = None
-    if read is not None and written is not None:
-        counts = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
-    extra = {"reasoning_content": wire.thinking} if wire.thinking else {}
-    message = AIMessage(content=wire.text, response_metadata=meta, usage_metadata=counts, additional_kwargs=extra)
-    return ChatResult(generations=[ChatGeneration(message=message, generation_info=meta)])
+        received = await work
+        reason = "done_reason" if driver.provider == "ollama" else "finish_reason"
+        meta = {"model_name": driver.name, "model_provider": driver.provider, reason: received.finish}
+        read, written = received.prompt_tokens, received.output_tokens
+        counts: Any = None
+        if read is not None and written is not None:
+            counts = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+        thought = "".join(received.thinking)
+        message = AIMessage(
+            content=received.text,
+            response_metadata=meta,
+            usage_metadata=counts,
+            additional_kwargs={"reasoning_content": thought} if thought else {},
+        )
+        return ChatResult(generations=[ChatGeneration(message=message, generation_info=meta)])

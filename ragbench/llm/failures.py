@@ -1,18 +1,23 @@
-"""Everything that can go wrong between a prompt and its reply, under one name each, with a remedy.
+"""Everything that can go wrong between a prompt and its reply, under one name each, with a remedy and without secrets.
 
 The servers' own signs differ: httpx exceptions, HTTP codes, an ``{"error": ...}`` line inside a stream that began with
-200, a proxy's HTML page. This is the one place that turns them into ``CallError``, a ``ModelError`` with kind, host,
-model and remedy.
+200, a proxy's HTML page. This is the one place that turns them into ``CallError``.
 
 Source: Ollama's documentation (docs.ollama.com, "Errors": status codes, ``{"error": ...}``, errors inside a stream).
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import re
 import socket
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from ragbench.errors import ModelError
 
@@ -95,31 +100,13 @@ class CallError(ModelError):
     no_host_left : whether this is why no host of the run answers any more.
     """
 
-    no_host_left = False
     kind = "other"
     host = ""
     model = ""
     status = 0
     retry_after: float | None = None
     raw = ""
-
-
-def reworded(error: CallError, got: str, do: str) -> CallError:
-    """Return the error with other words and all else that it holds."""
-    new = CallError(got, error.expected, do)
-    new.__dict__.update({name: value for name, value in error.__dict__.items() if name not in new.__dict__})
-    return new
-
-
-def without_address(error: CallError) -> CallError:
-    """Return the error as it is stored: its words do not say where the server is."""
-    places = [error.host, error.host.split("//")[-1].split("/")[0]] if error.host else []
-    got, do = error.got, error.do
-    for place in places:
-        got, do = got.replace(place, "the server"), do.replace(place, "the server")
-    stored = reworded(error, got, do)
-    stored.host = ""
-    return stored
+    no_host_left = False
 
 
 def failure(
@@ -134,13 +121,11 @@ def failure(
     raw: str = "",
     secrets: tuple[str, ...] = (),
 ) -> CallError:
-    """Build the CallError for one kind of failure, with the remedy that fits the provider.
+    """Build the CallError of one kind, with the remedy that fits the provider, or a better one (``do``).
 
-    ``detail`` says what was seen, ``model`` has its provider (``"ollama:llama3:8b"``), ``do`` is a remedy better than
-    the kind's own, and ``secrets`` must not appear in the message.
+    ``detail`` says what was seen; ``model`` has its provider (``"ollama:llama3:8b"``).
     """
     provider, _, name = model.partition(":")
-    bare = host.split("//")[-1].split("/")[0].rsplit(":", 1)[0]
     ollama = provider == "ollama"
     words = {
         "serve": "ollama serve" if ollama else "the server's start command",
@@ -148,42 +133,39 @@ def failure(
         "log": "journalctl -u ollama, or where `ollama serve` runs" if ollama else "where it was started",
         "key_variable": "OLLAMA_API_KEY" if ollama else "OPENAI_API_KEY",
         "address": "Ollama's own is http://localhost:11434" if ollama else "an OpenAI-compatible one ends in /v1",
-        "bare_host": bare or "localhost",
+        "bare_host": _host_and_port(host).rsplit(":", 1)[0] or "localhost",
     }
     who = f"{model} at {host}" if host else model
     got = redact(f"{who}: {detail}" if who else detail, secrets)
     error = CallError(got, KINDS[kind].expected, redact(do or KINDS[kind].do.format(**words), secrets))
     error.kind, error.host, error.model = kind, host, model
-    error.status, error.retry_after, error.raw = status, retry_after, hide(raw, secrets)
+    error.status, error.retry_after, error.raw = status, retry_after, _hide(raw, secrets)
     return error
 
 
-# Error texts of servers repeat keys in part ("Incorrect API key provided: sk-ab***yz").
-_KEY_LIKE = re.compile(
-    r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*|\bBasic\s+(?=\S*[A-Z0-9=])[\w+/]{4,}=*|(?<=//)[^/\s@]+(?=@)"
-)
+def reworded(error: CallError, got: str, do: str) -> CallError:
+    """Return the error with other words and all else that it holds."""
+    new = CallError(got, error.expected, do)
+    new.__dict__ = error.__dict__ | new.__dict__
+    return new
 
 
-def hide(text: str, secrets: tuple[str, ...]) -> str:
-    """Replace the given secrets by ``[secret]``."""
-    for secret in secrets:
-        text = text.replace(secret, "[secret]")
-    return text
+def without_address(error: CallError) -> CallError:
+    """Return the error as it is stored: its words do not say where the server is."""
+    got, do = error.got, error.do
+    for place in (error.host, _host_and_port(error.host)):
+        if place:
+            got, do = got.replace(place, "the server"), do.replace(place, "the server")
+    stored = reworded(error, got, do)
+    stored.host = ""
+    return stored
 
 
-def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """Make words of a server fit for a message (never for a reply): no keys in them, and nothing a terminal obeys."""
-    return printable(_KEY_LIKE.sub("[secret]", hide(text, secrets)))
+def _host_and_port(address: str) -> str:
+    return address.split("//")[-1].split("/")[0]
 
 
-# Escape codes, carriage returns, marks that turn the direction of writing, and what UTF-8 cannot hold.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def printable(text: str) -> str:
-    """Show control characters as their code (``\\x1b``), so that a terminal or a table does not obey them."""
-    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
-
+# -- from a server's own signs to a kind -------------------------------------------------------------------------------
 
 _HTML = re.compile(r"\s*(<!doctype html|<html|<head|<body)", re.IGNORECASE)
 _MEMORY = re.compile(
@@ -191,6 +173,9 @@ _MEMORY = re.compile(
 )
 _CONTEXT = re.compile(
     r"context (length|size|window)|context_length|prompt is too long|input length exceeds", re.IGNORECASE
+)
+_NO_NAME = re.compile(
+    r"name or service not known|nodename nor servname|name resolution|getaddrinfo failed", re.IGNORECASE
 )
 
 
@@ -205,27 +190,25 @@ def from_status(status: int, body: str, retry_after: float | None = None) -> tup
     Status 0: an error line inside a stream that began with 200.
     """
     words = server_words(body)
-    lower = words.lower()
-    shown = f"HTTP {status}: {words}" if status else f"error inside the stream: {words}"
-    if status == 429 and ("quota" in lower or "billing" in lower):
-        return "quota", shown
-    if status in (429, 503) or "server busy" in lower:
-        return "busy", shown + (f" (Retry-After: {retry_after:g} s)" if retry_after is not None else "")
-    if is_html(body):
-        return "html", f"HTTP {status}: a web page: {_one_line(body)}"
-    if status in (401, 403):
-        return "auth", shown
-    if status == 402:
-        return "quota", shown
-    if status == 404:
-        return ("no_model" if "model" in lower else "bad_address"), shown
-    if _CONTEXT.search(words) and status in (0, 400, 413, 422, 500):
-        return "context", shown
-    if _MEMORY.search(words):
-        return "out_of_memory", shown
-    if status == 0 or status >= 500 or status == 408:
-        return "server_error", shown
-    return ("bad_address" if status in range(300, 400) or status == 405 else "bad_request"), shown
+    lower, html = words.lower(), is_html(body)
+    rules = (
+        ("quota", status == 402 or (status == 429 and ("quota" in lower or "billing" in lower))),
+        ("busy", status in (429, 503) or "server busy" in lower),
+        ("html", html),
+        ("auth", status in (401, 403)),
+        ("no_model", status == 404 and "model" in lower),
+        ("bad_address", status in (404, 405) or 300 <= status < 400),
+        ("context", status in (0, 400, 413, 422, 500) and _CONTEXT.search(words)),
+        ("out_of_memory", _MEMORY.search(words)),
+        ("server_error", status in (0, 408) or status >= 500),
+    )
+    kind = next((kind for kind, holds in rules if holds), "bad_request")
+    shown = (
+        f"HTTP {status}: {'a web page: ' * (kind == 'html')}{words}" if status else f"error inside the stream: {words}"
+    )
+    if kind == "busy" and retry_after is not None:
+        shown += f" (Retry-After: {retry_after:g} s)"
+    return kind, shown
 
 
 def server_words(body: str) -> str:
@@ -246,6 +229,16 @@ def _one_line(text: str) -> str:
     return text if len(text) <= 300 else text[:297] + "..."
 
 
+_BY_CLASS = {
+    "server_down": {"ConnectError", "ConnectTimeout", "ConnectionRefusedError", "APIConnectionError"},
+    "no_bytes": {"ReadTimeout", "WriteTimeout", "TimeoutError", "APITimeoutError"},
+    "dropped": {"RemoteProtocolError", "ReadError", "WriteError", "LocalProtocolError", "CloseError"},
+    "truncated": {"LengthFinishReasonError"},
+    "garbage": {"JSONDecodeError", "DecodingError", "UnicodeDecodeError", "APIResponseValidationError"},
+}
+_SAID = {"server_down": "no connection", "dropped": "the connection broke off", "garbage": "not JSON"}
+
+
 def from_exception(error: BaseException) -> tuple[str, str]:
     """Name the failure behind an exception of httpx, of a client library, or of a LangChain model, likewise."""
     chain: list[BaseException] = []
@@ -253,25 +246,77 @@ def from_exception(error: BaseException) -> tuple[str, str]:
     while link is not None and link not in chain:
         chain.append(link)
         link = link.__cause__ or link.__context__
-    names = {type(link).__name__ for link in chain}
     said = _one_line(str(error)) or "no message"
-    status = next((int(s) for link in chain if isinstance(s := getattr(link, "status_code", None), int) and s > 0), 0)
-    if status >= 300:
-        return from_status(status, said)
-    if any(isinstance(link, socket.gaierror) for link in chain) or re.search(
-        r"name or service not known|nodename nor servname|name resolution|getaddrinfo failed", said, re.IGNORECASE
-    ):
+    for link in chain:
+        if isinstance(status := getattr(link, "status_code", None), int) and status >= 300:
+            return from_status(status, said)
+    if any(isinstance(link, socket.gaierror) for link in chain) or _NO_NAME.search(said):
         return "dns", f"the host name does not resolve ({said})"
-    if names & {"ConnectError", "ConnectTimeout", "ConnectionRefusedError", "APIConnectionError"} or isinstance(
-        error, ConnectionError
-    ):
-        return "server_down", f"no connection ({said})"
-    if names & {"ReadTimeout", "WriteTimeout", "TimeoutError", "APITimeoutError"}:
-        return "no_bytes", f"timed out ({type(error).__name__})"
-    if names & {"RemoteProtocolError", "ReadError", "WriteError", "LocalProtocolError", "CloseError"}:
-        return "dropped", f"the connection broke off ({said})"
-    if names & {"LengthFinishReasonError"}:
-        return "truncated", said
-    if names & {"JSONDecodeError", "DecodingError", "UnicodeDecodeError", "APIResponseValidationError"}:
-        return "garbage", f"not JSON ({said})"
-    return "other", f"{type(error).__name__}: {said}"
+    names = {type(link).__name__ for link in chain}
+    if isinstance(error, ConnectionError):
+        names.add("ConnectError")
+    kind = next((kind for kind, classes in _BY_CLASS.items() if names & classes), "other")
+    if kind in _SAID:
+        return kind, f"{_SAID[kind]} ({said})"
+    words = {"no_bytes": f"timed out ({type(error).__name__})", "truncated": said}
+    return kind, words.get(kind, f"{type(error).__name__}: {said}")
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------------
+
+_SECRET_NAME = re.compile(r"api.?key|authori[sz]ation|secret|password|credential|cookie|token$", re.IGNORECASE)
+_KEY_CHARS, _KEY_BITS = 12, 36
+# Error texts of servers repeat keys in part ("Incorrect API key provided: sk-ab***yz").
+_KEY_LIKE = re.compile(
+    r"\bsk-[\w*.\-]{4,}|(?i:bearer)\s+[\w.~+/\-]{8,}=*|\bBasic\s+(?=\S*[A-Z0-9=])[\w+/]{4,}=*|(?<=//)[^/\s@]+(?=@)"
+)
+# Escape codes, carriage returns, marks that turn the direction of writing, and what UTF-8 cannot hold.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def sounds_secret(name: str) -> bool:
+    """Whether a field, header or variable of this name is likely to hold a secret."""
+    return bool(_SECRET_NAME.search(name))
+
+
+def looks_like_key(text: str) -> bool:
+    """Whether a text is long and varied enough for a key; "test", "none" and "not-needed" are ordinary words."""
+    counts = Counter(text).values()
+    bits = -sum(count * math.log2(count / len(text)) for count in counts)
+    return len(text) >= _KEY_CHARS and bits >= _KEY_BITS and not any(c.isspace() for c in text)
+
+
+def secret_strings(fields: Iterable[tuple[str, Any]], headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Collect keys from a model's fields and headers: SecretStr, headers, the password in an address. Longest first."""
+    secrets = _in_headers(headers)
+    for _, value in fields:
+        if hasattr(value, "get_secret_value"):
+            secret = str(value.get_secret_value())
+            secrets |= {secret, secret.partition(":")[2]}  # of user:password
+        elif isinstance(value, Mapping):
+            inner = value.get("headers")
+            secrets |= _in_headers(value) | _in_headers(inner if isinstance(inner, Mapping) else {})
+        elif isinstance(value, str) and "@" in value and "//" in value and (parts := urlsplit(value)).password:
+            user, password = unquote(parts.username or ""), unquote(parts.password)
+            secrets |= {password, parts.password, base64.b64encode(f"{user}:{password}".encode()).decode()}
+    return tuple(sorted(filter(looks_like_key, secrets), key=len, reverse=True))
+
+
+def _in_headers(headers: Mapping[str, Any]) -> set[str]:
+    return {v.split(" ", 1)[-1] for name, v in headers.items() if isinstance(v, str) and sounds_secret(str(name))}
+
+
+def _hide(text: str, secrets: tuple[str, ...]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "[secret]")
+    return text
+
+
+def redact(text: str, secrets: tuple[str, ...]) -> str:
+    """Make words of a server fit for a message (never for a reply): no keys in them, and nothing a terminal obeys."""
+    return printable(_KEY_LIKE.sub("[secret]", _hide(text, secrets)))
+
+
+def printable(text: str) -> str:
+    """Show control characters as their code (``\\x1b``), so that a terminal or a table does not obey them."""
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ragbench.errors import ConfigError, check_known, unknown
 from ragbench.llm import local
 from ragbench.llm.local import SMOLLM2, SMOLLM2_SHA256
-
-if TYPE_CHECKING:
-    from langchain_core.language_models.chat_models import BaseChatModel
 
 _WITHOUT_A_MODEL = ("embedded", "extractive")  # names that labels, judges and readers go by beside those of models
 DEADLINE_S = 600.0
@@ -33,22 +30,21 @@ def chat_model(
     price: tuple[float, float] | None = None,
     digest: str | None = None,
     **options: Any,
-) -> BaseChatModel:
+) -> Any:
     """Make a LangChain chat model whose options and time limit are all explicit.
+
+    ``invoke``, ``ainvoke`` and ``batch`` obey the same deadline and raise the same typed errors as ``ask``.
 
     Parameters
     ----------
-    spec : ``"ollama:NAME"`` (a model pulled into Ollama) or ``"openai:NAME"`` (OpenAI, or with ``host`` any server
-        that speaks its protocol: vLLM, llama.cpp, LM Studio ...; needs the extra ``ragbench[openai]``),
-        ``"gguf:FILE"`` (a model file, run here by llama.cpp) or ``"smollm2"`` (the GGUF file that `make setup` brings;
-        135 million parameters: it writes answers, and is no judge). The last two need no server; see
-        ``ragbench.llm.local``.
+    spec : ``"ollama:NAME"`` (a model pulled into Ollama); ``"openai:NAME"`` (OpenAI, or with ``host`` any server that
+        speaks its protocol: vLLM, llama.cpp, LM Studio ...; needs the extra ``ragbench[openai]``); ``"gguf:FILE"`` (a
+        model file, run here by llama.cpp); ``"smollm2"`` (the GGUF file that `make setup` brings: 135 million
+        parameters, writes answers, no judge).
     host : address of the server. Default: OLLAMA_HOST or http://localhost:11434; OPENAI_BASE_URL or OpenAI itself.
         For a GGUF file the number of its server on this machine: a list of models with "1" and "2" uses two cores.
-    temperature, seed : always sent; 0 and 0 for replies that can be repeated.
-    num_ctx : context window in tokens, prompt and reply together. Ollama and llama.cpp are told to use it (default
-        8192: Ollama's own default depends on the machine). An OpenAI-compatible server has its own; give its size here
-        to have every prompt checked against it.
+    num_ctx : context window in tokens, prompt and reply together; Ollama and llama.cpp are told to use it (default
+        8192). An OpenAI-compatible server has its own; give its size here to have every prompt checked against it.
     num_predict : most tokens of a reply.
     api_key : default OLLAMA_API_KEY or OPENAI_API_KEY; never shown or stored.
     deadline_s : seconds for one whole call, from the first byte sent to the last byte received.
@@ -56,15 +52,6 @@ def chat_model(
     digest : name of the exact weights for providers that have none of their own. For a GGUF file: the sha256 that it
         must have.
     options : any further option of ``ChatOllama`` or ``ChatOpenAI`` (``top_p``, ``stop``, ``reasoning`` ...).
-
-    Returns
-    -------
-    LangChain chat model: ``invoke``, ``ainvoke``, ``batch`` obey the same deadline and raise the same typed errors as
-    ``ask``.
-
-    Raises
-    ------
-    ConfigError : unknown provider or option, or the extra is not installed.
 
     Examples
     --------
@@ -83,17 +70,16 @@ def chat_model(
         raise ConfigError(f"unknown model provider {provider!r}", "one of " + ", ".join(NAMES), do)
     if not name:
         raise ConfigError(f"model {spec!r}", " or ".join(NAMES), "say which model, for example 'ollama:llama3:8b'")
-    if not deadline_s > 0:
-        raise ConfigError(f"deadline_s={deadline_s}", "seconds above 0", f"the default is {DEADLINE_S:g}")
-    if num_ctx is not None and num_ctx < 1:
-        raise ConfigError(f"num_ctx={num_ctx}", "a number of tokens above 0", "the default is 8192")
+    for limit, value in (("deadline_s", deadline_s), ("num_ctx", num_ctx)):
+        if value is not None and not value > 0:
+            raise ConfigError(f"{limit}={value}", "a number above 0", "leave it out for the default")
     if num_ctx is None and provider != "openai":
         num_ctx = NUM_CTX
     settings = {"temperature": temperature, "seed": seed, "deadline_s": deadline_s, "price": price, "digest": digest}
     return makers[provider](name, host, num_ctx, num_predict, api_key, {**options, **settings})
 
 
-def _ollama(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> BaseChatModel:
+def _ollama(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> Any:
     from ragbench.llm.ollama import OllamaChat
 
     _check(OllamaChat, settings)
@@ -104,60 +90,55 @@ def _ollama(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key
     )
 
 
-def _openai_class() -> Any:
-    try:
-        from ragbench.llm.openai import OpenAIChat
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"the package {error.name} is not installed",
-            "the extra that openai: and gguf: models need",
-            "pip install 'ragbench[openai]'",
-        ) from None
-    return OpenAIChat
-
-
-def _local(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> BaseChatModel:
-    import httpx
-
-    cls = _openai_class()
-    from ragbench.llm.openai import AsyncToServer, ToServer
-
-    _check(cls, settings)
+def _local(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> Any:
+    openai, httpx = _openai_module()
     server = local.server_for(local.smollm2() if name == SMOLLM2 else local.gguf(name), num_ctx, host)
-    clients = {
-        "http_client": httpx.Client(transport=ToServer(server), trust_env=False),
-        "http_async_client": httpx.AsyncClient(transport=AsyncToServer(server), trust_env=False),
+    settings |= {
+        "http_client": httpx.Client(transport=openai.ToServer(server), trust_env=False),
+        "http_async_client": httpx.AsyncClient(transport=openai.AsyncToServer(server), trust_env=False),
     }
-    model = cls(
-        model=server.file.name, base_url=f"http://{server.label}/v1", api_key=server.key,
-        max_tokens=num_predict, num_ctx=num_ctx, max_retries=0, **clients, **settings,
-    )  # fmt: skip
+    url = f"http://{server.label}/v1"
+    model = _openai_chat(openai.OpenAIChat, server.file.name, url, server.key, num_ctx, num_predict, settings)
     model._server = server
     return model
 
 
-def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> BaseChatModel:
-    import httpx
-
-    cls = _openai_class()
-    _check(cls, settings)
+def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> Any:
+    openai, httpx = _openai_module()
     url = host or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
     base_url, user = address(url, 80, "/v1") if url else (None, None)
     if user:
         # ``stream`` and calls with tools go the client's own way, which would send the key.
         login = tuple(unquote(part) for part in user.partition(":")[::2])
-        clients = {"http_client": httpx.Client, "http_async_client": httpx.AsyncClient}
-        settings = {field: client(auth=login) for field, client in clients.items()} | settings
+        clients = {"http_client": httpx.Client(auth=login), "http_async_client": httpx.AsyncClient(auth=login)}
+        settings = {"userinfo": user} | clients | settings
     # Servers of one's own often need no key, but the client insists on one.
     key = api_key or os.environ.get("OPENAI_API_KEY") or ("not-needed" if base_url else None)
     if key is None:
         raise ConfigError(
             "no API key for openai:", "OPENAI_API_KEY", "set it, or pass host=... for a server of your own"
         )
-    return cls(
-        model=name, base_url=base_url, api_key=key, max_tokens=num_predict, num_ctx=num_ctx, max_retries=0,
-        userinfo=user, **settings,
-    )  # fmt: skip
+    return _openai_chat(openai.OpenAIChat, name, base_url, key, num_ctx, num_predict, settings)
+
+
+def _openai_chat(cls: Any, name: str, url: Any, key: str, num_ctx: Any, num_predict: Any, settings: dict) -> Any:
+    _check(cls, settings)
+    limits = {"max_tokens": num_predict, "num_ctx": num_ctx, "max_retries": 0}
+    return cls(model=name, base_url=url, api_key=key, **limits, **settings)
+
+
+def _openai_module() -> Any:
+    try:
+        import httpx
+
+        from ragbench.llm import openai
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"the package {error.name} is not installed",
+            "the extra that openai: and gguf: models need",
+            "pip install 'ragbench[openai]'",
+        ) from None
+    return openai, httpx
 
 
 def _check(cls: Any, settings: dict) -> None:

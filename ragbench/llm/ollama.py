@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +9,8 @@ import httpx
 from langchain_ollama import ChatOllama
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
-from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, basic, seconds, text_of, token_count, word
-from ragbench.llm.failures import CallError, from_exception, from_status, is_html, server_words
-from ragbench.llm.reply import LOOP
+from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, basic, seconds, token_count, word
+from ragbench.llm.failures import CallError
 
 
 class OllamaChat(AskedAlike, ChatOllama):
@@ -33,7 +31,7 @@ class OllamaChat(AskedAlike, ChatOllama):
             if self.api_key is not None:
                 client.headers["authorization"] = f"Bearer {self.api_key.get_secret_value()}"
             elif self.userinfo is not None:
-                client.headers["authorization"] = basic(self.userinfo)
+                client.headers["authorization"] = basic(self.userinfo.get_secret_value())
         return self
 
 
@@ -41,14 +39,16 @@ class OllamaDriver(HttpDriver):
     """Ollama's own protocol: ``/api/chat`` as a stream of JSON lines, ``/api/tags`` for the digest."""
 
     provider = "ollama"
+    answer = "reply of Ollama's"
 
     def __init__(self, model: Any) -> None:
         inner = model._async_client._client
-        super().__init__(model, str(inner.base_url), inner.headers, _client_options(model))
+        given = {**(model.client_kwargs or {}), **(model.async_client_kwargs or {})}
+        client = {key: value for key, value in given.items() if key not in ("headers", "timeout", "base_url")}
+        super().__init__(model, str(inner.base_url), inner.headers, client)
         self.name = model.model if ":" in model.model.rsplit("/", 1)[-1] else f"{model.model}:latest"
         self._base = {k: v for k, v in model._chat_params([]).items() if v is not None}
-        options = self._base["options"]
-        self.num_ctx, self.num_predict = options.get("num_ctx"), options.get("num_predict")
+        self.num_ctx, self.num_predict = (self._base["options"].get(name) for name in ("num_ctx", "num_predict"))
         self._convert = model._convert_messages_to_ollama_messages
         # truncate and shift: an error instead of a prompt cut in silence, on servers that know the fields.
         self._sent = {**self._base, "stream": True, "truncate": False, "shift": False}
@@ -75,88 +75,35 @@ class OllamaDriver(HttpDriver):
         return digests[self.name].removeprefix("sha256:")
 
     async def context_length(self) -> int | None:
-        """Return the longest context the model was made for, from ``/api/show``; None where it is not said."""
         try:
             info = (await self.get_json("/api/show", sent={"model": self.name})).get("model_info") or {}
             return next((token_count(value) for key, value in info.items() if key.endswith(".context_length")), None)
         except (CallError, AttributeError):
             return None
 
-    async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> Wire:
-        body = {**self._sent, "messages": self._wire_messages(messages)}
-        if schema is not None:
-            body["format"] = schema
-        try:
-            with self.client() as client:
-                await self._stream(client, json.dumps(body).encode(), received, looking=schema is not None)
-        except CallError:
-            raise
-        except Exception as error:
-            if received.end is None:
-                raise self.fail(*from_exception(error), raw=received.text) from None
-        text, final = received.text, received.end
-        if final is None:
-            seen = f"after {len(text)} characters" if text else "with nothing in it"
-            raise self.fail("unfinished", f"the stream ended {seen}, without its end mark (done)", raw=text)
-        return Wire(
-            text,
-            "".join(received.thinking),
-            word(final.get("done_reason")),
-            token_count(final.get("prompt_eval_count")),
-            token_count(final.get("eval_count")),
-            seconds(final.get("prompt_eval_duration"), 1e9),
-            seconds(final.get("eval_duration"), 1e9),
-        )
+    async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> None:
+        if not all(isinstance(message["content"], str) and len(message) == 2 for message in messages):
+            from langchain_core.messages import convert_to_messages
 
-    async def _stream(self, client: Any, body: bytes, received: Received, *, looking: bool) -> None:
-        """Read the stream to its end; ``looking``: or until the reply does nothing but repeat itself."""
-        async with client.stream("POST", f"{self.host}/api/chat", content=body) as response:
-            if response.status_code != 200:
-                raise await self.refuse(response, received)
-            async for piece in response.aiter_bytes():
-                for line in received.lines(self.counted(piece, received)):
-                    self._take(line, received)
-                if looking and received.end is None and received.loops():
-                    received.end = {"done_reason": LOOP}
-                    return
-            for line in received.lines():
-                self._take(line, received)
+            messages = self._convert(convert_to_messages(messages))
+        body = {**self._sent, "messages": messages} | ({} if schema is None else {"format": schema})
+        await self.post("/api/chat", body, received, looking=schema is not None)
 
-    def _wire_messages(self, messages: Sequence[dict]) -> Sequence[Any]:
-        if all(isinstance(message["content"], str) and len(message) == 2 for message in messages):
-            return messages
-        from langchain_core.messages import convert_to_messages
+    def streams(self, response: httpx.Response) -> bool:
+        return True
 
-        return self._convert(convert_to_messages(messages))
+    def take(self, line: str, received: Received) -> None:
+        if line:
+            self.parse(line, received)
 
-    def _take(self, line: bytes, received: Received) -> None:
-        """Read one line of the stream."""
-        if not line.strip():
-            return
-        shown = line.decode("utf-8", "replace")
-        try:
-            part = json.loads(line)
-        except (ValueError, RecursionError):
-            if is_html(shown):
-                raise self.fail("html", f"a web page: {server_words(shown)}", raw=shown) from None
-            if received.text:
-                raise self.fail("unfinished", "the stream broke off inside a line", raw=received.text) from None
-            raise self.fail("garbage", f"not JSON: {server_words(shown)!r}", raw=shown) from None
-        try:
-            if not {"message", "error", "done"} & part.keys():
-                raise TypeError
-            if "error" in part:
-                raise self.fail(*from_status(0, shown), raw=received.text)
-            message = part.get("message") or {}
-            received.write(text_of(message.get("content")))
-            received.thinking.append(text_of(message.get("thinking")))
-        except (TypeError, AttributeError):
-            what = f"JSON, but no reply of Ollama's: {server_words(shown)!r}"
-            raise self.fail("garbage", what, raw=shown) from None
-        if part.get("done"):
-            received.end = part
-
-
-def _client_options(model: Any) -> dict[str, Any]:
-    given = {**(model.client_kwargs or {}), **(model.async_client_kwargs or {})}
-    return {key: value for key, value in given.items() if key not in ("headers", "timeout", "base_url")}
+    def read(self, answer: Any, received: Received, whole: bool) -> None:
+        if not {"message", "done"} & answer.keys():
+            raise TypeError
+        message = answer.get("message") or {}
+        received.write(message.get("content"), message.get("thinking"))
+        if answer.get("done"):
+            received.finish = word(answer.get("done_reason"))
+            received.prompt_tokens = token_count(answer.get("prompt_eval_count"))
+            received.output_tokens = token_count(answer.get("eval_count"))
+            received.prompt_seconds = seconds(answer.get("prompt_eval_duration"), 1e9)
+            received.output_seconds = seconds(answer.get("eval_duration"), 1e9)

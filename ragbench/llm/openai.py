@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,9 +12,9 @@ import httpx
 from langchain_openai import ChatOpenAI
 from pydantic import Field, PrivateAttr, SecretStr
 
-from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, Wire, basic, seconds, text_of, token_count, word
-from ragbench.llm.failures import AWAY, CallError, from_exception, from_status, is_html, server_words
-from ragbench.llm.keys import canonical
+from ragbench.llm.cassette import canonical
+from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, basic, seconds, token_count, word
+from ragbench.llm.failures import AWAY, CallError, from_status
 from ragbench.llm.local import Server
 from ragbench.llm.reply import LOOP
 
@@ -43,11 +42,12 @@ class OpenAIDriver(HttpDriver):
     """
 
     provider = "openai"
+    answer = "chat completion"
 
     def __init__(self, model: Any) -> None:
         headers = {"Content-Type": "application/json", **(model.default_headers or {})}
-        if getattr(model, "userinfo", None) is not None:
-            headers["Authorization"] = basic(model.userinfo)
+        if (userinfo := getattr(model, "userinfo", None)) is not None:
+            headers["Authorization"] = basic(userinfo.get_secret_value())
         if hasattr(model.openai_api_key, "get_secret_value"):
             headers.setdefault("Authorization", f"Bearer {model.openai_api_key.get_secret_value()}")
         if model.openai_organization:
@@ -57,12 +57,14 @@ class OpenAIDriver(HttpDriver):
         payload = model._get_request_payload([])
         self._base = {k: v for k, v in payload.items() if v is not None and k not in ("messages", "stream")}
         self._sent = dict(self._base)
+        extra = self._sent.pop("extra_body", None) or {}
         if "max_completion_tokens" in self._sent and "api.openai.com" not in self.host:
             # The newer name is unknown to many servers that speak this protocol; all know the older one.
             self._sent["max_tokens"] = self._sent.pop("max_completion_tokens")
+        self._sent |= extra
         self.num_predict = self._base.get("max_completion_tokens", self._base.get("max_tokens"))
         # Servers differ in how they take a schema; what answers is kept, for this model at this host.
-        self._dialects = ["json_schema", "json_object"]
+        self._forms = ["json_schema", "json_object"]
         self._streams = True
 
     def options(self) -> dict[str, Any]:
@@ -78,10 +80,10 @@ class OpenAIDriver(HttpDriver):
         try:
             named = [entry for entry in listed["data"] if entry["id"] == self.name]
             entry = named[0] if named or len(listed["data"]) > 1 else listed["data"][0]
-            facts = _facts(entry, ("root", "max_model_len"))  # vLLM
+            facts = _facts(entry, "root", "max_model_len")  # vLLM
             if "meta" in entry and entry["meta"] is None:  # llama.cpp, as long as it loads its model
                 raise self.fail("busy", "the server is still loading its model")
-            if meta := _facts(entry.get("meta"), ("size", "n_params", "n_vocab", "n_embd", "n_ctx_train")):
+            if meta := _facts(entry.get("meta"), "size", "n_params", "n_vocab", "n_embd", "n_ctx_train"):
                 facts |= meta | await self._slot()
             told = canonical({"id": entry["id"], **facts})
         except (KeyError, IndexError, TypeError, AttributeError):
@@ -101,7 +103,7 @@ class OpenAIDriver(HttpDriver):
     async def _slot(self) -> dict[str, Any]:
         """Return what llama.cpp tells of a slot: its ``n_ctx`` is its share of the server's window."""
         props = await self._told("/props", root=True)
-        return _facts(props.get("default_generation_settings") if isinstance(props, dict) else None, ("n_ctx",))
+        return _facts(props.get("default_generation_settings") if isinstance(props, dict) else None, "n_ctx")
 
     async def _told(self, path: str, *, root: bool = False) -> Any:
         """Return what the server tells there, None where it tells nothing. Raises CallError: it is away or busy."""
@@ -112,13 +114,14 @@ class OpenAIDriver(HttpDriver):
                 raise
             return None
 
-    async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> Wire:
-        body = {**self._sent, "messages": list(messages)}
+    async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> None:
+        body = {**self._sent, "messages": messages}
         if schema is None:
-            return await self._post(body, received)
-        for dialect in tuple(self._dialects):
+            await self.post("/chat/completions", body, received, looking=False)
+            return
+        for form in tuple(self._forms):
             try:
-                wire = await self._post({**body, "response_format": _response_format(schema, dialect)}, received, True)
+                await self._structured({**body, "response_format": _response_format(schema, form)}, received)
             except CallError as error:
                 # llama.cpp's Python server answers 500 to the standard form, other servers 400 or 422. A 500 that does
                 # not name the form is an accident, and says nothing about it.
@@ -126,125 +129,62 @@ class OpenAIDriver(HttpDriver):
                 refused = error.kind in ("bad_request", "server_error") and (
                     error.status in (400, 422) or (error.status == 500 and names_it)
                 )
-                if not refused or dialect == self._dialects[-1]:
+                if not refused or form == self._forms[-1]:
                     raise
-                if names_it and dialect in self._dialects:
-                    self._dialects.remove(dialect)
-                    log.warning("%s takes no response_format %r: asked with %r", self.model, dialect, self._dialects[0])
+                if names_it and form in self._forms:
+                    self._forms.remove(form)
+                    log.warning("%s takes no response_format %r: asked with %r", self.model, form, self._forms[0])
             else:
-                wire.form = dialect
-                return wire
-        raise AssertionError("the last form returns or raises")
+                received.form = form
+                return
 
-    async def _post(self, body: dict, received: Received, looking: bool = False) -> Wire:
-        """Send one request; ``looking``: read the reply until it does nothing but repeat itself, where it streams."""
-        streamed = looking and self._streams
-        extra = body.get("extra_body") or {}
-        sent = {**{name: value for name, value in body.items() if name != "extra_body"}, **extra}
-        if streamed:
-            sent |= {"stream": True, "stream_options": {"include_usage": True}}
-        parts: list[bytes] = []
-        try:
-            with self.client() as client:
-                address, content = f"{self.host}/chat/completions", json.dumps(sent).encode()
-                async with client.stream("POST", address, content=content) as response:
-                    if response.status_code != 200:
-                        raise await self.refuse(response, received)
-                    if "event-stream" in response.headers.get("content-type", ""):
-                        return await self._events(response, received)
-                    async for piece in response.aiter_bytes():
-                        self.counted(piece, received)
-                        parts.append(piece)
-        except CallError as error:
-            if not (streamed and error.status in (400, 422) and "stream" in error.got):
-                raise
-            self._streams = False
-        except Exception as error:
-            raw = received.text or b"".join(parts).decode("utf-8", "replace")
-            raise self.fail(*from_exception(error), raw=raw) from None
-        else:
-            return self._read(b"".join(parts).decode("utf-8", "replace"))
-        return await self._post(body, received, looking)
+    async def _structured(self, body: dict, received: Received) -> None:
+        """Ask for a stream, where the server takes one and counts the tokens in it."""
+        if self._streams:
+            try:
+                stream = {"stream": True, "stream_options": {"include_usage": True}}
+                await self.post("/chat/completions", body | stream, received, looking=True)
+            except CallError as error:
+                if not (error.status in (400, 422) and "stream" in error.got):
+                    raise
+                self._streams = False
+            else:
+                self._streams = received.finish == LOOP or received.output_tokens is not None
+                return
+        await self.post("/chat/completions", body, received, looking=False)
 
-    async def _events(self, response: httpx.Response, received: Received) -> Wire:
-        """Read a stream of server-sent events to its end, or until the reply does nothing but repeat itself."""
-        received.end = {}
-        async for piece in response.aiter_bytes():
-            for line in received.lines(self.counted(piece, received)):
-                self._take(line, received)
-            if received.loops() and "finish_reason" not in received.end:
-                received.end["finish_reason"] = LOOP
-                break
-        else:
-            for line in received.lines():
-                self._take(line, received)
-            if not received.end:
-                seen = f"after {len(received.text)} characters" if received.text else "with nothing in it"
-                raise self.fail("unfinished", f"the stream ended {seen}, without its end mark", raw=received.text)
-            self._streams = token_count((received.end.get("usage") or {}).get("completion_tokens")) is not None
-        message = {"content": received.text, "reasoning_content": "".join(received.thinking)}
-        choice = {"message": message, "finish_reason": received.end.get("finish_reason")}
-        return self._wire({**received.end, "choices": [choice]})
+    def streams(self, response: httpx.Response) -> bool:
+        return "event-stream" in response.headers.get("content-type", "")
 
-    def _take(self, line: bytes, received: Received) -> None:
-        """Read one line of a stream."""
-        name, _, data = line.decode("utf-8", "replace").strip().partition(":")
-        if name not in ("data", "error") or data.strip() == "[DONE]":
-            return
-        try:
-            event = json.loads(data)
-            if "error" in event or name == "error":
-                raise self.fail(*from_status(0, data), raw=received.text)
-            assert received.end is not None
-            received.end |= {key: event[key] for key in ("usage", "timings") if isinstance(event.get(key), dict)}
-            for choice in event.get("choices") or []:
-                delta = choice.get("delta") or {}
-                received.write(text_of(delta.get("content")))
-                received.thinking.append(text_of(delta.get("reasoning_content")))
-                if choice.get("finish_reason"):
-                    received.end["finish_reason"] = choice["finish_reason"]
-        except (ValueError, RecursionError, TypeError, AttributeError, KeyError):
-            what = f"an event that is no part of a chat completion: {server_words(data)!r}"
-            raise self.fail("garbage", what, raw=received.text or data) from None
+    def take(self, line: str, received: Received) -> None:
+        name, _, data = line.partition(":")
+        if name == "error":
+            raise self.fail(*from_status(0, data), raw=received.text)
+        if name == "data" and data.strip() != "[DONE]":
+            self.parse(data, received)
 
-    def _read(self, body: str) -> Wire:
-        try:
-            answer = json.loads(body)
-        except (ValueError, RecursionError):
-            kind = "html" if is_html(body) else "garbage"
-            what = "a web page" if kind == "html" else "not JSON"
-            raise self.fail(kind, f"{what}: {server_words(body)!r}", raw=body) from None
-        return self._wire(answer, body)
-
-    def _wire(self, answer: Any, body: str = "") -> Wire:
-        """Take out of a chat completion what is needed; ``body``: as it came."""
-        try:
-            choice = answer["choices"][0]
-            message, usage = choice["message"], answer.get("usage") or {}
-            timings = answer.get("timings") or {}  # llama.cpp's own: without the time spent waiting for a free slot
-            return Wire(
-                text_of(message.get("content")),
-                text_of(message.get("reasoning_content")),
-                word(choice.get("finish_reason")),
-                token_count(usage.get("prompt_tokens")),
-                token_count(usage.get("completion_tokens")),
-                seconds(timings.get("prompt_ms"), 1e3),
-                seconds(timings.get("predicted_ms"), 1e3),
-            )
-        except (KeyError, IndexError, TypeError, AttributeError):
-            if isinstance(answer, dict) and "error" in answer:
-                raise self.fail(*from_status(0, body), raw=body) from None
-            raise self.fail("garbage", f"JSON, but no chat completion: {server_words(body)!r}", raw=body) from None
+    def read(self, answer: Any, received: Received, whole: bool) -> None:
+        for choice in [answer["choices"][0]] if whole else answer.get("choices") or []:
+            message = choice["message"] if whole else choice.get("delta") or {}
+            received.write(message.get("content"), message.get("reasoning_content"))
+            if whole or choice.get("finish_reason"):
+                received.finish = word(choice.get("finish_reason"))
+        if isinstance(usage := answer.get("usage"), dict):
+            received.prompt_tokens = token_count(usage.get("prompt_tokens"))
+            received.output_tokens = token_count(usage.get("completion_tokens"))
+        if isinstance(timings := answer.get("timings"), dict):  # llama.cpp's own: without waiting for a free slot
+            received.prompt_seconds = seconds(timings.get("prompt_ms"), 1e3)
+            received.output_seconds = seconds(timings.get("predicted_ms"), 1e3)
 
 
-def _facts(entry: Any, names: Sequence[str]) -> dict[str, Any]:
+def _facts(entry: Any, *names: str) -> dict[str, Any]:
     """Return the plain values that are there under these names."""
     facts = {name: entry.get(name) for name in names} if isinstance(entry, dict) else {}
     return {name: value for name, value in facts.items() if isinstance(value, int | float | str)}
 
 
-def _response_format(schema: dict, dialect: str) -> dict[str, Any]:
-    if dialect == "json_object":
+def _response_format(schema: dict, form: str) -> dict[str, Any]:
+    if form == "json_object":
         return {"type": "json_object", "schema": schema}
     name = "".join(c if c.isalnum() else "_" for c in str(schema.get("title", "reply")))[:60]
     return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}

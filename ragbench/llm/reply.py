@@ -20,10 +20,8 @@ class Usage:
     Attributes
     ----------
     calls : requests that ended with a whole answer from the server (a repair try is a call of its own).
-    prompt_tokens, output_tokens : as the server counted them.
-    uncounted : calls for which the server gave no counts; they are missing from the two sums above.
-    prompt_seconds, output_seconds : time for reading the prompt and for writing the reply, as the server says
-        (0 where it does not say).
+    prompt_tokens, output_tokens : as the server counted them; ``uncounted`` calls are missing from both sums.
+    prompt_seconds, output_seconds : for reading the prompt and writing the reply, as the server says (else 0).
     seconds : wall-clock time of the calls, seen from here.
     cost : money in the currency of the price; NaN where no price is known.
     """
@@ -73,16 +71,13 @@ class Reply:
     text : the answer, without a ``<think>`` part; with a schema, the JSON text that was accepted.
         Of a failure: whatever the model wrote last.
     parsed : the validated pydantic object, or None.
-    ok : whether ``text`` may be used.
-    error : why not; its ``kind`` is one of ``ragbench.llm.KINDS``.
-    usage : tokens, seconds and money of the calls behind this reply (as recorded, if ``cached``).
-    seconds : wall-clock time of the calls behind this reply, without waiting for a busy server.
+    usage, seconds : of the calls behind this reply (as recorded, if ``cached``), without waiting for a busy server.
     cached : served from a cassette, or from an equal prompt of the same ``ask``.
     id, step : the names given to ``ask``.
     raw : everything the model wrote, word for word.
     finish : why the server stopped, as it says (``"stop"``, ``"length"``, ...).
     form : the ``response_format`` an OpenAI-compatible server took the schema in: "json_schema", or the weaker
-        "json_object", of which nothing is believed either before it is validated. "" elsewhere.
+        "json_object"; the reply is validated either way. "" elsewhere.
     repairs : 1 when a structured reply needed its second try.
     attempts : calls made, with those that ended in an error.
     model, digest, host, key : who answered, and the key on the cassette.
@@ -114,23 +109,19 @@ class Reply:
 
 
 def usage_by_step(replies: Iterable[Reply]) -> dict[str, dict[str, Any]]:
-    """Sum usage by step, what was spent now apart from what came from the cassette.
+    """Sum usage by step.
 
     Returns
     -------
-    dict from step name to a dict with ``replies``, ``failed``, ``cut``, ``cached``, ``repaired`` (counts), ``spent``
-    (Usage of the calls made now) and ``recorded`` (Usage of the calls that cached replies once cost).
+    dict from step to a dict: ``replies``, ``failed``, ``cut``, ``cached``, ``repaired`` (counts), ``spent`` (Usage of
+    the calls made now) and ``recorded`` (Usage of the calls that cached replies once cost).
     """
     table: dict[str, dict[str, Any]] = {}
     for reply in replies:
-        row = table.setdefault(
-            reply.step,
-            {"replies": 0, "failed": 0, "cut": 0, "cached": 0, "repaired": 0, "spent": Usage(), "recorded": Usage()},
-        )
-        row["replies"] += 1
-        row["failed"] += not reply.ok
-        row["cut"] += reply.cut
-        row["cached"] += reply.cached
-        row["repaired"] += reply.repairs
+        counts = {"replies": 1, "failed": not reply.ok, "cut": reply.cut, "cached": reply.cached}
+        counts["repaired"] = reply.repairs
+        row = table.setdefault(reply.step, dict.fromkeys(counts, 0) | {"spent": Usage(), "recorded": Usage()})
+        for name, count in counts.items():
+            row[name] += count
         row["recorded" if reply.cached else "spent"] += reply.usage
     return table

@@ -7,10 +7,11 @@ import itertools
 import os
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ragbench.errors import ConfigError
 from ragbench.llm.drivers import Driver
 from ragbench.llm.failures import AWAY, KINDS, MAY_BE_ANOTHER, ONCE_MORE, CallError
 from ragbench.llm.reply import Usage
@@ -20,6 +21,24 @@ from ragbench.llm.reply import Usage
 _GIVE_UP_AFTER = 2
 _LONGEST_PAUSE_S = 30.0
 _POLL_S = 0.2  # how often a waiting worker looks whether it is to stop
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many calls at once, how long and how often; see ``ask``."""
+
+    concurrency: int
+    deadline_s: float
+    retries: int
+    backoff_s: float
+    patience_s: float
+    outage_s: float
+
+    def __post_init__(self) -> None:
+        least = {"concurrency": 1, "deadline_s": 1e-9}
+        for name, value in asdict(self).items():
+            if not value >= least.get(name, 0):
+                raise ConfigError(f"{name}={value}", f"a number of at least {least.get(name, 0):g}", f"raise {name}")
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +87,10 @@ class Gate:
         self.busy -= 1
         self.free.set()
 
+    def spoke(self) -> None:
+        """Note that the host is there."""
+        self.answered, self.down_since = True, None
+
 
 _gates: dict[tuple[int, str, int], Gate] = {}
 
@@ -108,30 +131,26 @@ def groups(items: Iterable[Pending]) -> list[deque[Pending]]:
     passage with many claims. Such a group goes to one place of one host in this order, so that the server finds the
     beginning in its prompt cache.
     """
-    groups: list[tuple[int, deque[Pending]]] = []
+    sized: list[tuple[int, deque[Pending]]] = []
     before, named = "", ""
     for name, text, item in sorted(((item.group, item.text, item) for item in items), key=lambda entry: entry[:2]):
         half = (min(len(before), len(text)) + 1) // 2
-        if groups and name == named and (name or (half and before[:half] == text[:half])):
-            size, group = groups[-1]
+        if sized and name == named and (name or (half and before[:half] == text[:half])):
+            size, group = sized[-1]
             group.append(item)
-            groups[-1] = (size + len(text), group)
+            sized[-1] = (size + len(text), group)
         else:
-            groups.append((len(text), deque([item])))
+            sized.append((len(text), deque([item])))
         before, named = text, name
-    groups.sort(key=lambda pair: -pair[0])
-    return [group for _, group in groups]
+    return [group for _, group in sorted(sized, key=lambda pair: -pair[0])]
 
 
 class Schedule:
-    """Hands items to workers until every one is settled, no host is left, or ``stop`` says so; limits as in ``ask``."""
+    """Hands items to workers until every one is settled, no host is left, or ``stop`` says so."""
 
-    def __init__(
-        self, items: list[Pending], workers: list[Worker], limits: Mapping[str, Any], stop: Callable[[], bool]
-    ) -> None:
+    def __init__(self, items: list[Pending], workers: list[Worker], limits: Limits, stop: Callable[[], bool]) -> None:
         self.workers, self.hosts = workers, list(dict.fromkeys(worker.host for worker in workers))
-        self.retries, self.backoff_s, self.stop = limits["retries"], limits["backoff_s"], stop
-        self.patience_s, self.outage_s = limits["patience_s"], limits["outage_s"]
+        self.limits, self.stop = limits, stop
         self._waiting = deque(groups(items))
         self._later: list[tuple[float, int, Pending]] = []
         self._numbers = itertools.count()
@@ -154,9 +173,8 @@ class Schedule:
         host = worker.host
         while self._open and host.dead is None and not self.stop():
             now = asyncio.get_running_loop().time()
-            again = min(
-                (entry for entry in self._later if self._may(host, entry[2])), default=None, key=lambda e: e[:2]
-            )
+            mine = (entry for entry in self._later if self._may(host, entry[2]))
+            again = min(mine, default=None, key=lambda entry: entry[:2])
             if host.pause_until > now:
                 await self._sleep(host.pause_until - now)
             elif again is not None and again[0] <= now:
@@ -169,13 +187,12 @@ class Schedule:
         return None
 
     def _take(self, worker: Worker) -> Pending | None:
-        if not worker.current:
-            if not self._waiting:
-                # Nothing untouched is left: help whoever has most still to do, from the far end of its group.
-                other = max(self.workers, key=lambda w: len(w.current))
-                return other.current.pop() if other.current else None
-            worker.current = self._waiting.popleft()
-        return worker.current.popleft()
+        if worker.current or self._waiting:
+            worker.current = worker.current or self._waiting.popleft()
+            return worker.current.popleft()
+        # Nothing untouched is left: help whoever has most still to do, from the far end of its group.
+        other = max(self.workers, key=lambda w: len(w.current))
+        return other.current.pop() if other.current else None
 
     def _may(self, host: Host, item: Pending) -> bool:
         """Whether the host may try the item: one that refused it only where no other host is left to ask."""
@@ -198,13 +215,14 @@ class Schedule:
 
     def succeeded(self, host: Host) -> None:
         """Note that a host has answered."""
-        host.gate.answered, host.gate.down_since, host.busy_answers = True, None, 0
+        host.gate.spoke()
+        host.busy_answers = 0
         host.refused.clear()
 
     def failed(self, host: Host, item: Pending, error: CallError) -> bool:
         """Decide what follows a failure: True when the item will be tried again, False when it is final."""
         now = asyncio.get_running_loop().time()
-        kind = KINDS[error.kind]
+        kind, retries = KINDS[error.kind], self.limits.retries
         host.was_away |= error.kind in MAY_BE_ANOTHER
         if error.kind in AWAY:
             return self._away(host, item, error, now)
@@ -214,54 +232,51 @@ class Schedule:
             host.refused.add(item.places[0])
             item.refused_by.append(host)
             if len(host.refused) > host.limit + _GIVE_UP_AFTER or not host.gate.answered:
-                self._bury(host, error)
-                return self._elsewhere(item, now)
+                return self._bury(host, item, error, now)
             if self._others(item):
                 return self._again(item, now)
         else:
             self.succeeded(host)
-        most = min(1, self.retries) if error.kind in ONCE_MORE or kind.host_wide else self.retries
+        most = min(1, retries) if error.kind in ONCE_MORE or kind.host_wide else retries
         if item.tries >= most or not (kind.retry or kind.host_wide):
             return False
         item.tries += 1
         return self._again(item, now + self._jitter(item.tries))
 
     def _away(self, host: Host, item: Pending, error: CallError, now: float) -> bool:
-        gate = host.gate
+        gate, outage_s = host.gate, self.limits.outage_s
         gate.down_since = now if gate.down_since is None else gate.down_since
-        if not gate.answered or now - gate.down_since >= self.outage_s:
-            self._bury(host, error)
-            return self._elsewhere(item, now)
-        host.pause_until = now + min(self._jitter(1), self.outage_s / 4)
+        if not gate.answered or now - gate.down_since >= outage_s:
+            return self._bury(host, item, error, now)
+        host.pause_until = now + min(self._jitter(1), outage_s / 4)
         return self._again(item, now)
 
     def _busy(self, host: Host, item: Pending, error: CallError, now: float) -> bool:
-        host.gate.answered, host.gate.down_since = True, None
+        patience_s = self.limits.patience_s
+        host.gate.spoke()
         item.busy_since = now if item.busy_since is None else item.busy_since
         if host.pause_until <= now:
             host.busy_answers += 1  # once for all calls that were under way together
-        pause = min(self._jitter(min(host.busy_answers, 8)), self.patience_s)
+        pause = min(self._jitter(min(host.busy_answers, 8)), patience_s)
         if error.retry_after is not None:
-            if error.retry_after > self.patience_s:  # no prompt waits so long
-                self._bury(host, error)
-                return self._elsewhere(item, now)
-            pause = error.retry_after + self.backoff_s * random.random()
+            if error.retry_after > patience_s:  # no prompt waits so long
+                return self._bury(host, item, error, now)
+            pause = error.retry_after + self.limits.backoff_s * random.random()
         host.pause_until = max(host.pause_until, now + pause)
         others = any(other.dead is None and other.pause_until <= now for other in self.hosts)
-        if now + pause - item.busy_since > self.patience_s and not others:
+        if now + pause - item.busy_since > patience_s and not others:
             return False
         return self._again(item, now)
 
-    def _elsewhere(self, item: Pending, now: float) -> bool:
-        return any(host.dead is None for host in self.hosts) and self._again(item, now)
-
-    def _bury(self, host: Host, error: CallError) -> None:
+    def _bury(self, host: Host, item: Pending, error: CallError, now: float) -> bool:
+        """Give up a host; its prompts, and the item, are for the others."""
         host.dead = error
         for worker in self.workers:
             if worker.host is host and worker.current:
                 self._waiting.appendleft(worker.current)
                 worker.current = deque()
         self._rouse()
+        return any(other.dead is None for other in self.hosts) and self._again(item, now)
 
     def _again(self, item: Pending, when: float) -> bool:
         self._later.append((when, next(self._numbers), item))
@@ -269,4 +284,4 @@ class Schedule:
         return True
 
     def _jitter(self, tries: int) -> float:
-        return min(self.backoff_s * 2 ** (tries - 1), _LONGEST_PAUSE_S) * random.uniform(0.5, 1.5)
+        return min(self.limits.backoff_s * 2 ** (tries - 1), _LONGEST_PAUSE_S) * random.uniform(0.5, 1.5)

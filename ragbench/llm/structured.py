@@ -10,15 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ragbench.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from pydantic import BaseModel
 
 _THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _MOST_STARTS = 200
@@ -73,8 +69,8 @@ def json_values(text: str) -> list[str]:
     return values
 
 
-def read_reply(text: str, schema: type[BaseModel]) -> tuple[Any, str, str]:
-    """Find the one JSON value that fits the schema strictly (no ``"3"`` for 3).
+def read_reply(text: str, schema: type) -> tuple[Any, str, str]:
+    """Find the one JSON value that fits the pydantic model strictly (no ``"3"`` for 3).
 
     Returns (object, its JSON text, "") or (None, "", what is wrong with it).
     """
@@ -85,9 +81,11 @@ def read_reply(text: str, schema: type[BaseModel]) -> tuple[Any, str, str]:
         return None, "", "the thinking part was not finished, so there is no answer"
     problem = "there is no complete JSON value in it"
     fitting: dict[str, Any] = {}
-    for candidate in _candidates(answer):
+    whole = [answer] if answer[:1] in ("{", "[", '"') else []
+    for candidate in [*whole, *(value for value in json_values(answer) if value != answer)]:
         try:
-            value = _validated(candidate, schema)
+            value = schema.model_validate_json(candidate, strict=True)
+            json.loads(candidate, parse_constant=_number, parse_float=_number, parse_int=_number)
         except ValidationError as error:
             problem = _in_words(error)
         except ValueError as error:
@@ -103,21 +101,8 @@ def read_reply(text: str, schema: type[BaseModel]) -> tuple[Any, str, str]:
     return None, "", problem
 
 
-def _candidates(answer: str) -> Iterator[str]:
-    """Yield the whole answer where it may be JSON, then the values in it."""
-    if answer[:1] in ("{", "[", '"'):
-        yield answer
-    yield from (value for value in json_values(answer) if value != answer)
-
-
-def _validated(text: str, schema: type[BaseModel]) -> Any:
-    """Validate strictly. Raises pydantic's ValidationError, or ValueError for a number that is none (NaN, 1e999)."""
-    value = schema.model_validate_json(text, strict=True)
-    json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_number)
-    return value
-
-
 def _number(written: str) -> float:
+    """Refuse what is no number (NaN, 1e999)."""
     number = float(written)
     if not math.isfinite(number):
         raise ValueError(f"{written[:40]} is no JSON number")
@@ -150,20 +135,17 @@ def repair_messages(messages: Sequence[dict], written: str, problem: str, json_s
     return [*messages, {"role": "assistant", "content": written}, {"role": "user", "content": ask}]
 
 
-def json_schema_of(schema: type[BaseModel]) -> str:
-    """Return the schema that goes to the server, as canonical JSON text. Raises ConfigError for anything else."""
-    if not (isinstance(schema, type) and hasattr(schema, "model_json_schema")):
-        raise ConfigError(
-            f"schema {schema!r}",
-            "a pydantic BaseModel class (or one per prompt)",
-            "write class Verdict(BaseModel): ...",
-        )
-    return _schema_text(schema)
+def json_schema_of(schema: Any) -> str:
+    """Return the schema that goes to the server, as canonical JSON text; "" for None."""
+    if schema is None or (isinstance(schema, type) and hasattr(schema, "model_json_schema")):
+        return _schema_text(schema)
+    right = "a pydantic BaseModel class (or one per prompt)"
+    raise ConfigError(f"schema {schema!r}", right, "write class Verdict(BaseModel): ...")
 
 
 @lru_cache(maxsize=4096)
-def _schema_text(schema: type[BaseModel]) -> str:
-    return canonical_schema(schema.model_json_schema())
+def _schema_text(schema: Any) -> str:
+    return canonical_schema(None if schema is None else schema.model_json_schema())
 
 
 def canonical_schema(schema: Mapping[str, Any] | None) -> str:
@@ -178,13 +160,8 @@ def schema_dict(text: str) -> dict | None:
 
 
 @lru_cache(maxsize=1024)
-def label_schema(count: int, labels: tuple[str, ...], field: str = "labels") -> type[BaseModel]:
-    """Make the schema of a reply with exactly ``count`` labels: too few or too many is invalid, never padded.
-
-    Returns
-    -------
-    pydantic model with one ``field``, a list of exactly ``count`` of these ``labels``, in order.
-    """
+def label_schema(count: int, labels: tuple[str, ...], field: str = "labels") -> type:
+    """Make the schema of a reply whose ``field`` lists exactly ``count`` of these labels, never padded."""
     from pydantic import ConfigDict, Field, create_model
 
     one = Literal[labels]  # type: ignore[valid-type]

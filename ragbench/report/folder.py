@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from ragbench.data.files import sha256
 from ragbench.errors import ConfigError
-from ragbench.llm.secrets import sounds_secret
+from ragbench.llm.failures import sounds_secret
 
 MARKER = ".ragbench-export.json"
 _USERINFO = re.compile(r"(\w://)[^/\s@\"']+@")

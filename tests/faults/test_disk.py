@@ -28,7 +28,7 @@ from ragbench.experiment import load_rows
 from ragbench.experiment.rows import BY_COLUMNS, COLUMNS, ROWS, Journal, Rows, _parsed
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import Cassette, ask, chat_model
-from ragbench.llm.keys import Keys
+from ragbench.llm.cassette import Keys
 from ragbench.report import export as exporting
 from ragbench.report.audit import audit
 from ragbench.report.export import export

@@ -25,8 +25,7 @@ from ragbench.experiment import load_rows
 from ragbench.experiment.rows import Journal, read_rows
 from ragbench.llm import CallError, Cassette, ask, chat_model
 from ragbench.llm.drivers import driver_for
-from ragbench.llm.failures import from_status
-from ragbench.llm.secrets import looks_like_key
+from ragbench.llm.failures import from_status, looks_like_key
 from ragbench.llm.structured import without_thinking
 from ragbench.records import Grade
 
