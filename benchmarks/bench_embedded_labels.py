@@ -16,8 +16,8 @@ from typing import Any
 from ragbench.chunking import token_chunks
 from ragbench.data import load_minihop
 from ragbench.data.ragchecker import RagResult, RetrievedText
+from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.labelling.claims import embedded_labels
-from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
 from ragbench.papers.ragchecker import DEFAULT, long_answered
 from ragbench.papers.ragchecker.systems import LeadSentences, NearestSentences
 from ragbench.retrieval import BM25

@@ -19,7 +19,8 @@ import ragbench as rb
 from ragbench.data import load_minihop
 from ragbench.labelling.asking import StepReport
 from ragbench.labelling.claims import check_claims, extract_claims, load_labelled_claims
-from ragbench.labelling.grades import as_answers, grade, load_graded_answers
+from ragbench.labelling.graded_answers import as_answers, load_graded_answers
+from ragbench.labelling.grades import grade
 from ragbench.labelling.keypoints import keypoint_verdicts
 from ragbench.labelling.preferences import gpt_ranking, gpt_score
 from ragbench.labelling.statements import extract_sentences, extract_statements, generate_questions, statement_verdicts

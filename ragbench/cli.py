@@ -279,7 +279,7 @@ def _data_generate(arguments: argparse.Namespace) -> int:
 
 def _judge_measure(arguments: argparse.Namespace) -> int:
     from ragbench.experiment.config import make_judge
-    from ragbench.labelling.grades import measure_judge
+    from ragbench.labelling.graded_answers import measure_judge
     from ragbench.llm import Cassette
 
     options = {}

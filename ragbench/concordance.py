@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import DataError, check_known, unknown
-from ragbench.labelling.embedded_checker import split_claims
+from ragbench.labelling.checkers import split_claims
 from ragbench.labelling.embedded_judge import EmbeddedJudge
 from ragbench.labelling.grades import grade, plan_grading
 from ragbench.llm import Plan

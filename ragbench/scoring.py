@@ -17,21 +17,18 @@ import pandas as pd
 from ragbench.data.answers import lacks, read_answers
 from ragbench.data.ragchecker import RagResult, RetrievedText
 from ragbench.errors import DataError
-from ragbench.labelling.asking import as_step
-from ragbench.labelling.checkers import ModelChecker, PairCounter, asks_model, make_checker
+from ragbench.labelling.checkers import ModelChecker, PairCounter, asks_model, make_checker, split_claims
 from ragbench.labelling.claims import (
-    claim_requests,
     embedded_labels,
     extract_claims,
     ragchecker_labels,
+    steps_for_claims,
     steps_for_ragchecker,
 )
-from ragbench.labelling.embedded_checker import split_claims
 from ragbench.labelling.embedded_grader import EmbeddedGrader
-from ragbench.labelling.embedded_ragas import EmbeddedRagas
-from ragbench.labelling.grades import grade, grading_prompts
+from ragbench.labelling.grades import grade, grading_prompts, grading_step
 from ragbench.labelling.keypoints import embedded_keypoint_verdicts, keypoint_verdicts, steps_for_keypoints
-from ragbench.labelling.statements import ModelRagas, steps_for_ragas
+from ragbench.labelling.statements import EmbeddedRagas, ModelRagas, steps_for_ragas
 from ragbench.llm import Cassette, Plan, Step, plan
 from ragbench.metrics.table import METRICS, find_numbers, language, lower_is_better, numbers_by_column, readable
 from ragbench.records import Answer, Question
@@ -444,7 +441,7 @@ def _keypoints(rows: pd.DataFrame, by: Labeller) -> list[Any]:
 
 
 def _keypoint_steps(rows: pd.DataFrame) -> list[Step]:
-    return [as_step("keypoints", [r for r in claim_requests(rows["reference"].tolist(), "sentence", None) if r])]
+    return steps_for_claims(rows["reference"].tolist(), "keypoints")
 
 
 def _keypoint_verdicts(rows: pd.DataFrame, by: Labeller) -> list[Any]:
@@ -469,8 +466,7 @@ def _grades(rows: pd.DataFrame, by: Labeller) -> list[Any]:
 
 
 def _grade_steps(rows: pd.DataFrame) -> list[Step]:
-    prompts = grading_prompts(*_to_grade(rows))
-    return [Step("grading", [prompt.text for prompt in prompts], schema=[prompt.schema for prompt in prompts])]
+    return [grading_step(grading_prompts(*_to_grade(rows)))]
 
 
 def _ragas(rows: pd.DataFrame, by: Labeller) -> list[Any]:

@@ -24,7 +24,7 @@ import pandas as pd
 from ragbench import recordings
 from ragbench.data import load_minihop, load_minihop_probes
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, write_ragchecker
-from ragbench.labelling.embedded_checker import split_claims
+from ragbench.labelling.checkers import split_claims
 from ragbench.papers.ragchecker import question_clusters
 from ragbench.recordings import distinct_answers
 from ragbench.stats import stratified_draw

@@ -14,7 +14,8 @@ import numpy as np
 from ragbench.data import load_minihop
 from ragbench.data.files import sha256
 from ragbench.labelling.embedded_grader import MODEL_FILE, RIDGE, evidence, fit_embedded_grader, odds_of
-from ragbench.labelling.grades import facts_of, load_graded_answers
+from ragbench.labelling.graded_answers import load_graded_answers
+from ragbench.labelling.grades import facts_of
 from ragbench.paths import shipped
 
 FOLDS, REPEATS = 10, 5

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from ragbench.data import load_minihop
 from ragbench.labelling.embedded_grader import EmbeddedGrader
-from ragbench.labelling.grades import (
+from ragbench.labelling.graded_answers import (
     accuracy_gain,
     as_answers,
     baseline_grades,
-    grade,
     judge_report,
     load_graded_answers,
 )
+from ragbench.labelling.grades import grade
 
 
 def main() -> None:

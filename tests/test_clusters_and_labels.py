@@ -12,7 +12,7 @@ from ragbench.comparison import document_clusters, paired_labels
 from ragbench.data import load_minihop
 from ragbench.errors import DataError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
-from ragbench.labelling.grades import as_answers, load_graded_answers
+from ragbench.labelling.graded_answers import as_answers, load_graded_answers
 from ragbench.labelling.people import Label, append_labels
 from ragbench.paths import shipped
 from ragbench.records import Dataset, Question

@@ -19,11 +19,12 @@ from ragbench import plots
 from ragbench.concordance import METRICS, NAMES
 from ragbench.data import load_minihop
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
+from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.embedded_judge import EmbeddedJudge
-from ragbench.labelling.embedded_ragas import EmbeddedRagas
-from ragbench.labelling.grades import facts_of, load_graded_answers
+from ragbench.labelling.graded_answers import load_graded_answers
+from ragbench.labelling.grades import facts_of
+from ragbench.labelling.statements import EmbeddedRagas
 from ragbench.llm import chat_model
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.claims import ClaimLabels, claim_metrics

@@ -74,7 +74,7 @@ def test_a_grader_sees_question_truth_facts_and_answer_and_nothing_else(script, 
 @pytest.mark.parametrize("name", ["qwen", "smollm2"])
 def test_the_labelled_answers_are_those_the_plan_draws_with_their_probabilities(script, name):
     from ragbench import recordings
-    from ragbench.labelling.grades import load_graded_answers
+    from ragbench.labelling.graded_answers import load_graded_answers
 
     items = answers_to_label(recordings.rows(name, "retrievers"))
     chosen = script.draw(items)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, from_ragchecker, to_ragchecker
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling import claims, embedded_checker
+from ragbench.labelling import checkers, claims
+from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.labelling.claims import embedded_labels
-from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
 from ragbench.metrics.claims import claim_metrics_table
 from ragbench.text.apart import take_apart
 from ragbench.text.stance import NEGATION
@@ -98,7 +98,7 @@ def test_texts_in_slices_are_labelled_as_at_once(claims, many):
     rule = EmbeddedChecker(Bags())
     whole = rule.check_many(claims, many), rule.support(claims, many).tolist()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedded_checker, "_CELLS", 40)
+        patch.setattr(checkers, "_CELLS", 40)
         assert (rule.check_many(claims, many), rule.support(claims, many).tolist()) == whole
 
 

@@ -13,16 +13,16 @@ from ragbench.data import load_minihop
 from ragbench.data.files import sha256
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.embedded_grader import EmbeddedGrader, fit_embedded_grader
-from ragbench.labelling.grades import (
+from ragbench.labelling.graded_answers import (
     accuracy_gain,
     as_answers,
     baseline_grades,
-    grade,
     judge_report,
     load_graded_answers,
     measure_judge,
     second_grading_kappa,
 )
+from ragbench.labelling.grades import grade
 from ragbench.paths import shipped
 
 
@@ -105,7 +105,7 @@ def test_the_shipped_weights_are_a_fit_on_dev_alone_of_the_shipped_data(question
 
 def test_measure_judge_needs_no_argument_and_takes_a_split():
     report = measure_judge(split="dev")
-    assert [one.split for one in report.splits] == ["dev"]
+    assert list(report.splits) == ["dev"]
     assert report["dev"].accuracy.estimate > 0.85  # fitted on it
     assert report.second_grading.n == 28
 
@@ -127,12 +127,12 @@ def test_a_file_of_ones_own_is_read_and_an_empty_answer_kept(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"grade": 6}, "line 2: grade is 6"),
-        ({"grade": 0}, "line 2: grade is 0"),
-        ({"grade": "3"}, "line 2: grade is '3'"),
-        ({"grade": True}, "line 2: grade is True"),
-        ({"grade": None}, "line 2: grade is None"),
-        ({"second_grade": 9}, "line 2: second_grade is 9"),
+        ({"grade": 6}, "line 2: 'grade' is 6"),
+        ({"grade": 0}, "line 2: 'grade' is 0"),
+        ({"grade": "3"}, "line 2: 'grade' is '3'"),
+        ({"grade": True}, "line 2: 'grade' is True"),
+        ({"grade": None}, "line 2: 'grade' is None"),
+        ({"second_grade": 9}, "line 2: 'second_grade' is 9"),
         ({"split": "train"}, "line 2: split is 'train'"),
         ({"id": "a"}, "line 2: id 'a' was there before"),
         ({"split": "test"}, "line 2: question 'q' is in both splits"),

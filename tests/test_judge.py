@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.embedded_checker import EmbeddedChecker, split_claims
+from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.labelling.embedded_judge import NAMES, EmbeddedJudge, features, load_coefficients
 from ragbench.labelling.judge_fit import FitReport, fit_judge, ridge
 from ragbench.labelling.preferences import LabelledPair, load_ragchecker_pairs, read_pairs

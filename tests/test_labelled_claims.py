@@ -13,6 +13,7 @@ import pytest
 from ragbench import stats
 from ragbench.data.ragchecker import LABELS
 from ragbench.errors import ConfigError, DataError
+from ragbench.labelling.checkers import EmbeddedChecker
 from ragbench.labelling.claims import (
     MEASURES,
     checker_intervals,
@@ -20,7 +21,6 @@ from ragbench.labelling.claims import (
     embedded_checker_quality,
     load_labelled_claims,
 )
-from ragbench.labelling.embedded_checker import EmbeddedChecker
 
 E, N, C = "Entailment", "Neutral", "Contradiction"
 ROW = {"id": "a", "document": "Moss", "claim": "Moss is green.", "label": E, "split": "dev"}
@@ -89,10 +89,10 @@ def test_an_own_file_is_joined_with_its_texts(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"label": "entailed"}, "label is 'entailed'"),
-        ({"label": None}, "label is None"),
-        ({"second_label": "Perhaps"}, "second_label is 'Perhaps'"),
-        ({"first_label": "x"}, "first_label is 'x'"),
+        ({"label": "entailed"}, "'label' is 'entailed'"),
+        ({"label": None}, "'label' is None"),
+        ({"second_label": "Perhaps"}, "'second_label' is 'Perhaps'"),
+        ({"first_label": "x"}, "'first_label' is 'x'"),
         ({"split": "train"}, "split is 'train'"),
         ({"document": "Mos"}, "no document 'Mos'"),
         ({"claim": " "}, "'claim' is empty"),

@@ -8,8 +8,8 @@ import pytest
 from ragbench import data
 from ragbench.datagen import ragas_pairs
 from ragbench.errors import ConfigError
-from ragbench.labelling.embedded_checker import EmbeddedChecker
-from ragbench.labelling.embedded_ragas import EmbeddedRagas, answer_parts, asked_for, backing
+from ragbench.labelling.checkers import EmbeddedChecker
+from ragbench.labelling.statements import EmbeddedRagas, answer_parts, asked_for, backing
 from ragbench.papers import ragas
 from ragbench.text.stance import abstains
 

@@ -439,20 +439,20 @@ def test_the_extractive_reader_is_the_default_and_abstains_in_the_language():
 
 
 def test_embedded_verdicts_cover_what_is_said_and_see_other_numbers(minilm):
-    from ragbench.labelling.embedded_checker import EmbeddedChecker
+    from ragbench.labelling.checkers import EmbeddedChecker
 
     points = [["The mill burned down in June.", "Sales reached 40 crowns.", "A new chairman was elected."]] * 2
     answers = ["The mill burned down in June. Sales reached 90 crowns.", " "]
     found = embedded_keypoint_verdicts(points, answers, checker=EmbeddedChecker(minilm))
     assert found == [["covered", "contradicted", "neither"], ["neither"] * 3]
-    with pytest.raises(ConfigError, match="1 lists of keypoints for 2 answers"):
+    with pytest.raises(ConfigError, match="1 keypoints, 2 answers"):
         embedded_keypoint_verdicts(points[:1], answers)
     with pytest.raises(ConfigError, match="'fr'"):
         embedded_keypoint_verdicts(points, answers, "fr")
 
 
 def test_embedded_verdicts_read_chinese_character_by_character(minilm):
-    from ragbench.labelling.embedded_checker import EmbeddedChecker
+    from ragbench.labelling.checkers import EmbeddedChecker
 
     said = "公司于2023年2月11日并购霂汀服务有限公司，价款为4968万元。工厂在六月烧毁。"
     points = ["公司收购了霂汀服务有限公司。", "价款为1234万元。", "董事会有7名董事，其中3名独立董事。"]

@@ -14,7 +14,7 @@ from test_steps import reply
 import ragbench as rb
 from ragbench import widgets
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.embedded_checker import EmbeddedChecker
+from ragbench.labelling.checkers import EmbeddedChecker
 from ragbench.metrics.table import METRICS, find_numbers
 from ragbench.report.methods import score_methods
 from ragbench.scoring import LABELS, metric_table, score

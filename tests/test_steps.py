@@ -89,19 +89,7 @@ def test_each_different_text_is_taken_apart_once_in_one_call(fake):
     found = extract_claims(model_at(fake), texts, **QUIET)
     assert found.claims == (("x is one", "y is two"), ("z is three",)) * 2 + ((), ())
     assert len(fake.calls) == found.report.calls == found.report.prompts == 2
-    assert (found.report.items, found.report.settled, found.report.unscored) == (4, 2, 0)
-
-
-def test_claims_found_once_are_shared_between_calls_without_a_cassette(fake):
-    shared = {}
-    model = model_at(fake)
-    first = extract_claims(model, ["x is one", "y is two"], shared=shared, **QUIET)
-    again = extract_claims(model, ["y is two", "z is three", "x is one"], shared=shared, **QUIET)
-    assert len(fake.calls) == 3
-    assert again.claims == (first.claims[1], ("z is three",), first.claims[0])
-    assert (again.report.calls, again.report.settled) == (1, 2)
-    extract_claims(model, ["x is one"], "triple", shared=shared, **QUIET)  # another form is another question
-    assert len(fake.calls) == 4
+    assert (found.report.items, found.report.settled, found.report.unscored) == (6, 2, 0)
 
 
 def test_triples_are_tuples_of_three_texts(fake):
@@ -118,13 +106,11 @@ def test_statements_see_the_question_and_equal_pairs_are_asked_once(fake):
 @pytest.mark.parametrize(
     "bad", ['{"claims": ["x", " "]}', "I would say it is fine.", '{"claims": "x"}', '{"claim": []}']
 )
-def test_an_unreadable_extraction_is_unscored_with_its_raw_reply_and_not_shared(bad):
-    shared = {}
+def test_an_unreadable_extraction_is_unscored_with_its_raw_reply(bad):
     with FakeOllama(reply=lambda body: bad if "odd" in body["messages"][0]["content"] else reply(body)) as server:
-        found = extract_claims(model_at(server), ["x is one", "odd"], shared=shared, ids=["t1", "t2"], **QUIET)
+        found = extract_claims(model_at(server), ["x is one", "odd"], ids=["t1", "t2"], **QUIET)
         assert len(server.calls) == found.report.calls == 3  # one repair try
     assert found.claims == (("x is one",), None)
-    assert len(shared) == 1
     (failure,) = found.report.failures
     assert (failure.id, failure.kind, failure.raw) == ("t2", "invalid", bad)
     assert found.report.unscored == 1
@@ -269,7 +255,7 @@ def test_input_that_is_no_claim_or_does_not_fit_is_named():
     for bad in (("a", "b"), 3, " ", ("", " ", ""), ("a", "b", 3)):
         with pytest.raises(DataError, match="claim 2 of r9 is"):
             check_claims("ollama:x", [["fine", bad]], [TEXT], ids=["r9"])
-    for joint in (0, -1, True, 2.0):
+    for joint in (0, -1):
         with pytest.raises(ConfigError, match="joint="):
             check_claims("ollama:x", [["a"]], [TEXT], joint)
     with pytest.raises(ConfigError, match="did you mean 'sentence'"):
@@ -307,9 +293,9 @@ def test_the_calls_of_a_run_are_known_before_it(fake, joint, checks):
     exact = steps_for_ragchecker(ragchecker_labels(model, [A], joint=joint, **QUIET).results, joint=joint)
     assert [step.calls or len(step.prompts) for step in exact] == [0, 0]  # nothing is left to do
     assert len(fake.calls) == 2 + checks
-    shared = {}
-    extract_claims(model, [A.response, A.reference], shared=shared, **QUIET)
-    after = plan(steps_for_ragchecker([A], joint=joint, shared=shared))
+    response, reference = extract_claims(model, [A.response, A.reference], **QUIET).claims
+    apart = replace(A, response_claims=response, reference_claims=reference)
+    after = plan(steps_for_ragchecker([apart], joint=joint))
     assert [(step.name, step.calls) for step in after] == [("claims", 0), ("claim check", checks)]
     if joint is None:
         assert before.total.calls == 2 + checks

@@ -15,7 +15,7 @@ from typing import Any
 from ragbench.data import load_minihop
 from ragbench.data.wikieval import Dimension, Pair, WikiEval, WikiEvalRow, joined
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.labelling.grades import load_graded_answers
+from ragbench.labelling.graded_answers import load_graded_answers
 from ragbench.llm import Step, ask
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Document, Question

@@ -1,8 +1,8 @@
 """Who says what of an answer. One file a kind of label: what it means, how a model and how simple rules give it.
 
-``grades``       1 to 5, by a judge model; ``embedded_grader`` without one; how good either is
-``claims``       a text's claims, and whether other texts entail them; ``embedded_checker`` without a model
-``statements``   RAGAS: statements, verdicts, questions, needed sentences; ``embedded_ragas`` without a model
+``grades``       1 to 5, by a judge model; ``embedded_grader`` without one; how good both are: ``graded_answers``
+``claims``       a text's claims, and whether other texts entail them, as ``checkers`` say
+``statements``   RAGAS: statements, verdicts, questions, needed sentences; by a model and without one
 ``keypoints``    RAGEval: is each keypoint of the true answer covered, contradicted, or neither
 ``preferences``  which of two answers is better; ``embedded_judge`` scores without a model, ``judge_fit`` fits it
 ``people``       labels that people give: what is asked, the file, the session; ``agreement`` of two people, or of a

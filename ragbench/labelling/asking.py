@@ -1,14 +1,16 @@
 """How every label is asked of a model: each different prompt once, and several items per prompt without guessing.
 
-A joint prompt puts n items (claims, statements, keypoints) before the model. Its reply schema leaves the number of
-labels open (up to 2n, so that a runaway list ends): a schema of exactly n makes servers with a grammar write n labels
-even where the model lost count, which is padding in the model's name. A reply with another number is a mismatch; none
-of its labels is used, since nobody knows which item was left out, and its items are asked again one by one.
+A kind of label is one record: a `LabelStep` (one prompt per item) or a `JointStep` (several items of one text per
+prompt). Either can ``ask`` a model, or ``count`` the prompts of a run before it, for `ragbench.llm.plan`.
+
+The schema of a joint reply leaves the number of labels open (up to 2n, so that a runaway list ends): a schema of
+exactly n makes servers with a grammar write n labels even where the model lost count. A reply with another number of
+labels is not used, since nobody knows which item was left out; its items are asked again one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -20,9 +22,9 @@ from ragbench.llm import Reply, Step, Usage, ask, label_schema
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 
-# Inputs, checked
+Context = str | Sequence[str]  # one text, or a list of passages
 
-Context = str | Sequence[str]
+# Inputs, checked
 
 
 def one_line(text: str) -> str:
@@ -32,34 +34,29 @@ def one_line(text: str) -> str:
 
 def check_joint(joint: int | None) -> None:
     """Raise ConfigError unless ``joint`` is None or a number of at least 1."""
-    if joint is not None and (isinstance(joint, bool) or not isinstance(joint, int) or joint < 1):
+    if joint is not None and joint < 1:
         raise ConfigError(f"joint={joint!r}", "items per prompt, at least 1, or None for all of one text", "choose one")
 
 
-def common_length(**columns: Sequence[Any] | None) -> int:
-    """Return the common length of the columns; ConfigError for one string in place of a list, or unequal lengths."""
+def names_of(ids: Sequence[Any] | None, **columns: Sequence[Any] | None) -> list[str]:
+    """Return the ids of the examples as texts (default: their numbers), once all columns have one length."""
     sizes = {}
     for name, values in columns.items():
         if isinstance(values, str):
             raise ConfigError(f"{name} is one string", "a list, one entry per example", f"pass {name}=[...]")
         if values is not None:
             sizes[name] = len(values)
+    if ids is not None:
+        sizes["ids"] = len(ids)
+    count = next(iter(sizes.values()), 0)
     if len(set(sizes.values())) > 1:
         lengths = ", ".join(f"{size} {name}" for name, size in sizes.items())
         raise ConfigError(lengths, "as many of each", "pass one entry per example in every list")
-    return next(iter(sizes.values()), 0)
-
-
-def names_of(ids: Sequence[Any] | None, **columns: Sequence[Any] | None) -> list[str]:
-    """Return the given ids as texts, or numbers: one for each example of the columns, whose lengths are checked."""
-    count = common_length(**columns)
-    if ids is not None:
-        common_length(ids=ids, examples=range(count))
-    return [str(name) for name in (ids if ids is not None else range(count))]
+    return [str(name) for name in (range(count) if ids is None else ids)]
 
 
 def context_text(context: Context, name: str) -> str:
-    """Return a context as one text, passages a blank line apart."""
+    """Return a context as one text, passages a blank line apart; ``name`` tells the example in a message."""
     if isinstance(context, str):
         return context.strip()
     if not isinstance(context, Iterable) or not all(isinstance(passage, str) for passage in context):
@@ -76,14 +73,9 @@ def context_text(context: Context, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """Something the model was asked and no usable reply came back for.
+    """Something no usable reply came back for: what it was about ("q1 claim 3"), and the raw reply.
 
-    Attributes
-    ----------
-    id : what it was about: the id of the text, or of the text and the claim (``"q1 claim 3"``).
-    kind : one of ``ragbench.llm.KINDS``.
-    detail : what was wrong, in words.
-    raw : the reply, word for word ("" when there was none).
+    ``kind`` is one of ``ragbench.llm.KINDS``, ``detail`` says what was wrong in words.
     """
 
     id: str
@@ -98,16 +90,14 @@ class StepReport:
 
     Attributes
     ----------
-    step : its name, as in the cassette.
-    prompts : different prompts that were needed.
+    prompts : different prompts that were needed. cached : of these, answered by the cassette.
     calls : requests made for them now, repair tries and tries after a broken connection among them.
-    cached : prompts that the cassette answered.
     repaired : prompts whose first reply did not fit and whose second one did.
-    items : what was to be scored: texts, claims or pairs. settled : those that needed no model (an empty text entails
-        nothing). unscored : those without a readable reply; each is in ``failures``.
+    items : what was to be scored. settled : of these, what needed no model (an empty text entails nothing).
+    unscored : items without a readable reply; each is in ``failures``.
     joint : prompts about more than one item.
     mismatches : joint replies with more or fewer labels than items. unreadable : joint replies that could not be read.
-        No label of either is used: all their items are asked again one by one, ``rechecked`` in number.
+    rechecked : items of both, asked again one by one.
     usage : tokens, time and money spent now.
     """
 
@@ -136,17 +126,7 @@ class StepReport:
         return StepReport(self.step, **sums)
 
 
-def unread(name: str, reply: Reply) -> Unscored:
-    """Keep what came back for an item that stays unscored."""
-    kind = reply.error.kind if reply.error is not None else "other"
-    return Unscored(name, kind, str(reply.error), reply.raw or reply.text)
-
-
 # Requests
-
-# The model answered, or would have, had the prompt been shorter: one item alone may fare better. After any other
-# failure (no server, no model, no time) it would not.
-_WORTH_A_SECOND_LOOK = frozenset({"invalid", "truncated", "empty", "refused", "context"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +137,123 @@ class Request:
     prompt: str
     schema: type[BaseModel]
 
+    @property
+    def key(self) -> tuple[str, type[BaseModel]]:
+        """What makes two requests the same one."""
+        return self.prompt, self.schema
+
+
+def _distinct(requests: Iterable[Request | None]) -> list[Request]:
+    once: dict[Any, Request] = {}
+    for request in requests:
+        if request is not None:
+            once.setdefault(request.key, request)
+    return list(once.values())
+
+
+def as_step(name: str, requests: Iterable[Request | None]) -> Step:
+    """Make the step of a plan: its prompts are those that a run will send."""
+    once = _distinct(requests)
+    return Step(name, prompts=[r.prompt for r in once], schema=[r.schema for r in once])
+
+
+def _send(
+    model: Any, step: str, requests: Sequence[Request], options: Mapping[str, Any]
+) -> tuple[list[Reply], StepReport]:
+    """Ask every different request once; return one reply per request, and what it took."""
+    once = _distinct(requests)
+    if not once:
+        return [], StepReport(step)
+    prompts, schemas, ids = [r.prompt for r in once], [r.schema for r in once], [r.id for r in once]
+    replies = ask(model, prompts, schema=schemas, ids=ids, **{"step": step, **options})
+    reply_to = {request.key: reply for request, reply in zip(once, replies, strict=True)}
+    now = [reply for reply in replies if not reply.cached]
+    report = StepReport(
+        step,
+        prompts=len(replies),
+        calls=sum(reply.attempts for reply in now),
+        cached=len(replies) - len(now),
+        repaired=sum(reply.repairs for reply in replies if reply.ok),
+        usage=sum((reply.usage for reply in now), Usage()),
+    )
+    return [reply_to[request.key] for request in requests], report
+
+
+def _unscored(name: str, reply: Reply) -> Unscored:
+    kind = reply.error.kind if reply.error is not None else "other"
+    return Unscored(name, kind, str(reply.error), reply.raw or reply.text)
+
+
+def send_some(
+    model: Any, step: str, requests: Sequence[Request | None], options: Mapping[str, Any]
+) -> tuple[list[Any], StepReport]:
+    """Ask what there is to ask; each reply as its schema reads it (None: unscored, or no request), and the report."""
+    places = [place for place, request in enumerate(requests) if request is not None]
+    sent = [requests[place] for place in places]
+    replies, report = _send(model, step, sent, options)
+    values: list[Any] = [None] * len(requests)
+    for place, reply in zip(places, replies, strict=True):
+        values[place] = reply.parsed if reply.ok else None
+    failures = tuple(_unscored(request.id, r) for request, r in zip(sent, replies, strict=True) if not r.ok)
+    counts = {"items": len(requests), "settled": len(requests) - len(sent), "unscored": len(failures)}
+    return values, replace(report, **counts, failures=failures)
+
+
+# One prompt per item
+
+
+@dataclass(frozen=True, slots=True)
+class LabelStep:
+    """A label that takes one prompt per item.
+
+    Attributes
+    ----------
+    name : in the cassette and in reports. prompt : id or file. schema : of the reply.
+    needs : field of the prompt; an item where it is blank has the label ``blank`` and needs no call.
+    read : the label that a reply holds, from its parsed object.
+    """
+
+    name: str
+    prompt: Prompt
+    schema: type[BaseModel]
+    needs: str
+    read: Callable[[Any], Any]
+    blank: Any = ()
+
+    def requests(self, names: Sequence[str], fields: Mapping[str, Sequence[str]]) -> list[Request | None]:
+        """Fill the prompt for each item; None where no call is needed. ``fields``: texts by field of the prompt."""
+        template = load_prompt(self.prompt)
+        rows = (
+            dict(zip(fields, (text.strip() for text in row), strict=True)) for row in zip(*fields.values(), strict=True)
+        )
+        return [
+            Request(name, fill_prompt(template, **row), self.schema) if row[self.needs] else None
+            for name, row in zip(names, rows, strict=True)
+        ]
+
+    def ask(
+        self, model: Any, names: Sequence[str], fields: Mapping[str, Sequence[str]], options: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], StepReport]:
+        """Return a label per item, None where no reply could be read, and what it took."""
+        requests = self.requests(names, fields)
+        replies, report = send_some(model, self.name, requests, options)
+        labels = (
+            self.blank if request is None else None if reply is None else self.read(reply)
+            for request, reply in zip(requests, replies, strict=True)
+        )
+        return tuple(labels), report
+
+    def count(self, names: Sequence[str], fields: Mapping[str, Sequence[str]]) -> Step:
+        """Make the step of a plan."""
+        return as_step(self.name, self.requests(names, fields))
+
+
+# Several items of one text per prompt
+
+# The model answered, or would have, had the prompt been shorter: one item alone may fare better. After any other
+# failure (no server, no model, no time) it would not.
+_WORTH_A_SECOND_LOOK = frozenset({"invalid", "truncated", "empty", "refused", "context"})
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -165,49 +262,7 @@ class Unit:
     id: str
     text: str
     items: tuple[str, ...]
-    fields: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """A kind of judgement.
-
-    Attributes
-    ----------
-    step : name of the step. template : text of the prompt. labels : the words to choose from.
-    blank : label of every item when the text is empty, where no model is needed.
-    text_field, items_field : names of the prompt's fields.
-    item : what an item is called in messages.
-    explain : whether each label comes with a sentence that says why.
-    """
-
-    step: str
-    template: str
-    labels: tuple[str, ...]
-    blank: str
-    text_field: str
-    items_field: str
-    item: str
-    explain: bool = False
-
-    def request(self, unit: Unit, start: int, stop: int) -> Request:
-        """Make the prompt about the items start..stop-1 of a unit."""
-        shown = unit.items[start:stop]
-        text = fill_prompt(
-            self.template,
-            **{
-                **unit.fields,
-                self.text_field: unit.text,
-                "count": str(len(shown)),
-                self.items_field: "\n".join(f"{n}. {one_line(item)}" for n, item in enumerate(shown, 1)),
-            },
-        )
-        name = f"{unit.id} {self.item} {start + 1}" + (f"-{stop}" if len(shown) > 1 else "")
-        return Request(name, text, reply_schema(len(shown), self.labels, self.explain))
-
-    def read(self, parsed: Any) -> list[str]:
-        """Take the labels out of a good reply."""
-        return [label.verdict for label in parsed.labels] if self.explain else list(parsed.labels)
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +271,105 @@ class Judged:
 
     labels: tuple[tuple[str | None, ...] | None, ...]
     report: StepReport
+
+
+@dataclass(frozen=True, slots=True)
+class JointStep:
+    """A label of each item of a text, several items per prompt.
+
+    Attributes
+    ----------
+    name : in the cassette and in reports. prompt : id or file, with ``text``, ``items`` and count among its fields.
+    labels : the words to choose from. blank : label of every item when the text is empty, where no model is needed.
+    item : what an item is called in messages.
+    explain : whether a sentence that says why comes before each label.
+    """
+
+    name: str
+    prompt: Prompt
+    labels: tuple[str, ...]
+    blank: str
+    text: str
+    items: str
+    item: str
+    explain: bool = False
+
+    def ask(self, model: Any, units: Sequence[Unit | None], joint: int | None, options: Mapping[str, Any]) -> Judged:
+        """Label every item of every unit, ``joint`` of them per prompt (None: all), and singly where that failed."""
+        template = load_prompt(self.prompt)
+        slices = self._slices(units, joint)
+        requests = [self._request(template, units[n], start, stop) for n, start, stop in slices]
+        replies, report = _send(model, self.name, requests, options)
+        labels: list[Any] = [
+            None if unit is None else [None if unit.text else self.blank] * len(unit.items) for unit in units
+        ]
+        again: dict[tuple[int, int], Request] = {}
+        failures: list[Unscored] = []
+        joint_prompts, mismatches, unreadable = set(), set(), set()
+        for (n, start, stop), request, reply in zip(slices, requests, replies, strict=True):
+            several = stop - start > 1
+            if several:
+                joint_prompts.add(request.key)
+            if reply.ok and len(verdicts := self._read(reply.parsed)) == stop - start:
+                labels[n][start:stop] = verdicts
+            elif several and (reply.ok or (reply.error is not None and reply.error.kind in _WORTH_A_SECOND_LOOK)):
+                (mismatches if reply.ok else unreadable).add(request.key)
+                again |= {(n, i): self._request(template, units[n], i, i + 1) for i in range(start, stop)}
+            else:
+                failures += [_unscored(self._name(units[n], i, i + 1), reply) for i in range(start, stop)]
+        singles, second = send_some(model, self.name, list(again.values()), options)
+        for (n, i), parsed in zip(again, singles, strict=True):
+            if parsed is not None:
+                (labels[n][i],) = self._read(parsed)
+        failures += second.failures
+        given = [unit for unit in units if unit is not None]
+        counts = {
+            "items": sum(len(unit.items) for unit in given),
+            "settled": sum(len(unit.items) for unit in given if not unit.text),
+            "unscored": len(failures),
+            "joint": len(joint_prompts),
+            "mismatches": len(mismatches),
+            "unreadable": len(unreadable),
+            "rechecked": len(again),
+            "failures": tuple(failures),
+        }
+        return Judged(tuple(None if row is None else tuple(row) for row in labels), replace(report + second, **counts))
+
+    def count(self, units: Sequence[Unit | None], joint: int | None) -> Step:
+        """Make the step of a plan from units whose items are known."""
+        template = load_prompt(self.prompt)
+        return as_step(self.name, [self._request(template, units[n], a, b) for n, a, b in self._slices(units, joint)])
+
+    @staticmethod
+    def _slices(units: Sequence[Unit | None], joint: int | None) -> list[tuple[int, int, int]]:
+        """Cut the units into (number of the unit, start, stop); an empty text needs no prompt.
+
+        Items of two units never share a prompt: what is asked about one text does not depend on the rest of the run,
+        and equal prompts of two systems are asked once.
+        """
+        check_joint(joint)
+        slices = []
+        for n, unit in enumerate(units):
+            if unit is not None and unit.text:
+                count = len(unit.items)
+                size = joint or max(count, 1)
+                slices += [(n, start, min(start + size, count)) for start in range(0, count, size)]
+        return slices
+
+    def _request(self, template: str, unit: Any, start: int, stop: int) -> Request:
+        lines = "\n".join(f"{n}. {one_line(item)}" for n, item in enumerate(unit.items[start:stop], 1))
+        fields = {**unit.fields, self.text: unit.text, "count": str(stop - start), self.items: lines}
+        schema = reply_schema(stop - start, self.labels, self.explain)
+        return Request(self._name(unit, start, stop), fill_prompt(template, **fields), schema)
+
+    def _name(self, unit: Any, start: int, stop: int) -> str:
+        return f"{unit.id} {self.item} {start + 1}" + (f"-{stop}" if stop - start > 1 else "")
+
+    def _read(self, parsed: Any) -> list[str]:
+        return [label.verdict for label in parsed.labels] if self.explain else list(parsed.labels)
+
+
+# Schemas. Their names and fields are a part of recorded requests
 
 
 @lru_cache(maxsize=1024)
@@ -229,139 +383,6 @@ def reply_schema(count: int, labels: tuple[str, ...], explain: bool = False) -> 
     least, most = (1, 1) if count == 1 else (0, 2 * count)
     many = (list[one], Field(min_length=least, max_length=most))
     return create_model(f"LabelsFor{count}", __config__=ConfigDict(extra="forbid"), labels=many)
-
-
-def requests_for(
-    names: Sequence[str], prompt: Prompt, schema: type[BaseModel], needed: str, **fields: Sequence[str]
-) -> list[Request | None]:
-    """Fill a prompt for each row of its fields' texts; None where the field ``needed`` is blank."""
-    template = load_prompt(prompt)
-    columns = {field: [text.strip() for text in texts] for field, texts in fields.items()}
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return [
-        Request(name, fill_prompt(template, **row), schema) if row[needed] else None
-        for name, row in zip(names, rows, strict=True)
-    ]
-
-
-def distinct(requests: Sequence[Request | None]) -> list[Request]:
-    """Return the different requests, in order: the same prompt with the same schema is asked once."""
-    once: dict[Any, Request] = {}
-    for request in requests:
-        if request is not None:
-            once.setdefault((request.prompt, request.schema), request)
-    return list(once.values())
-
-
-def as_step(name: str, requests: Sequence[Request | None]) -> Step:
-    """Make the step that a plan takes: its prompts are those that the run will send."""
-    once = distinct(requests)
-    return Step(name, prompts=[r.prompt for r in once], schema=[r.schema for r in once])
-
-
-def send(
-    model: Any, step: str, requests: Sequence[Request], options: Mapping[str, Any]
-) -> tuple[list[Reply], StepReport]:
-    """Ask every different request once; return one reply per request, and what it took."""
-    once = distinct(requests)
-    if not once:
-        return [], StepReport(step)
-    replies = ask(
-        model,
-        [r.prompt for r in once],
-        schema=[r.schema for r in once],
-        ids=[r.id for r in once],
-        **{"step": step, **options},
-    )
-    reply_to = {(r.prompt, r.schema): reply for r, reply in zip(once, replies, strict=True)}
-    now = [reply for reply in replies if not reply.cached]
-    report = StepReport(
-        step,
-        prompts=len(replies),
-        calls=sum(reply.attempts for reply in now),
-        cached=len(replies) - len(now),
-        repaired=sum(reply.repairs for reply in replies if reply.ok),
-        usage=sum((reply.usage for reply in now), Usage()),
-    )
-    return [reply_to[r.prompt, r.schema] for r in requests], report
-
-
-def batches(units: Sequence[Unit | None], joint: int | None) -> list[tuple[Unit, int, int, int]]:
-    """Cut every unit into (unit, its number, start, stop); units with an empty text or without items need none.
-
-    Items of two units never share a prompt: what is asked about one text does not depend on the rest of the run, and
-    equal prompts of two systems are asked once.
-    """
-    check_joint(joint)
-    cut = []
-    for number, unit in enumerate(units):
-        if unit is not None and unit.text.strip():
-            count = len(unit.items)
-            size = joint or max(count, 1)
-            cut += [(unit, number, i, min(i + size, count)) for i in range(0, count, size)]
-    return cut
-
-
-def task_step(task: Judgement, units: Sequence[Unit | None], joint: int | None) -> Step:
-    """Make the step of a plan from units whose items are known."""
-    return as_step(task.step, [task.request(unit, a, b) for unit, _, a, b in batches(units, joint)])
-
-
-def judge_items(
-    model: Any, task: Judgement, units: Sequence[Unit | None], joint: int | None, options: Mapping[str, Any]
-) -> Judged:
-    """Label every item of every unit, jointly where asked for, and one by one where that went wrong."""
-    cut = batches(units, joint)
-    known = [unit for unit in units if unit is not None]
-    labels: list[Any] = [
-        None if unit is None else [None if unit.text.strip() else task.blank] * len(unit.items) for unit in units
-    ]
-    requests = [task.request(unit, a, b) for unit, _, a, b in cut]
-    replies, report = send(model, task.step, requests, options)
-    again: dict[tuple[int, int], Request] = {}
-    failures: list[Unscored] = []
-    mismatches, unreadable, joints = set(), set(), set()
-    for (unit, n, a, b), request, reply in zip(cut, requests, replies, strict=True):
-        prompt = (request.prompt, request.schema)
-        if b - a > 1:
-            joints.add(prompt)
-        if reply.ok and len(verdicts := task.read(reply.parsed)) == b - a:
-            labels[n][a:b] = verdicts
-            continue
-        if b - a > 1 and (reply.ok or (reply.error is not None and reply.error.kind in _WORTH_A_SECOND_LOOK)):
-            (mismatches if reply.ok else unreadable).add(prompt)
-            again.update({(n, i): task.request(unit, i, i + 1) for i in range(a, b)})
-        else:
-            failures += [unread(f"{unit.id} {task.item} {i + 1}", reply) for i in range(a, b)]
-    singles, more = send_some(model, task.step, list(again.values()), options)
-    for (n, i), parsed in zip(again, singles, strict=True):
-        if parsed is not None:
-            (labels[n][i],) = task.read(parsed)
-    failures += more.failures
-    counts = {
-        "items": sum(len(u.items) for u in known),
-        "settled": sum(len(u.items) for u in known if not u.text.strip()),
-        "unscored": len(failures),
-        "joint": len(joints),
-        "mismatches": len(mismatches),
-        "unreadable": len(unreadable),
-        "rechecked": len(again),
-        "failures": tuple(failures),
-    }
-    return Judged(tuple(None if row is None else tuple(row) for row in labels), replace(report + more, **counts))
-
-
-def send_some(
-    model: Any, step: str, requests: Sequence[Request | None], options: Mapping[str, Any]
-) -> tuple[list[Any], StepReport]:
-    """Ask what there is to ask; each reply as its schema reads it (None: unscored, or no request), and the report."""
-    sent = [request for request in requests if request is not None]
-    replies, report = send(model, step, sent, options)
-    failures = [unread(request.id, reply) for request, reply in zip(sent, replies, strict=True) if not reply.ok]
-    counts = {"items": len(requests), "settled": len(requests) - len(sent), "unscored": len(failures)}
-    parsed = iter([reply.parsed if reply.ok else None for reply in replies])
-    values = [None if request is None else next(parsed) for request in requests]
-    return values, replace(report, **counts, failures=tuple(failures))
 
 
 @lru_cache(maxsize=64)

@@ -1,43 +1,287 @@
-"""Checkers of a user's choice behind the interface of `EmbeddedChecker`: ``check(claims, text)``, ``check_many``.
+"""Checkers: is a claim entailed by a text, contradicted by it, or neither? ``check(claims, text)``, ``check_many``.
 
-`OnnxChecker` reads a folder with an exported classifier (NLI or MiniCheck's kind), `ModelChecker` asks a chat model in
-MiniCheck's document / claim form (Tang et al. 2024; ``ollama:bespoke-minicheck`` is made for it). `make_checker` makes
-one by name; `ragbench.labelling.claims.checker_quality` and ``ragbench judge measure --checker`` measure all alike.
+`EmbeddedChecker` is a documented rule over the text's best window of sentences, without a language model (and not an
+inference model): results made with it are labelled *embedded*. It sees shared words, numbers, names and topic; it does
+not see who did what to whom. `OnnxChecker` reads a folder with an exported classifier (NLI or MiniCheck's kind),
+`ModelChecker` asks a chat model in MiniCheck's document / claim form (Tang et al. 2024; ``ollama:bespoke-minicheck`` is
+made for it). `make_checker` makes one by name; `ragbench.labelling.claims.checker_quality` and
+``ragbench judge measure --checker`` measure all alike.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from ragbench.errors import ConfigError, ModelError, check_known
-from ragbench.labelling.embedded_checker import CONTRADICTION, ENTAILMENT, NEUTRAL, Claim, EmbeddedChecker, sentence_of
-from ragbench.onnx_models import Classifier
+import numpy as np
+from langchain_core.embeddings import Embeddings
 
+from ragbench.data.ragchecker import LABELS
+from ragbench.embedding import default_embedder, embed_distinct
+from ragbench.errors import ConfigError, ModelError, check_known
+from ragbench.onnx_models import Classifier
+from ragbench.text.apart import Prepared, take_apart
+from ragbench.text.sentences import split_sentences
+from ragbench.text.stance import NEGATION
+
+ENTAILMENT, NEUTRAL, CONTRADICTION = LABELS
+_MARKER = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
+_CITATION = re.compile(r"\s*\[\d+(?:,\s*\d+)*\]")
+_EMPHASIS = re.compile(r"\*\*|__|`")
 _ENTAILS = re.compile(r"entail|support|consistent|factual", re.I)
 _DENIES = re.compile(r"^(?:not|un|in|non)|[ _-]not[ _-]", re.I)
 _VERDICT = re.compile(r"^\W*(yes|no)\b", re.I)
 
+_CELLS = 4_000_000  # numbers in a table of claims and their stems by windows
 
-class _PairChecker(ABC):
-    """A checker that reads one claim and one text at a time."""
+Claim = str | Sequence[str]
 
+
+def split_claims(text: str) -> list[str]:
+    """Cut one text (else ConfigError) into sentence claims, without list, emphasis and citation marks."""
+    if not isinstance(text, str):
+        raise ConfigError(f"text is {type(text).__name__}", "a text", "split one text at a time")
+    claims = (_EMPHASIS.sub("", _CITATION.sub("", _MARKER.sub("", s))).strip() for s in split_sentences(text, "claims"))
+    return [c for c in claims if any(ch.isalnum() for ch in c)]
+
+
+def sentence_of(claim: Claim, where: str) -> str:
+    """Return a claim as a sentence, the parts of a triple stripped; ``where`` names it in a message."""
+    if isinstance(claim, str):
+        return claim
+    if isinstance(claim, Sequence) and len(claim) == 3 and all(isinstance(part, str) for part in claim):
+        return " ".join(part.strip() for part in claim)
+    raise ConfigError(
+        f"{where} is {type(claim).__name__} {str(claim)[:40]!r}",
+        "a sentence, or a triple [subject, predicate, object] of texts",
+        "check how the claims were extracted",
+    )
+
+
+class Checker(ABC):
+    """Says of claims (sentences, or triples of texts) whether texts entail them."""
+
+    @abstractmethod
+    def check_many(self, claims: Sequence[Claim], texts: Sequence[str]) -> list[list[str]]:
+        """Label every claim against every text, shape (n_claims, n_texts); an empty text entails nothing."""
+
+    def check(self, claims: Sequence[Claim], text: str) -> list[str]:
+        """Label claims against one text."""
+        if not isinstance(text, str):
+            raise ConfigError(f"text is {type(text).__name__}", "one text", "use check_many for a list of texts")
+        return [row[0] for row in self.check_many(claims, [text])]
+
+
+def _sentences(claims: Sequence[Claim], texts: Sequence[str]) -> list[str]:
+    """Return claims as sentences, once claims and texts are lists of what they should be."""
+    if isinstance(claims, str) or isinstance(texts, str):
+        raise ConfigError("one string", "a list of claims and a list of texts", "use check(claims, text)")
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ConfigError(f"text {i} is {type(text).__name__}", "a text", "pass chunk.text, not the chunk")
+    return [sentence_of(claim, f"claim {i}") for i, claim in enumerate(claims)]
+
+
+class EmbeddedChecker(Checker):
+    """Label claims against texts as Entailment, Neutral or Contradiction.
+
+    The rule, for a claim and the window of up to ``window`` consecutive sentences of the text that supports it best,
+    where *support* = ``mix`` x coverage + (1 - ``mix``) x cosine; coverage is the share of the claim's stems, by
+    weight, that the window has, and cosine is MiniLM's between claim and window (its sentences' mean direction):
+
+    1. *Entailment*: support >= ``entail``, every number of the claim is in the text, and claim and best sentence agree
+       in being negated or not.
+    2. *Contradiction*: support >= ``related`` and the window has other numbers in place of one of the claim's, or
+       support >= ``entail`` and only one side is negated.
+    3. *Neutral* otherwise.
+
+    Parameters
+    ----------
+    embedder : a LangChain ``Embeddings`` with unit vectors; default the embedded MiniLM.
+    entail, related, mix : thresholds and weight, in [0, 1]; the defaults were set on MiniHop's claims (see LOG.md) and
+        on nothing else.
+    window : sentences read together, at least 1.
+
+    Raises ConfigError for a threshold outside [0, 1].
+    """
+
+    def __init__(
+        self,
+        embedder: Embeddings | None = None,
+        entail: float = 0.53,
+        related: float = 0.45,
+        mix: float = 0.7,
+        window: int = 3,
+    ) -> None:
+        for name, value in (("entail", entail), ("related", related), ("mix", mix)):
+            if not 0 <= value <= 1:
+                raise ConfigError(f"{name}={value}", "a number in [0, 1]", "leave it out for the default")
+        self.entail, self.related, self.mix, self.window = entail, related, mix, window
+        self._embedder = embedder
+        self._vectors: dict[str, np.ndarray] = {}
+        self._texts: dict[str, _Text] = {}
+
+    def __repr__(self) -> str:
+        return f"EmbeddedChecker(entail={self.entail}, related={self.related}, mix={self.mix}, window={self.window})"
+
+    @functools.cached_property
+    def embedder(self) -> Embeddings:
+        """The embedding model, loaded at first use."""
+        return self._embedder or default_embedder()
+
+    def warm(self, claims: Sequence[Claim], texts: Sequence[str]) -> EmbeddedChecker:
+        """Return a checker with the same settings that has embedded all of these, in one call, and keeps them.
+
+        For many checks over texts that come back (a chunk retrieved for several questions): its labels are the same.
+        """
+        ready, sources = self._prepared(claims, texts)
+        kept = EmbeddedChecker(self.embedder, self.entail, self.related, self.mix, self.window)
+        kept._vectors = self._embedded(ready, sources)
+        kept._texts = {t.text: _Text(t, kept._vectors, self.window) for t in sources}
+        return kept
+
+    def check_many(self, claims: Sequence[Claim], texts: Sequence[str]) -> list[list[str]]:
+        """Label every claim against every text, embedding all sentences in one call."""
+        ready, sources, vectors = self._ready(claims, texts)
+        rows = [[NEUTRAL] * len(sources) for _ in ready]
+        least = min(self.related, self.entail)
+        for place, some in self._slices(ready, sources):
+            support, starts, ends = _supports(ready, some, vectors, self.mix)
+            best = np.maximum.reduceat(support, starts, axis=1)
+            # Few pairs come this far, so what needs a look at words is done one pair at a time.
+            for i, j in np.argwhere(best >= least):
+                window = int(support[i, starts[j] : ends[j]].argmax())
+                rows[i][place[j]] = self._label(ready[i], vectors[ready[i].text], some[j], float(best[i, j]), window)
+        return rows
+
+    def support(self, claims: Sequence[Claim], texts: Sequence[str]) -> np.ndarray:
+        """Return the support of each claim in each text's best window: shape (n_claims, n_texts), about 0..1."""
+        ready, sources, vectors = self._ready(claims, texts)
+        values = np.zeros((len(ready), len(sources)))
+        for place, some in self._slices(ready, sources):
+            support, starts, _ = _supports(ready, some, vectors, self.mix)
+            values[:, place] = np.maximum.reduceat(support, starts, axis=1)
+        return values
+
+    def _prepared(self, claims: Sequence[Claim], texts: Sequence[str]) -> tuple[list[Prepared], list[Prepared]]:
+        return [take_apart(s) for s in _sentences(claims, texts)], [take_apart(t) for t in texts]
+
+    def _embedded(self, claims: Sequence[Prepared], sources: Sequence[Prepared]) -> dict[str, np.ndarray]:
+        needed = [c.text for c in claims] + [s for t in sources for s in t.sentences]
+        if all(text in self._vectors for text in needed):
+            return self._vectors
+        return embed_distinct(self.embedder, needed)
+
+    def _ready(
+        self, claims: Sequence[Claim], texts: Sequence[str]
+    ) -> tuple[list[Prepared], list[_Text], dict[str, np.ndarray]]:
+        ready, sources = self._prepared(claims, texts)
+        vectors = self._embedded(ready, sources)
+        return ready, [self._texts.get(t.text) or _Text(t, vectors, self.window) for t in sources], vectors
+
+    def _slices(self, ready: Sequence[Prepared], sources: Sequence[_Text]) -> list[tuple[list[int], list[_Text]]]:
+        """Texts with their places, in groups whose tables fit into memory; a text without a sentence is in none."""
+        height = 1 + len(ready) + len({s for c in ready for s in c.weight})
+        groups: list[list[int]] = []
+        cells = 0
+        for j, source in enumerate(sources if ready else ()):
+            cells += len(source.spans) * height
+            if not groups or cells > _CELLS:
+                groups.append([])
+                cells = len(source.spans) * height
+            if source.spans:
+                groups[-1].append(j)
+        return [(places, [sources[j] for j in places]) for places in groups if places]
+
+    def _label(self, claim: Prepared, vector: np.ndarray, text: _Text, support: float, best: int) -> str:
+        missing = claim.numbers - text.prepared.numbers
+        if missing:
+            others = text.numbers(best) - claim.numbers
+            return CONTRADICTION if others and support >= self.related else NEUTRAL
+        if support < self.entail:
+            return NEUTRAL
+        negated = bool(NEGATION.search(claim.text))
+        return ENTAILMENT if negated == text.negated(best, vector) else CONTRADICTION
+
+
+class _Text:
+    """A text's windows: runs of 1..size sentences, and how long the sums of their vectors are."""
+
+    def __init__(self, prepared: Prepared, vectors: dict[str, np.ndarray], size: int) -> None:
+        self.prepared = prepared
+        n = len(prepared.sentences)
+        self.spans = [(i, i + k) for k in range(1, size + 1) for i in range(n - k + 1)]
+        self.sentence_vectors = np.array([vectors[s] for s in prepared.sentences])
+        sums = [self.sentence_vectors[a:b].sum(0, float) for a, b in self.spans]
+        self.lengths = np.maximum(np.sqrt([s @ s for s in sums]), 1e-9)
+
+    def numbers(self, i: int) -> frozenset[str]:
+        """Return the numbers in window ``i``."""
+        a, b = self.spans[i]
+        return frozenset().union(*(take_apart(s).numbers for s in self.prepared.sentences[a:b]))
+
+    def negated(self, i: int, vector: np.ndarray) -> bool:
+        """Whether the sentence of window ``i`` that is nearest to the claim has a negation."""
+        a, b = self.spans[i]
+        nearest = a + int((self.sentence_vectors[a:b] @ vector).argmax())
+        return bool(NEGATION.search(self.prepared.sentences[nearest]))
+
+
+def _supports(
+    claims: Sequence[Prepared], texts: Sequence[_Text], vectors: dict[str, np.ndarray], mix: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Support of every claim in every window, shape (n_claims, n_windows), and where each text's windows lie."""
+    rows: dict[str, int] = {}
+    for claim in claims:
+        for stem in claim.weight:
+            rows.setdefault(stem, len(rows))
+    stems = [have for text in texts for have in text.prepared.sentence_stems]
+    wanted = frozenset(rows)
+    met = [(rows[stem], column) for column, have in enumerate(stems) for stem in wanted & have]
+    present = np.zeros((len(rows), len(stems)), bool)
+    if met:
+        present[tuple(np.array(met).T)] = True
+    sizes = [len(text.prepared.sentences) for text in texts]
+    offsets = np.cumsum([0, *sizes[:-1]])
+    spans = np.concatenate([np.array(text.spans) + at for text, at in zip(texts, offsets, strict=True)])
+    first, length = spans[:, 0], spans[:, 1] - spans[:, 0]
+    heads = np.array([vectors[claim.text] for claim in claims], float)
+    sentences = np.concatenate([text.sentence_vectors for text in texts]).astype(float)
+    # Not a matrix product: einsum's sums are the same whatever else is in the block, and start no threads.
+    products = np.einsum("id,jd->ij", heads, sentences)
+    inside, cosine = present[:, first], products[:, first]
+    for step in range(1, int(length.max())):
+        longer = np.flatnonzero(length > step)
+        inside[:, longer] |= present[:, first[longer] + step]
+        cosine[:, longer] += products[:, first[longer] + step]
+    cosine /= np.concatenate([text.lengths for text in texts])
+    support = np.zeros((len(claims), len(spans)))
+    for i, claim in enumerate(claims):
+        total = sum(claim.weight.values())
+        if total > 0:  # without a word there is nothing to compare
+            for stem, weight in claim.weight.items():
+                support[i] += weight * inside[rows[stem]]
+            support[i] = mix * (support[i] / total) + (1 - mix) * cosine[i]
+    counts = [len(text.spans) for text in texts]
+    ends = np.cumsum(counts)
+    return support, ends - counts, ends
+
+
+# Checkers that read one claim and one text at a time
+
+
+class _PairChecker(Checker):
     @abstractmethod
     def _labels(self, pairs: list[tuple[str, str]]) -> list[str]:
         """Label pairs of (text, claim)."""
 
-    def check(self, claims: Sequence[Claim], text: str) -> list[str]:
-        """Label claims against one text; as `EmbeddedChecker.check`."""
-        return [row[0] for row in self.check_many(claims, [text])]
-
     def check_many(self, claims: Sequence[Claim], texts: Sequence[str]) -> list[list[str]]:
-        """Label every claim against every text, shape (n_claims, n_texts); an empty text entails nothing."""
-        if isinstance(claims, str) or isinstance(texts, str):
-            raise ConfigError("one string", "a list of claims and a list of texts", "use check(claims, text)")
-        sentences = [sentence_of(claim, f"claim {i}") for i, claim in enumerate(claims)]
+        """Label every claim against every text, each different pair once."""
+        sentences = _sentences(claims, texts)
         pairs = list(dict.fromkeys((text, claim) for claim in sentences for text in texts if text.strip()))
         label = dict(zip(pairs, self._labels(pairs) if pairs else [], strict=True))
         return [[label.get((text, claim), NEUTRAL) for text in texts] for claim in sentences]
@@ -66,10 +310,6 @@ class OnnxChecker(_PairChecker):
     labels : names of the model's outputs in their order, e.g. ["entailment", "neutral", "contradiction"]; default those
         of ``config.json``. A model of one output is read as the probability that the text supports the claim.
     threshold : least probability.
-
-    Raises
-    ------
-    ConfigError where no label, or more than one, says that a claim is supported.
     """
 
     def __init__(
@@ -162,10 +402,6 @@ def make_checker(name: str = "embedded", **options: Any) -> Any:
     ----------
     name : "embedded", "onnx:FOLDER", or a chat model such as "ollama:bespoke-minicheck".
     options : of the class; for a chat model ``cassette`` and those of `ragbench.llm.chat_model`.
-
-    Raises
-    ------
-    ConfigError for an unknown name or option; DataError for a folder that lacks a file.
     """
     if name == "embedded":
         return EmbeddedChecker(**options)

@@ -7,9 +7,8 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,9 +54,8 @@ _LOOKED = 400  # characters after the one picked in which the sentence may turn 
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
 
 
-@dataclass(frozen=True)
-class QuestionParts:
-    """One question with its true answer and facts, taken apart once for all answers to it."""
+class QuestionParts(NamedTuple):
+    """Stems of one question with its true answer and facts, taken apart once for all answers to it."""
 
     question: frozenset[str]
     asked: frozenset[str]
@@ -72,10 +70,7 @@ class QuestionParts:
 
 
 def offered(question: str, reference: str) -> tuple[frozenset[str], frozenset[str]] | None:
-    """Return the stems that tell the true one of two things to choose from and the other apart.
-
-    None when the question offers no choice that names the true one.
-    """
+    """Return the stems that tell apart the true one of two options and the other; None without such a choice."""
     head, divider, tail = question.rpartition(" or ")
     if not divider:
         return None
@@ -90,10 +85,9 @@ def offered(question: str, reference: str) -> tuple[frozenset[str], frozenset[st
 
 
 def choice(text: str, mine: frozenset[str], other: frozenset[str]) -> int:
-    """Return 1 when an answer picks ``mine``, -1 when it picks ``other``, 0 when it names neither.
+    """Return 1 when an answer picks ``mine``, -1 when it picks ``other``, 0 when it names neither, or declines.
 
-    The one named first is picked, unless the sentence turns it round ("Titan was not the first"). An answer that
-    declines picks neither.
+    The one named first is picked, unless the sentence turns it round ("Titan was not the first").
     """
     if abstains(text, "grader"):
         return 0
@@ -111,15 +105,14 @@ def choice(text: str, mine: frozenset[str], other: frozenset[str]) -> int:
     return picked
 
 
-def after_comparison(text: str, place: int) -> bool:
-    """Say whether what stands at ``place`` comes after "than", "before", "followed": the other term of a comparison."""
+def _after_comparison(text: str, place: int) -> bool:
+    """Say whether ``place`` comes after "than", "before", "followed": the other term of a comparison."""
     start = max(text.rfind(mark, 0, place) for mark in ",.;!?\n") + 1
     return bool(_COMPARES.search(text[start:place].casefold()))
 
 
 @functools.lru_cache(maxsize=4096)
-def question_parts(question: str, reference: str, facts: tuple[str, ...]) -> QuestionParts:
-    """Take a question apart."""
+def _question_parts(question: str, reference: str, facts: tuple[str, ...]) -> QuestionParts:
     asked, core = content_stems(question), _BRACKETS.sub("", reference).strip()
     core = core if tokens(core) else reference  # "-(x+1)" is all in brackets
     true = tokens(core)
@@ -164,7 +157,7 @@ def _outcome(given: QuestionParts, text: str, said: Sequence[Token]) -> dict[str
         share = 1.0  # "Grant" for "James Augustus Grant"
     first = min((places[s] for s in hit), default=0)
     turned = share == 1 and (
-        after_comparison(text, first) or bool(re.search(r"\b(?:not|never)\W+(?:\w+\W+)?$", text[:first].casefold()))
+        _after_comparison(text, first) or bool(re.search(r"\b(?:not|never)\W+(?:\w+\W+)?$", text[:first].casefold()))
     )
     return {
         "hit": float(share == 1),
@@ -177,7 +170,7 @@ def _outcome(given: QuestionParts, text: str, said: Sequence[Token]) -> dict[str
 
 def evidence(question: str, answer: str, reference: str, facts: tuple[str, ...]) -> list[float]:
     """Compute the features of one answer: ``len(FEATURES)`` numbers, all finite."""
-    given = question_parts(question, reference, facts)
+    given = _question_parts(question, reference, facts)
     text = answer[:_MOST]
     said = tokens(text)
     content = [t for t in said if t.content]
@@ -240,13 +233,7 @@ class EmbeddedGrader:
     "C++"), since words are all that is compared; and what is not graded by a defined value where the true answer has
     no letter or digit ("∅").
 
-    Parameters
-    ----------
-    model : another file of the same form; default the one that comes with ragbench (its ``card`` says how it was made).
-
-    Raises
-    ------
-    DataError for a file that is no model of the embedded grader, or was fitted on other features.
+    ``model`` is another file of the same form (else DataError); its ``card`` says how it was made.
 
     Source: the categories of thesis §2.4; the method is ours.
     """
@@ -280,14 +267,8 @@ class EmbeddedGrader:
     def probabilities(self, question: str, answer: str, reference: str, facts: Sequence[str]) -> np.ndarray:
         """Return the model's probabilities of the grades 1..5 (shape (5,), sum 1), one-hot for defined values.
 
-        Parameters
-        ----------
-        reference : the true answer.
-        facts : the supporting sentences, with their titles where there are any (see ``facts_of``).
-
-        Raises
-        ------
-        ConfigError for something that is no text; Ungradable (a DataError) for what the rules cannot grade.
+        ``facts`` are the supporting sentences, with their titles where there are any (see ``facts_of``). Raises
+        Ungradable (a DataError) for what the rules cannot grade.
         """
         _check(question, answer, reference, facts)
         defined = _defined(question, answer, reference, facts)
@@ -296,7 +277,7 @@ class EmbeddedGrader:
         return odds_of(np.array(evidence(question, answer, reference, tuple(facts))), self._weights, self._offsets)
 
     def grade(self, question: str, answer: str, reference: str, facts: Sequence[str]) -> int:
-        """Return the most probable grade, 1 to 5; arguments and errors as for `probabilities`."""
+        """Return the most probable grade, 1 to 5, as `probabilities` gives them."""
         return int(self.probabilities(question, answer, reference, facts).argmax()) + 1
 
     def grade_all(
@@ -305,12 +286,10 @@ class EmbeddedGrader:
         answers: Sequence[Answer],
         facts: Mapping[str, Sequence[str]] | None = None,
     ) -> list[Grade]:
-        """Grade many answers; arguments and errors as for `ragbench.labelling.grades.grade`.
+        """Grade many answers, as `ragbench.labelling.grades.grade` does.
 
-        Returns
-        -------
-        list of Grade in the order of the answers, with the probabilities of 1..5 in ``meta["probabilities"]``.
-        What is `Ungradable` has the value None, ``meta["error"]`` "unscored" and the reason in ``meta["detail"]``.
+        ``meta["probabilities"]`` has those of 1..5. What is `Ungradable` has the value None, ``meta["error"]``
+        "unscored" and the reason in ``meta["detail"]``.
         """
         grades = []
         for answer, question in zip(answers, questions_of(answers, questions), strict=True):
@@ -330,7 +309,7 @@ def odds_of(features: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> n
     """Return the probabilities of the grades 1..5 (shape (5,)) for one answer's features.
 
     An answer that holds the true answer and no word that is not backed gives no ground for grade 2: its probability is
-    0, whatever the weights say of its length or its names.
+    0.
     """
     scores = weights @ features + offsets
     odds = np.exp(scores - scores.max())
@@ -342,16 +321,10 @@ def odds_of(features: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> n
 def fit_embedded_grader(
     questions: Sequence[Question], answers: Sequence[Any], *, ridge: float = RIDGE
 ) -> dict[str, Any]:
-    """Fit the embedded grader's weights.
+    """Fit the embedded grader's weights: ``features``, ``weights`` (5, n), ``offsets`` (5,) for raw features.
 
-    Parameters
-    ----------
-    answers : GradedAnswer records, of the split that may be used for tuning.
-    ridge : inverse strength of the L2 penalty on standardised features.
-
-    Returns
-    -------
-    dict with ``features``, ``weights`` (5, n) and ``offsets`` (5,) for the features as they are.
+    ``answers`` are GradedAnswer records of the split that may be used for tuning; ``ridge`` is the inverse strength of
+    the L2 penalty on standardised features.
     """
     from sklearn.linear_model import LogisticRegression
 

@@ -26,7 +26,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragbench.errors import DataError
 from ragbench.labelling.embedded_judge import GROUPS, NAMES, anchored, scaled
-from ragbench.labelling.preferences import LabelledPair, load_ragchecker_pairs, shared_criteria
+from ragbench.labelling.preferences import LabelledPair, load_ragchecker_pairs
 from ragbench.stats import correlation, preference_difference
 
 FEATURE_SETS: tuple[tuple[str, ...], ...] = (
@@ -219,7 +219,9 @@ def fit_judge(
     pairs = load_ragchecker_pairs() if pairs is None else list(pairs)
     if len(pairs) < _LEAST_PAIRS:
         raise DataError(f"{len(pairs)} pairs", f"at least {_LEAST_PAIRS}", "label more pairs; 200 make a usable fit")
-    criteria = shared_criteria(pairs)
+    criteria = [c for c in pairs[0].labels if all(c in p.labels for p in pairs)]
+    if not criteria:
+        raise DataError("no criterion is labelled in every pair", "at least one", "label all pairs for 'overall'")
     folds, names = _folds(pairs, seed)
     table, blind = _table(pairs, embedder), _table(pairs, embedder, ask=False)
     bad = np.flatnonzero(np.isnan(table.first).any(1))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from ragbench.errors import ConfigError
-from ragbench.labelling.asking import Judged, Judgement, Unit, judge_items, names_of, task_step
+from ragbench.labelling.asking import JointStep, Judged, Unit, names_of
+from ragbench.labelling.checkers import EmbeddedChecker
 from ragbench.labelling.claims import checked
-from ragbench.labelling.embedded_checker import EmbeddedChecker
 from ragbench.llm import Step
 from ragbench.metrics.keypoints import VERDICTS
-from ragbench.prompts import Prompt, load_prompt
+from ragbench.prompts import Prompt
 from ragbench.text.sentences import check_language, split_sentences
 
-PROMPT = "steps_keypoints"
+STEP = JointStep("keypoints", "steps_keypoints", VERDICTS, "neither", "response", "keypoints", "keypoint")
 # What a label of the embedded checker says of a keypoint.
 VERDICT_OF = {"Entailment": "covered", "Contradiction": "contradicted", "Neutral": "neither"}
 _CHINESE = re.compile(r"[A-Za-z0-9]+(?:[.,][0-9]+)*|[^\W_]")
@@ -28,7 +29,7 @@ def keypoint_verdicts(
     keypoints: Sequence[Sequence[str]],
     joint: int | None = None,
     *,
-    prompt: Prompt = PROMPT,
+    prompt: Prompt = STEP.prompt,
     ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> Judged:
@@ -36,10 +37,8 @@ def keypoint_verdicts(
 
     Parameters
     ----------
-    model, ids, options : as for `ragbench.labelling.claims.extract_claims`.
+    model, ids, options : as for `ragbench.labelling.claims.extract_claims`; joint : as for its `check_claims`.
     questions, responses : shape (n,), English or Chinese. keypoints : a list per question.
-    joint : keypoints per prompt; None: all of one question. A reply with a wrong number of verdicts is not used, its
-        keypoints are asked again one by one.
     prompt : id or file with the fields question, response, count and keypoints.
 
     Returns
@@ -49,58 +48,7 @@ def keypoint_verdicts(
 
     Source: RAGEval, section 3.5.2, Eq 3-5 (the wording of the prompt is ours).
     """
-    return judge_items(model, _task(prompt), _units(questions, responses, keypoints, ids), joint, options)
-
-
-def embedded_keypoint_verdicts(
-    keypoints: Sequence[Sequence[str]],
-    answers: Sequence[str],
-    language: str | Sequence[str] = "en",
-    checker: Any = None,
-) -> list[list[str]]:
-    """Judge keypoints without a language model: a stand-in, to be labelled as such.
-
-    Parameters
-    ----------
-    keypoints : for each answer its true answer's points. answers : shape (n,).
-    language : "en" or "zh", one for all or one per answer. The checker knows words by the blanks between them, so
-        Chinese characters are set apart for it, and sentences on lines of their own; without that it finds 20% of the
-        keypoints in their own references, with it most (notebook 43). It knows no Chinese negation.
-    checker : default `ragbench.EmbeddedChecker`, which goes by shared words, vectors, numbers and negations.
-
-    Returns
-    -------
-    "covered", "contradicted" or "neither" for each keypoint. An empty answer covers nothing.
-
-    Raises
-    ------
-    ConfigError for arguments of different lengths or another language.
-
-    Source: RAGEval, Eq 3-5 (the paper's judge is GPT-4o).
-    """
-    languages = [language] * len(answers) if isinstance(language, str) else list(language)
-    if not len(keypoints) == len(answers) == len(languages):
-        counts = f"{len(keypoints)} lists of keypoints for {len(answers)} answers in {len(languages)} languages"
-        raise ConfigError(counts, "one of each per answer", "keep them in one order")
-    for code in languages:
-        check_language(code)
-    claims = [
-        [" ".join(_readable(point, code).split("\n")) for point in points]
-        for points, code in zip(keypoints, languages, strict=True)
-    ]
-    texts = [_readable(answer, code) for answer, code in zip(answers, languages, strict=True)]
-    every = dict.fromkeys(point for points in claims for point in points)
-    checker = (checker or EmbeddedChecker()).warm(list(every), list(dict.fromkeys(texts)))
-    return [
-        [VERDICT_OF[label] for label in checker.check(points, text)] for points, text in zip(claims, texts, strict=True)
-    ]
-
-
-def _readable(text: str, language: str) -> str:
-    """Chinese as the checker can read it: a line per sentence, a blank around each character, numbers whole."""
-    if language != "zh":
-        return text
-    return "\n".join(" ".join(_CHINESE.findall(sentence)) for sentence in split_sentences(text, language))
+    return replace(STEP, prompt=prompt).ask(model, _units(questions, responses, keypoints, ids), joint, options)
 
 
 def steps_for_keypoints(
@@ -109,14 +57,10 @@ def steps_for_keypoints(
     keypoints: Sequence[Sequence[str]],
     joint: int | None = None,
     *,
-    prompt: Prompt = PROMPT,
+    prompt: Prompt = STEP.prompt,
 ) -> list[Step]:
-    """Make the step of `keypoint_verdicts` for `ragbench.llm.plan`: its prompts, each different one once."""
-    return [task_step(_task(prompt), _units(questions, responses, keypoints, None), joint)]
-
-
-def _task(prompt: Prompt) -> Judgement:
-    return Judgement("keypoints", load_prompt(prompt), VERDICTS, "neither", "response", "keypoints", "keypoint")
+    """Count the calls of `keypoint_verdicts` before the run, for `ragbench.llm.plan`."""
+    return [replace(STEP, prompt=prompt).count(_units(questions, responses, keypoints, None), joint)]
 
 
 def _units(
@@ -127,3 +71,44 @@ def _units(
         Unit(name, response.strip(), checked(points, name, "keypoint"), {"question": question.strip()})
         for name, question, response, points in zip(names, questions, responses, keypoints, strict=True)
     ]
+
+
+def embedded_keypoint_verdicts(
+    keypoints: Sequence[Sequence[str]],
+    answers: Sequence[str],
+    language: str | Sequence[str] = "en",
+    checker: Any = None,
+) -> list[list[str]]:
+    """Judge keypoints without a language model: a stand-in, to be labelled as such. An empty answer covers nothing.
+
+    Parameters
+    ----------
+    keypoints : for each answer its true answer's points. answers : shape (n,).
+    language : "en" or "zh", one for all or one per answer. The checker knows words by the blanks between them, so
+        Chinese characters are set apart for it, and sentences on lines of their own; without that it finds 20% of the
+        keypoints in their own references, with it most (notebook 43). It knows no Chinese negation.
+    checker : default `ragbench.EmbeddedChecker`, which goes by shared words, vectors, numbers and negations.
+
+    Source: RAGEval, Eq 3-5 (the paper's judge is GPT-4o).
+    """
+    languages = [language] * len(answers) if isinstance(language, str) else list(language)
+    names_of(None, keypoints=keypoints, answers=answers, languages=languages)
+    for code in languages:
+        check_language(code)
+    claims = [
+        [" ".join(_readable(point, code).split("\n")) for point in points]
+        for points, code in zip(keypoints, languages, strict=True)
+    ]
+    texts = [_readable(answer, code) for answer, code in zip(answers, languages, strict=True)]
+    every = list(dict.fromkeys(itertools.chain(*claims)))
+    checker = (checker or EmbeddedChecker()).warm(every, list(dict.fromkeys(texts)))
+    return [
+        [VERDICT_OF[label] for label in checker.check(points, text)] for points, text in zip(claims, texts, strict=True)
+    ]
+
+
+def _readable(text: str, language: str) -> str:
+    """Chinese as the checker can read it: a line per sentence, a blank around each character, numbers whole."""
+    if language != "zh":
+        return text
+    return "\n".join(" ".join(_CHINESE.findall(sentence)) for sentence in split_sentences(text, language))

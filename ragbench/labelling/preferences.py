@@ -17,17 +17,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.labelling.asking import (
-    Context,
-    Request,
-    StepReport,
-    as_step,
-    context_text,
-    names_of,
-    send_some,
-)
+from ragbench.labelling.asking import Context, LabelStep, StepReport, context_text, names_of
 from ragbench.llm import Step
-from ragbench.prompts import Prompt, fill_prompt, load_prompt
+from ragbench.prompts import Prompt, load_prompt
 
 # Pairs of answers that people compared
 
@@ -49,26 +41,20 @@ class LabelledPair:
 
 
 def load_ragchecker_pairs(path: str | Path | None = None) -> list[LabelledPair]:
-    """Load RAGChecker's 280 human-labelled pairs with its recorded scores.
+    """Load RAGChecker's 280 human-labelled pairs: 10 groups, two labels for each of three criteria.
 
-    10 groups, two labels for each of three criteria; ``recorded`` is empty where RAGChecker's scores are not beside the
-    labels. Path and errors as for `ragbench.data.load_ragchecker_meta`, which reads and checks the files.
+    ``recorded`` is empty where RAGChecker's scores are not beside the labels. Path and errors as for
+    `ragbench.data.load_ragchecker_meta`.
     """
     from ragbench.data.ragchecker import load_ragchecker_meta
 
     pairs = []
     for pair in load_ragchecker_meta(path).pairs:
         first, second = pair.responses
-        pairs.append(
-            LabelledPair(
-                pair.question,
-                pair.reference,
-                (first.text, second.text),
-                {c: tuple(map(float, labels)) for c, labels in pair.labels.items()},
-                pair.domain,
-                {c: (score, second.scores[c]) for c, score in first.scores.items()},
-            )
-        )
+        labels = {criterion: tuple(map(float, given)) for criterion, given in pair.labels.items()}
+        recorded = {criterion: (score, second.scores[criterion]) for criterion, score in first.scores.items()}
+        answers = (first.text, second.text)
+        pairs.append(LabelledPair(pair.question, pair.reference, answers, labels, pair.domain, recorded))
     return pairs
 
 
@@ -78,10 +64,6 @@ def read_pairs(path: str | Path) -> list[LabelledPair]:
     Each line: ``question``, ``reference``, ``answer_1``, ``answer_2`` (texts; an answer may be empty), ``labels``: an
     object from criterion to a label or a list of labels in -2..2 (or ``label``, which is ``overall``), and where
     there is one ``group``: the domain, left out together with its fellows when the fit is measured.
-
-    Raises
-    ------
-    DataError naming file, line and field.
     """
     from ragbench.data.files import read_jsonl, require_text
 
@@ -112,20 +94,10 @@ def _labels(value: Any, where: str) -> tuple[float, ...]:
     return tuple(float(v) for v in values)
 
 
-def shared_criteria(pairs: Sequence[LabelledPair]) -> list[str]:
-    """Return the criteria that every pair is labelled for, in the order of the first pair; DataError without one."""
-    common = [c for c in pairs[0].labels if all(c in p.labels for p in pairs)]
-    if not common:
-        raise DataError(
-            "no criterion is labelled in every pair", "at least one", "label all pairs for 'overall', for instance"
-        )
-    return common
-
-
 # A model scores and ranks
 
-DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
+DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +112,8 @@ class Scores:
 class PairRanking:
     """Which of two was better, asked in both orders.
 
-    Attributes
-    ----------
-    choices : for each pair the place chosen (1 or 2) with the first candidate shown first, and with it shown second;
-        None where no reply could be read.
+    ``choices``: for each pair the place chosen (1 or 2) with the first candidate shown first, and with it shown second;
+    None where no reply could be read.
     """
 
     choices: tuple[tuple[int | None, int | None], ...]
@@ -190,22 +160,15 @@ def gpt_score(
     Parameters
     ----------
     model, ids, options : as for `ragbench.labelling.claims.extract_claims`.
-    dimension : "faithfulness", "answer_relevance" or "context_relevance".
-    questions : shape (n,).
     candidates : what is scored: answers, or for context relevance contexts (a text, or a list of passages).
     contexts : for faithfulness, and only there.
     prompt : id or file with the fields question and candidate (for faithfulness context and candidate); default by
         dimension.
 
-    Raises
-    ------
-    ConfigError for another dimension, or contexts missing or not wanted.
-
     Source: RAGAS, section 5 (GPT Score; the wording of the prompts is ours).
     """
-    requests = _score_requests(dimension, questions, candidates, contexts, prompt, ids)
-    scored, report = send_some(model, f"gpt_score {dimension}", requests, options)
-    return Scores(tuple(None if reply is None else reply.score for reply in scored), report)
+    step, names, fields = _score_step(dimension, questions, candidates, contexts, prompt, ids)
+    return Scores(*step.ask(model, names, fields, options))
 
 
 def gpt_ranking(
@@ -224,16 +187,14 @@ def gpt_ranking(
 
     Parameters
     ----------
-    model, dimension, questions, contexts, ids, options : as for `gpt_score`.
-    first, second : the candidates, shape (n,) each.
+    first, second : the candidates, shape (n,) each; the others as for `gpt_score`.
     prompt : id or file with the fields question, first and second (for faithfulness context, first and second);
         default by dimension.
 
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited there.
     """
-    requests = _ranking_requests(dimension, questions, first, second, contexts, prompt, ids)
-    ranked, report = send_some(model, f"gpt_ranking {dimension}", requests, options)
-    chosen = [None if reply is None else reply.better for reply in ranked]
+    step, names, fields = _ranking_step(dimension, questions, first, second, contexts, prompt, ids)
+    chosen, report = step.ask(model, names, fields, options)
     choices = tuple(zip(chosen[::2], chosen[1::2], strict=True))
     unscored = sum(None in pair for pair in choices)
     return PairRanking(choices, replace(report, items=len(choices), unscored=unscored))
@@ -246,7 +207,7 @@ def steps_for_baselines(
     second: Sequence[Context],
     contexts: Sequence[Context] | None = None,
 ) -> list[Step]:
-    """Make the steps of both baselines for `ragbench.llm.plan`, to score and to rank the same pairs.
+    """Count the calls of both baselines for `ragbench.llm.plan`, to score and to rank the same pairs.
 
     Returns
     -------
@@ -254,63 +215,46 @@ def steps_for_baselines(
     the candidates go to `gpt_score` as one list.
     """
     twice = [*contexts, *contexts] if contexts is not None else None
-    scored = _score_requests(dimension, [*questions] * 2, [*first, *second], twice, None, None)
-    ranked = _ranking_requests(dimension, questions, first, second, contexts, None, None)
-    return [as_step(f"gpt_score {dimension}", scored), as_step(f"gpt_ranking {dimension}", ranked)]
+    score, *to_score = _score_step(dimension, [*questions] * 2, [*first, *second], twice)
+    ranking, *to_rank = _ranking_step(dimension, questions, first, second, contexts)
+    return [score.count(*to_score), ranking.count(*to_rank)]
 
 
-def _score_requests(
+_Asked = tuple[LabelStep, list[str], dict[str, list[str]]]
+
+
+def _score_step(
     dimension: Dimension,
     questions: Sequence[str],
     candidates: Sequence[Context],
     contexts: Sequence[Context] | None,
-    prompt: Prompt | None,
-    ids: Sequence[Any] | None,
-) -> list[Request]:
-    kind, columns = f"steps_gpt_score_{dimension}", {"candidates": candidates}
-    template, names, others = _fields(dimension, prompt or kind, questions, columns, contexts, ids)
-    schema = _number_schema("score", 0, 10)
-    return [
-        Request(name, fill_prompt(template, candidate=shown(candidate, name), **other), schema)
-        for name, candidate, other in zip(names, candidates, others, strict=True)
-    ]
+    prompt: Prompt | None = None,
+    ids: Sequence[Any] | None = None,
+) -> _Asked:
+    step = _step("score", dimension, contexts, prompt)
+    names = names_of(ids, questions=questions, candidates=candidates, contexts=contexts)
+    return step, names, _fields(step, names, questions, contexts) | {"candidate": _shown(candidates, names)}
 
 
-def _ranking_requests(
+def _ranking_step(
     dimension: Dimension,
     questions: Sequence[str],
     first: Sequence[Context],
     second: Sequence[Context],
     contexts: Sequence[Context] | None,
-    prompt: Prompt | None,
-    ids: Sequence[Any] | None,
-) -> list[Request]:
-    """Two requests per pair, one after the other: as given, and turned round."""
-    kind, columns = f"steps_gpt_ranking_{dimension}", {"first": first, "second": second}
-    template, names, others = _fields(dimension, prompt or kind, questions, columns, contexts, ids)
-    schema = _number_schema("better", 1, 2)
-    requests = []
-    for name, a, b, other in zip(names, first, second, others, strict=True):
-        for order, (one, two) in enumerate(((a, b), (b, a)), 1):
-            fields = {"first": shown(one, name), "second": shown(two, name), **other}
-            requests.append(Request(f"{name} order {order}", fill_prompt(template, **fields), schema))
-    return requests
+    prompt: Prompt | None = None,
+    ids: Sequence[Any] | None = None,
+) -> _Asked:
+    """Two prompts per pair, one after the other: as given, and turned round."""
+    step = _step("ranking", dimension, contexts, prompt)
+    names = names_of(ids, questions=questions, first=first, second=second, contexts=contexts)
+    a, b = _shown(first, names), _shown(second, names)
+    fields = {name: _twice(texts, texts) for name, texts in _fields(step, names, questions, contexts).items()}
+    orders = [f"{name} order {order}" for name in names for order in (1, 2)]
+    return step, orders, fields | {"first": _twice(a, b), "second": _twice(b, a)}
 
 
-def shown(candidate: Context, name: str) -> str:
-    """Return a candidate as one text; an empty one says so."""
-    return context_text(candidate, name) or "(empty)"
-
-
-def _fields(
-    dimension: str,
-    prompt: Prompt,
-    questions: Sequence[str],
-    candidates: Mapping[str, Sequence[Context]],
-    contexts: Sequence[Context] | None,
-    ids: Sequence[Any] | None,
-) -> tuple[str, list[str], list[dict[str, str]]]:
-    """Return the prompt's text, and for each example its name and the fields beside the candidates."""
+def _step(kind: str, dimension: str, contexts: Any, prompt: Prompt | None) -> LabelStep:
     check_known("dimension", [dimension], DIMENSIONS)
     if (contexts is not None) != (dimension == "faithfulness"):
         got = "no contexts" if contexts is None else "contexts"
@@ -319,14 +263,30 @@ def _fields(
             "contexts for faithfulness; for context relevance they are the candidates",
             "pass contexts=..." if contexts is None else "leave contexts out",
         )
-    template = load_prompt(prompt)
-    names = names_of(ids, questions=questions, **candidates, contexts=contexts)
+    field, *bounds = {"score": ("score", 0, 10), "ranking": ("better", 1, 2)}[kind]
+    needs = {"score": "candidate", "ranking": "first"}[kind]  # never blank: see _shown
+    name, schema = f"gpt_{kind} {dimension}", _number_schema(field, *bounds)
+    return LabelStep(
+        name, prompt or f"steps_gpt_{kind}_{dimension}", schema, needs, lambda reply: getattr(reply, field)
+    )
+
+
+def _fields(
+    step: LabelStep, names: Sequence[str], questions: Sequence[str], contexts: Sequence[Context] | None
+) -> dict[str, list[str]]:
+    fields = {} if contexts is None else {"context": _shown(contexts, names)}
     # Section 5 shows for faithfulness a context and an answer; a prompt of one's own may show the question too.
-    asks = contexts is None or "{question}" in template
-    fields = [{"question": question.strip()} if asks else {} for question in questions]
-    if contexts is not None:
-        fields = [{"context": shown(c, n), **rest} for n, c, rest in zip(names, contexts, fields, strict=True)]
-    return template, names, fields
+    if contexts is None or "{question}" in load_prompt(step.prompt):
+        fields["question"] = list(questions)
+    return fields
+
+
+def _shown(candidates: Sequence[Context], names: Sequence[str]) -> list[str]:
+    return [context_text(candidate, name) or "(empty)" for candidate, name in zip(candidates, names, strict=True)]
+
+
+def _twice(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    return [text for pair in zip(first, second, strict=True) for text in pair]
 
 
 @cache

@@ -1,15 +1,18 @@
-"""RAGAS's model steps: statements of an answer, verdicts on them, questions it would answer, sentences it needs.
+"""RAGAS's labels: statements of an answer, verdicts on them, questions it would answer, sentences it needs.
 
-The embedded way is `ragbench.labelling.embedded_ragas`. Per example one call each for statements, verdicts, questions
-and sentences: four, where the paper asks n times for a question (a call each, 3 + n). At temperature 0 n equal prompts
-would give n equal questions.
+The model's way: four steps, and `ModelRagas` with the three metrics. Per example one call each for statements,
+verdicts, questions and sentences: four, where the paper asks n times for a question (3 + n calls). At temperature 0 n
+equal prompts would give n equal questions. The embedded way: `EmbeddedRagas`. How far both agree with people:
+`ragbench.papers.ragas`.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,36 +23,48 @@ from ragbench.embedding import default_embedder, embed_distinct
 from ragbench.errors import ConfigError
 from ragbench.labelling.asking import (
     Context,
+    JointStep,
     Judged,
-    Judgement,
-    Request,
+    LabelStep,
     StepReport,
     Unit,
-    as_step,
-    common_length,
     context_text,
-    judge_items,
     names_of,
-    requests_for,
-    send_some,
     texts_schema,
 )
-from ragbench.labelling.claims import Extracted, SharedClaims, checked, claims_of_requests
+from ragbench.labelling.checkers import EmbeddedChecker, split_claims
+from ragbench.labelling.claims import Extracted, checked
 from ragbench.llm import Step
 from ragbench.metrics.reference_free import (
     Picked,
     answer_relevance_table,
+    context_relevance,
     context_relevance_table,
     faithfulness_table,
     pick,
 )
-from ragbench.prompts import Prompt, load_prompt
+from ragbench.prompts import Prompt
+from ragbench.text.apart import Prepared, take_apart
 from ragbench.text.sentences import split_sentences
+from ragbench.text.stance import abstains
 
-# Statements, verdicts, questions
+# The model's steps
 
-VERDICTS = ("Yes", "No")
-STATEMENTS, QUESTIONS, SENTENCES = "steps_statements", "steps_questions", "steps_sentences"  # prompts
+STATEMENTS = LabelStep(
+    "statements", "steps_statements", texts_schema("claims"), "answer", lambda reply: tuple(reply.claims)
+)
+VERDICTS = JointStep(
+    "verdicts", "steps_verdicts", ("Yes", "No"), "No", "context", "statements", "statement", explain=True
+)
+SENTENCES = LabelStep(
+    "sentences", "steps_sentences", texts_schema("sentences"), "context", lambda reply: reply.sentences
+)
+
+
+def _questions_step(n: int, prompt: Prompt = "steps_questions") -> LabelStep:
+    if n < 1:
+        raise ConfigError(f"n={n!r}", "a number of questions of at least 1", "the paper's metric averages over n")
+    return LabelStep("questions", prompt, texts_schema("questions", n), "answer", lambda reply: tuple(reply.questions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,161 +75,6 @@ class Generated:
     report: StepReport
 
 
-def extract_statements(
-    model: Any,
-    questions: Sequence[str],
-    answers: Sequence[str],
-    *,
-    shared: SharedClaims | None = None,
-    prompt: Prompt = STATEMENTS,
-    ids: Sequence[Any] | None = None,
-    **options: Any,
-) -> Extracted:
-    """Take answers apart into statements, with their questions in view.
-
-    Parameters
-    ----------
-    model, shared, ids, options : as for `ragbench.labelling.claims.extract_claims`, whose claims do as well where the
-        answer is to be taken apart once for RAGChecker and RAGAS together.
-    questions, answers : shape (n,) each.
-    prompt : id or file with the fields question and answer.
-
-    Source: RAGAS, section 3 (faithfulness, first step: one call per answer).
-    """
-    requests = statement_requests(questions, answers, prompt, ids)
-    return claims_of_requests(model, "statements", requests, "sentence", shared, options)
-
-
-def statement_verdicts(
-    model: Any,
-    statements: Sequence[Sequence[Claim] | None],
-    contexts: Sequence[Context],
-    joint: int | None = None,
-    *,
-    prompt: Prompt = "steps_verdicts",
-    ids: Sequence[Any] | None = None,
-    **options: Any,
-) -> Judged:
-    """Decide which statements their context supports, with a sentence that says why before each verdict.
-
-    Parameters
-    ----------
-    model, ids, options : as for `extract_statements`.
-    statements : from `extract_statements`, or claims from `extract_claims`; None where they are not known.
-    contexts : one text, or a list of passages, per example.
-    joint : statements per prompt; None: all of one answer, as in the paper. A reply with a wrong number of verdicts is
-        not used, its statements are asked again one by one.
-    prompt : id or file with the fields context, count and statements.
-
-    Returns
-    -------
-    Judged with "Yes" or "No" per statement, None where unscored. An empty context supports nothing: No.
-
-    Raises
-    ------
-    ConfigError for lists of unequal length, or one string in place of a list; DataError for a statement that is no
-    text.
-
-    Source: RAGAS, section 3 (faithfulness, second step).
-    """
-    names = names_of(ids, statements=statements, contexts=contexts)
-    units = [
-        None if claims is None else Unit(name, context_text(context, name), checked(claims, name, "statement"), {})
-        for name, claims, context in zip(names, statements, contexts, strict=True)
-    ]
-    task = Judgement(
-        "verdicts", load_prompt(prompt), VERDICTS, "No", "context", "statements", "statement", explain=True
-    )
-    return judge_items(model, task, units, joint, options)
-
-
-def generate_questions(
-    model: Any,
-    answers: Sequence[str],
-    n: int = 3,
-    *,
-    prompt: Prompt = QUESTIONS,
-    ids: Sequence[Any] | None = None,
-    **options: Any,
-) -> Generated:
-    """Write n questions that each answer would answer, in one call per different answer.
-
-    Parameters
-    ----------
-    model, ids, options : as for `extract_statements`.
-    answers : shape (n_answers,).
-    prompt : id or file with the fields answer and count.
-
-    Returns
-    -------
-    Generated. An empty answer answers nothing: no questions, no call.
-
-    Raises
-    ------
-    ConfigError for n below 1.
-
-    Source: RAGAS, section 3, Eq 1.
-    """
-    requests = _question_requests(answers, n, prompt, ids)
-    replies, report = send_some(model, "questions", requests, options)
-    written = (None if reply is None else tuple(reply.questions) for reply in replies)
-    return Generated(tuple(() if r is None else texts for r, texts in zip(requests, written, strict=True)), report)
-
-
-def statement_requests(
-    questions: Sequence[str], answers: Sequence[str], prompt: Prompt, ids: Sequence[Any] | None = None
-) -> list[Request | None]:
-    """Make the prompt of each answer; None for an empty answer."""
-    names = names_of(ids, questions=questions, answers=answers)
-    return requests_for(names, prompt, texts_schema("claims"), "answer", question=questions, answer=answers)
-
-
-def steps_for_ragas(
-    questions: Sequence[str],
-    answers: Sequence[str],
-    contexts: Sequence[Context],
-    n: int = 3,
-) -> list[Step]:
-    """Count the calls of the three metrics before the run, for `ragbench.llm.plan`: at most four per example.
-
-    Returns
-    -------
-    [statements, verdicts, questions, sentences]. All but the verdicts have their prompts, each different one once. Of
-    verdicts there is at most one call per example (``joint=None``): none for an answer without statements. Verdicts
-    that come back in a wrong number are asked again one by one, which comes on top.
-
-    Raises
-    ------
-    ConfigError for lists of unequal length, or ``n`` below 1.
-    """
-    common_length(questions=questions, answers=answers, contexts=contexts)
-    texts = [context_text(context, str(i)) for i, context in enumerate(contexts)]
-    taken = statement_requests(questions, answers, STATEMENTS)
-    judged = {(r.prompt, text) for r, text in zip(taken, texts, strict=True) if r is not None and text}
-    asked = _question_requests(answers, n, QUESTIONS, None)
-    copied = sentence_requests(questions, contexts, SENTENCES, None)
-    return [
-        as_step("statements", taken),
-        Step("verdicts, at most", calls=len(judged)),
-        as_step("questions", asked),
-        as_step("sentences", copied),
-    ]
-
-
-def _question_requests(
-    answers: Sequence[str], n: int, prompt: Prompt, ids: Sequence[Any] | None
-) -> list[Request | None]:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ConfigError(
-            f"n={n!r}", "a number of questions of at least 1", "the paper's metric averages over n of them"
-        )
-    names, schema = names_of(ids, answers=answers), texts_schema("questions", n)
-    return requests_for(names, prompt, schema, "answer", answer=answers, count=[str(n)] * len(answers))
-
-
-# Sentences that a question needs, copied from a context by the model and checked to be copies
-
-
 @dataclass(frozen=True, slots=True)
 class PickedSentences:
     """One `Picked` per example; None where no reply could be read."""
@@ -223,13 +83,89 @@ class PickedSentences:
     report: StepReport
 
 
+def extract_statements(
+    model: Any,
+    questions: Sequence[str],
+    answers: Sequence[str],
+    *,
+    prompt: Prompt = STATEMENTS.prompt,
+    ids: Sequence[Any] | None = None,
+    **options: Any,
+) -> Extracted:
+    """Take answers apart into statements, with their questions in view; an empty answer has none and needs no call.
+
+    Parameters
+    ----------
+    model, ids, options : as for `ragbench.labelling.claims.extract_claims`, whose claims do as well where the answer is
+        to be taken apart once for RAGChecker and RAGAS together.
+    prompt : id or file with the fields question and answer.
+
+    Source: RAGAS, section 3 (faithfulness, first step: one call per answer).
+    """
+    names = names_of(ids, questions=questions, answers=answers)
+    step = replace(STATEMENTS, prompt=prompt)
+    return Extracted(*step.ask(model, names, {"question": questions, "answer": answers}, options))
+
+
+def statement_verdicts(
+    model: Any,
+    statements: Sequence[Sequence[Claim] | None],
+    contexts: Sequence[Context],
+    joint: int | None = None,
+    *,
+    prompt: Prompt = VERDICTS.prompt,
+    ids: Sequence[Any] | None = None,
+    **options: Any,
+) -> Judged:
+    """Decide which statements their context supports, with a sentence that says why before each verdict.
+
+    Parameters
+    ----------
+    statements : from `extract_statements`, or claims from `extract_claims`; None where they are not known.
+    contexts : one text, or a list of passages, per example. An empty one supports nothing: No.
+    joint : statements per prompt, as for `ragbench.labelling.claims.check_claims`; None is the paper's way.
+    prompt : id or file with the fields context, count and statements.
+
+    Returns
+    -------
+    Judged with "Yes" or "No" per statement, None where unscored.
+
+    Source: RAGAS, section 3 (faithfulness, second step).
+    """
+    names = names_of(ids, statements=statements, contexts=contexts)
+    units = [
+        None if listed is None else Unit(name, context_text(context, name), checked(listed, name, "statement"))
+        for name, listed, context in zip(names, statements, contexts, strict=True)
+    ]
+    return replace(VERDICTS, prompt=prompt).ask(model, units, joint, options)
+
+
+def generate_questions(
+    model: Any,
+    answers: Sequence[str],
+    n: int = 3,
+    *,
+    prompt: Prompt = "steps_questions",
+    ids: Sequence[Any] | None = None,
+    **options: Any,
+) -> Generated:
+    """Write n questions that each answer would answer, in one call per different answer; none for an empty answer.
+
+    ``prompt`` : id or file with the fields answer and count.
+
+    Source: RAGAS, section 3, Eq 1.
+    """
+    step, names = _questions_step(n, prompt), names_of(ids, answers=answers)
+    return Generated(*step.ask(model, names, {"answer": answers, "count": [str(n)] * len(answers)}, options))
+
+
 def extract_sentences(
     model: Any,
     questions: Sequence[str],
     contexts: Sequence[Context],
     *,
     rule: str = "en",
-    prompt: Prompt = SENTENCES,
+    prompt: Prompt = SENTENCES.prompt,
     ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> PickedSentences:
@@ -237,46 +173,51 @@ def extract_sentences(
 
     Parameters
     ----------
-    model, ids, options : as for `extract_statements`.
-    questions : shape (n,). contexts : one text, or a list of passages, per example.
+    contexts : one text, or a list of passages, per example. An empty one has no sentences: insufficient, no call.
     rule : a row of `ragbench.text.sentences.SENTENCES`, by which a context is cut.
     prompt : id or file with the fields context and question.
 
-    Returns
-    -------
-    PickedSentences. Copies are compared without white space. An empty context has no sentences: insufficient, no call.
-
-    Raises
-    ------
-    ConfigError for lists of unequal length, or a context that holds something else than texts.
-
     Source: RAGAS, section 3, Eq 2.
     """
-    requests = sentence_requests(questions, contexts, prompt, ids)
-    texts = [context_text(context, "a context") for context in contexts]
-    replies, report = send_some(model, "sentences", requests, options)
-    picked = [
-        None if reply is None else pick(reply.sentences, split_sentences(text, rule))
-        for reply, text in zip(replies, texts, strict=True)
-    ]
-    nothing = Picked((), (), 0, True)
-    return PickedSentences(tuple(nothing if r is None else p for r, p in zip(requests, picked, strict=True)), report)
-
-
-def sentence_requests(
-    questions: Sequence[str], contexts: Sequence[Context], prompt: Prompt, ids: Sequence[Any] | None
-) -> list[Request | None]:
-    """Make the prompt of each question and context; None for an empty context."""
     names = names_of(ids, questions=questions, contexts=contexts)
     texts = [context_text(context, name) for name, context in zip(names, contexts, strict=True)]
-    return requests_for(names, prompt, texts_schema("sentences"), "context", context=texts, question=questions)
+    step = replace(SENTENCES, prompt=prompt)
+    copied, report = step.ask(model, names, {"context": texts, "question": questions}, options)
+    picked = [
+        None if copies is None else pick(copies, split_sentences(text, rule))
+        for copies, text in zip(copied, texts, strict=True)
+    ]
+    return PickedSentences(tuple(picked), report)
 
 
-# The three metrics
+def steps_for_ragas(
+    questions: Sequence[str], answers: Sequence[str], contexts: Sequence[Context], n: int = 3
+) -> list[Step]:
+    """Count the calls of the three metrics before the run, for `ragbench.llm.plan`: at most four per example.
+
+    Returns
+    -------
+    [statements, verdicts, questions, sentences]. All but the verdicts have their prompts, each different one once. Of
+    verdicts there is at most one call per example: none for an answer without statements. Verdicts that come back in a
+    wrong number are asked again one by one, which comes on top.
+    """
+    names = names_of(None, questions=questions, answers=answers, contexts=contexts)
+    texts = [context_text(context, name) for name, context in zip(names, contexts, strict=True)]
+    taken = STATEMENTS.requests(names, {"question": questions, "answer": answers})
+    judged = {(request.prompt, text) for request, text in zip(taken, texts, strict=True) if request and text}
+    return [
+        STATEMENTS.count(names, {"question": questions, "answer": answers}),
+        Step("verdicts, at most", calls=len(judged)),
+        _questions_step(n).count(names, {"answer": answers, "count": [str(n)] * len(answers)}),
+        SENTENCES.count(names, {"context": texts, "question": questions}),
+    ]
 
 
 class ModelRagas:
     """RAGAS's three metrics by a chat model; `EmbeddedRagas` is the embedded form.
+
+    Every metric is a DataFrame, one row per example: score in [0, 1], n (what it counts), status ("scored", or why the
+    score is NaN).
 
     Parameters
     ----------
@@ -297,11 +238,11 @@ class ModelRagas:
     def faithfulness(
         self,
         answers: Sequence[str],
-        contexts: Sequence[Any],
+        contexts: Sequence[Context],
         questions: Sequence[str] | None = None,
-        claims: Sequence[Sequence[Any] | None] | None = None,
+        claims: Sequence[Sequence[Claim] | None] | None = None,
     ) -> pd.DataFrame:
-        """Score answers: statements, then verdicts; at most two calls each.
+        """Score how far contexts back answers: statements, then verdicts; at most two calls each.
 
         ``questions`` help to read the answers. ``claims`` of the answers, found before (RAGChecker's), serve as their
         statements, so that no answer is taken apart twice.
@@ -319,7 +260,7 @@ class ModelRagas:
         """Score answers by the questions they would answer; one call each."""
         guessed = generate_questions(self.model, answers, self.n, **self.options)
         self.reports.append(guessed.report)
-        texts = [text for guesses in guessed.questions if guesses for text in guesses]
+        texts = itertools.chain.from_iterable(filter(None, guessed.questions))
         vectors = embed_distinct(self._embedder or default_embedder(), [*questions, *texts])
         generated = [
             None if guesses is None else np.array([vectors[g] for g in guesses]) for guesses in guessed.questions
@@ -327,11 +268,246 @@ class ModelRagas:
         table = answer_relevance_table([vectors[q] for q in questions], generated)
         return table.rename(columns={"answer_relevance": "score"})
 
-    def context_relevance(self, questions: Sequence[str], contexts: Sequence[Any]) -> pd.DataFrame:
+    def context_relevance(self, questions: Sequence[str], contexts: Sequence[Context]) -> pd.DataFrame:
         """Score contexts by the sentences copied from them; one call each. Column altered: texts that are no copies."""
         copied = extract_sentences(self.model, questions, contexts, **self.options)
         self.reports.append(copied.report)
-        known = [(None, 0) if p is None else (len(p.sentences), p.total) for p in copied.picked]
-        table = context_relevance_table([count for count, _ in known], [total for _, total in known])
-        table["altered"] = [0 if p is None else len(p.altered) for p in copied.picked]
+        counts = [(None, 0, 0) if p is None else (len(p.sentences), p.total, len(p.altered)) for p in copied.picked]
+        table = context_relevance_table([count for count, *_ in counts], [total for _, total, _ in counts])
+        table["altered"] = [altered for *_, altered in counts]
         return table.rename(columns={"context_relevance": "score"})
+
+
+# Without a model: words, numbers, names and MiniLM vectors
+#
+# The paper's answer relevance lets a model guess the question from the answer and compares; a guess is near when the
+# answer holds what was asked for. Here that is looked for directly: a question has one or more needs (who, when, where,
+# how many, what), and an answer meets them with names, dates, numbers and content words that the question lacks. Rules
+# and constants were made on MiniHop (`ragbench.datagen.ragas_pairs`), never on WikiEval, which measures them.
+
+CONTENT = 30.0  # content weight (five or six rare words) that counts as half of an explanation
+SHORT = 4  # words up to which an answer is taken for a bare name or number
+
+_KINDS = {
+    "number": r"\bhow (?:many|much|long|far|old|tall|high|deep|large|big|often|wide|fast)\b",
+    "when": r"\b(?:when|(?:what|which) (?:year|date|day|month|decade|century|time|season))\b",
+    "where": r"\b(?:where|(?:what|which) (?:\w+ ){0,2}(?:city|town|country|place|state|region|county|village|island"
+    r"|river|lake|mountain|continent|location|venue))\b",
+    "who": r"\b(?:who|whom|whose)\b",
+    "what": r"\b(?:what|which|why|how)\b",
+}
+_ASKS = {kind: re.compile(pattern, re.I) for kind, pattern in _KINDS.items()}
+_DATE = re.compile(
+    r"\b(?:January|February|March|April|May|June|July|August|September|October|November|December|Monday|Tuesday|Wednesday"
+    r"|Thursday|Friday|Saturday|Sunday|century|decade|spring|summer|autumn|winter)\b"
+)
+_NUMERAL = re.compile(
+    r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen"
+    r"|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundreds?|thousands?|millions?|billions?|dozens?"
+)
+_NAN = float("nan")
+_COLUMNS = ["score", "n", "status"]
+
+
+class AnswerParts(NamedTuple):
+    """What an answer's relevance is made of, each in [0, 1].
+
+    Attributes
+    ----------
+    committed : share of its sentences that do not evade.
+    met : mean over the question's needs of how far each is met.
+    told : content beyond the question, saturating: w / (w + `CONTENT` x needs).
+    needs : what the question asks for.
+    text : the sentences that do not evade.
+    """
+
+    committed: float
+    met: float
+    told: float
+    needs: tuple[str, ...]
+    text: str
+
+
+def asked_for(question: str) -> tuple[str, ...]:
+    """Return what a question asks for, one entry per question word: number, when, where, who or what.
+
+    >>> asked_for("When and where was she born, and how many languages did she speak?")
+    ('number', 'when', 'where')
+    """
+    needs: list[str] = []
+    rest = question
+    for kind, pattern in _ASKS.items():
+        rest, count = pattern.subn(" ", rest)
+        needs += [kind] * count
+    return tuple(needs) or ("what",)
+
+
+def answer_parts(question: str, answer: str) -> AnswerParts:
+    """Take an answer apart by what its question asks for; one without a word has committed, met and told of 0."""
+    sentences = split_sentences(answer, "claims")
+    kept = [s for s in sentences if not abstains(s, "sentence")]
+    text = " ".join(kept)
+    asked, said, needs = take_apart(question), take_apart(text), asked_for(question)
+    stems = frozenset(asked.stems)
+    content = sum(weight for stem, weight in said.weight.items() if stem not in stems)
+    met = [_met(kind, asked, said, content) for kind in needs]
+    told = content / (content + CONTENT * len(needs))
+    return AnswerParts(len(kept) / max(len(sentences), 1), sum(met) / len(met), told, needs, text)
+
+
+def _met(kind: str, asked: Prepared, said: Prepared, content: float) -> float:
+    if kind == "what":
+        return content / (content + CONTENT)
+    new = frozenset(said.words) - frozenset(asked.words)
+    numbers = (said.numbers - asked.numbers) or [word for word in new if _NUMERAL.fullmatch(word)]
+    if kind == "number":
+        return float(bool(numbers))
+    if kind == "when":
+        return float(bool(numbers) or bool(set(_DATE.findall(said.text)) - set(_DATE.findall(asked.text))))
+    names = said.names - frozenset(asked.words)
+    return float(bool(names) or (len(said.words) <= SHORT and bool(new)))
+
+
+class Needed(NamedTuple):
+    """The sentences of a context, and those of them that a question needs, in order."""
+
+    sentences: tuple[str, ...]
+    needed: tuple[str, ...]
+
+
+class EmbeddedRagas:
+    """RAGAS's metrics without a language model, as tables like those of `ModelRagas`.
+
+    *Faithfulness*: the answer's sentences are its statements. The degree to which the context backs one is its support
+    (`EmbeddedChecker.support`: words and vectors against the best window of sentences) times the share of its names and
+    numbers that the context has. F is the mean degree.
+
+    *Answer relevance*: committed x affinity x (met + told) / 2, see `answer_parts`. Affinity is the cosine between
+    question and answer over ``gate``, at most 1, so that it only tells answers to something else; a bare name
+    or number has 1.
+
+    *Context relevance*: a sentence's worth to the question is ``mix`` x coverage of the question's words + (1 -
+    ``mix``) x cosine. Needed are the sentences worth at least ``keep`` times the best; none is when the best is worth
+    less than ``floor``. The score is Eq 2's, needed / all.
+
+    Parameters
+    ----------
+    embedder : a LangChain ``Embeddings`` with unit vectors; default the embedded MiniLM.
+    mix, keep, floor, gate : in (0, 1], else ConfigError; the defaults were set on MiniHop (see LOG.md) and on nothing
+        else.
+
+    Source: RAGAS, section 3, whose model steps these rules stand in for.
+    """
+
+    def __init__(
+        self,
+        embedder: Embeddings | None = None,
+        *,
+        mix: float = 0.7,
+        keep: float = 0.7,
+        floor: float = 0.15,
+        gate: float = 0.4,
+    ) -> None:
+        for name, value in (("mix", mix), ("keep", keep), ("floor", floor), ("gate", gate)):
+            if not 0 < value <= 1:
+                raise ConfigError(f"{name}={value}", "a number above 0 and up to 1", "leave it out for the default")
+        self.mix, self.keep, self.floor, self.gate = mix, keep, floor, gate
+        self._checker = EmbeddedChecker(embedder)
+
+    def __repr__(self) -> str:
+        return f"EmbeddedRagas(mix={self.mix}, keep={self.keep}, floor={self.floor}, gate={self.gate})"
+
+    @property
+    def embedder(self) -> Embeddings:
+        """The embedding model, loaded at first use."""
+        return self._checker.embedder
+
+    def faithfulness(
+        self, answers: Sequence[str], contexts: Sequence[Context], questions: Sequence[str] | None = None
+    ) -> pd.DataFrame:
+        """Score how far contexts back answers; an empty context backs nothing: 0. ``questions`` are not used."""
+        names_of(None, answers=_texts(answers, "answer"), contexts=contexts)
+        texts = [context_text(context, str(i)) for i, context in enumerate(contexts)]
+        statements = [split_claims(answer) for answer in answers]
+        together: dict[str, dict[str, None]] = {}
+        for text, of_answer in zip(texts, statements, strict=True):
+            together.setdefault(text, {}).update(dict.fromkeys(of_answer))
+        ready = self._checker.warm(list(itertools.chain(*together.values())), list(together))
+        degrees = {text: backing(ready, list(of_text), text) for text, of_text in together.items()}
+        rows = []
+        for text, of_answer in zip(texts, statements, strict=True):
+            backed = [degrees[text][statement] for statement in of_answer]
+            rows.append((float(np.mean(backed)), len(backed), "scored") if backed else (_NAN, 0, "no statements"))
+        return pd.DataFrame(rows, columns=_COLUMNS)
+
+    def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
+        """Score how far answers answer their questions, without context or truth; an answer that only evades has 0."""
+        names_of(None, questions=_texts(questions, "question"), answers=_texts(answers, "answer"))
+        vectors = embed_distinct(self.embedder, [*questions, *answers])
+        rows = []
+        for question, answer in zip(questions, answers, strict=True):
+            empty = [name for name, text in (("question", question), ("answer", answer)) if _no_sentence(text)]
+            if empty:
+                rows.append((_NAN, 0, f"empty {empty[0]}"))
+                continue
+            parts = answer_parts(question, answer)
+            near = max(float(vectors[question] @ vectors[answer]), 0.0) / self.gate
+            # A word or two has no direction to speak of.
+            affinity = 1.0 if len(take_apart(parts.text).words) <= SHORT else min(near, 1.0)
+            rows.append((parts.committed * affinity * (parts.met + parts.told) / 2, len(parts.needs), "scored"))
+        return pd.DataFrame(rows, columns=_COLUMNS)
+
+    def context_relevance(self, questions: Sequence[str], contexts: Sequence[Context]) -> pd.DataFrame:
+        """Score how much of contexts their questions need."""
+        rows = []
+        for question, (sentences, chosen) in zip(questions, self.needed(questions, contexts), strict=True):
+            if _no_sentence(question) or not sentences:
+                rows.append((_NAN, len(sentences), "empty question" if _no_sentence(question) else "empty context"))
+            else:
+                rows.append((context_relevance(len(chosen), len(sentences)), len(sentences), "scored"))
+        return pd.DataFrame(rows, columns=_COLUMNS)
+
+    def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Needed]:
+        """Return the sentences of each context, and those of them that its question needs."""
+        names_of(None, questions=_texts(questions, "question"), contexts=contexts)
+        split = [split_sentences(context_text(context, str(i)), "claims") for i, context in enumerate(contexts)]
+        vectors = embed_distinct(self.embedder, [*questions, *itertools.chain(*split)])
+        needed = []
+        for question, sentences in zip(questions, split, strict=True):
+            worth = self._worth(question, sentences, vectors)
+            best = worth.max(initial=0.0)
+            chosen = worth >= self.keep * best if best >= self.floor else np.zeros(len(sentences), bool)
+            needed.append(Needed(sentences, tuple(itertools.compress(sentences, chosen))))
+        return needed
+
+    def _worth(self, question: str, sentences: Sequence[str], vectors: dict[str, np.ndarray]) -> np.ndarray:
+        weights = take_apart(question).weight
+        total = sum(weights.values()) or 1.0
+        stems = [frozenset(take_apart(s).stems) for s in sentences]
+        covered = np.array([sum(w for stem, w in weights.items() if stem in part) for part in stems]) / total
+        near = np.array([float(vectors[s] @ vectors[question]) for s in sentences])
+        return self.mix * covered + (1 - self.mix) * near
+
+
+def backing(checker: EmbeddedChecker, statements: Sequence[str], context: str) -> dict[str, float]:
+    """Return for each statement the degree, in [0, 1], to which a context backs it."""
+    source = take_apart(context)
+    words = frozenset(source.words)
+    degrees = {}
+    for statement, value in zip(statements, checker.support(statements, [context])[:, 0].clip(0, 1), strict=True):
+        said = take_apart(statement)
+        facts = said.numbers | said.names
+        backed = sum(fact in source.numbers or fact in words for fact in facts)
+        degrees[statement] = float(value) * (backed / len(facts) if facts else 1.0)
+    return degrees
+
+
+def _no_sentence(text: str) -> bool:
+    return not split_sentences(text, "claims")
+
+
+def _texts(values: Sequence[str], what: str) -> Sequence[str]:
+    for place, value in enumerate(values):
+        if not isinstance(value, str):
+            raise ConfigError(f"{what} {place} is {value!r:.40}", "a text", "leave that row out, or write '' for none")
+    return values

@@ -6,9 +6,9 @@ import pytest
 
 from ragbench.labelling import people
 
-IMPORTS = "from ragbench import data, widgets\nfrom ragbench.labelling import grades, people\n"
+IMPORTS = "from ragbench import data, widgets\nfrom ragbench.labelling import graded_answers, people\n"
 GRADES = f"""{IMPORTS}questions = data.load_minihop().questions
-answers = grades.as_answers(grades.load_graded_answers(split="test")[:5])
+answers = graded_answers.as_answers(graded_answers.load_graded_answers(split="test")[:5])
 items = people.grade_items(questions, answers)"""
 TWO = f"""{IMPORTS}pair = {{"one": "It is red.", "two": "It is green."}}
 items = [people.LabelItem(f"p{{i}}", {{"Question": f"What colour is {{i}}?"}}, pair) for i in range(2)]
