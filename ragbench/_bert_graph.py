@@ -17,22 +17,14 @@ _LARGEST = 2_000_000_000  # bytes of an ONNX model in one piece
 
 
 def build(weights: Path, config: Mapping[str, Any], pooling: str = "mean"):
-    """Build the encoder graph.
-
-    Parameters
-    ----------
-    weights : path of ``model.safetensors``.
-    config : of the model, as its ``config.json`` has it.
-    pooling : "mean" of the tokens, or "cls", the first of them.
+    """Build the encoder graph of ``model.safetensors`` and what ``config.json`` says; pooling is "mean" or "cls".
 
     Returns
     -------
     onnx.ModelProto with inputs ``input_ids`` int64 (batch, tokens) and ``attention_mask`` float32 (batch, tokens), 1
     for a real token; output ``sentence_embedding`` float32 (batch, width) of unit length.
 
-    Raises
-    ------
-    ConfigError for another kind of model; DataError for weights that lack a part or are too large for one graph.
+    Raises ConfigError for another kind of model; DataError for weights that lack a part or are too large for one graph.
     """
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper

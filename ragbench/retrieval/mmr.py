@@ -8,8 +8,9 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from ragbench.errors import ConfigError
+from ragbench.onnx_models import cores
 from ragbench.records import Hit
-from ragbench.retrieval.base import Retriever, Scopes, cores, hits_of, in_parts
+from ragbench.retrieval.base import Retriever, Scopes, hits_of, in_parts
 
 
 class MMR(Retriever):
