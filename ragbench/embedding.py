@@ -246,11 +246,8 @@ class OnnxEmbeddings(_Arrays):
         left_out = [step for step in steps if step not in ("Transformer", "Pooling", "Normalize")]
         model = session(str(self.folder.onnx))
         if left_out and _SENTENCE not in [output.name for output in model.get_outputs()]:
-            got, expected = (
-                f"{self.folder.path} has a step {left_out[0]} after the pooling",
-                "an export with the output",
-            )
-            raise ConfigError(got, f"{expected} {_SENTENCE!r}", "export it with sentence-transformers")
+            got, expected = f"a step {left_out[0]} after the pooling", f"an export with the output {_SENTENCE!r}"
+            raise ConfigError(f"{self.folder.path} has {got}", expected, "export it with sentence-transformers")
         return model
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
