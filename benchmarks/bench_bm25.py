@@ -24,7 +24,7 @@ import numpy as np
 from ragbench.records import Chunk
 from ragbench.retrieval import BM25
 from ragbench.retrieval.text import PLAIN, Tokenizer
-from ragbench.text.stopwords import STOP_WORDS
+from ragbench.text.words import STOP_WORDS
 
 K = 10
 

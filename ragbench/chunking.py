@@ -3,7 +3,8 @@
 The thesis describes windows of three consecutive sentences, sliding by two, and a fixed similarity threshold
 (``profile="paper"``). The published run did something else (``profile="as_run"``): short sentences merged to at least
 200 characters, windows of three sentences on either side, and each document's own 80th percentile of distances as
-threshold. A chunk is always a slice of its document's text, so a supporting sentence inside it stays as it is.
+threshold. Chunks come in document order, ids ``<document id>#0, #1, ...``. A chunk is a slice of its document's text,
+so a supporting sentence inside it stays as it is.
 """
 
 from __future__ import annotations
@@ -11,17 +12,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from ragbench.errors import ConfigError, check_known
 from ragbench.records import Chunk, Document
 from ragbench.text.sentences import Span, sentence_spans, split_sentences
-
-if TYPE_CHECKING:  # slow imports
-    from langchain_core.embeddings import Embeddings
-    from tokenizers import Tokenizer
 
 PROFILES: dict[str, dict] = {
     "as_run": {"window": 3, "stride": 1, "percentile": 80.0, "threshold": None, "min_chars": 200, "max_tokens": None},
@@ -48,27 +45,23 @@ def _pieces(document: Document, texts: Iterable[str]) -> list[Chunk]:
     return [Chunk(f"{document.id}#{i}", text, document.id, document.title) for i, text in named if text]
 
 
-def _or_default(tokenizer: Tokenizer | None) -> Tokenizer:
+def _offsets(texts: Sequence[str], tokenizer: Any = None) -> list[list[Span]]:
+    """Character spans of the tokens of each text."""
     from ragbench.embedding import default_tokenizer
 
-    return default_tokenizer() if tokenizer is None else tokenizer
+    encodings = (tokenizer or default_tokenizer()).encode_batch(list(texts), add_special_tokens=False)
+    return [encoding.offsets for encoding in encodings]
 
 
 def token_chunks(
-    documents: Iterable[Document], size: int = 300, overlap: float = 0.2, tokenizer: Tokenizer | None = None
+    documents: Iterable[Document], size: int = 300, overlap: float = 0.2, tokenizer: Any = None
 ) -> list[Chunk]:
     """Cut documents into windows of ``size`` tokens.
 
     Parameters
     ----------
-    size : tokens in a chunk, at least 1.
     overlap : share of a chunk repeated at the start of the next, in [0, 1).
     tokenizer : a ``tokenizers.Tokenizer``; default the embedded model's WordPiece.
-
-    Returns
-    -------
-    Chunks in document order, ids ``<document id>#0, #1, ...``. A document without tokens gives none; a size or overlap
-    outside its range is a ConfigError.
 
     Source: RAGChecker, App. D (300 tokens, overlap 0.2); RAGEval, §5.4.
     """
@@ -76,13 +69,10 @@ def token_chunks(
         raise ConfigError(f"size={size!r}", "at least 1 token", "use for instance size=300")
     if not isinstance(overlap, int | float) or not 0 <= overlap < 1:
         raise ConfigError(f"overlap={overlap!r}", "a share in [0, 1)", "use for instance overlap=0.2")
-    tokenizer = _or_default(tokenizer)
     documents = _documents(documents)
     step = max(1, size - round(size * overlap))
     chunks = []
-    encodings = tokenizer.encode_batch([d.text for d in documents], add_special_tokens=False)
-    for document, encoding in zip(documents, encodings, strict=True):
-        offsets = encoding.offsets
+    for document, offsets in zip(documents, _offsets([d.text for d in documents], tokenizer), strict=True):
         starts = range(0, max(1, len(offsets) - size + step), step) if offsets else ()
         windows = [offsets[i : i + size] for i in starts]
         chunks += _slices(document, [(window[0][0], window[-1][1]) for window in windows])
@@ -114,15 +104,13 @@ def _settings(profile: str, given: dict) -> dict:
     check_known("chunking setting", given, PROFILES[profile])
     if {"percentile", "threshold"} <= given.keys():
         raise ConfigError("both percentile and threshold", "one of them", "leave one out")
-    settings = PROFILES[profile] | given
-    if {"percentile", "threshold"} & given.keys():
-        settings["percentile"], settings["threshold"] = given.get("percentile"), given.get("threshold")
+    either = {"percentile", "threshold"} & given.keys()
+    settings = PROFILES[profile] | ({"percentile": None, "threshold": None} if either else {}) | given
     for name, value in settings.items():
         low, high = {"min_chars": (0, np.inf), "percentile": (0, 100), "threshold": (-1, 1)}.get(name, (1, np.inf))
         if value is not None and not low <= value <= high:
-            raise ConfigError(
-                f"{name}={value}", f"a value in [{low:g}, {high:g}]", f"leave {name} out for the profile's own"
-            )
+            do = f"leave {name} out for the profile's own"
+            raise ConfigError(f"{name}={value}", f"a value in [{low:g}, {high:g}]", do)
     return settings
 
 
@@ -130,36 +118,45 @@ def _windows(n: int, profile: str, window: int, stride: int) -> list[Span]:
     """Sentence ranges of the windows over n sentences."""
     if profile == "as_run":
         return [(max(0, i - window), min(n, i + window + 1)) for i in range(0, n, stride)]
-    return [(i, min(n, i + window)) for i in range(0, max(1, n - window + stride), stride)]
+    return [(i, min(n, i + window)) for i in range(0, max(1, n - window + stride) if n else 0, stride)]
 
 
 def segment(
-    documents: Iterable[Document], embedder: Embeddings | None = None, profile: str = "as_run", **settings: float | None
+    documents: Iterable[Document], embedder: Any = None, profile: str = "as_run", **settings: float | None
 ) -> list[Segmentation]:
     """Find the semantic breaks of each document (settings as in `semantic_chunks`).
 
     A document whose windows are all the same text has distance 0 everywhere and is not embedded: with ``as_run`` this
     holds for four merged sentences or fewer, which is most of HotpotQA's paragraphs (notebook 10 counts them).
-
-    Raises
-    ------
-    ConfigError for an unknown profile or setting, or a value out of range.
     """
     s = _settings(profile, settings)
-    plans, texts = [], {}
+    plans, numbers = [], {}
     for document in _documents(documents):
         sentences = sentence_spans(document.text, "chunks", s["min_chars"])
-        windows = _windows(len(sentences), profile, s["window"], s["stride"]) if sentences else []
-        spans = [(sentences[a][0], sentences[b - 1][1]) for a, b in windows]
-        rows: list[int] = []
-        if len(set(spans)) > 1:
-            rows = [texts.setdefault(document.text[a:b], len(texts)) for a, b in spans]
-        plans.append((sentences, windows, rows))
-    vectors = _unit_vectors(embedder, list(texts))
-    return [_segmentation(plan, vectors, s) for plan in plans]
+        spans = _windows(len(sentences), profile, s["window"], s["stride"])
+        windows = [document.text[sentences[a][0] : sentences[b - 1][1]] for a, b in spans]
+        several = len(set(windows)) > 1
+        plans.append((sentences, [numbers.setdefault(w, len(numbers)) if several else -1 for w in windows]))
+    vectors = _unit_vectors(embedder, list(numbers))
+    segmentations = []
+    for sentences, windows in plans:
+        # The same text on both sides is no break, whatever rounding says.
+        distances = np.zeros(max(0, len(windows) - 1))
+        differ = np.flatnonzero(np.diff(windows))
+        if len(differ):
+            v = vectors[windows]
+            distances[differ] = 1.0 - np.einsum("ij,ij->i", v[:-1], v[1:], dtype=np.float64)[differ]
+        threshold = 1.0 - s["threshold"] if s["percentile"] is None else 0.0
+        if s["percentile"] is not None and len(distances):
+            threshold = float(np.percentile(distances, s["percentile"]))
+        # as_run: windows are centred on their sentence, so the break lies before the next centre. paper: the new chunk
+        # begins with the first sentence of the next window.
+        starts = tuple((i + 1) * s["stride"] for i in range(len(distances)))
+        segmentations.append(Segmentation(tuple(sentences), distances, threshold, starts))
+    return segmentations
 
 
-def _unit_vectors(embedder: Embeddings | None, texts: list[str]) -> np.ndarray:
+def _unit_vectors(embedder: Any, texts: list[str]) -> np.ndarray:
     if not texts:
         return np.empty((0, 1), dtype=np.float32)
     from ragbench.embedding import as_array, default_embedder
@@ -168,28 +165,9 @@ def _unit_vectors(embedder: Embeddings | None, texts: list[str]) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
-def _segmentation(plan: tuple, vectors: np.ndarray, s: dict) -> Segmentation:
-    sentences, windows, rows = plan
-    if rows:
-        v = vectors[rows]
-        distances = 1.0 - np.einsum("ij,ij->i", v[:-1], v[1:], dtype=np.float64)
-        # The same text on both sides is no break, whatever rounding says.
-        distances[np.asarray(rows[:-1]) == np.asarray(rows[1:])] = 0.0
-    else:
-        distances = np.zeros(max(0, len(windows) - 1))
-    if s["percentile"] is not None:
-        limit = float(np.percentile(distances, s["percentile"])) if len(distances) else 0.0
-    else:
-        limit = 1.0 - s["threshold"]
-    # as_run: windows are centred on their sentence, so the break lies before the next centre. paper: the new chunk
-    # begins with the first sentence of the next window.
-    starts = tuple((i + 1) * s["stride"] for i in range(len(distances)))
-    return Segmentation(tuple(sentences), distances, limit, starts)
-
-
 def semantic_chunks(
     documents: Iterable[Document],
-    embedder: Embeddings | None = None,
+    embedder: Any = None,
     profile: str = "as_run",
     *,
     window: int | None = None,
@@ -198,7 +176,7 @@ def semantic_chunks(
     threshold: float | None = None,
     min_chars: int | None = None,
     max_tokens: int | None = None,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: Any = None,
 ) -> list[Chunk]:
     """Cut documents where neighbouring windows of sentences differ in meaning.
 
@@ -215,118 +193,83 @@ def semantic_chunks(
         sentence between tokens.
     tokenizer : counts the tokens for ``max_tokens``; default WordPiece.
 
-    Returns
-    -------
-    Chunks in document order, each a slice of its document.
-
-    Raises
-    ------
-    ConfigError for an unknown profile, or a value out of range.
-
     Source: thesis §2.5.2; for ``as_run`` the published run.
     """
     documents = _documents(documents)
     given = {"window": window, "stride": stride, "percentile": percentile, "threshold": threshold}
     given |= {"min_chars": min_chars, "max_tokens": max_tokens}
     limit = _settings(profile, given)["max_tokens"]
-    segmentations = segment(documents, embedder, profile, **given)
-    if limit:
-        tokenizer = _or_default(tokenizer)
     chunks = []
-    for document, cut in zip(documents, segmentations, strict=True):
+    for document, cut in zip(documents, segment(documents, embedder, profile, **given), strict=True):
         bounds = [0, *(cut.starts[i] for i in cut.breaks), len(cut.sentences)]
         groups = [cut.sentences[a:b] for a, b in itertools.pairwise(bounds) if a < b]
-        spans = [(g[0][0], g[-1][1]) for g in groups]
+        spans = [(group[0][0], group[-1][1]) for group in groups]
         if limit:
-            spans = [s for g in groups for s in _at_most(document.text, g, limit, tokenizer)]
+            spans = [span for group in groups for span in _at_most(document.text, group, limit, tokenizer)]
         chunks += _slices(document, spans)
     return chunks
 
 
-def _at_most(text: str, sentences: Sequence[Span], limit: int, tokenizer: Tokenizer) -> list[Span]:
+def _at_most(text: str, sentences: Sequence[Span], limit: int, tokenizer: Any) -> list[Span]:
     """Pack sentences into spans of at most ``limit`` tokens."""
     base = sentences[0][0]
-    encoding = tokenizer.encode(text[base : sentences[-1][1]], add_special_tokens=False)
-    offsets = np.asarray(encoding.offsets, dtype=np.int64).reshape(-1, 2) + base
+    offsets = [(base + a, base + b) for a, b in _offsets([text[base : sentences[-1][1]]], tokenizer)[0]]
     if len(offsets) <= limit:
         return [(base, sentences[-1][1])]
-    first = np.searchsorted(offsets[:, 0], [a for a, _ in sentences])
-    edges = [*first.tolist(), len(offsets)]
-    spans, start = [], edges[0]
-    for i in range(len(sentences)):
-        if edges[i + 1] - start > limit and edges[i] > start:
-            spans.append((start, edges[i]))
-            start = edges[i]
-        while edges[i + 1] - start > limit:
+    first = np.searchsorted([a for a, _ in offsets], [a for a, _ in sentences])
+    spans, start = [], 0
+    for begin, end in itertools.pairwise([*first.tolist(), len(offsets)]):
+        if end - start > limit and begin > start:
+            spans.append((start, begin))
+            start = begin
+        while end - start > limit:
             spans.append((start, start + limit))
             start += limit
     if start < len(offsets):
         spans.append((start, len(offsets)))
-    return [(int(offsets[a, 0]), int(offsets[b - 1, 1])) for a, b in spans]
+    return [(offsets[a][0], offsets[b - 1][1]) for a, b in spans]
 
 
 def sentence_chunks(
     documents: Iterable[Document], size: int = 512, unit: str = "characters", language: str = "en"
 ) -> list[Chunk]:
-    """Pack whole sentences into chunks of at most ``size``.
+    """Pack whole sentences into chunks of at most ``size``; a sentence that is longer makes a chunk by itself.
 
     Parameters
     ----------
-    size : most characters (or tokens) from the first to the last character of a chunk. A sentence that is longer
-        makes a chunk by itself.
+    size : most characters (or tokens) from the first to the last character of a chunk.
     unit : ``"characters"``, or ``"tokens"`` of the embedded model's WordPiece (one per character in Chinese).
     language : ``"en"`` or ``"zh"``: how sentences end.
-
-    Returns
-    -------
-    Chunks in document order, each a slice of its document; ids ``<document id>#0, #1, ...``.
-
-    Raises
-    ------
-    ConfigError for a size below 1, an unknown unit or language.
     """
     if size < 1:
         raise ConfigError(f"size={size}", "at least 1", "use for instance 512 characters")
     check_known("unit", [unit], UNITS)
-    documents = list(documents)
+    documents = _documents(documents)
+    places: Sequence[Any] = [None] * len(documents)  # where tokens begin
+    if unit == "tokens":
+        places = [[start for start, _ in offsets] for offsets in _offsets([d.text for d in documents])]
     chunks = []
-    for document, place in zip(documents, _places(documents, unit), strict=True):
+    for document, begins in zip(documents, places, strict=True):
         spans: list[Span] = []
         end = 0
         for sentence in split_sentences(document.text, language):
             start = document.text.index(sentence, end)
             end = start + len(sentence)
-            if spans and place(end) - place(spans[-1][0]) <= size:
-                spans[-1] = (spans[-1][0], end)
+            longer = (spans[-1][0] if spans else start, end)
+            length = longer[1] - longer[0] if begins is None else np.diff(np.searchsorted(begins, longer))[0]
+            if spans and length <= size:
+                spans[-1] = longer
             else:
                 spans.append((start, end))
         chunks += _slices(document, spans)
     return chunks
 
 
-def _places(documents: Sequence[Document], unit: str) -> list[Callable[[int], int]]:
-    """For each document: character position -> number of units before it."""
-    if unit == "characters":
-        return [int] * len(documents)
-    encodings = _or_default(None).encode_batch([d.text for d in documents], add_special_tokens=False)
-    starts = [np.array([start for start, _ in e.offsets]) for e in encodings]
-    return [lambda at, begins=begins: int(np.searchsorted(begins, at)) for begins in starts]
-
-
 def split_chunks(documents: Iterable[Document], split: Callable[[str], Iterable[str]]) -> list[Chunk]:
     """Cut documents by a function text -> texts, such as ``split_text`` of a LangChain text splitter.
 
-    Parameters
-    ----------
-    split : e.g. ``RecursiveCharacterTextSplitter(chunk_size=1000, chunk_overlap=200).split_text``.
-
-    Returns
-    -------
-    Chunks in document order, ids ``<document id>#0, #1, ...``, without white space at either end.
-
-    Raises
-    ------
-    ConfigError for a splitter in the place of its function.
+    White space at either end is left out. ``split`` is e.g.
+    ``RecursiveCharacterTextSplitter(chunk_size=1000, chunk_overlap=200).split_text``.
     """
     if not callable(split):
         raise ConfigError(f"split is {type(split).__name__}", "a function text -> texts", "pass splitter.split_text")

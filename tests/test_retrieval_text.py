@@ -22,7 +22,7 @@ from ragbench.retrieval.text import (
     word_table,
 )
 from ragbench.text.languages import FUNCTION_WORDS, language_of
-from ragbench.text.stopwords import STOP_WORDS
+from ragbench.text.words import STOP_WORDS
 
 UNICODE = st.text(
     st.one_of(

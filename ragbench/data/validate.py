@@ -155,7 +155,7 @@ def one_document(question: Question, texts: dict[str, str]) -> str | None:
 def _stems(text: str) -> set[str]:
     from Stemmer import Stemmer
 
-    from ragbench.text.stopwords import STOP_WORDS
+    from ragbench.text.words import STOP_WORDS
 
     return set(Stemmer("english").stemWords([w for w in _WORD.findall(text.casefold()) if w not in STOP_WORDS]))
 

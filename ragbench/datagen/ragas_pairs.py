@@ -19,8 +19,8 @@ from ragbench.labelling.graded_answers import load_graded_answers
 from ragbench.llm import Step, ask
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Document, Question
-from ragbench.text.apart import ANY_MONTH
 from ragbench.text.sentences import split_sentences
+from ragbench.text.words import ANY_MONTH
 
 _INTRODUCTION = 12  # sentences
 # What a model is asked for a page, and what its prompt shows.

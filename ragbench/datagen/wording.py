@@ -14,11 +14,11 @@ from functools import lru_cache
 from typing import Any
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.text.words import MONTHS
+from ragbench.text.words import ANY_MONTH, MONTHS
 
 FIELD = re.compile(r"\{([A-Za-z_][\w.]*)\}")
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
-_EN_DATE = re.compile(rf"(\d{{1,2}}) ({'|'.join(MONTHS)}) (\d{{4}})")
+_EN_DATE = re.compile(rf"(\d{{1,2}}) ({ANY_MONTH}) (\d{{4}})")
 _ZH_DATE = re.compile(r"(\d{4})年(\d{1,2})月(\d{1,2})日")
 NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")
 

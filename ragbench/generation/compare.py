@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ragbench.text.apart import ANY_MONTH, SentenceParts, opening_name, sentence, trim
-from ragbench.text.words import MONTHS, stem, stems
+from ragbench.text.apart import SentenceParts, opening_name, sentence, trim
+from ragbench.text.words import ANY_MONTH, MONTHS, stem, stems
 
 _YES_NO = re.compile(r"^(?:did|do|does|was|were|is|are|has|have|had)\b", re.IGNORECASE)
 _LEAST = "first earlier earliest sooner older oldest before shorter shortest fewer less lower smaller smallest lighter"

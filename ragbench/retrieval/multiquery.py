@@ -18,7 +18,7 @@ from ragbench.errors import ModelError, unknown
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, model_name, ranked
-from ragbench.text.stopwords import STOP_WORDS
+from ragbench.text.words import STOP_WORDS
 
 PROMPTS = {"perspectives": "multiquery_perspectives", "decomposition": "multiquery_decomposition"}
 

@@ -26,8 +26,7 @@ import numpy as np
 
 from ragbench.errors import ConfigError, check_known
 from ragbench.text.languages import LANGUAGES, UNSPACED, language_of
-from ragbench.text.stopwords import STOP_WORDS
-from ragbench.text.words import stemmer
+from ragbench.text.words import STOP_WORDS, stemmer
 
 AUTO = "auto"
 # Languages that PyStemmer has had no Snowball stemmer for since 2.2; some came later, which would change results.

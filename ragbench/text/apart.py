@@ -19,8 +19,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from ragbench.text.sentences import split_sentences
-from ragbench.text.stopwords import STOP_WORDS
-from ragbench.text.words import MONTHS, TENS, UNITS, everyday, stem, stemmer, stems, word_weight, words
+from ragbench.text.words import (
+    ANY_MONTH,
+    MONTHS,
+    STOP_WORDS,
+    TENS,
+    UNITS,
+    everyday,
+    stem,
+    stemmer,
+    stems,
+    word_weight,
+    words,
+)
 
 # The judge's and the checker's
 
@@ -32,7 +43,7 @@ _INNER_NAME = re.compile(r"(?<=[^\W_.!?][ \t])[A-Z][\w-]+|(?<=[,;:(\"'] )[A-Z][\
 
 @dataclass(frozen=True)
 class Prepared:
-    """A text taken apart. ``stems`` are in text order, ``weights`` their log ranks; ``sentences`` index into both."""
+    """A text taken apart: words, their stems and weights (log ranks); ``bounds`` of the sentences among them."""
 
     text: str
     words: tuple[str, ...]
@@ -107,9 +118,7 @@ class Token:
         return self.word not in FUNCTION_WORDS
 
 
-FUNCTION_WORDS = frozenset(STOP_WORDS) | {"s", "t", "not", "yes", "no", "ca", "wo", "one"}
-
-
+FUNCTION_WORDS = STOP_WORDS | {"s", "t", "not", "yes", "no", "ca", "wo", "one"}
 # Signs that change what a formula or a name says (x+1, C++, -5). A hyphen inside a word and a bullet are none.
 _SIGN = re.compile(r"([+=<>^±×÷√∑∏∫∞≤≥≠]|(?<![\w)\]])-(?=[\d(]|[a-z]\b))")
 
@@ -146,23 +155,26 @@ def _comparable(raw: str) -> str:
 def _merge_numbers(words: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
     """Join number words: "forty two" 42, "sixteen hundred" 1600, "nineteen seventy-eight" 1978, "third" stays."""
     merged: list[tuple[str, str, int]] = []
+
+    def following(i: int) -> str:
+        return words[i][1] if i < len(words) else ""
+
     i = 0
     while i < len(words):
         raw, word, start = words[i]
-        large = words[i + 1][1] if i + 1 < len(words) else ""
-        if word not in _SMALL or (word == "one" and large not in _LARGE):  # "the Siberian one" counts nothing
+        if word not in _SMALL or (
+            word == "one" and following(i + 1) not in _LARGE
+        ):  # "the Siberian one" counts nothing
             merged.append(words[i])
             i += 1
             continue
         value, i = _SMALL[word], i + 1
-        if word in TENS and i < len(words) and 0 < _SMALL.get(words[i][1], 99) < 10:
-            value, i = value + _SMALL[words[i][1]], i + 1
-        elif 10 < value < 20 and i < len(words) and words[i][1] in TENS:
-            value, i = value * 100 + TENS[words[i][1]], i + 1
-            if i < len(words) and 0 < _SMALL.get(words[i][1], 99) < 10:
-                value, i = value + _SMALL[words[i][1]], i + 1
-        while i < len(words) and words[i][1] in _LARGE:
-            value, i = value * _LARGE[words[i][1]], i + 1
+        if 10 < value < 20 and following(i) in TENS:
+            value, i, word = value * 100 + TENS[following(i)], i + 1, following(i)
+        if word in TENS and 0 < _SMALL.get(following(i), 99) < 10:
+            value, i = value + _SMALL[following(i)], i + 1
+        while following(i) in _LARGE:
+            value, i = value * _LARGE[following(i)], i + 1
         merged.append((raw, str(value), start))
     return merged
 
@@ -200,7 +212,6 @@ _CAPITAL = r"[A-ZÀ-ÖØ-ÞČŁŚŠŽΑ-ΩА-Я][\w'’]*"
 _NAME = re.compile(
     rf"(?<!\w){_CAPITAL}(?:(?:[ -]|, (?=Queen|King))(?:(?:of|the|de|la|du|von|van|d')[ ]?){{0,2}}{_CAPITAL})*"
 )
-ANY_MONTH = "|".join(MONTHS)
 _DAY = re.compile(rf"\b\d{{1,2}} (?={ANY_MONTH})|\b(?:{ANY_MONTH}) \d{{1,2}}\b")
 YEAR = re.compile(r"(?<![\d.,])\b(?:1\d{3}|20\d{2}|[3-9]\d{2}(?! (?:metres|km|kilometres|miles|men|square)))\b(?!,\d)")
 _PLACE = re.compile(rf"\b(?:in|at|near|on|to|from|of|off|into) (?:the )?{_CAPITAL}")
@@ -212,17 +223,13 @@ _QUANTITY = re.compile(r"\d[\d,]*(?:\.\d+)?|\b(?:" + "|".join(sorted(_NUMBER_WOR
 
 @dataclass(frozen=True, slots=True)
 class SentenceParts:
-    """One sentence and what was found in it.
-
-    ``names`` are capitalised spans (the first word only when it is no function word), ``terms`` all stems,
-    ``numbers`` quantities that are not years.
-    """
+    """One sentence and what was found in it."""
 
     text: str
-    terms: frozenset[str]
-    names: tuple[str, ...]
+    terms: frozenset[str]  # all stems
+    names: tuple[str, ...]  # capitalised spans; the first word only when it is no function word
     years: tuple[int, ...]
-    numbers: tuple[float, ...]
+    numbers: tuple[float, ...]  # quantities that are not years
     dated: bool
     placed: bool
 
@@ -239,20 +246,16 @@ def sentence(text: str) -> SentenceParts:
     """Analyse one sentence; remembered, since the same sentences come back in many contexts."""
     names = tuple(n for n in (_trim_name(m[0]) for m in _NAME.finditer(text)) if n)
     years = tuple(int(y) for y in YEAR.findall(text))
-    numbers = tuple(value for value in map(_value, _QUANTITY.findall(_DAY.sub("", text))) if value not in years)
+    quantities = (_NUMBER_WORDS.get(q) or float(q.replace(",", "")) for q in _QUANTITY.findall(_DAY.sub("", text)))
+    numbers = tuple(float(value) for value in quantities if value not in years)
     dated = bool(years) or bool(re.search(rf"\b(?:{ANY_MONTH})\b", text))
-    return SentenceParts(
-        text, frozenset(stems(text, "reader")), names, years, numbers, dated, bool(_PLACE.search(text))
-    )
+    terms, placed = frozenset(stems(text, "reader")), bool(_PLACE.search(text))
+    return SentenceParts(text, terms, names, years, numbers, dated, placed)
 
 
 def opening_name(s: SentenceParts) -> str:
     """Return the name a sentence begins with, which the next sentences are likely about; empty when there is none."""
     return s.names[0] if s.names and s.text.removeprefix("The ").startswith(s.names[0]) else ""
-
-
-def _value(word: str) -> float:
-    return float(_NUMBER_WORDS[word]) if word in _NUMBER_WORDS else float(word.replace(",", ""))
 
 
 @functools.lru_cache(maxsize=4096)

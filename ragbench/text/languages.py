@@ -72,20 +72,20 @@ def language_of(texts: Iterable[str]) -> str | None:
 
     Returns
     -------
-    A key of ``FUNCTION_WORDS``, ``"chinese"``, ``"japanese"``, ``"korean"`` or ``"thai"``; None when nothing tells.
+    one of `LANGUAGES`; None when nothing tells.
 
     >>> language_of(["Wer gründete die Mühle?"])
     'german'
     """
     counts = Counter(word for text in texts for word in _WORD.findall(text.casefold()))
-    characters = {word: n for word, n in counts.items() if _ONE_UNSPACED.match(word)}
-    unspaced = sum(characters.values())
+
+    def total(pattern: re.Pattern[str]) -> int:
+        return sum(n for word, n in counts.items() if pattern.match(word))
+
+    unspaced = total(_ONE_UNSPACED)
     words = counts.total() - unspaced
     if unspaced > 2 * words:  # a word of these scripts has about two characters
-        shares = {
-            language: sum(n for c, n in characters.items() if pattern.match(c)) / unspaced
-            for language, pattern in _IN_SCRIPT.items()
-        }
+        shares = {language: total(pattern) / unspaced for language, pattern in _IN_SCRIPT.items()}
         return "japanese" if shares["japanese"] >= _LEAST_KANA else max(shares, key=shares.__getitem__)
     best, most = None, _LEAST_SHARE
     for language, known in _KNOWN.items():

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ragbench.errors import unknown
+from ragbench.errors import check_known
 from ragbench.text.layout import BREAKS
 
 Span = tuple[int, int]
@@ -72,18 +72,11 @@ def _english_end(text: str, start: int, gap: re.Match) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SentenceRule:
-    """Where sentences end.
+    """Where sentences end."""
 
-    Attributes
-    ----------
-    gap : what may stand between two sentences; it belongs to neither.
-    ends : given the text, where the sentence started and a gap: whether the sentence ends there.
-    holds : what a piece must hold to be a sentence.
-    """
-
-    gap: re.Pattern[str]
-    ends: Callable[[str, int, re.Match], bool] | None = None
-    holds: re.Pattern[str] = re.compile(r"\S")
+    gap: re.Pattern[str]  # what may stand between two sentences; it belongs to neither
+    ends: Callable[[str, int, re.Match], bool] | None = None  # (text, start of the sentence, gap) -> does it end there?
+    holds: re.Pattern[str] = re.compile(r"\S")  # what a piece must hold to be a sentence
 
 
 SENTENCES: dict[str, SentenceRule] = {
@@ -117,8 +110,7 @@ def sentence_spans(text: str, profile: str, min_chars: int = 0) -> list[Span]:
     -------
     (start, end) character positions, without what stands between.
     """
-    if profile not in SENTENCES:
-        raise unknown("sentence profile", profile, SENTENCES)
+    check_known("sentence profile", [profile], SENTENCES)
     rule, spans, start = SENTENCES[profile], [], 0
     for gap in rule.gap.finditer(text):
         if rule.ends is None or rule.ends(text, start, gap):
@@ -131,15 +123,13 @@ def sentence_spans(text: str, profile: str, min_chars: int = 0) -> list[Span]:
 
 def _merged(spans: list[Span], min_chars: int) -> list[Span]:
     merged: list[Span] = []
-    first: int | None = None
     for start, end in spans:
-        first = start if first is None else first
-        if end - first >= min_chars:
-            merged.append((first, end))
-            first = None
-    if first is not None:
-        before = merged.pop()[0] if merged else first
-        merged.append((before, spans[-1][1]))
+        if merged and merged[-1][1] - merged[-1][0] < min_chars:
+            merged[-1] = (merged[-1][0], end)
+        else:
+            merged.append((start, end))
+    if len(merged) > 1 and merged[-1][1] - merged[-1][0] < min_chars:
+        merged[-2:] = [(merged[-2][0], merged[-1][1])]
     return merged
 
 
@@ -155,8 +145,7 @@ def split_sentences(text: str, profile: str) -> tuple[str, ...]:
 
 def check_language(language: str) -> str:
     """Return the language if it is ``en`` or ``zh``, else raise ConfigError."""
-    if language not in LANGUAGES:
-        raise unknown("language", language, LANGUAGES)
+    check_known("language", [language], LANGUAGES)
     return language
 
 

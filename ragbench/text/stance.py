@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ragbench.errors import unknown
+from ragbench.errors import check_known
 from ragbench.text.sentences import split_sentences
 
 _LOOKED = 400  # characters in which an answer must decline; later, "not mentioned" is a remark inside an answer
@@ -104,19 +104,12 @@ _EVASION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look for words that decline.
-
-    Attributes
-    ----------
-    pattern : the words.
-    first, last : characters looked at, at the beginning and at the end; None: the whole text.
-    folded : look at the text in folded case with straight apostrophes.
-    """
+    """One look for words that decline."""
 
     pattern: re.Pattern[str]
-    first: int | None = None
-    last: int = 0
-    folded: bool = False
+    first: int | None = None  # characters looked at, from the beginning; None: the whole text
+    last: int = 0  # and from the end
+    folded: bool = False  # look at folded case with straight apostrophes
 
     def sees(self, text: str) -> bool:
         text = _folded(text) if self.folded else text
@@ -137,8 +130,7 @@ ABSTENTIONS: dict[str, tuple[Look, ...]] = {
 
 def abstains(text: str, profile: str) -> bool:
     """Say whether an answer, or a sentence of it, states that something is not known, by a row of `ABSTENTIONS`."""
-    if profile not in ABSTENTIONS:
-        raise unknown("abstention profile", profile, ABSTENTIONS)
+    check_known("abstention profile", [profile], ABSTENTIONS)
     return any(look.sees(text) for look in ABSTENTIONS[profile])
 
 
@@ -174,9 +166,8 @@ def stance(text: str, polar: bool) -> int:
 
     The judge's rule; the grader's is `polarity`.
     """
-    match = _YES_NO.match(text)
-    if match:
-        return 1 if match.group(1).lower() == "yes" else -1
+    if match := _YES_NO.match(text):
+        return 1 if match[1].lower() == "yes" else -1
     if not polar or not text.strip():
         return 0
     first = next(iter(split_sentences(text, "claims")), text)

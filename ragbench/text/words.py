@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import check_known
-from ragbench.text.stopwords import STOP_WORDS
 
 _MONTHS = "January February March April May June July August September October November December"
 _UNITS = (
@@ -25,6 +24,7 @@ _UNITS = (
 )
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 MONTHS = tuple(_MONTHS.split())
+ANY_MONTH = "|".join(MONTHS)
 UNITS = {word: value for value, word in enumerate(_UNITS.split())}
 TENS = dict(zip(_TENS.split(), range(20, 100, 10), strict=True))
 
@@ -47,9 +47,60 @@ _EVENTS = (
     "compose composed composer",
 )
 
+# Function words of English, written for BM25's Terrier-like profile from the closed word classes and what behaves like
+# them; Terrier's own list differs in some words. Tokens come from ``[a-z0-9]+``.
+_STOP_WORDS = (
+    # articles, determiners
+    "a an the this that these those each every either neither both all any some no none such what which whichever "
+    "whatever another other others same own several many much more most few fewer fewest little less least enough "
+    "certain various "
+    # pronouns
+    "i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers "
+    "herself it its itself they them their theirs themselves one ones oneself who whom whose whoever whomever "
+    "whosever someone somebody something anyone anybody anything everyone everybody everything nobody nothing thee "
+    "thou thy "
+    # prepositions
+    "about above across after against along alongside amid amidst among amongst around as at atop before behind below "
+    "beneath beside besides between beyond by concerning despite down during except excepting excluding for from in "
+    "inside into like near of off on onto opposite out outside over past per regarding round since than through "
+    "throughout till to toward towards under underneath unlike until unto up upon versus via with within without "
+    # conjunctions
+    "and but or nor so yet because although though whereas while whilst if unless lest whether when whenever where "
+    "wherever whereby wherein whereupon once how however why provided providing "
+    # verbs
+    "am is are was were be been being have has had having do does did doing done can could may might must shall "
+    "should will would ought need dare used become becomes became becoming get gets got getting gotten go goes going "
+    "gone went let lets make makes made keep keeps kept seem seems seemed seeming say says said saying see sees saw "
+    "seen take taken tell tends think thought thinks try tries tried trying want wants wish use uses using come comes "
+    "came know known knows look looks looking appear ask asking believe "
+    # adverbs
+    "again ago almost alone already also altogether always apart anyhow anyway anyways anywhere away back clearly "
+    "currently definitely else elsewhere especially even evenly ever everywhere exactly far formerly forth further "
+    "furthermore hence henceforth here hereafter hereby herein hereupon hither hopefully indeed instead inward "
+    "inasmuch just largely lately later latter latterly likely likewise mainly maybe meanwhile merely moreover mostly "
+    "namely nearly necessarily never nevertheless nonetheless not notwithstanding novel now nowhere obviously often "
+    "oh ok okay only otherwise overall particularly perhaps possibly presumably probably quite rather really "
+    "reasonably relatively respectively secondly seldom seriously similarly simply somehow sometime sometimes "
+    "somewhat somewhere soon specifically still sure surely thence then there thereafter thereby therefore therein "
+    "thereupon thoroughly thus together too truly twice unfortunately usually very well whence whither yes "
+    # quantities
+    "two three four five six seven eight nine ten first second third lot lots plenty half "
+    # discourse
+    "able according accordingly actually afterwards ahead allow allows apparently appreciate appropriate associated "
+    "available awfully better best consequently consider considering contain containing contains corresponding course "
+    "different downwards e eg etc et ie example entirely followed following follows former given gives given happens "
+    "hello help hi immediate important indicate indicated indicates inner insofar inc ltd need needs new next non "
+    "normally particular placed please possible qv rd re regardless regards right self selves sensible serious sent "
+    "several thank thanks thanx theres thorough unlikely useful value viz vs way welcome whole willing wonder zero "
+    # what an apostrophe leaves behind: don't -> don t, they're -> they re
+    "s t d ll m re ve o y ain aren couldn didn doesn don hadn hasn haven isn mightn mustn needn shan shouldn wasn "
+    "weren won wouldn cannot cant dont "
+)
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+
 # The embedded model's WordPiece vocabulary lists its words by falling frequency, from the id of "the" on; before them
 # come single characters, and before those reserved pieces.
-FIRST_WORD, VOCABULARY = 1996, 30522
+_FIRST_WORD, _VOCABULARY = 1996, 30522
 _FIRST_CHARACTER = 999
 _CHARACTER_RANK = 50  # single characters count like frequent words
 _PIECE = 0.3  # each further piece of a word outside the vocabulary makes it a little rarer
@@ -58,20 +109,12 @@ _EVERYDAY = 4000  # rank up to which a word is everyday language
 
 @dataclass(frozen=True)
 class WordRule:
-    """What a word is, in lower case, and what becomes of it.
-
-    Attributes
-    ----------
-    pattern : finds the words.
-    stemmer : a PyStemmer algorithm.
-    drop : words that have no stem.
-    groups : words that share the stem of the first.
-    """
+    """What a word is, in lower case, and what becomes of it."""
 
     pattern: re.Pattern[str]
-    stemmer: str = "english"
-    drop: frozenset[str] = frozenset()
-    groups: tuple[str, ...] = ()
+    stemmer: str = "english"  # a PyStemmer algorithm
+    drop: frozenset[str] = frozenset()  # words that have no stem
+    groups: tuple[str, ...] = ()  # words that share the stem of the first
 
 
 WORDS: dict[str, WordRule] = {
@@ -83,7 +126,7 @@ WORDS: dict[str, WordRule] = {
 
 @functools.cache
 def stemmer(algorithm: str) -> Any:
-    """Return the stemmer of a PyStemmer algorithm, without a cache of its own, which is not thread-safe."""
+    """Return a PyStemmer stemmer without a cache of its own, which is not thread-safe."""
     import Stemmer
 
     return Stemmer.Stemmer(algorithm, 0)
@@ -132,11 +175,9 @@ def word_weight(word: str) -> float:
     from ragbench.embedding import default_tokenizer
 
     ids = default_tokenizer().encode(word, add_special_tokens=False).ids
-    if len(ids) != 1:
-        return float(np.log(VOCABULARY - FIRST_WORD) + _PIECE * max(len(ids) - 1, 0))
-    rank = ids[0] - FIRST_WORD + 1 if ids[0] >= FIRST_WORD else _CHARACTER_RANK
-    # A piece below the characters is [UNK] or reserved: as rare as it gets.
-    return float(np.log(rank + 5)) if ids[0] >= _FIRST_CHARACTER else float(np.log(VOCABULARY - FIRST_WORD))
+    if len(ids) != 1 or ids[0] < _FIRST_CHARACTER:  # below the characters are [UNK] and reserved pieces
+        return float(np.log(_VOCABULARY - _FIRST_WORD) + _PIECE * max(len(ids) - 1, 0))
+    return float(np.log((ids[0] - _FIRST_WORD + 1 if ids[0] >= _FIRST_WORD else _CHARACTER_RANK) + 5))
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -145,4 +186,4 @@ def everyday(word: str) -> bool:
     from ragbench.embedding import default_tokenizer
 
     number = default_tokenizer().token_to_id(word)
-    return number is not None and number < FIRST_WORD + _EVERYDAY
+    return number is not None and number < _FIRST_WORD + _EVERYDAY
