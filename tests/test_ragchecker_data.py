@@ -230,10 +230,18 @@ def test_several_bad_results_are_listed_together_and_nothing_is_loaded(tmp_path)
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize("data", [[RECORD], {"data": [RECORD]}, {"results": RECORD}, 5])
-def test_foreign_json_is_told_what_was_expected(data):
-    with pytest.raises(DataError, match=r'\{"results": \[\.\.\.\]\}'):
-        from_ragchecker(data)
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ([RECORD], "here is a JSON list\n  expected: an object"),
+        (5, "here is a JSON int\n  expected: an object"),
+        ({"data": [RECORD]}, r"here: no field 'results' \(it has 'data'\)(.|\n)*do: write \{\"results\": \[\.\.\.\]\}"),
+        ({"results": RECORD}, "here: 'results' is {.*\n  expected: a list"),
+    ],
+)
+def test_foreign_json_is_told_what_was_expected(data, said):
+    with pytest.raises(DataError, match=said):
+        from_ragchecker(data, "here")
 
 
 def test_bad_overall_metrics_are_named():

@@ -36,11 +36,8 @@ class _Query(Row):
 def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     """Load a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``.
 
-    Questions are those that the split judges, without a true answer. Documents are all of the corpus.
-
-    Raises
-    ------
-    DataError with file and line for a malformed record, and for a judgement of a query or document that is not there.
+    Questions are those that the split judges, without a true answer. Documents are all of the corpus. DataError with
+    file and line also for a judgement of a query or document that is not there.
     """
     folder = Path(folder).expanduser()
     path = folder / "qrels" / f"{split}.tsv"
@@ -52,8 +49,8 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
     documents = read_records(
         folder / "corpus.jsonl", _Page, lambda page, _: Document(page.id, str(page.title or ""), page.text)
     )
-    asked = read_records(folder / "queries.jsonl", _Query, lambda query, _: (query.id, query.text))
-    known, queries = {document.id for document in documents}, dict(asked)
+    queries = {query.id: query.text for query in read_records(folder / "queries.jsonl", _Query)}
+    known = {document.id for document in documents}
     for place, (query, document, _) in lines:
         if query not in queries or document not in known:
             missing = f"query {query!r}" if query not in queries else f"document {document!r}"
@@ -62,23 +59,17 @@ def load_beir(folder: str | Path, split: str = "test") -> Dataset:
 
 
 def write_beir(data: Dataset, folder: str | Path, split: str = "test") -> Path:
-    """Write a data set as a BEIR folder and return it.
-
-    Relevant documents are those of `judgements`.
-    """
+    """Write a data set as a BEIR folder, with `judgements` as relevant documents, and return the folder."""
     folder = Path(folder).expanduser()
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
     corpus = [{"_id": d.id, "title": d.title, "text": d.text} for d in data.documents]
     queries = [{"_id": q.id, "text": q.text} for q in data.questions]
     for name, rows in (("corpus", corpus), ("queries", queries)):
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
-    lines = ["query-id\tcorpus-id\tscore"]
-    judged = judgements(data)
-    if tabbed := [name for q, gains in judged.items() for name in (q, *gains) if "\t" in name]:
+        _write(folder / f"{name}.jsonl", (json.dumps(row, ensure_ascii=False) for row in rows))
+    judged = [(query, name, gain) for query, gains in judgements(data).items() for name, gain in gains.items()]
+    if tabbed := [name for query, document, _ in judged for name in (query, document) if "\t" in name]:
         raise DataError(f"the id {tabbed[0]!r}", "an id without tabs: they end a cell here", "rename it")
-    lines += [f"{q}\t{d}\t{gain}" for q, gains in judged.items() for d, gain in gains.items()]
-    (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lines = ["query-id\tcorpus-id\tscore", *(f"{query}\t{document}\t{gain}" for query, document, gain in judged)]
+    _write(folder / "qrels" / f"{split}.tsv", lines)
     return folder
 
 
@@ -100,12 +91,7 @@ def judgements(data: Dataset) -> dict[str, dict[str, int]]:
 
 
 def read_trec_qrels(path: str | Path) -> dict[str, dict[str, int]]:
-    """Read judgements, one ``query 0 document gain`` a line: query -> document -> gain.
-
-    Raises
-    ------
-    DataError naming file and line.
-    """
+    """Read judgements, one ``query 0 document gain`` a line: query -> document -> gain."""
     return _judged((place, (query, document, gain)) for place, (query, _, document, gain) in _lines(path, 4))
 
 
@@ -121,10 +107,6 @@ def read_trec_run(path: str | Path) -> tuple[str, dict[str, dict[str, float]]]:
     -------
     The tag, and query -> document -> score, in trec_eval's order: by score, ties by document id from the last one; the
     rank that is written does not count.
-
-    Raises
-    ------
-    DataError naming file and line.
     """
     rankings: dict[str, dict[str, float]] = {}
     tag = ""
@@ -173,23 +155,13 @@ def trec_rows(run: str | Path, qrels: str | Path | Judgements) -> pd.DataFrame:
     """
     tag, rankings = read_trec_run(run)
     judged = qrels if isinstance(qrels, Mapping) else read_trec_qrels(qrels)
-    return pd.DataFrame(
-        {
-            "question_id": list(judged),
-            "system": tag,
-            "retrieved": [list(rankings.get(query, ())) for query in judged],
-            "relevant": [dict(gains) for gains in judged.values()],
-        }
-    )
+    retrieved = [list(rankings.get(query, ())) for query in judged]
+    relevant = [dict(gains) for gains in judged.values()]
+    return pd.DataFrame({"question_id": list(judged), "system": tag, "retrieved": retrieved, "relevant": relevant})
 
 
 def load_ir_dataset(name: str) -> Dataset:
-    """Load a data set by its id of the package ir_datasets, such as ``"beir/scifact/test"``; it downloads it.
-
-    Raises
-    ------
-    ConfigError without the package, or for an id it does not know.
-    """
+    """Load a data set by its id of the package ir_datasets, such as ``"beir/scifact/test"``; it downloads it."""
     try:
         import ir_datasets
     except ImportError:
@@ -199,10 +171,10 @@ def load_ir_dataset(name: str) -> Dataset:
     except KeyError:
         raise ConfigError(f"unknown id {name!r} of ir_datasets", "an id of ir-datasets.com", "look it up") from None
     judged: dict[str, dict[str, int]] = {}
-    for one in source.qrels_iter():
-        judged.setdefault(one.query_id, {})[one.doc_id] = int(one.relevance)
+    for judgement in source.qrels_iter():
+        judged.setdefault(judgement.query_id, {})[judgement.doc_id] = int(judgement.relevance)
     documents = [Document(d.doc_id, str(getattr(d, "title", "")), d.default_text()) for d in source.docs_iter()]
-    queries = {q.query_id: q.default_text() for q in source.queries_iter() if q.query_id in judged}
+    queries = {query.query_id: query.default_text() for query in source.queries_iter() if query.query_id in judged}
     return _dataset(name.replace("/", "-"), queries, judged, documents)
 
 
@@ -238,13 +210,13 @@ def _judged(lines: Iterable[tuple[str, tuple[str, str, str]]]) -> dict[str, dict
 
 
 def _word(name: str) -> str:
-    if not name or len(name.split()) != 1:
+    if len(name.split()) != 1:
         raise DataError(f"the id {name!r}", "an id without blanks: they end a cell here", "rename it")
     return name
 
 
-def _write(path: str | Path, lines: Sequence[str]) -> Path:
+def _write(path: str | Path, lines: Iterable[str]) -> Path:
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path

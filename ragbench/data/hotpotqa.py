@@ -72,26 +72,23 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
 
     Raises
     ------
-    DataError for a malformed file: bad records are listed, nothing is loaded by halves. In the official file, and only
-    there, a supporting fact that points nowhere excludes its row (one is known, hence the thesis's 7,404 of 7,405).
+    DataError with file, record and field; bad records are listed together. In the official file, and only there, a
+    supporting fact that points nowhere excludes its row (one is known, hence the thesis's 7,404 of 7,405).
     """
+    path = path or find_hotpotqa()
     if path is None:
-        path = find_hotpotqa()
-        if path is None:
-            raise NotHereError(
-                "HotpotQA is not on this machine",
-                f"{OFFICIAL_NAME} or its subset in RAGBENCH_DATA/hotpotqa, or the official file in the cache",
-                "run `ragbench data fetch hotpotqa` (47 MB), or use load_minihop(), which needs no download",
-            )
+        raise NotHereError(
+            "HotpotQA is not on this machine",
+            f"{OFFICIAL_NAME} or its subset in RAGBENCH_DATA/hotpotqa, or the official file in the cache",
+            "run `ragbench data fetch hotpotqa` (47 MB), or use load_minihop(), which needs no download",
+        )
     check_limit(limit)
     rows = read_json(path)
     if not isinstance(rows, list) or not rows:
-        raise DataError(
-            f"{path} holds a JSON {type(rows).__name__}", "a list of records", "check that this is the right file"
-        )
-    official = is_official([r.get("_id", "") if isinstance(r, dict) else "" for r in rows])
-    rows = rows[:limit]
-    numbered = ((f"record {number}", row) for number, row in enumerate(rows, 1))
+        got = f"{path} holds a JSON {type(rows).__name__}"
+        raise DataError(got, "a list of records", "check that this is the right file")
+    official = is_official([row.get("_id", "") if isinstance(row, dict) else "" for row in rows])
+    numbered = ((f"record {number}", row) for number, row in enumerate(rows[:limit], 1))
     asked = each_record(
         path,
         numbered,
@@ -106,8 +103,8 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
             questions.append(_question(row, f"{where} ({row.id})", paragraphs))
         except DataError as error:
             dangling[row.id] = error
-    if not official or len(dangling) > max(1, _MAX_DANGLING_SHARE * len(rows)):
-        raise_all(list(dangling.values()), path, len(rows))
+    if not official or len(dangling) > max(1, _MAX_DANGLING_SHARE * len(asked)):
+        raise_all(list(dangling.values()), path, len(asked))
     excluded = tuple((name, error.got) for name, error in dangling.items())
     for name, reason in excluded:
         print(f"HotpotQA: question {name} is left out ({reason})")
@@ -115,9 +112,8 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
     if official:
         same = hashlib.sha256(read_text(path).encode()).hexdigest() == OFFICIAL_SHA256
         setting = "official" if same else "questions of the official file, whose content differs"
-    documents = tuple(paragraphs.documents.values())
     meta = {"file": Path(path).name, "setting": setting}
-    return Dataset("hotpotqa", tuple(questions), documents, excluded, meta)
+    return Dataset("hotpotqa", tuple(questions), tuple(paragraphs.documents.values()), excluded, meta)
 
 
 class _Asked(Row):
@@ -177,34 +173,25 @@ def fetch_hotpotqa(folder: str | Path | None = None, url: str = OFFICIAL_URL, *,
     url : the official address, or a mirror of the same file.
     timeout_s : seconds without a byte after which the server is given up.
 
-    Returns
-    -------
-    Path of the file, whose sha256 is that of the published one.
-
     Raises
     ------
     DataError when the server fails (what has come so far is kept), or for a file with another sha256.
     """
-    target = Path(folder).expanduser() / OFFICIAL_NAME if folder else cache_dir("hotpotqa") / OFFICIAL_NAME
+    target = (Path(folder).expanduser() if folder else cache_dir("hotpotqa")) / OFFICIAL_NAME
     target.parent.mkdir(parents=True, exist_ok=True)
+    expected = f"sha256 {OFFICIAL_SHA256}"
     if target.is_file():
         if (got := sha256(target)) != OFFICIAL_SHA256:
-            raise DataError(
-                f"{target} changed since it was downloaded: sha256 {got}",
-                f"sha256 {OFFICIAL_SHA256}",
-                "delete it and run `ragbench data fetch hotpotqa` again",
-            )
+            do = "delete it and run `ragbench data fetch hotpotqa` again"
+            raise DataError(f"{target} changed since it was downloaded: sha256 {got}", expected, do)
         return target
     part = target.with_name(f"{OFFICIAL_NAME}.part")
     _download(url, part, timeout_s)
     if (got := sha256(part)) != OFFICIAL_SHA256:
-        size = part.stat().st_size
+        got = f"what was downloaded is not the official dev set: {part.stat().st_size:,} bytes with sha256 {got}"
         part.unlink()
-        raise DataError(
-            f"what was downloaded is not the official dev set: {size:,} bytes with sha256 {got}",
-            f"sha256 {OFFICIAL_SHA256}",
-            "it was deleted; run the download again, and check for a proxy that answers in the server's place",
-        )
+        do = "it was deleted; run the download again, and check for a proxy that answers in the server's place"
+        raise DataError(got, expected, do)
     os.replace(part, target)
     return target
 
@@ -220,22 +207,17 @@ def _download(url: str, part: Path, timeout_s: float) -> None:
             if reply.status_code == 416:  # nothing after what is here: complete
                 return
             if reply.status_code not in (200, 206):
-                raise DataError(
-                    f"{url} answered {reply.status_code}", "200 or 206", "try again later, or pass url= of a mirror"
-                )
+                do = "try again later, or pass url= of a mirror"
+                raise DataError(f"{url} answered {reply.status_code}", "200 or 206", do)
             have = have if reply.status_code == 206 else 0
             total = have + int(reply.headers.get("Content-Length", 0)) or None
-            with (
-                open(part, "ab" if have else "wb") as file,
-                tqdm(total=total, initial=have, unit="B", unit_scale=True, desc=OFFICIAL_NAME) as bar,
-            ):
+            bar = tqdm(total=total, initial=have, unit="B", unit_scale=True, desc=OFFICIAL_NAME)
+            with open(part, "ab" if have else "wb") as file, bar:
                 for block in reply.iter_raw():
                     file.write(block)
                     bar.update(len(block))
     except httpx.HTTPError as error:
         size = part.stat().st_size if part.exists() else 0
-        raise DataError(
-            f"{url}: {type(error).__name__} {error} after {size:,} bytes",
-            "a complete download",
-            "run it again: it continues where it stopped. Without internet, copy the file into RAGBENCH_DATA/hotpotqa",
-        ) from None
+        do = "run it again: it continues where it stopped. Without internet, copy the file into RAGBENCH_DATA/hotpotqa"
+        got = f"{url}: {type(error).__name__} {error} after {size:,} bytes"
+        raise DataError(got, "a complete download", do) from None

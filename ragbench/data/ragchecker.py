@@ -22,13 +22,11 @@ from pydantic import BeforeValidator, Strict, StrictInt
 
 from ragbench.data.files import Filled, Plain, Row, as_record, each_record, from_mirror, read_json
 from ragbench.errors import DataError, check_known
-from ragbench.paths import mirror
 
 LABELS = ("Entailment", "Neutral", "Contradiction")
 Claim = str | tuple[str, str, str]
 
-# Our name of a check -> RAGChecker's, after the text that is asked and the text whose claims are asked about:
-# "answer2response" has one label per *response* claim, "retrieved2response" a row of labels, one per retrieved text.
+# Our name of a check -> RAGChecker's, after the text that is asked and the text whose claims are asked about.
 CHECKS = {
     "response_in_reference": "answer2response",
     "reference_in_response": "response2answer",
@@ -65,7 +63,14 @@ BENCHMARK = {
     "RobustQA Technology": ("robustqa/technology", "Table 14"),
     "KIWI": ("kiwi", "Table 15"),
 }
-_QUERIES = ("{0}_ids.json", "{0}_queries.json", "{0}_metadata.json", "{0}_queries_metadata.json", "{0}_qid2gt.json")
+_QUERIES = (
+    "{0}_ids.json",
+    "{0}_queries.json",
+    "{0}_metadata.json",
+    "{0}_queries_metadata.json",
+    "{0}_qid2gt.json",
+    "{0}_question_ids.json",
+)
 ASPECTS = ("correctness", "completeness", "overall")
 HUMAN = "human_labeled_data.json"
 RECORDED = "baseline_ragchecker.json"
@@ -73,9 +78,7 @@ RECORDED = "baseline_ragchecker.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievedText:
-    """One retrieved text, its fields by keyword only: text and id exchanged would make every context metric 0.
-
-    ``doc_id`` may be missing in RAGChecker's format, ``extra`` keeps fields of other tools."""
+    """One retrieved text; by keyword only, since text and id exchanged would make every context metric 0."""
 
     text: str
     doc_id: str | int | None = None
@@ -122,9 +125,6 @@ class RagResults:
 def claim_text(claim: Claim) -> str:
     """Return a claim as one text: a sentence as it is, a triple (subject, predicate, object) joined by spaces."""
     return claim if isinstance(claim, str) else " ".join(claim)
-
-
-# -- the file ----------------------------------------------------------------------------------------------------------
 
 
 def _claim(value: Any) -> Claim:
@@ -198,14 +198,7 @@ def read_ragchecker(path: str | Path) -> RagResults:
 
 def from_ragchecker(data: Any, where: str = "the data") -> RagResults:
     """Build results from parsed RAGChecker JSON; ``where`` begins the error messages. As `read_ragchecker`."""
-    if not isinstance(data, dict) or not isinstance(data.get("results"), list):
-        got = f"the fields {', '.join(map(repr, data)) or 'none'}" if isinstance(data, dict) else type(data).__name__
-        raise DataError(
-            f"{where}: JSON with {got}",
-            'an object such as {"results": [...]}',
-            'put the list of results under "results", or check that this is RAGChecker\'s file',
-        )
-    whole = as_record(_File, data, where)
+    whole = as_record(_File, data, where, add='write {"results": [...]}, or check that this is RAGChecker\'s file')
     rows = ((f"results[{place}]", row) for place, row in enumerate(whole.results))
     results = each_record(where, rows, _result, lambda result: [f"the id {str(result.id)!r}"])
     return RagResults(tuple(results), whole.metrics, _extra(whole))
@@ -278,9 +271,6 @@ def _plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
     return {name: None if value != value else value for name, value in numbers.items()}
 
 
-# -- Table 1: the benchmark's counts -----------------------------------------------------------------------------------
-
-
 def load_ragchecker_counts(path: str | Path | None = None) -> dict[str, dict[str, int]]:
     """Count the benchmark's questions and documents in its metadata files.
 
@@ -293,24 +283,16 @@ def load_ragchecker_counts(path: str | Path | None = None) -> dict[str, dict[str
     Row of Table 1 -> {"queries": n, "documents": n}; "documents" only where the files tell (the corpora themselves
     are elsewhere).
 
-    Raises
-    ------
-    DataError when the folder, or the questions of a domain, are not there.
-
     Source: RAGChecker, Table 1.
     """
-    folder = Path(path).expanduser() if path is not None else mirror("ragchecker", "benchmark")
-    if folder is None or not folder.is_dir():
-        raise DataError(
-            f"RAGChecker's benchmark metadata are not in {folder or 'RAGBENCH_DATA/ragchecker/benchmark'}",
-            "the folder data/benchmark/metadata of RAGChecker's repository",
-            "set RAGBENCH_DATA, or give the folder as path",
-        )
+    got = "RAGChecker's benchmark metadata are not on this machine"
+    do = "set RAGBENCH_DATA, or give the folder data/benchmark/metadata of RAGChecker's repository as path"
+    folder = from_mirror(path, "ragchecker", "benchmark", got=got, do=do)
     return {row: _counts(folder, name.removeprefix("robustqa/")) for row, (name, _) in BENCHMARK.items()}
 
 
 def _counts(folder: Path, name: str) -> dict[str, int]:
-    forms = [*(form.format(name) for form in _QUERIES), f"{name}_question_ids.json"]
+    forms = [form.format(name) for form in _QUERIES]
     file = next((folder / form for form in forms if (folder / form).is_file()), None)
     if file is None:
         raise DataError(f"{folder} holds no questions of {name!r}", f"one of {', '.join(forms)}", "complete the folder")
@@ -320,19 +302,11 @@ def _counts(folder: Path, name: str) -> dict[str, int]:
         questions = questions["input_data"]
         # NovelQA: every question belongs to one novel, and the novels are the documents.
         counts["documents"] = len({question["novel"] for question in questions})
-    corpus = next(folder.glob(f"{name}_doc_indices.json*"), None)
-    if corpus is not None:
+    for corpus in folder.glob(f"{name}_doc_indices.json*"):
         counts["documents"] = len(read_json(corpus))
-    return {"queries": _size(questions)} | counts
-
-
-def _size(questions: Any) -> int:
     if isinstance(questions, dict) and all(isinstance(part, list) for part in questions.values()):
-        return sum(map(len, questions.values()))  # BioASQ: question ids by the file they come from
-    return len(questions)
-
-
-# -- section 4.2: response pairs that people compared, with RAGChecker's own scores ------------------------------------
+        questions = [name for part in questions.values() for name in part]  # BioASQ: ids by the file they come from
+    return {"queries": len(questions)} | counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,16 +343,16 @@ class MetaEvaluation:
 
     def labels(self, aspect: str) -> np.ndarray:
         """Human preferences: int array, shape (n_pairs, n_annotators)."""
-        return np.array([pair.labels[_aspect(aspect)] for pair in self.pairs])
+        check_known("aspect", [aspect], ASPECTS)
+        return np.array([pair.labels[aspect] for pair in self.pairs])
 
     def recorded(self, aspect: str) -> np.ndarray:
         """RAGChecker's scores of both responses in [0, 1]: float array, shape (n_pairs, 2); DataError without them."""
-        _aspect(aspect)
+        check_known("aspect", [aspect], ASPECTS)
         for pair in self.pairs:
             if not all(response.scores for response in pair.responses):
-                raise DataError(
-                    f"pair {pair.id} has no recorded scores", f"{RECORDED} beside {HUMAN}", "copy that file too"
-                )
+                do = "copy that file too"
+                raise DataError(f"pair {pair.id} has no recorded scores", f"{RECORDED} beside {HUMAN}", do)
         return np.array([[response.scores[aspect] for response in pair.responses] for pair in self.pairs])
 
     def score(self, metric: Callable[[str, str], float]) -> np.ndarray:
@@ -390,9 +364,50 @@ class MetaEvaluation:
         return np.array([pair.domain for pair in self.pairs])
 
 
-def _aspect(aspect: str) -> str:
-    check_known("aspect", [aspect], ASPECTS)
-    return aspect
+_Preference = Annotated[StrictInt, Interval(ge=-2, le=2)]
+_Score = Annotated[float, Strict(), Interval(ge=0, le=1)]
+
+
+class _Scores(Row):
+    correctness_label: _Score
+    completeness_label: _Score
+    overall_label: _Score
+
+
+class _Response(Row):
+    model_name: Filled
+    response: Plain
+    critiques: str = ""
+
+
+class _ScoredResponse(_Response):
+    ragchecker: _Scores
+
+
+class _Pair(Row):
+    instance_id: StrictInt | str
+    dataset: Filled
+    query_id: Filled
+    query: Filled
+    gt_answer: Filled
+    model1: _Response
+    model2: _Response
+
+    def texts(self) -> list[str]:
+        """What both files have to agree in."""
+        responses = [text for side in (self.model1, self.model2) for text in (side.model_name, side.response)]
+        return [self.dataset, self.query_id, self.query, self.gt_answer, *responses]
+
+
+class _Labelled(_Pair):
+    correctness_label: _Preference
+    completeness_label: _Preference
+    overall_label: _Preference
+
+
+class _Scored(_Pair):
+    model1: _ScoredResponse
+    model2: _ScoredResponse
 
 
 def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
@@ -421,92 +436,50 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
     folder = given if given.is_dir() else given.parent
     human = given if not given.is_dir() else _plain_or_gzip(folder, HUMAN) or folder / HUMAN
     recorded = _plain_or_gzip(folder, RECORDED)
-    scored = {row.instance_id: (where, row) for where, row in _pairs_of(recorded, _Scored)} if recorded else {}
-    by_pair: dict[str | int, list[tuple[str, _Labelled]]] = {}
-    for where, row in _pairs_of(human, _Labelled):
+    scored = {row.instance_id: (where, row) for where, row in _pairs(recorded, _Scored)} if recorded else {}
+    by_pair: dict[Any, list[tuple[str, _Labelled]]] = {}
+    for where, row in _pairs(human, _Labelled):
         by_pair.setdefault(row.instance_id, []).append((where, row))
 
     def pair(rows: list[tuple[str, _Labelled]], _: str) -> PreferencePair:
-        first_where, first = rows[0]
-        for where, row in rows[1:]:
+        first = rows[0][1]
+        name = first.instance_id
+        for where, row in rows:
             if row.texts() != first.texts():
-                got = f"{where}: other texts than in {first_where}"
-                raise DataError(got, "one pair of responses per instance_id")
-        at, scores = scored.get(first.instance_id, (f"{RECORDED}, instance {first.instance_id!r}", None))
+                raise DataError(f"{where}: other texts than in {rows[0][0]}", "one pair of responses per instance_id")
+        where, scores = scored.get(name, (f"{RECORDED}, instance {name!r}", None))
         if recorded and (scores is None or scores.texts() != first.texts()):
-            got = f"{at}: no scores of the responses people saw"
-            raise DataError(got, "the same texts as in the human labels")
-        labels = {aspect: tuple(getattr(row, f"{aspect}_label") for _, row in rows) for aspect in ASPECTS}
-        one, two = (first.model1.rated(scores and scores.model1), first.model2.rated(scores and scores.model2))
+            expected = "the same texts as in the human labels"
+            raise DataError(f"{where}: no scores of the responses people saw", expected)
+        one = _rated(first.model1, scores and scores.model1)
+        two = _rated(first.model2, scores and scores.model2)
+        labels = [_aspects(row) for _, row in rows]
+        by_aspect = {aspect: tuple(label[aspect] for label in labels) for aspect in ASPECTS}
         asked = (first.dataset, first.query_id, first.query, first.gt_answer)
-        return PreferencePair(str(first.instance_id), *asked, (one, two), labels)
+        return PreferencePair(str(name), *asked, (one, two), by_aspect)
 
     pairs = each_record(human, ((str(name), rows) for name, rows in by_pair.items()), pair)
-    counts = {len(next(iter(pair.labels.values()))): pair.id for pair in pairs}
+    counts = {len(pair.labels["overall"]): pair.id for pair in pairs}
     if len(counts) > 1:
         said = ", ".join(f"{n} (pair {name})" for n, name in sorted(counts.items()))
         raise DataError(f"{human}: numbers of annotators that differ: {said}", "the same number for every pair")
     return MetaEvaluation(tuple(pairs))
 
 
-_Preference = Annotated[StrictInt, Interval(ge=-2, le=2)]
-_Score = Annotated[float, Strict(), Interval(ge=0, le=1)]
+def _rated(seen: _Response, scored: _ScoredResponse | None) -> RatedResponse:
+    scores = _aspects(scored.ragchecker) if scored else {}
+    return RatedResponse(seen.model_name, seen.response, seen.critiques, scores)
 
 
-class _Scores(Row):
-    correctness_label: _Score
-    completeness_label: _Score
-    overall_label: _Score
-
-
-class _Response(Row):
-    model_name: Filled
-    response: Plain
-    critiques: str = ""
-
-    def rated(self, scored: _ScoredResponse | None) -> RatedResponse:
-        scores = {aspect: getattr(scored.ragchecker, f"{aspect}_label") for aspect in ASPECTS} if scored else {}
-        return RatedResponse(self.model_name, self.response, self.critiques, scores)
-
-
-class _ScoredResponse(Row):
-    model_name: Filled
-    response: Plain
-    ragchecker: _Scores
-
-
-class _Asked(Row):
-    instance_id: StrictInt | str
-    dataset: Filled
-    query_id: Filled
-    query: Filled
-    gt_answer: Filled
-
-    def texts(self) -> tuple[str, ...]:
-        """What both files have to agree in."""
-        sides: Any = (self.model1, self.model2)  # type: ignore[attr-defined]
-        responses = [text for side in sides for text in (side.model_name, side.response)]
-        return (self.dataset, self.query_id, self.query, self.gt_answer, *responses)
-
-
-class _Labelled(_Asked):
-    model1: _Response
-    model2: _Response
-    correctness_label: _Preference
-    completeness_label: _Preference
-    overall_label: _Preference
-
-
-class _Scored(_Asked):
-    model1: _ScoredResponse
-    model2: _ScoredResponse
+def _aspects(row: Row) -> dict[str, Any]:
+    return {aspect: getattr(row, f"{aspect}_label") for aspect in ASPECTS}
 
 
 def _plain_or_gzip(folder: Path, name: str) -> Path | None:
     return next((file for file in (folder / name, folder / f"{name}.gz") if file.is_file()), None)
 
 
-def _pairs_of(path: Path, shape: type[Any]) -> list[tuple[str, Any]]:
+def _pairs(path: Path, shape: type[Any]) -> list[tuple[str, Any]]:
     """Return (where, record) of a JSON list."""
     rows = read_json(path)
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):

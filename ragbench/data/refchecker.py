@@ -19,6 +19,8 @@ from ragbench.errors import DataError
 
 # The paper's three settings and the set each was made of.
 SETTINGS = {"zero_context": "nq", "noisy_context": "msmarco", "accurate_context": "dolly"}
+_Texts = tuple[str, tuple[str, ...]]
+_Examples = Iterator[tuple[str, str, tuple[str, ...]]]
 _FILE = ("refchecker", "human_annotations_v1.jsonl.gz")
 
 
@@ -26,8 +28,7 @@ _FILE = ("refchecker", "human_annotations_v1.jsonl.gz")
 class LabelledResponse:
     """A model's response as claim triples, each with a person's label.
 
-    ``references`` are the passages the labels are about; they and ``question`` are empty until the original set is
-    there.
+    ``references`` are the passages the labels are about; they and ``question`` are empty without the original set.
     """
 
     id: str
@@ -54,13 +55,12 @@ def load_refchecker(path: str | Path | None = None, sources: str | Path | None =
 
     Returns
     -------
-    tuple of LabelledResponse: 2,100 responses (100 examples x 7 models x 3 settings) in the published file; 195 of them
-    have no claim, for they decline to answer.
+    2,100 responses (100 examples x 7 models x 3 settings) in the published file; 195 of them have no claim, for they
+    decline to answer.
 
     Raises
     ------
-    DataError with file and line for a malformed record or an unknown label word; for a set of sources that lacks an
-    example that was labelled.
+    DataError with file, line and field; also for a set of sources that lacks an example that was labelled.
 
     Source: RAGChecker, appendix G, Table 16 (RefChecker benchmark).
     """
@@ -70,11 +70,9 @@ def load_refchecker(path: str | Path | None = None, sources: str | Path | None =
     folder = Path(sources).expanduser() if sources is not None else path.parent
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}", "a folder with the original sets", "check the path")
-    wanted = {dataset: {row.id for row in rows if row.dataset == dataset} for dataset in SETTINGS.values()}
-    texts = {dataset: _join(folder, dataset, ids) for dataset, ids in wanted.items() if ids}
-    unknown = ("", ())
-    joined = (texts[row.dataset].get(row.id, unknown) for row in rows)
-    return tuple(replace(row, question=q, references=r) for row, (q, r) in zip(rows, joined, strict=True))
+    texts = {name: _join(folder, name, {row.id for row in rows if row.dataset == name}) for name in _FORMS}
+    joined = [(row, texts[row.dataset].get(row.id, ("", ()))) for row in rows]
+    return tuple(replace(row, question=question, references=references) for row, (question, references) in joined)
 
 
 class _Claim(Row):
@@ -101,51 +99,43 @@ def _response(row: _Labelled, where: str) -> LabelledResponse:
     return LabelledResponse(row.id, row.setting, row.dataset, row.model, row.response, claims, labels)
 
 
-def _join(folder: Path, dataset: str, ids: set[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Question and reference passages of the examples, from the first form of the set that the folder holds."""
-    for pattern, read in _FORMS[dataset]:
+def _join(folder: Path, dataset: str, ids: set[str]) -> dict[str, _Texts]:
+    """Return question and reference passages of the examples, from the first form of the set that the folder holds."""
+    for pattern, read in _FORMS[dataset].items():
         files = sorted([*folder.glob(pattern), *folder.glob(f"{pattern}.gz"), *folder.glob(f"*_context/{pattern}")])
+        texts: dict[str, _Texts] = {}
+        for file in files if ids else ():
+            try:
+                texts |= {name: (question, passages) for name, question, passages in read(file, ids) if name in ids}
+            except (KeyError, TypeError, IndexError, ValueError) as error:
+                got = f"{file}: not {dataset} as published ({type(error).__name__}: {error})"
+                do = "download it again, or take it out of the folder"
+                raise DataError(got, f"the unmodified file {pattern}", do) from error
+        if files and (lacking := sorted(ids - texts.keys())):
+            got = f"{len(lacking)} of {len(ids)} labelled examples are not there (first: {lacking[0]})"
+            do = "complete it, or take it out of the folder to load the labels without references"
+            raise DataError(f"{', '.join(map(str, files))}: {got}", f"the complete {dataset} set", do)
         if files:
-            texts: dict[str, tuple[str, tuple[str, ...]]] = {}
-            for file in files:
-                try:
-                    texts |= {name: text for name, *text in read(file, ids)}
-                except (KeyError, TypeError, IndexError, ValueError) as error:
-                    raise DataError(
-                        f"{file}: not {dataset} as published ({type(error).__name__}: {error})",
-                        f"the unmodified file {pattern}",
-                        "download it again, or take it out of the folder",
-                    ) from error
-            lacking = sorted(ids - texts.keys())
-            if lacking:
-                raise DataError(
-                    f"{', '.join(map(str, files))}: {len(lacking)} of {len(ids)} labelled examples are not there "
-                    f"(first: {lacking[0]})",
-                    f"the complete {dataset} set",
-                    "complete it, or take it out of the folder to load the labels without references",
-                )
             return texts
     return {}
 
 
-Found = Iterator[tuple[str, str, tuple[str, ...]]]
+# Each reader yields id, question and reference passages of the examples; `ids` are those that are wanted.
 
 
-def _gathered(file: Path, ids: set[str]) -> Found:
+def _gathered(file: Path, ids: set[str]) -> _Examples:
     """RefChecker's own form: a list of id, question and context (list of passages)."""
     for row in read_json(file):
-        if row["id"] in ids:
-            yield row["id"], row["question"], tuple(row["context"])
+        yield row["id"], row["question"], tuple(row["context"])
 
 
-def _dolly(file: Path, ids: set[str]) -> Found:
+def _dolly(file: Path, ids: set[str]) -> _Examples:
     """The id is the number of the row, from 0."""
     for number, row in enumerate(_lines(file)):
-        if str(number) in ids:
-            yield str(number), row["instruction"], (row["context"],)
+        yield str(number), row["instruction"], (row["context"],)
 
 
-def _msmarco(file: Path, ids: set[str]) -> Found:
+def _msmarco(file: Path, ids: set[str]) -> _Examples:
     """One object of columns, each from row number to value."""
     columns = read_json(file)
     for row, name in columns["query_id"].items():
@@ -153,17 +143,15 @@ def _msmarco(file: Path, ids: set[str]) -> Found:
             yield str(name), columns["query"][row], tuple(p["passage_text"] for p in columns["passages"][row])
 
 
-def _nq(file: Path, ids: set[str]) -> Found:
+def _nq(file: Path, ids: set[str]) -> _Examples:
     """The reference is the first long answer that comes with a short one, without its HTML tokens."""
     for row in _lines(file):
-        if str(row["example_id"]) in ids:
+        for note in row["annotations"] if str(row["example_id"]) in ids else ():
             words = row["document_tokens"]
-            for note in row["annotations"]:
-                short = any(_words(words, span) for span in note["short_answers"])
-                long = _words(words, note["long_answer"])
-                if short and long:
-                    yield str(row["example_id"]), row["question_text"], (long,)
-                    break
+            long = _words(words, note["long_answer"])
+            if long and any(_words(words, span) for span in note["short_answers"]):
+                yield str(row["example_id"]), row["question_text"], (long,)
+                break
 
 
 def _words(tokens: list[dict], span: dict) -> str:
@@ -177,8 +165,8 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-_FORMS: dict[str, tuple[tuple[str, Callable[[Path, set[str]], Found]], ...]] = {
-    "nq": (("nq.json", _gathered), ("nq-dev-*.jsonl", _nq)),
-    "msmarco": (("msmarco.json", _gathered), ("dev_v2.1.json", _msmarco)),
-    "dolly": (("dolly.json", _gathered), ("databricks-dolly-15k.jsonl", _dolly)),
+_FORMS: dict[str, dict[str, Callable[[Path, set[str]], _Examples]]] = {
+    "nq": {"nq.json": _gathered, "nq-dev-*.jsonl": _nq},
+    "msmarco": {"msmarco.json": _gathered, "dev_v2.1.json": _msmarco},
+    "dolly": {"dolly.json": _gathered, "databricks-dolly-15k.jsonl": _dolly},
 }

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from Stemmer import Stemmer
+
 from ragbench.data.hotpotqa import load_hotpotqa
 from ragbench.data.user import load_questions
 from ragbench.records import Dataset, Question
 from ragbench.text.layout import Form, comparable, contains
+from ragbench.text.words import STOP_WORDS
 
 _WORD = re.compile(r"[^\W_]+")
 _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][\w'’-]*(?: (?:(?:of|the|de|von|van) )*[A-Z0-9][\w'’-]*)*")
@@ -38,21 +41,21 @@ def _plain(text: str) -> str:
 def validate(dataset: Dataset, *, min_documents: int = 1, form: Form | None = "NFC") -> list[Problem]:
     """Check a data set's questions against their own evidence.
 
+    Ids are unique; there is evidence and it stands in the documents; it comes from enough documents; a question marked
+    ``both_hops`` does not name the document that holds its answer. A note, since it may be right in other words: an
+    answer that is no string of its evidence, no yes or no, no choice between things the question names, and has no
+    stated reasoning. With ``min_documents`` of 2 or more also, as far as rules can tell, that no single document gives
+    the answer away: see `one_document`. An unanswerable question needs no evidence.
+
     Parameters
     ----------
-    dataset : questions with references, and the documents these come from.
     min_documents : how many documents each question's evidence must come from (2 for two-hop questions, as MiniHop's).
-    form : evidence is looked for as the IR score does it, see `ragbench.text.layout.comparable`: "NFC", "NFKC", or None
-        for ``match="exact"``.
+    form : evidence is looked for as the IR score does it, see `ragbench.text.layout.comparable`; None for
+        ``match="exact"``.
 
     Returns
     -------
-    Problems, in order of the questions; an empty list when all holds (an unanswerable question needs no evidence):
-    ids are unique; there is evidence and it stands in the documents; it comes from enough documents; a question marked
-    ``both_hops`` does not name the document that holds its answer. A note, because it may be right in other words: an
-    answer that is no string of its evidence, no yes or no, no choice between things the question names, and has no
-    stated reasoning. With ``min_documents`` of 2 or more
-    also, as far as rules can tell, that no single document gives the answer away: see `one_document`.
+    Problems, in order of the questions.
     """
     seen: set[str] = set()
     evidence = _Evidence(dataset, form)
@@ -62,14 +65,7 @@ def validate(dataset: Dataset, *, min_documents: int = 1, form: Form | None = "N
         if question.id in seen:
             problems.append(Problem(question.id, "the id is used more than once", "rename one of them"))
         seen.add(question.id)
-        problems.extend(Problem(question.id, what, do) for what, do in _check(question, evidence, min_documents))
-        if question.references and not follows(question):
-            what = f"the answer {question.answer!r} is not in its evidence word for word"
-            do = "correct it if it is wrong; if it is right in other words, a column 'reasoning' may say how it follows"
-            problems.append(Problem(question.id, what, do, note=True))
-        alone = one_document(question, by_title) if min_documents > 1 else None
-        if alone:
-            problems.append(Problem(question.id, f"one document may be enough: {alone}", "ask for what needs both"))
+        problems += [Problem(question.id, *fault) for fault in _faults(question, evidence, min_documents, by_title)]
     return problems
 
 
@@ -88,46 +84,48 @@ class _Evidence:
         return "-" in reference and any(contains(text, reference, self.form) for text in self.texts)
 
 
-def _check(question: Question, evidence: _Evidence, min_documents: int) -> Iterator[tuple[str, str]]:
+def _faults(
+    question: Question, evidence: _Evidence, min_documents: int, by_title: Mapping[str, str]
+) -> Iterator[tuple[str, str] | tuple[str, str, bool]]:
+    """Yield what is wrong, what to do, and whether it is but a note."""
     if not question.references and "unanswerable" in question.kind.lower():
         return
     if not question.references:
         yield "no supporting text", "add references or supporting_facts"
-        return
     for reference in question.references:
         if not evidence.holds(reference):
             yield f"supporting text not found in any document: {reference[:60]!r}", "copy it from the document as it is"
-    documents = set(question.meta.get("doc_ids", ()))
+    documents = set(question.meta.get("doc_ids", ())) if question.references else set()
     if documents and len(documents) < min_documents:
-        yield (
-            f"evidence from {len(documents)} document(s), {min_documents} wanted",
-            "add the missing hop, or lower min_documents",
-        )
-    facts = question.meta.get("supporting_facts", ())
-    if question.meta.get("both_hops") and question.kind == "bridge" and facts:
-        holders = {
-            t for (t, _), r in zip(facts, question.references, strict=False) if _plain(question.answer) in _plain(r)
-        }
-        named = [t for t in holders if _plain(re.sub(r"\s*\(.*?\)", "", t)) in _plain(question.text)]
-        if named:
+        what = f"evidence from {len(documents)} document(s), {min_documents} wanted"
+        yield what, "add the missing hop, or lower min_documents"
+    if question.meta.get("both_hops") and question.kind == "bridge":
+        answer, asked = _plain(question.answer), _plain(question.text)
+        supported = zip(question.meta.get("supporting_facts", ()), question.references, strict=False)
+        titles = [title for (title, _), text in supported if answer in _plain(text)]
+        if named := [title for title in titles if _plain(re.sub(r"\s*\(.*?\)", "", title)) in asked]:
             yield f"marked both_hops, but names {named[0]!r}, which holds the answer", "rephrase it, or unmark it"
+    if question.references and not _follows(question):
+        what = f"the answer {question.answer!r} is not in its evidence word for word"
+        do = "correct it if it is wrong; if it is right in other words, a column 'reasoning' may say how it follows"
+        yield what, do, True
+    if min_documents > 1 and (alone := one_document(question, by_title)):
+        yield f"one document may be enough: {alone}", "ask for what needs both"
 
 
-def one_document(question: Question, texts: dict[str, str]) -> str | None:
-    """Tell why one document may be enough to answer a question that should need two.
+def one_document(question: Question, texts: Mapping[str, str]) -> str | None:
+    """Tell why one document may be enough to answer a question that should need two, or None.
+
+    Three rules, which find careless questions and miss many: a comparison that asks whether something holds for both,
+    and does not (the one for which it is false is enough); a comparison that asks for an order, with a supporting
+    sentence that puts its subject before all others; a bridge question whose words (stems without stop words) stand,
+    half of them or more, in the document with the answer, while the other documents' supporting sentences add one at
+    most, and hold no name of the question that it lacks.
 
     Parameters
     ----------
     question : with ``supporting_facts`` ((title, index) pairs) beside its references; others are not looked at.
     texts : title -> title and text of each document.
-
-    Returns
-    -------
-    The reason, or None. Three rules, which find careless questions and miss many: a comparison that asks whether
-    something holds for both, and does not (the one for which it is false is enough); a comparison that asks for an
-    order, with a supporting sentence that puts its subject before all others; a bridge question whose words (stems
-    without stop words) stand, half of them or more, in the document with the answer, while the other documents'
-    supporting sentences add one at most, and hold no name of the question that it lacks.
     """
     facts = question.meta.get("supporting_facts", ())
     if len(facts) != len(question.references) or not all(title in texts for title, _ in facts):
@@ -153,21 +151,18 @@ def one_document(question: Question, texts: dict[str, str]) -> str | None:
 
 
 def _stems(text: str) -> set[str]:
-    from Stemmer import Stemmer
-
-    from ragbench.text.words import STOP_WORDS
-
     return set(Stemmer("english").stemWords([w for w in _WORD.findall(text.casefold()) if w not in STOP_WORDS]))
 
 
-def follows(question: Question) -> bool:
+def _follows(question: Question) -> bool:
     """Tell whether the answer is a string of the evidence, a yes or no, a choice the question names, or reasoned."""
     answer = _plain(question.answer)
-    if answer in _plain(" ".join(question.references)) or answer.strip() in ("yes", "no"):
-        return True
-    if question.kind == "comparison" and answer in _plain(question.text):
-        return True
-    return bool(str(question.meta.get("reasoning", "")).strip())
+    return (
+        answer in _plain(" ".join(question.references))
+        or answer.strip() in ("yes", "no")
+        or (question.kind == "comparison" and answer in _plain(question.text))
+        or bool(str(question.meta.get("reasoning", "")).strip())
+    )
 
 
 def validate_files(
@@ -179,7 +174,8 @@ def validate_files(
     form: Form | None = "NFC",
 ) -> list[Problem]:
     """Load a question file (HotpotQA's JSON, or as `load_questions` does) and run `validate` on it."""
-    name = str(questions).removesuffix(".gz").lower()
-    if name.endswith(".json"):
-        return validate(load_hotpotqa(questions), min_documents=min_documents, form=form)
-    return validate(load_questions(questions, documents, fields=fields), min_documents=min_documents, form=form)
+    if str(questions).removesuffix(".gz").lower().endswith(".json"):
+        dataset = load_hotpotqa(questions)
+    else:
+        dataset = load_questions(questions, documents, fields=fields)
+    return validate(dataset, min_documents=min_documents, form=form)

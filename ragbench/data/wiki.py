@@ -20,33 +20,25 @@ from ragbench.records import Document
 def build_wiki_corpus(dump: str | Path, n: int, seed: int = 0, gold: Iterable[Document] = ()) -> tuple[Document, ...]:
     """Put pages of a dump, drawn at random, beside the gold documents until there are ``n``.
 
+    One pass of reservoir sampling: only the drawn pages are in memory.
+
     Parameters
     ----------
     dump : HotpotQA's processed Wikipedia (the ``.tar.bz2``, or its unpacked folder of ``.bz2`` files), or any
         JSON-lines file (plain, ``.gz``, ``.bz2``) of pages ``{"id", "title", "text"}`` whose text is a string or a
         list of sentences (or of paragraphs, each a list of sentences).
     n : documents in the corpus, the gold ones included.
-    seed : of the draw; the same dump, n and seed give the same corpus.
     gold : documents that must be in it, e.g. ``load_hotpotqa().documents``. Pages of the same title are not added.
 
     Returns
     -------
     The gold documents in their order, then the drawn pages in the dump's order.
-
-    Raises
-    ------
-    DataError for a damaged dump, or one with too few pages.
-
-    Notes
-    -----
-    Reservoir sampling: one pass, only the drawn pages in memory.
     """
     gold = tuple(gold)
     wanted = n - len(gold)
     if wanted < 0:
         raise ConfigError(f"n={n}", f"at least the {len(gold)} gold documents", "raise n")
-    titles = {d.title for d in gold}
-    ids = {d.id for d in gold}
+    titles, ids = {d.title for d in gold}, {d.id for d in gold}
     rng = random.Random(seed)
     drawn: list[tuple[int, Document]] = []
     count = 0
@@ -59,36 +51,28 @@ def build_wiki_corpus(dump: str | Path, n: int, seed: int = 0, gold: Iterable[Do
         elif wanted and (slot := rng.randrange(count)) < wanted:
             drawn[slot] = (count, document)
     if count < wanted:
-        raise DataError(
-            f"{dump} has {count:,} usable pages besides the gold ones",
-            f"at least {wanted:,}",
-            f"use n={len(gold) + count} or less, or a larger dump",
-        )
+        got, do = f"{dump} has {count:,} usable pages besides the gold ones", f"use n={len(gold) + count} or less"
+        raise DataError(got, f"at least {wanted:,}", f"{do}, or a larger dump")
     return gold + tuple(document for _, document in sorted(drawn, key=lambda pair: pair[0]))
 
 
 def _pages(dump: Path) -> Iterator[Document]:
     if not dump.exists():
         raise DataError(f"there is no dump {dump}", "a file or folder of a Wikipedia dump", "check the path")
-    if dump.is_dir():
-        files = sorted(p for p in dump.rglob("*") if p.suffix in (".bz2", ".gz", ".jsonl"))
-        if not files:
-            raise DataError(f"{dump} holds no .bz2, .gz or .jsonl file", "the unpacked dump", "check the path")
-        for file in files:
-            yield from _records(_open(file), file)
-    elif ".tar" in dump.suffixes:
+    if ".tar" in dump.suffixes:
         with tarfile.open(dump) as archive:
             for member in archive:
                 stream = archive.extractfile(member) if member.isfile() else None
                 if stream is not None:
-                    lines = bz2.BZ2File(stream) if member.name.endswith(".bz2") else stream
-                    yield from _records(lines, member.name)
-    else:
-        yield from _records(_open(dump), dump)
-
-
-def _open(path: Path) -> IO[bytes]:
-    return {".bz2": bz2.open, ".gz": gzip.open}.get(path.suffix, io.FileIO)(path)
+                    yield from _records(bz2.BZ2File(stream) if member.name.endswith(".bz2") else stream, member.name)
+        return
+    files = [dump]
+    if dump.is_dir():
+        files = sorted(p for p in dump.rglob("*") if p.suffix in (".bz2", ".gz", ".jsonl"))
+        if not files:
+            raise DataError(f"{dump} holds no .bz2, .gz or .jsonl file", "the unpacked dump", "check the path")
+    for file in files:
+        yield from _records({".bz2": bz2.open, ".gz": gzip.open}.get(file.suffix, io.FileIO)(file), file)
 
 
 def _records(stream: IO[bytes], name: str | Path) -> Iterator[Document]:
@@ -107,11 +91,8 @@ def _page(line: bytes, where: str) -> Document:
         sentences = tuple(_sentences(row["text"]))
         title, name = str(row["title"]), str(row.get("id", row["title"]))
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise DataError(
-            f"{where}: no page: {line[:60]!r}",
-            'an object {"id", "title", "text"} per line',
-            "check that this is the dump",
-        ) from None
+        expected = 'an object {"id", "title", "text"} per line'
+        raise DataError(f"{where}: no page: {line[:60]!r}", expected, "check that this is the dump") from None
     text = "".join(sentences)
     if len(text) > MAX_FIELD:
         raise DataError(f"{where}: a page of {len(text):,} characters", f"at most {MAX_FIELD:,}", "check the dump")

@@ -1,11 +1,7 @@
-"""WikiEval, the data set of the RAGAS paper (section 4).
+"""WikiEval, the data set of the RAGAS paper (section 4), and recorded runs of RAGAS's metrics on half of it.
 
-A row holds a question, a page's introduction (``context_v1``) and the same padded with related sentences
-(``context_v2``), an answer from the introduction (``answer``), one made without it (``ungrounded_answer``), and one
-asked to be incomplete (``poor_answer``). People's own preferences are not published with it; which text was *made*
-better is known. So results are agreement with the construction, never with people.
-
-`load_wikieval_runs` reads recorded runs of RAGAS's metrics on half of it, by Llama-3-8B-Instruct.
+People's own preferences are not published with it; which text was *made* better is known. So results are agreement with
+the construction, never with people.
 """
 
 from __future__ import annotations
@@ -13,28 +9,19 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field, Json
 
-from ragbench.data.files import Filled, Plain, Row, each_record, from_mirror, read_records, read_text
+from ragbench.data.files import Filled, Plain, Row, as_record, each_record, from_mirror, read_records, read_text
 from ragbench.errors import DataError, check_known
-from ragbench.paths import mirror
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
 DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
-RUNS = {
-    "ff": "faithfulness",
-    "ff_base": "faithfulness",
-    "ar": "answer_relevance",
-    "cr": "context_relevance",
-    "cr_base": "context_relevance",
-}
 _PREFIX = re.compile(r"^\s*(?:Question|Answer)\s*:\s*", re.I)
 _VERDICT = re.compile(r"\s*(?:Verdict|Answer)\s*:\s*([01])\b(?!\s+or\b)", re.I)
 _INSUFFICIENT = re.compile(r"""[\s\["'`]*(?:Insufficient Information|\]\s*$)""", re.I)
@@ -42,7 +29,11 @@ _INSUFFICIENT = re.compile(r"""[\s\["'`]*(?:Insufficient Information|\]\s*$)""",
 
 @dataclass(frozen=True, slots=True)
 class WikiEvalRow:
-    """One row, under the data set's own field names. ``meta`` holds what a copy of the set adds to them."""
+    """A question with texts made for it, under the data set's own names.
+
+    ``context_v1`` is a page's introduction, ``context_v2`` the same padded with related sentences; ``answer`` was made
+    from the introduction, ``ungrounded_answer`` without it, ``poor_answer`` to be incomplete. ``meta`` holds the rest.
+    """
 
     id: str
     question: str
@@ -88,10 +79,6 @@ class WikiEval:
 
         Faithfulness compares ``answer`` and ``ungrounded_answer`` given ``context_v1``, answer relevance ``answer`` and
         ``poor_answer``, context relevance ``context_v1`` and ``context_v2``.
-
-        Raises
-        ------
-        ConfigError for another dimension.
         """
         check_known("dimension", [dimension], DIMENSIONS)
         if dimension == "faithfulness":
@@ -121,20 +108,13 @@ class _Texts(Row):
 
 
 def load_wikieval(path: str | Path | None = None) -> WikiEval:
-    """Load WikiEval, or a file of the same shape.
+    """Load WikiEval, or a file of the same shape; its ids number the rows from ``wikieval-01``.
 
     Parameters
     ----------
     path : JSON lines with the fields question, context_v1, context_v2 (lists of texts, or one text), answer,
-        ungrounded_answer, poor_answer and optionally source; plain or gzip. Default: ``RAGBENCH_DATA/wikieval``.
-
-    Returns
-    -------
-    WikiEval; ids number the rows from ``wikieval-01``. "Question:" and "Answer:" before a text are taken off.
-
-    Raises
-    ------
-    DataError with file and line when a field is missing or no text. An empty answer is kept: metrics define it.
+        ungrounded_answer, poor_answer and optionally source; plain or gzip. "Question:" and "Answer:" before a text are
+        taken off; an answer may be empty. Default: ``RAGBENCH_DATA/wikieval``.
 
     Source: RAGAS, section 4 (50 rows).
     """
@@ -156,12 +136,12 @@ class RecordedRow:
 
     Attributes
     ----------
-    id : row of WikiEval. better : whether the text was made better. score : as recorded.
+    better : whether the text was made better.
     labels : verdicts as recorded (1 or 0), or the sentences recorded as extracted.
     raw : replies of the model: one per verdict, or the one with the sentences.
     texts : statements, or generated questions with their ``flags`` (1: the answer was called evasive).
-    context : where there is one. total : number of its sentences, as recorded.
-    status : how the source parsed the replies. truncated : whether one was cut off.
+    total : number of sentences of the context, as recorded.
+    status : how the source parsed the replies. ``truncated``: whether one was cut off.
     """
 
     id: str
@@ -201,10 +181,6 @@ class RecordedRun:
         Parameters
         ----------
         scores : one per row, in place of the recorded ones.
-
-        Raises
-        ------
-        DataError when scores and rows differ in number, or a question lacks one of its two texts.
         """
         values = [row.score for row in self.rows] if scores is None else list(scores)
         if len(values) != len(self.rows):
@@ -235,21 +211,25 @@ def load_wikieval_runs(path: str | Path | None = None, rows: WikiEval | None = N
     dict by name: "ff", "ar" and "cr" are chat runs, "ff_base" and "cr_base" the same with a plain completion prompt,
     whose replies often cannot be read. That was recorded as 0: `RecordedRow.verdicts` and `RecordedRow.extraction` tell
     it apart.
-
-    Raises
-    ------
-    DataError for a missing folder or file, a question that is not in ``rows``, or a malformed cell (with its line).
     """
-    folder = Path(path).expanduser() if path is not None else mirror("wikieval")
-    if folder is None or not folder.is_dir():
-        raise DataError(
-            f"no folder {folder}" if folder else "the recorded runs are not on this machine",
-            "RAGBENCH_DATA/wikieval with ragas_llama3_8b_*.csv.gz",
-            "set RAGBENCH_DATA, or pass the folder",
-        )
+    got = "the recorded runs are not on this machine"
+    folder = from_mirror(path, "wikieval", got=got, do="set RAGBENCH_DATA, or pass the folder")
     data = rows if rows is not None else load_wikieval(folder / "wikieval.jsonl")
     ids = {row.question: row.id for row in data}
-    return {name: _run(folder / f"ragas_llama3_8b_{name}.csv.gz", name, ids) for name in RUNS}
+
+    def judged(row: Any, where: str) -> RecordedRow:
+        if row.question not in ids:
+            raise DataError(f"{where}: an unknown question", "one of the data set", "pass the rows that belong to it")
+        return row.record(ids[row.question])
+
+    runs = {}
+    for name, (dimension, shape) in _RUNS.items():
+        file = folder / f"ragas_llama3_8b_{name}.csv.gz"
+        table = csv.DictReader(io.StringIO(read_text(file), newline=""))
+        numbered = ((f"record {number}", row) for number, row in enumerate(table, 1))
+        made = each_record(file, numbered, lambda row, where, s=shape: judged(as_record(s, row, where), where))
+        runs[name] = RecordedRun(name, dimension, tuple(made))
+    return runs
 
 
 def read_verdict(raw: str) -> int | None:
@@ -258,52 +238,52 @@ def read_verdict(raw: str) -> int | None:
     return int(verdict.group(1)) if verdict else None
 
 
-def _run(path: Path, name: str, ids: dict[str, str]) -> RecordedRun:
-    table = csv.DictReader(io.StringIO(read_text(path), newline=""))
-    records = ((f"record {number}", record) for number, record in enumerate(table, 1))
-    rows = each_record(path, records, lambda record, where: _recorded(record, where, RUNS[name], ids))
-    return RecordedRun(name, RUNS[name], tuple(rows))  # type: ignore[arg-type]
+class _Judged(Row):
+    question: str
+    better: Annotated[bool, Field(alias="is_better_by_construction")]
+    context: Annotated[str, BeforeValidator(lambda text: text.replace("\\n", "\n"))] = ""  # so were line ends written
+
+    def record(self, name: str) -> RecordedRow:
+        parts = {part.name: getattr(self, part.name) for part in fields(RecordedRow) if hasattr(self, part.name)}
+        cut = any(value for part, value in self if part.endswith("_truncated"))
+        return RecordedRow(name, **parts, truncated=cut)
 
 
-def _recorded(record: dict[str, str], where: str, dimension: str, ids: dict[str, str]) -> RecordedRow:
-    question = record.get("question", "")
-    if question not in ids:
-        raise DataError(f"{where}: an unknown question", "one of the data set", "pass the rows that belong to it")
-    try:
-        better = bool(int(record["is_better_by_construction"]))
-        score = float(record[f"{dimension}_score"])
-        return RecordedRow(ids[question], question, better, score, **_fields(record, where, dimension))
-    except KeyError as error:
-        raise DataError(f"{where}: no column {error}", "the columns of a recorded run", "check the file") from None
-    except ValueError as error:
-        raise DataError(f"{where}: {error}", "numbers and JSON lists", "check the file") from None
+class _Faithfulness(_Judged):
+    score: Annotated[float, Field(alias="faithfulness_score")]
+    labels: Annotated[Json[tuple[int, ...]], Field(alias="verdicts")]
+    raw: Annotated[Json[tuple[str, ...]], Field(alias="raw_judge_outputs")]
+    texts: Annotated[Json[tuple[str, ...]], Field(alias="parsed_statements")]
+    status: Annotated[str, Field(alias="parse_status")]
+    statements_truncated: bool
+    any_judge_truncated: bool
 
 
-def _fields(record: dict[str, str], where: str, dimension: str) -> dict[str, Any]:
-    def cells(name: str) -> tuple[Any, ...]:
-        cell = json.loads(record[name])
-        if not isinstance(cell, list):
-            raise DataError(f"{where}: {name} is {record[name][:40]!r}", "a JSON list", "check the file")
-        return tuple(cell)
+class _AnswerRelevance(_Judged):
+    score: Annotated[float, Field(alias="answer_relevance_score")]
+    texts: Annotated[Json[tuple[str, ...]], Field(alias="gen_questions")]
+    flags: Annotated[Json[tuple[int, ...]], Field(alias="noncommittal_flags")]
+    statuses: Annotated[Json[tuple[str, ...]], Field(alias="output_parse_status")]
+    any_truncated: bool
 
-    def flag(name: str) -> bool:
-        return bool(int(record[name]))
+    @property
+    def status(self) -> str:
+        return ", ".join(dict.fromkeys(self.statuses))
 
-    # Line ends were written as a backslash and an n.
-    context = record.get("context", "").replace("\\n", "\n")
-    if dimension == "faithfulness":
-        parts = {"labels": cells("verdicts"), "raw": cells("raw_judge_outputs"), "texts": cells("parsed_statements")}
-        cut = flag("any_judge_truncated") or flag("statements_truncated")
-        return {**parts, "context": context, "status": record["parse_status"], "truncated": cut}
-    if dimension == "answer_relevance":
-        parts = {"texts": cells("gen_questions"), "flags": tuple(map(int, cells("noncommittal_flags")))}
-        status = ", ".join(dict.fromkeys(cells("output_parse_status")))
-        return {**parts, "status": status, "truncated": flag("any_truncated")}
-    return {
-        "labels": cells("extracted_sentences"),
-        "raw": (record["raw_output"],),
-        "context": context,
-        "total": int(record["total_sentences"]),
-        "status": record["parse_status"],
-        "truncated": flag("statements_truncated"),
-    }
+
+class _ContextRelevance(_Judged):
+    score: Annotated[float, Field(alias="context_relevance_score")]
+    labels: Annotated[Json[tuple[str, ...]], Field(alias="extracted_sentences")]
+    raw: Annotated[tuple[str, ...], Field(alias="raw_output"), BeforeValidator(lambda reply: (reply,))]
+    total: Annotated[int, Field(alias="total_sentences")]
+    status: Annotated[str, Field(alias="parse_status")]
+    statements_truncated: bool
+
+
+_RUNS: dict[str, tuple[Dimension, type[_Judged]]] = {
+    "ff": ("faithfulness", _Faithfulness),
+    "ff_base": ("faithfulness", _Faithfulness),
+    "ar": ("answer_relevance", _AnswerRelevance),
+    "cr": ("context_relevance", _ContextRelevance),
+    "cr_base": ("context_relevance", _ContextRelevance),
+}
