@@ -8,8 +8,9 @@ number, a word or a line style besides.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import ipywidgets
 
@@ -53,6 +54,7 @@ STYLE = f"""<style onload="
 .rb-widget table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
 .rb-widget th, .rb-widget td {{ padding: 2px 8px; text-align: left; border-bottom: 1px solid var(--rb-rule); }}
 .rb-widget td.rb-number, .rb-widget th.rb-number {{ text-align: right; }}
+.rb-widget th[scope=row] {{ font-weight: normal; }}
 .rb-widget svg text {{ fill: var(--rb-text); font-family: inherit; }}
 .rb-widget :focus-visible {{ outline: 2px solid var(--jp-brand-color1, {PALETTE[5]}); outline-offset: 1px; }}
 .rb-tag {{ font-size: 11px; font-weight: 600; padding: 0 4px; border-radius: 7px; }}
@@ -89,14 +91,34 @@ def _cycle(number: int) -> int:
 
 
 def figure(content: str, alt: str) -> str:
-    """HTML of a picture (HTML or SVG) that says in words what it shows, for readers who cannot see it.
-
-    Raises
-    ------
-    ConfigError for an empty ``alt``.
-    """
+    """HTML of a picture (HTML or SVG) that says in words what it shows; ConfigError for an empty ``alt``."""
     check_alt(alt)
     return f'<div role="img" aria-label="{escape(alt)}">{content}</div>'
+
+
+def number_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
+    """HTML of a table of numbers, whose rows begin with what they are; cells are HTML already."""
+    first, *others = heads
+    columns = "".join(f'<th scope="col" class="rb-number">{head}</th>' for head in others)
+    lines = [
+        f'<tr><th scope="row">{head}</th>' + "".join(f'<td class="rb-number">{cell}</td>' for cell in cells) + "</tr>"
+        for head, *cells in rows
+    ]
+    title = f'<caption class="rb-quiet">{caption}</caption>' if caption else ""
+    head = f'<thead><tr><th scope="col">{first}</th>{columns}</tr></thead>'
+    return f"<table>{title}{head}<tbody>{''.join(lines)}</tbody></table>"
+
+
+def button(words: str, action: Callable[[], Any], **options: Any) -> ipywidgets.Button:
+    """A button that calls ``action`` when it is pressed."""
+    made = ipywidgets.Button(description=words, **options)
+    made.on_click(lambda _: action())
+    return made
+
+
+def row(children: Iterable[ipywidgets.Widget], **layout: Any) -> ipywidgets.HBox:
+    """Widgets side by side. On a narrow page what does not fit goes on below: nothing is hidden to the side."""
+    return ipywidgets.HBox([*children], layout=ipywidgets.Layout(flex_flow="row wrap", **layout))
 
 
 class Message(ipywidgets.HTML):
@@ -117,12 +139,12 @@ class Message(ipywidgets.HTML):
 
 
 class Panel(ipywidgets.VBox):
-    """A box with the shared styles, a heading on top, and a :class:`Message` line, ``self.message``, below."""
+    """A box with the shared styles and ``style``, a heading, and a :class:`Message` line, ``self.message``, below."""
 
-    def __init__(self, children: Sequence[ipywidgets.Widget], label: str) -> None:
+    def __init__(self, children: Sequence[ipywidgets.Widget], label: str, style: str = "") -> None:
         self.message = Message()
         # A heading, not the box's tooltip: JupyterLab cannot draw a box that has one (ipywidgets 8.1).
-        heading = ipywidgets.HTML(f"{STYLE}<h3>{escape(label)}</h3>")
+        heading = ipywidgets.HTML(f"{STYLE}{style}<h3>{escape(label)}</h3>")
         super().__init__([heading, *children, self.message])
         self.add_class("rb-widget")
 

@@ -22,7 +22,7 @@ from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.records import Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
 from ragbench.text.layout import Normalised, comparable
-from ragbench.widgets.base import Panel, escape, mark, tag
+from ragbench.widgets.base import Panel, button, escape, mark, number_table, row, tag
 
 # A browser's list of more entries is slow to open, and nobody reads it: the filter narrows it.
 _LISTED = 300
@@ -72,9 +72,7 @@ class RetrievalExplorer(Panel):
     ranks : by retriever, the metrics of `ragbench.metrics.ranking.rank_scores` over all its hits; NaN without a
         relevant document.
 
-    Raises
-    ------
-    ConfigError without questions or retrievers, for things that are neither, or for numbers that cannot work.
+    Raises ConfigError without questions or retrievers, for things that are neither, or for numbers that cannot work.
 
     Source: the IR score is Eq 2.2 of the thesis, §2.3; the cut is its C_N.
     """
@@ -100,18 +98,13 @@ class RetrievalExplorer(Panel):
                 'pass for instance {"BM25": BM25(chunks)}',
             )
         if not 1 <= step <= max_tokens or not 0 <= cutoff <= max_tokens:
-            raise ConfigError(
-                f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}",
-                "1 <= step and 0 <= cutoff, both <= max_tokens",
-            )
+            got = f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}"
+            raise ConfigError(got, "1 <= step and 0 <= cutoff, both <= max_tokens")
         check_known("match", [match], _MATCHES)
-        self._match = match
-        self._retrievers, self._k = {name: check_retriever(one) for name, one in retrievers.items()}, k
-        self._offsets = as_offsets(tokenizer)
+        self._retrievers = {name: check_retriever(retriever) for name, retriever in retrievers.items()}
+        self._k, self._match, self._offsets = k, match, as_offsets(tokenizer)
         self._cutoffs = np.arange(0, max_tokens + 1, step)
-        self._hits: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
-        self.rankings: dict[str, ScoredHits] = {}
-        self._failed: dict[str, str] = {}
+        self._hits: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}  # by question: hits, errors; by retriever
 
         wide = ipywidgets.Layout(width="auto")
         self.filter = ipywidgets.Text(
@@ -121,8 +114,8 @@ class RetrievalExplorer(Panel):
         )
         self.chooser = ipywidgets.Dropdown(description="Question", layout=wide)
         self.count = ipywidgets.Label()
-        self.previous = ipywidgets.Button(description="Previous", icon="arrow-left", tooltip="the question before")
-        self.next = ipywidgets.Button(description="Next", icon="arrow-right", tooltip="the question after")
+        self.previous = button("Previous", lambda: self._move(-1), icon="arrow-left", tooltip="the question before")
+        self.next = button("Next", lambda: self._move(1), icon="arrow-right", tooltip="the question after")
         self.own = ipywidgets.Text(
             description="Your own", placeholder="type a question and press Enter", continuous_update=False, layout=wide
         )
@@ -138,31 +131,25 @@ class RetrievalExplorer(Panel):
         self.summary = ipywidgets.HTML()
         flow = ipywidgets.Layout(flex="1 1 0", min_width="230px", max_height="460px", overflow="auto")
         self.columns = {name: ipywidgets.HTML(layout=flow) for name in self._retrievers}
-        for one in self.columns.values():
-            one.add_class("rb-column")
-        # On a narrow page what does not fit goes on below: nothing is hidden to the side.
-        wrap = ipywidgets.Layout(flex_flow="row wrap", grid_gap="6px")
-        side_by_side = ipywidgets.HBox([*self.columns.values()], layout=wrap)
-        narrowing = ipywidgets.HBox([self.filter, self.previous, self.next, self.count], layout=wrap)
-        styles = ipywidgets.HTML(_STYLE, layout=ipywidgets.Layout(display="none"))
-        super().__init__(
-            [styles, narrowing, self.chooser, self.own, self.slider, self.summary, side_by_side], "Retrieval explorer"
-        )
+        for text in self.columns.values():
+            text.add_class("rb-column")
+        narrowing = row([self.filter, self.previous, self.next, self.count], grid_gap="6px")
+        side_by_side = row(self.columns.values(), grid_gap="6px")
+        children = [narrowing, self.chooser, self.own, self.slider, self.summary, side_by_side]
+        super().__init__(children, "Retrieval explorer", _STYLE)
 
         self._shown: int | None = 0  # the number of the question shown; None for one that was typed
         self._list("")
         self._ask(self._questions[0])
         self.filter.observe(lambda change: self._list(change["new"]), "value")
-        self.chooser.observe(self._chosen, "value")
-        self.previous.on_click(lambda _: self._move(-1))
-        self.next.on_click(lambda _: self._move(1))
-        self.own.observe(self._typed, "value")
+        self.chooser.observe(lambda change: self._chosen(change["new"]), "value")
+        self.own.observe(lambda change: self._typed(change["new"].strip()), "value")
         self.slider.observe(lambda _: self._draw(), "value")
 
     @property
     def scores(self) -> dict[str, float]:
         """IR score of every retriever at the slider's cut-off."""
-        return {name: float(r.scores[self._at]) for name, r in self.rankings.items()}
+        return {name: float(ranking.scores[self._at]) for name, ranking in self.rankings.items()}
 
     @property
     def _at(self) -> int:
@@ -171,11 +158,8 @@ class RetrievalExplorer(Panel):
     def _list(self, words: str) -> None:
         """Offer the questions that hold every word of the filter. A single one is asked; else the shown one stays."""
         wanted = words.casefold().split()
-        matching = [
-            i
-            for i, q in enumerate(self._questions)
-            if all(w in f"{q.id} {q.text} {q.answer}".casefold() for w in wanted)
-        ]
+        texts = [f"{q.id} {q.text} {q.answer}".casefold() for q in self._questions]
+        matching = [i for i, text in enumerate(texts) if all(word in text for word in wanted)]
         listed = matching[:_LISTED]
         self._listing = True  # new options select the first one by themselves; that is nobody's choice
         self.chooser.options = [(f"{i + 1}. {self._questions[i].text}", i) for i in listed]
@@ -202,15 +186,15 @@ class RetrievalExplorer(Panel):
         if (to := self._neighbour(by)) is not None:
             self.chooser.value = to
 
-    def _chosen(self, change: Mapping[str, Any]) -> None:
-        if change["new"] is not None and not self._listing:
+    def _chosen(self, number: int | None) -> None:
+        if number is not None and not self._listing:
             self.own.value = ""
-            self._show(change["new"], self._questions[change["new"]])
+            self._show(number, self._questions[number])
 
-    def _typed(self, change: Mapping[str, Any]) -> None:
-        if change["new"].strip():
+    def _typed(self, text: str) -> None:
+        if text:
             self.chooser.value = None
-            self._show(None, Question("typed", change["new"].strip(), ""))
+            self._show(None, Question("typed", text, ""))
 
     def _show(self, number: int | None, question: Question) -> None:
         self._shown = number
@@ -229,10 +213,11 @@ class RetrievalExplorer(Panel):
             except Exception:
                 self.summary.value = f"<p role='status'>not searched: <b>{escape(question.text)}</b></p>"
                 raise
-        hits, self._failed = self._hits[question.text]
-        self.rankings = rankings(hits, question.references, self._cutoffs, self._offsets, self._match)
+        hits, _ = self._hits[question.text]
+        with_facts = question.references, self._cutoffs, self._offsets, self._match
+        self.rankings = {name: score_hits(ranking, *with_facts) for name, ranking in hits.items()}
         self.relevant = judgements(Dataset("shown", (question,), self._documents)).get(question.id, {})
-        self.ranks = {name: rank_scores(found, self.relevant) for name, found in hits.items()}
+        self.ranks = {name: rank_scores(ranking, self.relevant) for name, ranking in hits.items()}
         self._draw()
 
     def _search(self, text: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -246,38 +231,30 @@ class RetrievalExplorer(Panel):
         return hits, failed
 
     def _draw(self) -> None:
-        at, tokens = self._at, self.slider.value
-        self.summary.value = self._summary(at, tokens)
-        for name, where in self.columns.items():
-            if name in self._failed:
-                where.value = (
-                    f'<h4>{escape(name)}</h4><div class="rb-message rb-error">{escape(self._failed[name])}</div>'
-                )
-            else:
-                where.value = column(name, self.rankings[name], at, tokens)
+        tokens = self.slider.value
+        self.summary.value = self._summary(tokens)
+        for name, ranking in self.rankings.items():
+            self.columns[name].value = column(name, ranking, self._at, tokens)
+        for name, error in self._hits[self.question.text][1].items():
+            said = f'<div class="rb-message rb-error">{escape(error)}</div>'
+            self.columns[name].value = f"<h4>{escape(name)}</h4>{said}"
 
-    def _summary(self, at: int, tokens: int) -> str:
+    def _summary(self, tokens: int) -> str:
         question = self.question
         answer = f'<div><span class="rb-quiet">answer</span> {escape(question.answer)}</div>' if question.answer else ""
-        names = "".join(f'<th scope="col" class="rb-number">{escape(name)}</th>' for name in self.rankings)
-        rows = [_row(f"<b>IR score at {tokens} tokens</b>", [score_words(s) for s in self.scores.values()])]
+        rows = [[f"<b>IR score at {tokens} tokens</b>", *map(_score, self.scores.values())]]
         for i, fact in enumerate(question.references):
-            shares = [r.shares[i, at] for r in self.rankings.values()]
-            cells = ["-" if np.isnan(s) else f"{s:.0%}" for s in shares]
-            rows.append(_row(f"{tag(i + 1)} {mark(i + 1, escape(fact))}", cells))
-        of = f'<span class="rb-quiet">over all hits, {len(self.relevant)} relevant documents</span>'
-        rows += [
-            _row(f"<b>{measure}</b> {of}", [f"{values[measure]:.3f}" for values in self.ranks.values()])
-            for measure in (MEASURES if self.relevant else ())
-        ]
-        note = (
-            "" if question.references else "<div>This question has no supporting facts, so there is no IR score.</div>"
-        )
-        return (
-            f"<div><b>{escape(question.text)}</b></div>{answer}{note}"
-            f'<table><thead><tr><th scope="col">of each fact, the longest match before the cut</th>{names}</tr></thead>'
-            f"<tbody>{''.join(rows)}</tbody></table>"
-        )
+            shares = [ranking.shares[i, self._at] for ranking in self.rankings.values()]
+            cells = ["-" if np.isnan(share) else f"{share:.0%}" for share in shares]
+            rows.append([f"{tag(i + 1)} {mark(i + 1, escape(fact))}", *cells])
+        over = f'<span class="rb-quiet">over all hits, {len(self.relevant)} relevant documents</span>'
+        for measure in MEASURES if self.relevant else ():
+            values = [f"{values[measure]:.3f}" for values in self.ranks.values()]
+            rows.append([f"<b>{measure}</b> {over}", *values])
+        no_facts = "<div>This question has no supporting facts, so there is no IR score.</div>"
+        note = "" if question.references else no_facts
+        heads = ["of each fact, the longest match before the cut", *map(escape, self.rankings)]
+        return f"<div><b>{escape(question.text)}</b></div>{answer}{note}{number_table(heads, rows)}"
 
 
 def _as_questions(questions: Any) -> list[Question]:
@@ -285,15 +262,9 @@ def _as_questions(questions: Any) -> list[Question]:
     listed = [] if isinstance(given, str) else list(given)
     if not listed or not all(isinstance(q, str | Question) for q in listed):
         kinds = ", ".join(sorted({type(q).__name__ for q in listed})) or "none"
-        raise ConfigError(
-            f"questions is {type(given).__name__} of {kinds}", "at least one Question or str", "pass dataset.questions"
-        )
+        got = f"questions is {type(given).__name__} of {kinds}"
+        raise ConfigError(got, "at least one Question or str", "pass dataset.questions")
     return [q if isinstance(q, Question) else Question(str(i), q, "") for i, q in enumerate(listed, 1)]
-
-
-def _row(head: str, cells: Sequence[str]) -> str:
-    tds = "".join(f'<td class="rb-number">{cell}</td>' for cell in cells)
-    return f'<tr><th scope="row" style="font-weight: normal">{head}</th>{tds}</tr>'
 
 
 @dataclass
@@ -339,32 +310,16 @@ class ScoredHits:
         return within.span(start, start + length)
 
 
-def rankings(
-    hits_by_name: Mapping[str, Sequence[Hit]],
-    facts: Sequence[str],
-    cutoffs: Sequence[int],
-    offsets: TokenOffsets,
-    match: str = "substring",
-) -> dict[str, ScoredHits]:
-    """Score what each retriever found for one question at every cut-off.
-
-    Parameters
-    ----------
-    hits_by_name : by retriever, best first.
-    facts : the supporting facts; none leaves the scores NaN.
-    cutoffs : N in tokens, ascending.
-    match : "substring", "substring_nfkc" or "exact", as in :func:`ragbench.metrics.ir_score.ir_score`.
-    """
-    scored = {}
-    for name, hits in hits_by_name.items():
-        chunks = [hit.chunk.text for hit in hits]
-        text, cuts = " ".join(chunks), joined_cutoffs(chunks, cutoffs, offsets)
-        shares = part_scores(facts, text, match, positions=cuts)
-        scores = shares.mean(axis=0) if len(facts) else np.full(len(cuts), np.nan)
-        tokens = offsets.joined_ends(chunks, len(text)).size
-        compared = comparable(facts, text, MATCHES[match][1])
-        scored[name] = ScoredHits(hits, facts, text, tokens, cuts, scores, shares, compared)
-    return scored
+def score_hits(
+    hits: Sequence[Hit], facts: Sequence[str], cutoffs: Sequence[int], offsets: TokenOffsets, match: str = "substring"
+) -> ScoredHits:
+    """Score what one retriever found for one question at every cut-off, in tokens, ascending; without facts NaN."""
+    chunks = [hit.chunk.text for hit in hits]
+    text, cuts = " ".join(chunks), joined_cutoffs(chunks, cutoffs, offsets)
+    shares = part_scores(facts, text, match, positions=cuts)
+    scores = shares.mean(axis=0) if len(facts) else np.full(len(cuts), np.nan)
+    tokens = offsets.joined_ends(chunks, len(text)).size
+    return ScoredHits(hits, facts, text, tokens, cuts, scores, shares, comparable(facts, text, MATCHES[match][1]))
 
 
 def column(name: str, ranking: ScoredHits, cutoff: int, tokens: int) -> str:
@@ -374,47 +329,37 @@ def column(name: str, ranking: ScoredHits, cutoff: int, tokens: int) -> str:
     """
     cut = int(ranking.cuts[cutoff])
     spans = [(*ranking.span(i, cutoff), i + 1) for i in range(len(ranking.facts))]
-    parts, start, drawn = [], 0, False
+    score = f'<span>IR score <b class="rb-score">{_score(ranking.scores[cutoff])}</b></span>'
+    parts, start = [f"<header><h4>{escape(name)}</h4> {score}</header>"], 0
     for hit in ranking.hits:
-        stop = start + len(hit.chunk.text)
-        line = not drawn and cut <= stop and cut < len(ranking.text)
-        parts.append(_chunk(hit, start, max(cut, start) if line else stop if not drawn else start, spans, line, tokens))
-        drawn, start = drawn or line, stop + 1
-    if not drawn:
+        chunk, stop = hit.chunk, start + len(hit.chunk.text)
+        seen = min(max(cut, start), stop)
+        before, after = _marked(chunk.text, start, seen, spans), escape(chunk.text[seen - start :])
+        if start <= cut <= stop and cut < len(ranking.text):
+            before += f'<span class="rb-cut" role="separator">{tokens} tokens</span>'
+        beyond = f'<span class="rb-beyond">{after}</span>' if after else ""
+        title = f" {escape(chunk.title)}" if chunk.title else ""
+        note = f'<span class="rb-quiet" title="{escape(chunk.id)}">score {hit.score:.4g}</span>'
+        parts.append(f"<article><div><b>{hit.rank}.</b>{title} {note}</div><p>{before}{beyond}</p></article>")
+        start = stop + 1
+    if cut >= len(ranking.text):
         label = f"all {ranking.tokens} tokens are within {tokens}" if ranking.hits else "nothing was found"
         parts.append(f'<div class="rb-cut rb-all">{label}</div>')
-    return f'<section aria-label="{escape(name)}">{_head(name, ranking, cutoff)}{"".join(parts)}</section>'
+    return f'<section aria-label="{escape(name)}">{"".join(parts)}</section>'
 
 
-def score_words(score: float) -> str:
-    """An IR score with three decimals; "-" where there is nothing to score by."""
+def _score(score: float) -> str:
     return "-" if np.isnan(score) else f"{score:.3f}"
 
 
-def _head(name: str, ranking: ScoredHits, cutoff: int) -> str:
-    score = score_words(ranking.scores[cutoff])
-    return f'<header><h4>{escape(name)}</h4> <span>IR score <b class="rb-score">{score}</b></span></header>'
-
-
-def _chunk(hit: Hit, start: int, cut: int, spans: Sequence[tuple], line: bool, tokens: int) -> str:
-    text = hit.chunk.text
-    before = _marked(text, start, start, cut, spans)
-    after = escape(text[cut - start :])
-    separator = f'<span class="rb-cut" role="separator">{tokens} tokens</span>' if line else ""
-    beyond = f'<span class="rb-beyond">{after}</span>' if after else ""
-    title = f" {escape(hit.chunk.title)}" if hit.chunk.title else ""
-    note = f'<span class="rb-quiet" title="{escape(hit.chunk.id)}">score {hit.score:.4g}</span>'
-    return f"<article><div><b>{hit.rank}.</b>{title} {note}</div><p>{before}{separator}{beyond}</p></article>"
-
-
-def _marked(text: str, start: int, first: int, last: int, spans: Sequence[tuple]) -> str:
-    """HTML of ``text`` (at ``start`` in the joined text) from ``first`` to ``last``, each fact's match marked."""
-    edges = sorted({first, last, *(e for low, high, _ in spans for e in (low, high) if first < e < last)})
+def _marked(text: str, start: int, stop: int, spans: Sequence[tuple[int, int, int]]) -> str:
+    """HTML of ``text``, which begins at ``start`` of the joined text, up to ``stop`` there, with the matches marked."""
+    edges = sorted({start, stop, *(e for low, high, _ in spans for e in (low, high) if start < e < stop)})
     html = []
     for low, high in pairwise(edges):
         content = escape(text[low - start : high - start])
         inside = [(begin, number) for begin, end, number in spans if begin <= low and high <= end]
-        labels = "".join(tag(number) for begin, number in inside if low in (begin, first))
+        labels = "".join(tag(number) for begin, number in inside if low in (begin, start))
         for _, number in reversed(inside):
             content = mark(number, content)
         html.append(labels + content)

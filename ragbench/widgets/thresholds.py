@@ -5,6 +5,7 @@ The picture is SVG written as text: what never changes (the two curves) once, th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import ipywidgets
@@ -13,16 +14,14 @@ import numpy as np
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.thresholds import (
     GROUPS,
-    Threshold,
     Thresholds,
     agreement_curve,
     as_points,
     fit_thresholds,
     grade_groups,
     predicted_groups,
-    region_shares,
 )
-from ragbench.widgets.base import Panel, escape, figure
+from ragbench.widgets.base import Panel, button, figure, number_table
 
 # Left panel: sorted scores. Right panel: agreement. One scale of scores for both, top to bottom.
 _WIDTH, _HEIGHT, _TOP, _BOTTOM = 860, 330, 24, 286
@@ -30,6 +29,9 @@ _LEFT, _RIGHT = (52, 540), (600, 846)
 # A finer line than one point per two pixels cannot be seen and slows the drawing of large runs.
 _POINTS = 400
 _STEP = 0.001
+# Threshold -> the grade expected beyond it, and on which side that is.
+_EXPECTED = {"h": (1, "below"), "k": (5, "above")}
+_REGIONS = ("below", "between", "above")
 
 _STYLE = """<style>
 .rb-svg { width: 100%; max-width: 1000px; height: auto; display: block; font-size: 12px; }
@@ -63,79 +65,72 @@ class ThresholdExplorer(Panel):
     agreement : share of answers on which threshold and grade agree.
     fitted : :class:`ragbench.metrics.thresholds.Thresholds`, or None where the grades do not allow a fit.
 
-    Raises
-    ------
-    DataError for empty input, lengths that differ, NaN scores, or grades outside 1-5.
+    Raises DataError for empty input, lengths that differ, NaN scores, or grades outside 1-5.
 
     Source: thesis §3.3, Eq 3.1-3.5, Figures 3.1 and 3.2. Paper values: h = 0.105, k = 0.670.
     """
 
     def __init__(self, ir_scores: Any, grades: Any) -> None:
         self._scores, self._grades = as_points(ir_scores, grades)
-        self._range = min(0.0, float(self._scores.min())), max(1.0, float(self._scores.max()))
+        low, high = self._range = min(0.0, float(self._scores.min())), max(1.0, float(self._scores.max()))
         self.fitted: Thresholds | None = None
         self._why = ""
         try:
             self.fitted = fit_thresholds(self._scores, self._grades)
         except DataError as error:
             self._why = str(error)
-        low, high = self._range
+        look = {"min": low, "max": high, "step": _STEP, "readout_format": ".3f"}
+        look["layout"] = ipywidgets.Layout(width="460px")
+        self.h, self.k = (ipywidgets.FloatSlider(description=name, **look) for name in _EXPECTED)
         start = (self.fitted.h.value, self.fitted.k.value) if self.fitted else (low, high)
-        wide = ipywidgets.Layout(width="460px")
-        self.h, self.k = (
-            ipywidgets.FloatSlider(
-                value=value, min=low, max=high, step=_STEP, readout_format=".3f", description=name, layout=wide
-            )
-            for name, value in zip("hk", start, strict=True)
-        )
-        self.back = ipywidgets.Button(description="Back to fitted", icon="undo", disabled=self.fitted is None)
+        self._set(*start)
+        self.back = button("Back to fitted", lambda: self._set(*start), icon="undo", disabled=self.fitted is None)
         self.picture, self.table = ipywidgets.HTML(), ipywidgets.HTML()
         self._still = self._curves()
         controls = ipywidgets.VBox([ipywidgets.HBox([self.h, self.back]), self.k])
-        styles = ipywidgets.HTML(_STYLE, layout=ipywidgets.Layout(display="none"))
-        super().__init__([styles, controls, self.picture, self.table], "Threshold explorer")
+        super().__init__([controls, self.picture, self.table], "Threshold explorer", _STYLE)
         self._draw()
-        self.back.on_click(lambda _: self._to_fitted())
         for slider in (self.h, self.k):
             slider.observe(lambda _: self._draw(), "value")
+
+    def _set(self, h: float, k: float) -> None:
+        self.h.value, self.k.value = h, k
 
     @property
     def thresholds(self) -> dict[str, float]:
         """Values of h and k; within half a step of a fitted value that value itself, as sliders round to their step."""
         shown = {"h": self.h.value, "k": self.k.value}
-        if self.fitted:
-            for name, value in shown.items():
-                best = getattr(self.fitted, name).value
-                shown[name] = best if abs(value - best) <= _STEP / 2 else value
-        return shown
+        best = {name: getattr(self.fitted, name).value for name in shown} if self.fitted else {}
+        near = {name: value for name, value in best.items() if abs(shown[name] - value) <= _STEP / 2}
+        return shown | near
 
     @property
     def agreement(self) -> dict[str, float]:
         """Share of answers where threshold and grade agree: for h, for k, and for the three regions together."""
         h, k = self.thresholds.values()
-        regions = predicted_groups(self._scores, h, k) == grade_groups(self._grades)
         return {
             "h": float(((self._scores < h) == (self._grades == 1)).mean()),
             "k": float(((self._scores > k) == (self._grades == 5)).mean()),
-            "regions": float(regions.mean()),
+            "regions": float((predicted_groups(self._scores, h, k) == grade_groups(self._grades)).mean()),
         }
-
-    def _to_fitted(self) -> None:
-        self.h.value, self.k.value = self.fitted.h.value, self.fitted.k.value
 
     def _draw(self) -> None:
         with self.guarded():
             if self._why:
                 self.message.say(f"not fitted: {self._why}")
             (h, k), agreement, shares = self.thresholds.values(), self.agreement, None
+            predicted, graded = predicted_groups(self._scores, h, k), grade_groups(self._grades)
             if h <= k:
-                cut = region_shares(self._scores, h, k)
-                shares = [cut.below, cut.between, cut.above]
+                shares = np.bincount(predicted, minlength=3) / predicted.size
             else:
                 got = f"h = {h:.3f} lies above k = {k:.3f}"
                 self.message.error(ConfigError(got, "h <= k", "the regions overlap: move one of them"))
             self.picture.value = figure(self._svg(h, k, shares, agreement), self._words(h, k, shares, agreement))
-            self.table.value = self._tables(h, k, agreement)
+            counts = np.bincount(3 * graded + predicted, minlength=9).reshape(3, 3)
+            caption = f"answers by grade and region; {agreement['regions']:.1%} on the diagonal"
+            rows = [[name, *map(str, row)] for name, row in zip(GROUPS, counts, strict=True)]
+            grid = number_table(["", "below h", "between", "above k"], rows, caption)
+            self.table.value = f'<div class="rb-side">{self._fit_table(agreement)}{grid}</div>'
 
     def _y(self, score: float) -> float:
         low, high = self._range
@@ -144,54 +139,49 @@ class ThresholdExplorer(Panel):
     def _curves(self) -> str:
         """SVG of the axes and of what no slider moves: the sorted scores, the agreement curves, the fitted marks."""
         ordered = np.sort(self._scores)
-        at = np.unique(np.linspace(0, ordered.size - 1, min(ordered.size, _POINTS)).astype(int))
+        at = _thinned(ordered.size)
         across = _LEFT[0] + (at + 0.5) / ordered.size * (_LEFT[1] - _LEFT[0])
         parts = [_axes(_LEFT, f"{ordered.size} answers, sorted by IR score"), _axes(_RIGHT, "agreement, 0 to 1")]
         parts += [_line("rb-curve", across, [self._y(s) for s in ordered[at]])]
         for score in np.linspace(*self._range, 6):
             parts.append(_text(_LEFT[0] - 6, self._y(score) + 4, f"{score:.2g}", "end"))
-        for name, grade, side in (("h", 1, "below"), ("k", 5, "above")):
+        for name, (grade, side) in _EXPECTED.items():
             values, agreement = agreement_curve(self._scores, self._grades == grade, side)
-            keep = np.unique(np.linspace(0, values.size - 1, min(values.size, _POINTS)).astype(int))
-            parts.append(_line(f"rb-{name}", _across(agreement[keep]), [self._y(v) for v in values[keep]]))
+            at = _thinned(values.size)
+            parts.append(_line(f"rb-{name}", _across(agreement[at]), [self._y(v) for v in values[at]]))
             if self.fitted:
-                best: Threshold = getattr(self.fitted, name)
-                y = self._y(best.value)
+                y = self._y(getattr(self.fitted, name).value)
                 for x, turn in ((_LEFT[1] + 3, 1), (_RIGHT[0] - 3, -1)):
                     points = f"{x},{y:.1f} {x + 9 * turn},{y - 5:.1f} {x + 9 * turn},{y + 5:.1f}"
                     parts.append(f'<polygon class="rb-dot-{name}" points="{points}"/>')
                 parts.append(_text((_LEFT[1] + _RIGHT[0]) / 2, y + 4, f"{name} fit", "middle"))
         return "".join(parts)
 
-    def _svg(self, h: float, k: float, shares: list[float] | None, agreement: dict[str, float]) -> str:
+    def _svg(self, h: float, k: float, shares: Sequence[float] | None, agreement: dict[str, float]) -> str:
         bands, words = [], []
-        if shares is not None:
-            edges = [self._range[0], h, k, self._range[1]]
-            for i, (share, name) in enumerate(zip(shares, ("below", "between", "above"), strict=True)):
-                bottom, top = self._y(edges[i]), self._y(edges[i + 1])
-                bands.append(
-                    f'<rect class="rb-band-{i}" x="{_LEFT[0]}" y="{top:.1f}" width="{_LEFT[1] - _LEFT[0]}" '
-                    f'height="{max(bottom - top, 0):.1f}"/>'
-                )
-                # The curve climbs from lower left to upper right: the top share stands left of it, the others right.
-                x, side = (_LEFT[0] + 8, "start") if i == 2 else (_LEFT[1] - 8, "end")
-                middle = (bottom + top) / 2 + 4
-                if bottom - top >= 14:
-                    words.append(_text(x, middle, f"{name} {share:.1%}", side, "rb-strong"))
+        edges = [self._y(score) for score in (self._range[0], h, k, self._range[1])]
+        for i, share in enumerate(() if shares is None else shares):
+            bottom, top = edges[i], edges[i + 1]
+            bands.append(
+                f'<rect class="rb-band-{i}" x="{_LEFT[0]}" y="{top:.1f}" width="{_LEFT[1] - _LEFT[0]}" '
+                f'height="{max(bottom - top, 0):.1f}"/>'
+            )
+            # The curve climbs from lower left to upper right: the top share stands left of it, the others right.
+            x, side = (_LEFT[0] + 8, "start") if i == 2 else (_LEFT[1] - 8, "end")
+            if bottom - top >= 14:
+                words.append(_text(x, (bottom + top) / 2 + 4, f"{_REGIONS[i]} {share:.1%}", side, "rb-strong"))
         # Where the curve is far away: over the line at its left end, under it at its right end.
-        places = (("h", h, 14, _LEFT[1] - 140), ("k", k, -5, _LEFT[0] + 180))
-        for name, value, lift, x in places:
+        for name, value, lift, x in (("h", h, 14, _LEFT[1] - 140), ("k", k, -5, _LEFT[0] + 180)):
             y = self._y(value)
             words.append(_line(f"rb-{name}", _LEFT, [y, y]))
             words.append(_text(x, y + lift, f"{name} = {value:.3f}", "end"))
-            dot = _across(agreement[name])
-            words.append(f'<circle class="rb-dot-{name}" cx="{dot:.1f}" cy="{y:.1f}" r="5"/>')
+            words.append(f'<circle class="rb-dot-{name}" cx="{_across(agreement[name]):.1f}" cy="{y:.1f}" r="5"/>')
         return (
             f'<svg class="rb-svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" aria-hidden="true">'
             f"{''.join(bands)}{self._still}{''.join(words)}</svg>"
         )
 
-    def _words(self, h: float, k: float, shares: list[float] | None, agreement: dict[str, float]) -> str:
+    def _words(self, h: float, k: float, shares: Sequence[float] | None, agreement: dict[str, float]) -> str:
         regions = "h lies above k."
         if shares is not None:
             regions = f"Below h {shares[0]:.1%}, between {shares[1]:.1%}, above k {shares[2]:.1%}."
@@ -200,24 +190,20 @@ class ThresholdExplorer(Panel):
             f"{regions} Agreement with the grades: h {agreement['h']:.1%}, k {agreement['k']:.1%}."
         )
 
-    def _tables(self, h: float, k: float, agreement: dict[str, float]) -> str:
+    def _fit_table(self, agreement: dict[str, float]) -> str:
+        heads = ["", "now", "agreement", *(["fitted", "equally good", "agreement"] if self.fitted else [])]
         rows = []
-        for name, value, says in (("h", h, "below it grade 1"), ("k", k, "above it grade 5")):
-            cells = [f"{value:.3f}", f"{agreement[name]:.1%}"]
+        for name, value in self.thresholds.items():
+            grade, side = _EXPECTED[name]
+            rows.append([f"<b>{name}</b> ({side} it grade {grade})", f"{value:.3f}", f"{agreement[name]:.1%}"])
             if self.fitted:
                 best = getattr(self.fitted, name)
-                cells += [f"{best.value:.3f}", f"{best.low:.3f} to {best.high:.3f}", f"{best.agreement:.1%}"]
-            rows.append(_cells(f"<b>{name}</b> ({says})", cells))
-        heads = ["", "now", "agreement", *(["fitted", "equally good", "agreement"] if self.fitted else [])]
-        predicted, graded = predicted_groups(self._scores, h, k), grade_groups(self._grades)
-        counts = np.zeros((3, 3), int)
-        np.add.at(counts, (graded, predicted), 1)
-        grid = [_cells(escape(name), [str(c) for c in counts[i]]) for i, name in enumerate(GROUPS)]
-        caption = f"answers by grade and region; {agreement['regions']:.1%} on the diagonal"
-        return (
-            f'<div class="rb-side">{_table("thresholds", heads, rows)}'
-            f"{_table(caption, ['', 'below h', 'between', 'above k'], grid)}</div>"
-        )
+                rows[-1] += [f"{best.value:.3f}", f"{best.low:.3f} to {best.high:.3f}", f"{best.agreement:.1%}"]
+        return number_table(heads, rows, "thresholds")
+
+
+def _thinned(n: int) -> np.ndarray:
+    return np.unique(np.linspace(0, n - 1, min(n, _POINTS)).astype(int))
 
 
 def _across(agreement: Any) -> Any:
@@ -236,15 +222,3 @@ def _line(kind: str, xs: Any, ys: Any) -> str:
 
 def _text(x: float, y: float, words: str, anchor: str, kind: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">{words}</text>'
-
-
-def _cells(head: str, cells: list[str]) -> str:
-    return f'<tr><th scope="row">{head}</th>' + "".join(f'<td class="rb-number">{c}</td>' for c in cells) + "</tr>"
-
-
-def _table(caption: str, heads: list[str], rows: list[str]) -> str:
-    cells = "".join(f'<th scope="col" class="rb-number">{head}</th>' for head in heads)
-    return (
-        f'<table><caption class="rb-quiet">{caption}</caption><thead><tr>{cells}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table>"
-    )
