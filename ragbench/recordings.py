@@ -1,12 +1,11 @@
 """Recordings: replies of real models on MiniHop that are shipped, and replayed without a server.
 
-A recording is two files in ``data/recordings/``: the replies, ``NAME.jsonl.gz``, which ``Cassette`` imports, and a
-manifest, ``NAME.json``, which says who was asked what. Prompts are built anew from MiniHop for every replay; a prompt
-that no longer has its reply is a miss, and a miss is an error.
+A recording is two files in ``data/recordings/``: the replies, ``NAME.jsonl.gz``, and a manifest, ``NAME.json``, which
+says who was asked what. ``ragbench recordings record NAME`` makes it, generator only: answers are graded when they are
+replayed. Prompts are built anew for every replay; one that no longer has its reply is an error.
 
-Recorded through the experiment engine by ``ragbench recordings record NAME``, generator only: answers are graded when
-they are replayed. A grid that was broken off is shipped as far as it is whole: the first questions of its order. Where
-that is the random order, they are a random sample; the evidence grids' order is by length, and they are none.
+A grid that was broken off is shipped as far as it is whole: the first questions of its order. Where that is the random
+order, they are a random sample; the evidence grids' order is by length, and they are none.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from ragbench.llm.cassette import canonical
 from ragbench.llm.drivers import driver_for
 from ragbench.onnx_models import cores
 from ragbench.papers import NOT_COMPARABLE, thesis
-from ragbench.paths import cache_dir, project_root, results_dir, shipped
+from ragbench.paths import cache_dir, project_root, results_dir, shipped, written_whole
 from ragbench.records import Dataset, Question
 from ragbench.retrieval import llm_decomposer
 
@@ -51,24 +50,20 @@ _FOLDER = "recordings"
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its numbers in the ledger
 
 
-Settings = Callable[[list[Question], Dataset], dict[str, Any]]  # of the Experiment that asks some questions of MiniHop
-
-
 @dataclass(frozen=True)
 class RecordedGrid:
     """One grid of a recording: how many questions of the order, and the settings of its Experiment for some of them."""
 
     questions: int
-    settings: Settings
+    settings: Callable[[list[Question], Dataset], dict[str, Any]]
     chosen: Callable[[list[Question], Dataset, int], list[Question]] = lambda ordered, _, count: ordered[:count]
     decomposes: bool = False  # the model derives MLQ's questions; it answers none
 
 
-def _thesis_grid(questions: list[Question], minihop: Dataset, wants: Callable[[Cell], bool]) -> dict[str, Any]:
+def _thesis_grid(questions: list[Question], _: Dataset, wants: Callable[[Cell], bool]) -> dict[str, Any]:
     """Return the settings of the thesis's retrievers and the gold documents, for the cells that are wanted."""
     gold = {q.text: q.meta["doc_ids"] for q in questions}
     return {
-        "data": {"minihop": replace(minihop, questions=tuple(questions))},
         "chunker": {"semantic": semantic_chunks, "documents": whole_documents},
         "retriever": {**thesis.retrievers(), GOLD: partial(Assigned, documents=gold)},
         "k": {"thesis": thesis.TOP_K},
@@ -85,14 +80,9 @@ def _bm25_at_every_budget(cell: Cell) -> bool:
     return cell.retriever == "BM25" or cell.N == 0
 
 
-def _one_retriever(questions: list[Question], minihop: Dataset, name: str, **k_and_budgets: Any) -> dict[str, Any]:
-    """Return the settings of one retriever of the thesis."""
-    return {
-        "data": {"minihop": replace(minihop, questions=tuple(questions))},
-        "chunker": {"semantic": semantic_chunks},
-        "retriever": {name: thesis.retrievers()[name]},
-        **k_and_budgets,
-    }
+def _one_retriever(_: list[Question], __: Dataset, name: str, **k_and_budgets: Any) -> dict[str, Any]:
+    build = thesis.retrievers()[name]
+    return {"chunker": {"semantic": semantic_chunks}, "retriever": {name: build}, **k_and_budgets}
 
 
 def _evidence_grid(questions: list[Question], minihop: Dataset, conditions: Sequence[str]) -> dict[str, Any]:
@@ -177,26 +167,23 @@ def in_order(data: Dataset) -> list[Question]:
 def grid_experiment(name: str, grid: str, questions: Sequence[str] | None = None, **settings: Any) -> Experiment:
     """Build the experiment of one grid (of `GRIDS`) of one recording (of `RECORDINGS`).
 
-    Parameters
-    ----------
-    questions : ids of those to ask; default all that the grid plans.
-    settings : of ``Experiment``, such as ``cassette``, ``judge``, ``folder``, or another ``generator``.
+    ``questions``: ids of those to ask; default all that the grid plans. ``settings``: of ``Experiment``, such as
+    ``cassette``, ``judge``, ``folder``, or another ``generator``.
     """
     check_known("grid", [grid], GRIDS)
     minihop, plan = load_minihop(), GRIDS[grid]
     planned = plan.chosen(in_order(minihop), minihop, plan.questions)
     asked = [q for q in planned if questions is None or q.id in questions]
+    axes = {"data": {"minihop": replace(minihop, questions=tuple(asked))}, **plan.settings(asked, minihop)}
     settings = {"generator": {name: _known(name).chat_model()}, "concurrency": 1, **settings}
-    planned_settings = plan.settings(asked, minihop)
     if plan.decomposes:
         (hosts,) = settings.pop("generator").values()
         settings.pop("judge", None)
         model = hosts[0] if isinstance(hosts, list) else hosts
         # A list of questions that ended by length is still a list.
         decompose = llm_decomposer(model, cassette=settings.get("cassette"), concurrency=1, on_length="keep")
-        build = planned_settings["retriever"]
-        planned_settings["retriever"] = {name: partial(make, decompose=decompose) for name, make in build.items()}
-    return Experiment(f"{name}-{grid}", match="exact", **planned_settings, **settings)
+        axes["retriever"] = {label: partial(build, decompose=decompose) for label, build in axes["retriever"].items()}
+    return Experiment(f"{name}-{grid}", match="exact", **axes, **settings)
 
 
 def _known(name: str) -> Recording:
@@ -235,12 +222,7 @@ def _file(name: str, folder: Path | None) -> Path:
 
 
 def replay(name: str, folder: Path | None = None) -> Cassette:
-    """Open a recording: a cassette in replay mode, imported once into the cache.
-
-    Raises
-    ------
-    DataError when the replies are not those of the manifest.
-    """
+    """Open a recording in replay mode, imported once into the cache. DataError when it is not the manifest's."""
     about = manifest(name, folder)["file"]
     file = _file(about["name"], folder)
     got = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -249,34 +231,22 @@ def replay(name: str, folder: Path | None = None) -> Cassette:
         raise DataError(f"{file.name} has sha256 {got}", expected, "restore both files")
     kept = cache_dir(_FOLDER) / f"{name}-{got[:16]}.sqlite"
     if not kept.exists():
-        with tempfile.TemporaryDirectory(dir=kept.parent) as new:
-            with Cassette(Path(new) / kept.name) as cassette:
-                cassette.import_(file)
-            os.replace(cassette.path, kept)  # never half written, whoever else does the same
+        with written_whole(kept) as part, Cassette(part) as cassette:  # never half written, whoever else does the same
+            cassette.import_(file)
     return Cassette(kept, "replay", command=f"ragbench recordings record {name}")
 
 
 def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None) -> pd.DataFrame:
-    """Return answers to the questions that a recording (`RECORDINGS`) covers of a grid, graded by the embedded grader.
+    """Return the rows of the questions that a recording covers of a grid, graded by the embedded grader.
 
-    Parameters
-    ----------
-    fresh : ask now instead of replaying; a run that was broken off goes on.
-    model : with ``fresh``, the name of another chat model, which gets the same options.
-
-    Returns
-    -------
-    Rows of ``Experiment.run``; none where the grid covers no question yet.
-
-    Raises
-    ------
-    CallError : a prompt has no reply on the recording.
+    ``fresh``: ask now instead of replaying; a run that was broken off goes on. ``model``: with ``fresh``, the name of
+    another chat model, which gets the same options. A prompt without a recorded reply is a CallError.
     """
     from ragbench.experiment.rows import Rows
     from ragbench.labelling.embedded_grader import EmbeddedGrader
 
-    about = manifest(name)
-    covered, recording = about["grids"][grid]["questions"], _known(name)
+    about, recording = manifest(name), _known(name)
+    covered = about["grids"][grid]["questions"]
     if not covered:
         return Rows().frame()
     settings: dict[str, Any] = {"judge": {"embedded": EmbeddedGrader()}}
@@ -292,12 +262,9 @@ def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None)
 
 
 def evidence_rows() -> pd.DataFrame:
-    """Return the evidence experiment: the replayed rows of both models, for the questions that both cover in full.
+    """Return the replayed rows of the evidence experiment, for the questions that all its models cover in full.
 
-    Returns
-    -------
-    Rows of ``Experiment.run`` with the column condition: "question alone", or one of `ragbench.evidence`; each question
-    once a model and condition.
+    Column condition: "question alone", or one of `ragbench.evidence`; each question once a model and condition.
     """
     grids = ("evidence", "distracted")
     planned = [(name, grid) for name, recording in RECORDINGS.items() for grid in grids if grid in recording.grids]
@@ -310,19 +277,14 @@ def evidence_rows() -> pd.DataFrame:
 
 
 def answers_to_label(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the distinct answers with a retriever at N = 300: what ``data/minihop/ANALYSIS.md`` draws from.
-
-    ``rows`` are those of the grid "retrievers".
-    """
+    """Return the distinct answers of the grid "retrievers" at N = 300: what ``data/minihop/ANALYSIS.md`` draws from."""
     return distinct_answers(rows[rows["retriever"].isin(thesis.RETRIEVERS) & rows["N"].eq(300)])
 
 
 def distinct_answers(rows: pd.DataFrame) -> pd.DataFrame:
     """Return what gets a reference label, once each: the distinct pairs of question and answer.
 
-    Returns
-    -------
-    DataFrame: question_id, answer, stratum (the embedded grade), retrievers (the list of those that led to the answer),
+    Columns: question_id, answer, stratum (the embedded grade), retrievers (the list of those that led to the answer);
     ordered by question and SHA-256 of the answer.
     """
     distinct = (
@@ -367,16 +329,10 @@ def _recorded(rows: pd.DataFrame) -> pd.Series:
 
 
 def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path | None = None) -> Path:
-    """Ship a recording as far as it is whole: write its replies and its manifest.
+    """Ship a recording as far as it is whole: write its replies and its manifest; return the file of replies.
 
-    Parameters
-    ----------
-    cassette : that `record_replies` writes, here or in another checkout; a run under way is not disturbed.
-    folder : to write to; default ``data/recordings``.
-
-    Returns
-    -------
-    The file of replies.
+    ``cassette``: that `record_replies` writes, here or in another checkout; a run under way is not disturbed.
+    ``folder``: to write to; default ``data/recordings``.
     """
     path = Path(cassette or working_file(name))
     folder = folder or project_root() / "data" / _FOLDER
@@ -436,12 +392,10 @@ def _asked_of(name: str) -> dict[str, Any]:
 
 
 def verify(name: str, folder: Path | None = None) -> list[str]:
-    """Check a recording against this code and MiniHop.
+    """Check a recording against this code and MiniHop; return one sentence for every fault.
 
-    Returns
-    -------
-    One sentence for every damaged row, prompt without a reply, reply that no prompt asks for, and every model, digest,
-    option or prompt file that is another now; empty when all is well.
+    Faults are damaged rows, prompts without a reply, replies that no prompt asks for, and a model, digest, option or
+    prompt file that is another now.
     """
     about = manifest(name, folder)
     problems = [
@@ -474,9 +428,7 @@ def verify(name: str, folder: Path | None = None) -> list[str]:
 def ask_again(name: str, count: int = 100, *, seed: int = 0) -> pd.DataFrame:
     """Ask ``count`` of the recorded prompts now, drawn at random: a fresh reply need not be the recorded one.
 
-    Returns
-    -------
-    DataFrame: prompt_id, recorded, fresh (the texts; None where the call failed), same (character by character).
+    Columns: prompt_id, recorded, fresh (the texts; None where the call failed), same (character by character).
     """
     with replay(name) as cassette:
         every = cassette.rows("SELECT prompt_id, request, answer FROM replies ORDER BY key")

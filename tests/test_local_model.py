@@ -108,7 +108,7 @@ def test_the_digest_is_the_files_sha256_and_kept_by_path_size_and_time(tmp_path)
     assert local.gguf(str(file)).sha256() == hashlib.sha256(b"first").hexdigest()
     file.write_bytes(b"other")
     os.utime(file, ns=(0, 10**18))
-    local._sha256.cache_clear()  # as in a new process
+    local._kept_sha256.cache_clear()  # as in a new process
     assert local.gguf(str(file)).sha256() == hashlib.sha256(b"first").hexdigest()
     os.utime(file, ns=(0, 2 * 10**18))
     assert local.gguf(str(file)).sha256() == hashlib.sha256(b"other").hexdigest()

@@ -92,7 +92,7 @@ class Keys:
 
     def __init__(self, provider: str, model: str, digest: str, options: Mapping[str, Any]) -> None:
         self.who = {"provider": provider, "model": model, "digest": digest, "options": _plain(options)}
-        self._base = hashlib.sha256(f"{FORMAT}\n{canonical(self.who)}\n".encode())
+        self._base = hashlib.sha256(f"{FORMAT}\n{_ENCODER.encode(self.who)}\n".encode())
 
     def key(self, messages: Sequence[dict], schema: str = "") -> str:
         """Return the sha256 (hex) for these messages and this schema (its canonical JSON text, or "")."""

