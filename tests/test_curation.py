@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
 from hypothesis import given
@@ -72,6 +73,10 @@ def run(items, model, **options):
         return made, [call.prompt for call in server.calls]
 
 
+def outcome(made):
+    return list(zip(made.rows["status"], made.rows["reason"], strict=True))
+
+
 def test_an_answer_passes_only_if_all_its_claims_follow_from_the_passages_it_cites():
     model = Model(
         q1=("Ann built the tower. It was finished in 1896.", ["p1", "p2"]),
@@ -79,25 +84,23 @@ def test_an_answer_passes_only_if_all_its_claims_follow_from_the_passages_it_cit
         q3=("Ann built the tower. It was finished in 1901. Moss grows there.", ["[p1]", "p2"]),
     )
     made, _ = run([item("q1"), item("q2"), item("q3")], model)
-    first, second, third = made.items
+    first, second, third = made.rows.itertuples()
     assert (first.status, first.reason, first.labels) == ("accepted", "all claims entailed", ("Entailment",) * 2)
     assert first.claims == ("Ann built the tower.", "It was finished in 1896.")
     # True, but not in the passage it cites.
     assert (second.status, second.reason) == ("rejected", "of 2 claims 1 not entailed")
     assert third.cited == ("p1", "p2")
     assert third.reason == "of 3 claims 1 contradicted and 1 not entailed"
-    assert made.accepted == (first,)
+    assert made.accepted["id"].tolist() == ["q1"]
     assert made.counts == {"accepted": 1, "rejected": 2, "unscored": 0}
     assert repr(made) == "LongAnswers(1 accepted, 2 rejected, 0 unscored)"
-    table = made.table()
-    assert table[["claims", "entailed", "neutral", "contradicted", "unread"]].to_numpy().tolist() == [
-        [2, 2, 0, 0, 0], [2, 1, 1, 0, 0], [3, 1, 1, 1, 0],
-    ]  # fmt: skip
+    counts = made.rows[["entailed", "neutral", "contradicted", "unread"]]
+    assert counts.to_numpy().tolist() == [[2, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]]
 
 
 def test_the_writer_sees_question_answers_and_passages_and_the_checker_only_the_cited_ones():
     made, prompts = run([item(answers=("Ann", "Ann\nSmith"))], Model(q1=("Ann built the tower.", ["p1"])))
-    assert made.items[0].status == "accepted"
+    assert made.rows["status"].tolist() == ["accepted"]
     write, _, check = prompts
     assert "- Ann\n- Ann Smith\n" in write
     assert all(f"[{name}]\n{text}" in write for name, text in PASSAGES.items())
@@ -108,10 +111,12 @@ def test_the_writer_sees_question_answers_and_passages_and_the_checker_only_the_
 def test_what_needs_no_claim_check_is_rejected_without_one():
     model = Model(q1=("", ["p1"]), q2=("Ann built it.", []), q3=("Ann built it.", ["p9"]), q4=("...", ["p1"]))
     made, prompts = run([item(f"q{i}") for i in (1, 2, 3, 4)], model)
-    assert [i.status for i in made.items] == ["rejected"] * 4
-    assert [i.reason for i in made.items] == [
-        "no answer", "no passage cited", "cites 'p9', which is no passage of the question", "no claims",
-    ]  # fmt: skip
+    assert outcome(made) == [
+        ("rejected", "no answer"),
+        ("rejected", "no passage cited"),
+        ("rejected", "cites 'p9', which is no passage of the question"),
+        ("rejected", "no claims"),
+    ]
     assert len(prompts) == 4 + 1
 
 
@@ -123,33 +128,29 @@ def test_unread_replies_leave_an_answer_unscored_unless_another_claim_decides():
         q4=("It is blurred. It was finished in 1901.", ["p2"]),
     )
     made, _ = run([item(f"q{i}") for i in (1, 2, 3, 4)], model)
-    assert [(i.status, i.reason) for i in made.items] == [
+    assert outcome(made) == [
         ("unscored", "the long answer could not be read"),
         ("unscored", "the claims could not be read"),
         ("unscored", "1 labels could not be read"),
         ("rejected", "of 2 claims 1 contradicted"),
     ]
-    assert made.items[2].labels == ("Entailment", None)
+    assert made.rows["labels"][2] == ("Entailment", None)
     assert {name: r.unscored for name, r in made.reports.items()} == {"long answers": 1, "claims": 1, "claim check": 2}
 
 
 def test_keeping_the_short_answer_is_asked_for_by_name():
     model = Model(q1=("It was finished in 1896.", ["p2"]), q2=("Ann built the tower.", ["p1"]))
     items = [item("q1"), item("q2", answers=("Rob", "Ann"))]
-    assert [i.status for i in run(items, model)[0].items] == ["accepted", "accepted"]
+    assert run(items, model)[0].rows["status"].tolist() == ["accepted", "accepted"]
     made, _ = run(items, model, keep_short=True)
-    assert [(i.status, i.reason) for i in made.items] == [
-        ("rejected", "does not give a short answer"), ("accepted", "all claims entailed"),
-    ]  # fmt: skip
+    assert outcome(made) == [("rejected", "does not give a short answer"), ("accepted", "all claims entailed")]
     assert made.reports["short answers"].calls == 2
 
 
 def test_an_unread_short_answer_is_no_missing_one_and_does_not_matter_beside_one_that_is_given():
     model = Model(q1=("Ann built the tower.", ["p1"]), q2=("Ann built the tower.", ["p1"]))
     made, _ = run([item("q1", ("blurred", "Rob")), item("q2", ("blurred", "Ann"))], model, keep_short=True)
-    assert [(i.status, i.reason) for i in made.items] == [
-        ("unscored", "1 labels could not be read"), ("accepted", "all claims entailed"),
-    ]  # fmt: skip
+    assert outcome(made) == [("unscored", "1 labels could not be read"), ("accepted", "all claims entailed")]
 
 
 def test_the_plan_counts_at_least_the_calls_made_and_a_cassette_answers_them_again(tmp_path):
@@ -162,7 +163,7 @@ def test_the_plan_counts_at_least_the_calls_made_and_a_cassette_answers_them_aga
         again, none = run(items, model, cassette=cassette, keep_short=True)
     assert len(prompts) == 5 <= sum(planned.values())
     assert len(none) == 0
-    assert again.items == first.items
+    pd.testing.assert_frame_equal(again.rows, first.rows)
     assert plan(steps_for_long_answers(items, joint=5, claims_per_answer=12)).steps[2].calls == 2 * 3
     with pytest.raises(ConfigError, match="claims_per_answer=None with joint=5"):
         steps_for_long_answers(items, joint=5)
@@ -176,7 +177,7 @@ def test_another_model_may_check():
         models = [chat_model("ollama:llama3:8b", host=s.url) for s in (writer, judge)]
         made = long_answers(models[0], [item()], checker=models[1], **QUIET)
         assert (len(writer.calls), len(judge.calls)) == (1, 2)
-    assert made.items[0].status == "accepted"
+    assert made.rows["status"].tolist() == ["accepted"]
 
 
 def test_questions_that_cannot_be_asked_are_named_before_any_call():

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
@@ -24,9 +24,9 @@ from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Dataset, Document
 
-Status = Literal["accepted", "rejected", "unscored"]
 STATUSES = ("accepted", "rejected", "unscored")
 _FAULTS = {"Contradiction": "contradicted", "Neutral": "not entailed"}
+_COUNTS = {"entailed": "Entailment", "neutral": "Neutral", "contradicted": "Contradiction", "unread": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +39,16 @@ class ShortAnswered:
     passages: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class LongAnswer:
-    """What became of one question.
-
-    Attributes
-    ----------
-    answer : the long answer, "" where none came. cited : ids of the passages it rests on, as the model says.
-    claims, labels : its claims and how the cited passages stand to them; labels are None where unread.
-    status : "accepted", "rejected", or "unscored" where a reply that decides could not be read. reason : why, in words.
-    """
-
-    id: str
-    question: str
-    answer: str
-    cited: tuple[str, ...]
-    claims: tuple[Claim, ...]
-    labels: tuple[str | None, ...]
-    status: Status
-    reason: str
-
-
 @dataclass(frozen=True)
 class LongAnswers:
-    """One `LongAnswer` per question, in order, and what each step took."""
+    """What became of every question, in order, and what each step took.
 
-    items: tuple[LongAnswer, ...]
+    Columns of ``rows``: id, question; answer ("" where none came), cited (ids of the passages it rests on, as the model
+    says), claims, labels (how these passages stand to them; None where unread) and their counts; status ("accepted",
+    "rejected", or "unscored" where a reply that decides could not be read) and reason, in words.
+    """
+
+    rows: pd.DataFrame
     reports: Mapping[str, StepReport]
 
     def __repr__(self) -> str:
@@ -73,19 +57,12 @@ class LongAnswers:
     @property
     def counts(self) -> dict[str, int]:
         """Questions by status; the three add up to all."""
-        return {status: sum(item.status == status for item in self.items) for status in STATUSES}
+        return {status: int((self.rows["status"] == status).sum()) for status in STATUSES}
 
     @property
-    def accepted(self) -> tuple[LongAnswer, ...]:
+    def accepted(self) -> pd.DataFrame:
         """The answers that passed the gate."""
-        return tuple(item for item in self.items if item.status == "accepted")
-
-    def table(self) -> pd.DataFrame:
-        """Return one row per question: id, status, reason, claims, entailed, neutral, contradicted, unread."""
-        labels = ("Entailment", "Neutral", "Contradiction", None)
-        rows = [(i.id, i.status, i.reason, len(i.claims), *(i.labels.count(x) for x in labels)) for i in self.items]
-        columns = ["id", "status", "reason", "claims", "entailed", "neutral", "contradicted", "unread"]
-        return pd.DataFrame(rows, columns=columns)
+        return self.rows[self.rows["status"] == "accepted"]
 
 
 def short_answered(dataset: Dataset) -> list[ShortAnswered]:
@@ -156,14 +133,14 @@ def long_answers(
         given = check_claims(judge, wanted, texts, None, ids=names, **{**options, "step": "short answers"})
         reports["short answers"], short = given.report, given.labels
     late = dict(zip(going, zip(extracted.claims, checked.labels, short, strict=True), strict=True))
-    long = []
+    rows = []
     for i, item in enumerate(items):
         claims, labels, kept = late.get(i, ((), (), None))
         status, reason = early[i] or _late(claims, labels, kept)
-        long.append(
-            LongAnswer(item.id, item.question, answers[i], cited[i], claims or (), labels or (), status, reason)
-        )
-    return LongAnswers(tuple(long), reports)
+        counts = [(labels or ()).count(label) for label in _COUNTS.values()]
+        rows.append((item.id, item.question, answers[i], cited[i], claims or (), labels or (), *counts, status, reason))
+    columns = ["id", "question", "answer", "cited", "claims", "labels", *_COUNTS, "status", "reason"]
+    return LongAnswers(pd.DataFrame(rows, columns=columns), reports)
 
 
 def steps_for_long_answers(
@@ -225,7 +202,7 @@ class _Reply(BaseModel):
     passages: list[str] = Field(max_length=MOST_ITEMS)
 
 
-def _early(item: ShortAnswered, draft: Any, answer: str, cited: tuple[str, ...]) -> tuple[Status, str] | None:
+def _early(item: ShortAnswered, draft: Any, answer: str, cited: tuple[str, ...]) -> tuple[str, str] | None:
     """Say what can be said without the claims; None where they decide."""
     if draft is None:
         return "unscored", "the long answer could not be read"
@@ -239,7 +216,7 @@ def _early(item: ShortAnswered, draft: Any, answer: str, cited: tuple[str, ...])
 
 def _late(
     claims: Sequence[Claim] | None, labels: Sequence[str | None] | None, short: Sequence[str | None] | None
-) -> tuple[Status, str]:
+) -> tuple[str, str]:
     if claims is None or labels is None:
         return "unscored", "the claims could not be read"
     if not claims:
