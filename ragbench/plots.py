@@ -1,18 +1,14 @@
 """One function per kind of figure; each takes a long-form table and returns a matplotlib Figure.
 
-A column that a figure needs and the table has not is a ConfigError with the names of those that are there.
-
-Lines (`ir_score_curves`, `settings`, `power_curves`, `rank_lines`), bars (`grouped_bars`, `stacked_shares`), dots with
-intervals (`dots`, `two_judges`), areas (`heat_maps`, `confusion`, `clustered_heat_map`) and distributions (`histogram`,
-`sorted_scores`, `score_strips`, `score_violins`, `pair_scatter`, `reliability`, `window_distances`).
-
-Colours are Okabe and Ito's, told apart by colour-blind readers, and every line has its own marker besides.
+Where the table has columns low and high, intervals are drawn. Colours are Okabe and Ito's, told apart by colour-blind
+readers, and every line has its own marker besides.
 """
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +56,7 @@ def _look(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def _reach(part: pd.DataFrame, value: str) -> np.ndarray | None:
-    """Lengths of the interval below and above each value; None where the table has none."""
+    """Lengths of the interval below and above each value."""
     if "low" not in part:
         return None
     centre, low, high = (part[name].to_numpy(float) for name in (value, "low", "high"))
@@ -79,6 +75,11 @@ def _panels(frame: pd.DataFrame, by: str | None) -> list[tuple[str, pd.DataFrame
     return [(str(name), part) for name, part in frame.groupby(by, sort=False)] if by else [("", frame)]
 
 
+def _hide_empty(axes: np.ndarray, used: int) -> None:
+    for axis in axes.ravel()[used:]:
+        axis.set_visible(False)
+
+
 def _legend_below(figure: Figure, axes: np.ndarray, ncols: int = 4) -> None:
     """Write one legend for all panels."""
     handles: dict[str, Any] = {}
@@ -92,36 +93,28 @@ def _legend_below(figure: Figure, axes: np.ndarray, ncols: int = 4) -> None:
 def check_alt(alt: str) -> None:
     """Raise ConfigError for an empty alt text."""
     if not alt.strip():
-        do = "say what a reader who cannot see it should know"
-        raise ConfigError("an empty alt text", "the picture in words", do)
+        raise ConfigError("an empty alt text", "the picture in words", "say what one who cannot see it should know")
 
 
 def save_figure(
     figure: Figure, name: str, table: pd.DataFrame, alt: str, *, folder: Path | None = None, dpi: int = 150
 ) -> dict[str, Path]:
-    """Write a figure as PNG and PDF, and the numbers it shows as CSV.
-
-    The PDF has its fonts embedded as TrueType: text stays text, and publishers who refuse Type 3 fonts take it.
+    """Write a figure as PNG and PDF, the numbers it shows as CSV, and what it shows in words.
 
     Parameters
     ----------
-    figure : what a plot function returned.
     name : ``<notebook>_<item>``, e.g. ``"11_table_3.1"``.
     table : the numbers drawn.
     alt : the picture in words, stored in the PNG's description and beside it as text.
-    folder : where; default ``figures/`` of the checkout.
+    folder : default ``figures/`` of the checkout.
     dpi : of the PNG; 300 for print.
 
     Returns
     -------
     Paths by kind: png, pdf, csv, alt.
-
-    Raises
-    ------
-    ConfigError for an empty alt text, or a figure too wide for a page: with A4's long side of 11.7 inches to fill, what
-    is wider than 16 has letters nobody can read.
     """
     check_alt(alt)
+    # With A4's long side of 11.7 inches to fill, what is wider has letters nobody can read.
     width = figure.get_size_inches()[0]
     if width > WIDEST:
         raise ConfigError(f"a figure {width:.1f} inches wide", f"at most {WIDEST}", "draw fewer panels or split it")
@@ -129,7 +122,7 @@ def save_figure(
     folder.mkdir(parents=True, exist_ok=True)
     paths = {kind: folder / f"{name}.{kind}" for kind in ("png", "pdf", "csv")}
     paths["alt"] = folder / f"{name}.txt"
-    with plt.rc_context({"pdf.fonttype": 42}):
+    with plt.rc_context({"pdf.fonttype": 42}):  # TrueType: publishers refuse Type 3
         figure.savefig(paths["png"], dpi=dpi, metadata={"Software": None, "Description": alt})
         # The first drawing has laid the panels out; doing it again would double the time.
         layout = figure.get_layout_engine()
@@ -144,11 +137,7 @@ def save_figure(
 def ir_score_curves(ours: pd.DataFrame, paper: pd.DataFrame | None = None, title: str = "measured here") -> Figure:
     """Mean IR score against the token budget, one line per retriever, with the published curves beside (Table 3.1).
 
-    Parameters
-    ----------
-    ours : columns retriever, N, mean, low, high.
-    paper : columns retriever, N, mean; None draws one panel.
-    title : what the left panel was measured on.
+    Both tables have the columns retriever, N, mean. ``title`` says what the left panel was measured on.
     """
     panels = [(title, ours)] + ([("as published", paper)] if paper is not None else [])
     for _, frame in panels:
@@ -186,16 +175,15 @@ def settings(
 
     Parameters
     ----------
-    ours : columns mean, low, high, and those named by ``x``, ``panel``, ``row`` and ``hue``.
     x, values : column of the setting, and its values along the axis, in order.
     panel, row : column whose values stand side by side, and one whose values stand above each other, on one scale. With
         no ``row`` panels wrap, each on a scale of its own.
     hue : column that makes lines.
-    paper : columns ``x``, mean, ``panel``, ``row``. A panel that only the paper has is drawn too.
+    paper : the same columns without hue. A panel that only the paper has is drawn too.
     thin : column; rows with a value in it other than "" are drawn as thin lines without intervals.
     join : draw lines. Otherwise points, from zero up, and the paper's values as bars.
     spread : distance between the systems, so that intervals stand beside each other.
-    titles : of panels, where the value's own name is not enough.
+    titles : of panels, where a value's own name is not enough.
     """
     _need(ours, x, panel, row, hue, thin, "mean")
     paper = ours.iloc[:0] if paper is None else paper[paper[x].isin(values)]
@@ -205,18 +193,18 @@ def settings(
     nrows = len(rows) if row else -(-len(panels) // ncols)
     size = (0.9 + max(2.6, 0.75 * len(values)) * ncols, 0.8 + 2.3 * nrows)
     figure, axes = _open(*size, ncols=ncols, nrows=nrows, sharey="row" if row else False, sharex=bool(row))
-    for place, axis in enumerate(axes.ravel()):
-        if place >= len(panels) * len(rows):
-            axis.set_visible(False)
-            continue
-        name, line = panels[place % len(panels)], rows[place // len(panels)]
+    _hide_empty(axes, len(panels) * len(rows))
+    for (place, axis), (line, name) in zip(enumerate(axes.ravel()), product(rows, panels), strict=False):
         part, printed = (f[(f[panel] == name) & (f[row] == line if row else True)] for f in (ours, paper))
-        for i, (system, points) in enumerate((n, part[part[hue] == n]) for n in names):
-            _thin_lines(axis, points, x, values, thin, i, f"{system}, ")
+        for i, system in enumerate(names):
+            points, colour = part[part[hue] == system], PALETTE[i % len(PALETTE)]
+            for j, (detail, some) in enumerate(points[points[thin] != ""].groupby(thin, sort=False) if thin else ()):
+                style = {"color": colour, "ls": DASHES[j % len(DASHES)], "lw": 0.9, "alpha": 0.6}
+                axis.plot([values.index(v) for v in some[x]], some["mean"], label=f"{system}, {detail}", **style)
             thick = points[points[thin] == ""] if thin else points
             if len(thick):
                 at = [values.index(v) + spread * (i - (len(names) - 1) / 2) for v in thick[x]]
-                look = {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)], "ms": 5, "capsize": 2}
+                look = {"color": colour, "marker": MARKERS[i % len(MARKERS)], "ms": 5, "capsize": 2}
                 look |= {"lw": 1.8} if join else {"lw": 0, "elinewidth": 1}
                 axis.errorbar(at, thick["mean"], _reach(thick, "mean"), label=str(system), **look)
         at = [values.index(v) for v in printed[x]]
@@ -244,24 +232,11 @@ def settings(
     return figure
 
 
-def _thin_lines(
-    axis: Axes, points: pd.DataFrame, x: str, values: Sequence[Any], thin: str | None, colour: int, label: str
-) -> None:
-    if thin is None:
-        return
-    for i, (name, part) in enumerate(points[points[thin] != ""].groupby(thin, sort=False)):
-        style = {"color": PALETTE[colour % len(PALETTE)], "ls": DASHES[i % len(DASHES)], "lw": 0.9, "alpha": 0.6}
-        axis.plot([values.index(v) for v in part[x]], part["mean"], label=f"{label}{name}", **style)
-
-
 def power_curves(analyses: Mapping[Any, PowerAnalysis], limit: int = 5000) -> Figure:
     """Draw the chance of finding each difference again against the number of questions; a marker stands at the run's.
 
-    Parameters
-    ----------
-    analyses : by name or (a, b, measure), as `ragbench.comparison.analyses` returns them; those without a standard
-        deviation have no curve and are named in the legend.
-    limit : questions at which the axis ends at the latest.
+    ``analyses`` are by name or (a, b, measure), as `ragbench.comparison.analyses` returns them; those without a
+    standard deviation have no curve and are named in the legend. The axis ends at ``limit`` at the latest.
     """
     figure, axes = _open(8.4, 3.8)
     axis = axes[0, 0]
@@ -299,12 +274,7 @@ def rank_lines(
 ) -> Figure:
     """Each system's rank by each measure as a line: crossings are disagreements. Rank 1 is on top.
 
-    Parameters
-    ----------
-    frame : one row per system and panel; equal values share their mean rank.
-    measures : columns to be ranked, from left to right.
-    name, panel : columns that name the systems and make the panels.
-    lower_is_better : measures of which less is better.
+    ``frame`` has a row per system (its column ``name``) and panel; equal values share their mean rank.
     """
     _need(frame, name, panel, *measures)
     panels, names = _panels(frame, panel), _unique(frame[name])
@@ -336,10 +306,7 @@ def rank_lines(
 def grouped_bars(
     frame: pd.DataFrame, x: str, y: str, hue: str, ylabel: str, title: str = "", panel: str | None = None
 ) -> Figure:
-    """Bars of ``y`` over ``x`` in groups of ``hue``, with intervals where the table has columns low and high.
-
-    With ``panel``, the values of that column have panels of their own, three in a row.
-    """
+    """Bars of ``y`` over ``x`` in groups of ``hue``; the values of ``panel`` have panels of their own, three in a row."""
     if frame.empty:
         raise ConfigError("no rows to draw", "at least one", "check what the table was made from")
     _need(frame, x, y, hue, panel)
@@ -363,8 +330,7 @@ def grouped_bars(
         counted = f" (n = {cell['n'].max():.0f})" if panel and "n" in cell else ""
         axis.set_title(f"{heading}{counted}" if panel else title)
         axis.grid(axis="x", visible=False)
-    for axis in axes.ravel()[len(panels) :]:
-        axis.set_visible(False)
+    _hide_empty(axes, len(panels))
     for axis in axes[:, 0]:
         axis.set_ylabel(ylabel)
     top = float(frame[[y, "high"] if "high" in frame else [y]].max().max())  # one question alone has no interval
@@ -426,15 +392,12 @@ def dots(
     filled: str | None = None,
     xlim: tuple[float, float] | None = None,
 ) -> Figure:
-    """One line per ``row`` with a dot per ``hue``, and its interval where the table has columns low and high.
+    """One line per ``row`` with a dot per ``hue``; rows stand in their order of appearance, panels side by side.
 
     Parameters
     ----------
-    frame : long form; rows are drawn from the top in their order of appearance.
-    panel : column that makes panels side by side.
     at : where the reference line stands: no correlation, chance.
     filled : boolean column; dots are hollow and grey where it is False.
-    xlim : of all panels.
     """
     _need(frame, row, value, hue, panel, filled)
     panels, rows = _panels(frame, panel), _unique(frame[row])
@@ -471,36 +434,6 @@ def _dots(
         )
 
 
-def two_judges(frame: pd.DataFrame, first: str = "people", second: str = "judge") -> Figure:
-    """The three measures by two judges side by side, a panel per language (Figure 6).
-
-    Parameters
-    ----------
-    frame : from `ragbench.papers.rageval.quality.figure_6`: language, measure, people, judge, within, n.
-    first, second : what the two are called.
-    """
-    _need(frame, "language", "measure", "people", "judge", "difference", "within", "n")
-    frame = frame[frame["n"] > 0]
-    if frame.empty:
-        raise ConfigError("no answer judged by both", "at least one", "label keypoints of the same answers")
-    panels = list(frame.groupby("language", sort=False))
-    figure, axes = _open(3.6 * len(panels), 3.4, ncols=len(panels), sharey=True)
-    for axis, (language, part) in zip(axes[0], panels, strict=True):
-        place, ends = np.arange(len(part)), part[["people", "judge"]]
-        axis.vlines(place, ends.min(axis=1), ends.max(axis=1), color="#888888")
-        for i, (column, label) in enumerate((("people", first), ("judge", second))):
-            axis.plot(place, part[column], MARKERS[i], color=PALETTE[i], ms=7, ls="none", label=label)
-        above = {"xytext": (0, 8), "textcoords": "offset points", "ha": "center", "fontsize": 8}
-        for x, top, gap, within in zip(place, ends.max(axis=1), part["difference"], part["within"], strict=True):
-            axis.annotate(f"{gap:+.3f}{'' if within else ' *'}", (x, top), **above)
-        axis.set(title=f"{language} (n = {part['n'].max():.0f})", ylim=(0, 1.05), xlim=(-0.6, len(part) - 0.4))
-        axis.set_xticks(place, part["measure"], fontsize=8)
-    axes[0, 0].set_ylabel("mean")
-    axes[0, -1].legend(fontsize=8, loc="upper right")
-    figure.supxlabel(f"number: {first} - {second}; * not within the tolerance", fontsize=8)
-    return figure
-
-
 def _cells(axis: Axes, texts: np.ndarray, dark: np.ndarray, size: int = 8) -> None:
     """Write a text into each cell of a heat map, white where the cell is dark."""
     for (i, j), text in np.ndenumerate(texts):
@@ -510,16 +443,10 @@ def _cells(axis: Axes, texts: np.ndarray, dark: np.ndarray, size: int = 8) -> No
 def heat_maps(
     tables: Mapping[str, pd.DataFrame], lower_is_better: Sequence[str] = (), ncols: int = 1, decimals: int | None = None
 ) -> Figure:
-    """Tables of systems (rows) by metrics (columns), one panel each; darker is better.
+    """Tables of systems (rows) by metrics (columns) by their title, one panel each; darker is better.
 
-    A column's shades run from its worst to its best value over all panels.
-
-    Parameters
-    ----------
-    tables : panel title -> numbers; the same rows and columns in each.
-    lower_is_better : columns whose small values are dark.
-    ncols : panels side by side.
-    decimals : write each number into its cell with so many ("-" for NaN); None leaves the cells bare.
+    All tables have the same rows and columns. A column's shades run from its worst to its best value over all panels.
+    ``decimals`` writes each number into its cell ("-" for NaN).
     """
     first = next(iter(tables.values()))
     stacked = pd.concat(tables.values())
@@ -539,8 +466,7 @@ def heat_maps(
         if decimals is not None:
             texts = table.map(lambda value: f"{value:.{decimals}f}" if pd.notna(value) else "-").to_numpy()
             _cells(axis, texts, shade > 0.6)
-    for axis in axes.ravel()[len(tables) :]:
-        axis.set_visible(False)
+    _hide_empty(axes, len(tables))
     return figure
 
 
@@ -622,10 +548,7 @@ def histogram(groups: Mapping[str, Sequence[float]], xlabel: str, title: str, bi
 
 
 def sorted_scores(groups: Mapping[str, Sequence[float]], h: float, k: float, *, shares: bool = False) -> Figure:
-    """Sorted IR scores of each group with the thresholds h and k (Figures 3.1 and 3.2).
-
-    ``shares`` writes in how many lie above k, between, and below h.
-    """
+    """Sorted IR scores of each group with the thresholds h and k, and the shares beyond them (Figures 3.1 and 3.2)."""
     figure, axes = _open((2.6 if shares else 3.1) * len(groups), 3.2, ncols=len(groups), sharey=True)
     for axis, (name, scores) in zip(axes[0], groups.items(), strict=True):
         ordered = np.sort(np.asarray(scores, float))
@@ -649,12 +572,9 @@ def sorted_scores(groups: Mapping[str, Sequence[float]], h: float, k: float, *, 
 
 
 def pair_scatter(frame: pd.DataFrame, row: str = "source", column: str = "dimension") -> Figure:
-    """Draw each pair at its two scores: above the diagonal the text made better wins.
+    """Draw each pair at its two scores, better and worse: above the diagonal the text made better wins.
 
-    Parameters
-    ----------
-    frame : columns better and worse (NaN: not drawn, but counted in the title), and the two that make panels.
-    row, column : columns whose values make rows and columns of panels, in order of appearance.
+    A pair without a score is counted in the title. The values of ``row`` and ``column`` make the panels.
     """
     _need(frame, row, column, "better", "worse")
     rows, columns = _unique(frame[row]), _unique(frame[column])
@@ -694,10 +614,7 @@ def _range(values: np.ndarray) -> Sequence[float]:
 def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
     """Draw every answer's value as a dot, a line per metric and system, and the mean with its interval as a diamond.
 
-    Parameters
-    ----------
-    scores : one row per answer and metric; columns system, metric, value (in [0, 1]).
-    means : one row per system and metric; columns system, metric, mean, low, high.
+    ``scores`` have the columns system, metric, value (in [0, 1]); ``means`` system, metric, mean, low, high.
     """
     _need(scores, "system", "metric", "value")
     _need(means, "system", "metric", "mean", "low", "high")
@@ -734,10 +651,7 @@ def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
 def score_violins(frame: pd.DataFrame) -> Figure:
     """Distribution of normalised score differences at each human label, means joined by a dashed line (Figure 4).
 
-    Parameters
-    ----------
-    frame : one row per label given; columns aspect (a column of panels), metric (a row of panels), label (-2..2) and
-        score (-2..2).
+    ``frame`` has a row per label given: aspect (a column of panels), metric (a row of them), label and score (-2..2).
     """
     _need(frame, "aspect", "metric", "label", "score")
     aspects, metrics = _unique(frame["aspect"]), _unique(frame["metric"])

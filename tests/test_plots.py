@@ -287,24 +287,6 @@ def test_panels_without_data_are_hidden():
     assert [a.get_visible() for a in first_ranks(four).axes] == [True] * 4 + [False] * 2
 
 
-def judges() -> pd.DataFrame:
-    rows = [
-        ("en", "completeness", 0.6, 0.61, -0.01, True, 30),
-        ("en", "hallucination", 0.3, 0.2, 0.1, False, 30),
-        ("zh", "completeness", np.nan, np.nan, np.nan, False, 0),
-    ]
-    return pd.DataFrame(rows, columns=["language", "measure", "people", "judge", "difference", "within", "n"])
-
-
-def test_two_judges_mark_what_is_outside_the_tolerance_and_leave_out_empty_panels():
-    figure = plots.two_judges(judges(), second="GPT")
-    assert [a.get_title() for a in figure.axes] == ["en (n = 30)"]
-    axis = figure.axes[0]
-    assert [t.get_text() for t in axis.texts] == ["-0.010", "+0.100 *"]
-    drawn = {line.get_label(): list(line.get_ydata()) for line in axis.lines}
-    assert drawn == {"people": [0.6, 0.3], "GPT": [0.61, 0.2]}
-
-
 def test_verdicts_stack_to_one_and_the_first_generator_is_on_top():
     frame = pd.DataFrame(
         {
@@ -325,10 +307,9 @@ def test_verdicts_stack_to_one_and_the_first_generator_is_on_top():
     assert low > high
 
 
-@pytest.mark.parametrize(("draw", "frame"), [(first_ranks, ranks().iloc[:0]), (plots.two_judges, judges().iloc[2:])])
-def test_nothing_to_draw_is_said(draw, frame):
-    with pytest.raises(ConfigError, match=r"to draw|judged by both"):
-        draw(frame)
+def test_nothing_to_draw_is_said():
+    with pytest.raises(ConfigError, match="no rows to draw"):
+        first_ranks(ranks().iloc[:0])
 
 
 @pytest.mark.parametrize(
@@ -340,7 +321,6 @@ def test_nothing_to_draw_is_said(draw, frame):
         (lambda frame: plots.grouped_bars(frame, "system", "mean", "hue", "share"), "hue"),
         (lambda frame: plots.stacked_shares(frame, "system", ["mean", "grade 5"]), "grade 5"),
         (lambda frame: plots.dots(frame, "system", "value", xlabel="share"), "value"),
-        (plots.two_judges, "language"),
         (plots.pair_scatter, "source"),
         (lambda frame: plots.score_strips(frame, frame), "metric"),
         (plots.score_violins, "aspect"),

@@ -1,8 +1,6 @@
 """What could have gone wrong in silence behind a table: counted, and with what it could have done to the mean.
 
-Rows that failed or were never scored, prompts that were cut, JSON that was repaired, labels that are too few, hits
-without a score, abstentions, empty answers, duplicates, cells that rest on different questions. An audit never mends
-anything and never calls a model: it reads what the rows say of themselves.
+An audit never mends anything and never calls a model: it reads what the rows say of themselves.
 
 Reading order: ``ranges`` (the mean if the unscored rows had all been worst or best) -> ``audit_rows`` (any data frame)
 -> ``audit`` (an experiment) -> ``audit_ledger`` (cells beside the papers') -> ``render``.
@@ -29,12 +27,13 @@ from ragbench.papers import IDENTITY, ledger, published, published_items
 from ragbench.report.checks import ANSWERS, GRADES, RETRIEVAL, Fault, counted, failed, reasons
 
 Bounds = tuple[float, float]
+Entry = dict[str, Any]
 COLUMNS = ("table", "check", "rows", "of", "most_in", "mean", "if_worst", "if_best", "detail")
 CELL = tuple(name for name in AXIS_COLUMNS if name != "question_id")
 RETRIEVED = ("data", "chunker", "retriever", "k", "N")
 ANSWERED = (*RETRIEVED, "generator")
 RIGHT = "share of grade 5"
-_SHOWN = 3  # problems of a cassette that are spelled out
+_AS_THEY_COME = {"sort": False, "dropna": False, "observed": True}
 # Of these nothing is read, and in a large run they are the longest.
 _NOT_AUDITED = ("key", "answer_key", "prompt_sha256", "judge_prompt_sha256", "judge_raw")
 _AUDITED = tuple(name for name in ROW_COLUMNS if name not in _NOT_AUDITED)
@@ -60,10 +59,6 @@ def ranges(
     (over the scored; NaN when there is none), ``if_worst``, ``if_best``. The true mean of all rows lies between the
     last two, whatever the reason rows are unscored.
 
-    Raises
-    ------
-    ConfigError for a column that is not there, or bounds that are equal.
-
     Source: Manski (1990), worst-case bounds for missing outcomes.
     """
     check_known("column", [score, *by], rows.columns)
@@ -72,18 +67,14 @@ def ranges(
         raise ConfigError(f"bounds {bounds}", "the worst and the best value of the score", "e.g. (0, 1)")
     values = pd.to_numeric(rows[score], errors="coerce").astype(float)
     keys = [rows[name] for name in by] or [pd.Series(0, index=rows.index, name="")]
-    grouped = values.groupby(keys, sort=False, dropna=False, observed=True)
-    sums = pd.DataFrame({"n": grouped.count(), "total": grouped.size(), "sum": grouped.sum()}).reset_index()
-    unscored = sums["total"] - sums["n"]
-    cells = sums[list(by)].assign(n=sums["n"], unscored=unscored, mean=sums["sum"] / sums["n"].where(sums["n"] > 0))
+    sums = values.groupby(keys, **_AS_THEY_COME).agg(["count", "size", "sum"]).reset_index()
+    unscored = sums["size"] - sums["count"]
+    cells = sums[list(by)].assign(
+        n=sums["count"], unscored=unscored, mean=sums["sum"] / sums["count"].where(lambda n: n > 0)
+    )
     for name, value in (("if_worst", worst), ("if_best", best)):
-        cells[name] = (sums["sum"] + value * unscored) / sums["total"]
+        cells[name] = (sums["sum"] + value * unscored) / sums["size"]
     return cells
-
-
-def _cell_name(values: object) -> str:
-    """Write the values that name a cell on one line."""
-    return ", ".join(map(str, values)) if isinstance(values, tuple) else str(values)
 
 
 def audit_rows(
@@ -101,9 +92,7 @@ def audit_rows(
     Parameters
     ----------
     rows : one row per question and cell. Read where they are there: ``status``, ``error_step``, ``error_kind``,
-        ``error``, ``reason``, ``note`` (why a row failed or is unscored), ``answer``, ``abstained``, ``finish``, ``N``,
-        ``k``, ``hits``, ``zero_hits``, ``context_tokens``, ``prompt_tokens``, ``prompt_estimate``, ``judge_repairs``,
-        ``judge_shown``, ``judge_grades_got``, ``judge_answer_cut``, ``judge_prompt_tokens``, ``judge_prompt_estimate``.
+        ``error``, ``reason``, ``note`` (why a row failed or is unscored), and the columns of `ragbench.report.checks`.
     score : column, or columns, whose mean is reported; or a dict column -> its own bounds. NaN is unscored.
     by : columns that make the cells of the table.
     bounds : (worst, best) value a score can have.
@@ -118,10 +107,6 @@ def audit_rows(
     ``most_in`` (the cell with most of them), ``detail``. For "unscored", where there are any, the cell is the one whose
     mean is the least certain, with its ``mean``, ``if_worst`` and ``if_best``, see ``ranges``. What the columns do not
     allow to say is listed as "not checked".
-
-    Raises
-    ------
-    ConfigError for a column that is not there.
     """
     by = [by] if isinstance(by, str) else list(by)
     scores = dict(score) if isinstance(score, Mapping) else dict.fromkeys([score] if isinstance(score, str) else score)
@@ -135,8 +120,13 @@ def audit_rows(
     if "status" in rows or "error" in rows:
         book.failures(name)
     if unit in rows:
-        twice = book.rows.duplicated([*by, unit], keep="last")
-        book.add(name, "duplicates", twice, len(twice), "the same question twice in one cell")
+        book.add(
+            name,
+            "duplicates",
+            rows.duplicated([*by, unit], keep="last"),
+            len(rows),
+            "the same question twice in one cell",
+        )
     book.checks(name, (*RETRIEVAL, *ANSWERS, *GRADES))
     return _as_frame(book.entries)
 
@@ -148,14 +138,14 @@ class _Book:
         self, rows: pd.DataFrame, by: Sequence[str], unit: str = "question_id", within: Sequence[str] = ()
     ) -> None:
         self.rows, self.by, self.unit, self.within = rows.reset_index(drop=True), list(by), unit, list(within)
-        self.entries: list[dict[str, Any]] = []
+        self.entries: list[Entry] = []
 
     def add(self, table: str, check: str, flagged: Any, of: int, detail: str = "", **more: Any) -> None:
         """Note one check: which rows show the fault, of how many that could."""
         flagged = np.asarray(flagged, bool)
         most_in = ""
         if self.by and flagged.any():
-            sizes = self.rows[flagged].groupby(self.by, sort=False, dropna=False, observed=True).size()
+            sizes = self.rows[flagged].groupby(self.by, **_AS_THEY_COME).size()
             most_in = f"{_cell_name(sizes.idxmax())}: {sizes.max()}"
         self.entries.append(_entry(table, check, flagged.sum(), of, most_in, detail) | more)
 
@@ -165,34 +155,29 @@ class _Book:
         unscored = values.isna()
         why = reasons(self.rows[unscored]).replace("", missing)
         cells = ranges(self.rows, column, self.by, bounds)
-        more: dict[str, Any] = {}
+        more: Entry = {}
         if unscored.any():
             place = (cells["if_best"] - cells["if_worst"]).abs().idxmax()
-            worst = {name: cells.at[place, name] for name in cells}  # a row of its own would turn NaN into NA
-            more = {name: float(worst[name]) for name in ("mean", "if_worst", "if_best")}
+            widest = {name: cells.at[place, name] for name in cells}  # a row of its own would turn NaN into NA
+            more = {name: float(widest[name]) for name in ("mean", "if_worst", "if_best")}
             if self.by:
-                more["most_in"] = f"{_cell_name(tuple(worst[name] for name in self.by))}: {worst['unscored']}"
-        self.add(table, "unscored", unscored, len(values), counted(why) if len(why) else "", **more)
+                more["most_in"] = f"{_cell_name(tuple(widest[name] for name in self.by))}: {widest['unscored']}"
+        self.add(table, "unscored", unscored, len(values), counted(why), **more)
         low, high = sorted(bounds)
         # A cosine of unit vectors in single precision may be 1.0000002.
-        wild = values.notna() & ((values < low - 1e-6) | (values > high + 1e-6))
+        wild = values.notna() & ~values.between(low - 1e-6, high + 1e-6)
         self.add(table, "out of bounds", wild, int(values.notna().sum()), f"outside [{low:g}, {high:g}]")
         if self.by:
             self._same_questions(table, ~unscored)
 
     def _same_questions(self, table: str, scored: pd.Series) -> None:
         """Compare the questions that the cells rest on, within each value of ``within``."""
-        keys = [name for name in self.by if name not in self.within]
+        by, within = ([self.rows[name] for name in names] for names in (self.by, self.within))
+        # Without names, the nth scored row of a cell counts as question n.
+        asked = self.rows.get(self.unit, scored.groupby(by, **_AS_THEY_COME).cumsum()).where(scored)
         fewer, cells, spans = 0, 0, []
-        parts = self.rows.groupby(self.within, sort=False, dropna=False) if self.within else [("", self.rows)]
-        for _, part in parts:
-            by = [part[name] for name in keys] or (lambda _: 0)
-            if self.unit in part:
-                asked = part[self.unit].where(scored[part.index])
-                sizes, whole = asked.groupby(by, sort=False, dropna=False, observed=True).nunique(), asked.nunique()
-            else:
-                sizes = scored[part.index].groupby(by, sort=False, dropna=False, observed=True).sum()
-                whole = sizes.max()
+        for _, part in asked.groupby(within or (lambda _: 0), **_AS_THEY_COME):
+            sizes, whole = part.groupby(by, **_AS_THEY_COME).nunique(), part.nunique()
             cells += len(sizes)
             if sizes.min() < whole:
                 fewer += int((sizes < whole).sum())
@@ -206,26 +191,26 @@ class _Book:
 
     def checks(self, table: str, checks: Sequence[Fault]) -> None:
         """Make the checks for which the columns are there, and list the others."""
-        open_checks = []
+        lacking = [check.name for check in checks if not set(check.columns) <= set(self.rows.columns)]
         for check in checks:
-            if all(name in self.rows for name in check.columns):
+            if check.name not in lacking:
                 self.add(table, check.name, check.flagged(self.rows), check.of(self.rows), check.detail)
-            else:
-                open_checks.append(check)
-        if open_checks:
-            names = ", ".join(check.name for check in open_checks)
-            self.entries.append(_entry(table, "not checked", 0, 0) | {"detail": f"no such columns: {names}"})
+        if lacking:
+            self.entries.append(_not_checked(table, f"no such columns: {', '.join(lacking)}"))
 
 
-def _entry(table: str, check: str, rows: int, of: int, most_in: str = "", detail: str = "") -> dict[str, Any]:
-    return {
-        "table": table,
-        "check": check,
-        "rows": int(rows),
-        "of": int(of),
-        "most_in": most_in if rows else "",
-        "detail": detail if rows else "",
-    }
+def _cell_name(values: object) -> str:
+    """Write the values that name a cell on one line."""
+    return ", ".join(map(str, values)) if isinstance(values, tuple) else str(values)
+
+
+def _entry(table: str, check: str, rows: int, of: int, most_in: str = "", detail: str = "") -> Entry:
+    counts = {"table": table, "check": check, "rows": int(rows), "of": int(of)}
+    return counts | {"most_in": most_in if rows else "", "detail": detail if rows else ""}
+
+
+def _not_checked(table: str, why: str) -> Entry:
+    return _entry(table, "not checked", 0, 0) | {"detail": why}
 
 
 class AuditTable(pd.DataFrame):
@@ -235,7 +220,7 @@ class AuditTable(pd.DataFrame):
         return f'<pre style="white-space: pre-wrap">{escape(render(self))}</pre>'
 
 
-def _as_frame(entries: Sequence[Mapping[str, Any]]) -> AuditTable:
+def _as_frame(entries: Sequence[Entry]) -> AuditTable:
     """Return checks as a data frame with all columns."""
     frame = AuditTable(list(entries), columns=list(COLUMNS))
     for name in ("mean", "if_worst", "if_best"):
@@ -259,10 +244,6 @@ def audit(
     DataFrame as from ``audit_rows``, with the tables "rows", "IR score" (cells with documents; each context once,
     whatever the number of generators and judges), "answers", "share of grade 5" and "cassette" (replies that are not
     as they were recorded).
-
-    Raises
-    ------
-    DataError for a run that does not exist or has no rows, or a cassette that cannot be read.
     """
     manifest: Mapping[str, Any] = {}
     tape = None
@@ -279,8 +260,7 @@ def audit(
     book, older = _book(current, CELL), _Book(rows, varying(rows, CELL))
     book.failures("rows")
     again = rows.duplicated([*AXIS_COLUMNS], keep="last")
-    told = "several settings under the same names: the last one made counts"
-    older.add("rows", "duplicates", again, len(rows), told)
+    older.add("rows", "duplicates", again, len(rows), "several settings under the same names: the last one made counts")
     entries = [*book.entries, *older.entries, _missing(current, manifest)]
     for table, part, cell, score, missing, checks in (
         ("IR score", scored_contexts(current), RETRIEVED, "ir_score", "no references", RETRIEVAL),
@@ -296,26 +276,42 @@ def audit(
     return _as_frame([*entries, *(_recorded(rows, tape) if manifest else [])])
 
 
-def _recorded(rows: pd.DataFrame, path: Path | None) -> list[dict[str, Any]]:
+def _book(rows: pd.DataFrame, cell: Sequence[str]) -> _Book:
+    by = varying(rows, cell)
+    return _Book(rows, by, within=[name for name in by if name == "data"])
+
+
+def _recorded(rows: pd.DataFrame, path: Path | None) -> list[Entry]:
     """Check the replies that the rows rest on."""
     if path is not None:
         with Cassette(path, mode="replay") as cassette:
             problems, count = cassette.verify(), cassette.rows("SELECT count(*) FROM replies")[0][0]
-        detail = "; ".join(problems[:_SHOWN]) + (f"; and {len(problems) - _SHOWN} more" * (len(problems) > _SHOWN))
+        more = [f"and {len(problems) - 3} more"] if len(problems) > 3 else []
+        detail = "; ".join([*problems[:3], *more])
         return [_entry("cassette", "changed or damaged", len(problems), max(count, 1), detail=detail)]
     if rows["digest"].notna().any() or rows["judge_digest"].notna().any():
-        why = "no cassette in the run's folder: name it with --cassette"
-        return [_entry("cassette", "not checked", 0, 0) | {"detail": why}]
+        return [_not_checked("cassette", "no cassette in the run's folder: name it with --cassette")]
     return []
 
 
-def cassette_of(run: str | os.PathLike[str], given: str | os.PathLike[str] | None) -> Path | None:
-    """Return the path of a run's cassette, None where it has none.
+def _missing(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> Entry:
+    """Count the rows that the manifest calls for: in the cells that are there, and in those without a row yet."""
+    known = manifest.get("axes", {}).get("data", {})
+    questions = rows.groupby("data")["question_id"].nunique().to_dict()
+    questions |= {name: facts["questions"] for name, facts in known.items() if "questions" in facts}
+    made = rows.groupby(list(CELL), sort=False, dropna=False)["question_id"].nunique()
+    wanted = made.index.get_level_values("data").map(questions).to_numpy()
+    gone = (wanted - made).clip(lower=0)
+    # A run that was stopped early has whole cells (a second data set) without a single row to know them by.
+    unseen = max(0, next((run.get("rows", 0) for run in reversed(manifest.get("runs", ()))), 0) - wanted.sum())
+    in_cell = f"{_cell_name(gone.idxmax())}: {gone.max()}"
+    most_in = in_cell if gone.max() >= unseen else f"cells without any row: {unseen}"
+    stopped = "the run was stopped: run it again to go on"
+    return _entry("rows", "not made yet", gone.sum() + unseen, wanted.sum() + unseen, most_in, stopped)
 
-    Raises
-    ------
-    DataError when the one that was given is not there.
-    """
+
+def cassette_of(run: str | os.PathLike[str], given: str | os.PathLike[str] | None) -> Path | None:
+    """Return the path of a run's cassette, None where it has none; DataError when the one given is not there."""
     path = Path(given).expanduser() if given is not None else run_folder(run) / "cassette.sqlite"
     if given is not None and not path.is_file():
         raise DataError(f"there is no cassette {path}", "the file that recorded the run", "check --cassette")
@@ -344,7 +340,7 @@ def those(rows: pd.DataFrame, wanted: pd.Series) -> pd.DataFrame:
     return rows if wanted.all() else rows[wanted]
 
 
-def once(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
+def _once(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
     """Return each question once per cell: the row that has the column, where one has it."""
     there = rows[column].isna().sort_values(kind="stable").index
     again = rows.loc[there, [*cell, "question_id"]].duplicated()
@@ -353,12 +349,12 @@ def once(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
 
 def scored_contexts(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one row per question and retrieved context (N > 0)."""
-    return once(those(rows, rows["N"] > 0), RETRIEVED, "ir_score")
+    return _once(those(rows, rows["N"] > 0), RETRIEVED, "ir_score")
 
 
 def answered(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one row per question and answer."""
-    return once(those(rows, rows["generator"] != "none"), ANSWERED, "answer")
+    return _once(those(rows, rows["generator"] != "none"), ANSWERED, "answer")
 
 
 def graded(rows: pd.DataFrame) -> pd.DataFrame:
@@ -371,28 +367,6 @@ def graded(rows: pd.DataFrame) -> pd.DataFrame:
 def varying(rows: pd.DataFrame, cell: Sequence[str]) -> list[str]:
     """Return the columns of a cell that have more than one value."""
     return [name for name in cell if rows[name].nunique(dropna=False) > 1]
-
-
-def _book(rows: pd.DataFrame, cell: Sequence[str]) -> _Book:
-    by = varying(rows, cell)
-    return _Book(rows, by, within=[name for name in by if name == "data"])
-
-
-def _missing(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Count the rows that the manifest calls for: in the cells that are there, and in those without a row yet."""
-    known = manifest.get("axes", {}).get("data", {})
-    questions = rows.groupby("data")["question_id"].nunique().to_dict()
-    questions |= {name: facts["questions"] for name, facts in known.items() if "questions" in facts}
-    made = rows.groupby(list(CELL), sort=False, dropna=False)["question_id"].nunique()
-    wanted = made.index.get_level_values("data").map(questions).to_numpy()
-    gone = (wanted - made).clip(lower=0)
-    # A run that was stopped early has whole cells (a second data set) without a single row to know them by.
-    unseen = max(0, next((run.get("rows", 0) for run in reversed(manifest.get("runs", ()))), 0) - wanted.sum())
-    most_in = (
-        f"{_cell_name(gone.idxmax())}: {gone.max()}" if gone.max() >= unseen else f"cells without any row: {unseen}"
-    )
-    stopped = "the run was stopped: run it again to go on"
-    return _entry("rows", "not made yet", gone.sum() + unseen, wanted.sum() + unseen, most_in, stopped)
 
 
 def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds | None = None) -> pd.DataFrame:
@@ -409,64 +383,58 @@ def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds
     DataFrame as from ``audit_rows``, one table per ``by``: cells without a number and why, questions unscored (with the
     range of the cell whose value is the least certain), cells that rest on different numbers of questions, cells of
     which nobody said how many questions they rest on (an identity rests on printed numbers, not on questions).
-
-    Raises
-    ------
-    ConfigError for an item that is neither published nor measured; DataError for a ledger that cannot be read.
     """
     cells = ledger(paper, item)
     if cells.empty:
         raise unknown(f"item of {paper}", item, published_items(paper))
     cells = cells[cells["ours_by"].notna() | cells["recorded_by"].notna()]
-    who = cells["ours_by"].fillna(cells["recorded_by"])
-    cells = cells.assign(who=who, value=pd.to_numeric(cells["ours"].fillna(cells["recorded"]), errors="coerce"))
-    if by is not None:
-        cells = cells[cells["who"] == by]
-    if bounds is None and item in published_items(paper):
+    cells = cells.assign(
+        who=cells["ours_by"].fillna(cells["recorded_by"]),
+        value=pd.to_numeric(cells["ours"].fillna(cells["recorded"]), errors="coerce"),
+        n=pd.to_numeric(cells["n"], errors="coerce"),
+        unscored=pd.to_numeric(cells["unscored"], errors="coerce").fillna(0),
+        unit=None,
+    )
+    if item in published_items(paper):
         known = published(paper, item)
-        cells = cells.merge(known[["row", "column", "unit"]], on=["row", "column"], how="left")
+        cells = cells.drop(columns="unit").merge(known[["row", "column", "unit"]], on=["row", "column"], how="left")
         # A row of our own has the unit of its column, where the column has one.
         alike = known.groupby("column")["unit"].agg(lambda units: units.iloc[0] if units.nunique() == 1 else None)
         cells["unit"] = cells["unit"].fillna(cells["column"].map(alike))
-    limits = [bounds or _LEDGER_BOUNDS.get(unit) for unit in cells.get("unit", pd.Series(None, index=cells.index))]
-    cells = cells.assign(limits=limits)
-    tables = (_ledger_table(f"{item}: {name}", group) for name, group in cells.groupby("who", sort=False))
-    return _as_frame([entry for table in tables for entry in table])
+    cells["limits"] = [bounds or _LEDGER_BOUNDS.get(unit) for unit in cells["unit"]]
+    tables = cells[cells["who"] == by] if by is not None else cells
+    parts = [_ledger_table(f"{item}: {name}", part) for name, part in tables.groupby("who", sort=False)]
+    return _as_frame([entry for part in parts for entry in part])
 
 
-def _ledger_table(table: str, cells: pd.DataFrame) -> list[dict[str, Any]]:
-    def entry(check: str, rows: float, of: float, flagged: pd.Series, detail: str = "") -> dict[str, Any]:
+def _ledger_table(table: str, cells: pd.DataFrame) -> list[Entry]:
+    def entry(check: str, flagged: pd.Series, of: float, detail: str = "", rows: float | None = None) -> Entry:
         names = cells.loc[flagged, "row"].astype(str) + ", " + cells.loc[flagged, "column"].astype(str)
         first = "" if names.empty else names.iloc[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-        return _entry(table, check, int(rows), int(of), first, detail)
+        return _entry(table, check, int(flagged.sum() if rows is None else rows), int(of), first, detail)
 
-    n, unscored = (pd.to_numeric(cells[name], errors="coerce") for name in ("n", "unscored"))
-    empty, missing = cells["value"].isna(), unscored.fillna(0)
-    countless = n.isna() & ~empty & ~cells["who"].str.startswith(IDENTITY)
+    n, missing, empty = cells["n"], cells["unscored"], cells["value"].isna()
     why = cells.loc[empty, "note"].fillna("").astype(str).str.slice(0, 80)
-    fewer = n < n.max()
-    span = f"n from {n.min():g} to {n.max():g}"
+    countless = n.isna() & ~empty & ~cells["who"].str.startswith(IDENTITY)
+    unscored = entry("unscored", missing > 0, n.sum() + missing.sum(), rows=missing.sum())
     return [
-        entry("cells without a number", empty.sum(), len(cells), empty, counted(why)),
-        entry("cells without n", countless.sum(), len(cells), countless),
-        entry("unscored", missing.sum(), n.sum() + missing.sum(), missing > 0) | _range(cells, n, missing),
-        entry("cells with unequal n", fewer.sum(), n.notna().sum(), fewer, span),
+        entry("cells without a number", empty, len(cells), counted(why)),
+        entry("cells without n", countless, len(cells)),
+        unscored | _range(cells),
+        entry("cells with unequal n", n < n.max(), n.notna().sum(), f"n from {n.min():g} to {n.max():g}"),
     ]
 
 
-def _range(cells: pd.DataFrame, n: pd.Series, missing: pd.Series) -> dict[str, Any]:
+def _range(cells: pd.DataFrame) -> Entry:
     """Return the mean's range of the cell that its unscored questions could move most."""
-    widest, most = -1.0, {}
-    for place, limits in cells["limits"].items():
-        value = cells.loc[place, "value"]
-        if limits is None or not missing[place] > 0 or np.isnan(value):
-            continue
-        total = n[place] + missing[place]
-        low, high = ((value * n[place] + limit * missing[place]) / total for limit in limits)
-        if abs(high - low) > widest:
-            name = f"{cells.loc[place, 'row']}, {cells.loc[place, 'column']}: {missing[place]:g}"
-            widest, most = abs(high - low), {"mean": value, "if_worst": low, "if_best": high, "most_in": name}
-    return most
+    known = cells[cells["limits"].notna() & (cells["unscored"] > 0) & cells["value"].notna() & cells["n"].notna()]
+    if known.empty:
+        return {}
+    total, sums = known["n"] + known["unscored"], known["value"] * known["n"]
+    worst, best = ((sums + known["limits"].str[end] * known["unscored"]) / total for end in (0, 1))
+    at = (best - worst).abs().idxmax()
+    name = f"{known.at[at, 'row']}, {known.at[at, 'column']}: {known.at[at, 'unscored']:g}"
+    return {"mean": known.at[at, "value"], "if_worst": worst[at], "if_best": best[at], "most_in": name}
 
 
 def render(frame: pd.DataFrame) -> str:
@@ -474,22 +442,17 @@ def render(frame: pd.DataFrame) -> str:
     lines: list[str] = []
     for table, part in frame.groupby("table", sort=False):
         lines.append(f"{table}")
-        clean, empty = [], []
-        for row in part.itertuples():
+        for row in part[(part["rows"] > 0) | (part["check"] == "not checked")].itertuples():
             if row.check == "not checked":
                 lines.append(f"  {row.check:28s}{row.detail}")
-            elif row.rows:
-                where = f"  most in {row.most_in}" if row.most_in else ""
-                mean = ""
-                if row.if_worst == row.if_worst:
-                    known = "no mean" if np.isnan(row.mean) else f"mean {row.mean:.3f}"
-                    mean = f"  {known}, could be {row.if_worst:.3f} to {row.if_best:.3f}"
-                detail = f"  ({row.detail})" if row.detail else ""
-                lines.append(f"  {row.check:28s}{row.rows} of {row.of}{mean}{where}{detail}")
-            elif row.of:
-                clean.append(row.check)
-            else:
-                empty.append(row.check)
-        ends = {"none": clean, "no row to look at": empty}
-        lines += [f"  {head:28s}{', '.join(some)}" for head, some in ends.items() if some]
+                continue
+            mean = "no mean" if np.isnan(row.mean) else f"mean {row.mean:.3f}"
+            ends = "" if np.isnan(row.if_worst) else f"  {mean}, could be {row.if_worst:.3f} to {row.if_best:.3f}"
+            where = f"  most in {row.most_in}" if row.most_in else ""
+            lines.append(
+                f"  {row.check:28s}{row.rows} of {row.of}{ends}{where}" + (f"  ({row.detail})" if row.detail else "")
+            )
+        clean = part[(part["rows"] == 0) & (part["check"] != "not checked")]
+        for head, some in (("none", clean[clean["of"] > 0]), ("no row to look at", clean[clean["of"] == 0])):
+            lines += [f"  {head:28s}{', '.join(some['check'])}"] if len(some) else []
     return "\n".join(lines)

@@ -11,25 +11,18 @@ from ragbench.experiment.rows import NOT_TOLD
 from ragbench.llm.context import SHORTENED
 from ragbench.llm.reply import CUT_SHORT
 
+Marks = Callable[[pd.DataFrame], pd.Series]
+
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault that rows can show.
-
-    Attributes
-    ----------
-    name : as it stands in the audit.
-    columns : those it reads; without one of them it cannot be made.
-    flagged : frame -> bool Series: the fault is there.
-    detail : what a flagged row means.
-    looked_at : frame -> bool Series: the row can show it. Default: it has a value in the first column.
-    """
+    """A fault that rows can show; without one of its columns the check cannot be made."""
 
     name: str
     columns: tuple[str, ...]
-    flagged: Callable[[pd.DataFrame], pd.Series]
-    detail: str
-    looked_at: Callable[[pd.DataFrame], pd.Series] | None = None
+    flagged: Marks
+    detail: str  # what a flagged row means
+    looked_at: Marks | None = None  # the row can show it; default: it has a value in the first column
 
     def of(self, rows: pd.DataFrame) -> int:
         """Count the rows that can show the fault."""
@@ -38,95 +31,89 @@ class Fault:
 
 def failed(rows: pd.DataFrame) -> pd.Series:
     """Mark the rows that failed: ``status`` says so, or without that column there is an ``error``."""
-    if "status" in rows:
-        return rows["status"].eq("failed")
-    if "error" in rows:
-        return rows["error"].fillna("").astype(str).str.strip().ne("")
-    return _none(rows)
+    return rows["status"].eq("failed") if "status" in rows else _text(rows, "error").ne("")
 
 
 def reasons(rows: pd.DataFrame) -> pd.Series:
     """Say of each row why it failed or is unscored, in a few words; "" where no column says it."""
-    reason = _text(rows, "error_kind")
-    if "error_step" in rows:
-        reason = (_text(rows, "error_step") + ": " + reason).str.strip(": ")
+    reason = (_text(rows, "error_step") + ": " + _text(rows, "error_kind")).str.strip(": ")
     for name in ("reason", "error", "note"):
         # Of a long message its kind, which stands before the colon, is what can be counted.
         reason = reason.where(reason.ne(""), _text(rows, name).str.split(":").str[0].str.slice(0, 60))
     return reason
 
 
-def _none(rows: pd.DataFrame) -> pd.Series:
-    return pd.Series(False, index=rows.index)
+def counted(values: pd.Series, most: int = 5) -> str:
+    """Write the values of a Series with how often each occurs: ``"context 2, no references 1"``."""
+    sizes = values.where(values.ne(""), "no reason given").value_counts(sort=True)
+    shown = [f"{name} {count}" for name, count in list(sizes.items())[:most]]
+    return ", ".join([*shown, *([f"and {len(sizes) - most} more"] if len(sizes) > most else [])])
+
+
+def _column(rows: pd.DataFrame, name: str) -> pd.Series:
+    return rows[name] if name in rows else pd.Series(None, index=rows.index, dtype=object)
 
 
 def _text(rows: pd.DataFrame, name: str) -> pd.Series:
     """Return a column as stripped texts: objects, since strings of pyarrow hold no half of a surrogate pair."""
-    values = rows[name].astype(object).where(rows[name].notna(), "") if name in rows else [""] * len(rows)
-    return pd.Series([str(value).strip() for value in values], rows.index, dtype=object)
+    values = _column(rows, name)
+    return pd.Series(
+        [str(v).strip() if known else "" for v, known in zip(values, values.notna(), strict=True)],
+        rows.index,
+        dtype=object,
+    )
 
 
 def _number(rows: pd.DataFrame, name: str) -> pd.Series:
-    return pd.to_numeric(rows[name], errors="coerce").astype(float)
+    return pd.to_numeric(_column(rows, name), errors="coerce").astype(float)
 
 
 def _true(rows: pd.DataFrame, name: str) -> pd.Series:
-    return rows[name].map(lambda value: value is True or value == 1).fillna(False).astype(bool)
+    return _column(rows, name).map(lambda value: value is True or value == 1).fillna(False).astype(bool)
 
 
 def _answered(rows: pd.DataFrame) -> pd.Series:
-    return rows["answer"].notna() & ~failed(rows) if "answer" in rows else _none(rows)
+    return rows["answer"].notna() & ~failed(rows)
 
 
 def _abstained(rows: pd.DataFrame) -> pd.Series:
     from ragbench.text.stance import abstains
 
-    if "abstained" in rows:
-        known, said = rows["abstained"].notna(), _true(rows, "abstained")
-    else:
-        known = said = _none(rows)
-    if "answer" not in rows:
-        return said
-
+    known = _column(rows, "abstained").notna()
     texts = rows.loc[~known, "answer"].unique()  # reading one takes a quarter of a millisecond
     declined = {text: abstains(text, "audit") for text in texts if isinstance(text, str)}
-    return said.where(known, rows["answer"].map(lambda text: declined.get(text, False)).astype(bool))
+    return _true(rows, "abstained").where(known, rows["answer"].map(lambda t: declined.get(t, False)).astype(bool))
 
 
-def _truncated(rows: pd.DataFrame, prefix: str = "") -> pd.Series:
-    return _text(rows, "error_kind").eq("truncated") & _by_step(rows, prefix)
+def _error(rows: pd.DataFrame, kind: str, prefix: str) -> pd.Series:
+    """Mark errors of one kind of the model that answered (prefix ""), or of the one that graded."""
+    step = _text(rows, "error_step").isin(["grade"] if prefix else ["generate", ""])
+    return _text(rows, "error_kind").eq(kind) & step
 
 
-def _by_step(rows: pd.DataFrame, prefix: str) -> pd.Series:
-    return _text(rows, "error_step").isin(["grade"] if prefix else ["generate", ""])
-
-
-def _asked(prefix: str) -> Callable[[pd.DataFrame], pd.Series]:
+def _asked(prefix: str) -> Marks:
     return lambda rows: _number(rows, f"{prefix}prompt_estimate").notna()
 
 
 def _of_calls(prefix: str, whose: str) -> tuple[Fault, Fault, Fault]:
     """Return the checks of the model that answered, or of the one that graded."""
-    digest, repairs = f"{prefix}digest", f"{prefix}repairs"
-    columns = tokens, estimate = f"{prefix}prompt_tokens", f"{prefix}prompt_estimate"
-    asked = _asked(prefix)
+    digest, tokens, estimate = f"{prefix}digest", f"{prefix}prompt_tokens", f"{prefix}prompt_estimate"
     unnamed = "the server says nothing of its model: another one under this name would not be noticed"
     cut = f"refused as too long, or the server counted less than {SHORTENED:.0%} of our estimate"
+    asked = _asked(prefix)
 
     def short(rows: pd.DataFrame) -> pd.Series:
-        counted = _number(rows, tokens)
-        if repairs in rows:  # the count is a sum over the calls
-            counted = counted / (1 + _number(rows, repairs).fillna(0))
-        refused = _text(rows, "error_kind").eq("context") & _by_step(rows, prefix)
-        return refused | (counted > 0) & (counted < SHORTENED * _number(rows, estimate))
+        calls = 1 + _number(rows, f"{prefix}repairs").fillna(0)  # the count is a sum over the calls
+        each = _number(rows, tokens) / calls
+        return _error(rows, "context", prefix) | (each > 0) & (each < SHORTENED * _number(rows, estimate))
 
     def uncounted(rows: pd.DataFrame) -> pd.Series:
         return asked(rows) & ~failed(rows) & ~(_number(rows, tokens) > 0)
 
     return (
         Fault(f"{whose}weights not known", (digest,), lambda r: r[digest].isin(["", NOT_TOLD]), unnamed),
-        Fault(f"{whose}prompts cut", columns, short, cut, asked),
-        Fault(f"{whose}prompts not counted", columns, uncounted, "a cut would not show", asked),
+        Fault(f"{whose}prompts cut", (tokens, estimate), short, cut, asked),
+        Fault(f"{whose}prompts not counted", (tokens, estimate), uncounted, "a cut would not show", asked),
     )
 
 
@@ -134,12 +121,9 @@ def _retrieved(rows: pd.DataFrame) -> pd.Series:
     return (_number(rows, "N") > 0) & ~(failed(rows) & _text(rows, "error_step").eq("retrieve"))
 
 
-def _has_list(rows: pd.DataFrame) -> pd.Series:
-    return rows["hits"].map(lambda value: isinstance(value, list | tuple)).astype(bool) & _retrieved(rows)
-
-
-def _list_lengths(rows: pd.DataFrame) -> pd.Series:
-    return rows["hits"].map(lambda value: len(value) if isinstance(value, list | tuple) else 0)
+def _hits(rows: pd.DataFrame) -> pd.Series:
+    """Count the hits; NaN where none were kept."""
+    return rows["hits"].map(lambda hits: len(hits) if isinstance(hits, list | tuple) else None).astype(float)
 
 
 RETRIEVAL = (
@@ -159,9 +143,9 @@ RETRIEVAL = (
     Fault(
         "fewer hits than k",
         ("hits", "N", "k"),
-        lambda r: _has_list(r) & (_list_lengths(r) < _number(r, "k")),
+        lambda r: _retrieved(r) & (_hits(r) < _number(r, "k")),
         "the retriever had no more, or keeps fewer",
-        _has_list,
+        lambda r: _retrieved(r) & _hits(r).notna(),
     ),
 )
 ANSWERS = (
@@ -169,9 +153,9 @@ ANSWERS = (
     Fault(
         "replies cut",
         ("finish",),
-        lambda r: _text(r, "finish").isin(CUT_SHORT) | _truncated(r),
+        lambda r: _text(r, "finish").isin(CUT_SHORT) | _error(r, "truncated", ""),
         "the model ran into its limit of tokens",
-        lambda r: _text(r, "finish").ne("") | _truncated(r),
+        lambda r: _text(r, "finish").ne("") | _error(r, "truncated", ""),
     ),
     Fault(
         "empty answers",
@@ -199,9 +183,8 @@ GRADES = (
     Fault(
         "judge's replies cut",
         ("judge_prompt_estimate", "error_kind"),
-        lambda r: _truncated(r, "judge_"),
+        lambda r: _error(r, "truncated", "judge_"),
         "the judge repeated itself, or ran into its limit of tokens",
-        _asked("judge_"),
     ),
     Fault(
         "schema in a weaker form",
@@ -229,10 +212,3 @@ GRADES = (
         "longer than max_chars: graded by their beginning",
     ),
 )
-
-
-def counted(values: pd.Series, most: int = 5) -> str:
-    """Write the values of a Series with how often each occurs: ``"context 2, no references 1"``."""
-    sizes = values.where(values.ne(""), "no reason given").value_counts(sort=True)
-    shown = [f"{name} {count}" for name, count in list(sizes.items())[:most]]
-    return ", ".join([*shown, *([f"and {len(sizes) - most} more"] if len(sizes) > most else [])])

@@ -26,18 +26,11 @@ _KEY_LIKE = re.compile(r"\bsk-[\w\-]{16,}|\b[Bb]earer\s+(?=\S*\d)[\w.~+/\-]{16,}
 
 @dataclass
 class Exported:
-    """What an export wrote.
-
-    Attributes
-    ----------
-    folder : where.
-    files : what, relative to the folder, in the order written.
-    notes : what a reader should know: what is missing and why, what was hidden.
-    """
+    """What an export wrote."""
 
     folder: Path
-    files: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)  # relative to the folder, in the order written
+    notes: list[str] = field(default_factory=list)  # what is missing and why, what was hidden
 
     def __str__(self) -> str:
         kinds: dict[str, list[str]] = {}
@@ -61,18 +54,8 @@ def _listed(names: list[str]) -> str:
 class Folder:
     """A folder being filled, as a context; every text that goes in is searched for secrets.
 
-    Parameters
-    ----------
-    to : the folder. Made when it is not there; at the end cleared of what an earlier export wrote.
-    what : name of what is exported, for the marker.
-
-    Attributes
-    ----------
-    path : where the files lie until ``finish``.
-
-    Raises
-    ------
-    ConfigError for a folder with files of others, or whose exported files were changed since.
+    The files lie in ``path`` until ``finish``, which clears the folder of what an earlier export wrote. One with files
+    of others, or whose exported files were changed since, is refused. ``what`` is exported, for the marker.
     """
 
     def __init__(self, to: str | os.PathLike[str], what: str) -> None:

@@ -88,7 +88,6 @@ def table(
     ----------
     df : the numbers. An index with a name becomes columns.
     stem : path without an ending; a bare name lies in ``data/results/tables/``.
-    caption : what the table shows; not empty.
     label : for ``\\ref``; default the stem's name.
     shown : what Markdown and LaTeX show instead, e.g. "0.51 [0.48, 0.54]" in one cell; default ``df``.
     digits : decimals of the numbers shown. The CSV has six significant digits.
@@ -97,19 +96,14 @@ def table(
     Returns
     -------
     Paths by kind: csv, md, tex.
-
-    Raises
-    ------
-    ConfigError for a table without columns or a caption.
     """
     stem = Path(stem).expanduser()
     base = stem if stem.parent != Path() else results_dir("tables") / stem
     base.parent.mkdir(parents=True, exist_ok=True)
-    paths = {}
     texts = render_table(df, caption, label or stem.name, shown=shown, digits=digits, notes=notes)
+    # Not with_suffix: "table_3.1" has a dot of its own.
+    paths = {kind: base.with_name(f"{base.name}.{kind}") for kind in texts}
     for kind, text in texts.items():
-        # Not with_suffix: "table_3.1" has a dot of its own.
-        paths[kind] = base.with_name(f"{base.name}.{kind}")
         paths[kind].write_text(text, encoding="utf-8", newline="\n")
     return paths
 
@@ -151,7 +145,7 @@ class RunTable:
 
 
 def head_and_body(df: pd.DataFrame, digits: int = 3) -> tuple[list[str], list[list[str]]]:
-    """Return the texts of a table: its column names, and its cells with numbers rounded."""
+    """Return the texts of a table, numbers rounded."""
     flat = _flat(df)
     body = [[_cell(value, digits) for value in row] for row in flat.itertuples(index=False)]
     return [str(name) for name in flat.columns], body
@@ -204,17 +198,13 @@ def _is_numeric(values: pd.Series) -> bool:
 
 
 def _cell(value: Any, digits: int) -> str:
-    if value is None or str(value) in ("<NA>", "NaT") or (_is_float(value) and math.isnan(value)):
+    if pd.api.types.is_scalar(value) and pd.isna(value):
         return MISSING
-    if isinstance(value, bool) or type(value).__name__ == "bool":
+    if pd.api.types.is_bool(value):
         return "yes" if value else "no"
-    if _is_float(value):
+    if pd.api.types.is_float(value):
         return f"{value:.{digits}f}" if math.isfinite(value) else ("∞" if value > 0 else "-∞")
     return " ".join(str(value).split())
-
-
-def _is_float(value: Any) -> bool:
-    return isinstance(value, float) or (hasattr(value, "dtype") and value.dtype.kind == "f")
 
 
 def _markdown(
@@ -241,11 +231,7 @@ def latex_table(
 ) -> str:
     """Write one table: a ``tabular`` in a ``table``, or a ``longtable`` above 45 rows. Needs ``PREAMBLE``.
 
-    Parameters
-    ----------
-    numeric : for each column whether it holds numbers (set to the right).
-    label : gets "tab:" before it unless it has it.
-    notes : lines under the table.
+    Columns that are ``numeric`` are set to the right; the label gets "tab:" before it unless it has it.
     """
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
     spec = "".join(_column(width, right, widths) for width, right in zip(widths, numeric, strict=True))
@@ -307,11 +293,10 @@ def interval_table(
 
     Parameters
     ----------
-    means : columns mean, low and high, as from `ragbench.stats.means`, and those named next.
+    means : as from `ragbench.stats.means`.
     rows, columns : columns of ``means`` whose values head the table's rows and columns, in the order of their first
         appearance. Put what is many (metrics, say) into the rows.
     scale : what numbers are multiplied by, 100 for percent.
-    decimals : shown of each number.
     """
     places = [[name] if isinstance(name, str) else list(name) for name in (rows, columns)]
     texts = []
