@@ -306,7 +306,7 @@ def rank_lines(
 def grouped_bars(
     frame: pd.DataFrame, x: str, y: str, hue: str, ylabel: str, title: str = "", panel: str | None = None
 ) -> Figure:
-    """Bars of ``y`` over ``x`` in groups of ``hue``; the values of ``panel`` have panels of their own, three in a row."""
+    """Bars of ``y`` over ``x`` in groups of ``hue``; each value of ``panel`` has a panel of its own, three in a row."""
     if frame.empty:
         raise ConfigError("no rows to draw", "at least one", "check what the table was made from")
     _need(frame, x, y, hue, panel)

@@ -1,7 +1,7 @@
 """A run, or the ledger, as a folder to build a thesis from: tables, figures, methods, references, rows, cassette.
 
-Reading order: ``export`` -> the tables of a run (``run_tables``) -> its figures (``run_figures``) -> ``document``
-(all of it as LaTeX) -> ``export_ledger``.
+Reading order: ``export`` -> the tables of a run (``run_tables``) -> its figures (``run_figures``) -> scores -> the
+ledger -> ``_write_parts``, which writes any of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from matplotlib.figure import Figure
 
 from ragbench import plots
 from ragbench.data.ragchecker import RagResults, to_ragchecker
-from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import Experiment, load_manifest, load_rows
 from ragbench.experiment.rows import run_folder
 from ragbench.llm import Cassette
@@ -69,6 +70,8 @@ MOST_BARS = 40
 MOST_STEM = 100  # characters of labels in the name of a file
 AT_ONCE = 10_000  # rows written together
 
+Drawn = tuple[str, Figure, pd.DataFrame, str]  # name, figure, numbers drawn, alt text
+
 
 def export(
     run: str | os.PathLike[str],
@@ -91,78 +94,48 @@ def export(
     Exported: ``tables/`` (CSV, Markdown, LaTeX), ``figures/`` (PDF, PNG, CSV, text), ``methods.md`` and ``.tex``,
     ``references.bib``, ``all.tex`` (all of it as one document), ``rows.csv``, ``cassette.jsonl``, ``manifest.json``,
     ``README.md``. Two exports of one run differ in no byte.
-
-    Raises
-    ------
-    DataError for a run that does not exist or has no rows; ConfigError for a folder that is not ours to fill.
     """
     tape = cassette_of(run, cassette)
     checks = audit(run, cassette=tape)  # first: of a large run, its copy of the rows and that below do not fit together
-    every = load_rows(run)
-    manifest = load_manifest(run)
+    every, manifest = load_rows(run), load_manifest(run)
     rows = in_grid_order(current_rows(every), manifest)
     older = len(every) - len(rows)
     del every
+    scores = load_scores(run_folder(run))
     name = str(manifest.get("name", Path(run).name))
+    # Rows of the grid that the run has not made yet.
+    missing = int(checks.loc[checks["check"].eq("not made yet"), "rows"].sum())
+    counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
     with Folder(to, f"run {name}") as folder:
-        tables = {table.stem: table for table in run_tables(rows, name, checks)}
-        scores = load_scores(run_folder(run))
-        tables |= {} if scores is None else {table.stem: table for table in score_tables(scores, name)}
-        for stem, table in tables.items():
-            _write_table(folder, table, f"tab:{label_of(name)}:{stem}")
-        drawn = run_figures({stem: table.frame for stem, table in tables.items()})
-        figures = [_write_figure(folder, *parts) for parts in drawn]
-        # Rows of the grid that the run has not made yet.
-        missing = int(checks.loc[checks["check"].eq("not made yet"), "rows"].sum())
-        counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
-        paragraphs = methods(manifest, counts)
+        notes = folder.done.notes
+        tables, paragraphs = [*run_tables(rows, name, checks)], methods(manifest, counts)
+        figures = run_figures({table.stem: table.frame for table in tables})
         if scores is not None:
-            figures += _score_figure(folder, scores, name)
+            tables += score_tables(scores, name)
+            figures = chain(figures, _score_figures(scores, name))
             paragraphs = paragraphs.with_scores(score_methods(scores))
             if len(scores) != len(rows):
-                folder.done.notes.append(f"scores are of {len(scores)} of {len(rows)} rows: run the experiment again")
-        _write_methods(folder, paragraphs)
-        folder.text("all.tex", document(name, list(tables), figures))
+                notes.append(f"scores are of {len(scores)} of {len(rows)} rows: run the experiment again")
+        labels = {f"tab:{label_of(name)}:{table.stem}": table for table in tables}
+        alts = _write_parts(folder, name, labels, figures, paragraphs)
         folder.text("rows.csv", _csv(rows))
         folder.text("manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
         if missing:
-            folder.done.notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
+            notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
         if older:
-            folder.done.notes.append(f"{older} rows of older settings under the same names are left out")
+            notes.append(f"{older} rows of older settings under the same names are left out")
         read = rows[(rows["N"] > 0) & (rows["status"] == "ok")]
         if len(read) and read["ir_score"].isna().all():
-            folder.done.notes.append("no IR score: none of these questions has references (supporting texts)")
+            notes.append("no IR score: none of these questions has references (supporting texts)")
         _cassette(folder, rows, tape)
         if html:
-            shown = [table for stem, table in tables.items() if stem != "audit"]  # the page ends with it
+            shown = [table for table in tables if table.stem != "audit"]  # the page ends with it
             shown.append(worst_answers(rows, _questions(run)))
-            pictures = [(folder.path / "figures" / f"{stem}.png", alt) for stem, alt in figures]
+            pictures = [(folder.path / "figures" / f"{stem}.png", alt) for stem, alt in alts.items()]
             facts = f"{rows['question_id'].nunique()} questions, {len(rows)} rows. {_fixed(rows)}."
-            text = page(name, facts, shown, pictures, paragraphs, checks, folder.done.notes)
-            folder.text("report.html", text)
+            folder.text("report.html", page(name, facts, shown, pictures, paragraphs, checks, notes))
         folder.text("README.md", _readme(name, folder))
         return folder.finish()
-
-
-def _write_table(folder: Folder, table: RunTable, label: str) -> None:
-    """Write one table into ``tables/`` of an export."""
-    texts = render_table(table.frame, table.caption, label, shown=table.shown, notes=table.notes)
-    for kind, text in texts.items():
-        folder.text(f"tables/{table.stem}.{kind}", text)
-
-
-def _write_methods(folder: Folder, written: Methods) -> None:
-    """Write the methods, with the box of what may be claimed, and the references that they cite."""
-    folder.text("methods.md", written.markdown)
-    folder.text("methods.tex", written.latex)
-    folder.text("references.bib", written.bibliography)
-
-
-def _write_figure(folder: Folder, stem: str, figure: Figure, numbers: pd.DataFrame, alt: str) -> tuple[str, str]:
-    """Write one figure into ``figures/`` of an export; return its name and alt text."""
-    paths = plots.save_figure(figure, stem, no_formulas(numbers), alt, folder=folder.path / "figures", dpi=300)
-    folder.done.files += [f"figures/{path.name}" for path in paths.values()]
-    return stem, alt
 
 
 def _questions(run: str | os.PathLike[str]) -> dict[str, str]:
@@ -199,28 +172,14 @@ def _cassette(folder: Folder, rows: pd.DataFrame, path: Path | None) -> None:
         folder.done.notes.append("no cassette in the run's folder: name the one that recorded it with --cassette")
 
 
-def _readme(name: str, folder: Folder) -> str:
-    lines = [
-        f"# {in_markdown(name)}",
-        "",
-        "Written by `ragbench export`. `all.tex` sets everything: `pdflatex all`, `bibtex all`,",
-        "twice more `pdflatex all`.",
-        "",
-        *(f"- `{file}`" for file in folder.done.files),
-    ]
-    return "\n".join([*lines, *(f"\nNote: {note}." for note in folder.done.notes)]) + "\n"
-
-
 def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[RunTable]:
-    """Yield the tables that the rows of a run allow, each as soon as it is made; each question is once per cell."""
+    """Yield the tables that the rows of a run allow; each question is once per cell."""
     notes = (f"Left out here: {_fixed(rows)}.",) if _fixed(rows) else ()
-    contexts = scored_contexts(rows)
+    contexts, answers, marks = scored_contexts(rows), answered(rows), graded(rows)
     if contexts["ir_score"].notna().any():
         yield from _ir_scores(contexts, name, notes)
-    answers = answered(rows)
     if len(answers):
         yield _seconds(answers, name, notes)
-    marks = graded(rows)
     if len(marks):
         yield _grades(marks, name, notes)
         judged = (marks["N"] > 0) & marks["ir_score"].notna()
@@ -234,11 +193,8 @@ def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[R
 
 def _fixed(rows: pd.DataFrame) -> str:
     """Name the axes that have one value in the whole run."""
-    return ", ".join(
-        f"{axis} {rows[axis].iloc[0]}"
-        for axis in CELL
-        if rows[axis].nunique(dropna=False) == 1 and rows[axis].iloc[0] != "none"
-    )
+    fixed = (axis for axis in CELL if rows[axis].nunique(dropna=False) == 1 and rows[axis].iloc[0] != "none")
+    return ", ".join(f"{axis} {rows[axis].iloc[0]}" for axis in fixed)
 
 
 def varying_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
@@ -250,31 +206,34 @@ def varying_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
     return frame[by].astype(str).agg(", ".join, axis=1)
 
 
+def _printed(frame: pd.DataFrame, head: str, *columns: str) -> pd.DataFrame:
+    """The frame with one column in place of a mean and the ends of its interval."""
+    mean, low, high = columns or ("mean", "low", "high")
+    shown = frame.assign(**{mean: with_interval(frame, mean, low, high)}).drop(columns=[low, high])
+    return shown.rename(columns={mean: f"{head} [95% interval]"})
+
+
 def _ir_scores(contexts: pd.DataFrame, name: str, notes: tuple[str, ...]) -> Iterator[RunTable]:
     frame = means(contexts, varying(contexts, RETRIEVED), "ir_score", resamples=RESAMPLES)
-    shown = frame.drop(columns=["mean", "low", "high"])
-    shown.insert(len(shown.columns) - 2, "IR score [95% interval]", with_interval(frame))
-    yield RunTable("ir_score", f"{name}: mean IR score per cell", frame, shown, notes)
+    yield RunTable("ir_score", f"{name}: mean IR score per cell", frame, _printed(frame, "IR score"), notes)
     if "N" in frame and len(varying(frame, [n for n in RETRIEVED if n in frame and n != "N"])):
-        wide = frame.assign(system=varying_names(frame, RETRIEVED)).pivot(index="N", columns="system", values="mean")
-        wide = wide[list(dict.fromkeys(varying_names(frame, RETRIEVED)))].reset_index()
+        systems = varying_names(frame, RETRIEVED)
+        wide = frame.assign(system=systems).pivot(index="N", columns="system", values="mean")
+        wide = wide[list(dict.fromkeys(systems))].reset_index()
         yield RunTable("ir_score_by_n", f"{name}: mean IR score by the budget of N tokens", wide, None, notes)
 
 
 def _seconds(answers: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
-    frame = means(answers, varying(answers, ANSWERED), "seconds", resamples=RESAMPLES)
-    by = [column for column in frame.columns if column in ANSWERED]
+    by = varying(answers, ANSWERED)
+    frame = means(answers, by, "seconds", resamples=RESAMPLES).rename(columns={"unscored": "untimed"})
     counts = [column for column in ("prompt_tokens", "output_tokens") if answers[column].notna().any()]
     if counts:
         numbers = answers[[*by, *counts]].astype(dict.fromkeys(counts, float))
         groups = numbers.groupby(by or (lambda _: 0), sort=False, dropna=False)
         frame = frame.join(groups[counts].mean().reset_index(drop=True).add_prefix("mean "))
-    frame = frame.rename(columns={"unscored": "untimed"})
-    shown = frame.drop(columns=["mean", "low", "high"])
-    shown.insert(len(by), "seconds [95% interval]", with_interval(frame))
     cached = int(answers["cached"].map(lambda value: value is True).sum())
     notes += (f"{cached} answers came from a cassette: their seconds are those of the recording.",) if cached else ()
-    return RunTable("seconds", f"{name}: seconds per answer", frame, _worded(shown), notes)
+    return RunTable("seconds", f"{name}: seconds per answer", frame, _worded(_printed(frame, "seconds")), notes)
 
 
 def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
@@ -283,14 +242,11 @@ def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
     by = varying(marks, CELL)
     cells = marks[by].drop_duplicates().reset_index(drop=True) if by else pd.DataFrame(index=[0])
     key = marks.groupby(by, sort=False, dropna=False).ngroup() if by else pd.Series(0, index=marks.index)
-    shares = grade_shares(marks.assign(cell=key), "cell").drop(columns=["cell", "seconds"])
-    frame = pd.concat([cells, shares], axis=1)
+    frame = pd.concat([cells, grade_shares(marks.assign(cell=key), "cell").drop(columns=["cell", "seconds"])], axis=1)
     rights = [binomial_ci(round(share * n) if n else 0, n) for share, n in frame[["grade 5", "n"]].to_numpy()]
     frame.insert(frame.columns.get_loc("n"), "grade 5 low", [interval.low for interval in rights])
     frame.insert(frame.columns.get_loc("n"), "grade 5 high", [interval.high for interval in rights])
-    shown = frame.drop(columns=["grade 5 low", "grade 5 high"]).astype({"grade 5": object})
-    shown["grade 5"] = with_interval(frame, "grade 5", "grade 5 low", "grade 5 high")
-    shown = shown.rename(columns={"grade 5": "grade 5 [95% interval]"})
+    shown = _printed(frame, "grade 5", "grade 5", "grade 5 low", "grade 5 high")
     return RunTable("grades", f"{name}: shares of the five grades", frame, shown, notes)
 
 
@@ -301,16 +257,15 @@ def _thresholds(marks: pd.DataFrame, name: str) -> RunTable:
     by = varying(marks, POINTS)
     fits = []
     for key, group in points.groupby(by, sort=False, dropna=False) if by else [((), points)]:
-        cells = dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True))
-        scores, grades = group["ir_score"].to_numpy(float), group["grade"].to_numpy(int)
+        cells = dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True)) | {"n": len(group)}
         try:
-            fitted = fit_thresholds(scores, grades)
+            fitted = fit_thresholds(group["ir_score"].to_numpy(float), group["grade"].to_numpy(int))
         except DataError as error:
-            fits.append(cells | {"threshold": "h, k", "n": len(group), "note": error.got})
+            fits.append(cells | {"threshold": "h, k", "note": error.got})
             continue
         for side, fit in (("h", fitted.h), ("k", fitted.k)):
             values = {"value": fit.value, "plateau_from": fit.low, "plateau_to": fit.high, "agreement": fit.agreement}
-            fits.append(cells | {"threshold": side} | values | {"n": len(group), "note": ""})
+            fits.append(cells | {"threshold": side, "note": ""} | values)
     columns = [*by, "threshold", "value", "plateau_from", "plateau_to", "agreement", "n", "note"]
     frame = pd.DataFrame(fits, columns=columns)
     caption = f"{name}: thresholds of the IR score, all retrievers at N = {largest}"
@@ -323,18 +278,13 @@ def _thresholds(marks: pd.DataFrame, name: str) -> RunTable:
 
 
 def _ranges(contexts: pd.DataFrame, marks: pd.DataFrame, name: str) -> RunTable:
-    parts: list[Any] = []
-    for score, column, rows, cell in (("IR score", "ir_score", contexts, RETRIEVED), (RIGHT, RIGHT, marks, CELL)):
-        if len(rows):
-            part = ranges(rows, column, varying(rows, cell))
-            part.insert(0, "score", score)
-            parts.append(part)
+    asked = (("IR score", "ir_score", contexts, RETRIEVED), (RIGHT, RIGHT, marks, CELL))
+    parts = [ranges(rows, n, varying(rows, cell)).assign(score=score) for score, n, rows, cell in asked if len(rows)]
     frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"score": []})
     axes = [n for n in CELL if n in frame]
     frame = frame[["score", *axes, *[n for n in frame.columns if n not in ("score", *axes)]]]
-    shown = frame.copy()
-    for axis in axes:  # the IR score has no generator and judge
-        shown[axis] = frame[axis].astype(object).where(frame[axis].notna(), MISSING)
+    # The IR score has no generator and judge.
+    shown = frame.assign(**{n: frame[n].astype(object).where(frame[n].notna(), MISSING) for n in axes})
     return RunTable("ranges", f"{name}: means, and all unscored rows at their worst or best", frame, _worded(shown))
 
 
@@ -342,8 +292,8 @@ def _worded(table: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns=lambda name: name.replace("_", " "))
 
 
-def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, Figure, pd.DataFrame, str]]:
-    """Yield (name, figure, numbers drawn, alt text) from the frames of ``run_tables`` by stem."""
+def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[Drawn]:
+    """Yield the figures from the frames of ``run_tables`` by stem."""
     if "ir_score" in tables:
         for name, title, part in _parts(tables["ir_score"], "ir_score", "Mean IR score", MOST_LINES):
             part = part.assign(retriever=varying_names(part, RETRIEVED))
@@ -360,8 +310,7 @@ def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, Figur
     if "grades" in tables:
         for name, title, part in _parts(tables["grades"], "grades", "Shares of grades", MOST_BARS):
             by = [column for column in CELL if column in part]
-            cell = part[by].astype(str).agg(", ".join, axis=1) if by else "all"
-            drawn = part.assign(cell=cell)
+            drawn = part.assign(cell=part[by].astype(str).agg(", ".join, axis=1) if by else "all")
             alt = f"Shares of grades 1 to 5, one bar per cell, {len(part)} cells."
             yield name, plots.stacked_shares(drawn, "cell", GRADES, title), drawn, alt
     if "seconds" in tables:
@@ -369,8 +318,7 @@ def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, Figur
         for name, title, part in _parts(timed, "seconds", "Seconds per answer", MOST_LINES):
             if len(part) == 1:  # one bar tells nothing
                 continue
-            names = varying_names(part, (*RETRIEVED, "generator"))
-            drawn = part.assign(system=names, N=part.get("N", "all"))
+            drawn = part.assign(system=varying_names(part, (*RETRIEVED, "generator")), N=part.get("N", "all"))
             figure = plots.grouped_bars(drawn, "N", "mean", "system", "seconds per answer", title)
             yield name, figure, drawn, f"Mean seconds per answer by N and system, with 95% intervals: {_names(drawn)}."
 
@@ -381,12 +329,16 @@ def _names(part: pd.DataFrame) -> str:
 
 def _parts(frame: pd.DataFrame, stem: str, title: str, most: int) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Split a table by data set, chunker, generator and judge, one after the other, until a figure can hold it."""
+
+    def size(part: pd.DataFrame) -> int:
+        return len(part) if stem == "grades" else len(set(varying_names(part, (*RETRIEVED, "generator"))))
+
     if frame.empty:
         return
     split: list[str] = []
     for axis in ("data", "judge", "generator", "chunker"):
-        sizes = frame.groupby(split, dropna=False) if split else [((), frame)]
-        if max(_size(part, stem) for _, part in sizes) <= most:
+        parts = frame.groupby(split, dropna=False) if split else [((), frame)]
+        if max(size(part) for _, part in parts) <= most:
             break
         if axis in frame:
             split.append(axis)
@@ -401,17 +353,13 @@ def _parts(frame: pd.DataFrame, stem: str, title: str, most: int) -> Iterator[tu
         yield f"{stem}_{safe}", f"{title}, {words}", part.drop(columns=split)
 
 
-def _size(part: pd.DataFrame, stem: str) -> int:
-    return len(part) if stem == "grades" else len(set(varying_names(part, (*RETRIEVED, "generator"))))
+# -- scores ------------------------------------------------------------------------------------------------------------
 
 
 def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) -> Exported:
     """Write a table from `ragbench.score` as a folder: rows, tables, figure, methods, references, labels.
 
-    Parameters
-    ----------
-    to : folder to make, as for `export`.
-    name : of the answers, for captions.
+    ``to`` is a folder to make, as for `export`; ``name`` is that of the answers, for captions.
 
     Returns
     -------
@@ -419,13 +367,8 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     `ragbench.widgets.ClaimInspector` opens.
     """
     with Folder(to, f"scores of {name}") as folder:
-        written = []
-        for one in score_tables(table, name):
-            _write_table(folder, one, f"tab:{one.stem}")
-            written.append(one.stem)
-        figures = _score_figure(folder, table, name)
-        _write_methods(folder, score_methods(table))
-        folder.text("all.tex", document(name, written, figures))
+        tables = {f"tab:{each.stem}": each for each in score_tables(table, name)}
+        _write_parts(folder, name, tables, _score_figures(table, name), score_methods(table))
         folder.text("rows.csv", score_lines(table))
         if "claim_labels" in table:
             whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
@@ -444,15 +387,13 @@ def score_tables(table: pd.DataFrame, name: str) -> Iterator[RunTable]:
     from ragbench.scoring import compare_scores
 
     systems = table["system"].nunique() if "system" in table else 1
-    averages = _averages(table)
-    shown = averages.drop(columns=["mean", "low", "high"])
-    shown.insert(len(shown.columns) - 2, "mean [95% interval]", with_interval(averages))
     notes = []
     if "labelled_by" in table:
         notes.append(f"Labels: {', '.join(dict.fromkeys(table['labelled_by'].dropna()))}.")
     if systems > MOST_COMPARED:
         notes.append(f"{systems} systems are too many to compare every pair: name yours in rb.stats.compare(pairs=).")
-    yield RunTable("means", f"{name}: mean of every metric", averages, shown, tuple(notes))
+    averages = _averages(table)
+    yield RunTable("means", f"{name}: mean of every metric", averages, _printed(averages, "mean"), tuple(notes))
     if 1 < systems <= MOST_COMPARED:
         pairs = compare_scores(table, resamples=RESAMPLES)
         yield RunTable("comparison", f"{name}: systems compared over the same questions", pairs, printed(pairs))
@@ -463,16 +404,15 @@ def _averages(table: pd.DataFrame, names: Sequence[str] | None = None) -> pd.Dat
     return means(table, by, names or table.attrs["numbers"], groups="question_id", resamples=RESAMPLES)
 
 
-def _score_figure(folder: Folder, table: pd.DataFrame, name: str) -> list[tuple[str, str]]:
-    """Write the picture of the metrics between 0 and 1; return its name and alt text, if there are any."""
+def _score_figures(table: pd.DataFrame, name: str) -> Iterator[Drawn]:
+    """Yield the picture of the metrics between 0 and 1, if there are any."""
     drawn = [n for n in table.attrs["numbers"] if table[n].between(0, 1).any() and not table[n].gt(1).any()]
     if not drawn or ("system" in table and table["system"].nunique() > MOST_BARS):
-        return []
+        return
     labelled = table if "system" in table else table.assign(system=name)
     long = labelled.melt(["question_id", "system"], drawn, "metric", "value")
     alt = f"{name}: every answer's value of {len(drawn)} metrics, with the mean and its 95% interval."
-    figure = plots.score_strips(long, _averages(labelled, drawn))
-    return [_write_figure(folder, "scores", figure, long, alt)]
+    yield "scores", plots.score_strips(long, _averages(labelled, drawn)), long, alt
 
 
 def save_scores(table: pd.DataFrame, folder: Path) -> Path:
@@ -501,85 +441,44 @@ def score_lines(table: pd.DataFrame) -> Iterator[str]:
     return _csv(table.drop(columns="claim_labels", errors="ignore"))
 
 
-def document(title: str, tables: list[str], figures: list[tuple[str, str]]) -> str:
-    """Write a LaTeX document that holds every part, to be compiled or copied from."""
-    lines = [
-        r"% pdflatex all, bibtex all, pdflatex all, pdflatex all",
-        r"\documentclass[a4paper]{article}",
-        PREAMBLE,
-        r"\IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}",
-        r"\usepackage{url}\urlstyle{same}",
-        r"\usepackage[margin=2.2cm]{geometry}",
-        rf"\title{{{escape_latex(title)}}}\date{{}}\author{{}}",
-        r"\begin{document}",
-        r"\maketitle",
-        r"\section{Methods}",
-        r"\input{methods}",
-    ]
-    lines += [r"\section{Tables}"] + [rf"\input{{tables/{stem}}}" for stem in tables] if tables else []
-    lines += [r"\clearpage\section{Figures}"] if figures else []
-    for stem, alt in figures:
-        # The braces keep a dot in the name from being taken for its ending.
-        lines += [
-            r"\begin{figure}[htbp]",
-            r"\centering",
-            rf"{FIT}{{\includegraphics{{{{figures/{stem}}}.pdf}}}}",
-            rf"\caption{{{escape_latex(alt)}}}\label{{fig:{label_of(stem)}}}",
-            r"\end{figure}",
-        ]
-    lines += [r"\bibliographystyle{plain}", r"\bibliography{references}", r"\end{document}"]
-    return "\n".join(lines) + "\n"
+# -- the ledger --------------------------------------------------------------------------------------------------------
 
 
 def export_ledger(to: str | os.PathLike[str], paper: str | None = None) -> Exported:
-    """Write the ledger as CSV, Markdown and LaTeX, one table per paper and item.
-
-    Parameters
-    ----------
-    to : folder to make, as for ``export``.
-    paper : one paper only; default all four.
+    """Write the ledger (of one paper) as CSV, Markdown and LaTeX, one table per paper and item.
 
     Returns
     -------
     Exported: ``tables/<paper>_<item>``, ``methods.md`` and ``.tex``, ``references.bib``, ``all.tex``. An item that was
     measured in several ways has a letter per way, named under the table; one that was not measured shows the paper's
     cells alone.
-
-    Raises
-    ------
-    ConfigError for an unknown paper or a folder that is not ours to fill.
     """
-    if paper is not None and paper not in PAPERS:
-        raise unknown("paper", paper, PAPERS)
+    if paper is not None:
+        check_known("paper", [paper], PAPERS)
+    tables, papers = {}, [paper] if paper else list(PAPERS)
+    for each in papers:
+        for item, cells in ledger(each).groupby("item", sort=False):
+            frame = beside(cells)
+            stem = re.sub(r"[^a-z0-9.]+", "_", f"{each}_{item}".lower()).strip("_")
+            caption = f"{item} of {PAPERS[each]}: published, and measured here"
+            tables[f"tab:{each}:{item}"] = RunTable(stem, caption, frame, *_with_letters(frame))
     with Folder(to, "ledger") as folder:
-        papers = [paper] if paper else list(PAPERS)
-        stems = []
-        for one in papers:
-            for item, cells in ledger(one).groupby("item", sort=False):
-                frame = beside(cells)
-                shown, notes = _shown(frame)
-                stem = re.sub(r"[^a-z0-9.]+", "_", f"{one}_{item}".lower()).strip("_")
-                caption = f"{item} of {PAPERS[one]}: published, and measured here"
-                _write_table(folder, RunTable(stem, caption, frame, shown, notes), f"tab:{one}:{item}")
-                stems.append(stem)
-        _write_methods(folder, ledger_methods(papers))
-        folder.text("all.tex", document("The papers' numbers beside ours", stems, []))
+        _write_parts(folder, "The papers' numbers beside ours", tables, [], ledger_methods(papers))
         return folder.finish()
 
 
-def _shown(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _with_letters(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Return the table as it is printed: a few digits, a letter for who measured, and the notes that say who."""
     shown = frame.drop(columns="by").copy()
     for name in ("paper", "recorded", "ours", "difference"):
         shown[name] = frame[name].map(_four_digits)
     for name in ("n", "unscored"):
         shown[name] = frame[name].map(lambda value: "" if value != value else f"{float(value):g}")
-    names = [by for by in dict.fromkeys(frame["by"]) if by]
-    letters = {by: _letters(i) for i, by in enumerate(names)}
-    if len(names) > 1:
-        shown["by"] = frame["by"].map(lambda by: letters.get(by, ""))
+    letters = {by: _letters(i) for i, by in enumerate(by for by in frame["by"].unique() if by)}
+    if len(letters) > 1:
+        shown["by"] = frame["by"].map(letters).fillna("")
         return shown, [f"{letter}: {by}" for by, letter in letters.items()]
-    return shown, [name if name.startswith(IDENTITY) else f"Measured: {name}" for name in names]
+    return shown, [by if by.startswith(IDENTITY) else f"Measured: {by}" for by in letters]
 
 
 def _letters(number: int) -> str:
@@ -587,10 +486,75 @@ def _letters(number: int) -> str:
 
 
 def _four_digits(value: Any) -> str:
+    if pd.isna(value):
+        return ""
     try:
         number = float(value)
-    except (TypeError, ValueError):
-        return str(value) if value is not None else ""
-    if number != number:
-        return ""
+    except ValueError:
+        return str(value)
     return f"{number:.0f}" if abs(number) >= 1000 else f"{number:.4g}"
+
+
+# -- what all of them write --------------------------------------------------------------------------------------------
+
+
+def _write_parts(
+    folder: Folder, title: str, tables: Mapping[str, RunTable], figures: Iterable[Drawn], paragraphs: Methods
+) -> dict[str, str]:
+    """Write tables by their label, figures, methods and the document of them all; return the figures' alt texts."""
+    for label, table in tables.items():
+        texts = render_table(table.frame, table.caption, label, shown=table.shown, notes=table.notes)
+        for kind, text in texts.items():
+            folder.text(f"tables/{table.stem}.{kind}", text)
+    alts = {}
+    for stem, figure, numbers, alt in figures:
+        paths = plots.save_figure(figure, stem, no_formulas(numbers), alt, folder=folder.path / "figures", dpi=300)
+        folder.done.files += [f"figures/{path.name}" for path in paths.values()]
+        alts[stem] = alt
+    folder.text("methods.md", paragraphs.markdown)
+    folder.text("methods.tex", paragraphs.latex)
+    folder.text("references.bib", paragraphs.bibliography)
+    folder.text("all.tex", _document(title, [table.stem for table in tables.values()], alts))
+    return alts
+
+
+def _document(title: str, tables: Sequence[str], figures: Mapping[str, str]) -> str:
+    """Write a LaTeX document that holds every part, to be compiled or copied from."""
+    parts = [_TOP % (PREAMBLE, escape_latex(title))]
+    if tables:
+        parts += [r"\section{Tables}", *(rf"\input{{tables/{stem}}}" for stem in tables)]
+    if figures:
+        parts.append(r"\clearpage\section{Figures}")
+    # The braces keep a dot in the name from being taken for its ending.
+    parts += [_FIGURE % (FIT, stem, escape_latex(alt), label_of(stem)) for stem, alt in figures.items()]
+    return "\n".join([*parts, r"\bibliographystyle{plain}", r"\bibliography{references}", r"\end{document}", ""])
+
+
+_TOP = r"""%% pdflatex all, bibtex all, pdflatex all, pdflatex all
+\documentclass[a4paper]{article}
+%s
+\IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
+\usepackage{url}\urlstyle{same}
+\usepackage[margin=2.2cm]{geometry}
+\title{%s}\date{}\author{}
+\begin{document}
+\maketitle
+\section{Methods}
+\input{methods}"""
+_FIGURE = r"""\begin{figure}[htbp]
+\centering
+%s{\includegraphics{{figures/%s}.pdf}}
+\caption{%s}\label{fig:%s}
+\end{figure}"""
+
+
+def _readme(name: str, folder: Folder) -> str:
+    lines = [
+        f"# {in_markdown(name)}",
+        "",
+        "Written by `ragbench export`. `all.tex` sets everything: `pdflatex all`, `bibtex all`,",
+        "twice more `pdflatex all`.",
+        "",
+        *(f"- `{file}`" for file in folder.done.files),
+    ]
+    return "\n".join([*lines, *(f"\nNote: {note}." for note in folder.done.notes)]) + "\n"
