@@ -1,11 +1,8 @@
-"""The errors ragbench raises on purpose.
-
-Every message says three things: what was got, what was expected, and what to do next.
-"""
+"""The errors ragbench raises on purpose. Every message says what was got, what was expected, and what to do next."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Iterable
 
 
 class RagbenchError(Exception):
@@ -20,12 +17,8 @@ class RagbenchError(Exception):
 
     def __init__(self, got: str, expected: str = "", do: str = "") -> None:
         self.got, self.expected, self.do = got, expected, do
-        parts = [got]
-        if expected:
-            parts.append(f"expected: {expected}")
-        if do:
-            parts.append(f"do: {do}")
-        super().__init__("\n  ".join(parts))
+        parts = [got, expected and f"expected: {expected}", do and f"do: {do}"]
+        super().__init__("\n  ".join(filter(None, parts)))
 
     def __reduce__(self) -> tuple:
         # Executors send exceptions between processes; the default would rebuild this one from its joined message.
@@ -55,31 +48,27 @@ class ConfigError(RagbenchError):
 _MOST = 100  # names that a message lists
 
 
-def unknown(kind: str, name: object, known: object) -> ConfigError:
+def unknown(kind: str, name: object, known: Iterable[object]) -> ConfigError:
     """Build the error for a name that is not among the known ones.
+
+    It names the choices (of very many the nearest) and, when one is close, a guess.
 
     Parameters
     ----------
     kind : what is being named, e.g. ``"retriever"``.
-    name : the name that was given.
-    known : iterable of the names there are.
-
-    Returns
-    -------
-    ConfigError naming the choices (of very many the nearest) and, when one is close, a guess.
     """
     import difflib
 
-    names = sorted(str(k) for k in known)  # type: ignore[attr-defined]
+    names = sorted(map(str, known))
     plain = {name.casefold(): name for name in names}
-    close = [plain[found] for found in difflib.get_close_matches(str(name).casefold(), plain, n=5)]
+    close = [plain[near] for near in difflib.get_close_matches(str(name).casefold(), plain, n=5)]
     guess = f"did you mean {close[0]!r}? " if close else ""
     some = names if len(names) <= _MOST else close or names[:5]
     expected = "one of " + ", ".join(some) + (f" ... ({len(names):,} in all)" if len(some) < len(names) else "")
     return ConfigError(f"unknown {kind} {name!r}", expected, f"{guess}choose one of the names above")
 
 
-def check_known(kind: str, names: Iterable[object], known: Container) -> None:
+def check_known(kind: str, names: Iterable[object], known: Collection) -> None:
     """Raise the error of `unknown` for the first of the names that is not among the known ones."""
     for name in names:
         if name not in known:

@@ -58,6 +58,7 @@ def passages(questions: Sequence[Question], data: Dataset) -> tuple[list[Documen
     The passages as documents, and condition -> text of the question -> ids of its passages.
     """
     documents = {document.id: document for document in data.documents}
+    folded = {document.id: document.text.casefold() for document in data.documents}
     index = BM25([Chunk(d.id, f"{d.title}. {d.text}", d.id, d.title) for d in data.documents], variant="terrier")
     laid_out: dict[str, Document] = {}
     assigned: dict[str, dict[str, list[str]]] = {name: {} for name in (*EVIDENCE, *DISTRACTED)}
@@ -75,18 +76,13 @@ def passages(questions: Sequence[Question], data: Dataset) -> tuple[list[Documen
             title: [place for name, place in question.meta["supporting_facts"] if name == title] for title in titles
         }
         hops = [lay_out(documents[title], facts[title]) for title in titles]
-        tells = question.answer.casefold() if question.answer.casefold() not in ("yes", "no") else None
+        answer = question.answer.casefold()
+        telling = {name for name, text in folded.items() if answer in text} if answer not in ("yes", "no") else set()
         others: list[str] = []
         for title in titles:
-            ranked = index.search([documents[title].title, question.text], len(documents))
-            others.append(
-                next(
-                    hit.chunk.doc_id
-                    for hit in (*ranked[0], *ranked[1])
-                    if hit.chunk.doc_id not in (*titles, *others)
-                    and (tells is None or tells not in documents[hit.chunk.doc_id].text.casefold())
-                )
-            )
+            by_title, by_question = index.search([documents[title].title, question.text], len(documents))
+            ranked = [hit.chunk.doc_id for hit in (*by_title, *by_question)]
+            others.append(next(name for name in ranked if name not in telling.union(titles, others)))
         before, after = (lay_out(documents[title], range(NAMESAKE_SENTENCES)) for title in others)
         plain = dict(zip(EVIDENCE, ([before, after], hops[:1], hops[1:], hops), strict=True))
         distracted = dict(zip(DISTRACTED, ([before, *plain[name], after] for name in EVIDENCE[1:]), strict=True))

@@ -1,7 +1,4 @@
-"""Which step failed, question by question: did retrieval miss the evidence, or did the generator not use it?
-
-``outcomes`` sorts answers by IR score and grade; ``evidence_ranks`` says how high the evidence stands among the hits.
-"""
+"""Which step failed, question by question: did retrieval miss the evidence, or did the generator not use it?"""
 
 from __future__ import annotations
 
@@ -31,8 +28,7 @@ def outcomes(rows: pd.DataFrame, enough: float = 1.0) -> pd.Series:
     One of `OUTCOMES` per row: *right* is grade 5, *not used* is grade 1 although the evidence was in the context.
     Missing where the row has no IR score (N = 0, no references) or no grade.
     """
-    if not 0 < enough <= 1:
-        raise ConfigError(f"enough={enough}", "above 0 and up to 1", "leave it out: 1 is all of the evidence")
+    _check_share("enough", enough)
     supported, grade = rows["ir_score"] >= enough - 1e-9, rows["grade"]
     right, silent = grade.eq(5).fillna(False), grade.eq(1).fillna(False)
     cases = [right & supported, right, supported & ~silent, supported]
@@ -41,19 +37,16 @@ def outcomes(rows: pd.DataFrame, enough: float = 1.0) -> pd.Series:
 
 
 def outcome_shares(rows: pd.DataFrame, by: str, enough: float = 1.0) -> pd.DataFrame:
-    """Count `outcomes` per system.
+    """Count `outcomes` per system: ``by``, a share per outcome (of the scored rows, adding up to 1), n, unscored."""
+    systems = rows.assign(outcome=outcomes(rows, enough)).groupby(by, sort=False)["outcome"]
+    counts = pd.DataFrame({"n": systems.count(), "unscored": systems.size() - systems.count()})
+    shares = {outcome: systems.agg(lambda part, name=outcome: (part == name).sum()) for outcome in OUTCOMES}
+    return pd.DataFrame(shares).div(counts["n"], axis=0).join(counts).reset_index()
 
-    Returns
-    -------
-    DataFrame: ``by``, a share per outcome (of the scored rows; they add up to 1), n, unscored.
-    """
-    sorted_out = outcomes(rows, enough)
-    shares = []
-    for system, part in sorted_out.groupby(rows[by], sort=False):
-        counts = part.value_counts().reindex(OUTCOMES, fill_value=0)
-        n = int(counts.sum())
-        shares.append({by: system, **(counts / n if n else counts * np.nan), "n": n, "unscored": len(part) - n})
-    return pd.DataFrame(shares, columns=[by, *OUTCOMES, "n", "unscored"])
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 < value <= 1:
+        raise ConfigError(f"{name}={value}", "above 0 and up to 1", "leave it out, to have the usual value")
 
 
 def evidence_ranks(
@@ -75,13 +68,8 @@ def evidence_ranks(
     ``recall`` (share of the references with a relevant chunk up to this rank) and ``reciprocal_rank`` (1 / rank of the
     first relevant chunk up to this rank, else 0; its mean over questions is the MRR at this rank). NaN without
     references.
-
-    Raises
-    ------
-    ConfigError for a share that cannot be; DataError when nothing was searched.
     """
-    if not 0 < share <= 1:
-        raise ConfigError(f"share={share}", "above 0 and up to 1", "leave it out: half of a reference")
+    _check_share("share", share)
     texts = {(name, chunk.id): chunk.text for name, listed in chunks.items() for chunk in listed}
     references = {question.id: list(question.references) for question in dataset.questions}
     searched = rows[(rows["N"] > 0) & rows["hits"].map(lambda hits: isinstance(hits, list))]

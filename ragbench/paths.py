@@ -11,22 +11,18 @@ from pathlib import Path
 from ragbench.errors import DataError
 
 _ROOT = Path(__file__).resolve().parent.parent
+_CHECKOUT = (_ROOT / "pyproject.toml").is_file()
 
 
 def project_root() -> Path:
     """Return the repository's folder for a checkout, else the current folder (for an installed wheel)."""
-    return _ROOT if (_ROOT / "pyproject.toml").is_file() else Path.cwd()
+    return _ROOT if _CHECKOUT else Path.cwd()
 
 
 def shipped(*parts: str) -> Path:
-    """Return the path of what comes with ragbench: ``shipped("minihop", "questions.jsonl")``, ``shipped("docs")``.
-
-    Raises
-    ------
-    DataError when the installation lacks it.
-    """
+    """Return the path of what comes with ragbench: ``shipped("minihop", "questions.jsonl")``, ``shipped("docs")``."""
     package = Path(__file__).resolve().parent
-    for base in (_ROOT / "data", _ROOT) if (_ROOT / "pyproject.toml").is_file() else (package / "_shipped",):
+    for base in (_ROOT / "data", _ROOT) if _CHECKOUT else (package / "_shipped",):
         if base.joinpath(*parts).exists():
             return base.joinpath(*parts)
     raise DataError(
@@ -38,11 +34,8 @@ def shipped(*parts: str) -> Path:
 
 def mirror(*parts: str) -> Path | None:
     """Return the path of a data set in the user's mirror ``RAGBENCH_DATA``, or None when it is not there."""
-    base = os.environ.get("RAGBENCH_DATA", "").strip()
-    if not base:
-        return None
-    path = Path(base).expanduser().joinpath(*parts)
-    return path if path.exists() else None
+    base = _named("RAGBENCH_DATA")
+    return base.joinpath(*parts) if base and base.joinpath(*parts).exists() else None
 
 
 def cache_dir(*parts: str) -> Path:
@@ -50,26 +43,19 @@ def cache_dir(*parts: str) -> Path:
 
     An installed wheel without a checkout uses the platform's own cache folder.
     """
-    base = os.environ.get("RAGBENCH_CACHE", "").strip()
-    if base:
-        path = Path(base).expanduser()
-    elif (_ROOT / "pyproject.toml").is_file():
-        path = _ROOT / "data" / "cache"
-    else:
+    base = _named("RAGBENCH_CACHE")
+    if base is None and _CHECKOUT:
+        base = _ROOT / "data" / "cache"
+    if base is None:
         import platformdirs
 
-        path = Path(platformdirs.user_cache_dir("ragbench"))
-    path = path.joinpath(*parts)
-    path.mkdir(parents=True, exist_ok=True)
-    return path
+        base = Path(platformdirs.user_cache_dir("ragbench"))
+    return _made(base.joinpath(*parts))
 
 
 def results_dir(*parts: str) -> Path:
     """Return (and make) a folder for per-question rows: ``RAGBENCH_RESULTS``, else ``data/results``."""
-    base = os.environ.get("RAGBENCH_RESULTS", "").strip()
-    path = (Path(base).expanduser() if base else project_root() / "data" / "results").joinpath(*parts)
-    path.mkdir(parents=True, exist_ok=True)
-    return path
+    return _made((_named("RAGBENCH_RESULTS") or project_root() / "data" / "results").joinpath(*parts))
 
 
 def figures_dir() -> Path:
@@ -77,10 +63,17 @@ def figures_dir() -> Path:
 
     ``RAGBENCH_FIGURES``, else ``figures`` among the results: a run of one's own leaves the published figures alone.
     """
-    base = os.environ.get("RAGBENCH_FIGURES", "").strip()
-    path = Path(base).expanduser() if base else results_dir("figures")
-    path.mkdir(parents=True, exist_ok=True)
-    return path
+    return _made(_named("RAGBENCH_FIGURES") or results_dir("figures"))
+
+
+def _named(variable: str) -> Path | None:
+    base = os.environ.get(variable, "").strip()
+    return Path(base).expanduser() if base else None
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def published_figures() -> Path:

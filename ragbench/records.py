@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ragbench.errors import DataError, check_known
@@ -27,7 +27,6 @@ class Question:
 
     ``references`` are the thesis's extracted relevant parts p_1..p_n (§2.1): the supporting sentences.
     ``kind`` is the data set's own question type (bridge, comparison, ...), ``level`` its difficulty.
-    References that are one text, in no list, are a DataError.
     """
 
     id: str
@@ -89,8 +88,7 @@ class Grade:
 class Dataset:
     """Questions and the documents they are asked over.
 
-    ``excluded`` lists what the loader left out, as (id, reason): nothing is dropped in silence. Anything but records of
-    these two kinds is a DataError.
+    ``excluded`` lists what the loader left out, as (id, reason): nothing is dropped in silence.
     """
 
     name: str
@@ -136,9 +134,7 @@ def check_records(values: Iterable[Any], kind: type, what: str) -> None:
     """
     for place, value in enumerate(values):
         if not isinstance(value, kind):
-            fields = ", ".join(kind.__dataclass_fields__)  # type: ignore[attr-defined]
-            raise DataError(
-                f"{what}: item {place} is {type(value).__name__} {str(value)[:40]!r}",
-                f"a sequence of {kind.__name__} records",
-                f"make one {kind.__name__} per row of your table, with the fields {fields}",
-            )
+            got = f"{what}: item {place} is {type(value).__name__} {str(value)[:40]!r}"
+            names = ", ".join(field.name for field in fields(kind))
+            do = f"make one {kind.__name__} per row of your table, with the fields {names}"
+            raise DataError(got, f"a sequence of {kind.__name__} records", do)

@@ -56,8 +56,6 @@ def check_limit(limit: Any) -> None:
 def read_text(path: str | Path) -> str:
     """Read a UTF-8 text file, plain or gzip.
 
-    Raises
-    ------
     DataError when it is missing, a folder, empty, damaged, a spreadsheet, or in another encoding.
     """
     path = Path(path).expanduser()
@@ -75,10 +73,9 @@ def read_text(path: str | Path) -> str:
         try:
             raw = b"".join(_unpacked(raw, path))
         except (OSError, EOFError, zlib.error) as error:
-            raise DataError(
-                f"{path} is a damaged gzip file: {error}", "a whole file", "download or copy it again"
-            ) from None
-    if raw[:4] == b"PK\3\4" or raw[:4] == b"\xd0\xcf\x11\xe0":
+            got = f"{path} is a damaged gzip file: {error}"
+            raise DataError(got, "a whole file", "download or copy it again") from None
+    if raw[:4] in (b"PK\3\4", b"\xd0\xcf\x11\xe0"):
         raise DataError(f"{path} is a spreadsheet, or another office file or archive", "a text file", EXPORT)
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise DataError(f"{path} is in UTF-16", "UTF-8", f"convert it: {_iconv('UTF-16', path)}")
@@ -86,20 +83,15 @@ def read_text(path: str | Path) -> str:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8",
-            "UTF-8 text",
-            f"convert it, for instance: {_iconv('WINDOWS-1252', path)}",
-        ) from None
+        got = f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8"
+        raise DataError(got, "UTF-8 text", f"convert it, for instance: {_iconv('WINDOWS-1252', path)}") from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise DataError(
-            f"{path}, line {line}: a NUL character", "text", "check that it is a text file, and remove the character"
-        )
+        got = f"{path}, line {line}: a NUL character"
+        raise DataError(got, "text", "check that it is a text file, and remove the character")
     if not text.strip():
-        raise EmptyFileError(
-            f"{path} is empty", "at least one record", "check that it was written or downloaded completely"
-        )
+        do = "check that it was written or downloaded completely"
+        raise EmptyFileError(f"{path} is empty", "at least one record", do)
     return text
 
 
@@ -114,30 +106,21 @@ def _unpacked(raw: bytes, path: Path) -> Iterator[bytes]:
         while block := packed.read(2**20):
             size += len(block)
             if size > MAX_UNPACKED:
-                raise DataError(
-                    f"{path} ({len(raw):,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes",
-                    "a compressed file of at most so many (ragbench.data.files.MAX_UNPACKED)",
-                    "if it is what it should be, unpack it first: gunzip",
-                )
+                got = f"{path} ({len(raw):,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes"
+                expected = "a compressed file of at most so many (ragbench.data.files.MAX_UNPACKED)"
+                raise DataError(got, expected, "if it is what it should be, unpack it first: gunzip")
             yield block
 
 
 def bounded_lines(stream: IO[AnyStr], name: str | Path) -> Iterator[AnyStr]:
-    """Yield the lines of an open file, one in memory at a time.
-
-    Raises
-    ------
-    DataError for a line of `MAX_LINE` or more, before the whole of it is in memory.
-    """
+    """Yield the lines of an open file; DataError for one of `MAX_LINE` before the whole of it is in memory."""
     number = 0
     while line := stream.readline(MAX_LINE):
         number += 1
         if len(line) == MAX_LINE:
-            raise DataError(
-                f"{name}, line {number} has {MAX_LINE:,} characters or more",
-                "one record per line (at most ragbench.data.files.MAX_LINE)",
-                "check that this is the right file",
-            )
+            expected = "one record per line (at most ragbench.data.files.MAX_LINE)"
+            got = f"{name}, line {number} has {MAX_LINE:,} characters or more"
+            raise DataError(got, expected, "check that this is the right file")
         yield line
 
 
@@ -146,11 +129,8 @@ def _writable(value: Any, source: str, where: str) -> Any:
     if _NO_TEXT.search(source):
         again = json.dumps(value, ensure_ascii=False)
         if "\\u0000" in again or any("\ud800" <= character <= "\udfff" for character in again):
-            raise DataError(
-                f"{where}: an escape that stands for no character (NUL, or half of a surrogate pair)",
-                "texts that can be written as UTF-8",
-                "remove it, or write the character itself",
-            )
+            got = f"{where}: an escape that stands for no character (NUL, or half of a surrogate pair)"
+            raise DataError(got, "texts that can be written as UTF-8", "remove it, or write the character itself")
     return value
 
 
@@ -176,24 +156,18 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[str, dict]]:
             continue
         where = f"{path}, line {number}"
         if len(line) > MAX_FIELD:
-            raise DataError(
-                f"{where} has {len(line):,} characters",
-                f"one record of at most {MAX_FIELD:,} characters per line",
-                "split long documents, or check that line ends were not lost",
-            )
+            expected = f"one record of at most {MAX_FIELD:,} characters per line"
+            do = "split long documents, or check that line ends were not lost"
+            raise DataError(f"{where} has {len(line):,} characters", expected, do)
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            got = f"{where}, column {error.colno}: {error.msg}"
-            raise DataError(got, "one JSON object per line", "mend that line") from None
-        except RecursionError:
-            raise DataError(f"{where}, nests too deeply", "one JSON object per line", "mend that line") from None
+        except (json.JSONDecodeError, RecursionError) as error:
+            place = f"column {error.colno}: {error.msg}" if isinstance(error, ValueError) else "nests too deeply"
+            raise DataError(f"{where}, {place}", "one JSON object per line", "mend that line") from None
         if not isinstance(row, dict):
-            raise DataError(
-                f"{where} is a JSON {type(row).__name__}",
-                'an object such as {"question": ..., "answer": ...}',
-                "write one object per line; an array of objects is read by load_hotpotqa or json.load",
-            )
+            expected = 'an object such as {"question": ..., "answer": ...}'
+            do = "write one object per line; an array of objects is read by load_hotpotqa or json.load"
+            raise DataError(f"{where} is a JSON {type(row).__name__}", expected, do)
         yield f"line {number}", _writable(row, line, where)
 
 

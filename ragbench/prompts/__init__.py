@@ -1,8 +1,7 @@
 """Prompts: one text file each, id = file name. A user may point to a file of their own wherever an id is taken.
 
-A file may begin with a header between two lines ``---``. Ours say there which section of which paper the prompt
-follows and where it departs from it. A header is for readers: it is never sent, and no hash covers it. The hash of what
-is sent goes into the manifest of every result that the prompt helped to make. Fields are written ``{name}``.
+A file may begin with a header between two lines ``---``: for readers, never sent and in no hash. Ours say there which
+section of which paper the prompt follows and where it departs from it. Fields are written ``{name}``.
 """
 
 from __future__ import annotations
@@ -30,10 +29,6 @@ def load_prompt(prompt: Prompt) -> str:
     Parameters
     ----------
     prompt : an id, or the path of a text file (anything with a folder or an ending, or a ``Path``).
-
-    Raises
-    ------
-    ConfigError for an unknown id; DataError for a file that is missing, empty or not UTF-8, or whose header has no end.
     """
     path = Path(prompt)
     if isinstance(prompt, str) and path.name == prompt and not path.suffix:
@@ -46,12 +41,11 @@ def load_prompt(prompt: Prompt) -> str:
         raise DataError(f"cannot read the prompt file {path}: {reason}", "a text file", "check the path") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 at byte {error.start}", "UTF-8 text", "save it as UTF-8") from None
-    if text.partition("\n")[0].rstrip() == _MARK:
-        lines = [line.rstrip() for line in text.split("\n")[1:]]
+    first, *lines = [line.rstrip() for line in text.split("\n")]
+    if first == _MARK:
         if _MARK not in lines:
-            raise DataError(
-                f"the header of {path} has no end", f"a second line {_MARK!r}", "add it below the header, or drop both"
-            )
+            do = "add it below the header, or drop both"
+            raise DataError(f"the header of {path} has no end", f"a second line {_MARK!r}", do)
         text = "\n".join(lines[lines.index(_MARK) + 1 :]).strip()
     if not text:
         raise DataError(f"the prompt file {path} is empty", "a prompt", "write one, or use an id of ragbench's own")
@@ -66,17 +60,11 @@ def prompt_hash(prompt: Prompt) -> str:
 def fill_prompt(text: str, **fields: str) -> str:
     """Put values into the ``{name}`` fields of a prompt's text; other braces stay as they are.
 
-    Raises
-    ------
     ConfigError when the text lacks one of the fields, since the model would then never see that value.
     """
-    missing = [name for name in fields if "{" + name + "}" not in text]
-    if missing:
-        raise ConfigError(
-            f"the prompt has no field {{{missing[0]}}}",
-            "the fields " + ", ".join("{" + name + "}" for name in fields),
-            "add the missing field to the prompt file",
-        )
+    named = {"{" + name + "}": value for name, value in fields.items()}
+    if missing := [name for name in named if name not in text]:
+        do = "add the missing field to the prompt file"
+        raise ConfigError(f"the prompt has no field {missing[0]}", f"the fields {', '.join(named)}", do)
     # One pass from left to right: a value that itself holds "{question}" is not filled again.
-    pattern = "|".join(re.escape("{" + name + "}") for name in fields)
-    return re.sub(pattern, lambda match: fields[match[0][1:-1]], text) if fields else text
+    return re.sub("|".join(map(re.escape, named)), lambda match: named[match[0]], text) if named else text
