@@ -46,7 +46,7 @@ def agreement(a: Iterable[Label], b: Iterable[Label], *, resamples: int = 2000, 
 
     Parameters
     ----------
-    a, b : rows of one person each, in order (what holds is found by `ragbench.labelling.current`).
+    a, b : rows of one person each, in order (what holds is found by `ragbench.labelling.people.current`).
     resamples, seed : of kappa's bootstrap interval; 0 resamples for none.
 
     Returns
@@ -61,54 +61,41 @@ def agreement(a: Iterable[Label], b: Iterable[Label], *, resamples: int = 2000, 
     tau_b : for ranks the mean over items of Kendall's tau-b; else NaN.
     undefined : items left out of that mean, because somebody put all candidates level.
 
-    NaN where nothing is defined, with n beside it.
-
-    Raises
-    ------
-    DataError for labels of several kinds, of several people on one side, of the same person on both, or ranks of
-    different candidates.
-
     Source: Cohen (1960, 1968); Kendall (1945). RAGChecker, section 4.2 (within one step: 90.95%).
     """
-    first, second, kind = _sides(a, b)
+    sides = [current(a), current(b)]
+    people = [{label.annotator for label in side} for side in sides]
+    kind = _kind([*sides[0], *sides[1]], max(map(len, people)) < 2 and not people[0] & people[1], "two people")
+    first, second = ({(label.item, label.aspect): label.label for label in side} for side in sides)
+    keys = dict.fromkeys([*first, *second])
+    table = pd.DataFrame([(aspect, first.get((item, aspect)), second.get((item, aspect))) for item, aspect in keys])
     rows = []
     for aspect in kind.aspects or ("all keypoints",):
-        keys = [k for k in {**first, **second} if not kind.aspects or k[1] == aspect]
-        both = [k for k in keys if k in first and k in second]
-        row = {"aspect": aspect, "n": len(both)}
-        row |= {"only_a": sum(k not in second for k in keys), "only_b": sum(k not in first for k in keys)}
-        pairs = [(first[k], second[k]) for k in both]
+        part = table[table[0].eq(aspect) | (not kind.aspects)]
+        pairs = list(part[[1, 2]].dropna().itertuples(index=False, name=None))
+        row = {"aspect": aspect, "n": len(pairs), "only_a": part[2].isna().sum(), "only_b": part[1].isna().sum()}
         equal, measures = _labels(pairs, kind, resamples, seed) if kind.labels else _ranks(pairs)
         rows.append(row | binomial_ci(equal, len(pairs)).columns("agreement") | _UNDEFINED | measures)
     return pd.DataFrame(rows)
 
 
 def partners(path: str | Path, kind: str, annotator: str) -> dict[str, list[Label]]:
-    """Return other people's labels of one kind that hold, by annotator: in the file, and in label files beside it.
-
-    Raises
-    ------
-    DataError for bad rows in any of the files (``*.csv``).
-    """
-    path = Path(path).expanduser()
-    files = [file for file in sorted(path.parent.glob("*.csv")) if is_label_file(file)]
+    """Return other people's labels of one kind that hold, by annotator: in the file, and in label files beside it."""
+    files = [file for file in sorted(Path(path).expanduser().parent.glob("*.csv")) if is_label_file(file)]
     people = by_annotator(current(load_labels(*files), kind))
     return {name: labels for name, labels in people.items() if name != annotator}
 
 
-def _sides(a: Iterable[Label], b: Iterable[Label]) -> tuple[dict, dict, LabelKind]:
-    sides = [current(a), current(b)]
-    kinds = {label.kind for side in sides for label in side}
-    people = [{label.annotator for label in side} for side in sides]
-    if len(kinds) != 1 or any(len(p) > 1 for p in people) or people[0] & people[1]:
-        who = " and ".join("+".join(sorted(p)) or "nobody" for p in people)
+def _kind(labels: list[Label], fits: bool, people: str) -> LabelKind:
+    kinds = {label.kind for label in labels}
+    if len(kinds) != 1 or not fits:
+        who = ", ".join(sorted({label.annotator for label in labels})) or "nobody"
         raise DataError(
             f"labels of kind {', '.join(sorted(kinds)) or 'none'} by {who}",
-            "one kind, two people",
+            f"one kind, {people}",
             "part the rows with current(labels, kind) and by_annotator(labels)",
         )
-    first, second = ({(label.item, label.aspect): label.label for label in side} for side in sides)
-    return first, second, KINDS[kinds.pop()]
+    return KINDS[kinds.pop()]
 
 
 def _labels(pairs: list[tuple[str, str]], kind: LabelKind, resamples: int, seed: int) -> tuple[int, dict[str, float]]:
@@ -119,7 +106,7 @@ def _labels(pairs: list[tuple[str, str]], kind: LabelKind, resamples: int, seed:
     measures = kappa(first, second, **options).columns("kappa")
     if kind.ordered:
         measures["weighted_kappa"] = kappa(first, second, weights="quadratic", **options).estimate
-        steps = np.array([[names.index(p[0]), names.index(p[1])] for p in pairs], float).reshape(-1, 2)
+        steps = np.array([[names.index(label) for label in pair] for pair in pairs], float).reshape(-1, 2)
         measures["within_one"] = annotator_agreement(steps).estimate
     return sum(a == b for a, b in pairs), measures
 
@@ -129,14 +116,13 @@ def _ranks(pairs: list[tuple[str, str]]) -> tuple[int, dict[str, float]]:
     from scipy.stats import kendalltau
 
     same, taus = 0, []
-    for label, second in pairs:
-        left, right = ranks_of(label), ranks_of(second)
+    for pair in pairs:
+        left, right = map(ranks_of, pair)
         if left.keys() != right.keys():
             raise DataError(f"ranks of {', '.join(left)} beside ranks of {', '.join(right)}", "the same candidates")
         same += left == right
         if len(set(left.values())) > 1 and len(set(right.values())) > 1:
-            names = sorted(left)
-            taus.append(kendalltau([left[n] for n in names], [right[n] for n in names]).statistic)
+            taus.append(kendalltau(list(left.values()), [right[name] for name in left]).statistic)
     return same, {"tau_b": float(np.mean(taus)) if taus else _NAN, "undefined": len(pairs) - len(taus)}
 
 
@@ -169,13 +155,12 @@ class Calibration:
 
     def __str__(self) -> str:
         counts = f"{self.n_both} both, {self.n_judge_only} judge only, {self.n_human_only} human only"
-        lines = [
-            f"items: {counts}, {self.unscored} unscored by the judge",
-            f"agreement {self.agreement}",
-            f"kappa     {self.kappa}",
-            f"mean: judge alone {self.judge_only:.3f}; people alone {self.human_only}; corrected {self.mean}",
-        ]
-        return "\n".join(lines)
+        return (
+            f"items: {counts}, {self.unscored} unscored by the judge\n"
+            f"agreement {self.agreement}\n"
+            f"kappa     {self.kappa}\n"
+            f"mean: judge alone {self.judge_only:.3f}; people alone {self.human_only}; corrected {self.mean}"
+        )
 
 
 def calibrate_judge(
@@ -193,14 +178,13 @@ def calibrate_judge(
 
     Parameters
     ----------
-    labels : one person's rows of one kind, from `ragbench.labelling.load_labels`.
+    labels : one person's rows of one kind, from `ragbench.labelling.people.load_labels`.
     judge : item -> the judge's label on the same scale (``4`` or ``"4"``; None where unscored), for the labelled items
         and for all others the mean should be about. The labelled ones must be a random part of them.
     aspect : which one, for kinds with several.
     value : label -> number whose mean is wanted. Default: 1 for a grade of 5 and else 0 (the share of fully correct
         answers: grades are categories without a mean), the number itself for preferences and the rubric.
-    weight, level : as for `ragbench.stats.ppi_mean`.
-    resamples, seed : of the bootstrap intervals.
+    weight, level : as for `ragbench.stats.ppi_mean`. resamples, seed : of the bootstrap intervals.
 
     Returns
     -------
@@ -208,8 +192,7 @@ def calibrate_judge(
 
     Raises
     ------
-    DataError for labels of several kinds or people, or a judge's label that the kind does not have; ConfigError for an
-    unknown aspect, a kind without numbers and no ``value``, or ranks.
+    DataError for labels of several kinds or people, or a judge's label that the kind does not have.
 
     Source: thesis §1.2 (ARES: 150 to 300 human labels correct a judge); Angelopoulos et al. (2023).
     """
@@ -246,14 +229,7 @@ def calibrate_judge(
 
 def _human(labels: Iterable[Label], aspect: str | None) -> tuple[LabelKind, dict[str, str]]:
     held = current(labels)
-    kinds, people = {label.kind for label in held}, {label.annotator for label in held}
-    if len(kinds) != 1 or len(people) != 1:
-        raise DataError(
-            f"labels of kind {', '.join(sorted(kinds)) or 'none'} by {', '.join(sorted(people)) or 'nobody'}",
-            "one kind, one person",
-            "part the rows with current(labels, kind) and by_annotator(labels)",
-        )
-    kind = KINDS[kinds.pop()]
+    kind = _kind(held, len({label.annotator for label in held}) == 1, "one person")
     if not kind.labels or not kind.aspects:
         raise ConfigError(
             f"labels of kind {kind.name!r}", "grade, preference or rubric", "see ragbench.papers.rageval.quality"

@@ -39,8 +39,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name in group)
 
 
-def harmonic(r: float, p: float) -> float:
-    """Harmonic mean; 0 when both are 0."""
+def _harmonic(r: float, p: float) -> float:
     return 2 * r * p / (r + p) if r + p > 0 else 0.0
 
 
@@ -48,7 +47,7 @@ def _overlap(reference: dict[str, float], answer: dict[str, float]) -> tuple[flo
     """Recall, precision and F of two bags of weights; a shared item counts as often as the poorer side has it."""
     shared = sum(min(w, answer[s]) for s, w in reference.items() if s in answer)
     r, p = (shared / total if total > 0 else 0.0 for total in (sum(reference.values()), sum(answer.values())))
-    return r, p, harmonic(r, p)
+    return r, p, _harmonic(r, p)
 
 
 def _bag(text: Prepared, left_out: frozenset[str]) -> dict[str, float]:
@@ -69,7 +68,7 @@ def _sentence_coverage(text: Prepared, other: Prepared, left_out: frozenset[str]
     return covered / total if total > 0 else 0.0
 
 
-def lexical(question: Prepared, reference: Prepared, answer: Prepared) -> dict[str, float]:
+def _lexical(question: Prepared, reference: Prepared, answer: Prepared) -> dict[str, float]:
     """Compute the features that need no vectors."""
     asked = frozenset(question.stems)
     if asked.issuperset(reference.stems):  # "Paris or Rome?"
@@ -78,7 +77,7 @@ def lexical(question: Prepared, reference: Prepared, answer: Prepared) -> dict[s
     f["overlap_r"], f["overlap_p"], f["overlap_f"] = _overlap(_bag(reference, asked), _bag(answer, asked))
     f["sentence_r"] = _sentence_coverage(reference, answer, asked)
     f["sentence_p"] = _sentence_coverage(answer, reference, asked)
-    f["sentence_f"] = harmonic(f["sentence_r"], f["sentence_p"])
+    f["sentence_f"] = _harmonic(f["sentence_r"], f["sentence_p"])
     both = len(reference.stems) + len(answer.stems)
     f["order_f"] = 2 * lcs_length(reference.stems, answer.stems) / both if both else 0.0
     ratio = math.log((len(answer.words) + 5) / (len(reference.words) + 5))
@@ -107,28 +106,17 @@ def features(
     embedder: Embeddings | None = None,
     names: Sequence[str] = NAMES,
 ) -> np.ndarray:
-    """Compute the judge's features.
+    """Compute the judge's features, shape (len(answers), len(names)), in the order of ``names``.
 
     Parameters
     ----------
-    questions, references, answers : texts, one of each per row; a question may be None.
+    questions, references, answers : texts, one of each per row; a question may be None. A reference without a word
+        gives a row of NaN: there is nothing to compare with.
     embedder : a LangChain ``Embeddings`` with unit vectors; default the embedded MiniLM, asked once for all texts, and
         only when ``names`` has ``cosine``.
-    names : which features, in which order.
-
-    Returns
-    -------
-    float array, shape (len(answers), len(names)). A reference without a word gives a row of NaN: there is nothing to
-    compare with.
-
-    Raises
-    ------
-    DataError for lists of different length; ConfigError for something that is not a text or an unknown feature.
     """
-    rows = check_texts(questions, references, answers)
-    unknown = [n for n in names if n not in NAMES]
-    if unknown:
-        raise ConfigError(f"unknown features {', '.join(unknown)}", "some of " + ", ".join(NAMES), "use those names")
+    rows = _rows(questions, references, answers)
+    check_known("feature", names, NAMES)
     prepared = [tuple(take_apart(t) for t in row) for row in rows]
     vectors: dict[str, np.ndarray] = {}
     if "cosine" in names and rows:
@@ -137,7 +125,7 @@ def features(
     for i, (question, reference, answer) in enumerate(prepared):
         if not reference.words:
             continue
-        f = lexical(question, reference, answer)
+        f = _lexical(question, reference, answer)
         if vectors:
             pair = _apart(np.stack([vectors[reference.text], vectors[answer.text]]), vectors[question.text])
             f["cosine"] = float(pair[0] @ pair[1])
@@ -145,7 +133,7 @@ def features(
     return result
 
 
-def check_texts(
+def _rows(
     questions: Sequence[str | None], references: Sequence[str], answers: Sequence[str]
 ) -> list[tuple[str, str, str]]:
     """Return (question, reference, answer) rows, a missing question as ""; an error names the argument and the row."""
@@ -178,10 +166,6 @@ def load_coefficients(path: str | Path | None = None) -> dict[str, Any]:
     Returns
     -------
     dict with ``criteria`` (name -> features, weights, floor) and ``card`` (data, folds, numbers, limits).
-
-    Raises
-    ------
-    DataError when the file is missing or is not such a file.
     """
     from ragbench.data.files import read_json
 
@@ -226,10 +210,6 @@ class EmbeddedJudge:
 
     Fitted on English long-form answers; a score is comparable between answers to one question and, less surely,
     between questions. ``card`` says what it was fitted on and how well it agrees with people.
-
-    Raises
-    ------
-    ConfigError for an unknown criterion; DataError for a file that holds no coefficients.
     """
 
     def __init__(
@@ -256,24 +236,17 @@ class EmbeddedJudge:
         return self._embedder or default_embedder()
 
     def score(self, answer: str, reference: str, question: str | None = None) -> float:
-        """Score one answer.
+        """Score one answer: 0 for an empty one, 1 for the reference word for word.
 
-        Returns
-        -------
-        float, 0 for an empty answer, 1 for the reference word for word; a little outside for answers that are worse
-        than none (a wrong yes) or longer than the reference. NaN for a reference without a word.
+        A little outside for answers that are worse than none (a wrong yes) or longer than the reference. NaN for a
+        reference without a word.
         """
         return float(self.scores([answer], [reference], [question])[0])
 
     def scores(
         self, answers: Sequence[str], references: Sequence[str], questions: Sequence[str | None] | None = None
     ) -> np.ndarray:
-        """Score many answers at once, shape (n,), embedding all texts in one call.
-
-        Raises
-        ------
-        DataError for lists of different length, ConfigError for something that is not a text.
-        """
+        """Score many answers at once, shape (n,), embedding all texts in one call."""
         return scaled(self.weights, self.floor, *self._parts(answers, references, questions))
 
     def explain(self, answer: str, reference: str, question: str | None = None) -> dict[str, float]:
@@ -297,7 +270,7 @@ def anchored(
     names: Sequence[str] = NAMES,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features of answers, of the empty answer and of the reference as its own answer: three arrays (n, n_features)."""
-    check_texts(questions, references, answers)
+    _rows(questions, references, answers)
     keys = list(dict.fromkeys(zip(questions, references, strict=True)))
     place = {key: i for i, key in enumerate(keys)}
     asked, true = [q for q, _ in keys], [r for _, r in keys]

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -51,9 +51,8 @@ LIMITS = (
 )
 
 
-@dataclass(frozen=True)
-class _Table:
-    """Numbers of n pairs. Feature arrays: ``first``, ``second``, ``empty``, ``itself`` of shape (n, n_features)."""
+class _Table(NamedTuple):
+    """Numbers of n pairs: features of both answers, the empty answer and the reference, shape (n, n_features) each."""
 
     first: np.ndarray
     second: np.ndarray
@@ -67,15 +66,9 @@ class _Table:
 
 
 def ridge(differences: np.ndarray, labels: np.ndarray, strength: float) -> np.ndarray:
-    """Ridge regression through the origin on columns scaled to root mean square 1.
+    """Ridge regression through the origin on columns scaled to root mean square 1; ``strength`` is the penalty per row.
 
-    Parameters
-    ----------
-    differences : shape (n, n_features). labels : shape (n,). strength : penalty per row.
-
-    Returns
-    -------
-    Weights in the columns' own units, shape (n_features,); a column of zeros has weight 0.
+    Returns the weights in the columns' own units, shape (n_features,); a column of zeros has weight 0.
     """
     size = np.sqrt((differences**2).mean(0))
     z = differences / np.where(size > 0, size, 1.0)
@@ -93,9 +86,7 @@ class _Model:
     floor: float
 
     @classmethod
-    def fit(
-        cls, table: _Table, labels: np.ndarray, rows: np.ndarray, names: tuple[str, ...], strength: float
-    ) -> _Model:
+    def fit(cls, table: _Table, labels: np.ndarray, rows: np.ndarray, names: tuple[str, ...], strength: float) -> Any:
         t = table.columns(names)
         weights = ridge((t.second - t.first)[rows], labels[rows], strength)
         floor = _FLOOR * float(np.median((t.itself - t.empty)[rows] @ weights))
@@ -108,43 +99,43 @@ class _Model:
         return second - first
 
 
-@dataclass(frozen=True)
-class _Combined:
+class _Combined(_Model):
     """The same with another metric's recorded scores as further columns; no scale per reference."""
 
-    names: tuple[str, ...]
-    weights: np.ndarray
-
     @classmethod
-    def fit(cls, table: _Table, labels: np.ndarray, rows: np.ndarray, names: tuple[str, ...], strength: float):
-        return cls(names, ridge(cls._columns(table, names)[rows], labels[rows], strength))
+    def fit(cls, table: _Table, labels: np.ndarray, rows: np.ndarray, names: tuple[str, ...], strength: float) -> Any:
+        return cls(names, strength, ridge(cls._columns(table, names)[rows], labels[rows], strength), np.nan)
+
+    def differences(self, table: _Table, rows: np.ndarray) -> np.ndarray:
+        return self._columns(table, self.names)[rows] @ self.weights
 
     @staticmethod
     def _columns(table: _Table, names: tuple[str, ...]) -> np.ndarray:
         t = table.columns(names)
         return np.concatenate([t.second - t.first, t.recorded], 1)
 
-    def differences(self, table: _Table, rows: np.ndarray) -> np.ndarray:
-        return self._columns(table, self.names)[rows] @ self.weights
-
 
 def _agreement(differences: np.ndarray, labels: np.ndarray) -> float:
     """Mean of Pearson and Spearman with the mean labels: what a choice is judged by."""
-    from scipy.stats import rankdata
-
     if differences.std() == 0 or labels.std() == 0:
         return -1.0
-    pearson = np.corrcoef(differences, labels)[0, 1]
-    return float(pearson + np.corrcoef(rankdata(differences), rankdata(labels))[0, 1]) / 2
+    return float(np.mean([np.corrcoef(x, y)[0, 1] for x, y in _forms(differences, labels)]))
 
 
-def choose_model(kind: type, table: _Table, labels: np.ndarray, folds: np.ndarray, rows: np.ndarray) -> Any:
+def _forms(*values: np.ndarray) -> list[list[np.ndarray]]:
+    """The values as they are, for Pearson, and their ranks, for Spearman."""
+    from scipy.stats import rankdata
+
+    return [list(values), [rankdata(v) for v in values]]
+
+
+def _choose(kind: type[_Model], table: _Table, labels: np.ndarray, folds: np.ndarray, rows: np.ndarray) -> Any:
     """Choose features and strength by leaving out each group of ``rows`` in turn, then fit on all of ``rows``.
 
     Parameters
     ----------
-    kind : ``_Model`` or ``_Combined``. table : numbers of all pairs. labels : mean label, shape (n,).
-    folds : group number of each pair, shape (n,). rows : bool, the pairs that may be looked at.
+    table : numbers of all pairs. labels : mean label, shape (n,). folds : group number of each pair, shape (n,).
+    rows : bool, the pairs that may be looked at.
     """
 
     def reached(choice: tuple[tuple[str, ...], float]) -> float:
@@ -227,27 +218,25 @@ def fit_judge(
     bad = np.flatnonzero(np.isnan(table.first).any(1))
     if bad.size:
         raise DataError(f"pair {bad[0]} has a reference without a word", "a reference text", "leave the pair out")
-    everything = np.ones(len(pairs), bool)
+    kinds = {"judge": _Model} | ({"judge + recorded": _Combined} if table.recorded.size else {})
     predictions: dict[str, dict[str, np.ndarray]] = {}
     coefficients: dict[str, Any] = {}
     choices: dict[str, dict[str, tuple[int, float]]] = {}
     for criterion in criteria:
         labels = np.array([np.mean(p.labels[criterion]) for p in pairs])
-        kinds = {"judge": _Model} | ({"judge + recorded": _Combined} if table.recorded.size else {})
         out: dict[str, np.ndarray] = {name: np.empty(len(pairs)) for name in [*kinds, "judge, no question"]}
         choices[criterion] = {}
         for fold, name in enumerate(names):
             test = folds == fold
-            for kind, cls in kinds.items():
-                model = choose_model(cls, table, labels, folds, ~test)
+            models = {kind: _choose(cls, table, labels, folds, ~test) for kind, cls in kinds.items()}
+            for kind, model in models.items():
                 out[kind][test] = model.differences(table, test)
-                if kind == "judge":
-                    out["judge, no question"][test] = model.differences(blind, test)
-                    choices[criterion][name] = (len(model.names), model.strength)
+            out["judge, no question"][test] = models["judge"].differences(blind, test)
+            choices[criterion][name] = (len(models["judge"].names), models["judge"].strength)
         if criterion in pairs[0].recorded and table.recorded.size:
             out["recorded"] = np.array([p.recorded[criterion][1] - p.recorded[criterion][0] for p in pairs])
         predictions[criterion] = out
-        final = choose_model(_Model, table, labels, folds, everything)
+        final = _choose(_Model, table, labels, folds, np.ones(len(pairs), bool))
         coefficients[criterion] = {
             "features": list(final.names),
             "weights": [round(float(w), 6) for w in final.weights],
@@ -302,7 +291,7 @@ class FitReport:
                 row: dict[str, Any] = {"criterion": criterion, "score": name, "n": len(x)}
                 for method in METHODS:
                     r = correlation(x, y, method, groups=question, resamples=self.resamples, seed=self.seed)  # type: ignore[arg-type]
-                    row |= {method: 100 * r.estimate, f"{method}_low": 100 * r.low, f"{method}_high": 100 * r.high}
+                    row |= {column: 100 * value for column, value in r.columns(method).items()}
                 rows.append(row)
         return pd.DataFrame(rows)
 
@@ -314,37 +303,34 @@ class FitReport:
         DataFrame with columns criterion, method, difference, low, high (95% interval) and above: the share of resamples
         in which the judge is ahead. Empty without recorded scores.
         """
-        from scipy.stats import rankdata
-
         rows = []
         for criterion, predicted in self.predictions.items():
             if "recorded" not in predicted:
                 continue
-            ours, y, question = self._points(criterion, predicted["judge"])
+            ours, truth, question = self._points(criterion, predicted["judge"])
             theirs = self._points(criterion, predicted["recorded"])[0]
             rng = np.random.default_rng(self.seed)
             members = [np.flatnonzero(question == q) for q in range(question.max() + 1)]
-            draws: dict[str, list[float]] = {m: [] for m in METHODS}
-            for b in range(self.resamples + 1):  # the first is the sample itself
+            leads = []  # one row per resample, one column per method; the first is the sample itself
+            for b in range(self.resamples + 1):
                 chosen = rng.integers(len(members), size=len(members)) if b else range(len(members))
                 i = np.concatenate([members[q] for q in chosen])
-                for method, form in (("pearson", np.asarray), ("spearman", rankdata)):
-                    r = np.corrcoef([form(ours[i]), form(theirs[i]), form(y[i])])
-                    draws[method].append(100 * float(r[0, 2] - r[1, 2]))
-            for method, values in draws.items():
-                sample = np.array(values[1:])
-                low, high = np.percentile(sample, [2.5, 97.5]) if sample.size else (np.nan, np.nan)
-                above = float((sample > 0).mean()) if sample.size else np.nan
-                rows.append((criterion, method, values[0], low, high, above))
+                matrices = [np.corrcoef(form) for form in _forms(ours[i], theirs[i], truth[i])]
+                leads.append([100 * float(r[0, 2] - r[1, 2]) for r in matrices])
+            for method, (lead, *sample) in zip(METHODS, np.array(leads).T, strict=True):
+                low, high = np.percentile(sample, [2.5, 97.5]) if sample else (np.nan, np.nan)
+                above = float((np.array(sample) > 0).mean()) if sample else np.nan
+                rows.append((criterion, method, lead, low, high, above))
         return pd.DataFrame(rows, columns=["criterion", "method", "difference", "low", "high", "above"])
 
     def card(self, **more: Any) -> dict[str, Any]:
         """Provenance card: what was fitted on what, how it was measured, with which numbers, and where it ends."""
-        numbers = {}
-        for row in self.table().to_dict("records"):
-            numbers[f"{row['criterion']}, {row['score']}"] = {
-                m: [round(row[m], 2), round(row[f"{m}_low"], 2), round(row[f"{m}_high"], 2)] for m in METHODS
+        numbers = {
+            f"{row['criterion']}, {row['score']}": {
+                m: [round(row[column], 2) for column in (m, f"{m}_low", f"{m}_high")] for m in METHODS
             }
+            for row in self.table().to_dict("records")
+        }
         return {
             "pairs": len(self.pairs),
             "labels": {c: sum(len(p.labels[c]) for p in self.pairs) for c in self.coefficients},
@@ -367,9 +353,8 @@ class FitReport:
             lines += ["judge minus recorded:", other.to_string(index=False, float_format="%.2f")]
         for criterion, chosen in self.choices.items():
             counted = Counter(chosen.values()).most_common()
-            lines.append(
-                f"{criterion}: " + ", ".join(f"{f} features, strength {s} ({n} folds)" for (f, s), n in counted)
-            )
+            folds = ", ".join(f"{f} features, strength {s} ({n} folds)" for (f, s), n in counted)
+            lines.append(f"{criterion}: {folds}")
         return "\n".join(lines)
 
     def save(self, path: str | Path, **more: Any) -> None:

@@ -22,7 +22,7 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -30,15 +30,12 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from ragbench.data.files import raise_all, read_text
+from ragbench.data.files import each_record, read_text
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.grades import GRADES, facts_of, questions_of
-from ragbench.metrics.keypoints import VERDICTS
 from ragbench.records import Answer, Question
 
 # What is asked
-
-_RANKS = re.compile(r"[^=;]+=\d+(;[^=;]+=\d+)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +47,27 @@ class LabelKind:
     name, title : in the file's first column, and for people.
     aspects : what is asked, by the name in the file; empty when each item brings its own (keypoints).
     labels : what can be said and what it means, in order; empty for ranks, which depend on the item's candidates.
-    keys : the key that gives each label.
     ordered : whether labels have distances, so that a weighted kappa makes sense.
+    first_key : the number key of the first label; the others follow.
     """
 
     name: str
     title: str
     aspects: Mapping[str, str]
     labels: Mapping[str, str]
-    keys: Mapping[str, str]
-    ordered: bool
+    ordered: bool = False
+    first_key: int = 1
 
-    def check(self, aspect: str, label: str) -> str:
+    @property
+    def keys(self) -> dict[str, str]:
+        """The key that gives each label."""
+        return {str(key): label for key, label in enumerate(self.labels, self.first_key)}
+
+    def wrong(self, aspect: str, label: str) -> str:
         """Return what is wrong with an aspect and its label; an empty text when nothing is."""
         if self.aspects and aspect not in self.aspects:
             return f"the aspect {aspect!r} of {self.name}; it has {', '.join(self.aspects)}"
-        if not self.aspects and not aspect.strip():
+        if not aspect.strip():
             return f"an empty aspect of {self.name}"
         if label == "":  # taken back
             return ""
@@ -75,13 +77,6 @@ class LabelKind:
         return _wrong_ranks(label)
 
 
-_STEPS = {
-    "-2": "response 1 is much better",
-    "-1": "response 1 is a little better",
-    "0": "equally good",
-    "1": "response 2 is a little better",
-    "2": "response 2 is much better",
-}
 KINDS: Mapping[str, LabelKind] = {
     kind.name: kind
     for kind in (
@@ -90,8 +85,6 @@ KINDS: Mapping[str, LabelKind] = {
             "Grade the answer",
             {"grade": "Which category fits the answer?"},
             {str(grade): meaning for grade, meaning in GRADES.items()},
-            {str(grade): str(grade) for grade in GRADES},
-            False,
         ),
         LabelKind(
             "preference",
@@ -101,9 +94,14 @@ KINDS: Mapping[str, LabelKind] = {
                 "completeness": "Which response leaves out less of what was asked?",
                 "overall": "Which response would you rather have, all in all?",
             },
-            _STEPS,
-            {str(place): label for place, label in enumerate(_STEPS, 1)},
-            True,
+            {
+                "-2": "response 1 is much better",
+                "-1": "response 1 is a little better",
+                "0": "equally good",
+                "1": "response 2 is a little better",
+                "2": "response 2 is much better",
+            },
+            ordered=True,
         ),
         LabelKind(
             "rubric",
@@ -117,8 +115,8 @@ KINDS: Mapping[str, LabelKind] = {
                 "4": "right, with a small flaw in content or language",
                 "5": "right, complete and well put",
             },
-            {str(score): str(score) for score in range(6)},
-            True,
+            ordered=True,
+            first_key=0,
         ),
         LabelKind(
             "ranks",
@@ -130,8 +128,7 @@ KINDS: Mapping[str, LabelKind] = {
                 "richness": "Which document has more to say, in breadth and in depth?",
             },
             {},
-            {},
-            True,
+            ordered=True,
         ),
         LabelKind(
             "keypoints",
@@ -142,15 +139,13 @@ KINDS: Mapping[str, LabelKind] = {
                 "contradicted": "the answer says something that cannot be true along with this",
                 "neither": "the answer does not touch this",
             },
-            {str(place): verdict for place, verdict in enumerate(VERDICTS, 1)},
-            False,
         ),
     )
 }
 
 
 def kind_of(name: str) -> LabelKind:
-    """Return a kind by name; ConfigError for an unknown one."""
+    """Return a kind by name."""
     check_known("kind of labels", [name], KINDS)
     return KINDS[name]
 
@@ -191,13 +186,10 @@ class LabelItem:
 def rank_label(ranks: Mapping[str, int]) -> str:
     """Write ranks by candidate as a label, e.g. ``"one-shot=2;ours=1"``; 1 is best, equal numbers are ties.
 
-    Only the order counts: 1, 1, 3 and 1, 1, 2 are the same. Raises DataError for a rank that is no positive number, or
-    a name with ``=`` or ``;``.
+    Only the order counts: 1, 1, 3 and 1, 1, 2 are the same.
     """
     label = ";".join(f"{name}={rank}" for name, rank in sorted(ranks.items()))
-    wrong = _wrong_ranks(label)
-    if wrong:
-        raise DataError(wrong, "a positive whole number for each of two or more candidates")
+    _check_ranks(label)
     return label
 
 
@@ -207,24 +199,24 @@ def ranks_of(label: str) -> dict[str, int]:
     >>> ranks_of("one-shot=3;ours=1;zero-shot=3")
     {'one-shot': 2, 'ours': 1, 'zero-shot': 2}
     """
-    wrong = _wrong_ranks(label)
-    if wrong:
-        raise DataError(wrong, "ranks such as 'one-shot=2;ours=1'")
+    _check_ranks(label)
     given = {name: int(rank) for name, _, rank in (part.partition("=") for part in label.split(";"))}
     order = sorted(set(given.values()))
     return {name: order.index(rank) + 1 for name, rank in given.items()}
 
 
+def _check_ranks(label: str) -> None:
+    if wrong := _wrong_ranks(label):
+        raise DataError(wrong, "a positive rank for each of two or more candidates, such as 'one-shot=2;ours=1'")
+
+
 def _wrong_ranks(label: str) -> str:
-    if not _RANKS.fullmatch(label):
+    if not re.fullmatch(r"[^=;]+=\d+(;[^=;]+=\d+)+", label):
         return f"the ranks {label!r}, not of the form name=1;name=2"
     names, ranks = zip(*(part.split("=") for part in label.split(";")), strict=True)
     if len(set(names)) < len(names) or min(map(int, ranks)) < 1:
         return f"the ranks {label!r} with a candidate twice or a rank below 1"
     return ""
-
-
-# Answers as things to be labelled
 
 
 def grade_items(questions: Sequence[Question], answers: Sequence[Answer], *, facts: bool = True) -> list[LabelItem]:
@@ -235,10 +227,6 @@ def grade_items(questions: Sequence[Question], answers: Sequence[Answer], *, fac
     answers : several for one question are several items. An item's id is the answer's ``meta["id"]`` where it has
         one, else question id and generator.
     facts : whether the supporting sentences are shown.
-
-    Raises
-    ------
-    DataError for an answer whose question is not among the questions.
 
     Source: thesis §2.4 (what its judge was shown).
     """
@@ -283,9 +271,8 @@ def append_labels(path: str | Path, labels: Iterable[Label]) -> None:
     path = Path(path).expanduser()
     rows = [tuple(" ".join(part.splitlines()) for part in astuple(label)) for label in labels]
     for row in rows:
-        wrong = _wrong(row)
-        if wrong:
-            raise DataError(f"a label with {wrong}", "a row that fits its kind", "see ragbench.labelling.KINDS")
+        if wrong := _wrong(row):
+            raise DataError(f"a label with {wrong}", "a row that fits its kind", "see ragbench.labelling.people.KINDS")
     if not rows:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -316,8 +303,8 @@ def load_labels(*paths: str | Path) -> list[Label]:
     kind, aspect or label, an empty item or annotator, a time without zone.
     """
     labels: list[Label] = []
-    for path in paths:
-        labels += _rows(Path(path).expanduser())
+    for path in (Path(path).expanduser() for path in paths):
+        labels += each_record(path, _rows(path), _label)
     return labels
 
 
@@ -347,7 +334,8 @@ def is_label_file(path: str | Path) -> bool:
         return False
 
 
-def _rows(path: Path) -> list[Label]:
+def _rows(path: Path) -> Iterator[tuple[str, list[str] | csv.Error]]:
+    """Yield ("line 3", its columns, or why it cannot be read)."""
     text = read_text(path)
     if not is_label_file(path):
         raise DataError(
@@ -355,29 +343,26 @@ def _rows(path: Path) -> list[Label]:
             f"the columns {','.join(COLUMNS)}",
             "check that this is a label file; a spreadsheet may have changed its separator when saving",
         )
-    labels, errors, total = [], [], 0
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     next(reader)
     while True:
-        line = reader.line_num + 1
+        line = f"line {reader.line_num + 1}"
         try:
-            row = next(reader, None)
+            row: list[str] | csv.Error = next(reader)
+        except StopIteration:
+            return
         except csv.Error as error:
-            row, wrong = [], f"a row that cannot be read ({error})"
-        else:
-            if row is None:
-                break
-            if not row:
-                continue
-            wrong = _wrong(tuple(row))
-        total += 1
-        if wrong:
-            do = "mend that line; if it is the last, a crash cut it off: remove it and label that item again"
-            errors.append(DataError(f"{path}, line {line}: {wrong}", "a row as the labelling form writes it", do))
-        else:
-            labels.append(Label(*row))
-    raise_all(errors, path, total)
-    return labels
+            row = error
+        if row:
+            yield line, row
+
+
+def _label(row: list[str] | csv.Error, where: str) -> Label:
+    wrong = f"a row that cannot be read ({row})" if isinstance(row, csv.Error) else _wrong(tuple(row))
+    if wrong:
+        do = "mend that line; if it is the last, a crash cut it off: remove it and label that item again"
+        raise DataError(f"{where}: {wrong}", "a row as the labelling form writes it", do)
+    return Label(*row)
 
 
 def _wrong(row: tuple[str, ...]) -> str:
@@ -395,7 +380,7 @@ def _wrong(row: tuple[str, ...]) -> str:
         zone = None
     if zone is None:
         return f"the time {at!r}, not like 2026-01-31T09:30:00+00:00"
-    return KINDS[kind].check(aspect, label)
+    return KINDS[kind].wrong(aspect, label)
 
 
 # One person's way through the items, without a screen. The form only draws it
@@ -409,21 +394,17 @@ class Session:
     Parameters
     ----------
     items : what to label; ids must differ.
-    kind : a name in `ragbench.labelling.KINDS`.
+    kind : a name in `KINDS`.
     annotator : who labels.
     path : the label file; it is made when the first label is given, and read to resume.
     seed : order of the items and of each item's candidates, by a hash of seed and id: it stays the same when items are
         added or the session is resumed. None: as given.
     clock : for tests; returns a time with its zone.
 
-    Raises
-    ------
-    ConfigError for no items, items that do not fit the kind, ids used twice or an empty annotator; DataError for bad
-    rows in the file.
-
     Attributes
     ----------
     position : index of the item in `items`, the session's order. aspect : what is asked next of it.
+    typed : ranks given so far, by candidate, while not all of an item's candidates have one.
     """
 
     def __init__(
@@ -436,9 +417,9 @@ class Session:
         clock: Callable[[], datetime] = _now,
     ) -> None:
         self.kind = kind_of(kind)
-        if not items or len({i.id for i in items}) != len(items) or not all(i.id.strip() for i in items):
+        if not items or len({i.id for i in items}) != len(items):
             counts = f"{len(items)} items with {len({i.id for i in items})} ids"
-            raise ConfigError(counts, "one or more, with an id each that is not empty", "mend the ids")
+            raise ConfigError(counts, "one or more, with an id each", "mend the ids")
         if not annotator.strip():
             raise ConfigError("an empty annotator", "a name or initials", "they tell two people's labels apart")
         for item in items:
@@ -450,9 +431,8 @@ class Session:
         if self.path.is_file() and self.path.stat().st_size:
             mine = by_annotator(current(load_labels(self.path), kind)).get(self.annotator, [])
             self._labels = {(label.item, label.aspect): label.label for label in mine}
-        self.position = 0
-        self.aspect = ""
         self.typed: dict[str, int] = {}
+        self.position, self.aspect = 0, ""
         self.go(self._next_open(-1))
 
     def _hash(self, text: str) -> str:
@@ -462,6 +442,10 @@ class Session:
     def item(self) -> LabelItem:
         """The item at the position."""
         return self.items[self.position]
+
+    @property
+    def _asked(self) -> list[str]:
+        return list(self.item.asked(self.kind))
 
     def candidates(self) -> dict[str, str]:
         """The item's candidates as they are shown: letter -> name in the file."""
@@ -496,9 +480,10 @@ class Session:
     def go(self, position: int) -> None:
         """Show another item; beyond an end, the last or first."""
         self.position = min(max(position, 0), len(self.items) - 1)
-        asked = list(self.item.asked(self.kind))
-        self.aspect = next((a for a in asked if not self.label_of(a)), asked[0])
-        self.typed = {}
+        self._ask(next((aspect for aspect in self._asked if not self.label_of(aspect)), self._asked[0]))
+
+    def _ask(self, aspect: str) -> None:
+        self.aspect, self.typed = aspect, {}
 
     def next_open(self) -> None:
         """Show the next item that is not done, from the start again after the end; stay when all are."""
@@ -518,30 +503,26 @@ class Session:
     def press(self, key: str, note: str = "") -> bool:
         """Give the label that belongs to a key, and move on to what is asked next.
 
-        Ranks take one key for each candidate, in the order shown; the last one gives the label.
-
-        Returns
-        -------
-        Whether the label is complete and was written. An unknown key does nothing.
+        Ranks take one key for each candidate, in the order shown; the last one gives the label. An unknown key does
+        nothing. Returns whether the label is complete and was written.
         """
         if key not in self.choices():
             return False
         if self.kind.labels:
             label = self._unshuffled(self.kind.keys[key])
         else:
-            self.typed[self.candidates()[list(self.candidates())[len(self.typed)]]] = int(key)
+            self.typed[list(self.candidates().values())[len(self.typed)]] = int(key)
             if len(self.typed) < len(self.item.candidates):
                 return False
             label = rank_label(self.typed)
         before = self.label_of(self.aspect)
         self._append(self.aspect, label, note)
         self._undo.append((self.position, self.aspect, before))
-        asked = list(self.item.asked(self.kind))
-        later = asked[asked.index(self.aspect) + 1 :]
+        later = self._asked[self._asked.index(self.aspect) + 1 :]
         if not before:  # a first pass goes on to what is open; who corrects a done item walks through all of it
-            later = [a for a in later if not self.label_of(a)]
+            later = [aspect for aspect in later if not self.label_of(aspect)]
         if later:
-            self.aspect, self.typed = later[0], {}
+            self._ask(later[0])
         elif self.is_done(self.item):
             self.next_open()
         else:
@@ -550,9 +531,8 @@ class Session:
 
     def step_aspect(self, step: int) -> None:
         """Ask the next (1) or the previous (-1) aspect of the item, staying at the ends."""
-        asked = list(self.item.asked(self.kind))
-        place = min(max(asked.index(self.aspect) + step, 0), len(asked) - 1)
-        self.aspect, self.typed = asked[place], {}
+        place = self._asked.index(self.aspect) + step
+        self._ask(self._asked[min(max(place, 0), len(self._asked) - 1)])
 
     def _unshuffled(self, label: str) -> str:
         """The label in the file's order of candidates: a preference turns round when the sides are swapped."""
@@ -573,9 +553,7 @@ class Session:
     def undo(self) -> bool:
         """Take back the last label given in this session: a further row says what holds again.
 
-        Returns
-        -------
-        False when nothing is left to take back. Ranks that are half typed are dropped first.
+        Ranks that are half typed are dropped first. Returns False when nothing is left to take back.
         """
         if self.typed:
             self.typed = {}
