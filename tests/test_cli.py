@@ -40,12 +40,8 @@ def test_doctor_reports_and_says_what_to_do(capsys, monkeypatch, tmp_path):
 
 
 def test_doctor_fails_and_tells_the_remedy_without_weights(capsys, monkeypatch, tmp_path):
-    from ragbench import embedding
-
-    def missing():
-        raise DataError("gone")
-
-    monkeypatch.setattr(embedding, "minilm_dir", missing)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path))
     status, out, _ = run(capsys, "doctor")
     assert status == 1
     assert "NO  MiniLM weights" in out
@@ -71,7 +67,7 @@ def test_doctor_lists_the_models_of_a_running_ollama(monkeypatch):
     check = doctor._ollama()
     server.shutdown()
     assert check.ok
-    assert check.found == "1 models: llama3:8b"
+    assert check.what == "1 models: llama3:8b"
 
 
 def test_doctor_tries_a_model_as_judge(capsys):

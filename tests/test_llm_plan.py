@@ -11,7 +11,7 @@ from fake_ollama import FakeOllama, Fault
 from pydantic import BaseModel
 
 from ragbench.errors import ConfigError
-from ragbench.llm import Cassette, Plan, Step, Usage, ask, chat_model, fitness, plan, usage_by_step
+from ragbench.llm import Cassette, Plan, Step, Usage, ask, chat_model, fitness, plan
 from ragbench.llm.doctor import _STATEMENTS as STATEMENTS
 from ragbench.papers.thesis import steps
 
@@ -84,7 +84,7 @@ def test_plan_agrees_with_what_the_run_then_takes(tmp_path):
         ask(model, prompts[:20], cassette=cassette, progress=False)
         made = plan(Step("s", prompts), model, cassette)["s"]
         replies = ask(model, prompts, cassette=cassette, step="s", progress=False)
-    spent = usage_by_step(replies)["s"]["spent"]
+    spent = sum((reply.usage for reply in replies if not reply.cached), Usage())
     assert made.remaining == spent.calls == 40
     assert made.prompt_tokens == pytest.approx(spent.prompt_tokens, rel=0.05)
     assert made.output_tokens == spent.output_tokens
@@ -134,18 +134,15 @@ def test_usage_adds_up_and_an_unknown_cost_stays_unknown():
         assert Usage.from_dict(json.loads(json.dumps(usage.to_dict()))) == usage
 
 
-def test_usage_is_summed_by_step_spent_apart_from_recorded(tmp_path):
-    with FakeOllama(fault=lambda prompt, n: Fault("400") if prompt == "bad" else None) as fake:
+def test_a_recorded_reply_tells_what_it_once_cost(tmp_path):
+    with FakeOllama() as fake:
         model = chat_model("ollama:llama3:8b", host=fake.url, price=(2.0, 0.0))
         more = {"cassette": tmp_path / "c.sqlite", "progress": False}
-        first = ask(model, ["a b c d", "bad"], step="generation", **more)
-        second = ask(model, ["a b c d", "e"], step="grading", **more)
-    table = usage_by_step(first + second)
-    assert {name: row["replies"] for name, row in table.items()} == {"generation": 2, "grading": 2}
-    assert (table["generation"]["failed"], table["grading"]["cached"]) == (1, 1)
-    assert table["generation"]["spent"].prompt_tokens == table["grading"]["recorded"].prompt_tokens == 8
-    assert table["generation"]["spent"].cost == pytest.approx(8 * 2.0 / 1e6)
-    assert table["grading"]["spent"].calls == 1
+        first, again = (ask(model, ["a b c d"], **more)[0] for _ in range(2))
+    assert (first.cached, again.cached) == (False, True)
+    assert again.usage == first.usage
+    assert (again.usage.calls, again.usage.prompt_tokens) == (1, 8)
+    assert again.usage.cost == pytest.approx(8 * 2.0 / 1e6)
 
 
 def test_usage_of_tries_that_were_not_accepted_is_counted_too():
@@ -154,7 +151,7 @@ def test_usage_of_tries_that_were_not_accepted_is_counted_too():
         reply = ask(chat_model("ollama:llama3:8b", host=fake.url), ["p"], schema=Word, progress=False)[0]
         counted = [call for call in fake.calls if call.written]
     assert reply.usage.calls == len(counted) == 2
-    assert usage_by_step([reply])[""]["repaired"] == 1
+    assert reply.repairs == 1
 
 
 # -- fitness -----------------------------------------------------------------------------------------------------------
@@ -183,7 +180,6 @@ def test_a_good_judge_is_fit_and_its_record_says_why():
     assert found.tokens_per_second == pytest.approx(20_000)
     assert 0 < found.latency_s < 5
     assert max(sizes) > 20_000  # the window was really tried
-    assert json.loads(json.dumps(found.to_dict()))["fit"] is True
     assert "verdict        fit" in str(found)
 
 

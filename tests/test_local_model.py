@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
 from ragbench.generation import generate
-from ragbench.llm import Cassette, Step, ask, chat_model, fitness, label_schema, local, plan, usage_by_step
+from ragbench.llm import Cassette, Step, Usage, ask, chat_model, fitness, label_schema, local, plan
 from ragbench.llm.drivers import driver_for
 from ragbench.records import Question
 
@@ -280,7 +280,7 @@ def test_every_structured_reply_of_the_real_grammar_is_valid():
     replies = ask(small(num_predict=200), claims(6), schema=Verdict, step="check", progress=False)
     assert [reply.error for reply in replies] == [None] * 6
     assert all(isinstance(reply.parsed, Verdict) for reply in replies)
-    usage = usage_by_step(replies)["check"]["spent"]
+    usage = sum((reply.usage for reply in replies), Usage())
     assert usage.uncounted == 0
     assert 6 * 20 < usage.prompt_tokens < 6 * 120
     assert usage.output_tokens > 6 * 5
@@ -304,9 +304,7 @@ def test_an_answer_that_ends_at_its_limit_is_kept_and_counted_and_a_label_is_a_f
     assert [answer.meta["finish"] for answer in answers] == ["length"] * 2
     assert all(answer.text and "error" not in answer.meta for answer in answers)
     kept = ask(model, prompts, on_length="keep", step="s", progress=False)
-    assert usage_by_step(kept)["s"] | {"spent": 0, "recorded": 0} == {
-        "replies": 2, "failed": 0, "cut": 2, "cached": 0, "repaired": 0, "spent": 0, "recorded": 0
-    }  # fmt: skip
+    assert [(reply.ok, reply.finish) for reply in kept] == [(True, "length")] * 2
     failed = ask(model, prompts, progress=False)
     assert {reply.error.kind for reply in failed} == {"truncated"}
     label = ask(model, prompts[:1], schema=Verdict, progress=False)[0]
@@ -320,9 +318,9 @@ def test_a_recorded_cut_answer_is_served_as_an_answer_only_where_answers_are_ask
     first = ask(model, asked, cassette=path, on_length="keep", progress=False)[0]
     replay = Cassette(path, mode="replay")
     again = ask(model, asked, cassette=replay, on_length="keep")[0]
-    assert (again.ok, again.text, again.cut) == (True, first.text, True)
+    assert (again.ok, again.text, again.finish) == (True, first.text, "length")
     label = ask(model, asked, cassette=replay)[0]
-    assert (label.ok, label.error.kind, label.cut) == (False, "truncated", False)
+    assert (label.ok, label.error.kind) == (False, "truncated")
 
 
 @pytest.mark.live
@@ -374,7 +372,8 @@ def test_plan_agrees_with_the_real_token_counts(tmp_path):
     cassette = Cassette(tmp_path / "live.sqlite")
     ask(model, claims(8)[:4], schema=Verdict, cassette=cassette, progress=False)
     made = plan(Step("check", claims(8), schema=Verdict), model, cassette)["check"]
-    spent = usage_by_step(ask(model, claims(8), schema=Verdict, cassette=cassette, progress=False))[""]["spent"]
+    replies = ask(model, claims(8), schema=Verdict, cassette=cassette, progress=False)
+    spent = sum((reply.usage for reply in replies if not reply.cached), Usage())
     assert (made.calls, made.cached, made.remaining, spent.calls) == (8, 4, 4, 4)
     assert made.prompt_tokens == pytest.approx(spent.prompt_tokens, rel=0.05)
     assert made.output_tokens == pytest.approx(spent.output_tokens, rel=0.3)

@@ -270,16 +270,9 @@ class Job:
         elif answer["finish"] in CUT_SHORT and not self.keep_cut:
             error = driver.fail("truncated", "the recorded reply was cut off", raw=answer["raw"])
         same = {name: answer[name] for name in ("text", "seconds", "raw", "finish", "repairs", "attempts")}
-        return Reply(
-            **same,
-            **self._who(item, driver),
-            parsed=parsed,
-            ok=error is None,
-            error=error,
-            usage=Usage.from_dict(answer["usage"]),
-            cached=True,
-            form=answer.get("form", ""),
-        )
+        same |= {"usage": Usage.from_dict(answer["usage"]), "form": answer.get("form", "")}
+        judged = {"ok": error is None, "error": error, "parsed": parsed}
+        return Reply(**same, **judged, **self._who(item, driver), cached=True)
 
     # -- from the servers --------------------------------------------------------------------------------------------
 
@@ -510,19 +503,10 @@ def _judge(driver: Driver, received: Received, schema: Any, estimate: int, keep_
 
 def _to_answer(reply: Reply) -> dict[str, Any]:
     """Return what is stored of a reply; what the key says already (model, options ...) is not repeated."""
-    error = None
+    form = ("form",) if reply.form else ()
+    names = ("ok", "text", "raw", "finish", *form, "usage", "seconds", "repairs", "attempts", "error")
+    answer = {name: getattr(reply, name) for name in names} | {"usage": reply.usage.to_dict()}
     if reply.error is not None:
-        shown = without_address(reply.error)
-        error = {name: getattr(shown, name) for name in ("kind", "got", "expected", "do", "status")}
-    return {
-        "ok": reply.ok,
-        "text": reply.text,
-        "raw": reply.raw,
-        "finish": reply.finish,
-        **({"form": reply.form} if reply.form else {}),
-        "usage": reply.usage.to_dict(),
-        "seconds": reply.seconds,
-        "repairs": reply.repairs,
-        "attempts": reply.attempts,
-        "error": error,
-    }
+        stored = without_address(reply.error)
+        answer["error"] = {name: getattr(stored, name) for name in ("kind", "got", "expected", "do", "status")}
+    return answer

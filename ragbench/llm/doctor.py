@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
@@ -70,10 +70,6 @@ class Fitness:
     def fit(self) -> bool:
         """Whether nothing speaks against it."""
         return not self.problems
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields and ``fit`` as plain values."""
-        return {**asdict(self), "fit": self.fit}
 
     def __str__(self) -> str:
         same = {True: "yes", False: "NO", None: "not tried"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -101,27 +101,3 @@ class Reply:
     digest: str = ""
     host: str = field(default="", repr=False)
     key: str = field(default="", repr=False)
-
-    @property
-    def cut(self) -> bool:
-        """Whether this is an answer that ended at its limit of tokens (``ask(..., on_length="keep")``)."""
-        return self.ok and self.finish in CUT_SHORT
-
-
-def usage_by_step(replies: Iterable[Reply]) -> dict[str, dict[str, Any]]:
-    """Sum usage by step.
-
-    Returns
-    -------
-    dict from step to a dict: ``replies``, ``failed``, ``cut``, ``cached``, ``repaired`` (counts), ``spent`` (Usage of
-    the calls made now) and ``recorded`` (Usage of the calls that cached replies once cost).
-    """
-    table: dict[str, dict[str, Any]] = {}
-    for reply in replies:
-        counts = {"replies": 1, "failed": not reply.ok, "cut": reply.cut, "cached": reply.cached}
-        counts["repaired"] = reply.repairs
-        row = table.setdefault(reply.step, dict.fromkeys(counts, 0) | {"spent": Usage(), "recorded": Usage()})
-        for name, count in counts.items():
-            row[name] += count
-        row["recorded" if reply.cached else "spent"] += reply.usage
-    return table
