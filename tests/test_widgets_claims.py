@@ -14,7 +14,7 @@ from ragbench.data.ragchecker import LABELS, RagResult, RagResults, RetrievedTex
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.claims import METRICS
 from ragbench.widgets import ClaimInspector
-from ragbench.widgets.claims_view import best_sentence, first_entailing
+from ragbench.widgets.claims import best_sentence, first_entailing
 
 E, N, C = LABELS
 LAKE = "Lake Geneva lies between two countries. It is 310 metres deep. The Rhône flows through it."

@@ -109,13 +109,6 @@ def number_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: s
     return f"<table>{title}{head}<tbody>{''.join(lines)}</tbody></table>"
 
 
-def button(words: str, action: Callable[[], Any], **options: Any) -> ipywidgets.Button:
-    """A button that calls ``action`` when it is pressed."""
-    made = ipywidgets.Button(description=words, **options)
-    made.on_click(lambda _: action())
-    return made
-
-
 def row(children: Iterable[ipywidgets.Widget], **layout: Any) -> ipywidgets.HBox:
     """Widgets side by side. On a narrow page what does not fit goes on below: nothing is hidden to the side."""
     return ipywidgets.HBox([*children], layout=ipywidgets.Layout(flex_flow="row wrap", **layout))
@@ -151,6 +144,17 @@ class Panel(ipywidgets.VBox):
     def __repr__(self) -> str:
         # What a saved notebook shows, and a place that cannot draw widgets.
         return f"{type(self).__name__}: a widget; run this cell in JupyterLab to use it"
+
+    def button(self, words: str, action: Callable[[], Any], **options: Any) -> ipywidgets.Button:
+        """Make a button that calls ``action``, guarded."""
+
+        def pressed(_: Any) -> None:
+            with self.guarded():
+                action()
+
+        button = ipywidgets.Button(description=words, **options)
+        button.on_click(pressed)
+        return button
 
     @contextmanager
     def guarded(self) -> Iterator[None]:

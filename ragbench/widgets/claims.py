@@ -6,22 +6,39 @@ checks a claim. The marked sentence is a hint from shared words, not the checker
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import ipywidgets as w
+import pandas as pd
 
-from ragbench.data.ragchecker import LABELS, RagResult
-from ragbench.errors import ConfigError, check_known
-from ragbench.metrics.claims import LOWER_IS_BETTER, METRICS
-from ragbench.widgets import claims_view as view
-from ragbench.widgets.base import Panel
+from ragbench.data.ragchecker import LABELS, RagResult, RagResults, claim_text, from_ragchecker
+from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.metrics.claims import CHECKS, COUNTS, LOWER_IS_BETTER, METRICS, claim_counts, claim_metrics
+from ragbench.widgets.base import Panel, escape, mark, row
 
 AS_GIVEN = "as given"
-_SIDES = tuple(view.CHECKS_OF)
+ENTAILED = LABELS[0]
+SYMBOLS = {LABELS[0]: "✓", LABELS[1]: "–", LABELS[2]: "✗", None: "?"}
 _CLASSES = {LABELS[0]: "rb-entailed", LABELS[1]: "rb-neutral", LABELS[2]: "rb-contradicted", None: "rb-unread"}
+_LEGEND = " &nbsp; ".join(f"{symbol} {label or 'no label'}" for label, symbol in SYMBOLS.items())
+_LEGEND = f"<span class='rb-quiet'>{_LEGEND} &nbsp; R: relevant, the chunk entails a reference claim</span>"
+# Side -> the other answer, and the checks of this side's claims: against that answer, against the chunks.
+_OTHER = {"response": "reference", "reference": "response"}
+_CHECKS_OF = {"response": (CHECKS[0], CHECKS[2]), "reference": (CHECKS[1], CHECKS[3])}
+# Why a metric is undefined, the first reason first, as in ragbench.metrics.claims.claim_metrics.
+_UNDEFINED = {
+    "the response has no claims": ("precision", "f1", *METRICS[6:]),
+    "the reference has no claims": METRICS[1:8],
+    "nothing was retrieved": ("context_precision", *METRICS[6:]),
+    "no chunk entails a reference claim": ("context_utilization",),
+}
+_HINT = "Marked: the sentence with most of the claim's words ({:.0%} by weight). A hint; the label is the checker's."
+_NO_HINT = "No sentence shares its words (at best {:.0%} by weight)."
+_LEAST_SHARE = 0.2  # less in common is chance ("the", a name that every chunk has), and a mark there would mislead
 # ipywidgets has no key events. A style element runs its onload when it enters the page: it lets the arrow keys move in
 # the matrix and keeps JupyterLab from taking them to move between cells, as it does even with a list in focus. Where
 # scripts are not allowed, mouse, Tab and Enter still work.
@@ -58,6 +75,9 @@ _STYLE = """<style onload="
 </style>"""
 
 
+Row = tuple[str, tuple[str | None, ...]]
+
+
 class ClaimInspector(Panel):
     """Look through checked results claim by claim.
 
@@ -72,34 +92,42 @@ class ClaimInspector(Panel):
     labels : label words for results that lack them: (id, check) -> labels, as in ``Labelled.partial``, or id -> an
         object or mapping with some of the four checks. A label that is None is shown as unread ("?").
 
-    Raises
-    ------
-    DataError for malformed or no results, and for labels that do not fit; ConfigError for anything else.
+    Raises DataError for malformed or no results, and for labels that do not fit; ConfigError for anything else.
     """
 
     def __init__(self, results: Any, labels: Mapping[Any, Any] | None = None) -> None:
-        self.results = view.as_results(results)
-        self._labels = view.label_sets(self.results, labels or {})
-        self._scores = [view.scores_of(r, sets) for r, sets in zip(self.results, self._labels, strict=True)]
+        self.results = _labelled(_as_results(results), labels or {})
+        self._scores = [_scores_of(result) for result in self.results]
         self.at, self.side, self.claim, self.column = 0, "response", 0, 0
+        self._quiet = False
         self._pool: list[w.Button] = []
         self._places: list[tuple[str, int, int]] = []
         self._shared = {"layout": w.Layout(width="auto"), "style": w.ButtonStyle()}
-        self._build()
+        wide, narrow, short = w.Layout(width="520px"), w.Layout(width="380px"), w.Layout(width="44px")
+        self.previous = self.button("◀", lambda: self._step(-1), tooltip="Previous result", layout=short)
+        self.next = self.button("▶", lambda: self._step(1), tooltip="Next result", layout=short)
+        orders = [(AS_GIVEN, AS_GIVEN), *((f"{name.replace('_', ' ')}, worst first", name) for name in METRICS)]
+        self.order = w.Dropdown(options=orders, description="Order", layout=narrow)
+        self.choice = w.Dropdown(options=self._choices(range(len(self.results))), description="Result", layout=wide)
+        self.claims = w.Dropdown(description="Claim", layout=wide)
+        self.columns = w.Dropdown(description="Text", layout=narrow)
+        self.texts, self.detail = w.HTML(), w.HTML()
+        self.detail.add_class("rb-detail")
+        self.table = w.HTML(layout=w.Layout(flex="0 1 380px"))
+        self.grid = w.GridBox(layout=w.Layout(flex="1 1 560px", overflow="auto", grid_gap="2px"))
         super().__init__(
             [
-                w.HTML(_STYLE),
-                w.HBox([self.previous, self.next, self.choice, self.order], layout=w.Layout(flex_flow="row wrap")),
+                row([self.previous, self.next, self.choice, self.order]),
                 self.texts,
-                w.HBox([self.grid, self.table], layout=w.Layout(align_items="flex-start", flex_flow="row wrap")),
-                w.HTML(view.LEGEND),
-                w.HBox([self.claims, self.columns], layout=w.Layout(flex_flow="row wrap")),
+                row([self.grid, self.table], align_items="flex-start"),
+                w.HTML(_LEGEND),
+                row([self.claims, self.columns]),
                 self.detail,
             ],
             "Claim inspector",
+            _STYLE,
         )
         self.add_class("rb-claims")
-        self._quiet = False
         self._watch(self.choice, self._choose)
         self._watch(self.order, self._sort)
         self._watch(self.claims, lambda place: self.select(*place))
@@ -123,7 +151,7 @@ class ClaimInspector(Panel):
         self.choice.value = ids.index(result_id)
 
     def select(self, side: str, claim: int, column: int | None = None) -> None:
-        """Choose a claim, and the text to see it against.
+        """Choose a claim, and the text to see it against; ConfigError for a place that is not there.
 
         Parameters
         ----------
@@ -131,38 +159,24 @@ class ClaimInspector(Panel):
         claim : its number, from 0.
         column : 0 is the other answer, 1 the first chunk ...; None: the first text that entails the claim, chunks
             before the other answer.
-
-        Raises
-        ------
-        ConfigError for a place that is not there.
         """
-        rows = self.rows(side) if side in _SIDES else []
+        rows = self.rows(side) if side in _OTHER else []
         width = len(self.result.chunks) + 1
         if not 0 <= claim < len(rows) or not (column is None or 0 <= column < width):
             raise ConfigError(f"{side} claim {claim}, column {column}", f"a place in {width} columns", "look again")
         self.side, self.claim = side, claim
-        self.column = view.first_entailing(rows[claim][1]) if column is None else column
+        self.column = first_entailing(rows[claim][1]) if column is None else column
         self._point()
 
-    def rows(self, side: str) -> list[tuple[str, tuple[str | None, ...]]]:
+    def rows(self, side: str) -> list[Row]:
         """List (claim, its labels against the other answer and every chunk) of one side; None: no label."""
-        return view.side_rows(self.result, self._labels[self.at], side)
-
-    def _build(self) -> None:
-        wide, short = w.Layout(width="520px"), w.Layout(width="44px")
-        self.previous = w.Button(description="◀", tooltip="Previous result", layout=short)
-        self.next = w.Button(description="▶", tooltip="Next result", layout=short)
-        orders = [(AS_GIVEN, AS_GIVEN), *((f"{name.replace('_', ' ')}, worst first", name) for name in METRICS)]
-        self.order = w.Dropdown(options=orders, description="Order", layout=w.Layout(width="380px"))
-        self.choice = w.Dropdown(options=self._choices(range(len(self.results))), description="Result", layout=wide)
-        self.texts, self.table, self.detail = w.HTML(), w.HTML(), w.HTML()
-        self.grid = w.GridBox(layout=w.Layout(flex="1 1 560px", overflow="auto", grid_gap="2px"))
-        self.detail.add_class("rb-detail")
-        self.table.layout = w.Layout(flex="0 1 380px")
-        self.claims = w.Dropdown(description="Claim", layout=wide)
-        self.columns = w.Dropdown(description="Text", layout=w.Layout(width="380px"))
-        self.previous.on_click(lambda _: self._step(-1))
-        self.next.on_click(lambda _: self._step(1))
+        result = self.result
+        one, many = (getattr(result, check) for check in _CHECKS_OF[side])
+        claims = getattr(result, f"{side}_claims")
+        count = len(next((known for known in (claims, one, many) if known is not None), ()))
+        words = ["(no text)"] * count if claims is None else [claim_text(claim) for claim in claims]
+        one, many = one or [None] * count, many or [[None] * len(result.chunks)] * count
+        return [(word, (label, *of_chunks)) for word, label, of_chunks in zip(words, one, many, strict=True)]
 
     def _watch(self, widget: w.Widget, handler: Callable[[Any], None]) -> None:
         """Call the handler with what the reader chooses in a list."""
@@ -174,12 +188,20 @@ class ClaimInspector(Panel):
 
         widget.observe(changed, "value")
 
+    def _quietly(self, widget: w.Widget, **values: Any) -> None:
+        """Set a list without taking it for the reader's choice."""
+        self._quiet = True
+        try:
+            for name, value in values.items():
+                setattr(widget, name, value)
+        finally:
+            self._quiet = False
+
     def _choices(self, places: Sequence[int]) -> list[tuple[str, int]]:
-        name = self.order.value
         choices = []
         for i in places:
-            value = "" if name == AS_GIVEN else f"{view.number(self._scores[i][0][name])}  "
-            choices.append((f"{value}{self.results[i].id}: {view.short(self.results[i].question)}", i))
+            value = "" if self.order.value == AS_GIVEN else f"{_number(self._scores[i][0][self.order.value])}  "
+            choices.append((f"{value}{self.results[i].id}: {_short(self.results[i].question)}", i))
         return choices
 
     def _sort(self, name: str) -> None:
@@ -198,34 +220,21 @@ class ClaimInspector(Panel):
         self.at, self.side, self.claim, self.column = number, "response", 0, 0
         self._show()
 
-    def _clicked(self, number: int, _: Any) -> None:
-        with self.guarded():
-            side, claim, column = self._places[number]
-            if claim < 0:  # the head of a column: the chosen claim of this side against that text
-                claim = self.claim if self.side == side else 0
-            self.select(side, claim, None if column < 0 else column)
-
-    def _quietly(self, widget: w.Widget, **values: Any) -> None:
-        """Set a list without taking it for the reader's choice."""
-        self._quiet = True
-        try:
-            for name, value in values.items():
-                setattr(widget, name, value)
-        finally:
-            self._quiet = False
+    def _clicked(self, number: int) -> None:
+        side, claim, column = self._places[number]
+        if claim < 0:  # the head of a column: the chosen claim of this side against that text
+            claim = self.claim if self.side == side else 0
+        self.select(side, claim, None if column < 0 else column)
 
     def _show(self) -> None:
         """Draw the chosen result anew."""
-        result, sides = self.result, {side: self.rows(side) for side in _SIDES}
+        sides = {side: self.rows(side) for side in _OTHER}
         order = [i for _, i in self.choice.options]
-        self.texts.value = view.texts(result, order.index(self.at) + 1, len(order))
-        self.table.value = view.metrics_html(*self._scores[self.at])
-        relevant = [
-            any(labels[i + 1] == view.ENTAILED for _, labels in sides["reference"]) for i in range(len(result.chunks))
-        ]
-        self._fill(sides, relevant)
+        self.texts.value = _texts(self.result, order.index(self.at) + 1, len(order))
+        self.table.value = _metrics_table(*self._scores[self.at])
+        self._fill(sides)
         listed = [
-            (f"{side} {i + 1}: {view.short(text, 90)}", (side, i))
+            (f"{side} {i + 1}: {_short(text, 90)}", (side, i))
             for side, rows in sides.items()
             for i, (text, _) in enumerate(rows)
         ]
@@ -236,61 +245,214 @@ class ClaimInspector(Panel):
             self._quietly(self.columns, options=[("no claims", None)])
             self.detail.value = "<p>This result has no claims: extract and check them first.</p>"
 
-    def _fill(self, sides: Mapping[str, Sequence[tuple]], relevant: Sequence[bool]) -> None:
+    def _fill(self, sides: Mapping[str, Sequence[Row]]) -> None:
         self._places = []
         children: list[w.Widget] = []
+        chunks = range(1, len(self.result.chunks) + 1)
+        relevant = {i for i in chunks for _, labels in sides["reference"] if labels[i] == ENTAILED}
         for side, rows in sides.items():
-            other = view.OTHER[side]
-            children.append(w.HTML(f"<b>{side.capitalize()} claims ({len(rows)})</b>"))
+            other = _OTHER[side]
             heads = [(other[:3], f"against the {other}")]
-            heads += [
-                (f"{i + 1}{' R' if r else ''}", f"chunk {i + 1}{', relevant' if r else ''}")
-                for i, r in enumerate(relevant)
-            ]
+            heads += [(f"{i} R", f"chunk {i}, relevant") if i in relevant else (f"{i}", f"chunk {i}") for i in chunks]
+            children.append(w.HTML(f"<b>{side.capitalize()} claims ({len(rows)})</b>"))
             for column, (head, tooltip) in enumerate(heads):
-                children.append(self._cell((side, -1, column), head, f"{side} claims {tooltip}", ["rb-head"]))
-            for number, (text, labels) in enumerate(rows):
-                words = f"{number + 1}. {text}"
-                children.append(self._cell((side, number, -1), words, f"{side} claim {words}", ["rb-claim"]))
+                children.append(self._cell((side, -1, column), head, f"{side} claims {tooltip}", "rb-head"))
+            for claim, (text, labels) in enumerate(rows):
+                words = f"{claim + 1}. {text}"
+                children.append(self._cell((side, claim, -1), words, f"{side} claim {words}", "rb-claim"))
                 for column, label in enumerate(labels):
-                    tooltip = f"{side} claim {number + 1}, {view.place(side, column)}: {label or 'no label'}"
-                    children.append(self._cell((side, number, column), view.SYMBOLS[label], tooltip, [_CLASSES[label]]))
-        self.grid.layout.grid_template_columns = f"minmax(240px, 1fr) 42px repeat({len(relevant)}, 38px)"
+                    tooltip = f"{side} claim {claim + 1}, {_place(side, column)}: {label or 'no label'}"
+                    children.append(self._cell((side, claim, column), SYMBOLS[label], tooltip, _CLASSES[label]))
+        self.grid.layout.grid_template_columns = f"minmax(240px, 1fr) 42px repeat({len(chunks)}, 38px)"
         self.grid.children = children
 
-    def _cell(self, place: tuple[str, int, int], words: str, tooltip: str, classes: list[str]) -> w.Button:
+    def _cell(self, place: tuple[str, int, int], words: str, tooltip: str, look: str) -> w.Button:
         """Take the next button of the pool: making hundreds of widgets for every result would take seconds."""
         number = len(self._places)
         self._places.append(place)
-        # Cells are left out of the Tab order, a matrix would be hundreds of stops: the arrow keys reach them.
-        state = {
-            "description": words,
-            "tooltip": tooltip,
-            "_dom_classes": ("rb-cell", *classes),
-            "tabbable": None if place[2] < 0 else False,
-        }
         if number == len(self._pool):
-            button = w.Button(**state, **self._shared)
-            button.on_click(functools.partial(self._clicked, number))
-            self._pool.append(button)
-        else:
-            with self._pool[number].hold_sync():
-                for name, value in state.items():
-                    setattr(self._pool[number], name, value)
-        return self._pool[number]
+            self._pool.append(self.button("", partial(self._clicked, number), **self._shared))
+        cell = self._pool[number]
+        with cell.hold_sync():
+            cell.description, cell.tooltip, cell._dom_classes = words, tooltip, ("rb-cell", look)
+            # Cells are left out of the Tab order, a matrix would be hundreds of stops: the arrow keys reach them.
+            cell.tabbable = None if place[2] < 0 else False
+        return cell
 
     def _point(self) -> None:
         """Show the chosen claim against the chosen text."""
-        for place, button in zip(self._places, self._pool, strict=False):
+        for place, cell in zip(self._places, self._pool, strict=False):
             chosen = place[:2] == (self.side, self.claim) and place[2] in (-1, self.column)
-            classes = tuple(c for c in button._dom_classes if c != "rb-chosen")
-            button._dom_classes = (*classes, "rb-chosen") if chosen else classes
-        rows = self.rows(self.side)
-        labels = rows[self.claim][1]
+            classes = tuple(c for c in cell._dom_classes if c != "rb-chosen")
+            cell._dom_classes = (*classes, "rb-chosen") if chosen else classes
+        words, labels = self.rows(self.side)[self.claim]
         listed = [
-            (f"{view.SYMBOLS[label]} {view.place(self.side, i)}: {label or 'no label'}", i)
-            for i, label in enumerate(labels)
+            (f"{SYMBOLS[label]} {_place(self.side, i)}: {label or 'no label'}", i) for i, label in enumerate(labels)
         ]
         self._quietly(self.claims, value=(self.side, self.claim))
         self._quietly(self.columns, options=listed, value=self.column)
-        self.detail.value = view.detail(self.result, self.side, self.claim, rows, self.column)
+        self.detail.value = self._detail(words, labels)
+
+    def _detail(self, words: str, labels: Sequence[str | None]) -> str:
+        """The claim against the text as HTML: where else it is entailed, and the text with its best sentence marked."""
+        side, column, label = self.side, self.column, labels[self.column]
+        entailing = [_place(side, i) for i, given in enumerate(labels) if given == ENTAILED]
+        where = "Entailed by " + ", ".join(entailing) if entailing else "No text entails it"
+        text, name = getattr(self.result, _OTHER[side]), ""
+        if column:
+            chunk = self.result.chunks[column - 1]
+            text, name = chunk.text, f" ({escape(chunk.doc_id)})" if chunk.doc_id is not None else ""
+        a, b, share = best_sentence(words, text) or (0, 0, 0.0)
+        marked, hint = escape(text), _NO_HINT.format(share)
+        if share >= _LEAST_SHARE:
+            marked, hint = f"{escape(text[:a])}{mark(1, escape(text[a:b]))}{escape(text[b:])}", _HINT.format(share)
+        return (
+            f"<p style='margin:4px 0'><b>{side.capitalize()} claim {self.claim + 1}:</b> {escape(words)}<br>"
+            f"{escape(where)}.</p><p class='rb-said' style='margin:4px 0'><b>{SYMBOLS[label]} {label or 'no label'}</b>"
+            f" by {_place(side, column)}{name}</p><div class='rb-long' tabindex='0'>{marked}</div>"
+            f"<p class='rb-quiet' style='margin:4px 0'>{escape(hint)}</p>"
+        )
+
+
+def _as_results(given: Any) -> tuple[RagResult, ...]:
+    """Take results in any of the forms `ClaimInspector` takes; DataError for malformed ones or none."""
+    if isinstance(given, pd.DataFrame) and "claim_labels" in given:
+        given = given["claim_labels"]
+    if isinstance(given, pd.Series):
+        given = given.dropna().tolist()
+    if isinstance(given, Mapping):
+        given = from_ragchecker(dict(given) if "results" in given else {"results": [dict(given)]})
+    results = given.results if isinstance(given, RagResults) else [given] if isinstance(given, RagResult) else given
+    if not isinstance(results, Sequence) or isinstance(results, str):
+        raise ConfigError(
+            f"results is {type(given).__name__}",
+            "RagResults, a list of them, RAGChecker's JSON as dicts, or a table of rb.score with claim_labels",
+            "read a file with ragbench.data.read_ragchecker first",
+        )
+    if not all(isinstance(result, RagResult) for result in results):
+        results = from_ragchecker({"results": list(results)}).results
+    if not results:
+        raise DataError("there are no results", "at least one", "check what made them")
+    return tuple(results)
+
+
+def _labelled(results: Sequence[RagResult], labels: Mapping[Any, Any]) -> tuple[RagResult, ...]:
+    """Give results the labels beside them, before their own; DataError for labels that do not fit."""
+    given: dict[Any, dict[str, Any]] = {}
+    for key, value in labels.items():
+        if isinstance(key, tuple):
+            given.setdefault(key[0], {})[key[1]] = value
+        else:
+            read = value.get if isinstance(value, Mapping) else lambda name, of=value: getattr(of, name, None)
+            given.setdefault(key, {}).update({check: read(check) for check in CHECKS if read(check) is not None})
+    ids = {result.id for result in results}
+    for name, checks in given.items():
+        for check in checks:
+            if name not in ids or check not in CHECKS:
+                expected = f"an id of the results and one of {', '.join(CHECKS)}"
+                raise DataError(f"labels for {check!r} of result {name!r}", expected, "check the keys of labels")
+    labelled = tuple(replace(result, **given.get(result.id, {})) for result in results)
+    for result in labelled:
+        for side, (one, many) in _CHECKS_OF.items():
+            claims = getattr(result, f"{side}_claims")
+            for check, width in ((one, None), (many, len(result.chunks))):
+                if (of_check := getattr(result, check)) is not None:
+                    _check_labels(of_check, claims, width, f"result {result.id!r}: {check}")
+    return labelled
+
+
+def _check_labels(labels: Any, claims: Sequence | None, width: int | None, where: str) -> None:
+    rows = [[label] for label in labels] if width is None else labels
+    if claims is not None and len(rows) != len(claims) and (rows or width != 0):
+        raise DataError(f"{where} has {len(rows)} labels", f"{len(claims)}, one per claim", "check them again")
+    for of_claim in rows:
+        if width is not None and len(of_claim) != width:
+            raise DataError(f"{where} has a row of {len(of_claim)}", f"{width}, one per chunk", "check them again")
+        for label in of_claim:
+            if not (label is None or isinstance(label, str)) or label not in SYMBOLS:
+                raise DataError(f"{where}: label {label!r}", f"one of {', '.join(LABELS)}, or None", "mend it")
+
+
+def _scores_of(result: RagResult) -> tuple[dict[str, float], dict[str, str], dict[str, int]]:
+    """Return the metrics, NaN where undefined, for each undefined one the reason, and the counts if all is read."""
+    checks = {check: getattr(result, check) for check in CHECKS}
+    why = [f"{check.replace('_', ' ')} not checked" for check, labels in checks.items() if labels is None]
+    why += [f"{check.replace('_', ' ')} has unread labels" for check, labels in checks.items() if _unread(labels)]
+    if why:
+        return dict.fromkeys(METRICS, math.nan), dict.fromkeys(METRICS, "; ".join(why)), {}
+    values, counts = claim_metrics(**checks), claim_counts(**checks)
+    # A matrix without rows does not tell how many chunks there were.
+    counts["n_chunks"] = len(result.chunks)
+    absent = [not counts[f"n_{name}"] for name in ("response_claims", "reference_claims", "chunks", "recalled_claims")]
+    possible = [reason for reason, is_so in zip(_UNDEFINED, absent, strict=True) if is_so]
+    undefined = [name for name, value in values.items() if math.isnan(value)]
+    return values, {n: next(why for why in possible if n in _UNDEFINED[why]) for n in undefined}, counts
+
+
+def _unread(labels: Sequence | None) -> bool:
+    return any(label is None or (not isinstance(label, str) and None in label) for label in labels or ())
+
+
+def best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
+    """Find the sentence of a text that shares most stems with a claim, by weight of the claim's words.
+
+    Returns
+    -------
+    (start, end, share): where the sentence is in the text, the first of equally good ones, and the weight of the shared
+    words as a share of the claim's, in (0, 1]. None where no word is shared.
+    """
+    from ragbench.text.apart import take_apart
+
+    claimed, searched = take_apart(claim).weight, take_apart(text)
+    total = sum(claimed.values())
+    start, best, most = 0, None, 0.0
+    for sentence, stems in zip(searched.sentences, searched.sentence_stems, strict=True):
+        start = text.index(sentence, start)
+        shared = sum(weight for stem, weight in claimed.items() if stem in stems)
+        if shared > most:
+            best, most = (start, start + len(sentence), shared / total), shared
+        start += len(sentence)
+    return best
+
+
+def first_entailing(labels: Sequence[str | None]) -> int:
+    """Return the column that entails a claim: the first such chunk, else the other answer, else the first chunk."""
+    chunks = [i for i, label in enumerate(labels) if label == ENTAILED and i]
+    return chunks[0] if chunks else 0 if labels[0] == ENTAILED else min(1, len(labels) - 1)
+
+
+def _place(side: str, column: int) -> str:
+    """Name a column of one side: the other answer, or a chunk from 1."""
+    return f"chunk {column}" if column else _OTHER[side]
+
+
+def _short(text: str, size: int = 60) -> str:
+    """Cut a text to one line of at most ``size`` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= size else line[: size - 1] + "…"
+
+
+def _number(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.3f}"
+
+
+def _texts(result: RagResult, position: int, count: int) -> str:
+    """Question, response and reference as HTML."""
+    parts = [
+        f"<div><h4>{name}</h4><div class='rb-long' tabindex='0'>{escape(text) or '<i>(empty)</i>'}</div></div>"
+        for name, text in (("Response", result.response), ("Reference", result.reference))
+    ]
+    head = f"<span class='rb-quiet'>result {position} of {count}, id {escape(result.id)}</span>"
+    question = f"<p style='margin:4px 0'>{head}<br><b>{escape(result.question)}</b></p>"
+    return f"{question}<div class='rb-texts'>{''.join(parts)}</div>"
+
+
+def _metrics_table(values: Mapping[str, float], reasons: Mapping[str, str], counts: Mapping[str, int]) -> str:
+    """The eleven metrics as an HTML table, the undefined ones with their reasons, and what they rest on."""
+    rows = []
+    for name, value in values.items():
+        words = f"undefined: {reasons[name]}" if name in reasons else _number(value)
+        look = "class='rb-quiet'" if name in reasons else "class='rb-number'"
+        rows.append(f"<tr><td>{name.replace('_', ' ')}</td><td {look}>{escape(words)}</td></tr>")
+    rest = ", ".join(f"{counts[name]} {name[2:].replace('_', ' ')}" for name in COUNTS) if counts else ""
+    return f"<table><tbody>{''.join(rows)}</tbody></table><p class='rb-quiet' style='margin:4px 0'>{rest}</p>"

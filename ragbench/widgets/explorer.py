@@ -22,7 +22,7 @@ from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.records import Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
 from ragbench.text.layout import Normalised, comparable
-from ragbench.widgets.base import Panel, button, escape, mark, number_table, row, tag
+from ragbench.widgets.base import Panel, escape, mark, number_table, row, tag
 
 # A browser's list of more entries is slow to open, and nobody reads it: the filter narrows it.
 _LISTED = 300
@@ -114,8 +114,10 @@ class RetrievalExplorer(Panel):
         )
         self.chooser = ipywidgets.Dropdown(description="Question", layout=wide)
         self.count = ipywidgets.Label()
-        self.previous = button("Previous", lambda: self._move(-1), icon="arrow-left", tooltip="the question before")
-        self.next = button("Next", lambda: self._move(1), icon="arrow-right", tooltip="the question after")
+        self.previous = self.button(
+            "Previous", lambda: self._move(-1), icon="arrow-left", tooltip="the question before"
+        )
+        self.next = self.button("Next", lambda: self._move(1), icon="arrow-right", tooltip="the question after")
         self.own = ipywidgets.Text(
             description="Your own", placeholder="type a question and press Enter", continuous_update=False, layout=wide
         )

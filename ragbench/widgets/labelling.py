@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import pandas as pd
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.labelling.agreement import agreement, partners
 from ragbench.labelling.people import Label, LabelItem, Session, kind_of
+from ragbench.paths import results_dir
 from ragbench.stats import interval_text
-from ragbench.widgets.base import Panel, escape, tag
+from ragbench.widgets.base import Panel, escape, row, tag
 
 # ipywidgets has no key events. A style element runs its onload when it enters the page: it makes the tool take keys and
 # press the button of that key, and keeps JupyterLab from taking them for commands (a digit would turn the cell into a
@@ -61,6 +62,7 @@ _NAVIGATION = {
     "up": ("↑", "The question before"),
     "down": ("↓", "The question after"),
 }
+_HEADS = "".join(f"<th>{head}</th>" for head in ("with", "about", "both", "the same", "agreement"))
 
 
 class LabellingTool(Panel):
@@ -86,9 +88,7 @@ class LabellingTool(Panel):
     session : the :class:`ragbench.labelling.Session` behind the form.
     labels : what this annotator says now, as :class:`ragbench.labelling.Label` records.
 
-    Raises
-    ------
-    ConfigError for items that do not fit the kind, or no annotator; DataError for bad rows in the label file.
+    Raises ConfigError for items that do not fit the kind, or no annotator; DataError for bad rows in the label file.
 
     Source: the thesis's grades (§2.4), RAGChecker's preferences (section 4.2), RAGEval's Figures 3, 4 and 6.
     """
@@ -105,39 +105,31 @@ class LabellingTool(Panel):
     ) -> None:
         if not annotator.strip():
             raise ConfigError("no annotator", "a name or initials", "pass annotator='...'")
-        if path is None:
-            from ragbench.paths import results_dir
-
-            path = results_dir("labels") / f"{kind_of(kind).name}_{annotator.strip()}.csv"
+        path = path or results_dir("labels") / f"{kind_of(kind).name}_{annotator.strip()}.csv"
         self.session = Session([_item(item) for item in items], kind, annotator, path, seed)
         self._pause, self._shown_at, self._shown = pause_s, 0.0, -1
-        self._head, self._item, self._asked = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-        self._bar = ipywidgets.IntProgress(0, 0, len(self.session.items))
-        self._agreement = ipywidgets.HTML()
+        self._head, self._item, self._asked, self._agreement = (ipywidgets.HTML() for _ in range(4))
+        self._bar = ipywidgets.IntProgress(0, 0, len(self.session.items), layout=ipywidgets.Layout(width="100%"))
         self._note = ipywidgets.Text(description="Note", placeholder="saved with the next label")
-        self._buttons = {key: self._button(key, self._label) for key in "0123456789"}
-        ways = {name: self._button(name, self._move) for name in _NAVIGATION}
-        for name, (text, hint) in _NAVIGATION.items():
-            ways[name].description, ways[name].tooltip = text, hint
-        wrap = ipywidgets.Layout(flex_flow="row wrap")
-        several = max(len(item.asked(self.session.kind)) for item in self.session.items) > 1
-        if not several:
+        self._buttons = {key: self._press(key, "", self._label) for key in "0123456789"}
+        ways = {name: self._press(name, words, self._move, hint) for name, (words, hint) in _NAVIGATION.items()}
+        choose = "↑ ↓ choose the question, "
+        if all(len(item.asked(self.session.kind)) == 1 for item in self.session.items):
             ways["up"].layout.display = ways["down"].layout.display = "none"
-        choose = "↑ ↓ choose the question, " if several else ""
+            choose = ""
         help_text = f"Click the form, then: digits label, ← → move, {choose}Enter next open, Backspace undo."
         children = [
-            ipywidgets.HTML(f"{_KEYS}<span class='rb-quiet'>{help_text}</span>"),
+            ipywidgets.HTML(f"<span class='rb-quiet'>{help_text}</span>"),
             self._head,
             self._bar,
             self._item,
             self._asked,
-            ipywidgets.HBox(list(self._buttons.values()), layout=wrap),
-            ipywidgets.HBox([*ways.values(), self._note], layout=wrap),
+            row(self._buttons.values()),
+            row([*ways.values(), self._note]),
             self._agreement,
         ]
-        super().__init__(children, self.session.kind.title)
+        super().__init__(children, self.session.kind.title, _KEYS)
         self.add_class("rb-labelling")
-        self._bar.layout.width = "100%"
         self._draw()
         self._draw_agreement()
 
@@ -157,41 +149,41 @@ class LabellingTool(Panel):
         others = partners(session.path, session.kind.name, session.annotator)
         return {name: agreement(session.labels, rows, resamples=500) for name, rows in others.items() if session.labels}
 
-    def _button(self, name: str, action: Any) -> ipywidgets.Button:
-        button = ipywidgets.Button(layout=ipywidgets.Layout(width="auto"))
+    def _press(self, name: str, words: str, action: Callable[[str], None], hint: str = "") -> ipywidgets.Button:
+        layout = ipywidgets.Layout(width="auto")
+        button = self.button(words, lambda: self._after(action, name), tooltip=hint, layout=layout)
         button.add_class(f"rb-press-{name}")
-        button.on_click(lambda _: action(name))
         return button
 
+    def _after(self, action: Callable[[str], None], name: str) -> None:
+        try:
+            action(name)
+        finally:
+            self._draw()
+
     def _label(self, key: str) -> None:
-        with self.guarded():
-            waited = time.monotonic() - self._shown_at
-            if waited < self._pause:
-                self.message.say(
-                    f"{key} came {waited:.2f} s after this item appeared and was not counted: press it again"
-                )
-                return
-            before = self.session.done
-            if self.session.press(key, self._note.value.strip()):
-                self._note.value = ""
-            if self.session.done != before:
-                self._draw_agreement()
-        self._draw()
+        waited = time.monotonic() - self._shown_at
+        if waited < self._pause:
+            self.message.say(f"{key} came {waited:.2f} s after this item appeared and was not counted: press it again")
+            return
+        before = self.session.done
+        if self.session.press(key, self._note.value.strip()):
+            self._note.value = ""
+        if self.session.done != before:
+            self._draw_agreement()
 
     def _move(self, way: str) -> None:
-        with self.guarded():
-            session = self.session
-            if way == "undo":
-                if not session.undo():
-                    self.message.say("Nothing to take back in this session; go back and label again to correct.")
-                self._draw_agreement()
-            elif way == "open":
-                session.next_open()
-            elif way in ("up", "down"):
-                session.step_aspect(1 if way == "down" else -1)
-            else:
-                session.go(session.position + (1 if way == "forward" else -1))
-        self._draw()
+        session = self.session
+        if way == "undo":
+            if not session.undo():
+                self.message.say("Nothing to take back in this session; go back and label again to correct.")
+            self._draw_agreement()
+        elif way == "open":
+            session.next_open()
+        elif way in ("up", "down"):
+            session.step_aspect(1 if way == "down" else -1)
+        else:
+            session.go(session.position + (1 if way == "forward" else -1))
 
     def _draw(self) -> None:
         session = self.session
@@ -201,35 +193,28 @@ class LabellingTool(Panel):
             f"<span class='rb-quiet'>item {session.position + 1} of {total} · {done} done{end} · "
             f"{escape(session.annotator)} · {escape(session.path.name)}</span>"
         )
-        self._bar.value = done
-        self._bar.tooltip = f"{done} of {total} items done"
-        choices = session.choices()
+        self._bar.value, self._bar.tooltip = done, f"{done} of {total} items done"
+        choices, given = session.choices(), session.shown_label(session.aspect)
         for key, button in self._buttons.items():
             button.layout.display = None if key in choices else "none"
             if key in choices:
                 button.description = f"{key}  {choices[key]}"
-                chosen = session.shown_label(session.aspect) == key
-                button.button_style = "primary" if chosen else ""
-        self._draw_asked()
+                button.button_style = "primary" if given == key else ""
+        self._asked.value = "".join(map(self._aspect, session.item.asked(session.kind)))
         if self._shown != session.position:
             self._item.value = _shown(session)
             self._shown, self._shown_at = session.position, time.monotonic()
 
-    def _draw_asked(self) -> None:
-        session = self.session
-        rows = []
-        for aspect, text in session.item.asked(session.kind).items():
-            now = aspect == session.aspect
-            given = session.shown_label(aspect)
-            if now and session.typed:
-                given = (
-                    "".join(str(session.typed[n]) for n in session.candidates().values() if n in session.typed) + "…"
-                )
-            name = f"<b>{escape(aspect)}</b> " if len(session.item.asked(session.kind)) > 1 else ""
-            badge = f" {tag(1, given)}" if given else ""
-            current = " rb-now' aria-current='step" if now else ""
-            rows.append(f"<div class='rb-asked{current}'>{name}{escape(text)}{badge}</div>")
-        self._asked.value = "".join(rows)
+    def _aspect(self, aspect: str) -> str:
+        """What is asked of the item under one aspect, and the label it has, as HTML."""
+        session, now = self.session, aspect == self.session.aspect
+        asked, label = session.item.asked(session.kind), session.shown_label(aspect)
+        if now and session.typed:
+            label = "".join(str(session.typed[n]) for n in session.candidates().values() if n in session.typed) + "…"
+        name = f"<b>{escape(aspect)}</b> " if len(asked) > 1 else ""
+        badge = f" {tag(1, label)}" if label else ""
+        current = " rb-now' aria-current='step" if now else ""
+        return f"<div class='rb-asked{current}'>{name}{escape(asked[aspect])}{badge}</div>"
 
     def _draw_agreement(self) -> None:
         try:
@@ -239,28 +224,22 @@ class LabellingTool(Panel):
             return
         lines = []
         for name, table in tables.items():
-            for row in table[table["n"] > 0].itertuples():
-                measure = "tau-b" if not self.session.kind.labels else "kappa"
-                value = row.tau_b if measure == "tau-b" else row.kappa
-                number = interval_text(value, row.kappa_low, row.kappa_high, ".2f")
+            for line in table[table["n"] > 0].itertuples():
+                measure, value = ("kappa", line.kappa) if self.session.kind.labels else ("tau-b", line.tau_b)
+                number = interval_text(value, line.kappa_low, line.kappa_high, ".2f")
                 number = "undefined (no variety)" if np.isnan(value) else number
-                cells = (name, row.aspect, f"{row.n}", f"{row.agreement:.0%}", f"{measure} {number}")
+                cells = (name, line.aspect, f"{line.n}", f"{line.agreement:.0%}", f"{measure} {number}")
                 lines.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-        head = "<tr><th>with</th><th>about</th><th>both</th><th>the same</th><th>agreement</th></tr>"
-        self._agreement.value = f"<table class='rb-agreement'>{head}{''.join(lines)}</table>" if lines else ""
+        body = f"<tr>{_HEADS}</tr>{''.join(lines)}"
+        self._agreement.value = f"<table class='rb-agreement'>{body}</table>" if lines else ""
 
 
 def _item(item: LabelItem | Mapping[str, Any]) -> LabelItem:
-    if isinstance(item, LabelItem):
-        return item
     try:
-        return LabelItem(**item)
+        return item if isinstance(item, LabelItem) else LabelItem(**item)
     except TypeError:
-        raise ConfigError(
-            f"an item {str(item)[:60]!r}",
-            "a LabelItem, or a mapping with id, texts, candidates, aspects",
-            "rename its fields",
-        ) from None
+        expected = "a LabelItem, or a mapping with id, texts, candidates, aspects"
+        raise ConfigError(f"an item {str(item)[:60]!r}", expected, "rename its fields") from None
 
 
 def _shown(session: Session) -> str:
@@ -270,8 +249,7 @@ def _shown(session: Session) -> str:
         f"<section class='rb-wide'><h4>{escape(heading)}</h4>{escape(text)}</section>"
         for heading, text in item.texts.items()
     ]
-    word = "Response" if session.kind.name == "preference" else "Document"
     for place, (letter, name) in enumerate(session.candidates().items(), 1):
-        title = f"{word} {place if session.kind.name == 'preference' else letter}"
-        parts.append(f"<section><h4>{escape(title)}</h4>{escape(item.candidates[name])}</section>")
+        title = f"Response {place}" if session.kind.name == "preference" else f"Document {letter}"
+        parts.append(f"<section><h4>{title}</h4>{escape(item.candidates[name])}</section>")
     return f"<div class='rb-item'>{''.join(parts)}</div>"

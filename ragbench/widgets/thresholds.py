@@ -21,7 +21,7 @@ from ragbench.metrics.thresholds import (
     grade_groups,
     predicted_groups,
 )
-from ragbench.widgets.base import Panel, button, figure, number_table
+from ragbench.widgets.base import Panel, figure, number_table
 
 # Left panel: sorted scores. Right panel: agreement. One scale of scores for both, top to bottom.
 _WIDTH, _HEIGHT, _TOP, _BOTTOM = 860, 330, 24, 286
@@ -84,7 +84,7 @@ class ThresholdExplorer(Panel):
         self.h, self.k = (ipywidgets.FloatSlider(description=name, **look) for name in _EXPECTED)
         start = (self.fitted.h.value, self.fitted.k.value) if self.fitted else (low, high)
         self._set(*start)
-        self.back = button("Back to fitted", lambda: self._set(*start), icon="undo", disabled=self.fitted is None)
+        self.back = self.button("Back to fitted", lambda: self._set(*start), icon="undo", disabled=self.fitted is None)
         self.picture, self.table = ipywidgets.HTML(), ipywidgets.HTML()
         self._still = self._curves()
         controls = ipywidgets.VBox([ipywidgets.HBox([self.h, self.back]), self.k])
