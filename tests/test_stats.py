@@ -53,15 +53,15 @@ def test_bootstrap_of_two_values_hits_the_exact_binomial_percentiles():
     assert (wide.estimate, wide.low, wide.high, wide.n, wide.level) == (0.5, 0, 1, 2, 0.9)
 
 
-@pytest.mark.parametrize(("statistic", "function"), [("mean", np.mean), ("median", np.median), (np.std, np.std)])
-def test_bootstrap_agrees_with_scipy_within_resampling_noise(statistic, function):
+@pytest.mark.parametrize("statistic", [np.mean, np.median, np.std])
+def test_bootstrap_agrees_with_scipy_within_resampling_noise(statistic):
     values = np.random.default_rng(5).gamma(2, size=200)
     ours = bootstrap_ci(values, statistic, resamples=8000)
     theirs = reference.bootstrap(
-        (values,), function, n_resamples=8000, method="percentile", rng=np.random.default_rng(9)
+        (values,), statistic, n_resamples=8000, method="percentile", rng=np.random.default_rng(9)
     ).confidence_interval
     width = theirs.high - theirs.low
-    assert ours.estimate == pytest.approx(function(values))
+    assert ours.estimate == pytest.approx(statistic(values))
     assert ours.low == pytest.approx(theirs.low, abs=0.05 * width)
     assert ours.high == pytest.approx(theirs.high, abs=0.05 * width)
 
@@ -91,7 +91,7 @@ def test_bootstrap_is_the_same_for_the_same_seed_only():
     assert bootstrap_ci(values, seed=3) != bootstrap_ci(values, seed=4)
 
 
-@pytest.mark.parametrize("statistic", ["mean", np.mean])
+@pytest.mark.parametrize("statistic", [np.mean, lambda values, axis: values.mean(axis)])
 def test_grouped_bootstrap_of_copies_is_as_wide_as_without_the_copies(statistic):
     values = np.random.default_rng(1).random(80)
     plain = bootstrap_ci(values, statistic)
@@ -187,23 +187,19 @@ def test_permutation_test_by_hand():
     # Differences 1, 2, 3: of the 8 sign patterns only +++ and --- reach |6|.
     got = paired_permutation_test([1, 2, 3], [0, 0, 0])
     assert (got.difference, got.p_value, got.exact, got.resamples) == (2, 2 / 8, True, 8)
-    assert paired_permutation_test([1, 2, 3], [0, 0, 0], alternative="greater").p_value == 1 / 8
-    assert paired_permutation_test([1, 2, 3], [0, 0, 0], alternative="less").p_value == 1
 
 
-@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
 @pytest.mark.parametrize("n", [7, 60])
-def test_permutation_test_agrees_with_scipy(n, alternative):
+def test_permutation_test_agrees_with_scipy(n):
     rng = np.random.default_rng(n)
     a, b = rng.random(n).round(2), rng.random(n).round(2) - 0.04
-    ours = paired_permutation_test(a, b, alternative=alternative)
+    ours = paired_permutation_test(a, b)
     theirs = reference.permutation_test(
         (a, b),
         lambda x, y, axis: (x - y).mean(axis),
         permutation_type="samples",
         vectorized=True,
         n_resamples=10_000,
-        alternative=alternative,
         rng=np.random.default_rng(1),
     )
     assert ours.difference == pytest.approx(theirs.statistic)
@@ -500,14 +496,12 @@ def test_confusion_matrix_rows_are_truth():
     [
         (lambda: bootstrap_ci([1, 2], level=95), ConfigError, "level 95"),
         (lambda: bootstrap_ci([1, 2], resamples=-1), ConfigError, "resamples -1"),
-        (lambda: bootstrap_ci([1, 2], "maen"), ConfigError, "did you mean 'mean'"),
         (lambda: bootstrap_ci([1, float("inf")]), DataError, "first at position 1"),
         (lambda: bootstrap_ci(["a"]), DataError, "not numbers"),
         (lambda: bootstrap_ci([[1, 2]]), DataError, r"shape \(1, 2\)"),
         (lambda: bootstrap_ci([1, 2], groups=[1]), DataError, "1 group labels for 2 points"),
         (lambda: paired_bootstrap_difference([1], [1, 2]), DataError, "a 1, b 2"),
         (lambda: paired_permutation_test([1], [1, 2]), DataError, "a 1, b 2"),
-        (lambda: paired_permutation_test([1], [2], alternative="both"), ConfigError, "one of greater, less"),
         (lambda: paired_permutation_test([1], [2], resamples=0), ConfigError, "resamples 0"),
         (lambda: holm([0.1, 1.2]), DataError, "outside"),
         (lambda: questions_needed(0, 1), ConfigError, "other than 0"),

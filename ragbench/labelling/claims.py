@@ -518,7 +518,7 @@ def checker_intervals(
         index = pd.factorize(pd.Series([responses[i] for i in kept], dtype=object), use_na_sentinel=False)[0]
         shares = [np.bincount(index, ~entailed) / np.bincount(index) for entailed in (true, said)]
         correlations = [correlation(*shares, method, resamples=resamples) for method in ("pearson", "spearman")]  # type: ignore[arg-type]
-    values = ((true == said, "mean"), (both, _f1), (3 - both, _f1), (truth == guess, "mean"))
+    values = ((true == said, np.mean), (both, _f1), (3 - both, _f1), (truth == guess, np.mean))
     rows = [bootstrap_ci(v, statistic, groups=index, resamples=resamples) for v, statistic in values]  # type: ignore[arg-type]
     return dict(zip(MEASURES, rows + correlations, strict=True))
 

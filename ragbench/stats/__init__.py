@@ -8,9 +8,12 @@ from ragbench.stats.agreement import (
     ConfusionMatrix,
     PairwiseAgreement,
     annotator_agreement,
+    brier_score,
+    brier_terms,
     confusion_matrix,
     kappa,
     pairwise_agreement,
+    reliability_curve,
     repeat_changes,
 )
 from ragbench.stats.association import (
@@ -22,7 +25,6 @@ from ragbench.stats.association import (
     separation,
     within_correlation,
 )
-from ragbench.stats.calibration import brier_score, brier_terms, reliability_curve
 from ragbench.stats.intervals import (
     MISSING,
     Interval,
@@ -30,12 +32,13 @@ from ragbench.stats.intervals import (
     bootstrap_ci,
     interval_text,
     paired_bootstrap_difference,
-    ppi_mean,
 )
-from ragbench.stats.paired import PermutationTest, holm, paired_permutation_test
-from ragbench.stats.power import (
+from ragbench.stats.paired import (
+    PermutationTest,
     PowerAnalysis,
     detectable_difference,
+    holm,
+    paired_permutation_test,
     paired_power,
     power_analysis,
     power_at,
@@ -43,5 +46,5 @@ from ragbench.stats.power import (
     questions_for,
     questions_needed,
 )
-from ragbench.stats.ppi import label_next, ppi_difference, ppi_shares, stratified_draw
+from ragbench.stats.ppi import label_next, ppi_difference, ppi_mean, ppi_shares, stratified_draw
 from ragbench.stats.tables import compare, compare_pairs, means

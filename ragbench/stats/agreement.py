@@ -1,4 +1,4 @@
-"""Agreement between judges: confusion matrix, kappa, annotators among themselves, preference in pairs."""
+"""Agreement: of judges with each other and with people, of predicted probabilities with what happened."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from ragbench.errors import DataError, unknown
-from ragbench.stats.inputs import Seed, as_level, as_paired, as_resamples, percentiles, same_length
+from ragbench.errors import ConfigError, DataError, unknown
+from ragbench.stats.inputs import Seed, as_paired, percentiles, same_length
 from ragbench.stats.intervals import Interval, binomial_ci, bootstrap_ci
 
 
@@ -46,12 +46,8 @@ def confusion_matrix(
 
     Parameters
     ----------
-    truth, predicted : labels of the same items, shape (n,); None or NaN where there is none (an unscored answer).
+    truth, predicted : labels of the same items, shape (n,); an item with None or NaN on a side is left out and counted.
     labels : the possible labels in order; default: those that occur, sorted.
-
-    Returns
-    -------
-    ConfusionMatrix; items with a missing side are counted in ``n_missing``.
 
     Raises
     ------
@@ -65,15 +61,14 @@ def confusion_matrix(
             labels = sorted({x for _, t, p in present for x in (t, p)})
         except TypeError:
             raise DataError("labels of types that have no common order", "all numbers or all text") from None
-    order = tuple(labels)
-    place = {label: i for i, label in enumerate(order)}
-    counts = np.zeros((len(order), len(order)), np.int64)
+    place = {label: i for i, label in enumerate(labels)}
+    counts = np.zeros((len(place), len(place)), np.int64)
     for i, t, p in present:
         if t not in place or p not in place:
             wrong = p if t in place else t
-            raise DataError(f"label {wrong!r} at position {i}", f"one of {', '.join(map(repr, order))}")
+            raise DataError(f"label {wrong!r} at position {i}", f"one of {', '.join(map(repr, place))}")
         counts[place[t], place[p]] += 1
-    return ConfusionMatrix(order, counts, len(pairs) - len(present))
+    return ConfusionMatrix(tuple(place), counts, len(pairs) - len(present))
 
 
 def kappa(
@@ -93,7 +88,6 @@ def kappa(
     a, b : the judges' labels, shape (n,); an item with a missing side is left out and counted.
     weights : None for categories (the thesis's grades are such); "linear" or "quadratic" for ordered labels.
     labels : the possible labels in order; default: those that occur, sorted. Matters with weights only.
-    resamples, level, seed : as in :func:`ragbench.stats.bootstrap_ci`.
 
     Returns
     -------
@@ -106,20 +100,18 @@ def kappa(
 
     Source: Cohen (1960); weighted: Cohen (1968).
     """
-    level, resamples = as_level(level), as_resamples(resamples)
     if weights not in (None, "linear", "quadratic"):
         raise unknown("weights", weights, ("None", "linear", "quadratic"))
     matrix = confusion_matrix(a, b, labels)
     counts, n = matrix.counts, matrix.n
     distance = np.abs(np.subtract.outer(np.arange(len(counts)), np.arange(len(counts)))).astype(float)
     cost = (distance > 0).astype(float) if weights is None else distance ** (1 if weights == "linear" else 2)
-    estimate = float(_kappas(counts[None], cost)[0]) if n else float("nan")
-    low = high = float("nan")
-    if n > 1 and resamples and not np.isnan(estimate):
+    estimate, draws = float(_kappas(counts[None], cost)[0]) if n else float("nan"), np.empty(0)
+    if n > 1 and not np.isnan(estimate):
         # Resampling items is drawing cells: kappa depends on the counts alone.
         drawn = np.random.default_rng(seed).multinomial(n, counts.ravel() / n, resamples)
-        low, high = percentiles(_kappas(drawn.reshape(-1, *counts.shape), cost), level)
-    return Interval(estimate, low, high, n, matrix.n_missing, level)
+        draws = _kappas(drawn.reshape(-1, *counts.shape), cost)
+    return Interval(estimate, *percentiles(draws, level), n, matrix.n_missing, level)
 
 
 def _kappas(counts: np.ndarray, cost: np.ndarray) -> np.ndarray:
@@ -134,27 +126,25 @@ def _kappas(counts: np.ndarray, cost: np.ndarray) -> np.ndarray:
     return np.where(undefined, np.nan, 1 - observed / np.where(undefined, 1.0, by_chance))
 
 
+def _known(gap: np.ndarray) -> tuple[np.ndarray, int]:
+    known = gap[~np.isnan(gap)]
+    return known, int(gap.size - known.size)
+
+
 def annotator_agreement(labels: Any, within: float = 1, level: float = 0.95) -> Interval:
-    """Share of items on which two annotators differ by at most ``within``.
+    """Share of items on which two annotators differ by at most ``within``, with an exact binomial interval.
 
     Parameters
     ----------
     labels : numbers, shape (n, 2); an item with a missing label is left out and counted.
-    within : the largest difference that still counts as agreement.
-    level : of the exact binomial interval.
-
-    Returns
-    -------
-    Interval in [0, 1].
 
     Source: RAGChecker, section 4.2 (human agreement rate |h - h'| <= 1; paper value 90.95%).
     """
     h = np.asarray(labels, float)
     if h.ndim != 2 or h.shape[1] != 2:
         raise DataError(f"labels of shape {h.shape}", "shape (n, 2): two annotators")
-    gap = np.abs(h[:, 0] - h[:, 1])
-    known = gap[~np.isnan(gap)]
-    return replace(binomial_ci(int((known <= within).sum()), known.size, level), n_missing=int(gap.size - known.size))
+    known, missing = _known(np.abs(h[:, 0] - h[:, 1]))
+    return replace(binomial_ci(int((known <= within).sum()), known.size, level), n_missing=missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,31 +173,23 @@ def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Se
         which makes it wider than needed, never narrower.
     seed : of the random tie-break.
 
-    Raises
-    ------
-    DataError for lengths that differ, or values that are no finite numbers or NaN; ConfigError for a level
-    outside (0, 1).
-
     Source: RAGAS, section 5, Table 1 (accuracy against the annotators, ties broken at random).
     """
-    gap = np.subtract(*as_paired(better=better, worse=worse))
-    known = gap[~np.isnan(gap)]
+    known, missing = _known(np.subtract(*as_paired(better=better, worse=worse)))
     wins, ties = int((known > 0).sum()), int((known == 0).sum())
-    expected = replace(binomial_ci(wins + ties / 2, known.size, level), n_missing=int(gap.size - known.size))
+    expected = replace(binomial_ci(wins + ties / 2, known.size, level), n_missing=missing)
     lucky = int(np.random.default_rng(seed).binomial(ties, 0.5))
     random = (wins + lucky) / known.size if known.size else float("nan")
     return PairwiseAgreement(expected, random, wins, ties, int(known.size) - wins - ties)
 
 
-def repeat_changes(
-    labels: Any, *, groups: Any = None, resamples: int = 2000, level: float = 0.95, seed: Seed = 0
-) -> Interval:
+def repeat_changes(labels: Any, **options: Any) -> Interval:
     """Share of pairs of repeats in which a judge gave the same item two different labels.
 
     Parameters
     ----------
     labels : shape (items, repeats), such as three grades of each answer by one judge; None or NaN where one is unread.
-    groups, resamples, level, seed : as for `bootstrap_ci`, over items.
+    options : for `bootstrap_ci`, over items.
 
     Returns
     -------
@@ -218,7 +200,66 @@ def repeat_changes(
     >>> repeat_changes([[5, 5, 5], [5, 5, 4]]).estimate.__round__(3)
     0.333
     """
-    rows = [[one for one in row if one is not None and one == one] for row in labels]
-    pairs = [list(combinations(row, 2)) for row in rows]
-    shares = [np.mean([a != b for a, b in some]) if some else np.nan for some in pairs]
-    return bootstrap_ci(shares, groups=groups, resamples=resamples, level=level, seed=seed)
+    pairs = [list(combinations([x for x in row if x is not None and x == x], 2)) for row in labels]
+    return bootstrap_ci([np.mean([a != b for a, b in some]) if some else np.nan for some in pairs], **options)
+
+
+# Are predicted probabilities right
+
+
+def brier_terms(probabilities: Any, groups: Any) -> np.ndarray:
+    """Squared error of each prediction: sum over classes of (p - 1[class is true])^2, shape (n,), in [0, 2].
+
+    Parameters
+    ----------
+    probabilities : shape (n, classes), rows adding up to 1.
+    groups : the true class of each point, ints from 0, shape (n,).
+
+    Source: Brier (1950), the multi-class form. Two predictors are compared by `paired_bootstrap_difference` of their
+    terms, grouped by question.
+    """
+    p, truth = np.asarray(probabilities, float), np.asarray(groups)
+    if p.ndim != 2 or truth.shape != p.shape[:1]:
+        raise DataError(f"probabilities of shape {p.shape} for {truth.size} points", "one row per point")
+    if not np.allclose(p.sum(1), 1):
+        raise DataError("probabilities that do not add up to 1 in each row", "one probability per class")
+    if not np.isin(truth, np.arange(p.shape[1])).all():
+        raise DataError(f"classes outside 0-{p.shape[1] - 1}", "the column of the true class")
+    return ((p - (truth[:, None] == np.arange(p.shape[1]))) ** 2).sum(1)
+
+
+def brier_score(probabilities: Any, groups: Any) -> float:
+    """Mean of `brier_terms`: 0 for certain and right, 2 for certain and wrong; NaN without points."""
+    terms = brier_terms(probabilities, groups)
+    return float(terms.mean()) if terms.size else float("nan")
+
+
+def reliability_curve(probability: Any, outcome: Any, bins: int = 10, level: float = 0.95) -> pd.DataFrame:
+    """Predicted against observed frequency of one event, in bins of about equal numbers of points.
+
+    Parameters
+    ----------
+    probability : predicted probability of the event, shape (n,), in [0, 1].
+    outcome : whether it happened, booleans, shape (n,).
+    bins : at most; equal predictions stay together.
+
+    Returns
+    -------
+    DataFrame, one row per bin in ascending order: ``predicted`` (mean), ``observed`` (share), ``low``, ``high`` (exact
+    binomial), ``n``. The bins are those of scikit-learn's calibration_curve (strategy "quantile"), which does not
+    return the counts that the intervals need.
+    """
+    p, happened = np.asarray(probability, float), np.asarray(outcome)
+    if p.ndim != 1 or p.shape != happened.shape or not p.size:
+        raise DataError(f"{p.size} probabilities and {happened.size} outcomes", "one of each per point, at least one")
+    if not ((p >= 0) & (p <= 1)).all():
+        raise DataError("probabilities that are NaN or outside [0, 1]", "numbers in [0, 1]")
+    if bins < 1:
+        raise ConfigError(f"bins {bins!r}", "1 or more")
+    edges = np.unique(np.quantile(p, np.linspace(0, 1, int(bins) + 1)[1:-1]))
+    place = np.searchsorted(edges, p, side="left")
+    rows = []
+    for inside in (place == b for b in np.unique(place)):
+        share = binomial_ci(int(happened[inside].sum()), int(inside.sum()), level)
+        rows.append((p[inside].mean(), share.estimate, share.low, share.high, share.n))
+    return pd.DataFrame(rows, columns=["predicted", "observed", "low", "high", "n"])

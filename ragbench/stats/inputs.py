@@ -1,8 +1,8 @@
-"""Checks shared by the statistics: what is a number, what is missing, which points belong together."""
+"""Checks and resampling shared by the statistics: what is a number, what is missing, which points belong together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -47,48 +47,46 @@ def as_paired(**sides: Any) -> list[np.ndarray]:
     return list(arrays.values())
 
 
-def as_level(level: float) -> float:
-    """Check a confidence level."""
+def as_tail(level: float) -> float:
+    """Return the share below an interval of a confidence level."""
     if not 0 < level < 1:
         raise ConfigError(f"level {level!r}", "a confidence level between 0 and 1, e.g. 0.95")
-    return float(level)
+    return (1 - level) / 2
 
 
-def as_resamples(resamples: int) -> int:
-    """Check a number of resamples (0: no interval)."""
-    if resamples != int(resamples) or resamples < 0:
-        raise ConfigError(f"resamples {resamples!r}", "a whole number, 0 or more")
-    return int(resamples)
-
-
-def group_index(groups: Any, n: int) -> tuple[np.ndarray, int]:
-    """Number the groups 0..G-1; without groups every point is its own."""
-    if groups is None:
-        return np.arange(n), n
-    if len(groups) != n:
-        raise DataError(f"{len(groups)} group labels for {n} points", "one group label per point")
+def group_index(groups: Any, n: int, present: np.ndarray | None = None) -> tuple[np.ndarray, int]:
+    """Number the groups 0..G-1 by first appearance, of all n points or of those present; None: each is its own."""
+    labels = np.arange(n) if groups is None else np.asarray(groups)
+    if len(labels) != n:
+        raise DataError(f"{len(labels)} group labels for {n} points", "one group label per point")
     seen: dict[Any, int] = {}
-    index = np.fromiter((seen.setdefault(g, len(seen)) for g in np.asarray(groups).tolist()), np.int64, n)
+    labels = labels if present is None else labels[present]
+    index = np.fromiter((seen.setdefault(g, len(seen)) for g in labels.tolist()), np.int64, len(labels))
     return index, len(seen)
 
 
 def group_counts(n_groups: int, resamples: int, seed: Seed, width: int | None = None) -> Iterator[np.ndarray]:
     """Bootstrap resamples as counts: blocks of int arrays, shape (resamples in the block, n_groups).
 
-    ``width`` is the number of values per resample that the caller will hold, when that is more than ``n_groups``.
+    Nothing for fewer than two groups. ``width`` is the number of values per resample that the caller will hold, when
+    that is more than ``n_groups``.
     """
+    if resamples != int(resamples) or resamples < 0:
+        raise ConfigError(f"resamples {resamples!r}", "a whole number, 0 or more")
     rng = np.random.default_rng(seed)
     block = max(1, _DRAWS // max(n_groups, width or 0, 1))
-    for start in range(0, resamples, block):
-        rows = min(block, resamples - start)
+    for start in range(0, int(resamples) if n_groups > 1 else 0, block):
+        rows = min(block, int(resamples) - start)
         draws = rng.integers(0, n_groups, (rows, n_groups)) + n_groups * np.arange(rows)[:, None]
         yield np.bincount(draws.ravel(), minlength=rows * n_groups).reshape(rows, n_groups)
 
 
-def percentiles(samples: np.ndarray, level: float) -> tuple[float, float]:
-    """Percentile bounds of bootstrap samples; undefined samples (NaN) are left out; NaN when none is left."""
-    defined = samples[~np.isnan(samples)]
+def percentiles(samples: Iterable[np.ndarray] | np.ndarray, level: float) -> tuple[float, float]:
+    """Percentile bounds of bootstrap samples, in one array or blocks; NaN ones are left out; NaN when none is left."""
+    tail = as_tail(level)
+    together = samples if isinstance(samples, np.ndarray) else np.concatenate([np.empty(0), *samples])
+    defined = together[~np.isnan(together)]
     if not defined.size:
         return float("nan"), float("nan")
-    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(defined, [tail, 1 - tail])
     return float(low), float(high)

@@ -1,18 +1,29 @@
-"""Is the difference between two systems more than chance: permutation test, correction for many tests."""
+"""Is the difference between two systems more than chance, and how many questions would show it?
+
+Permutation test, correction for several tests, power of a paired test. The design calculation (`paired_power`,
+`questions_needed`, `detectable_difference`) takes a difference and a standard deviation; `power_analysis` estimates
+both from the per-question differences of a run, and says beside it what that estimate leaves open.
+"""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
-from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.stats.inputs import Seed, as_floats, as_paired, as_resamples, same_length
+from ragbench.errors import ConfigError, DataError
+from ragbench.stats.inputs import Seed, as_floats, as_paired, same_length
+from ragbench.stats.intervals import bootstrap_ci
 
 # Up to this many pairs all 2^n sign patterns are counted.
 _EXACT = 16
 _BLOCK = 4_000_000
+_MOST = 10_000_000  # more questions than this are reported as inf: nobody will write them
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +36,18 @@ class PermutationTest:
     n_missing: int
     resamples: int
     exact: bool
-    alternative: str
 
 
 def paired_permutation_test(
-    a: Any,
-    b: Any,
-    *,
-    alternative: Literal["two-sided", "greater", "less"] = "two-sided",
-    cluster: Any = None,
-    resamples: int = 10_000,
-    seed: Seed = 0,
+    a: Any, b: Any, *, cluster: Any = None, resamples: int = 10_000, seed: Seed = 0
 ) -> PermutationTest:
-    """Test whether two systems have the same mean score, by flipping the sign of each question's difference.
+    """Test (two-sided) whether two systems have the same mean score, by flipping signs of the questions' differences.
 
     Parameters
     ----------
     a, b : scores of two systems, shape (n,), in the same order of questions. A pair with a missing side is left out.
-    alternative : "two-sided", or that a is "greater" or "less" than b.
     cluster : labels, shape (n,): the signs of questions that share one (a document, a topic) are flipped together.
     resamples : random sign patterns; with up to 16 pairs (or clusters) all 2**n patterns are counted instead.
-    seed : an int, or a numpy Generator.
 
     Returns
     -------
@@ -54,29 +56,28 @@ def paired_permutation_test(
 
     Raises
     ------
-    ConfigError for an unknown alternative or fewer than 1 resample; DataError for input of different lengths.
+    ConfigError for fewer than 1 resample; DataError for input of different lengths.
 
     Source: Fisher's randomisation test; Smucker et al. (2007) for retrieval; Phipson & Smyth (2010) for the + 1.
     """
-    check_known("alternative", [alternative], ("two-sided", "greater", "less"))
-    if as_resamples(resamples) == 0:
-        raise ConfigError("resamples 0", "1 or more random sign patterns")
+    if resamples < 1:
+        raise ConfigError(f"resamples {resamples}", "1 or more random sign patterns")
     both = np.subtract(*as_paired(a=a, b=b))
     d = both[~np.isnan(both)]
-    missing, pairs, mean = int(both.size - d.size), d.size, float(d.mean()) if d.size else float("nan")
-    if cluster is not None and d.size:
+    pairs, missing = d.size, int(both.size - d.size)
+    if not pairs:
+        return PermutationTest(float("nan"), float("nan"), 0, missing, 0, False)
+    mean = float(d.mean())
+    if cluster is not None:
         same_length(a=a, cluster=cluster)
         d = np.bincount(np.unique(np.asarray(cluster)[~np.isnan(both)], return_inverse=True)[1], d)
-    if not d.size:
-        return PermutationTest(float("nan"), float("nan"), 0, missing, 0, False, alternative)
     exact = d.size <= _EXACT
     total = 2**d.size if exact else resamples
     # Not scipy.stats.permutation_test: it draws other patterns, so every recorded p-value would move, and it takes 14
     # times as long for 500 questions. A test compares the two.
     # Sums of the same numbers in another order differ in the last bits; they must count as equal.
-    slack = 1e-12 * np.abs(d).sum()
-    observed, hits = d.sum(), 0
-    rng = np.random.default_rng(seed)
+    observed, slack = d.sum(), 1e-12 * np.abs(d).sum()
+    hits, rng = 0, np.random.default_rng(seed)
     block = max(1, _BLOCK // d.size)
     for start in range(0, total, block):
         rows = min(block, total - start)
@@ -86,14 +87,8 @@ def paired_permutation_test(
             width = -(-d.size // 8)
             bits = np.frombuffer(rng.bytes(rows * width), np.uint8).reshape(rows, width)
             flips = np.unpackbits(bits, axis=1, count=d.size)
-        sums = observed - 2 * (flips @ d)
-        if alternative == "two-sided":
-            hits += int((np.abs(sums) >= abs(observed) - slack).sum())
-        else:
-            sign = 1 if alternative == "greater" else -1
-            hits += int((sign * sums >= sign * observed - slack).sum())
-    p_value = hits / total if exact else (hits + 1) / (total + 1)
-    return PermutationTest(mean, p_value, pairs, missing, total, exact, alternative)
+        hits += int((np.abs(observed - 2 * (flips @ d)) >= abs(observed) - slack).sum())
+    return PermutationTest(mean, hits / total if exact else (hits + 1) / (total + 1), pairs, missing, total, exact)
 
 
 def holm(p_values: Any) -> np.ndarray:
@@ -126,3 +121,222 @@ def holm(p_values: Any) -> np.ndarray:
     factors = np.arange(order.size, 0, -1)
     result[order] = np.minimum(np.maximum.accumulate(p[order] * factors), 1.0)
     return result
+
+
+# How many questions
+
+
+def paired_power(n: int, difference: float, sd: float, alpha: float = 0.05) -> float:
+    """Chance, in (alpha, 1], that a two-sided paired t test on n questions finds a true mean difference.
+
+    ``sd`` is the standard deviation of the per-question differences.
+
+    Source: noncentral t distribution; Cohen (1988), chapter 2.
+    """
+    from scipy.stats import nct, t  # slow to import
+
+    _check_design(difference, sd, alpha)
+    if n < 2 or n != int(n):
+        raise ConfigError(f"n {n!r}", "a whole number of questions, 2 or more")
+    critical = t.isf(alpha / 2, n - 1)
+    shift = abs(difference) / sd * np.sqrt(n)
+    # From a shift of 5 on the wrong tail holds less than 1e-8, and scipy gives NaN for some of it.
+    wrong = nct.cdf(-critical, n - 1, shift) if shift < 5 else 0.0
+    return float(nct.sf(critical, n - 1, shift) + wrong)
+
+
+def questions_needed(difference: float, sd: float, power: float = 0.8, alpha: float = 0.05) -> int:
+    """Smallest number of questions at which a paired comparison finds a difference.
+
+    Parameters
+    ----------
+    difference : the mean difference worth finding, e.g. 0.02 of IR score.
+    sd : standard deviation of the per-question differences, e.g. from a pilot run.
+    power : chance of finding it.
+    alpha : level of the two-sided test; divide it by the number of comparisons when there are several.
+
+    >>> questions_needed(0.5, 1.0)
+    34
+    """
+    _check_design(difference, sd, alpha, power)
+    high = 2
+    while paired_power(high, difference, sd, alpha) < power:
+        high *= 2
+    sizes = range(high // 2 + 1, high + 1)
+    return sizes[bisect_left(sizes, power, hi=len(sizes) - 1, key=lambda n: paired_power(n, difference, sd, alpha))]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerAnalysis:
+    """What a paired comparison found, could have found, and would need.
+
+    Attributes
+    ----------
+    n, n_missing : pairs used, and pairs left out since a side is missing.
+    difference : that power and questions are reckoned for: the mean of the pairs, or the one asked for.
+    low, high : 95% bootstrap interval of the mean of the pairs.
+    sd : standard deviation of the differences (n - 1); NaN with fewer than two pairs.
+    power : chance that a new run of n questions finds ``difference``.
+    needed : questions at which that chance is ``target``; inf for a difference of 0, NaN without an sd.
+    needed_low, needed_high : the same at the ends of the interval; inf when it holds 0. NaN when a difference was asked
+        for, which has no interval.
+    detectable : smallest difference that n questions find with chance ``target``; NaN without an sd, or for sd 0.
+    target, alpha : the power wanted and the level of the test.
+    """
+
+    n: int
+    n_missing: int
+    difference: float
+    low: float
+    high: float
+    sd: float
+    power: float
+    needed: float
+    needed_low: float
+    needed_high: float
+    detectable: float
+    target: float
+    alpha: float
+
+    def __str__(self) -> str:
+        if math.isnan(self.needed):
+            return f"{self.n} pairs, {self.n_missing} missing: too few to say how many questions are needed"
+        design = f"a difference of {self.difference:+.4g} (sd {self.sd:.3g}) over {self.n} questions"
+        enough = f"has power {self.power:.2f}; power {self.target:g} takes {_count(self.needed)} questions"
+        spread = f" [{_count(self.needed_low)}, {_count(self.needed_high)}]" if not math.isnan(self.needed_low) else ""
+        return f"{design} {enough}{spread}"
+
+
+def _count(n: float) -> str:
+    return f"{n:,.0f}" if math.isfinite(n) else f"more than {_MOST:,}"
+
+
+def power_analysis(
+    a: Any,
+    b: Any = None,
+    *,
+    difference: float | None = None,
+    power: float = 0.8,
+    alpha: float = 0.05,
+    resamples: int = 2000,
+    seed: Seed = 0,
+) -> PowerAnalysis:
+    """Say how many questions would show a difference, from the paired differences of a run.
+
+    Parameters
+    ----------
+    a, b : scores of two systems over the same questions, shape (n,); or ``a`` alone: their differences. A pair with a
+        missing side is left out and counted.
+    difference : the difference worth finding; default the mean of the pairs. The default makes ``power`` a restatement
+        of the p-value (it is near 0.5 where p is near alpha): use it to plan the next run, not to judge this one.
+    power : chance of finding it. alpha : as for `questions_needed`. resamples, seed : of the interval.
+
+    Returns
+    -------
+    PowerAnalysis. Undefined values are NaN: everything without pairs, all but the difference with one. All pairs
+    differing by the same amount (sd 0) need only as many questions as a permutation test needs to reach alpha at all
+    (6 at 0.05); a difference of 0, or more than ten million questions, is inf.
+
+    Raises
+    ------
+    DataError for infinite scores, text or different lengths; ConfigError for an impossible power, alpha or difference.
+
+    Source: noncentral t distribution, Cohen (1988), chapter 2; the floor is that of an exact permutation test, whose
+    smallest two-sided p-value is 2 / 2**n.
+    """
+    _check_levels(alpha, power)
+    if difference is not None and not math.isfinite(difference):
+        raise ConfigError(f"difference {difference!r}", "a finite number, or None for the mean of the pairs")
+    both = as_floats(a, "a") if b is None else np.subtract(*as_paired(a=a, b=b))
+    mean = bootstrap_ci(both, resamples=resamples, seed=seed)
+    wanted, sd = mean.estimate if difference is None else float(difference), _spread(both)
+    ends = [math.nan, math.nan]
+    if difference is None and not math.isnan(mean.low):  # the difference farthest from 0, and the nearest
+        sides = sorted(map(abs, (mean.low, mean.high)))
+        ends = [questions_for(d, sd, power, alpha) for d in (sides[1], 0.0 if mean.low <= 0 <= mean.high else sides[0])]
+    reached, detectable = power_at(mean.n, wanted, sd, alpha), detectable_difference(mean.n, sd, power, alpha)
+    pairs = mean.n, mean.n_missing, wanted, mean.low, mean.high, sd
+    return PowerAnalysis(*pairs, reached, questions_for(wanted, sd, power, alpha), *ends, detectable, power, alpha)
+
+
+def power_at(n: int, difference: float, sd: float, alpha: float = 0.05) -> float:
+    """Chance that n questions show a difference, with the limits that `paired_power` refuses.
+
+    NaN without a difference, an sd or two questions; alpha for a difference of 0; with sd 0 it is 1 as soon as n
+    reaches the floor of a permutation test, else 0.
+    """
+    if math.isnan(difference) or math.isnan(sd) or n < 2:
+        return math.nan
+    if difference == 0:
+        return alpha
+    return float(n >= _floor(alpha)) if sd == 0 else paired_power(n, difference, sd, alpha)
+
+
+def questions_for(difference: float, sd: float, power: float = 0.8, alpha: float = 0.05) -> float:
+    """Questions at which a difference is found with a given chance, with the limits `questions_needed` refuses.
+
+    A whole number of at least the floor of a permutation test (6 at alpha 0.05); inf for a difference of 0 or above ten
+    million; NaN when difference or sd is.
+    """
+    if math.isnan(difference) or math.isnan(sd):
+        return math.nan
+    # Ten million questions find what is 1/1000 of an sd: below, the search is not worth its time.
+    if difference == 0 or (sd > 0 and abs(difference) / sd < 2 / math.sqrt(_MOST)):
+        return math.inf
+    needed = questions_needed(difference, sd, power, alpha) if sd > 0 else 0
+    return float(max(needed, _floor(alpha)))
+
+
+def detectable_difference(n: int, sd: float, power: float = 0.8, alpha: float = 0.05) -> float:
+    """Smallest mean difference that n questions find with a given chance, in the unit of ``sd``.
+
+    NaN with fewer than two questions, without an sd, or for sd 0: where all differences are the same, the pairs say
+    nothing of how they would spread.
+    """
+    if n < 2 or math.isnan(sd) or sd == 0:
+        return math.nan
+    high = 1.0
+    while paired_power(n, high, 1.0, alpha) < power:
+        high *= 2
+    return sd * float(brentq(lambda d: paired_power(n, d, 1.0, alpha) - power, 1e-9, high, xtol=1e-9))
+
+
+def power_curve(analysis: PowerAnalysis, sizes: Sequence[int] | None = None) -> list[tuple[int, float]]:
+    """Power at several numbers of questions, as (questions, power); empty where the analysis has no sd.
+
+    Default sizes: a dozen or two from 5 to beyond both n and what is needed (4 n where that is inf).
+    """
+    if math.isnan(analysis.sd):
+        return []
+    if sizes is None:
+        end = 1.5 * max(analysis.needed if math.isfinite(analysis.needed) else 4 * analysis.n, analysis.n, 10)
+        sizes = np.unique(np.geomspace(5, end, 24).round().astype(int)).tolist()
+    return [(int(n), power_at(int(n), analysis.difference, analysis.sd, analysis.alpha)) for n in sizes]
+
+
+def _spread(differences: np.ndarray) -> float:
+    """Standard deviation of what is there; exactly 0 for equal values, whose rounding noise would look like power."""
+    d = differences[~np.isnan(differences)]
+    if d.size < 2:
+        return math.nan
+    sd = float(d.std(ddof=1))
+    return 0.0 if sd <= 1e-12 * float(np.abs(d).max()) else sd
+
+
+def _floor(alpha: float) -> int:
+    return math.ceil(1 - math.log2(alpha))
+
+
+def _check_design(difference: float, sd: float, alpha: float, power: float | None = None) -> None:
+    if not (np.isfinite(difference) and difference != 0):
+        raise ConfigError(f"difference {difference!r}", "a finite difference other than 0")
+    if not (np.isfinite(sd) and sd > 0):
+        raise ConfigError(f"sd {sd!r}", "a positive standard deviation of the differences")
+    _check_levels(alpha, power)
+
+
+def _check_levels(alpha: float, power: float | None) -> None:
+    if not 0 < alpha < 1:
+        raise ConfigError(f"alpha {alpha!r}", "between 0 and 1, e.g. 0.05")
+    if power is not None and not alpha < power < 1:
+        raise ConfigError(f"power {power!r}", f"between alpha ({alpha}) and 1, e.g. 0.8")

@@ -12,8 +12,10 @@ import pandas as pd
 from ragbench.errors import DataError, check_known
 from ragbench.stats.inputs import Seed
 from ragbench.stats.intervals import bootstrap_ci, paired_bootstrap_difference
-from ragbench.stats.paired import holm, paired_permutation_test
-from ragbench.stats.power import power_analysis, questions_for
+from ragbench.stats.paired import holm, paired_permutation_test, power_analysis, questions_for
+
+_NEEDS = ("power", "needed", "needed_all")
+_MEASURED = ("mean a", "mean b", "difference", "low", "high", "p", "p_holm", "n", "missing", *_NEEDS)
 
 
 def means(
@@ -34,22 +36,16 @@ def means(
     measures : the column to average, or several.
     groups : a column; rows that share its value (the systems of one question, the questions about one document) are
         resampled together. None: each row is on its own.
-    resamples, seed : as for `bootstrap_ci`.
 
     Returns
     -------
     DataFrame: the columns of ``by``, metric (the measure's name; left out for a single one), mean, low, high, n
     (scored), unscored.
-
-    Raises
-    ------
-    ConfigError for a column that is not there.
     """
     by, wanted = _several(by), _several(measures)
     check_known("column", [*by, *wanted, *_several(groups or ())], rows.columns)
-    parts = rows.groupby(by, sort=False, dropna=False) if by else [((), rows)]
     cells = []
-    for key, part in parts:
+    for key, part in rows.groupby(by, sort=False, dropna=False) if by else [((), rows)]:
         together = None if groups is None else part[groups].to_numpy()
         for measure in wanted:
             i = bootstrap_ci(part[measure].to_numpy(float), groups=together, resamples=resamples, seed=seed)
@@ -77,13 +73,12 @@ def compare(
     Parameters
     ----------
     rows : one row per question and system, with a column question_id.
-    systems : the column that names the system.
-    measure : the column to compare.
+    systems, measure : the columns that name the system, and that are compared.
     by : columns; systems are compared within each group of rows that share their values.
     pairs : (a, b) to compare; None: every pair, in the order of first appearance.
     cluster : a column with one value a question (its document, its topic): questions that share it are resampled and
-        flipped together, see ``groups`` of `compare_pairs`. None: each question is on its own.
-    options : as for `compare_pairs`.
+        flipped together. None: each question is on its own.
+    options : for `compare_pairs`.
 
     Returns
     -------
@@ -91,7 +86,7 @@ def compare(
 
     Raises
     ------
-    ConfigError for a column that is not there; DataError when a system has several rows for a question.
+    DataError when a system has several rows for a question.
     """
     by, scores = _several(by), {}
     check_known("column", [*by, systems, measure, "question_id", *_several(cluster or ())], rows.columns)
@@ -141,10 +136,9 @@ def compare_pairs(
     ----------
     scores : two arrays over the same questions by key, NaN where a score is missing.
     names : columns for the parts of the keys.
-    groups : by key, a label per question: questions of one label are resampled together, and their signs are flipped
-        together. None: each question is on its own.
-    power, alpha : of the questions needed.
-    resamples : of the bootstrap. seed : of the bootstrap and the test.
+    groups : by key, a label per question: questions of one label are resampled and their signs flipped together. None:
+        each question is on its own.
+    power, alpha : of the questions needed. resamples : of the bootstrap. seed : of the bootstrap and the test.
 
     Returns
     -------
@@ -154,26 +148,23 @@ def compare_pairs(
     ``power`` and ``alpha``), needed_all (the same with alpha divided by the number of rows). The last three are NaN
     with ``groups``: they count questions that are on their own.
     """
-    cells = []
+    rows = []
     for key, pair in scores.items():
         a, b = (np.asarray(side, float) for side in pair)
+        labels = None if groups is None else np.asarray(groups[key])
         both = ~np.isnan(a - b)
-        needs = [np.nan] * 3
+        interval = paired_bootstrap_difference(a, b, groups=labels, resamples=resamples, seed=seed)
+        needs = dict.fromkeys(_NEEDS, np.nan)
         if groups is None:
-            interval = power_analysis(a, b, power=power, alpha=alpha, resamples=resamples, seed=seed)
-            difference = interval.difference
-            test = paired_permutation_test(a, b, seed=seed)
-            needed_all = questions_for(difference, interval.sd, power, alpha / len(scores))
-            needs = [interval.power, interval.needed, needed_all]
-        else:
-            labels = np.asarray(groups[key])
-            interval = paired_bootstrap_difference(a, b, groups=labels, resamples=resamples, seed=seed)
-            difference = interval.estimate
-            test = paired_permutation_test(a, b, cluster=labels, seed=seed)
-        means = [side[both].mean() if both.any() else np.nan for side in (a, b)]
-        bounds = [difference, interval.low, interval.high]
-        cells.append((*key, *means, *bounds, test.p_value, interval.n, interval.n_missing, *needs))
-    measured = ["mean a", "mean b", "difference", "low", "high", "p", "n", "missing", "power", "needed", "needed_all"]
-    table = pd.DataFrame(cells, columns=[*names, *measured])
-    table.insert(table.columns.get_loc("n"), "p_holm", holm(table["p"]))
-    return table
+            found = power_analysis(a, b, power=power, alpha=alpha, resamples=0)
+            needed_all = questions_for(found.difference, found.sd, power, alpha / len(scores))
+            needs = {"power": found.power, "needed": found.needed, "needed_all": needed_all}
+        rows.append(
+            dict(zip(names, key, strict=True))
+            | {name: side[both].mean() if both.any() else np.nan for name, side in (("mean a", a), ("mean b", b))}
+            | {"difference": interval.estimate, "low": interval.low, "high": interval.high}
+            | {"p": paired_permutation_test(a, b, cluster=labels, seed=seed).p_value, "p_holm": np.nan}
+            | {"n": interval.n, "missing": interval.n_missing, **needs}
+        )
+    table = pd.DataFrame(rows, columns=[*names, *_MEASURED])
+    return table.assign(p_holm=holm(table["p"]))
