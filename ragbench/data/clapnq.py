@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import MinLen
+from pydantic import Field
 
 from ragbench.data.files import Filled, Plain, Row, from_mirror, read_records
 from ragbench.data.hotpotqa import Paragraphs
@@ -35,8 +35,8 @@ class _Output(Row):
 class _Asked(Row):
     id: Filled
     input: Filled
-    passages: Annotated[tuple[_Passage, ...], MinLen(1)]
-    output: Annotated[tuple[_Output, ...], MinLen(1)]
+    passages: Annotated[tuple[_Passage, ...], Field(min_length=1)]
+    output: Annotated[tuple[_Output, ...], Field(min_length=1)]
 
 
 def load_clapnq(path: str | Path | None = None) -> Dataset:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from annotated_types import MinLen
 from pydantic import Field, StrictInt
 
 from ragbench.data.files import (
@@ -122,8 +121,8 @@ class _Asked(Row):
     answer: Filled
     type: Filled
     level: Filled
-    supporting_facts: Annotated[tuple[tuple[str, StrictInt], ...], MinLen(1)]
-    context: Annotated[tuple[tuple[str, tuple[str, ...]], ...], MinLen(1)]
+    supporting_facts: Annotated[tuple[tuple[str, StrictInt], ...], Field(min_length=1)]
+    context: Annotated[tuple[tuple[str, tuple[str, ...]], ...], Field(min_length=1)]
 
 
 class Paragraphs:

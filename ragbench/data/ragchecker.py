@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Interval
-from pydantic import BeforeValidator, Strict, StrictInt
+from pydantic import BeforeValidator, Field, Strict, StrictInt
+from typing_extensions import TypedDict
 
 from ragbench.data.files import Filled, Plain, Row, as_record, each_record, from_mirror, read_json
 from ragbench.errors import DataError, check_known
@@ -309,6 +309,16 @@ def _counts(folder: Path, name: str) -> dict[str, int]:
     return {"queries": len(questions)} | counts
 
 
+_Score = Annotated[float, Strict(), Field(ge=0, le=1)]
+_Preference = Annotated[StrictInt, Field(ge=-2, le=2)]
+
+
+class _Scores(TypedDict):
+    correctness: Annotated[_Score, Field(alias="correctness_label")]
+    completeness: Annotated[_Score, Field(alias="completeness_label")]
+    overall: Annotated[_Score, Field(alias="overall_label")]
+
+
 @dataclass(frozen=True, slots=True)
 class RatedResponse:
     """One system's response; ``critiques`` is what GPT-4 noted for the annotators.
@@ -316,10 +326,10 @@ class RatedResponse:
     ``scores`` are RAGChecker's recorded ones by aspect (precision, recall and F1), empty where not recorded.
     """
 
-    model: str
-    text: str
+    model: Annotated[Filled, Field(alias="model_name")]
+    text: Annotated[Plain, Field(alias="response")]
     critiques: str = ""
-    scores: Mapping[str, float] = field(default_factory=dict)
+    scores: Annotated[_Scores, Field(alias="ragchecker")] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,50 +374,25 @@ class MetaEvaluation:
         return np.array([pair.domain for pair in self.pairs])
 
 
-_Preference = Annotated[StrictInt, Interval(ge=-2, le=2)]
-_Score = Annotated[float, Strict(), Interval(ge=0, le=1)]
-
-
-class _Scores(Row):
-    correctness_label: _Score
-    completeness_label: _Score
-    overall_label: _Score
-
-
-class _Response(Row):
-    model_name: Filled
-    response: Plain
-    critiques: str = ""
-
-
-class _ScoredResponse(_Response):
-    ragchecker: _Scores
-
-
 class _Pair(Row):
     instance_id: StrictInt | str
     dataset: Filled
     query_id: Filled
     query: Filled
     gt_answer: Filled
-    model1: _Response
-    model2: _Response
+    model1: RatedResponse
+    model2: RatedResponse
 
     def texts(self) -> list[str]:
         """What both files have to agree in."""
-        responses = [text for side in (self.model1, self.model2) for text in (side.model_name, side.response)]
+        responses = [text for side in (self.model1, self.model2) for text in (side.model, side.text)]
         return [self.dataset, self.query_id, self.query, self.gt_answer, *responses]
 
 
 class _Labelled(_Pair):
-    correctness_label: _Preference
-    completeness_label: _Preference
-    overall_label: _Preference
-
-
-class _Scored(_Pair):
-    model1: _ScoredResponse
-    model2: _ScoredResponse
+    correctness: Annotated[_Preference, Field(alias="correctness_label")]
+    completeness: Annotated[_Preference, Field(alias="completeness_label")]
+    overall: Annotated[_Preference, Field(alias="overall_label")]
 
 
 def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
@@ -436,27 +421,29 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
     folder = given if given.is_dir() else given.parent
     human = given if not given.is_dir() else _plain_or_gzip(folder, HUMAN) or folder / HUMAN
     recorded = _plain_or_gzip(folder, RECORDED)
-    scored = {row.instance_id: (where, row) for where, row in _pairs(recorded, _Scored)} if recorded else {}
+    scored = {row.instance_id: (where, row) for where, row in _pairs(recorded, _Pair)} if recorded else {}
     by_pair: dict[Any, list[tuple[str, _Labelled]]] = {}
     for where, row in _pairs(human, _Labelled):
         by_pair.setdefault(row.instance_id, []).append((where, row))
 
     def pair(rows: list[tuple[str, _Labelled]], _: str) -> PreferencePair:
         first = rows[0][1]
-        name = first.instance_id
         for where, row in rows:
             if row.texts() != first.texts():
                 raise DataError(f"{where}: other texts than in {rows[0][0]}", "one pair of responses per instance_id")
-        where, scores = scored.get(name, (f"{RECORDED}, instance {name!r}", None))
-        if recorded and (scores is None or scores.texts() != first.texts()):
-            expected = "the same texts as in the human labels"
-            raise DataError(f"{where}: no scores of the responses people saw", expected)
-        one = _rated(first.model1, scores and scores.model1)
-        two = _rated(first.model2, scores and scores.model2)
-        labels = [_aspects(row) for _, row in rows]
-        by_aspect = {aspect: tuple(label[aspect] for label in labels) for aspect in ASPECTS}
+        responses = (first.model1, first.model2)
+        if recorded:
+            where, scores = scored.get(first.instance_id, (f"{RECORDED}, instance {first.instance_id!r}", None))
+            if scores is None or scores.texts() != first.texts() or not (scores.model1.scores and scores.model2.scores):
+                expected = "the same texts as in the human labels, with 'ragchecker' scores"
+                raise DataError(f"{where}: no scores of the responses people saw", expected)
+            responses = (
+                replace(first.model1, scores=scores.model1.scores),
+                replace(first.model2, scores=scores.model2.scores),
+            )
+        labels = {aspect: tuple(getattr(row, aspect) for _, row in rows) for aspect in ASPECTS}
         asked = (first.dataset, first.query_id, first.query, first.gt_answer)
-        return PreferencePair(str(name), *asked, (one, two), by_aspect)
+        return PreferencePair(str(first.instance_id), *asked, responses, labels)
 
     pairs = each_record(human, ((str(name), rows) for name, rows in by_pair.items()), pair)
     counts = {len(pair.labels["overall"]): pair.id for pair in pairs}
@@ -464,15 +451,6 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
         said = ", ".join(f"{n} (pair {name})" for n, name in sorted(counts.items()))
         raise DataError(f"{human}: numbers of annotators that differ: {said}", "the same number for every pair")
     return MetaEvaluation(tuple(pairs))
-
-
-def _rated(seen: _Response, scored: _ScoredResponse | None) -> RatedResponse:
-    scores = _aspects(scored.ragchecker) if scored else {}
-    return RatedResponse(seen.model_name, seen.response, seen.critiques, scores)
-
-
-def _aspects(row: Row) -> dict[str, Any]:
-    return {aspect: getattr(row, f"{aspect}_label") for aspect in ASPECTS}
 
 
 def _plain_or_gzip(folder: Path, name: str) -> Path | None:
