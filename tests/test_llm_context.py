@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fake_ollama import FakeOllama, count_tokens
+from fake_ollama import FakeOllama
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,10 +20,9 @@ def driver(num_ctx):
 
 def one(prompt, **options):
     server = {name: options.pop(name) for name in ("overflow", "no_counts") if name in options}
-    counter = options.pop("count_tokens", None)
     with FakeOllama(**server) as fake:
         model = chat_model("ollama:llama3:8b", host=fake.url, **options)
-        reply = ask(model, [prompt], count_tokens=counter, retries=0, progress=False)[0]
+        reply = ask(model, [prompt], retries=0, progress=False)[0]
         return reply, len(fake.calls)
 
 
@@ -61,15 +60,6 @@ def test_a_prompt_that_cannot_fit_is_not_sent_and_the_error_says_with_what_it_wa
     assert "not sent: the prompt has 5004 tokens (estimated: 4 ASCII characters or 1 other" in str(reply.error)
     assert "num_ctx is 1024" in str(reply.error)
     assert "set num_ctx=5120" in reply.error.do
-
-
-def test_a_count_by_the_models_own_tokenizer_is_taken_exactly():
-    text = "word " * 1030
-    reply, calls = one(text, num_ctx=1024, count_tokens=count_tokens)
-    assert calls == 0
-    assert "1034 tokens (counted with the given tokenizer)" in str(reply.error)
-    reply, calls = one(text, num_ctx=1040, count_tokens=count_tokens)
-    assert (calls, reply.ok) == (1, True)
 
 
 @pytest.mark.parametrize("overflow", ["error", "half", "fill"])
@@ -123,7 +113,7 @@ def test_the_servers_count_is_judged_against_window_and_estimate(estimate, count
 
 def test_an_unknown_window_is_not_checked():
     assert was_cut(driver(None), 10**6, 10**6, 10) is None
-    assert too_long(driver(None), 10**6, True) is None
+    assert too_long(driver(None), 10**6) is None
 
 
 def test_enough_leaves_room_for_the_reply_in_round_steps():

@@ -360,7 +360,7 @@ class Experiment:
         ----------
         after : plans what follows the run (extracting and checking claims, say) from the rows it will give: those that
             are there, and the others with their hits but without answer and grade. Its steps are added.
-        speeds : for ``ragbench.llm.plan``: ``tokens_per_second``, ``price``, ``count_tokens`` ...
+        speeds : for ``ragbench.llm.plan``: ``tokens_per_second``, ``price`` ...
 
         Returns
         -------

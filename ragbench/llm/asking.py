@@ -49,8 +49,6 @@ def ask(
     *,
     ids: Sequence[str] | None = None,
     step: str = "",
-    count_tokens: Callable[[str], int] | None = None,
-    price: tuple[float, float] | None = None,
     patience_s: float = 3600.0,
     outage_s: float = 60.0,
     backoff_s: float = 0.5,
@@ -76,8 +74,6 @@ def ask(
     progress : a bar. Default: from 20 prompts on, when somebody looks.
     ids : names of the prompts, for messages and the cassette. Default: their numbers.
     step : name of the step ("grading"), for sums by step.
-    count_tokens : the model's own tokenizer. Default: an estimate.
-    price : money per million (prompt tokens, output tokens). Default: the model's own.
     patience_s : how long one prompt may wait for a server that is busy (HTTP 429, 503).
     outage_s : how long a server that has answered before may be away before its prompts count as failed.
     backoff_s : first pause before another try; doubles each time, with jitter, up to 30 s.
@@ -106,7 +102,7 @@ def ask(
     deadline_s = deadline_s or drivers[0].deadline_s or DEADLINE_S
     limits = Limits(concurrency, deadline_s, retries, backoff_s, patience_s, outage_s)
     tape = None if cassette is None or cassette.mode == "off" else cassette
-    job = Job(drivers, items, tape, limits, step, price, count_tokens, on_length == "keep", on_reply, stop)
+    job = Job(drivers, items, tape, limits, step, on_length == "keep", on_reply, stop)
     if tape is not None and tape.mode == "replay":
         missing = job.replay(tape)
         if missing is not None and on_miss == "raise":
@@ -203,8 +199,6 @@ class Job:
     cassette: Cassette | None
     limits: Limits
     step: str
-    price: tuple[float, float] | None
-    count_tokens: Callable[[str], int] | None
     keep_cut: bool
     on_reply: Callable[[int, Reply], None] | None
     stop: Callable[[], bool] | None
@@ -303,7 +297,7 @@ class Job:
                 host = next(host for host in reversed(hosts) if host.dead is not None)
                 assert host.dead is not None
                 host.dead.no_host_left = True
-                error = self._too_long(host.driver, item) or host.dead
+                error = too_long(host.driver, item.tokens()) or host.dead
                 self._finish(item, self._unanswered(item, host.driver, error))
             await self._hand_over()
 
@@ -369,7 +363,7 @@ class Job:
                 if error.kind == "digest":
                     raise error from None
                 if error.kind == "context" and "num_ctx=" not in error.do:
-                    error = with_advice(host.driver, error, item.estimate)
+                    error = with_advice(host.driver, error, item.tokens())
                 if (item.attempts or error.kind != "context") and schedule.failed(host, item, error):
                     continue
                 error.no_host_left = KINDS[error.kind].host_wide and all(h.dead is not None for h in schedule.hosts)
@@ -393,13 +387,13 @@ class Job:
 
     async def _attempt(self, driver: Driver, item: Pending) -> Reply:
         """Make one call and, where a structured reply was not good, its repair; judge what comes back."""
-        if error := self._too_long(driver, item):
+        if error := too_long(driver, item.tokens()):
             raise error
         while True:
-            messages, estimate = item.messages, item.estimate
+            messages, estimate = item.messages, item.tokens()
             if item.draft is not None:
                 messages = repair_messages(messages, *item.draft, item.json_schema)
-                estimate = prompt_tokens(messages, self.count_tokens)
+                estimate = prompt_tokens(messages)
             received = await self._call(driver, item, messages)
             parsed, text, problem = _judge(driver, received, item.schema, estimate, self.keep_cut)
             raw, finish = received.text, received.finish or ""
@@ -411,16 +405,11 @@ class Job:
                 raise driver.fail(kind, f"after one repair try: {problem}", raw=raw)
             item.draft = (raw, problem)
 
-    def _too_long(self, driver: Driver, item: Pending) -> CallError | None:
-        if not item.estimate:
-            item.estimate = prompt_tokens(item.messages, self.count_tokens)
-        return too_long(driver, item.estimate, self.count_tokens is not None)
-
     async def _call(self, driver: Driver, item: Pending, messages: list[dict]) -> Received:
         item.attempts += 1
         start = time.perf_counter()
         received = await driver.call(messages, schema_dict(item.json_schema), self.limits.deadline_s)
-        usage = received.usage(time.perf_counter() - start, self.price or driver.price)
+        usage = received.usage(time.perf_counter() - start, driver.price)
         item.spent = usage if item.spent is None else item.spent + usage
         if any(secret in received.text for secret in driver.secrets):
             raise driver.fail("secret", "the reply holds the API key", raw=received.text, do="ask another server")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ragbench.llm.drivers import Driver
 from ragbench.llm.failures import CallError, reworded
@@ -31,14 +31,14 @@ def estimate_tokens(text: str) -> int:
     return math.ceil(plain / 4) + len(text) - plain
 
 
-def prompt_tokens(messages: Sequence[dict], count: Callable[[str], int] | None = None) -> int:
-    """Estimate (or, with ``count``, count) the tokens of a list of messages, 4 more per message for the template."""
+def prompt_tokens(messages: Sequence[dict]) -> int:
+    """Estimate the tokens of a list of messages, 4 more per message for the template."""
     total = 0
     for message in messages:
         content = message["content"]
         if not isinstance(content, str):
             content = "\n".join(part if isinstance(part, str) else str(part.get("text", "")) for part in content)
-        total += (count or estimate_tokens)(content) + 4
+        total += estimate_tokens(content) + 4
     return total
 
 
@@ -49,12 +49,11 @@ def enough(tokens: int, num_predict: int | None) -> int:
     return math.ceil(total / step) * step
 
 
-def too_long(driver: Driver, estimate: int, exact: bool) -> CallError | None:
-    """Return the error of a prompt that cannot fit, before it is sent. ``exact``: counted with its own tokenizer."""
-    if driver.num_ctx is None or estimate <= driver.num_ctx * (1 if exact else SURELY):
+def too_long(driver: Driver, estimate: int) -> CallError | None:
+    """Return the error of a prompt that cannot fit, before it is sent; else None."""
+    if driver.num_ctx is None or estimate <= driver.num_ctx * SURELY:
         return None
-    how = "counted with the given tokenizer" if exact else f"estimated: {ESTIMATOR}"
-    return _error(driver, f"not sent: the prompt has {estimate} tokens ({how})", estimate)
+    return _error(driver, f"not sent: the prompt has {estimate} tokens (estimated: {ESTIMATOR})", estimate)
 
 
 def was_cut(driver: Driver, estimate: int, counted: int | None, written: int | None) -> CallError | None:

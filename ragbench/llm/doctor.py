@@ -83,17 +83,11 @@ read whole: {same[self.window_works]}
   verdict        {verdict}"""
 
 
-def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None = None) -> Fitness:
+def fitness(model: Any, *, probe_context: bool = True) -> Fitness:
     """Try whether a model can serve as a judge (what ``ragbench doctor --model ollama:NAME`` prints).
 
-    Parameters
-    ----------
-    probe_context : also send a prompt that fills two thirds of num_ctx (slow on a machine without GPU).
-    deadline_s : seconds for one call; default the model's own.
-
-    Returns
-    -------
-    Fitness. Failures of the server are ``problems``, not exceptions.
+    ``probe_context``: also send a prompt that fills two thirds of num_ctx (slow on a machine without GPU). Failures of
+    the server are ``problems``, not exceptions.
     """
     from pydantic import BaseModel, ConfigDict
 
@@ -103,7 +97,7 @@ def fitness(model: Any, *, probe_context: bool = True, deadline_s: float | None 
 
     model = chat_model(model) if isinstance(model, str) else model
     driver = driver_for(model)
-    settings: dict[str, Any] = {"deadline_s": deadline_s, "concurrency": 1, "retries": 3, "progress": False}
+    settings: dict[str, Any] = {"concurrency": 1, "retries": 3, "progress": False}
     asked = ["Write the numbers from one to ten as words, separated by commas."] * _SAME
     same = ask(model, asked, on_length="keep", **settings)
     errors = [reply.error for reply in same if reply.error is not None]

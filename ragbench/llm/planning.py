@@ -122,7 +122,6 @@ def plan(
     prompt_tokens_per_second: float = math.nan,
     concurrency: int = 1,
     price: tuple[float, float] | None = None,
-    count_tokens: Callable[[str], int] | None = None,
     on_recorded: Callable[[int, str], None] | None = None,
 ) -> Plan:
     """Say what a run will take, without making a call.
@@ -136,14 +135,13 @@ def plan(
     prompt_tokens_per_second : speed of reading; NaN: reading is not counted.
     concurrency : calls under way at once that the server really runs side by side.
     price : money per million (prompt tokens, output tokens). Default: the model's own.
-    count_tokens : the model's own tokenizer; default an estimate.
     on_recorded : called with place and text of every prompt that the cassette has the reply to.
     """
     if cassette is not None and model is None:
         raise ConfigError("a cassette without a model", "the chat model as well", "plan(steps, model, cassette)")
     driver = None if model is None else driver_for(chat_model(model) if isinstance(model, str) else model)
     price = price or (driver.price if driver else None)
-    history = _History(driver, cassette, count_tokens)
+    history = _History(driver, cassette)
     rows = []
     for step in [steps] if isinstance(steps, Step) else steps:
         row = _counted(step, history, on_recorded)
@@ -164,8 +162,8 @@ def plan(
 class _History:
     """What the cassette tells of this model: its keys, and the usage of the last recorded replies."""
 
-    def __init__(self, driver: Driver | None, cassette: Cassette | None, count: Callable[[str], int] | None) -> None:
-        self.cassette, self.count, self.used = cassette, count, Usage()
+    def __init__(self, driver: Driver | None, cassette: Cassette | None) -> None:
+        self.cassette, self.used = cassette, Usage()
         self.keys: Keys | None = None
         self.correction = 1.0
         if cassette is None or cassette.mode == "off" or driver is None:
@@ -183,7 +181,7 @@ class _History:
             usage = Usage.from_dict(json.loads(answer)["usage"])
             if usage.calls == 1 and not usage.uncounted:
                 self.used += usage
-                estimated += prompt_tokens(json.loads(request)["messages"], count)
+                estimated += prompt_tokens(json.loads(request)["messages"])
         if estimated:
             self.correction = self.used.prompt_tokens / estimated
 
@@ -212,7 +210,7 @@ def _counted(step: Step, history: _History, on_recorded: Callable[[int, str], No
                 on_recorded(place, recorded[key]["text"])
         cached = sum(key in recorded for key in keys)
         left = {key: messages for key, messages in zip(keys, prompts, strict=True) if key not in recorded}
-    how = "tokens counted with the given tokenizer" if history.count else f"tokens estimated: {ESTIMATOR}"
+    how = f"tokens estimated: {ESTIMATOR}"
     if seen:
         how += f", times {history.correction:.2f} measured on {seen} recorded replies"
     output = step.output_tokens if math.isnan(output) else output
@@ -221,7 +219,7 @@ def _counted(step: Step, history: _History, on_recorded: Callable[[int, str], No
         "cached": cached,
         "repeated": len(prompts) - cached - len(left),
         "remaining": len(left),
-        "prompt_tokens": history.correction * sum(prompt_tokens(messages, history.count) for messages in left.values()),
+        "prompt_tokens": history.correction * sum(map(prompt_tokens, left.values())),
         "output_tokens": len(left) * output if left else 0.0,
         "basis": how,
     }

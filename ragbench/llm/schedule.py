@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ragbench.errors import ConfigError
+from ragbench.llm.context import prompt_tokens
 from ragbench.llm.drivers import Driver
 from ragbench.llm.failures import AWAY, KINDS, MAY_BE_ANOTHER, ONCE_MORE, CallError
 from ragbench.llm.reply import Usage
@@ -52,7 +53,7 @@ class Pending:
     json_schema: str = ""
     group: str = ""  # what it belongs to (a question, say); "" where its beginning decides
     key: str = ""
-    estimate: int = 0
+    estimate: int = 0  # of its tokens; 0: not made yet
     tries: int = 0
     attempts: int = 0
     busy_since: float | None = None
@@ -64,6 +65,11 @@ class Pending:
     def text(self) -> str:
         """All of the prompt as one text, for ordering."""
         return "\n".join(str(message["content"]) for message in self.messages)
+
+    def tokens(self) -> int:
+        """Estimate the tokens of the prompt, once."""
+        self.estimate = self.estimate or prompt_tokens(self.messages)
+        return self.estimate
 
 
 @dataclass(slots=True)
