@@ -67,10 +67,6 @@ def load_dataset(
     table : name -> loader; the papers have tables of their own, such as ``ragbench.papers.thesis.DATA``.
     per_kind : keep the first so many questions of each domain and kind; None for all.
     options : of the loader.
-
-    Raises
-    ------
-    ConfigError for an unknown name or an impossible number; DataError for a data set that is not there.
     """
     if per_kind is not None and per_kind < 1:
         raise ConfigError(f"per_kind={per_kind}", "at least 1, or None for all questions", "leave it out")

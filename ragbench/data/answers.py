@@ -59,11 +59,6 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     -------
     DataFrame, a row per answer, in our names; other columns as they are. ``question_id`` is always there: rows with the
     same question share it, where there was none. ``attrs["repairs"]`` lists what was mended, which is a warning too.
-
-    Raises
-    ------
-    DataError naming file or row, and column, for cells that cannot be read, two columns of one meaning, and an id used
-    twice (by one ``system``, where there is such a column).
     """
     name, places, frame = as_frame(source)
     if frame.empty:

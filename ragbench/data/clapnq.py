@@ -44,8 +44,8 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
 
     Parameters
     ----------
-    path : JSON lines such as ``annotated_data/dev/clapnq_dev_answerable.jsonl`` of ClapNQ's repository.
-        Default: ``RAGBENCH_DATA/clapnq``.
+    path : JSON lines such as ClapNQ's ``annotated_data/dev/clapnq_dev_answerable.jsonl``; default
+        ``RAGBENCH_DATA/clapnq``.
 
     Returns
     -------
@@ -53,10 +53,6 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
     passage that this annotator selected, ``meta["answers"]`` all long answers in the file's order, ``meta["doc_ids"]``
     the gold passages and ``meta["non_consecutive"]`` whether there are other sentences between the selected ones.
     Equal passages are one document. Questions without a written answer are listed in ``excluded``.
-
-    Raises
-    ------
-    DataError with file, line and field; bad lines are reported together.
 
     Source: RAGChecker, section 4.1 and Table 1 (ClapNQ).
     """

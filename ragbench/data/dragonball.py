@@ -83,8 +83,7 @@ def load_dragonball(path: str | Path | None = None, language: str | None = None,
     ----------
     path : folder with ``dragonball_docs.jsonl`` and ``dragonball_queries.jsonl`` (the release), or a questions file
         that lies beside the documents. Default: ``RAGBENCH_DATA/rageval``, the release before the rebuilt file.
-    language : "en" or "zh"; default both.
-    domain : "finance", "law" or "medicine"; default all.
+    language, domain : "en" or "zh"; "finance", "law" or "medicine". Default: all.
 
     Returns
     -------
@@ -92,10 +91,6 @@ def load_dragonball(path: str | Path | None = None, language: str | None = None,
     tuple, or None where the file has none), query_id, query_type (as in the file). A document's title (the company,
     court, or hospital and patient) is not unique. Questions without a document are kept and counted in
     ``meta["without_document"]``.
-
-    Raises
-    ------
-    DataError with file, line and field; bad lines are reported together.
 
     Source: RAGEval, section 3.4.
     """

@@ -54,10 +54,7 @@ def check_limit(limit: Any) -> None:
 
 
 def read_text(path: str | Path) -> str:
-    """Read a UTF-8 text file, plain or gzip.
-
-    DataError when it is missing, a folder, empty, damaged, a spreadsheet, or in another encoding.
-    """
+    """Read a UTF-8 text file, plain or gzip; DataError for what is none."""
     path = Path(path).expanduser()
     try:
         raw = path.read_bytes()
@@ -182,17 +179,13 @@ def _one_text(field: str, empty: bool) -> Any:
 
 
 def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it") -> Record:
-    """Make a record of a JSON value.
+    """Make a record of a JSON value; DataError that names the fields, what is there, and what was expected.
 
     Parameters
     ----------
     shape : a dataclass or pydantic model, whose types say what may stand in each field.
     where : file and line or record number, for the message.
     add : what to do about a missing ``{field}``.
-
-    Raises
-    ------
-    DataError that names the fields, what is there, and what was expected.
     """
     if not isinstance(row, dict):
         got = f"{where} is a JSON {type(row).__name__}"
@@ -265,10 +258,7 @@ def read_records(
     make: Callable[[Any, str], Record] = lambda record, where: record,
     once: Callable[[Record], Sequence[str]] = lambda record: (),
 ) -> list[Record]:
-    """Read a JSON-lines file: each line has a ``shape`` (see `as_record`), of which ``make`` makes a record.
-
-    See `each_record`.
-    """
+    """Read a JSON-lines file: each line is `as_record` of a shape, and ``make`` of that; see `each_record`."""
     return each_record(path, read_jsonl(path), lambda row, where: make(as_record(shape, row, where), where), once)
 
 

@@ -184,14 +184,7 @@ def _extra(row: Row) -> dict[str, Any]:
 def read_ragchecker(path: str | Path) -> RagResults:
     """Read RAGChecker's JSON (plain or gzip): checking inputs, outputs, or anything between.
 
-    Returns
-    -------
-    RagResults; claims may be triples or sentences.
-
-    Raises
-    ------
-    DataError that names result id and field, in RAGChecker's words, also where the numbers of claims, labels and
-    retrieved texts do not fit. Several bad results are listed together.
+    DataError in RAGChecker's words, also where the numbers of claims, labels and retrieved texts do not fit.
     """
     return from_ragchecker(read_json(path), where=str(path))
 
@@ -280,8 +273,7 @@ def load_ragchecker_counts(path: str | Path | None = None) -> dict[str, dict[str
 
     Returns
     -------
-    Row of Table 1 -> {"queries": n, "documents": n}; "documents" only where the files tell (the corpora themselves
-    are elsewhere).
+    Row of Table 1 -> {"queries": n, "documents": n}; "documents" only where the files tell.
 
     Source: RAGChecker, Table 1.
     """
@@ -403,16 +395,7 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
     path : RAGChecker's folder ``data/meta_evaluation``, or its file of human labels (JSON, plain or gzip; the recorded
         scores are looked for beside it). Default: ``RAGBENCH_DATA/ragchecker/meta_evaluation``.
 
-    Returns
-    -------
-    MetaEvaluation: 280 pairs, 28 in each of 10 domains, two annotators each, in the published file.
-
-    Raises
-    ------
-    DataError when a file is missing or malformed, when annotators of one pair saw different texts or differ in number,
-    or when the recorded scores belong to other responses.
-
-    Source: RAGChecker, section 4.2 (meta evaluation dataset).
+    Source: RAGChecker, section 4.2 (meta evaluation dataset: 280 pairs, 28 in each of 10 domains, two annotators each).
     """
     got = "RAGChecker's human labels are not on this machine"
     expected = f"RAGBENCH_DATA/ragchecker/meta_evaluation/{HUMAN}(.gz)"

@@ -58,10 +58,6 @@ def load_refchecker(path: str | Path | None = None, sources: str | Path | None =
     2,100 responses (100 examples x 7 models x 3 settings) in the published file; 195 of them have no claim, for they
     decline to answer.
 
-    Raises
-    ------
-    DataError with file, line and field; also for a set of sources that lacks an example that was labelled.
-
     Source: RAGChecker, appendix G, Table 16 (RefChecker benchmark).
     """
     got, do = "RefChecker's claim labels are not on this machine", "set RAGBENCH_DATA, or give the file as path"

@@ -142,10 +142,6 @@ def written_list(text: str, *, numbers: bool = False) -> list[Any]:
     Parameters
     ----------
     numbers : whether Python's way may hold numbers, which come back as texts.
-
-    Raises
-    ------
-    ValueError for what begins like a list and is none.
     """
     if not text.lstrip().startswith("["):
         return [part.strip() for part in text.split(_SEPARATOR) if part.strip()]

@@ -78,10 +78,6 @@ def load_questions(
         ``Document`` records.
     fields : your own column names, e.g. ``{"question": "query", "answer": "gold"}``.
     limit : keep the first so many questions.
-
-    Raises
-    ------
-    DataError that names file and line, or row; several bad records are listed together and nothing is loaded.
     """
     csv = isinstance(questions, str | Path) and is_csv(questions)
     return _load(questions, documents, CSV_ENDINGS if csv else (".jsonl",), fields, limit)
@@ -94,7 +90,7 @@ def load_jsonl(
     fields: Mapping[str, str] | None = None,
     limit: int | None = None,
 ) -> Dataset:
-    """Load questions from a JSON-lines file, whatever its ending; else as `load_questions`, with its DataError."""
+    """Load questions from a JSON-lines file, whatever its ending; else as `load_questions`."""
     return _load(questions, documents, (".jsonl",), fields, limit)
 
 
@@ -119,10 +115,6 @@ def load_documents(path: Source, *, fields: Mapping[str, str] | None = None) -> 
         name, and page of a PDF). Hidden files and folders are passed over; a file without text is left out, with a
         warning. Or a table: a data frame, a list of dicts.
     fields : your own column names.
-
-    Raises
-    ------
-    DataError when files are malformed (a folder's are listed), or a folder holds no such file (saying what it holds).
     """
     return _documents(path, fields)[0]
 

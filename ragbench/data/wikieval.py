@@ -176,11 +176,9 @@ class RecordedRun:
     rows: tuple[RecordedRow, ...]
 
     def pairs(self, scores: Sequence[float] | None = None) -> list[tuple[str, float, float]]:
-        """Return (id, score of the better text, score of the worse) per question, in order of the ids.
+        """Return (id, score of the better text, score of the worse) per question, by id.
 
-        Parameters
-        ----------
-        scores : one per row, in place of the recorded ones.
+        ``scores``, one per row, take the place of the recorded ones.
         """
         values = [row.score for row in self.rows] if scores is None else list(scores)
         if len(values) != len(self.rows):
