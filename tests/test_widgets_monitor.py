@@ -17,7 +17,7 @@ from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_rows
 from ragbench.llm import chat_model
 from ragbench.widgets import RunMonitor
-from ragbench.widgets.monitor_view import AGAIN, RowsSeen, bar, duration, remedy
+from ragbench.widgets.monitor import AGAIN, RowsSeen, bar, duration, remedy
 
 QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
 
@@ -274,8 +274,7 @@ def test_a_run_started_elsewhere_is_read_and_never_started(tmp_path):
     stop = threading.Event()
     grid.run(progress=lambda state: state.done == 5 and stop.set(), stop=stop)
     monitor = watch(tmp_path)
-    controls = monitor.children[3].children
-    assert [c.description for c in controls] == ["Refresh"]
+    assert [c.description for c in monitor.controls.children] == ["Refresh"]
     there = len(load_rows(tmp_path))
     assert 5 <= there < 12
     assert f"{12 - there} rows to go" in monitor.state.value

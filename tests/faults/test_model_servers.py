@@ -28,7 +28,7 @@ from ragbench.llm.drivers import Received, driver_for
 from ragbench.llm.structured import without_thinking
 from ragbench.report.audit import audit, render
 from ragbench.widgets import RunMonitor
-from ragbench.widgets.monitor_view import duration
+from ragbench.widgets.monitor import duration
 
 QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
 
