@@ -59,9 +59,8 @@ def find(series: str | None = None) -> list[Path]:
     folder = project_root() / "notebooks"
     files = sorted(folder.glob(f"{SERIES[series] if series else '[0-9]'}*.ipynb"))
     if not files:
-        raise DataError(
-            f"no notebook in {folder}", "the numbered notebooks of the checkout", "run this inside the checkout"
-        )
+        do = "run this inside the checkout"
+        raise DataError(f"no notebook in {folder}", "the numbered notebooks of the checkout", do)
     return files
 
 
@@ -74,24 +73,15 @@ def execute(
     moved: Callable[[float], Any] | None = None,
     kernel: Any = None,
 ) -> Path:
-    """Run a notebook from top to bottom and write the executed copy.
+    """Run a notebook from top to bottom, write the executed copy and return its path; NotebookError names the cell.
 
     Parameters
     ----------
-    path : the notebook; it stays as it is unless ``out`` names it.
     parameters : values that replace those of the cell tagged ``parameters``.
     out : where the executed copy goes; default ``data/results/notebooks/``.
-    timeout_s : limit for one cell, in seconds.
+    timeout_s : limit for one cell.
     moved : called after every cell with the share of the notebook that it is.
     kernel : of `shared_kernel`; default a process of its own.
-
-    Returns
-    -------
-    Path of the executed copy.
-
-    Raises
-    ------
-    NotebookError naming notebook, cell and the error's own message.
     """
     import nbformat
     from nbclient import NotebookClient
@@ -122,7 +112,8 @@ def execute(
     _tidy(book)
     nbformat.write(book, out)
     if failure is not None:
-        number = next((i for i, c in enumerate(book.cells) if _failed(c)), None)
+        outputs = [cell.get("outputs", []) for cell in book.cells]
+        number = next((i for i, of in enumerate(outputs) if any(o.output_type == "error" for o in of)), None)
         what = getattr(failure, "evalue", "") or str(failure).strip().splitlines()[-1]
         raise NotebookError(
             f"{path.name}, cell {number}: {getattr(failure, 'ename', type(failure).__name__)}: {what}",
@@ -146,27 +137,19 @@ def shared_kernel() -> Iterator[Any]:
             run_sync(manager.shutdown_kernel)(now=True)
 
 
-def _failed(cell: Any) -> bool:
-    return any(o.get("output_type") == "error" for o in cell.get("outputs", []))
-
-
 def _insert(book: Any, parameters: Mapping[str, Any], path: Path) -> None:
     """Put the given values right after the cell tagged ``parameters``."""
     from nbformat.v4 import new_code_cell
 
-    for i, cell in enumerate(book.cells):
-        if "parameters" in cell.metadata.get("tags", []):
-            missing = [name for name in parameters if f"{name} =" not in cell.source]
-            if missing:
-                raise DataError(
-                    f"{path.name} has no parameter {', '.join(missing)}",
-                    "a name of its parameters cell",
-                    "check the spelling",
-                )
-            source = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
-            book.cells.insert(i + 1, new_code_cell(source, metadata={"tags": ["injected-parameters"]}))
-            return
-    raise DataError(f"{path.name} has no cell tagged 'parameters'", "one such cell", "tag it in JupyterLab's side bar")
+    place = next((i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", [])), None)
+    if place is None:
+        do = "tag it in JupyterLab's side bar"
+        raise DataError(f"{path.name} has no cell tagged 'parameters'", "one such cell", do)
+    if missing := [name for name in parameters if f"{name} =" not in book.cells[place].source]:
+        got = f"{path.name} has no parameter {', '.join(missing)}"
+        raise DataError(got, "a name of its parameters cell", "check the spelling")
+    source = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+    book.cells.insert(place + 1, new_code_cell(source, metadata={"tags": ["injected-parameters"]}))
 
 
 def _tidy(book: Any) -> None:
@@ -189,18 +172,13 @@ def _tidy(book: Any) -> None:
 def run_all(
     series: str | None = None, *, publish: bool = False, parameters: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
-    """Run the notebooks of one paper, or all, with a progress bar that weighs each notebook by its `SECONDS`.
+    """Run the notebooks of one paper (`SERIES`), or all; return the seconds of each. The bar weighs them by `SECONDS`.
 
     Parameters
     ----------
-    series : a key of `SERIES`; None runs every notebook there is.
     publish : write notebooks, figures and ledger over those of the checkout, as the committed ones are made. Otherwise
         all goes to the folder of results, and the checkout stays as it is.
     parameters : passed to every notebook that has them.
-
-    Returns
-    -------
-    Seconds by notebook name.
     """
     from tqdm.auto import tqdm
 

@@ -1,6 +1,5 @@
 """A user's own experiment: the folder to start from, and from a parameter cell to an experiment file.
 
-`lay_out` makes the folder (``ragbench init``).
 `write_experiment` turns plain values into ``experiment.yaml`` next to the run's results, so that the notebook and
 ``ragbench run experiment.yaml`` do the same. What comes of it is compared by `ragbench.comparison`.
 """
@@ -17,15 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
+from ragbench import data
 from ragbench.data.files import closest
+from ragbench.data.user import QUESTION_ENDINGS
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.paths import project_root, results_dir, shipped
 from ragbench.records import Dataset
 from ragbench.retrieval.table import settings_of
 
-FILE = "experiment.yaml"
 TEMPLATES = ("91_your_experiment.ipynb", "93_score_your_answers.ipynb")  # the wheel carries these (pyproject.toml)
 _HEAD = """# Written by notebook 91_your_experiment. The same, headless and resumable:
 #   ragbench plan {path}
@@ -34,40 +35,33 @@ _HEAD = """# Written by notebook 91_your_experiment. The same, headless and resu
 
 
 def lay_out(folder: str | os.PathLike[str]) -> Path:
-    """Make a folder to start from: an experiment file, data, template notebooks, the manual in ``help``.
-
-    Raises
-    ------
-    ConfigError for a folder that holds something already, or cannot be made.
-    """
+    """Make a new folder to start from: an experiment file, data, template notebooks, the manual in ``help``."""
     target = Path(folder).expanduser().resolve()
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise ConfigError(f"{target} is there already", "the name of a new or empty folder", "choose another name")
     try:
         target.mkdir(exist_ok=True)
     except OSError as error:
-        raise ConfigError(
-            f"{target} cannot be made: {error.strerror}", "a folder to write to", "check path and rights"
-        ) from None
+        got = f"{target} cannot be made: {error.strerror}"
+        raise ConfigError(got, "a folder to write to", "check path and rights") from None
     shutil.copytree(Path(__file__).parent / "template", target, dirs_exist_ok=True)
     shutil.copytree(shipped("docs"), target / "help")
     for name in TEMPLATES:
         book = json.loads(shipped("notebooks", name).read_text(encoding="utf-8"))
-        (target / name).write_text(json.dumps(_own(book), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        _set_to_folder(book)
+        (target / name).write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return target
 
 
-def _own(book: dict[str, Any]) -> dict[str, Any]:
-    """Return a template notebook without results, set to the files beside it."""
+def _set_to_folder(book: dict[str, Any]) -> None:
+    """Take the results out of a template notebook, and set it to the files beside it."""
     for cell in book["cells"]:
-        source = "".join(cell["source"]).replace("](../docs/", "](help/")
-        cell["source"] = source.replace("data/results/", "results/")
+        cell["source"] = "".join(cell["source"]).replace("](../docs/", "](help/").replace("data/results/", "results/")
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
             if "parameters" in cell["metadata"].get("tags", []):
                 for name, value in {"DOCUMENTS": "docs", "QUESTIONS": "questions.csv"}.items():
                     cell["source"] = re.sub(rf"(?m)^{name} = None\b", f'{name} = "{value}"', cell["source"])
-    return book
 
 
 def write_experiment(
@@ -94,68 +88,64 @@ def write_experiment(
     embedder: str | None = None,
     reranker: str | None = None,
 ) -> Path:
-    """Write the file of an experiment into its results folder.
+    """Write the file of an experiment, for ``Experiment.from_yaml``: ``data/results/<name>/experiment.yaml``.
+
+    What is not named here is as in an experiment file (docs/experiment.md). A value that cannot work is a ConfigError
+    or DataError that names it.
 
     Parameters
     ----------
-    name : of the run; the file is ``data/results/<name>/experiment.yaml``, and rows lie beside it.
     questions, documents, fields, limit : as for `ragbench.data.load_questions`; without both, MiniHop. A relative path
         is looked for here, then in the checkout.
     chunk_tokens, overlap : of `ragbench.chunking.token_chunks`, one size or several.
-    retrievers : names in `ragbench.retrieval.RETRIEVERS`.
     words : BM25's tokenizer, a name of `ragbench.retrieval.text`: "auto" goes by the documents' language.
-    k, N : chunks asked for, and token budgets of the context; N = 0 asks without documents.
     generator, judge : "extractive" and "embedded" (no model), or models such as "ollama:llama3:8b"; None: none.
     host : of the models' server, or several that share the work.
     cassette : file that records the models' replies; default one beside the rows.
-    match : how references are looked for in a context, see `ragbench.metrics.ir_score.MATCHES`.
-    metrics, labels, checker : computed from the answers, as for `ragbench.score`: names of metrics, who labels, and who
-        checks claims.
     embedder, reranker : of the dense retrievers ("minilm", "onnx:FOLDER", "ollama:bge-m3"), and of the retriever
         "Rerank" ("onnx:FOLDER", or a chat model); a model is on the first ``host``.
-
-    Returns
-    -------
-    Path of the file, for ``Experiment.from_yaml``.
-
-    Raises
-    ------
-    ConfigError or DataError for a value that cannot work, naming it.
     """
-    import yaml
-
-    folder = _folder(name)
-    data = _data(questions, documents, fields, limit, folder)
-    described: dict[str, Any] = {"name": name, "folder": ".", "data": data}
+    if not isinstance(name, str) or not name.strip() or Path(name).name != name or name.startswith("."):
+        raise ConfigError(f"NAME is {name!r}", "a text that can name a folder", "use letters, digits and dashes")
+    folder = results_dir() / name
     sizes = [chunk_tokens] if isinstance(chunk_tokens, int | str) else chunk_tokens
-    described["chunker"] = {
-        f"{size} tokens": {"use": "token_chunks", "size": size, "overlap": overlap} for size in sizes
-    }
     listed = [retrievers] if isinstance(retrievers, str) else list(retrievers)
-    tokenized = {retriever for retriever in listed if "tokenizer" in settings_of(retriever)}
-    described["retriever"] = (
-        listed
-        if words == "auto"
-        else {name: {"use": name, "tokenizer": words} if name in tokenized else name for name in listed}
-    )
-    described |= {"k": k, "N": [N] if isinstance(N, int | str) else list(N)}
+    tokenized = [retriever for retriever in listed if "tokenizer" in settings_of(retriever)]
+    described: dict[str, Any] = {
+        "name": name,
+        "folder": ".",
+        "data": _described_data(questions, documents, fields, limit, folder),
+        "chunker": {f"{size} tokens": {"use": "token_chunks", "size": size, "overlap": overlap} for size in sizes},
+        "retriever": listed,
+        "k": k,
+        "N": [N] if isinstance(N, int | str) else list(N),
+    }
+    if words != "auto":
+        described["retriever"] = {
+            name: {"use": name, "tokenizer": words} if name in tokenized else name for name in listed
+        }
     for axis, value, embedded in (("generator", generator, "extractive"), ("judge", judge, "embedded")):
         if value is not None:
-            described[axis] = value if value == embedded else _model(value, host)
+            described[axis] = value if value == embedded else {value: _model(value, host)}
     check_known("match", [match], MATCHES)
     if match != "substring":
         described["match"] = match
     if metrics:
         described["metrics"] = [metrics] if isinstance(metrics, str) else list(metrics)
     if labels != "embedded":
-        described["labels"] = _model(labels, host)[labels]
-    for key, value in (("checker", checker), ("embedder", embedder), ("reranker", reranker)):
-        if value is not None:
-            described[key] = _named(value, host, folder)
+        described["labels"] = _model(labels, host)
+    first = host if host is None or isinstance(host, str) else host[0]
+    for key, value in {"checker": checker, "embedder": embedder, "reranker": reranker}.items():
+        if value is None:
+            continue
+        if value.startswith("onnx:"):
+            described[key] = f"onnx:{_beside(_resolved(value.removeprefix('onnx:')), folder)}"
+        else:
+            described[key] = value if first is None or ":" not in value else _model(value, first)
     if cassette is not None:
         described["cassette"] = _beside(_resolved(cassette), folder)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
+    path = folder / "experiment.yaml"
     text = yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
     path.write_text(_HEAD.format(path=_beside(path, Path.cwd())) + text, encoding="utf-8")
     return path
@@ -167,14 +157,7 @@ def load(
     fields: Mapping[str, str] | None = None,
     limit: int | None = None,
 ) -> Dataset:
-    """Load what `write_experiment` names: the user's own files, or MiniHop without any.
-
-    Raises
-    ------
-    ConfigError for documents without questions or another kind of file; DataError that names file and line.
-    """
-    from ragbench import data
-
+    """Load what `write_experiment` names: the user's own files, or MiniHop without any."""
     if questions is None and documents is None:
         return data.load_minihop(limit=limit)
     asked, texts = _paths(questions, documents)
@@ -185,64 +168,40 @@ def load(
 
 
 def problems(dataset: Dataset, match: str = "substring") -> pd.DataFrame:
-    """Check a data set, and count what was found.
-
-    Parameters
-    ----------
-    dataset : the questions and their documents.
-    match : as for `write_experiment`: references are looked for as the IR score does it.
+    """Check a data set; references are looked for as the IR score does it (``match``).
 
     Returns
     -------
     DataFrame, one row per kind of problem, most frequent first: questions (how many), what, do, first (ids of the
     first three). Empty when nothing was found.
     """
-    from ragbench.data import validate
-
-    ids_of: dict[tuple[str, str], list[str]] = {}
-    for problem in validate(dataset, form=MATCHES[match][1]):
+    found = pd.DataFrame(
         # What stands after the colon, and in quotes, is the text of one question.
-        kind = problem.what.split(": ")[0]
-        kind = "note: the answer is not in its evidence word for word" if problem.note else kind
-        ids_of.setdefault((kind, problem.do), []).append(problem.question_id)
-    rows = [(len(dict.fromkeys(ids)), *key, ", ".join(ids[:3])) for key, ids in ids_of.items()]
-    frame = pd.DataFrame(rows, columns=["questions", "what", "do", "first"])
-    return frame.sort_values("questions", ascending=False, kind="stable", ignore_index=True)
-
-
-def _folder(name: str) -> Path:
-    if not isinstance(name, str) or not name.strip() or Path(name).name != name or name.startswith("."):
-        raise ConfigError(f"NAME is {name!r}", "a text that can name a folder", "use letters, digits and dashes")
-    return results_dir() / name
+        [(p.question_id, p.note, p.what.split(": ")[0], p.do) for p in data.validate(dataset, form=MATCHES[match][1])],
+        columns=["id", "note", "what", "do"],
+    )
+    found.loc[found["note"].astype(bool), "what"] = "note: the answer is not in its evidence word for word"
+    kinds = found.drop_duplicates(["id", "what", "do"]).groupby(["what", "do"], sort=False)["id"]
+    table = kinds.agg(questions="size", first=lambda ids: ", ".join(ids[:3])).reset_index()
+    return table.sort_values("questions", ascending=False, kind="stable", ignore_index=True)[
+        ["questions", "what", "do", "first"]
+    ]
 
 
 def _model(value: Any, host: str | Sequence[str] | None) -> dict[str, Any]:
     if not isinstance(value, str):
         raise ConfigError(f"the model {value!r}", "a name such as 'ollama:llama3:8b'", "write it in quotes")
     at: dict[str, Any] = {} if host is None else {"host": host} if isinstance(host, str) else {"hosts": list(host)}
-    return {value: {"use": value, **at}}
+    return {"use": value, **at}
 
 
-def _named(value: str, host: str | Sequence[str] | None, folder: Path) -> Any:
-    """Return a model that is no axis: an exported folder seen from the file, or a name, with the server it is on."""
-    if value.startswith("onnx:"):
-        return f"onnx:{_beside(_resolved(value.removeprefix('onnx:')), folder)}"
-    if host is None or ":" not in value:
-        return value
-    return _model(value, host if isinstance(host, str) else host[0])[value]
-
-
-def _data(questions: Any, documents: Any, fields: Any, limit: int | None, folder: Path) -> dict[str, Any]:
+def _described_data(questions: Any, documents: Any, fields: Any, limit: int | None, folder: Path) -> dict[str, Any]:
     more: dict[str, Any] = {} if limit is None else {"limit": limit}
     if questions is None and documents is None:
         return {"minihop": {"use": "minihop", **more}}
     asked, texts = _paths(questions, documents)
-    files = {"questions": _beside(asked, folder)}
-    if texts is not None:
-        files["documents"] = _beside(texts, folder)
-    if fields:
-        more["fields"] = dict(fields)
-    return {_label(asked): {**files, **more}}
+    files = {"questions": _beside(asked, folder)} | ({} if texts is None else {"documents": _beside(texts, folder)})
+    return {_label(asked): files | more | ({"fields": dict(fields)} if fields else {})}
 
 
 def _label(questions: Path) -> str:
@@ -253,12 +212,9 @@ def _label(questions: Path) -> str:
 
 
 def _paths(questions: Any, documents: Any) -> tuple[Path, Path | None]:
-    from ragbench.data.user import QUESTION_ENDINGS
-
     if questions is None:
-        raise ConfigError(
-            "DOCUMENTS without QUESTIONS", "a file of questions with answers", 'set QUESTIONS = "my_questions.jsonl"'
-        )
+        do = 'set QUESTIONS = "my_questions.jsonl"'
+        raise ConfigError("DOCUMENTS without QUESTIONS", "a file of questions with answers", do)
     asked = _existing("QUESTIONS", questions)
     if asked.is_file() and asked.suffix.lower() not in QUESTION_ENDINGS:
         raise ConfigError(

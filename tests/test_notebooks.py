@@ -329,7 +329,7 @@ def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_pa
     long = notebook(tmp_path / "1_long.ipynb", "print('on its way'); import time; time.sleep(100)")
     never = notebook(tmp_path / "2_never.ipynb", "1")
     monkeypatch.setattr(notebooks, "find", lambda series: [long, never])
-    monkeypatch.setattr("ragbench.retrieval.base.cores", lambda: 1)
+    monkeypatch.setattr("ragbench.onnx_models.cores", lambda: 1)
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
     threading.Timer(5, os.kill, [os.getpid(), signal.SIGINT]).start()
     start = time.monotonic()

@@ -1,4 +1,8 @@
-"""``generate``: one Answer per question and context, by a chat model or a reader, whatever happens."""
+"""What a generator gets to see, and ``generate``: one Answer per question and context, whatever happens.
+
+A context is a text or None. None (N = 0) means the query alone. An empty text means that documents were asked for and
+none came: the prompt with documents, their section empty. The two are different experiments and never mixed.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,80 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ragbench import llm
 from ragbench.errors import ConfigError, ModelError
 from ragbench.generation.reader import ExtractiveReader
+from ragbench.llm.context import prompt_tokens
+from ragbench.metrics.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
-from ragbench.records import Answer, Question
+from ragbench.records import Answer, Hit, Question
 
-if TYPE_CHECKING:  # slow import
-    from ragbench.llm import Reply
-
+BUDGETS = tuple(range(0, 1001, 100))
 PROMPTS: Mapping[str, str] = {"with_documents": "thesis_with_documents", "query_only": "thesis_query_only"}
+
+
+def contexts_from_hits(
+    hits: Sequence[Sequence[Hit]],
+    budgets: Sequence[int] = BUDGETS,
+    tokenizer: Any = None,
+    begin_token: bool = False,
+) -> list[list[str | None]]:
+    """Join each question's chunks with one space and cut them to every budget of N tokens.
+
+    ``tokenizer`` and ``begin_token`` are as in ``ragbench.metrics.cutoffs.joined_cutoffs``; a kept ``TokenOffsets`` is
+    reused. Returns lists (questions) of lists (budgets): the text, None for N = 0, ``""`` where nothing was retrieved.
+    A budget that is no whole number >= 0 is a ConfigError.
+
+    Source: thesis §2.3, §2.4; Table 3.2 has N = 0, 100, ..., 1000.
+    """
+    values, offsets = as_cutoffs(budgets), as_offsets(tokenizer)
+    offsets.warm_chunks(hit.chunk.text for ranking in hits for hit in ranking)
+    contexts: list[list[str | None]] = []
+    for ranking in hits:
+        texts = [hit.chunk.text for hit in ranking]
+        joined, ends = " ".join(texts), joined_cutoffs(texts, values, offsets, begin_token)
+        contexts.append([joined[:end] if n else None for n, end in zip(values, ends, strict=True)])
+    return contexts
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One answer to be made: a question, what the generator sees, and where that came from."""
+
+    question: Question
+    context: str | None
+    system: str
+    n_tokens: int
+
+
+def generation_tasks(
+    questions: Sequence[Question],
+    hits: Mapping[str, Sequence[Sequence[Hit]]],
+    budgets: Sequence[int] = BUDGETS,
+    tokenizer: Any = None,
+    begin_token: bool = False,
+) -> list[Task]:
+    """List every answer of a grid of systems and budgets, question by question; see `contexts_from_hits`.
+
+    ``hits`` has by system a list of hits per question; another number of them is a ConfigError. N = 0 does not depend
+    on the system: one task each, named ``"query only"``. With 5 systems and 11 budgets that is 51 per question, the
+    7,404 + 10 x 7,404 x 5 of thesis §3.2.1.
+    """
+    values, offsets = [int(n) for n in as_cutoffs(budgets)], as_offsets(tokenizer)
+    contexts = {}
+    for system, rankings in hits.items():
+        if len(rankings) != len(questions):
+            got = f"{len(rankings)} lists of hits of {system!r} for {len(questions)} questions"
+            raise ConfigError(got, "one list per question", "search with the texts of the same questions")
+        contexts[system] = contexts_from_hits(rankings, values, offsets, begin_token)
+    tasks = []
+    for i, question in enumerate(questions):
+        tasks += [Task(question, None, "query only", 0)] * (0 in values)
+        for system, of_system in contexts.items():
+            tasks += [Task(question, text, system, n) for n, text in zip(values, of_system[i], strict=True) if n]
+    return tasks
 
 
 def generate(
@@ -38,9 +105,8 @@ def generate(
     ----------
     model : a reader (an object with ``name`` and ``answer(question, context)``; ``ExtractiveReader`` is "extractive"),
         a LangChain chat model, a name such as ``"ollama:llama3:8b"``, or a sequence of one model on several hosts.
-    questions : one per answer; a question that is asked at several budgets is repeated.
-    contexts : one per question. None: the query alone. ``""``: nothing was retrieved, which is the prompt with an
-        empty documents section (a reader abstains on both).
+    contexts : one per question; a question that is asked at several budgets is repeated. A reader abstains on both
+        None and ``""``.
     meta : what each answer's ``meta`` should also hold, e.g. ``{"system": "BM25", "n_tokens": 300}``.
     cassette, options : for a chat model, passed to ``ragbench.llm.ask``.
     concurrency : calls under way at once. Keep 1 to measure time as the thesis did (Table 3.2: wall-clock seconds of
@@ -52,13 +118,12 @@ def generate(
     list of Answer in the order of the questions. ``seconds`` is the wall-clock time of that answer. A failed call is
     an Answer with empty text and the reason in ``meta["error"]``; none is dropped. Where the prompt asks for the tags
     ``<answer></answer>`` (RAGChecker, App. D), the answer is what stands between them; a reply without them is an
-    answer as a whole, and ``meta["tagged"]`` is False. One that ended at the limit
-    of tokens is an answer with ``meta["finish"] == "length"``.
+    answer as a whole, and ``meta["tagged"]`` is False. ``meta["finish"]`` is "length" at the limit of tokens.
 
     Raises
     ------
-    ConfigError : an empty question, lengths that differ, contexts of another type, a prompt without its fields; and
-    whatever ``ask`` raises before the first call; ModelError for a reader that gives no text.
+    ConfigError for input that does not fit together, and whatever ``ask`` raises before the first call; ModelError for
+    a reader that gives no text.
 
     Source: thesis §2.4, Figure 2.4 (same inputs and criteria, our own wording).
     """
@@ -67,17 +132,16 @@ def generate(
     extra = [dict(m) for m in meta] if meta is not None else [{} for _ in questions]
     if len(extra) != len(questions):
         raise ConfigError(f"{len(extra)} meta for {len(questions)} questions", "one per question", "check meta")
+    jobs = list(zip(questions, contexts, extra, strict=True))
     if callable(getattr(model, "answer", None)):
         if cassette is not None or options:
-            given = ", ".join([*(["cassette"] if cassette is not None else []), *options])
+            given = ", ".join([*options, *([] if cassette is None else ["cassette"])])
             raise ConfigError(f"{given} with a reader", "no options of a chat model", "leave them out")
-        return [_read(model, *job) for job in zip(questions, contexts, extra, strict=True)]
-    from ragbench.llm import ask
-
+        return [_read(model, *job) for job in jobs]
     prompts = answer_prompts(questions, contexts, with_documents, query_only)
-    ids = [_call_id(*job) for job in zip(questions, contexts, extra, strict=True)]
-    options = {"step": "generation", "on_length": "keep", "ids": ids, "groups": [q.id for q in questions]} | options
-    replies = ask(model, [p.text for p in prompts], cassette=cassette, concurrency=concurrency, **options)
+    ids, groups = [_call_id(*job) for job in jobs], [question.id for question in questions]
+    options = {"step": "generation", "on_length": "keep", "ids": ids, "groups": groups} | options
+    replies = llm.ask(model, [p.text for p in prompts], cassette=cassette, concurrency=concurrency, **options)
     return [
         as_answer(question, prompt, reply, {**m, "concurrency": concurrency})
         for question, prompt, reply, m in zip(questions, prompts, replies, extra, strict=True)
@@ -99,28 +163,21 @@ def answer_prompts(
     query_only: Prompt = PROMPTS["query_only"],
 ) -> list[AnswerPrompt]:
     """Write the prompt of each answer; see :func:`generate`."""
-    questions, contexts = _checked(questions, contexts)
-    # Only the prompts that are needed must be readable.
-    needed = {c is None for c in contexts}
-    source = {True: query_only, False: with_documents}
-    text = {alone: load_prompt(source[alone]) for alone in needed}
-    about = {
-        alone: {"prompt": os.path.basename(source[alone]), "prompt_sha256": prompt_hash(source[alone])}
-        | ({"tagged": False} if "<answer>" in text[alone] else {})
-        for alone in needed
-    }
-    return [
-        AnswerPrompt(
-            fill_prompt(text[c is None], query=q.text, **({} if c is None else {"documents": c})), about[c is None]
-        )
-        for q, c in zip(questions, contexts, strict=True)
-    ]
+    forms = {}
+    for alone in {context is None for context in contexts}:  # only the prompts that are needed must be readable
+        source = query_only if alone else with_documents
+        text, about = load_prompt(source), {"prompt": os.path.basename(source), "prompt_sha256": prompt_hash(source)}
+        forms[alone] = text, about | ({"tagged": False} if "<answer>" in text else {})
+    prompts = []
+    for question, context in zip(questions, contexts, strict=True):
+        text, about = forms[context is None]
+        documents = {} if context is None else {"documents": context}
+        prompts.append(AnswerPrompt(fill_prompt(text, query=question.text, **documents), about))
+    return prompts
 
 
-def as_answer(question: Question, prompt: AnswerPrompt, reply: Reply, meta: Mapping[str, Any]) -> Answer:
+def as_answer(question: Question, prompt: AnswerPrompt, reply: llm.Reply, meta: Mapping[str, Any]) -> Answer:
     """Make the Answer of a reply; a failed one is an answer without text and with ``meta["error"]``."""
-    from ragbench.llm.context import prompt_tokens
-
     about: dict[str, Any] = {
         **meta,
         **prompt.about,
@@ -135,7 +192,8 @@ def as_answer(question: Question, prompt: AnswerPrompt, reply: Reply, meta: Mapp
         about |= {"error": f"{reply.error.kind}: {reply.error}", "raw": reply.raw}
     text = reply.text if reply.ok else ""
     if reply.ok and "tagged" in about:
-        text, about["tagged"] = _untagged(text)
+        inside = re.search(r"<answer>(.*?)(?:</answer>|\Z)", text, flags=re.DOTALL | re.IGNORECASE)
+        text, about["tagged"] = (inside[1].strip(), True) if inside else (text, False)
     return Answer(question.id, text, reply.model, reply.seconds, about)
 
 
@@ -144,20 +202,14 @@ def _checked(questions: Any, contexts: Any) -> tuple[list[Question], list[str | 
         raise ConfigError("a single question or context", "a list of each", "generate(model, [question], [context])")
     questions, contexts = list(questions), list(contexts)
     if len(questions) != len(contexts):
-        raise ConfigError(
-            f"{len(contexts)} contexts for {len(questions)} questions",
-            "one context (or None) per question",
-            "repeat a question for each of its contexts, as generation_tasks does",
-        )
+        got = f"{len(contexts)} contexts for {len(questions)} questions"
+        raise ConfigError(got, "one context (or None) per question", "repeat a question for each of its contexts")
     for question, context in zip(questions, contexts, strict=True):
         if not question.text.strip():
             raise ConfigError(f"question {question.id!r} is empty", "some text", "leave empty questions out")
         if not (context is None or isinstance(context, str)):
-            raise ConfigError(
-                f"the context of question {question.id!r} is {type(context).__name__}",
-                "str, or None for the query alone",
-                "build contexts with contexts_from_hits(hits, budgets)",
-            )
+            got = f"the context of question {question.id!r} is {type(context).__name__}"
+            raise ConfigError(got, "str, or None for the query alone", "take contexts_from_hits(hits, budgets)")
     return questions, contexts
 
 
@@ -166,21 +218,11 @@ def _read(reader: Any, question: Question, context: str | None, extra: dict[str,
     text = reader.answer(question.text, context or "")
     seconds = time.perf_counter() - start
     if not isinstance(text, str):
-        raise ModelError(
-            f"the reader {reader.name!r} gave {type(text).__name__}",
-            "a text",
-            "let it return '' where it has no answer",
-        )
-    abstains = getattr(reader, "abstains", None)
-    if callable(abstains):
-        extra = extra | {"abstained": abstains(text)}
+        got = f"the reader {reader.name!r} gave {type(text).__name__}"
+        raise ModelError(got, "a text", "let it return '' where it has no answer")
+    if callable(getattr(reader, "abstains", None)):
+        extra = extra | {"abstained": reader.abstains(text)}
     return Answer(question.id, text, reader.name, seconds, extra)
-
-
-def _untagged(reply: str) -> tuple[str, bool]:
-    """Return what stands between the answer tags, and whether they were there; the end tag may be missing."""
-    inside = re.search(r"<answer>(.*?)(?:</answer>|\Z)", reply, flags=re.DOTALL | re.IGNORECASE)
-    return (inside[1].strip(), True) if inside else (reply, False)
 
 
 def _call_id(question: Question, context: str | None, extra: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ the words of the rest stand with each. English question forms; anything else is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ragbench.text.apart import SentenceParts, opening_name, sentence, trim
 from ragbench.text.words import ANY_MONTH, MONTHS, stem, stems
@@ -28,6 +28,11 @@ _ABOUT = 0.4  # for evidence within eight sentences of one that opens with the o
 Rarity = Callable[[str], float]
 
 
+def name_stems(names: Iterable[str]) -> set[str]:
+    """Return the stems of the words in some names."""
+    return {stem(word, "reader") for name in names for word in name.lower().split()}
+
+
 def options(question: str) -> tuple[str, str, str] | None:
     """Split a comparison into its two options and the rest of what is asked.
 
@@ -46,8 +51,7 @@ def options(question: str) -> tuple[str, str, str] | None:
             return m["a"].strip(), m["b"].strip(" ,"), m["rest"].strip()
     if not _YES_NO.match(last):
         return None
-    m = re.fullmatch(r"\w+ (?P<a>.+?) and (?P<b>.+?) (?P<rest>(?:both|each) .+)", last)
-    if m:
+    if m := re.fullmatch(r"\w+ (?P<a>.+?) and (?P<b>.+?) (?P<rest>(?:both|each) .+)", last):
         return m["a"], m["b"], m["rest"]
     names = sentence(last.partition(" ")[2]).names
     if len(names) < 2:
@@ -59,8 +63,6 @@ def options(question: str) -> tuple[str, str, str] | None:
 def answer_comparison(question: str, sentences: Sequence[SentenceParts], rarity: Rarity) -> str | None:
     """Decide a comparison or yes/no question by the sentences of the context, in order.
 
-    Returns
-    -------
     "NAME: evidence; evidence." or "Yes: ..." or "No: ...", or None when the question is no comparison or the context
     holds no evidence for one of its options.
     """
@@ -101,7 +103,7 @@ def _evidence(option: str, rest: str, sentences: Sequence[SentenceParts], rarity
     about = -_BACK
     for k, s in enumerate(sentences):
         seen.update(dict.fromkeys(s.terms & named, k))
-        opening = {stem(w, "reader") for w in opening_name(s).lower().split()}
+        opening = name_stems([opening_name(s)])
         if opening and len(opening & named) >= _OPTION_SHARE * len(opening):
             about = k
         if (wants == "date" and not s.years) or (wants == "number" and not s.numbers):
@@ -137,8 +139,7 @@ def _holds(
         return (_date(x.text, rest) < _date(y.text, rest)) == (word[0].lower() in _LEAST.split())
     if re.search(r"\bsame\b", rest):
         asked = {stem(w, "reader") for w in re.findall(r"\w+", rest.lower())}
-        mine, its = ({stem(w, "reader") for n in s.names for w in n.lower().split()} - asked for s in (x, y))
-        return bool(mine & its)
+        return bool((name_stems(x.names) & name_stems(y.names)) - asked)
     asked = set(stems(rest, "reader"))
     total = sum(map(rarity, asked)) or 1.0
     return all(sum(rarity(t) for t in asked & s.terms) / total >= _REST_SHARE for s in (x, y))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import ConfigError
-from ragbench.generation.compare import Rarity, answer_comparison
+from ragbench.generation.compare import Rarity, answer_comparison, name_stems
 from ragbench.records import Chunk
 from ragbench.text.apart import SentenceParts, sentences, trim
 from ragbench.text.languages import language_of
@@ -43,21 +43,20 @@ _DECAY = (1.0, 0.5, 0.35, 0.25)
 
 
 class ExtractiveReader:
-    """Answer in one or two sentences copied from the context, or abstain.
+    """Answer in one or two sentences copied from the context, or abstain; the same for any order of calls.
+
+    The thesis used Llama-3 (§2.4): tables must name this reader.
 
     Parameters
     ----------
     background : chunks (or texts) of the corpus, for the rarity of words. None: the context's own sentences.
     threshold : share of the question's words (weighted by rarity, in [0, 1]) that the chosen sentences must cover.
     abstention : what is said instead of an answer. None: a sentence in the question's language where ``ABSTENTIONS``
-        has one, else in English. A question too short to tell is taken to be in the context's language.
-
-    Deterministic, and the same for any order of calls. The thesis used Llama-3 (§2.4): tables must name this reader.
-
-    Raises
-    ------
-    ConfigError for a threshold outside [0, 1] or an empty abstention.
+        has one, else in English. A question too short to tell is taken to be in the context's language. A blank one is
+        a ConfigError.
     """
+
+    name = "extractive reader (no LLM)"
 
     def __init__(
         self, background: Iterable[Chunk | str] | None = None, threshold: float = 0.2, abstention: str | None = None
@@ -67,25 +66,17 @@ class ExtractiveReader:
         if abstention is not None and not abstention.strip():
             raise ConfigError("an empty abstention sentence", "a sentence", "leave it out for the default")
         self.threshold, self.abstention = threshold, abstention
-        self._frequency: Counter[str] | None = None
-        self._texts = 0
-        if background is not None:
-            self._frequency = Counter()
-            for item in background:
-                self._frequency.update(set(stems(item.text if isinstance(item, Chunk) else item, "reader")))
-                self._texts += 1
-
-    @property
-    def name(self) -> str:
-        """The generator's name in every table."""
-        return "extractive reader (no LLM)"
+        texts = [item.text if isinstance(item, Chunk) else item for item in background or ()]
+        words = (word for text in texts for word in set(stems(text, "reader")))
+        self._frequency, self._texts = None if background is None else Counter(words), len(texts)
 
     def settings(self) -> dict[str, Any]:
         """Return every parameter that can change an answer, ready for JSON."""
+        said = self.abstention or "in the question's language"
         return {
             "generator": self.name,
             "threshold": self.threshold,
-            "abstention": self.abstention or "in the question's language",
+            "abstention": said,
             "background_texts": self._texts,
         }
 
@@ -94,16 +85,7 @@ class ExtractiveReader:
         return text in (ABSTENTIONS.values() if self.abstention is None else (self.abstention,))
 
     def answer(self, question: str, context: str) -> str:
-        """Answer one question from a context that is already cut to its budget; without one, abstain.
-
-        Returns
-        -------
-        One or two sentences of the context, a comparison's verdict with its evidence, or the abstention.
-
-        Raises
-        ------
-        ConfigError for an empty question.
-        """
+        """Answer one question from a context that is already cut to its budget; without one, abstain."""
         if not question.strip():
             raise ConfigError(f"an empty question: {question!r}", "some text", "leave empty questions out")
         parts = sentences(context)
@@ -112,9 +94,7 @@ class ExtractiveReader:
             return self._abstain(question, context)
         rarity = self._rarity(parts)
         verdict = answer_comparison(question, parts, rarity)
-        if verdict is not None:
-            return verdict
-        return self._pair(question, parts, asked, rarity) or self._abstain(question, context)
+        return verdict or self._pair(question, parts, asked, rarity) or self._abstain(question, context)
 
     def _abstain(self, question: str, context: str) -> str:
         if self.abstention is not None:
@@ -122,10 +102,9 @@ class ExtractiveReader:
         return ABSTENTIONS.get(language_of([question]) or language_of([context]) or "", ABSTENTION)
 
     def _rarity(self, parts: Sequence[SentenceParts]) -> Rarity:
-        if self._frequency is None:
+        frequency, n = self._frequency, self._texts
+        if frequency is None:
             frequency, n = Counter(t for s in parts for t in s.terms), len(parts)
-        else:
-            frequency, n = self._frequency, self._texts
         return lambda term: math.log1p((n + 1) / (frequency[term] + 0.5))
 
     def _pair(self, question: str, parts: Sequence[SentenceParts], asked: Sequence[str], rarity: Rarity) -> str:
@@ -137,7 +116,7 @@ class ExtractiveReader:
         clause = _asking_clause(question)
         wanted = set(stems(clause, "reader"))
         tail = idf * [t in wanted for t in asked]
-        kind = _kind(clause)
+        kind = next((kind for kind, words in _KINDS.items() if re.search(words, clause, re.IGNORECASE)), "thing")
         known = {stem(w, "reader") for w in re.findall(r"\w+", question.lower())}
         fits = np.array([_fits(s, kind, known) for s in parts])
         first = np.sort(np.argsort(-(near @ idf), kind="stable")[:_FIRST_HOPS])
@@ -145,13 +124,8 @@ class ExtractiveReader:
         # (first, answer, term): what the two sentences cover together.
         cover = np.maximum(near[first][:, None, :], near[None, :, :]) @ idf
         ask = (0.5 * there + 0.5 * near) @ tail
-        score = (
-            cover
-            + _LINK * links
-            + _KIND * fits
-            + _ASKED * ask
-            + _BOTH * (np.maximum(there[first][:, None, :], there[None, :, :]) @ idf)
-        )
+        both = np.maximum(there[first][:, None, :], there[None, :, :]) @ idf
+        score = cover + _LINK * links + _KIND * fits + _ASKED * ask + _BOTH * both
         a, b = np.unravel_index(int(np.argmax(score)), score.shape)
         if cover[a, b] < self.threshold:
             return ""
@@ -163,7 +137,7 @@ class ExtractiveReader:
 
 def _links(parts: Sequence[SentenceParts], first: np.ndarray, known: set[str], rarity: Rarity) -> np.ndarray:
     """How strongly a name that sentence a adds to the question is taken up by sentence b, 0 to 1."""
-    new = [{stem(w, "reader") for n in s.names for w in n.lower().split()} - known for s in parts]
+    new = [name_stems(s.names) - known for s in parts]
     names = sorted(set().union(*(new[i] for i in first)))
     if not names:
         return np.zeros((len(first), len(parts)))
@@ -182,18 +156,15 @@ def _smooth(rows: np.ndarray) -> np.ndarray:
 
 
 _ASKING = re.compile(r"\b(?:who|whom|whose|where|when|what|which|how)\b", re.IGNORECASE)
-_PEOPLE = re.compile(
-    r"\b(?:who|whom|whose)\b|\b(?:which|what) (?:\w+ ){0,3}(?:man|woman|person|singer|writer|king|queen)\b", re.I
-)
-_PLACES = re.compile(
-    r"\bwhere\b|\b(?:which|what) (?:\w+ ){0,3}(?:city|town|country|village|place|port|region|street|island|settlement|"
-    r"canton|county|bay|cathedral|birthplace|university|settlement|house|castle|fortress|stronghold|church|province)\b",
-    re.I,
-)
-_TIMES = re.compile(r"\bwhen\b|\b(?:which|what) (?:\w+ ){0,3}(?:year|date|day|month|century|decade)\b", re.IGNORECASE)
-_COUNTS = re.compile(
-    r"\bhow (?:many|much|old|long|far|tall|high|deep|large|big)\b|\bwhat (?:age|number)\b", re.IGNORECASE
-)
+# What a question asks for, by its words; the first that fits.
+_KINDS = {
+    "time": r"\bwhen\b|\b(?:which|what) (?:\w+ ){0,3}(?:year|date|day|month|century|decade)\b",
+    "count": r"\bhow (?:many|much|old|long|far|tall|high|deep|large|big)\b|\bwhat (?:age|number)\b",
+    "place": r"\bwhere\b|\b(?:which|what) (?:\w+ ){0,3}(?:city|town|country|village|place|port|region|street|island|"
+    r"settlement|canton|county|bay|cathedral|birthplace|university|house|castle|fortress|stronghold|church|province)\b",
+    "person": r"\b(?:who|whom|whose)\b|"
+    r"\b(?:which|what) (?:\w+ ){0,3}(?:man|woman|person|singer|writer|king|queen)\b",
+}
 
 
 def _asking_clause(question: str) -> str:
@@ -202,22 +173,13 @@ def _asking_clause(question: str) -> str:
     return parts[-1] if parts else question
 
 
-def _kind(clause: str) -> str:
-    for kind, pattern in (("time", _TIMES), ("count", _COUNTS), ("place", _PLACES), ("person", _PEOPLE)):
-        if pattern.search(clause):
-            return kind
-    return "thing"
-
-
 def _fits(s: SentenceParts, kind: str, known: set[str]) -> float:
     """1 when the sentence holds something of the asked kind that the question does not name already, else 0."""
     if kind == "time":
         return float(s.dated)
     if kind == "count":
         return float(bool(s.numbers))
-    fresh = [n for n in s.names if not {stem(w, "reader") for w in n.lower().split()} <= known]
+    fresh = [name for name in s.names if not name_stems([name]) <= known]
     if kind == "place":
         return float(s.placed and bool(fresh))
-    if kind == "person":
-        return 1.0 if any(" " in n for n in fresh) else 0.5 * bool(fresh)
-    return 0.5 * bool(fresh)
+    return 1.0 if kind == "person" and any(" " in name for name in fresh) else 0.5 * bool(fresh)
