@@ -206,13 +206,6 @@ def test_better_answers_score_higher(judge):
     assert scores[1] - scores[2] > 0.1  # the stance, as nearly all words are shared
 
 
-def test_explanation_sums_to_the_score(judge):
-    answer = "The Nile has a dam of 1902."
-    parts = judge.explain(answer, REFERENCE, "What of the Nile?")
-    assert sum(parts.values()) == pytest.approx(judge.score(answer, REFERENCE, "What of the Nile?"), abs=1e-6)
-    assert set(parts) == set(judge.features)
-
-
 def test_batch_equals_one_by_one_and_embeds_once():
     class Counting(Bags):
         calls = 0
@@ -380,16 +373,21 @@ def test_user_pairs_are_read_and_faults_name_line_and_field(tmp_path):
     assert (second.group, second.answers) == ("law", ("a", ""))
     path.write_text(json.dumps(good | {"group": None}))
     assert read_pairs(path)[0].group == ""
+    no_labels = {k: v for k, v in good.items() if k != "labels"}
+    path.write_text(json.dumps(no_labels | {"label": -1}))
+    assert read_pairs(path)[0].labels == {"overall": (-1.0,)}
     for bad, message in (
-        (good | {"labels": {"overall": [3]}}, "line 2: 'overall' has the label"),
-        ({k: v for k, v in good.items() if k != "answer_2"}, "answer_2"),
-        ({k: v for k, v in good.items() if k != "labels"}, "line 2: 'overall' has the label None"),
-        (good | {"labels": [1]}, "line 2: 'labels' is list"),
+        (good | {"labels": {"overall": [3]}}, r"line 2: 'labels.overall\[0\]' is 3"),
+        (good | {"labels": {"overall": True}}, "line 2: 'labels.overall' is True"),
+        ({k: v for k, v in good.items() if k != "answer_2"}, "line 2: no field 'answer_2'"),
+        (no_labels, "line 2: no field 'labels'"),
+        (no_labels | {"label": 7}, "line 2: 'labels.overall' is 7"),
+        (good | {"labels": [1]}, r"line 2: 'labels' is \[1\]"),
+        (good | {"labels": {}}, "line 2: 'labels' is {}"),
     ):
         path.write_text(json.dumps(good) + "\n" + json.dumps(bad))
-        with pytest.raises(DataError, match=message) as caught:
+        with pytest.raises(DataError, match=message):
             read_pairs(path)
-        assert "fields=" not in str(caught.value)  # which read_pairs does not take
 
 
 def test_too_few_pairs_or_no_common_criterion_is_an_error():

@@ -279,14 +279,14 @@ def test_a_fair_ranking_asks_both_orders_and_agrees_with_itself():
         assert len(server.calls) == 4
     assert got.choices == ((1, 2), (2, 1))
     assert got.preferences == (1.0, 0.0)
-    assert (got.position_bias, got.undecided) == (0.0, 0.0)
+    assert got.position_bias == 0.0
 
 
 def test_a_model_that_takes_the_first_place_decides_nothing_and_shows_its_bias():
     with serve(lambda prompt: {"better": 1}) as server:
         got = gpt_ranking(model_at(server), "answer_relevance", ["Q", "R"], ["a", "b"], ["c", "d"], **QUIET)
     assert got.preferences == (0.5, 0.5)
-    assert (got.position_bias, got.undecided) == (0.5, 1.0)
+    assert got.position_bias == 0.5
     with serve(lambda prompt: {"better": 2}) as server:
         got = gpt_ranking(model_at(server), "answer_relevance", ["Q", "R"], ["a", "b"], ["c", "d"], **QUIET)
     assert (got.position_bias, got.preferences) == (-0.5, (0.5, 0.5))
@@ -304,7 +304,6 @@ def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():
     assert [(f.id, f.raw) for f in got.report.failures] == [("0 order 2", "Neither.")]
     nothing = PairRanking(((None, 1),), StepReport("x"))
     assert math.isnan(nothing.position_bias)
-    assert math.isnan(nothing.undecided)
     assert math.isnan(StepReport("x").mismatch_rate)
 
 

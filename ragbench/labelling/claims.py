@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ragbench.data.files import Filled, Row, as_record, split_records
+from ragbench.data.files import Filled, as_record, split_records
 from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults, claim_text
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.asking import (
@@ -403,14 +403,14 @@ class LabelledClaim:
     ``label`` is what they led to.
     """
 
-    id: str
-    document: str
-    text: str
-    claim: str
-    label: str
+    id: Filled
+    document: Filled
+    claim: Filled
+    label: Label
     split: str
-    first_label: str | None = None
-    second_label: str | None = None
+    first_label: Label | None = None
+    second_label: Label | None = None
+    text: str = ""
 
 
 def load_labelled_claims(
@@ -440,25 +440,12 @@ def load_labelled_claims(
     )
 
 
-class _Row(Row):
-    id: Filled
-    document: Filled
-    claim: Filled
-    label: Label
-    split: Any = None
-    first_label: Label | None = None
-    second_label: Label | None = None
-
-
 def _labelled_claim(row: dict, where: str, texts: Mapping[str, str]) -> LabelledClaim:
-    named = as_record(_Row, row, where)
-    if named.document not in texts:
-        raise DataError(f"{where}: no document {named.document!r}", "a title of the documents", "check the spelling")
-    first = named.first_label or (named.label if named.second_label is not None else None)
-    text = texts[named.document]
-    return LabelledClaim(
-        named.id, named.document, text, named.claim, named.label, named.split, first, named.second_label
-    )
+    claim = as_record(LabelledClaim, row, where)
+    if claim.document not in texts:
+        raise DataError(f"{where}: no document {claim.document!r}", "a title of the documents", "check the spelling")
+    first = claim.first_label or (claim.label if claim.second_label is not None else None)
+    return replace(claim, text=texts[claim.document], first_label=first)
 
 
 def checker_quality(

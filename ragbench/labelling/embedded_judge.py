@@ -137,9 +137,8 @@ def _rows(
     questions: Sequence[str | None], references: Sequence[str], answers: Sequence[str]
 ) -> list[tuple[str, str, str]]:
     """Return (question, reference, answer) rows, a missing question as ""; an error names the argument and the row."""
-    for name, texts in (("questions", questions), ("references", references), ("answers", answers)):
-        if isinstance(texts, str):
-            raise ConfigError(f"{name} is one text", "a list of texts", "use score() for one answer, or pass a list")
+    if isinstance(answers, str):
+        raise ConfigError("answers is one text", "a list of texts", "use score() for one answer, or pass a list")
     if not len(questions) == len(references) == len(answers):
         raise DataError(
             f"{len(questions)} questions, {len(references)} references, {len(answers)} answers",
@@ -161,12 +160,7 @@ COEFFICIENTS = Path(__file__).with_name("embedded_judge.json")
 
 
 def load_coefficients(path: str | Path | None = None) -> dict[str, Any]:
-    """Read fitted coefficients: the shipped ones, or a file written by ``FitReport.save``.
-
-    Returns
-    -------
-    dict with ``criteria`` (name -> features, weights, floor) and ``card`` (data, folds, numbers, limits).
-    """
+    """Read fitted coefficients, the shipped ones or a file written by ``FitReport.save``: ``criteria`` and ``card``."""
     from ragbench.data.files import read_json
 
     path = Path(path) if path is not None else COEFFICIENTS
@@ -186,14 +180,9 @@ def load_coefficients(path: str | Path | None = None) -> dict[str, Any]:
 
 
 def scaled(weights: np.ndarray, floor: float, answer: np.ndarray, empty: np.ndarray, itself: np.ndarray) -> np.ndarray:
-    """Score feature rows: 0 for the empty answer, 1 for the reference itself, linear between and beyond.
+    """Score feature rows (n, n_features): 0 for the empty answer, 1 for the reference itself, linear elsewhere.
 
-    Parameters
-    ----------
-    weights : shape (n_features,).
-    floor : least distance in raw score between reference and empty answer that is divided by.
-    answer, empty, itself : features of the answers, of the empty answer and of the reference as its own answer, each
-        of shape (n, n_features).
+    ``floor`` is the least distance in raw score between reference and empty answer that is divided by.
     """
     return (answer - empty) @ weights / np.maximum((itself - empty) @ weights, floor)
 
@@ -247,19 +236,9 @@ class EmbeddedJudge:
         self, answers: Sequence[str], references: Sequence[str], questions: Sequence[str | None] | None = None
     ) -> np.ndarray:
         """Score many answers at once, shape (n,), embedding all texts in one call."""
-        return scaled(self.weights, self.floor, *self._parts(answers, references, questions))
-
-    def explain(self, answer: str, reference: str, question: str | None = None) -> dict[str, float]:
-        """Return what each feature adds to the score; the values sum to it."""
-        answered, empty, itself = self._parts([answer], [reference], [question])
-        shares = (answered[0] - empty[0]) * self.weights / max(float((itself - empty)[0] @ self.weights), self.floor)
-        return dict(zip(self.features, shares.tolist(), strict=True))
-
-    def _parts(
-        self, answers: Sequence[str], references: Sequence[str], questions: Sequence[str | None] | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         questions = [None] * len(answers) if questions is None else questions
-        return anchored(questions, references, answers, self.embedder, self.features)
+        parts = anchored(questions, references, answers, self.embedder, self.features)
+        return scaled(self.weights, self.floor, *parts)
 
 
 def anchored(

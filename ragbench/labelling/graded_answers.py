@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -19,7 +20,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from ragbench.data.files import Filled, Plain, Row, as_record, split_records
+from ragbench.data.files import Filled, Plain, as_record, split_records
 from ragbench.errors import DataError, ModelError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.grades import GRADES, by_id, grade, questions_of
@@ -35,12 +36,12 @@ _Grade = Annotated[int, Field(strict=True, ge=1, le=5)]
 class GradedAnswer:
     """An answer with its grade. ``second_grade`` is that of a second, blind pass, where there is one."""
 
-    id: str
-    question_id: str
-    text: str
-    grade: int
+    id: Filled
+    question_id: Filled
+    text: Annotated[Plain, Field(validation_alias="answer")]  # an empty answer is an answer: a judge must grade it too
+    grade: _Grade
     split: str
-    second_grade: int | None = None
+    second_grade: _Grade | None = None
 
 
 def load_graded_answers(path: str | Path | None = None, split: str | None = None) -> tuple[GradedAnswer, ...]:
@@ -53,27 +54,15 @@ def load_graded_answers(path: str | Path | None = None, split: str | None = None
     split : only this one; default both. Tune a judge on "dev" and open "test" when it is finished.
     """
     path = shipped("minihop", "graded_answers.jsonl") if path is None else Path(path)
-    return split_records(path, split, _graded, lambda row: [f"id {row.id!r}"], lambda row: row.question_id, "question")
-
-
-class _Row(Row):
-    id: Filled
-    question_id: Filled
-    answer: Plain  # an empty answer is an answer: a judge must grade it too
-    grade: _Grade
-    split: Any = None
-    second_grade: _Grade | None = None
-
-
-def _graded(row: dict, where: str) -> GradedAnswer:
-    found = as_record(_Row, row, where)
-    return GradedAnswer(found.id, found.question_id, found.answer, found.grade, found.split, found.second_grade)
+    make = partial(as_record, GradedAnswer)
+    return split_records(path, split, make, lambda row: [f"id {row.id!r}"], lambda row: row.question_id, "question")
 
 
 def as_answers(gold: Sequence[GradedAnswer]) -> list[Answer]:
     """Return graded answers as the Answer records that ``grade`` takes."""
     return [
-        Answer(one.question_id, one.text, "graded answers", meta={"id": one.id, "split": one.split}) for one in gold
+        Answer(answer.question_id, answer.text, "graded answers", meta={"id": answer.id, "split": answer.split})
+        for answer in gold
     ]
 
 
@@ -165,7 +154,7 @@ def judge_report(predicted: Sequence[Any], gold: Sequence[GradedAnswer], judge: 
 
 def _values(grades: Sequence[Any]) -> pd.Series:
     """Grades as numbers, missing where there is none; of Grade records their values."""
-    return pd.Series([getattr(one, "value", one) for one in grades], dtype=object)
+    return pd.Series([getattr(given, "value", given) for given in grades], dtype=object)
 
 
 def second_grading_kappa(gold: Sequence[GradedAnswer]) -> Interval:
@@ -206,11 +195,11 @@ def measure_judge(
         from ragbench.data import load_minihop
 
         questions = load_minihop().questions
-    gold = [one for one in (load_graded_answers() if gold is None else gold) if split in (None, one.split)]
-    asked = {one.question_id for one in gold}
+    gold = [answer for answer in (load_graded_answers() if gold is None else gold) if split in (None, answer.split)]
+    asked = {answer.question_id for answer in gold}
     kept = [question for question in by_id(questions).values() if question.id in asked]
     grades = grade(judge or EmbeddedGrader(), kept, as_answers(gold), **options)
-    if grades and all(one.value is None for one in grades):
+    if grades and all(graded.value is None for graded in grades):
         raise ModelError(
             f"none of {len(grades)} answers was graded; the first reason: {grades[0].meta.get('detail', 'unknown')}",
             "a judge that replies with grades",

@@ -234,16 +234,18 @@ def grade(
     prompts = grading_prompts(
         questions, answers, facts, per_prompt=per_prompt, order=order, prompt=prompt, max_chars=max_chars
     )
-    step, ids = grading_step(prompts), [f"{one.question_id} {one.places[0]}" for one in prompts]
+    step = grading_step(prompts)
+    ids = [f"{written.question_id} {written.places[0]}" for written in prompts]
     replies = ask(judge, step.prompts, schema=step.schema, ids=ids, **{"step": step.name, **options})
-    pairs = zip(prompts, replies, strict=True)
-    grades = dict(verdict for one, reply in pairs for verdict in read_grades(one, reply, answers, order))
+    grades: dict[int, Grade] = {}
+    for written, reply in zip(prompts, replies, strict=True):
+        grades |= read_grades(written, reply, answers, order)
     return [grades[place] for place in range(len(answers))]
 
 
 def grading_step(prompts: Sequence[GradingPrompt]) -> Step:
     """Make the step of a plan from the prompts of a grading run."""
-    return Step("grading", prompts=[one.text for one in prompts], schema=[one.schema for one in prompts])
+    return Step("grading", prompts=[prompt.text for prompt in prompts], schema=[prompt.schema for prompt in prompts])
 
 
 def plan_grading(
@@ -281,7 +283,7 @@ def repeated_grades(
     if repeats < 2:
         raise ConfigError(f"repeats={repeats!r}", "a whole number of at least 2", "use 3")
     runs = [grade(_reseeded(judge, n), questions, answers, **options) for n in range(repeats)]
-    return [[one.value for one in grades] for grades in zip(*runs, strict=True)]
+    return [[graded.value for graded in grades] for grades in zip(*runs, strict=True)]
 
 
 def _reseeded(judge: Any, by: int) -> Any:
@@ -315,27 +317,27 @@ def _shuffled(group: tuple[int, ...], seed: int, question_id: str) -> tuple[int,
 
 
 def read_grades(
-    one: GradingPrompt, reply: Reply, answers: Sequence[Answer], order: int | None
+    prompt: GradingPrompt, reply: Reply, answers: Sequence[Answer], order: int | None
 ) -> Iterator[tuple[int, Grade]]:
     """Yield (position among all answers, Grade) for each answer of a prompt."""
-    values = reply.parsed.grades if reply.ok else [None] * len(one.places)
-    got = _grades_got(reply.raw or reply.text)
-    for position, (place, value) in enumerate(zip(one.places, values, strict=True), 1):
+    values = reply.parsed.grades if reply.ok else [None] * len(prompt.places)
+    count = _grades_got(reply.raw or reply.text)
+    for position, (place, value) in enumerate(zip(prompt.places, values, strict=True), 1):
         meta: dict[str, Any] = {
             **answers[place].meta,
             "generator": answers[place].generator,
             "position": position,
-            "shown": len(one.places),
+            "shown": len(prompt.places),
             "order": order,
-            "cut": place in one.cut,
+            "cut": place in prompt.cut,
             "repairs": reply.repairs,
-            "grades_got": got,
+            "grades_got": count,
             "usage": reply.usage.to_dict(),
         }
         if not reply.ok:
             meta["error"] = reply.error.kind if reply.error is not None else "unknown"
             meta["detail"] = str(reply.error)
-        yield place, Grade(one.question_id, value, reply.model, reply.raw or reply.text, meta)
+        yield place, Grade(prompt.question_id, value, reply.model, reply.raw or reply.text, meta)
 
 
 def _grades_got(raw: str) -> int | None:

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_jsonl
+from ragbench.errors import ConfigError, check_known
 from ragbench.labelling.asking import Context, LabelStep, StepReport, context_text, names_of
 from ragbench.llm import Step
 from ragbench.prompts import Prompt, load_prompt
@@ -58,6 +59,18 @@ def load_ragchecker_pairs(path: str | Path | None = None) -> list[LabelledPair]:
     return pairs
 
 
+_Given = Annotated[float, Field(strict=True, ge=-2, le=2)]
+
+
+class _Row(Row):
+    question: Filled
+    reference: Filled
+    answer_1: Plain
+    answer_2: Plain
+    labels: Annotated[dict[str, _Given | Annotated[list[_Given], Field(min_length=1)]], Field(min_length=1)]
+    group: Any = None
+
+
 def read_pairs(path: str | Path) -> list[LabelledPair]:
     """Read a user's labelled pairs from JSON lines.
 
@@ -65,33 +78,15 @@ def read_pairs(path: str | Path) -> list[LabelledPair]:
     object from criterion to a label or a list of labels in -2..2 (or ``label``, which is ``overall``), and where
     there is one ``group``: the domain, left out together with its fellows when the fit is measured.
     """
-    from ragbench.data.files import read_jsonl, require_text
-
-    pairs = []
-    for place, row in read_jsonl(path):
-        where = f"{path}, {place}"
-        question, reference = (require_text(row, name, where) for name in ("question", "reference"))
-        answers = tuple(require_text(row, name, where, empty=True) for name in ("answer_1", "answer_2"))
-        raw = row["labels"] if "labels" in row else {"overall": row.get("label")}
-        if not isinstance(raw, dict) or not raw:
-            raise DataError(
-                f"{where}: 'labels' is {type(raw).__name__}", 'an object such as {"overall": [1, 2]}', "mend that line"
-            )
-        labels = {name: _labels(value, f"{where}: {name!r}") for name, value in raw.items()}
-        pairs.append(LabelledPair(question, reference, answers, labels, str(row.get("group") or "")))  # type: ignore[arg-type]
-    return pairs
+    return each_record(path, read_jsonl(path), _pair)
 
 
-def _labels(value: Any, where: str) -> tuple[float, ...]:
-    values = value if isinstance(value, list) else [value]
-    good = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and -2 <= v <= 2]
-    if not values or len(good) != len(values):
-        raise DataError(
-            f"{where} has the label {value!r}",
-            "numbers from -2 (answer 1 much better) to 2 (answer 2 much better)",
-            "write for instance 1 or [1, 2], one number per annotator",
-        )
-    return tuple(float(v) for v in values)
+def _pair(row: dict, where: str) -> LabelledPair:
+    if "label" in row and "labels" not in row:
+        row = row | {"labels": {"overall": row["label"]}}
+    pair = as_record(_Row, row, where)
+    labels = {name: tuple(given) if isinstance(given, list) else (given,) for name, given in pair.labels.items()}
+    return LabelledPair(pair.question, pair.reference, (pair.answer_1, pair.answer_2), labels, str(pair.group or ""))
 
 
 # A model scores and ranks
@@ -129,19 +124,9 @@ class PairRanking:
 
     @property
     def position_bias(self) -> float:
-        """Share of choices for the place shown first, minus 1/2, over the pairs read in both orders.
-
-        0 where the order does not matter, 0.5 where the first place always wins, -0.5 where the second does; NaN
-        without a pair.
-        """
+        """Share of choices for the place shown first, minus 1/2, over the pairs read in both orders (NaN: none)."""
         read = [choice for pair in self.choices if None not in pair for choice in pair]
         return read.count(1) / len(read) - 0.5 if read else float("nan")
-
-    @property
-    def undecided(self) -> float:
-        """Share of the pairs whose winner depends on the order; NaN without a pair read in both."""
-        known = [p for p in self.preferences if p is not None]
-        return known.count(0.5) / len(known) if known else float("nan")
 
 
 def gpt_score(
