@@ -21,6 +21,7 @@ from ragbench.errors import ConfigError, DataError, ModelError
 
 _TOKENS_PER_BATCH = 512  # what a layer makes of them stays in a core's cache: 1.5 times as fast as 4,096
 _MOST_TOKENS = 100_000  # a tokenizer without a limit says 10^30
+_OVERLAP = 64  # tokens that neighbouring windows of a long text share
 _TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32}
 
 
@@ -150,8 +151,6 @@ class Classifier:
     labels : names of the model's outputs in their order, instead of those of ``config.json``.
     max_tokens : of a pair; default what the folder says.
     cut : "first" or "second" text of a pair, which is read in windows where the pair is too long.
-    overlap : tokens that neighbouring windows share.
-    threads : default all cores.
 
     Raises DataError for a folder that lacks a file; ConfigError for settings that cannot work.
     """
@@ -163,8 +162,6 @@ class Classifier:
         labels: Sequence[str] | None = None,
         cut: str = "second",
         max_tokens: int | None = None,
-        overlap: int = 64,
-        threads: int | None = None,
     ) -> None:
         self.folder = ModelFolder(folder)
         if self.folder.onnx is None:
@@ -173,11 +170,9 @@ class Classifier:
                 "an exported sequence classifier",
                 "optimum-cli export onnx --task text-classification --model NAME FOLDER",
             )
-        self.cut = cut
-        self.max_tokens, self.overlap, self.threads = max_tokens or self.folder.max_tokens(), overlap, threads
-        if self.max_tokens < 8 or not 0 <= overlap < self.max_tokens // 2:
-            got = f"max_tokens={self.max_tokens}, overlap={overlap}"
-            raise ConfigError(got, "at least 8, and an overlap under half of it", "leave both out")
+        self.cut, self.max_tokens = cut, max_tokens or self.folder.max_tokens()
+        if self.max_tokens < 2 * (_OVERLAP + 1):
+            raise ConfigError(f"max_tokens={self.max_tokens}", f"at least {2 * (_OVERLAP + 1)}", "leave it out")
         named = self.folder.settings("config.json").get("id2label", {})
         self.labels = tuple(labels) if labels else tuple(str(named[key]) for key in sorted(named, key=int))
 
@@ -185,13 +180,13 @@ class Classifier:
     def digest(self) -> str:
         """Hash of weights, tokenizer and settings."""
         assert self.folder.onnx is not None
-        return self.folder.digest(self.folder.onnx, {"max_tokens": self.max_tokens, "overlap": self.overlap})
+        return self.folder.digest(self.folder.onnx, {"max_tokens": self.max_tokens, "overlap": _OVERLAP})
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
         tokenizer = self.folder.tokenizer(self.max_tokens)
         # One text is cut into windows that overlap, the other one is whole in each of them.
-        tokenizer.enable_truncation(self.max_tokens, stride=self.overlap, strategy=f"only_{self.cut}")
+        tokenizer.enable_truncation(self.max_tokens, stride=_OVERLAP, strategy=f"only_{self.cut}")
         return tokenizer
 
     @functools.cached_property
@@ -214,7 +209,7 @@ class Classifier:
             encodings += [encoding, *encoding.overflowing]
             owners += [i] * (1 + len(encoding.overflowing))
         windows: dict[int, np.ndarray] = {}
-        for rows, outputs, _ in run_batches(self._session, encodings, self.threads):
+        for rows, outputs, _ in run_batches(self._session, encodings):
             values = outputs[0]
             if values.ndim != 2 or (self.labels and values.shape[1] != len(self.labels)):
                 raise ModelError(

@@ -148,6 +148,16 @@ def test_order_of_chunks_does_not_change_hits(texts, rng):
     assert keys == sorted(keys)
 
 
+def test_scores_have_the_rounding_of_a_query_scaled_twice_as_in_recorded_runs():
+    def scaled(rows):
+        return rows / np.linalg.norm(rows, axis=1)[:, None]
+
+    queries = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
+    once, twice = scaled(queries), scaled(scaled(queries))
+    scores = [hits[0].score for hits in near(np.eye(8)[:1], queries, 1)]
+    assert scores == twice[:, 0].tolist() != once[:, 0].tolist()
+
+
 def test_a_zero_vector_is_never_a_hit_and_a_zero_query_finds_nothing():
     embedder = Fixed(q=[1.0, 0.0], empty=[0.0, 0.0], a=[1.0, 2.0], null=[0.0, 0.0])
     dense = Dense(chunks_of(["empty", "a"]), embedder)
