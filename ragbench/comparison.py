@@ -9,38 +9,29 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, unknown
 from ragbench.experiment.rows import AXIS_COLUMNS
+from ragbench.metrics.table import lower_is_better
 from ragbench.records import Dataset
-
-if TYPE_CHECKING:  # slow import
-    from ragbench.stats import PowerAnalysis
+from ragbench.stats import PowerAnalysis, compare_pairs, interval_text, power_analysis
 
 Key = tuple[str, str, str]
 IR_SCORE, RIGHT = "IR score", "fully right"
 
 
 def system_scores(rows: pd.DataFrame) -> pd.DataFrame:
-    """Put the rows of an experiment into one table: a score per question, system and measure.
-
-    Parameters
-    ----------
-    rows : from ``Experiment.run`` or ``load_rows``, of one data set.
+    """Put the rows of an experiment (of one data set) into one table: a score per question, system and measure.
 
     Returns
     -------
     DataFrame in long form: question_id, system, N, measure, value. A system is its retriever, with the other axes that
     take several values ("BM25, k=5"). Measures are "IR score" (NaN without documents or references) and, where there
     are grades, "fully right" (grade 5: 1, else 0; NaN when ungraded).
-
-    Raises
-    ------
-    DataError for rows of several data sets, or for a table without their columns.
     """
     if lacking := [name for name in (*AXIS_COLUMNS, "ir_score", "grade") if name not in rows]:
         do = "take ragbench.compare_scores for a table of scores, ragbench.stats.compare for any other"
@@ -50,11 +41,10 @@ def system_scores(rows: pd.DataFrame) -> pd.DataFrame:
         raise DataError(
             f"rows of the data sets {names}", "one data set", "compare within one: rows.query('data == ...')"
         )
-    names = system_names(rows)
+    base = {"question_id": rows["question_id"], "system": system_names(rows), "N": rows["N"].astype(int)}
     parts = {IR_SCORE: rows["ir_score"].astype(float)}
     if rows["grade"].notna().any():
         parts[RIGHT] = rows["grade"].eq(5).astype(float).where(rows["grade"].notna()).astype(float)
-    base = {"question_id": rows["question_id"], "system": names, "N": rows["N"].astype(int)}
     return pd.concat([pd.DataFrame({**base, "measure": m, "value": v}) for m, v in parts.items()], ignore_index=True)
 
 
@@ -75,8 +65,7 @@ def compare_systems(
         at this one; a system that has one N only ("LLM only") is compared with every N of the other. Where several
         chunkers or values of k were run, two retrievers are compared under each. ("BM25",), or None for rows of one
         retriever: its chunkers, values of k, or else of N, with each other.
-    power, alpha : of the questions needed.
-    seed : of the permutation test and the interval.
+    power, alpha : of the questions needed. seed : of the permutation test and the interval.
 
     Returns
     -------
@@ -85,38 +74,21 @@ def compare_systems(
 
     Raises
     ------
-    ConfigError for a system that is not there, naming those that are, or a system compared with itself; DataError when
-    there is nothing to compare.
+    ConfigError for a system that is not there, naming those that are; DataError when there is nothing to compare.
     """
-    from ragbench.stats import compare_pairs
-
-    scores = _comparable(rows, pairs)
-    return compare_pairs(scores, ("a", "b", "measure"), power=power, alpha=alpha, seed=seed)
+    return compare_pairs(_comparable(rows, pairs), ("a", "b", "measure"), power=power, alpha=alpha, seed=seed)
 
 
 def analyses(
     rows: pd.DataFrame, pairs: Sequence[Any] | None = None, *, power: float = 0.8, alpha: float = 0.05, seed: int = 0
 ) -> dict[Key, PowerAnalysis]:
-    """Analyse the power of every comparison by itself: what `compare_systems` has in its columns, and more.
-
-    Returns
-    -------
-    PowerAnalysis by (a, b, measure), in the order of `compare_systems`; comparisons without a question scored for both
-    are left out.
-
-    Raises
-    ------
-    As `compare_systems`; DataError when no comparison is left.
-    """
-    from ragbench.stats import power_analysis
-
+    """Analyse the power of every comparison by itself, by (a, b, measure): what `compare_systems` has, and more."""
     scores = _comparable(rows, pairs)
     return {key: power_analysis(a, b, power=power, alpha=alpha, seed=seed) for key, (a, b) in scores.items()}
 
 
 def _comparable(rows: pd.DataFrame, pairs: Sequence[Any] | None) -> dict[Key, tuple[np.ndarray, np.ndarray]]:
-    every = paired_scores(rows, pairs)
-    scores = {key: (a, b) for key, (a, b) in every.items() if not np.isnan(a - b).all()}
+    scores = {key: (a, b) for key, (a, b) in paired_scores(rows, pairs).items() if not np.isnan(a - b).all()}
     if not scores:
         do = "give the questions references, or add a generator and a judge; rows['error'] says why a row failed"
         raise DataError("no pair of systems has a question scored for both", "scores of both", do)
@@ -124,47 +96,33 @@ def _comparable(rows: pd.DataFrame, pairs: Sequence[Any] | None) -> dict[Key, tu
 
 
 def paired_scores(rows: pd.DataFrame, pairs: Sequence[Any] | None = None) -> dict[Key, tuple[np.ndarray, np.ndarray]]:
-    """Return the scores that are compared, by (a, b, measure): two arrays over the same questions, NaN where missing.
-
-    Parameters
-    ----------
-    rows, pairs : as for `compare_systems`.
-    """
+    """Return what is compared, by (a, b, measure): two arrays of scores over the same questions, NaN where missing."""
     table = system_scores(rows)
-    questions = {q: i for i, q in enumerate(dict.fromkeys(table["question_id"]))}
-    place = table["question_id"].map(questions).to_numpy()
-    scores = {}
-    for key, part in table.groupby(["measure", "system", "N"], sort=False).indices.items():
-        if len(np.unique(place[part])) < len(part):
-            raise DataError(
-                f"{key[1]} answered a question twice", "one row per question and system", "drop one of them"
-            )
-        values = np.full(len(questions), np.nan)
-        values[place[part]] = table["value"].to_numpy(float)[part]
-        scores[key[0], f"{key[1]}@{key[2]}"] = values
+    twice = table.duplicated(["measure", "system", "N", "question_id"])
+    if twice.any():
+        system = table.loc[twice, "system"].iloc[0]
+        raise DataError(f"{system} answered a question twice", "one row per question and system", "drop one of them")
+    wide = table.pivot(index="question_id", columns=["measure", "system", "N"], values="value")
+    wide = wide.reindex(table["question_id"].unique())
+    scores = {(measure, f"{system}@{n}"): wide[measure, system, n].to_numpy() for measure, system, n in wide}
     cells = list(dict.fromkeys(zip(table["system"], table["N"].tolist(), strict=True)))
-    measures = list(dict.fromkeys(table["measure"]))
+    measures = table["measure"].unique().tolist()
     return {(a, b, m): (scores[m, a], scores[m, b]) for a, b in _matches(pairs, cells) for m in measures}
 
 
 def printed(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what is printed of `compare_systems`: the interval beside the difference, questions as whole numbers.
+    """Return what `ragbench.report.tables.table` prints of `compare_systems`: intervals in cells, whole questions."""
+    from ragbench.report.tables import with_interval  # reports build on this module
 
-    For `ragbench.report.tables.table` as ``shown``.
-    """
-    from ragbench.report.tables import with_interval
-
-    needed = [f"{n:,.0f}" if np.isfinite(n) else "unlimited" for n in table["needed_all"]]
-    p = [f"{value:.3f}" if value >= 0.001 else "< 0.001" for value in table["p_holm"]]
     return pd.DataFrame(
         {
             "first": table["a"],
             "second": table["b"],
             "measure": table["measure"],
             "difference [95%]": with_interval(table, "difference"),
-            "p (Holm)": p,
+            "p (Holm)": [f"{value:.3f}" if value >= 0.001 else "< 0.001" for value in table["p_holm"]],
             "n": table["n"],
-            "questions needed": needed,
+            "questions needed": [f"{n:,.0f}" if np.isfinite(n) else "unlimited" for n in table["needed_all"]],
         }
     )
 
@@ -174,9 +132,6 @@ def verdicts(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
 
     What is significant is said as "higher than", or "lower than" for a measure of which less is better.
     """
-    from ragbench.metrics.table import lower_is_better
-    from ragbench.stats import interval_text
-
     said, lower = [], lower_is_better()
     for row in table.to_dict("records"):
         measure = row.get("measure")  # `ragbench.stats.compare` has one measure and no column of its name
@@ -206,12 +161,7 @@ def document_clusters(dataset: Dataset) -> dict[str, int]:
 
 
 def linked_questions(documents: Mapping[str, Iterable[Hashable]]) -> dict[str, int]:
-    """Number groups of questions that share documents, directly or through others: question id -> group.
-
-    Parameters
-    ----------
-    documents : question id -> what names its documents; a question without any is a group of its own.
-    """
+    """Number groups of questions by what names their documents, as `document_clusters` does."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -228,8 +178,7 @@ def paired_labels(rows: pd.DataFrame, a: str, b: str, path: str | os.PathLike[st
 
     Parameters
     ----------
-    rows : graded, with a column ``system``.
-    a, b : two systems. Both answers to a question are to be labelled, or neither.
+    rows : graded, with a column ``system``. Both answers to a question are to be labelled, or neither.
     path : a label file, as `ragbench.widgets.LabellingTool` writes it for grades; an item is named
         "question id/system". None: nothing is labelled yet.
 
@@ -278,29 +227,26 @@ def _matches(pairs: Sequence[Any] | None, cells: Sequence[tuple[str, int]]) -> l
         depths.setdefault(system, []).append(n)
     if isinstance(pairs, str):
         raise ConfigError(f"COMPARE is {pairs!r}", "two systems", f'write ("{pairs}", "SIM"), or a list of such pairs')
-    alone = str(pairs[0]) if pairs and len(pairs) == 1 and isinstance(pairs[0], str) else None
-    if pairs is None or alone:
+    names = pairs is not None and all(isinstance(name, str) for name in pairs)
+    if pairs is None or (names and len(pairs) == 1):
+        alone = pairs[0] if pairs else None
         among = [s for s in depths if alone is None or s == alone or s.startswith(f"{alone}, ")]
         if len(among) < 2:
             name, budgets = _resolve(among[0] if among else str(alone), depths)
             among = [f"{name}@{n}" for n in budgets]
         pairs = list(combinations(among, 2))
-    elif len(pairs) == 2 and all(isinstance(p, str) for p in pairs):
+    elif names and len(pairs) == 2:
         pairs = [pairs]
     matches: list[tuple[str, str]] = []
     for pair in pairs:
         if isinstance(pair, str) or len(pair) != 2:
             raise ConfigError(f"COMPARE has {pair!r}", "two systems", 'write ("BM25", "SIM"), or a list of such pairs')
-        matched = []
-        for names in _alike(str(pair[0]), str(pair[1]), depths):
-            (a, at_a), (b, at_b) = (_resolve(name, depths) for name in names)
-            if len(at_a) == 1 or len(at_b) == 1:
-                matched += [(f"{a}@{n}", f"{b}@{m}") for n in at_a for m in at_b]
-            else:
-                matched += [(f"{a}@{n}", f"{b}@{n}") for n in at_a if n in at_b]
-        if any(one == other for one, other in matched):
+        for first, second in _alike(*pair, depths):
+            (a, at_a), (b, at_b) = _resolve(first, depths), _resolve(second, depths)
+            every = len(at_a) == 1 or len(at_b) == 1
+            matches += [(f"{a}@{n}", f"{b}@{m}") for n in at_a for m in at_b if every or n == m]
+        if any(a == b for a, b in matches):
             raise ConfigError(f"COMPARE pairs {pair[0]} with itself", "two different systems", "change one of the two")
-        matches += matched
     if not matches:
         raise DataError("nothing to compare", "at least two systems, or two budgets", "add a retriever, or an N")
     return list(dict.fromkeys(matches))
