@@ -99,19 +99,14 @@ def check_alt(alt: str) -> None:
 def save_figure(
     figure: Figure, name: str, table: pd.DataFrame, alt: str, *, folder: Path | None = None, dpi: int = 150
 ) -> dict[str, Path]:
-    """Write a figure as PNG and PDF, the numbers it shows as CSV, and what it shows in words.
+    """Write a figure as PNG and PDF, the numbers it shows as CSV, and what it shows in words; return paths by kind.
 
     Parameters
     ----------
     name : ``<notebook>_<item>``, e.g. ``"11_table_3.1"``.
     table : the numbers drawn.
     alt : the picture in words, stored in the PNG's description and beside it as text.
-    folder : default ``figures/`` of the checkout.
-    dpi : of the PNG; 300 for print.
-
-    Returns
-    -------
-    Paths by kind: png, pdf, csv, alt.
+    folder : default ``figures/`` of the checkout. dpi : of the PNG; 300 for print.
     """
     check_alt(alt)
     # With A4's long side of 11.7 inches to fill, what is wider has letters nobody can read.

@@ -49,11 +49,9 @@ def published_items(paper: str) -> dict[str, Path]:
 
 
 def published(paper: str, item: str) -> pd.DataFrame:
-    """Return the published cells of one item, e.g. ``published("thesis", "Table 3.1")``.
+    """Return the published cells of one item, e.g. ``published("thesis", "Table 3.1")``: row, column, value, unit.
 
-    Returns
-    -------
-    DataFrame with columns row, column, value, unit, in the paper's order; ``value`` is a number where all cells are.
+    ``value`` is a number where all cells are.
     """
     known = published_items(paper)
     check_known(f"item of {paper}", [item], known)
@@ -65,12 +63,8 @@ def published(paper: str, item: str) -> pd.DataFrame:
 def cells(table: pd.DataFrame, row: str, column: str | Sequence[str], value: str | None = None) -> pd.DataFrame:
     """Lay a table of results out as cells for `record`: the one way from a frame into the ledger.
 
-    Parameters
-    ----------
-    table : results, with columns n and unscored; other columns are left out.
-    row : column that names the rows of the paper's item.
-    column : column that names its columns. Of a wide table: the columns that hold numbers, each a column of the item.
-    value : column of the numbers; None for a wide table.
+    ``row`` and ``column`` name the columns that name the cells, ``value`` the one of the numbers. Without it the table
+    is wide: ``column`` names the columns that hold numbers. Beside them it has n and unscored.
 
     >>> wide = pd.DataFrame({"N": [100], "grade 1": [1], "grade 5": [3], "n": [4], "unscored": [1]})
     >>> cells(wide, "N", ["grade 1", "grade 5"])[["row", "column", "value", "n"]].to_numpy().tolist()
@@ -136,12 +130,10 @@ def ledger(paper: str | None = None, item: str | None = None) -> pd.DataFrame:
 
 
 def counts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Count the cells of each item in rows of the `ledger`.
+    """Count the cells with a number, by item, in rows of the `ledger`.
 
-    Returns
-    -------
-    DataFrame, index item: published (different printed cells), recorded (from outputs of others' models), identities
-    (arithmetic on printed numbers) and ours: cells with a number.
+    Columns: published (different printed cells), recorded (from outputs of others' models), identities (arithmetic on
+    printed numbers) and ours.
     """
     identity = frame["recorded_by"].str.startswith(IDENTITY, na=False)
     marks = {
@@ -157,11 +149,8 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     """Return paper | recorded | ours | difference | n | unscored for one item: the cell that ends a notebook.
 
     ``difference`` is measured minus published, taken from *ours* where there is a number, else from *recorded*; there
-    is none where the note begins with `NOT_COMPARABLE`: another model, other data and another yardstick.
-
-    Parameters
-    ----------
-    by : keep what this produced, with row and column as the index. None: all, with the column ``by``.
+    is none where the note begins with `NOT_COMPARABLE`: another model, other data and another yardstick. ``by`` keeps
+    what it names, with row and column as the index; without it all is there, with the column ``by``.
     """
     frame = ledger(paper, item)
     if frame.empty:

@@ -31,10 +31,8 @@ _NUMBERS = ["agreement", "low", "high", "at_random", "wins", "ties", "losses", "
 def score_pairs(scorer: Any, pairs: Sequence[Pair], dimension: Dimension) -> pd.DataFrame:
     """Score both texts of every pair by the metric of that name, all in one call: what they share is processed once.
 
-    Returns
-    -------
-    DataFrame, one row per pair: id, better, worse (scores of the text made better and of the other, NaN where
-    unscored), status ("scored", or why not).
+    Columns: id, better, worse (scores of the text made better and of the other, NaN where unscored), status ("scored",
+    or why not).
     """
     check_known("dimension", [dimension], DIMENSIONS)
     texts = [*(p.better for p in pairs), *(p.worse for p in pairs)]
@@ -51,10 +49,8 @@ def baseline_scores(
 ) -> tuple[dict[str, pd.DataFrame], float]:
     """Score pairs by the paper's baselines with a model: four calls per pair.
 
-    Returns
-    -------
-    {"GPT Score": table, "GPT Ranking": table} as `score_pairs` makes them (a ranking that depends on the order shown is
-    a tie), and the ranking's position bias, -0.5 to 0.5.
+    Returned are the tables of "GPT Score" and "GPT Ranking" as `score_pairs` makes them (a ranking that depends on the
+    order shown is a tie), and the ranking's position bias, -0.5 to 0.5.
 
     Source: RAGAS, section 5; both orders are ours.
     """
@@ -73,17 +69,11 @@ def baseline_scores(
 
 
 def agreement_row(scores: pd.DataFrame, *, level: float = 0.95, seed: int = 0) -> dict[str, float]:
-    """Return the agreement of a metric with the construction of the pairs.
+    """Return the agreement of a metric with the construction of the pairs, better and worse as of `score_pairs`.
 
-    Parameters
-    ----------
-    scores : columns better and worse, as `score_pairs` makes them. Scores that agree to `TIE` decimals are ties.
-    level : of the exact binomial interval. seed : of the random tie-break.
-
-    Returns
-    -------
-    dict: agreement (ties count half: the expectation over random tie-breaks), low, high, at_random (one tie-break, as
-    published), wins, ties, losses, n (pairs used), unscored (pairs left out since a side has no score).
+    Keys: agreement (ties to `TIE` decimals count half: the expectation over random tie-breaks), low, high (exact
+    binomial interval), at_random (one tie-break, as published), wins, ties, losses, n (pairs used), unscored (pairs
+    left out since a side has no score).
 
     Source: RAGAS, section 5, Table 1.
     """
@@ -110,17 +100,11 @@ def agreement_table(tables: Mapping[tuple[str, str], pd.DataFrame], seed: int = 
 
 
 def steps_for_pairs(pairs: Mapping[Dimension, Sequence[Pair]], n: int = 3, baselines: bool = True) -> list[Step]:
-    """Make the steps of a live run of Table 1, for `ragbench.llm.plan`, which counts its calls.
+    """Make the steps of a live run of Table 1 on pairs by dimension, for `ragbench.llm.plan`, which counts its calls.
 
-    Parameters
-    ----------
-    pairs : by dimension. n : generated questions per answer. baselines : whether GPT Score and GPT Ranking are run too.
-
-    Returns
-    -------
-    Steps. RAGAS takes at most four calls per pair for faithfulness and two each for the others: 8, where the paper's
-    own way (a call per generated question) takes 6 + 2n; each baseline takes two calls per pair and dimension. A joint
-    reply with a wrong number of verdicts costs one more call per statement, which the step's report counts.
+    RAGAS takes at most four calls per pair for faithfulness and two each for the others: 8, where the paper's own way
+    (a call for each of ``n`` generated questions) takes 6 + 2n; each baseline takes two calls per pair and dimension. A
+    joint reply with a wrong number of verdicts costs one more call per statement, which the step's report counts.
     """
     from ragbench.labelling.preferences import steps_for_baselines
     from ragbench.labelling.statements import steps_for_ragas
@@ -194,10 +178,8 @@ def flagged(status: str) -> bool:
 def readability(runs: Mapping[str, RecordedRun]) -> pd.DataFrame:
     """Count what could be read in recorded runs of faithfulness and context relevance.
 
-    Returns
-    -------
-    DataFrame by run: dimension, labels (verdicts, or replies with sentences), unread, rows, rows_unread (rows with an
-    unread label), flagged (rows whose reply was `flagged`), truncated (rows with a reply that was cut off).
+    Columns: dimension, labels (verdicts, or replies with sentences), unread, rows, rows_unread (with an unread label),
+    flagged (whose reply was `flagged`), truncated (with a reply that was cut off).
     """
     counts = {}
     for name, run in runs.items():

@@ -82,8 +82,7 @@ def models(model: str | None = None, judge_model: str | None = None, recording: 
     model : a chat model such as ``"ollama:llama3:8b"``: it decomposes MLQ's questions, answers and grades. None: rules,
         the extractive reader and the embedded grader.
     judge_model : another chat model for the grades (the thesis: GPT-4o), or ``"embedded"``; None: ``model``.
-    recording : a file that records the calls of all three.
-    options : of :func:`ragbench.llm.chat_model`.
+    recording : a file that records the calls of all three. options : of :func:`ragbench.llm.chat_model`.
 
     Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
     """
@@ -109,12 +108,10 @@ def _name(model: Any) -> str:
 def experiment(table: str, data: Dataset, who: Models | None = None, **options: Any) -> Experiment:
     """Set up the run behind a table of the thesis.
 
-    Parameters
-    ----------
-    table : "Table 3.1" (retrieval only), "Table 3.2" (BM25 at eleven budgets) or "Table 3.3" (six systems; Figures 3.1
-        and 3.2 count its rows too). The judge sees the answers of one question in one prompt.
-    who : from `models`; None: no language model takes part.
-    options : for `Experiment`, in place of what the table sets. N = 0 asks without documents, as "LLM only".
+    "Table 3.1" is retrieval only, "Table 3.2" BM25 at eleven budgets, "Table 3.3" six systems (Figures 3.1 and 3.2
+    count its rows too); N = 0 asks without documents, as "LLM only". Without ``who``, from `models`, no language model
+    takes part. ``options`` are for `Experiment`, in place of what the table sets. The judge sees the answers of one
+    question at once.
 
     Source: thesis §2.4, §2.5.3, §3.1, §3.2.
     """

@@ -48,16 +48,12 @@ def ranges(
 
     Parameters
     ----------
-    rows : one row per question and cell.
     score : column of the score; missing or NaN is unscored.
     by : columns that make the cells of the table; none: one cell.
     bounds : (worst, best) value the score can have. For a score of which less is better: (1, 0).
 
-    Returns
-    -------
-    DataFrame, one row per cell in the order of the rows: the columns of ``by``, ``n`` (scored), ``unscored``, ``mean``
-    (over the scored; NaN when there is none), ``if_worst``, ``if_best``. The true mean of all rows lies between the
-    last two, whatever the reason rows are unscored.
+    Beside ``by`` the columns are n (scored), unscored, mean (over the scored; NaN when there is none), if_worst and
+    if_best, between which the true mean of all rows lies, whatever the reason rows are unscored.
 
     Source: Manski (1990), worst-case bounds for missing outcomes.
     """
@@ -101,12 +97,9 @@ def audit_rows(
         within them.
     table : name for the checks that belong to no score; default "rows".
 
-    Returns
-    -------
-    DataFrame, one row per table and check, columns ``COLUMNS``: ``rows`` (how many show it), ``of`` (how many could),
-    ``most_in`` (the cell with most of them), ``detail``. For "unscored", where there are any, the cell is the one whose
-    mean is the least certain, with its ``mean``, ``if_worst`` and ``if_best``, see ``ranges``. What the columns do not
-    allow to say is listed as "not checked".
+    One row per table and check: ``rows`` (how many show it), ``of`` (how many could), ``most_in`` (the cell with most
+    of them), ``detail``. For "unscored" the cell is the one whose mean is the least certain, with its ``mean``,
+    ``if_worst`` and ``if_best``, see ``ranges``. What the columns do not allow to say is listed as "not checked".
     """
     by = [by] if isinstance(by, str) else list(by)
     scores = dict(score) if isinstance(score, Mapping) else dict.fromkeys([score] if isinstance(score, str) else score)
@@ -231,19 +224,12 @@ def _as_frame(entries: Sequence[Entry]) -> AuditTable:
 def audit(
     run: str | os.PathLike[str] | pd.DataFrame, *, cassette: str | os.PathLike[str] | None = None
 ) -> pd.DataFrame:
-    """List per table of a run what could have gone wrong in silence.
+    """List per table of a run what could have gone wrong in silence, as ``audit_rows`` does.
 
-    Parameters
-    ----------
-    run : name or folder of a run, or its rows as ``load_rows`` gives them (then without the manifest, which says how
-        many rows there should be, and without the cassette).
-    cassette : the run's cassette, when it does not lie in the run's folder.
-
-    Returns
-    -------
-    DataFrame as from ``audit_rows``, with the tables "rows", "IR score" (cells with documents; each context once,
-    whatever the number of generators and judges), "answers", "share of grade 5" and "cassette" (replies that are not
-    as they were recorded).
+    ``run`` is its name or folder, or its rows (then without the manifest, which says how many rows there should be, and
+    without the cassette). The tables are "rows", "IR score" (cells with documents; each context once, whatever the
+    number of generators and judges), "answers", "share of grade 5" and "cassette" (replies that are not as they were
+    recorded).
     """
     manifest: Mapping[str, Any] = {}
     tape = None
@@ -370,19 +356,12 @@ def varying(rows: pd.DataFrame, cell: Sequence[str]) -> list[str]:
 
 
 def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds | None = None) -> pd.DataFrame:
-    """List what could have gone wrong in silence behind the measured cells of one published item.
+    """List what could have gone wrong in silence behind the measured cells of one published item, a table per ``by``.
 
-    Parameters
-    ----------
-    paper, item : as in ``ragbench.papers.record``.
-    by : only the cells that were recorded under this name; default all measured ones.
-    bounds : (worst, best) value of a cell; default by the paper's unit (percent, share ...), else no range is given.
-
-    Returns
-    -------
-    DataFrame as from ``audit_rows``, one table per ``by``: cells without a number and why, questions unscored (with the
-    range of the cell whose value is the least certain), cells that rest on different numbers of questions, cells of
-    which nobody said how many questions they rest on (an identity rests on printed numbers, not on questions).
+    Cells without a number and why, questions unscored (with the range of the cell whose value is the least certain),
+    cells that rest on different numbers of questions, cells of which nobody said how many questions they rest on (an
+    identity rests on printed numbers). ``bounds`` are (worst, best) of a cell; default by the paper's unit (percent,
+    share ...).
     """
     cells = ledger(paper, item)
     if cells.empty:

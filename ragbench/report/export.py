@@ -80,20 +80,17 @@ def export(
     cassette: str | os.PathLike[str] | None = None,
     html: bool = False,
 ) -> Exported:
-    """Write everything a paper or thesis needs of a run into a folder.
+    """Write everything a paper or thesis needs of a run into a folder. Two exports of one run differ in no byte.
 
     Parameters
     ----------
-    run : name or folder of a run.
     to : folder to make. One that is not empty is refused, unless an export made it and nothing in it was changed.
     cassette : the run's cassette, when it does not lie in the run's folder.
     html : write ``report.html``, too: tables, figures, the lowest scores, methods and checks on one page.
 
-    Returns
-    -------
-    Exported: ``tables/`` (CSV, Markdown, LaTeX), ``figures/`` (PDF, PNG, CSV, text), ``methods.md`` and ``.tex``,
+    Written are ``tables/`` (CSV, Markdown, LaTeX), ``figures/`` (PDF, PNG, CSV, text), ``methods.md`` and ``.tex``,
     ``references.bib``, ``all.tex`` (all of it as one document), ``rows.csv``, ``cassette.jsonl``, ``manifest.json``,
-    ``README.md``. Two exports of one run differ in no byte.
+    ``README.md``.
     """
     tape = cassette_of(run, cassette)
     checks = audit(run, cassette=tape)  # first: of a large run, its copy of the rows and that below do not fit together
@@ -357,14 +354,10 @@ def _parts(frame: pd.DataFrame, stem: str, title: str, most: int) -> Iterator[tu
 
 
 def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) -> Exported:
-    """Write a table from `ragbench.score` as a folder: rows, tables, figure, methods, references, labels.
+    """Write a table from `ragbench.score` as a folder like that of `export`; ``name`` stands in its captions.
 
-    ``to`` is a folder to make, as for `export`; ``name`` is that of the answers, for captions.
-
-    Returns
-    -------
-    Exported: as `export` writes it, with ``claim_labels.json`` in RAGChecker's form where claims were labelled, which
-    `ragbench.widgets.ClaimInspector` opens.
+    Where claims were labelled, ``claim_labels.json`` has them in RAGChecker's form, for
+    `ragbench.widgets.ClaimInspector`.
     """
     with Folder(to, f"scores of {name}") as folder:
         tables = {f"tab:{each.stem}": each for each in score_tables(table, name)}
@@ -447,11 +440,8 @@ def score_lines(table: pd.DataFrame) -> Iterator[str]:
 def export_ledger(to: str | os.PathLike[str], paper: str | None = None) -> Exported:
     """Write the ledger (of one paper) as CSV, Markdown and LaTeX, one table per paper and item.
 
-    Returns
-    -------
-    Exported: ``tables/<paper>_<item>``, ``methods.md`` and ``.tex``, ``references.bib``, ``all.tex``. An item that was
-    measured in several ways has a letter per way, named under the table; one that was not measured shows the paper's
-    cells alone.
+    An item that was measured in several ways has a letter per way, named under the table; one that was not measured
+    shows the paper's cells alone.
     """
     if paper is not None:
         check_known("paper", [paper], PAPERS)

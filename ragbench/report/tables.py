@@ -289,14 +289,10 @@ def _number(cell: str) -> str:
 def interval_table(
     means: pd.DataFrame, rows: str | Sequence[str], columns: str | Sequence[str], *, scale: float = 1, decimals: int = 2
 ) -> Styler:
-    """Lay means out for a notebook: short numbers, each with its interval in small type below it.
+    """Lay means out for a notebook: short numbers times ``scale``, each with its interval in small type below it.
 
-    Parameters
-    ----------
-    means : as from `ragbench.stats.means`.
-    rows, columns : columns of ``means`` whose values head the table's rows and columns, in the order of their first
-        appearance. Put what is many (metrics, say) into the rows.
-    scale : what numbers are multiplied by, 100 for percent.
+    The values of ``rows`` and ``columns``, columns of the means, head the table in the order of their first appearance.
+    Put what is many (metrics, say) into the rows.
     """
     places = [[name] if isinstance(name, str) else list(name) for name in (rows, columns)]
     texts = []

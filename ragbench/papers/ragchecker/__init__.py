@@ -73,8 +73,6 @@ def grid(
 
     Parameters
     ----------
-    name : of the run, whose rows lie in ``data/results/<name>``.
-    retrievers : name -> function chunks -> retriever.
     generators : name -> reader or chat model; None: retrieval only. Chat models get RAGChecker's default prompt; one
         that is called "optimised" gets the other, and answers only under the settings with that prompt.
     options : for `Experiment`: ``folder``, ``concurrency``, ``cassette`` ...
@@ -147,13 +145,10 @@ def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers")
 def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Any, claims: str = "answers") -> pd.DataFrame:
     """Score every row of a run with RAGChecker's metrics; ``labelled`` are its `results` with their labels.
 
-    Returns
-    -------
-    DataFrame, one row per row of the run: question_id, kind, domain, cluster (the same number for questions that
-    documents tie together), retriever, generator, k, size, overlap, prompt, context_tokens; the eleven metrics in
-    [0, 1] and the numbers of claims and chunks; noise_sensitivity (the sum of the two kinds); scored. NaN where a
-    metric is undefined, the row failed or its labels could not be read, and for ``"references"`` in all but claim
-    recall and context precision.
+    Columns: those of the row; domain, cluster (the same number for questions that documents tie together), size,
+    overlap and prompt; the eleven metrics in [0, 1] and the numbers of claims and chunks; noise_sensitivity (the sum of
+    the two kinds); scored. NaN where a metric is undefined, the row failed or its labels could not be read, and for
+    ``"references"`` in all but claim recall and context precision.
 
     Source: RAGChecker, section 3.3.
     """

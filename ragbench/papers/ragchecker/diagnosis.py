@@ -107,20 +107,14 @@ def plan_with_labels(
     cassette: Any = None,
     **speeds: Any,
 ) -> Plan:
-    """Count every call of a run and of its labels, before anything is asked.
+    """Count every call of a run and of its labels by a checker, before anything is asked.
 
     Parameters
     ----------
-    experiment : from `ragbench.papers.ragchecker.grid`.
-    checker : the model that will take out and check claims; None: the run alone.
-    claims : as for `results`. joint : claims per prompt, as for ``ragchecker_labels``.
-    claims_per_text : claims to reckon with in a text that has not been taken apart yet.
+    joint : claims per prompt, as for ``ragchecker_labels``.
+    claims_per_text : claims to reckon with in a text that has not been taken apart yet. Answers that are still to come
+        count as different from each other.
     cassette : a Cassette with the checker's replies so far. speeds : for ``ragbench.llm.plan``.
-
-    Returns
-    -------
-    Plan with the steps of ``Experiment.plan`` and, with a checker, those of ``steps_for_ragchecker``. Answers that are
-    not written yet count as different from each other.
     """
     from ragbench.labelling.claims import steps_for_ragchecker
 
@@ -134,14 +128,10 @@ def plan_with_labels(
 
 
 def reachable(experiment: Experiment) -> pd.DataFrame:
-    """Say for every question and chunker which share of the references stands in one chunk, wherever it is.
+    """Say for every question and chunker which share of its references stands in one chunk, wherever that is.
 
     An edge that cuts a reference in two puts it out of reach of `Contained`, whatever is retrieved: this is the most
     that claim recall can be. Overlap mends such cuts.
-
-    Returns
-    -------
-    DataFrame: question_id, size, overlap, reachable (NaN without references).
     """
     (data,) = experiment.grid.data.values()
     wanted = {q.id: [_spaced(r) for r in q.references] for q in data.questions}
@@ -199,8 +189,8 @@ TRENDS = tuple(Trend(name, a, b, metric, way) for name, a, b, ways in _SAID for 
 def published_by_factor() -> pd.DataFrame:
     """Return the numbers of section 4.4 by factor: columns factor, value, metric, mean (in [0, 1]).
 
-    The default setting belongs to every factor, so its numbers stand at each of them. Means over three systems and
-    three domains; the bars of Figures 6, 7, 8 and 10 behind them are not printed. F1 is called "f1_of_means" here.
+    The default setting belongs to every factor. Means over three systems and three domains; the bars of Figures 6, 7, 8
+    and 10 behind them are not printed. F1 is called "f1_of_means" here.
 
     Source: RAGChecker, section 4.4.
     """
@@ -219,10 +209,7 @@ def published_by_factor() -> pd.DataFrame:
 def identities() -> pd.DataFrame:
     """Compute section 4.4's cells at the default setting from Tables 8, 10 and 15: arithmetic on printed numbers.
 
-    Returns
-    -------
-    DataFrame with columns row, column, value (percent): means over three domains and three systems; of F1, the mean of
-    the harmonic mean of printed precision and recall.
+    Percent, means over three domains and three systems; of F1, of the harmonic mean of printed precision and recall.
     """
     tables = [papers.published("ragchecker", item) for item in _DOMAINS]
     cells = pd.concat(t.pivot(index="row", columns="column", values="value").loc[[*_SYSTEMS]] for t in tables)
@@ -236,10 +223,7 @@ def identities() -> pd.DataFrame:
 def f1_of_means(scored: pd.DataFrame, by: Sequence[str] = SYSTEM) -> pd.DataFrame:
     """Average F1 as section 4.4 prints it: the harmonic mean of mean precision and mean recall, averaged over domains.
 
-    Returns
-    -------
-    DataFrame as from `ragbench.means`, with metric "f1_of_means", without intervals; n counts questions with both
-    parts.
+    A table as from `ragbench.means`, without intervals; n counts questions with both parts.
 
     Source: RAGChecker, section 4.4 (not said there; it follows from Tables 8, 10 and 15, see `identities`).
     """
@@ -255,10 +239,7 @@ def f1_of_means(scored: pd.DataFrame, by: Sequence[str] = SYSTEM) -> pd.DataFram
 
 
 def by_factor(table: pd.DataFrame) -> pd.DataFrame:
-    """Lay settings out along the figures' axes: adds the columns factor and value, the default under every factor.
-
-    Rows of other settings (a full grid's) are left out.
-    """
+    """Add the columns factor and value: the default setting under every factor; other settings are left out."""
     parts = [
         _at(table, setting).assign(factor=factor, value=getattr(setting, factor))
         for factor, some in FACTORS.items()
@@ -275,15 +256,9 @@ def _at(table: pd.DataFrame, setting: Setting) -> pd.DataFrame:
 def verdict(low: float, high: float, direction: str, margin: float = 0.02, p: float = 0.0) -> str:
     """Say whether the interval of a difference bears a tendency out.
 
-    Parameters
-    ----------
-    direction : one of `DIRECTIONS`.
-    margin : "stays" holds when the whole interval lies within so much of 0.
-    p : of the difference, corrected for the other tendencies; from 0.05 on "rises" and "falls" are undecided.
-
-    Returns
-    -------
     "holds", "reversed" ("changes" for "stays"), "undecided" when the interval allows both, or "not measured" for NaN.
+    "Stays" holds when the whole interval lies within ``margin`` of 0. ``p``, corrected for the other tendencies, leaves
+    "rises" and "falls" undecided from 0.05 on.
     """
     check_known("direction", [direction], DIRECTIONS)
     if low != low or high != high:
@@ -300,15 +275,12 @@ def trends(
 ) -> pd.DataFrame:
     """Hold tendencies against paired differences over the same questions.
 
-    ``scored`` is from `scores`, or several of them below each other that differ in their metrics.
-
-    Returns
-    -------
-    DataFrame, one row per tendency and retriever, and for the mean over retrievers ("all") where there are several:
-    change, metric, paper (direction), paper_difference (NaN where no number is printed), retriever, difference, low,
-    high (95%, bootstrap over clusters of questions), p (signs of whole clusters flipped at random), p_holm (corrected
-    for all of the table's tests), n (questions), unscored, verdict. What cannot fail (`Trend.by_construction`) is no
-    finding: it has no p, and "by construction" as its verdict. "Stays" is told from the interval alone.
+    ``scored`` is from `scores`, or several of them below each other that differ in their metrics. One row per tendency
+    and retriever, and for the mean over retrievers ("all") where there are several: change, metric, paper (direction),
+    paper_difference (NaN where no number is printed), retriever, difference, low, high (95%, bootstrap over clusters of
+    questions), p (signs of whole clusters flipped at random), p_holm (over the table), n (questions), unscored,
+    verdict. What cannot fail (`Trend.by_construction`) is no finding and has no p; "stays" is told from the interval
+    alone.
     """
     from ragbench.stats import compare_pairs, holm
 
@@ -369,11 +341,8 @@ def equal_budgets(
 ) -> pd.DataFrame:
     """Compare settings that fill the same budget, k x size: many small chunks or few large ones (Appendix F).
 
-    Returns
-    -------
-    DataFrame: retriever, budget (tokens), size, k, metric, mean, difference to the smallest size of that budget over
-    the same questions with low and high (bootstrap over clusters of questions), n. Budgets of a single setting, and
-    other overlaps and prompts than the default ones, are left out.
+    ``difference`` is to the smallest size of that budget over the same questions, with low and high (bootstrap over
+    clusters of questions). Budgets of a single setting, and other overlaps and prompts than the default, are left out.
     """
     from ragbench.stats import compare_pairs
 
@@ -393,13 +362,9 @@ def equal_budgets(
 
 
 def as_printed(table: pd.DataFrame, item: str) -> pd.DataFrame:
-    """Lay means of one retriever out as the paper prints them: its names of rows and columns, in percent.
+    """Lay means of one retriever out as cells of "Section 4.4" or of a figure, in percent.
 
-    Parameters
-    ----------
-    table : from `ragbench.means`, one row per setting and metric.
-    item : "Section 4.4": the cells that the paper prints, its F1 from `f1_of_means`; a figure ("Figure 6"): all its
-        settings and metrics.
+    The section has the cells that the paper prints, its F1 from `f1_of_means`; a figure all its settings and metrics.
     """
     check_known("item", [item], ["Section 4.4", *FIGURES.values()])
     laid = by_factor(table)

@@ -90,10 +90,7 @@ def as_dataset(generated: Any, *, seed: int | None = None) -> Dataset:
 def table_1(dataset: Dataset) -> pd.DataFrame:
     """Recompute Table 1 from the files (both languages, all domains), beside the paper's cells.
 
-    Returns
-    -------
-    DataFrame with columns row, column, value, n, paper: documents per domain and language, questions by type and by
-    number of references (percent; n is the count behind), and the number of questions. The last column is the paper's.
+    Columns: row, column, value (counts, or percent with n as the count behind), n, paper.
 
     Source: RAGEval, Table 1. Its "reference document count" is taken as the number of references: no question's
     references come from more than three documents.
@@ -171,16 +168,13 @@ def answers(
     settings : name -> (chunk size, passages); None: Table 3's and Table 4's, 512 and 5.
     build : what builds the retriever from chunks; None: BM25 for the language.
     how : how documents are cut, see `cut`; their title stands before each chunk, for the generator too.
-    budget : tokens of the input: prompt, question and passages together, by the embedded WordPiece. The passages are
-        cut to what the longest question leaves, for a reader too.
+    budget : tokens of prompt, question and passages together, by the embedded WordPiece. The passages are cut to what
+        the longest question leaves, for a reader too.
     prompt : id or file with the fields ``{query}`` and ``{documents}``; None: ``rageval_answer_en`` or ``_zh``.
     options : for `Experiment`: ``cassette``, ``folder`` ...
 
-    Returns
-    -------
-    Rows of the `Experiment` by setting and question, with a column setting; settings that are alike share a row's
-    answer. One that a model's limit of new tokens ended is kept as far as it goes (``finish`` is "length"), since the
-    paper scores such answers too.
+    Returned are rows of the `Experiment` by setting and question, with a column setting; settings that are alike share
+    a row's answer. An answer that the limit of new tokens ended counts as it is, as in the paper.
     """
     from ragbench.embedding import default_tokenizer
     from ragbench.experiment.identity import is_model
@@ -224,17 +218,11 @@ def answers(
 def judge_answers(
     questions: Sequence[Question], rows: pd.DataFrame, model: Any = None, **options: Any
 ) -> list[list[str | None]]:
-    """Judge the keypoints of each answer, by a model or by the stand-in (`embedded_keypoint_verdicts`).
+    """Judge the keypoints of each row of `answers`, by a model or by the stand-in (`embedded_keypoint_verdicts`).
 
-    Parameters
-    ----------
-    questions : with keypoints (`with_keypoints`). rows : from `answers`, about these questions.
-    options : for the model, as for `ragbench.llm.ask`, such as ``cassette``.
-
-    Returns
-    -------
-    verdicts for `score_answers`, a list per row; None where a model's verdict could not be read, and for an answer
-    whose call failed: that is no empty answer, so it is not judged.
+    Returned are verdicts for `score_answers`, a list per row; None where a model's verdict could not be read, and for
+    an answer whose call failed: that is no empty answer, so it is not judged. ``options`` are those of
+    `ragbench.llm.ask`.
 
     Source: RAGEval, Eq 3-5.
     """
@@ -263,11 +251,8 @@ def score_answers(
 ) -> pd.DataFrame:
     """Score answers, rows of `answers` with a list of verdicts each: one row per answer.
 
-    Returns
-    -------
-    DataFrame with columns question_id, domain, language, kind, setting, generator, completeness, hallucination,
-    irrelevance (NaN where a verdict could not be read), keypoints, unread, rouge_l (English: the released code's;
-    Chinese: characters, where the released code has jieba's words; NaN for a failed call), keypoints_by.
+    Completeness, hallucination and irrelevance are NaN where a verdict could not be read. rouge_l is in English the
+    released code's, in Chinese of characters, where the released code has jieba's words; NaN for a failed call.
 
     Source: RAGEval, Eq 3-5 and ROUGE-L (Table 3).
     """
@@ -299,12 +284,8 @@ def score_answers(
 def table_3(rows: pd.DataFrame, by: str = "generator", *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
     """Average rows of `score_answers` as Table 3 does: by generator and language, without unanswerable questions.
 
-    ``by="setting"`` makes the generation half of Tables 4 and 5.
-
-    Returns
-    -------
-    DataFrame with columns row, column (as printed, e.g. ``"Completeness EN"``), value, low, high (95% bootstrap over
-    questions), n, unscored.
+    Columns: row, column (as printed, e.g. ``"Completeness EN"``), value, low, high (95% bootstrap over questions), n,
+    unscored. ``by="setting"`` makes the generation half of Tables 4 and 5.
 
     Source: RAGEval, Table 3. Paper value: 0.6845 (GPT-4o, Completeness EN).
     """

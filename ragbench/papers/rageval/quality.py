@@ -51,11 +51,8 @@ def question_sample(
 ) -> tuple[tuple[Question, ...], pd.DataFrame]:
     """Choose the questions that people score: so many of each type, language and domain, at random.
 
-    Returns
-    -------
-    sample : in the order of domain, language, type.
-    cells : DataFrame, one row for each of the 42 cells: domain, language, type, available, sampled, short. A cell with
-        too few questions gives what it has.
+    Returned are the sample, in the order of domain, language, type, and the 42 cells: domain, language, type,
+    available, sampled, short. A cell with too few questions gives what it has.
 
     Source: RAGEval, section 4 (420 samples).
     """
@@ -167,10 +164,7 @@ def quality_means(
 ) -> pd.DataFrame:
     """Average the rubric scores by any of domain, language, type; several people's scores of one item are averaged.
 
-    Returns
-    -------
-    DataFrame: the columns of ``by``, mean, low, high (95% bootstrap over items), n (items), share_4_5 (of items with 4
-    or more), annotators.
+    Columns beside those of means: share_4_5 (of items with 4 or more), annotators.
 
     Source: RAGEval, section 4, Table 2.
     """
@@ -188,12 +182,9 @@ def quality_means(
 
 
 def table_2(labels: Iterable[Label], per_cell: int = PER_CELL) -> pd.DataFrame:
-    """Compute Table 2 from rubric labels, every cell of it.
+    """Compute every cell of Table 2 from rubric labels; without labels value is NaN and n is 0.
 
-    Returns
-    -------
-    DataFrame with columns row ("CN", "EN"), column ("Finance", "Law", "Medical"), value, low, high, n, unscored (items
-    of the protocol without a label). Without labels value is NaN and n is 0.
+    ``unscored`` counts items of the protocol without a label.
 
     Source: RAGEval, Table 2. Paper value: 4.94 (CN, Finance).
     """
@@ -219,13 +210,8 @@ def rank_shares(
 ) -> pd.DataFrame:
     """Count how often each writer's document is ranked first, and its mean rank.
 
-    Several people's ranks of one document are averaged. ``by`` are "criterion" and "writer", and any of domain,
-    language.
-
-    Returns
-    -------
-    DataFrame: the columns of ``by``, first (share of documents on the first rank; a tie on it counts for each), low,
-    high (95% bootstrap over documents), mean_rank (ties share the better rank: 1, 1, 2), n (documents).
+    Several people's ranks of one document are averaged. A tie on the first rank counts for each, and ties share the
+    better rank: 1, 1, 2. ``by`` are "criterion" and "writer", and any of domain, language; n counts documents.
 
     Source: RAGEval, section 4, Figure 5. Paper value: above 0.85 (richness, clarity, safety, both languages).
     """
@@ -244,12 +230,9 @@ def rank_shares(
 
 
 def figure_5(labels: Iterable[Label]) -> pd.DataFrame:
-    """Compute the numbers the paper gives of Figure 5: how often its own document is first, by criterion and language.
+    """Compute the numbers the paper gives of Figure 5: how often (percent) its own document is first.
 
-    Returns
-    -------
-    DataFrame with columns row (e.g. "Safety CN"), column (as in the published cells), value (percent), n. Without
-    labels value is NaN and n is 0.
+    Rows are criterion and language, e.g. "Safety CN"; without labels value is NaN and n is 0.
     """
     shares = rank_shares(labels, ("criterion", "language", "writer"), resamples=0).query("writer == @OURS")
     table = _every_cell(shares, criterion=KINDS["ranks"].aspects, language=reversed(LANGUAGES))
@@ -266,19 +249,12 @@ def figure_6(
     resamples: int = 2000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Compare the three measures as people and a judge see them, over the same answers.
+    """Compare the three measures as people and a judge (or two judges) see them, over the same answers.
 
-    Parameters
-    ----------
-    people, judge : verdicts of one annotator each; a judge's from `verdict_labels`. Two judges can be compared too.
-    tolerance : how far apart the means may be.
-
-    Returns
-    -------
-    DataFrame, one row per language and measure ("completeness", "hallucination", "irrelevance"), and for both
-    languages together ("all"): people, judge (means), difference (people - judge), low, high (paired over answers),
-    within (whether the means are less than ``tolerance`` apart), n (answers with the same keypoints judged by both),
-    unscored (others).
+    Either side has verdicts of one annotator; a judge's are from `verdict_labels`. One row per language and measure,
+    and for both languages together ("all"): people, judge (means), difference, low, high (paired over answers), within
+    (whether the means are less than ``tolerance`` apart), n (answers with the same keypoints judged by both), unscored
+    (others).
 
     Source: RAGEval, section 4, Figure 6 (absolute differences below 0.015).
     """
@@ -327,11 +303,8 @@ def _verdicts(labels: Iterable[Label]) -> dict[str, dict[str, str]]:
 def apart(cells: pd.DataFrame, judge: str | None, sight: pd.DataFrame) -> pd.DataFrame:
     """Give cells of Tables 3 to 5 that the embedded checker judged rows of their own, not the paper's, and a note.
 
-    Parameters
-    ----------
-    cells : columns row, column, value ...; for example from `ragbench.papers.rageval.table_3`.
-    judge : the model that judged, whose cells stay in the paper's rows; None: the embedded checker.
-    sight : completeness that the checker finds, index (language, text) with a row for ``"its references"``.
+    ``judge`` is the model that judged, whose cells stay in the paper's rows, or None. ``sight`` is the completeness
+    that the checker finds, index (language, text) with a row for ``"its references"``.
     """
     notes = {f"Rouge-L {PRINTED[g]}": note for g, note in _ROUGE.items()}
     if judge is None:

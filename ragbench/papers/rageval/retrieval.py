@@ -149,14 +149,10 @@ def retrieval_rows(
         chunks themselves: the title is not retrieved text.
     how : how documents are cut; see `cut`.
     variant, empty : as for `ragbench.metrics.keypoints.passage_table`.
-    query_tokens : queries are cut at so many.
-    options : for `Experiment`, such as ``folder``.
+    query_tokens : queries are cut at so many. options : for `Experiment`, such as ``folder``.
 
-    Returns
-    -------
-    DataFrame, one row per setting, prefix, retriever and question, in this order. Columns question_id, kind, retriever,
-    setting, size, k, cut, prefix, recall, eir (NaN without references, unless ``empty`` says otherwise, and where the
-    search failed), references and words.
+    One row per setting, prefix, retriever and question, in this order. Recall and EIR are NaN without references,
+    unless ``empty`` says otherwise, and where the search failed.
 
     Source: RAGEval, sections 5.3 and 5.4, Tables 4 and 5.
     """
