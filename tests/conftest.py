@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from fake_ollama import FakeOllama
 from hypothesis import HealthCheck, settings
 
 from ragbench.llm.local import smollm2
@@ -50,6 +51,13 @@ def kept_minilm(minilm, tmp_path_factory):
     from ragbench.embedding import CachedEmbeddings
 
     return CachedEmbeddings(minilm, folder=tmp_path_factory.mktemp("vectors"))
+
+
+@pytest.fixture
+def fake():
+    """A test double of Ollama that serves llama3:8b, and any model by the OpenAI protocol."""
+    with FakeOllama() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -126,6 +126,12 @@ class FakeOllama:
         self._ready = threading.Event()
         self._writers: set[asyncio.StreamWriter] = set()
 
+    def model(self, spec: str = "ollama:llama3:8b", **options: Any) -> Any:
+        """Return the chat model of ragbench that asks this server."""
+        from ragbench.llm import chat_model
+
+        return chat_model(spec, host=self.url, **options)
+
     def __enter__(self) -> FakeOllama:
         self.start()
         return self

@@ -7,7 +7,7 @@ import math
 import time
 
 import pytest
-from fake_ollama import FakeOllama, Fault
+from fake_ollama import Fault
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -341,12 +341,6 @@ def test_the_prompts_carry_their_fields_and_end_with_what_varies():
     assert len(documents) - documents.index("{documents}") < 50
     assert "{query}" in alone
     assert "{documents}" not in alone
-
-
-@pytest.fixture
-def fake():
-    with FakeOllama() as server:
-        yield server
 
 
 def model_at(server):

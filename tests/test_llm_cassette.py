@@ -19,19 +19,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.llm import CallError, Cassette, ask, chat_model
+from ragbench.llm import CallError, Cassette, ask
 from ragbench.llm.cassette import Keys, canonical, canonical_messages, key_of
 
 
 @pytest.fixture(autouse=True)
 def no_mode_from_outside(monkeypatch):
     monkeypatch.delenv("RAGBENCH_CASSETTE", raising=False)
-
-
-@pytest.fixture
-def fake():
-    with FakeOllama() as server:
-        yield server
 
 
 class Word(BaseModel):
@@ -42,13 +36,9 @@ class Other(BaseModel):
     other: str
 
 
-def model_at(fake, **options):
-    return chat_model("ollama:llama3:8b", host=fake.url, **options)
-
-
 def run(fake, cassette, prompts=("p0", "p1", "p2"), schema=None, **options):
     before = len(fake.calls)
-    replies = ask(model_at(fake, **options), list(prompts), schema=schema, cassette=cassette, progress=False)
+    replies = ask(fake.model(**options), list(prompts), schema=schema, cassette=cassette, progress=False)
     return replies, len(fake.calls) - before
 
 
@@ -99,9 +89,7 @@ def test_another_model_or_another_schema_is_a_miss(fake, tmp_path):
     cassette = Cassette(tmp_path / "c.sqlite")
     run(fake, cassette, schema=Word)
     assert run(fake, cassette, schema=Other)[1] == 3
-    replies = ask(
-        chat_model("ollama:mistral:7b", host=fake.url), ["p0"], cassette=cassette, schema=Word, progress=False
-    )
+    replies = ask(fake.model("ollama:mistral:7b"), ["p0"], cassette=cassette, schema=Word, progress=False)
     assert not replies[0].cached
 
 
@@ -109,7 +97,7 @@ def test_host_deadline_retries_and_concurrency_do_not_change_the_key(fake, tmp_p
     cassette = Cassette(tmp_path / "c.sqlite")
     run(fake, cassette, keep_alive="5m")
     with FakeOllama() as elsewhere:
-        model = chat_model("ollama:llama3:8b", host=elsewhere.url, deadline_s=7, keep_alive=-1, price=(1, 1))
+        model = elsewhere.model(deadline_s=7, keep_alive=-1, price=(1, 1))
         more = {"retries": 9, "concurrency": 1, "deadline_s": 3, "step": "other", "progress": False}
         replies = ask(model, ["p2", "p0", "p1"], cassette=cassette, **more)
         assert all(reply.cached for reply in replies)
@@ -119,8 +107,8 @@ def test_host_deadline_retries_and_concurrency_do_not_change_the_key(fake, tmp_p
 def test_a_model_without_a_tag_is_the_same_as_latest(tmp_path):
     with FakeOllama(models={"llama3:latest": DIGEST}) as fake:
         cassette = Cassette(tmp_path / "c.sqlite")
-        ask(chat_model("ollama:llama3", host=fake.url), ["p"], cassette=cassette, progress=False)
-        again = ask(chat_model("ollama:llama3:latest", host=fake.url), ["p"], cassette=cassette, progress=False)
+        ask(fake.model("ollama:llama3"), ["p"], cassette=cassette, progress=False)
+        again = ask(fake.model("ollama:llama3:latest"), ["p"], cassette=cassette, progress=False)
         assert again[0].cached
 
 
@@ -146,8 +134,8 @@ def test_any_text_can_be_recorded_and_replayed(fake, tmp_path):
     nasty = ["lone \ud800 surrogate", "nul \x00 byte", "“quotes” 引号", "\u2028 line", ""]
     fake.reply = lambda body: "got: 引号 \x00 " + repr(body["messages"][0]["content"])
     cassette = Cassette(tmp_path / "c.sqlite")
-    first = ask(model_at(fake), nasty, cassette=cassette, progress=False)
-    again = ask(model_at(fake), nasty, cassette=cassette, progress=False)
+    first = ask(fake.model(), nasty, cassette=cassette, progress=False)
+    again = ask(fake.model(), nasty, cassette=cassette, progress=False)
     assert all(reply.cached for reply in again)
     assert [reply.text for reply in again] == [reply.text for reply in first]
     assert cassette.verify() == []
@@ -170,7 +158,7 @@ def test_replay_gives_the_same_replies_without_a_server_or_a_socket(fake, tmp_pa
     recorded, _ = run(fake, Cassette(tmp_path / "c.sqlite"))
     fake.stop()
     no_sockets(monkeypatch)
-    replayed = ask(model_at(fake), ["p0", "p1", "p2"], cassette=Cassette(tmp_path / "c.sqlite", mode="replay"))
+    replayed = ask(fake.model(), ["p0", "p1", "p2"], cassette=Cassette(tmp_path / "c.sqlite", mode="replay"))
     assert [r.text for r in replayed] == [r.text for r in recorded]
     assert [r.usage for r in replayed] == [r.usage for r in recorded]
     assert [(r.cached, r.digest, r.seconds) for r in replayed] == [(True, DIGEST, r.seconds) for r in recorded]
@@ -181,12 +169,12 @@ def test_a_miss_in_replay_names_the_prompt_and_the_command_that_records_it(fake,
     no_sockets(monkeypatch)
     cassette = Cassette(tmp_path / "c.sqlite", mode="replay", command="ragbench run thesis --live")
     with pytest.raises(CallError) as caught:
-        ask(model_at(fake), ["p0", "new", "p1", "newer"], ids=["q0", "q17", "q1", "q18"], cassette=cassette)
+        ask(fake.model(), ["p0", "new", "p1", "newer"], ids=["q0", "q17", "q1", "q18"], cassette=cassette)
     told = str(caught.value)
     assert caught.value.kind == "miss"
     assert "2 of 4 prompts are not on c.sqlite: prompt 'q17', 'q18'" in told
     assert "RAGBENCH_CASSETTE=record ragbench run thesis --live" in told
-    kept = ask(model_at(fake), ["p0", "new"], ids=["q0", "q17"], cassette=cassette, on_miss="reply")
+    kept = ask(fake.model(), ["p0", "new"], ids=["q0", "q17"], cassette=cassette, on_miss="reply")
     assert [reply.ok for reply in kept] == [True, False]
     assert kept[1].error.kind == "miss"
     assert "'q17'" in str(kept[1].error)
@@ -197,7 +185,7 @@ def test_the_command_in_a_miss_is_the_running_script_when_none_is_given(fake, tm
     monkeypatch.setattr(sys, "argv", ["/home/somebody/study.py", "--api-key", "sk-verysecret"])
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     with pytest.raises(CallError) as caught:
-        ask(model_at(fake), ["new"], cassette=Cassette(tmp_path / "c.sqlite", mode="replay"))
+        ask(fake.model(), ["new"], cassette=Cassette(tmp_path / "c.sqlite", mode="replay"))
     assert "RAGBENCH_CASSETTE=record python study.py ..." in str(caught.value)
     assert "somebody" not in str(caught.value)
     assert "verysecret" not in str(caught.value)
@@ -250,7 +238,7 @@ def test_a_read_only_folder_can_be_replayed_from(fake, tmp_path):
     assert os.listdir(folder) == ["c.sqlite"]
     folder.chmod(0o555)
     try:
-        replies = ask(model_at(fake), ["p0"], cassette=Cassette(folder / "c.sqlite", mode="replay"))
+        replies = ask(fake.model(), ["p0"], cassette=Cassette(folder / "c.sqlite", mode="replay"))
         assert replies[0].cached
     finally:
         folder.chmod(0o755)
@@ -265,16 +253,16 @@ def test_a_failure_is_recorded_as_one_asked_again_and_never_served_as_answer(fak
     fake.reply = lambda body: "a long answer of many words"
     options = {"retries": 0, "progress": False}
     cassette = Cassette(tmp_path / "c.sqlite")
-    first = ask(model_at(fake), ["p"], cassette=cassette, **options)[0]
+    first = ask(fake.model(), ["p"], cassette=cassette, **options)[0]
     assert not first.ok
     assert len(cassette) == 0
-    replayed = ask(model_at(fake), ["p"], cassette=Cassette(tmp_path / "c.sqlite", mode="replay"))[0]
+    replayed = ask(fake.model(), ["p"], cassette=Cassette(tmp_path / "c.sqlite", mode="replay"))[0]
     assert (replayed.ok, replayed.cached, replayed.error.kind) == (False, True, first.error.kind)
     assert fake.url in str(first.error)  # told on the screen, and not stored
     assert (str(replayed.error), replayed.raw) == (str(first.error).replace(fake.url, "the server"), first.raw)
     assert cassette.stats()["by_kind"] == {first.error.kind: 1}
     fake.fault = None
-    again = ask(model_at(fake), ["p"], cassette=cassette, **options)[0]
+    again = ask(fake.model(), ["p"], cassette=cassette, **options)[0]
     assert again.ok
     assert not again.cached
     assert (len(cassette), cassette.stats()["failures"]) == (1, 0)
@@ -316,10 +304,10 @@ def test_another_digest_chosen_by_name_is_a_miss_and_both_can_be_replayed(fake, 
     new, calls = run(fake, Cassette(path, digest="f" * 64))
     assert calls == 3
     with pytest.raises(CallError, match="holds replies of 2 different models of this name"):
-        ask(model_at(fake), ["p0"], cassette=Cassette(path, mode="replay"))
+        ask(fake.model(), ["p0"], cassette=Cassette(path, mode="replay"))
     for digest, replies in ((DIGEST, old), ("f" * 64, new)):
         cassette = Cassette(path, mode="replay", digest=digest)
-        assert ask(model_at(fake), ["p0"], cassette=cassette)[0].text == replies[0].text
+        assert ask(fake.model(), ["p0"], cassette=cassette)[0].text == replies[0].text
     assert "2 digests under one name" in " ".join(Cassette(path).verify())
 
 
@@ -327,7 +315,7 @@ def test_nothing_is_recorded_while_nobody_can_say_whose_replies_they_would_be(tm
     with FakeOllama() as fake:
         pass
     cassette = Cassette(tmp_path / "c.sqlite")
-    replies = ask(model_at(fake), ["p"], cassette=cassette, backoff_s=0.01, progress=False)
+    replies = ask(fake.model(), ["p"], cassette=cassette, backoff_s=0.01, progress=False)
     assert replies[0].error.kind == "server_down"
     assert cassette.stats()["models"] == []
     fake = FakeOllama(port=fake.port)
@@ -340,7 +328,7 @@ def test_recorded_replies_are_served_while_the_server_is_down(fake, tmp_path):
     cassette = Cassette(tmp_path / "c.sqlite")
     run(fake, cassette)
     fake.stop()
-    replies = ask(model_at(fake), ["p0", "new"], cassette=cassette, retries=0, outage_s=0, progress=False)
+    replies = ask(fake.model(), ["p0", "new"], cassette=cassette, retries=0, outage_s=0, progress=False)
     assert [(reply.ok, reply.cached) for reply in replies] == [(True, True), (False, False)]
 
 
@@ -362,7 +350,7 @@ def test_export_and_import_carry_every_reply_over(fake, tmp_path):
     assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
     fake.stop()
     replay = Cassette(tmp_path / "b.sqlite", mode="replay")
-    again = ask(model_at(fake), ["p0", "p1", "p2"], schema=Word, cassette=replay)
+    again = ask(fake.model(), ["p0", "p1", "p2"], schema=Word, cassette=replay)
     assert [reply.text for reply in again] == [reply.text for reply in replies]
 
 
@@ -420,8 +408,8 @@ def test_import_needs_record_mode(fake, tmp_path):
 def test_stats_count_replies_failures_and_tokens_by_step(fake, tmp_path):
     cassette = Cassette(tmp_path / "c.sqlite")
     fake.fault = lambda prompt, before: Fault("400") if prompt == "bad" else None
-    ask(model_at(fake), ["a b c", "bad"], cassette=cassette, step="generation", progress=False)
-    ask(model_at(fake), ["d"], cassette=cassette, step="grading", progress=False)
+    ask(fake.model(), ["a b c", "bad"], cassette=cassette, step="generation", progress=False)
+    ask(fake.model(), ["d"], cassette=cassette, step="grading", progress=False)
     stats = cassette.stats()
     assert (stats["replies"], stats["failures"], stats["by_kind"]) == (2, 1, {"bad_request": 1})
     steps = stats["by_step"]
@@ -478,7 +466,7 @@ def test_two_processes_write_the_same_cassette_and_agree(fake, tmp_path):
     cassette = Cassette(path)
     assert len(cassette) == 200
     assert cassette.verify() == []
-    replayed = ask(model_at(fake), [f"p{n}" for n in range(200)], cassette=Cassette(path, mode="replay"))
+    replayed = ask(fake.model(), [f"p{n}" for n in range(200)], cassette=Cassette(path, mode="replay"))
     texts = [reply.text for reply in replayed]
     assert first[1:] == texts[:150]  # where both asked, both return the reply that was recorded
     assert second[1:] == texts[50:]
@@ -489,7 +477,7 @@ def test_a_cassette_can_be_sent_to_another_process_and_used_by_threads(fake, tmp
     from concurrent.futures import ThreadPoolExecutor
 
     cassette = Cassette(tmp_path / "c.sqlite", command="make it")
-    model = model_at(fake)
+    model = fake.model()
     with ThreadPoolExecutor(4) as pool:
         asked = pool.map(lambda n: ask(model, [f"p{n}", "same"], cassette=cassette, progress=False), range(8))
         assert all(reply.ok for replies in asked for reply in replies)
@@ -514,7 +502,7 @@ def test_a_file_left_by_kill_9_opens_with_every_finished_reply(fake, tmp_path):
     assert finished <= recorded
     assert cassette.verify() == []
     prompts = sorted(recorded)
-    again = ask(model_at(fake), prompts, cassette=Cassette(path, mode="replay"))
+    again = ask(fake.model(), prompts, cassette=Cassette(path, mode="replay"))
     assert all(reply.ok and reply.cached for reply in again)
 
 
@@ -522,4 +510,4 @@ def test_a_full_disk_stops_the_run_with_words(fake, tmp_path, monkeypatch):
     cassette = Cassette(tmp_path / "c.sqlite")
     cassette.rows("PRAGMA max_page_count = 14")
     with pytest.raises(DataError, match=r"c\.sqlite: cannot be written \(database or disk is full\)"):
-        ask(model_at(fake), [f"{'long ' * 200}{n}" for n in range(50)], cassette=cassette, progress=False)
+        ask(fake.model(), [f"{'long ' * 200}{n}" for n in range(50)], cassette=cassette, progress=False)

@@ -7,7 +7,7 @@ from fake_ollama import FakeOllama
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragbench.llm import ask, chat_model, estimate_tokens
+from ragbench.llm import ask, estimate_tokens
 from ragbench.llm.context import enough, too_long, was_cut
 from ragbench.llm.drivers import Driver
 
@@ -21,7 +21,7 @@ def driver(num_ctx):
 def one(prompt, **options):
     server = {name: options.pop(name) for name in ("overflow", "no_counts") if name in options}
     with FakeOllama(**server) as fake:
-        model = chat_model("ollama:llama3:8b", host=fake.url, **options)
+        model = fake.model(**options)
         reply = ask(model, [prompt], retries=0, progress=False)[0]
         return reply, len(fake.calls)
 

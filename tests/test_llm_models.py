@@ -31,7 +31,7 @@ def fake():
 
 
 def openai_at(fake, **options):
-    return chat_model("openai:made", host=fake.url, **options)
+    return fake.model("openai:made", **options)
 
 
 def test_an_ollama_model_has_every_option_and_limit_set(monkeypatch):
@@ -117,7 +117,7 @@ def test_a_plain_chat_ollama_gets_the_same_protection(fake):
 def test_connections_of_a_plain_model_are_closed_and_those_of_chat_model_kept(fake):
     from langchain_ollama import ChatOllama
 
-    model = chat_model("ollama:llama3:8b", host=fake.url)
+    model = fake.model()
     for _ in range(3):
         ask(model, ["p"], progress=False)
     assert (fake.connections, fake.open_connections()) == (1, 1)
@@ -126,7 +126,7 @@ def test_connections_of_a_plain_model_are_closed_and_those_of_chat_model_kept(fa
 
 
 def test_options_of_the_call_and_streaming_go_langchains_own_way(fake):
-    model = chat_model("ollama:llama3:8b", host=fake.url)
+    model = fake.model()
     assert "".join(chunk.text for chunk in model.stream("hello")) == model.invoke("hello").content
     structured = model.with_structured_output(Word)
     assert structured.invoke("hello") == Word(word="x")

@@ -11,7 +11,7 @@ from fake_ollama import FakeOllama, Fault
 from pydantic import BaseModel
 
 from ragbench.errors import ConfigError
-from ragbench.llm import Cassette, Plan, Step, Usage, ask, chat_model, fitness, plan
+from ragbench.llm import Cassette, Plan, Step, Usage, ask, fitness, plan
 from ragbench.llm.doctor import _STATEMENTS as STATEMENTS
 from ragbench.papers.thesis import steps
 
@@ -61,7 +61,7 @@ def test_plan_is_a_table_and_can_be_added_and_asked_by_name():
 
 def test_what_is_on_the_cassette_is_not_planned_again(tmp_path):
     with FakeOllama() as fake:
-        model = chat_model("ollama:llama3:8b", host=fake.url)
+        model = fake.model()
         cassette = Cassette(tmp_path / "c.sqlite")
         prompts = [f"question number {n}" for n in range(10)]
         ask(model, prompts[:4], cassette=cassette, progress=False)
@@ -78,7 +78,7 @@ def test_what_is_on_the_cassette_is_not_planned_again(tmp_path):
 
 def test_plan_agrees_with_what_the_run_then_takes(tmp_path):
     with FakeOllama(reply=lambda body: "seven words are what this answer has") as fake:
-        model = chat_model("ollama:llama3:8b", host=fake.url, price=(1.0, 10.0))
+        model = fake.model(price=(1.0, 10.0))
         cassette = Cassette(tmp_path / "c.sqlite")
         prompts = [f"What is the answer to question number {n}?" for n in range(60)]
         ask(model, prompts[:20], cassette=cassette, progress=False)
@@ -94,7 +94,7 @@ def test_plan_agrees_with_what_the_run_then_takes(tmp_path):
 
 def test_a_failed_reply_on_the_cassette_is_still_to_be_made(tmp_path):
     with FakeOllama(fault=lambda p, n: Fault("400")) as fake:
-        model = chat_model("ollama:llama3:8b", host=fake.url)
+        model = fake.model()
         ask(model, ["p"], cassette=tmp_path / "c.sqlite", progress=False)
         made = plan(Step("s", ["p"]), model, Cassette(tmp_path / "c.sqlite", mode="replay"))["s"]
     assert (made.cached, made.remaining) == (0, 1)
@@ -102,7 +102,7 @@ def test_a_failed_reply_on_the_cassette_is_still_to_be_made(tmp_path):
 
 def test_a_finished_plan_takes_nothing(tmp_path):
     with FakeOllama() as fake:
-        model = chat_model("ollama:llama3:8b", host=fake.url)
+        model = fake.model()
         ask(model, ["p"], cassette=tmp_path / "c.sqlite", progress=False)
         total = plan(Step("s", ["p"]), model, Cassette(tmp_path / "c.sqlite")).total
     assert (total.remaining, total.prompt_tokens, total.seconds) == (0, 0, 0)
@@ -136,7 +136,7 @@ def test_usage_adds_up_and_an_unknown_cost_stays_unknown():
 
 def test_a_recorded_reply_tells_what_it_once_cost(tmp_path):
     with FakeOllama() as fake:
-        model = chat_model("ollama:llama3:8b", host=fake.url, price=(2.0, 0.0))
+        model = fake.model(price=(2.0, 0.0))
         more = {"cassette": tmp_path / "c.sqlite", "progress": False}
         first, again = (ask(model, ["a b c d"], **more)[0] for _ in range(2))
     assert (first.cached, again.cached) == (False, True)
@@ -148,7 +148,7 @@ def test_a_recorded_reply_tells_what_it_once_cost(tmp_path):
 def test_usage_of_tries_that_were_not_accepted_is_counted_too():
     script = itertools.chain(["not json"], itertools.repeat('{"word": "x"}'))
     with FakeOllama(reply=lambda body: next(script)) as fake:
-        reply = ask(chat_model("ollama:llama3:8b", host=fake.url), ["p"], schema=Word, progress=False)[0]
+        reply = ask(fake.model(), ["p"], schema=Word, progress=False)[0]
         counted = [call for call in fake.calls if call.written]
     assert reply.usage.calls == len(counted) == 2
     assert reply.repairs == 1
@@ -170,7 +170,7 @@ def judge_reply(always=None):
 
 def test_a_good_judge_is_fit_and_its_record_says_why():
     with FakeOllama(reply=judge_reply(), context_length=8192) as fake:
-        found = fitness(chat_model("ollama:llama3:8b", host=fake.url))
+        found = fitness(fake.model())
         sizes = [len(call.body["messages"][0]["content"]) for call in fake.calls]
     assert found.fit
     assert found.problems == ()
@@ -187,7 +187,7 @@ def test_a_judge_that_answers_differently_each_time_is_not_fit():
     number = itertools.count()
     good = judge_reply()
     with FakeOllama(reply=lambda body: good(body) if body.get("format") else f"reply {next(number)}") as fake:
-        found = fitness(chat_model("ollama:llama3:8b", host=fake.url), probe_context=False)
+        found = fitness(fake.model(), probe_context=False)
     assert found.deterministic is False
     assert "3 different replies in 3 calls" in found.problems[0]
     assert found.window_works is None
@@ -195,21 +195,21 @@ def test_a_judge_that_answers_differently_each_time_is_not_fit():
 
 def test_a_judge_that_does_not_obey_the_schema_is_not_fit():
     with FakeOllama(reply=lambda body: "I think it follows.") as fake:
-        found = fitness(chat_model("ollama:llama3:8b", host=fake.url), probe_context=False)
+        found = fitness(fake.model(), probe_context=False)
     assert (found.obeyed, found.repaired, found.asked) == (0, 0, 4)
     assert "4 of 4 structured replies unusable" in found.problems
 
 
 def test_a_judge_that_obeys_but_is_wrong_is_not_fit():
     with FakeOllama(reply=judge_reply("yes")) as fake:
-        found = fitness(chat_model("ollama:llama3:8b", host=fake.url), probe_context=False)
+        found = fitness(fake.model(), probe_context=False)
     assert found.right == 2
     assert "only 2 of 4 plain verdicts are right" in found.problems
 
 
 def test_a_window_larger_than_the_model_or_cut_by_the_server_is_told():
     with FakeOllama(reply=judge_reply(), context_length=2048) as fake:
-        found = fitness(chat_model("ollama:llama3:8b", host=fake.url), probe_context=False)
+        found = fitness(fake.model(), probe_context=False)
     assert "num_ctx=8192 is longer than the model was made for (2048)" in found.problems
 
     class Deaf(FakeOllama):
@@ -221,7 +221,7 @@ def test_a_window_larger_than_the_model_or_cut_by_the_server_is_told():
 
     for overflow, words in (("error", "fails (context)"), ("half", "the server read 2050 tokens")):
         with Deaf(reply=judge_reply(), overflow=overflow) as fake:
-            found = fitness(chat_model("ollama:llama3:8b", host=fake.url))
+            found = fitness(fake.model())
         assert found.window_works is False
         assert words in found.problems[0]
         assert "num_ctx=8192" in found.problems[0]
@@ -230,7 +230,7 @@ def test_a_window_larger_than_the_model_or_cut_by_the_server_is_told():
 def test_a_server_that_is_not_there_is_a_problem_not_an_exception():
     with FakeOllama() as fake:
         pass
-    found = fitness(chat_model("ollama:llama3:8b", host=fake.url))
+    found = fitness(fake.model())
     assert not found.fit
     assert "server_down" in found.problems[0]
     assert "NOT FIT" in str(found)

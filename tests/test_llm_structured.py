@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from ragbench.errors import ConfigError
-from ragbench.llm import ask, chat_model, label_schema
+from ragbench.llm import ask, label_schema
 from ragbench.llm.structured import json_values, read_reply, without_thinking
 
 
@@ -99,7 +99,7 @@ def test_no_cut_of_a_good_reply_is_accepted(length):
 def test_thinking_is_taken_off_a_plain_answer_and_kept_in_raw():
     text = "<think>Paris or Lyon?</think>\nParis"
     with FakeOllama(reply=lambda body: text) as fake:
-        reply = ask(chat_model("ollama:llama3:8b", host=fake.url), ["capital?"], progress=False)[0]
+        reply = ask(fake.model(), ["capital?"], progress=False)[0]
     assert (reply.text, reply.raw) == ("Paris", text)
     assert without_thinking("<think>endless") is None
 
@@ -112,7 +112,7 @@ def talk(replies, prompts=("p",), schema=Verdict, retries=0, **options):
         return script.pop(0) if len(script) > 1 else script[0]
 
     with FakeOllama(reply=reply) as fake:
-        model = chat_model("ollama:llama3:8b", host=fake.url, **options)
+        model = fake.model(**options)
         return ask(model, prompts, schema=schema, retries=retries, backoff_s=0.01, progress=False), fake.calls
 
 
@@ -155,7 +155,7 @@ def test_a_broken_connection_during_the_repair_does_not_cost_a_second_repair():
 
     script = iter(["not json", GOOD, GOOD])
     with FakeOllama(reply=lambda body: next(script), fault=fault) as fake:
-        model = chat_model("ollama:llama3:8b", host=fake.url)
+        model = fake.model()
         reply = ask(model, ["p"], schema=Verdict, backoff_s=0.01, progress=False)[0]
         assert [len(call.body["messages"]) for call in fake.calls] == [1, 3, 3]
     assert reply.ok
@@ -168,7 +168,7 @@ def test_a_truncated_json_reply_gets_the_repair_try_and_is_never_closed_by_us(af
         return Fault("truncated") if before == 0 or after == "cut again" else None
 
     with FakeOllama(reply=lambda body: GOOD, fault=fault) as fake:
-        model = chat_model("ollama:llama3:8b", host=fake.url, num_predict=77)
+        model = fake.model(num_predict=77)
         reply = ask(model, ["p"], schema=Verdict, progress=False)[0]
         assert len(fake.calls) == 2
     if after == "good":
@@ -183,7 +183,7 @@ def test_a_truncated_json_reply_gets_the_repair_try_and_is_never_closed_by_us(af
 def test_a_json_text_that_is_whole_but_was_cut_off_is_not_taken():
     """The server may stop at the limit just after a closing brace: complete by luck is not complete."""
     with FakeOllama(reply=lambda body: GOOD + " x x x x", fault=lambda p, n: Fault("truncated")) as fake:
-        reply = ask(chat_model("ollama:llama3:8b", host=fake.url), ["p"], schema=Verdict, progress=False)[0]
+        reply = ask(fake.model(), ["p"], schema=Verdict, progress=False)[0]
     assert reply.raw == GOOD
     assert reply.error.kind == "truncated"
 
@@ -213,7 +213,7 @@ def test_each_prompt_may_have_its_own_schema():
         return "plain" if not body.get("format") else json.dumps({"labels": ["yes"] * 2})
 
     with FakeOllama(reply=reply) as fake:
-        model = chat_model("ollama:llama3:8b", host=fake.url)
+        model = fake.model()
         plain, two, one = ask(
             model, ["a", "b", "c"], schema=[None, label_schema(2, ("yes",)), label_schema(1, ("yes",))], progress=False
         )
@@ -225,7 +225,7 @@ def test_each_prompt_may_have_its_own_schema():
 def test_repaired_replies_replay_with_their_count_and_are_validated_again(tmp_path):
     script = iter(["bad", GOOD])
     with FakeOllama(reply=lambda body: next(script)) as fake:
-        model = chat_model("ollama:llama3:8b", host=fake.url)
+        model = fake.model()
         first = ask(model, ["p"], schema=Verdict, cassette=tmp_path / "c.sqlite", progress=False)[0]
     again = ask(model, ["p"], schema=Verdict, cassette=tmp_path / "c.sqlite", progress=False)[0]
     assert (again.cached, again.repairs, again.parsed, again.usage) == (True, 1, first.parsed, first.usage)

@@ -27,7 +27,7 @@ from ragbench.errors import DataError
 from ragbench.experiment import load_rows
 from ragbench.experiment.rows import BY_COLUMNS, COLUMNS, ROWS, Journal, Rows, _parsed
 from ragbench.labelling.embedded_grader import EmbeddedGrader
-from ragbench.llm import Cassette, ask, chat_model
+from ragbench.llm import Cassette, ask
 from ragbench.llm.cassette import Keys
 from ragbench.report import export as exporting
 from ragbench.report.audit import audit
@@ -150,7 +150,7 @@ def test_a_full_disk_is_told_with_the_first_model_that_is_noted(tmp_path):
 
 def graded_run(folder):
     with FakeOllama(reply=lambda body: "Ely.") as server:
-        model = chat_model("ollama:llama3:8b", host=server.url)
+        model = server.model()
         experiment(folder, 3, N=(4,), generator={"llama": model}, judge=None, options=LIMITS).run(progress=False)
 
 
@@ -173,7 +173,7 @@ def test_the_audit_of_a_run_finds_a_reply_that_was_edited(tmp_path, capsys):
 
 def test_a_failure_that_is_marked_as_an_answer_is_not_served_as_one(tmp_path):
     with FakeOllama(fault=lambda prompt, before: Fault("400")) as server:
-        model, path = chat_model("ollama:llama3:8b", host=server.url), tmp_path / "c.sqlite"
+        model, path = server.model(), tmp_path / "c.sqlite"
         failed = ask(model, ["p"], cassette=path, **LIMITS)[0]
         with Cassette(path) as cassette:
             cassette.rows("UPDATE replies SET ok = 1")
@@ -294,7 +294,7 @@ def cut_answers(folder, judge=None, **settings):
         return Fault("truncated") if "Person1 Lee born?" in prompt and not grading(prompt) else None
 
     with FakeOllama(reply=reply, fault=fault) as server:
-        model = chat_model("ollama:llama3:8b", host=server.url)
+        model = server.model()
         judges = {"judge": judge or model}
         rows = experiment(folder, 3, N=(4,), generator={"llama": model}, judge=judges, options=LIMITS, **settings).run(
             progress=False
@@ -342,7 +342,7 @@ def test_a_truncated_answer_that_is_left_out_is_not_shown_beside_others_either(t
         return Fault("truncated") if "sang" in prompt and not grading(prompt) else None
 
     with FakeOllama(reply=reply, fault=fault) as server:
-        model = chat_model("ollama:llama3:8b", host=server.url)
+        model = server.model()
         settings = {"generator": {"llama": model}, "judge": {"judge": model}, "options": LIMITS, "per_prompt": "ten"}
         experiment(tmp_path, 1, N=(4, 20), truncated="unscored", **settings).run(progress=False)
         rows = experiment(tmp_path, 1, N=(4, 5, 20), truncated="unscored", **settings).run(progress=False)

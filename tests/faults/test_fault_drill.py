@@ -11,7 +11,7 @@ import pytest
 from fake_ollama import FakeOllama, Fault
 from pydantic import BaseModel
 
-from ragbench.llm import Cassette, ask, chat_model
+from ragbench.llm import Cassette, ask
 
 PROMPTS = 200
 RETRIES = 2
@@ -75,12 +75,10 @@ def test_every_prompt_ends_with_an_answer_or_a_failure_of_the_right_kind(name, t
         cassette = Cassette(tmp_path / "drill.sqlite")
         start = time.monotonic()
         limits = {**LIMITS, "deadline_s": drill.deadline_s}
-        replies = ask(chat_model("ollama:llama3:8b", host=fake.url), prompts, cassette=cassette, ids=prompts, **limits)
+        replies = ask(fake.model(), prompts, cassette=cassette, ids=prompts, **limits)
         took = time.monotonic() - start
         calls = Counter(call.prompt for call in fake.calls)
-        again = ask(
-            chat_model("ollama:llama3:8b", host=fake.url), prompts, cassette=Cassette(cassette.path, mode="replay")
-        )
+        again = ask(fake.model(), prompts, cassette=Cassette(cassette.path, mode="replay"))
     assert took < 120  # less than a server's silence, however slow the machine
     assert [reply.id for reply in replies] == prompts
     for prompt, reply in zip(prompts, replies, strict=True):
@@ -110,7 +108,7 @@ def test_all_faults_together_each_prompt_another(tmp_path):
 
     with FakeOllama(reply=echo, fault=fault) as fake:
         start = time.monotonic()
-        model = chat_model("ollama:llama3:8b", host=fake.url)
+        model = fake.model()
         replies = ask(model, prompts, cassette=tmp_path / "c.sqlite", **{**LIMITS, "deadline_s": 4.0})
         assert time.monotonic() - start < 60
         assert len(fake.calls) == PROMPTS + sum(drill.times for drill in met.values())
@@ -124,7 +122,7 @@ def test_every_cut_prompt_is_found_among_whole_ones(overflow):
         f"prompt {n}" + " with much context to read" * (60 if f"prompt {n}" in hit else 1) for n in range(PROMPTS)
     ]
     with FakeOllama(overflow=overflow) as fake:
-        replies = ask(chat_model("ollama:llama3:8b", host=fake.url, num_ctx=256, num_predict=64), prompts, **LIMITS)
+        replies = ask(fake.model(num_ctx=256, num_predict=64), prompts, **LIMITS)
         assert len(fake.calls) == PROMPTS
     failed = {" ".join(prompt.split()[:2]) for prompt, reply in zip(prompts, replies, strict=True) if not reply.ok}
     assert failed == hit
@@ -145,7 +143,7 @@ def test_every_bad_structured_reply_is_repaired_once_or_fails_with_its_raw_text(
 
     prompts = [f"prompt {n}" for n in range(PROMPTS)]
     with FakeOllama(fault=fault, reply=lambda body: '{"verdict": 3}') as fake:
-        model = chat_model("ollama:llama3:8b", host=fake.url)
+        model = fake.model()
         replies = ask(model, prompts, schema=Verdict, cassette=tmp_path / "c.sqlite", **{**LIMITS, "retries": 0})
         calls = Counter(call.prompt for call in fake.calls)
     empty = text.startswith("<think>")  # nothing but thinking: empty, not repairable

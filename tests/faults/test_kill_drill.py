@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from fake_ollama import FakeOllama
 
-from ragbench.llm import Cassette, ask, chat_model
+from ragbench.llm import Cassette, ask
 
 PROMPTS, CONCURRENCY, KILLS = 200, 4, 20
 LATENCY_S = 0.05
@@ -83,6 +83,6 @@ def test_twenty_kills_cost_only_the_calls_in_flight(tmp_path):
             {f"prompt {n}": 1 + in_flight[f"prompt {n}"] for n in range(PROMPTS)}
         )
         assert recorded(path) == {f"prompt {n}" for n in range(PROMPTS)}
-        model = chat_model("ollama:llama3:8b", host=fake.url)
+        model = fake.model()
         again = ask(model, [f"prompt {n}" for n in range(PROMPTS)], cassette=Cassette(path, mode="replay"))
         assert all(reply.ok and reply.cached for reply in again)
