@@ -11,10 +11,12 @@ import shutil
 import subprocess
 import warnings
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import Field, StrictInt
 
 from ragbench.data import hotpotqa as hotpotqa_module
 from ragbench.data import (
@@ -27,6 +29,7 @@ from ragbench.data import (
     validate,
     validate_files,
 )
+from ragbench.data.files import Filled, Row, as_record
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Dataset, Document, Question
 
@@ -47,6 +50,65 @@ def row(**changes) -> dict:
 def write(path: Path, value) -> Path:
     path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
     return path
+
+
+# ---------------------------------------------------------------- records by their types
+
+
+class Part(Row):
+    name: Filled
+    score: StrictInt | None = None
+
+
+class Whole(Row):
+    id: Filled
+    parts: Annotated[tuple[Part | str, ...], Field(min_length=1)]
+    pair: tuple[StrictInt, StrictInt] = (0, 0)
+    kind: Literal["a", "b"] = "a"
+
+
+GOOD = {"id": "1", "parts": [{"name": "n"}, "text"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "got", "expected", "do"),
+    [
+        ({"id": 7}, "f, line 1: 'id' is 7", "a text", "mend that record"),
+        ({"id": ""}, "f, line 1: 'id' is empty", "a text", "fill it in, or remove the record"),
+        ({"kind": "c"}, "f, line 1: 'kind' is 'c'", "'a' or 'b'", "mend that record"),
+        ({"parts": []}, "f, line 1: 'parts' is []", "a list of one or more", "mend that record"),
+        ({"parts": None}, "f, line 1: 'parts' is None", "a list", "mend that record"),
+        ({"parts": [5]}, "f, line 1: 'parts[0]' is 5", "an object or a text", "mend that record"),
+        ({"parts": [{"name": "n", "score": "x"}]}, "f, line 1: 'parts[0].score' is 'x'", "a whole number",
+         "mend that record"),
+        ({"parts": [{"nam": "n"}]}, "f, line 1: no field 'parts[0].name' (parts[0] has 'nam')",
+         "a value under 'name'", "rename 'nam', or add it"),
+        ({"pair": [1]}, "f, line 1: 'pair' is [1]", "a longer list", "mend that record"),
+        ({"id": 7, "kind": "c"}, "f, line 1: 'id' is 7; 'kind' is 'c'", "a text", "mend that record"),
+    ],
+)  # fmt: skip
+def test_a_record_of_another_shape_is_told_by_field_with_what_is_there_and_what_was_expected(change, got, expected, do):
+    assert as_record(Whole, GOOD, "f, line 1").parts == (Part(name="n"), "text")
+    with pytest.raises(DataError) as told:
+        as_record(Whole, GOOD | change, "f, line 1")
+    assert (told.value.got, told.value.expected, told.value.do) == (got, expected, do)
+
+
+def test_a_missing_field_is_told_with_a_name_like_it_unless_that_is_another_field():
+    with pytest.raises(DataError) as told:
+        as_record(Whole, {"idd": "1", "parts": ["x"]}, "f", add="add {field}")
+    assert str(told.value) == (
+        "f: no field 'id' (it has 'idd', 'parts')\n  expected: a value under 'id'\n  do: rename 'idd', or add id"
+    )
+    with pytest.raises(DataError, match=r"no field 'parts'(?s:.)*do: add it$"):
+        as_record(Whole, {"id": "1", "pair": [1, 2]}, "f")
+
+
+def test_of_very_many_faults_the_first_are_told():
+    with pytest.raises(DataError) as told:
+        as_record(Whole, GOOD | {"parts": [{"name": ""}] * 5000}, "f")
+    assert told.value.got.count("is empty") == 8
+    assert told.value.got.endswith("; and more")
 
 
 # ---------------------------------------------------------------- HotpotQA's shape

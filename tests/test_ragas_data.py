@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ragbench import data, papers
@@ -98,6 +99,38 @@ def test_pairs_of_a_run_put_the_better_text_first_and_miss_nothing():
         run.pairs([1])
     with pytest.raises(DataError, match="3 rows for 2 questions, as b"):
         RecordedRun("x", "faithfulness", rows[1:]).pairs()
+
+
+def test_recorded_rows_are_read_by_the_columns_of_their_metric(tmp_path):
+    common = {"is_better_by_construction": "1", "question": "Who built it?"}
+    rows = {
+        "ff": {"faithfulness_score": "0.5", "context": "A\\nB", "verdicts": "[1, 0]", "raw_judge_outputs": '["a", "b"]',
+               "parsed_statements": '["s", "t"]', "parse_status": "ok", "statements_truncated": "0",
+               "any_judge_truncated": "1"},
+        "ar": {"answer_relevance_score": "0.25", "gen_questions": '["Why?"]', "noncommittal_flags": "[0]",
+               "output_parse_status": '["ok", "fixed", "ok"]', "any_truncated": "0"},
+        "cr": {"context_relevance_score": "1", "context": "C", "total_sentences": "3", "extracted_sentences": '["C"]',
+               "raw_output": '["C"]', "parse_status": "partial", "statements_truncated": "0"},
+    }  # fmt: skip
+    write(tmp_path / "wikieval.jsonl", ROW)
+    for name, cells in (rows | {"ff_base": rows["ff"], "cr_base": rows["cr"]}).items():
+        table = pd.DataFrame([common | cells])
+        table.to_csv(tmp_path / f"ragas_llama3_8b_{name}.csv.gz", index=False)
+    runs = data.load_wikieval_runs(tmp_path)
+    assert {name: run.dimension for name, run in runs.items()} == {
+        "ff": "faithfulness", "ff_base": "faithfulness", "ar": "answer_relevance", "cr": "context_relevance",
+        "cr_base": "context_relevance",
+    }  # fmt: skip
+    asked = ("wikieval-01", "Who built it?", True)
+    assert runs["ff"].rows == (
+        RecordedRow(*asked, 0.5, (1, 0), ("a", "b"), ("s", "t"), context="A\nB", status="ok", truncated=True),
+    )
+    assert runs["ar"].rows == (RecordedRow(*asked, 0.25, texts=("Why?",), flags=(0,), status="ok, fixed"),)
+    assert runs["cr"].rows == (RecordedRow(*asked, 1.0, ("C",), ('["C"]',), context="C", total=3, status="partial"),)
+    bad = pd.DataFrame([common | rows["ff"] | {"verdicts": "no"}])
+    bad.to_csv(tmp_path / "ragas_llama3_8b_ff.csv.gz", index=False)
+    with pytest.raises(DataError, match=r"ff\.csv\.gz, record 1: 'verdicts' is 'no'"):
+        data.load_wikieval_runs(tmp_path)
 
 
 # --- with the mirror --------------------------------------------------------------------------------------------
