@@ -210,6 +210,7 @@ def test_what_is_mended_is_counted_by_column_and_warned_of():
         ({"retrieved_contexts": ["a", ["b"]]}, r"line 2: item 1 of 'chunks' is list"),
         ({"retrieved_contexts": 7}, r"line 2: 'chunks' is int '7'"),
         ({"retrieved_contexts": "['a', b"}, r"line 2: 'chunks' begins like a list and cannot be read"),
+        ({"retrieved_contexts": "['a', 7]"}, r"line 2: 'chunks' begins like a list and cannot be read"),
         ({"retrieved_contexts": "['a' 'b' ... 'z']"}, r"line 2: 'chunks' begins like a list"),
         ({"retrieved_contexts": "[" * 100_000}, r"line 2: 'chunks' begins like a list and cannot be read"),
         ({"retrieved_contexts": "||".join("x" * 10_000)}, r"line 2: 'chunks' has 10,000 texts"),

@@ -85,6 +85,12 @@ def test_a_question_may_have_several_passages(write):
     assert data.documents[0].sentences == ()
 
 
+def test_what_stands_after_the_last_sentence_belongs_to_it(write):
+    other = TARN | {"sentences": TARN["sentences"][:2]}
+    (document,) = load_clapnq(write([row("7", ("Deep .", (), False), passages=[other])])).documents
+    assert document.sentences == ("A tarn is small .", " It lies high up .  Ice made it .")
+
+
 def changed(**fields):
     rows = copy.deepcopy(ROWS)
     rows[1].update(fields)

@@ -44,6 +44,7 @@ def test_fields_are_filled_in_one_pass_and_other_braces_stay():
     assert fill_prompt('{"json": 1} {a}-{b}-{a}', a="{b}", b="{a}") == '{"json": 1} {b}-{a}-{b}'
     assert fill_prompt(r"{q}", q=r"\1 \g<0>") == r"\1 \g<0>"
     assert fill_prompt("{x}") == "{x}"
+    assert fill_prompt("{a}|{b}", a=" x ", b="y\n") == " x |y\n"
 
 
 def test_bad_prompts_are_named(tmp_path):

@@ -459,6 +459,7 @@ NQ = {
     "annotations": [
         {"short_answers": [], "long_answer": {"start_token": 1, "end_token": 3}},
         {"short_answers": [{"start_token": 0, "end_token": 1}], "long_answer": {"start_token": 0, "end_token": 2}},
+        {"short_answers": [{"start_token": 3, "end_token": 4}], "long_answer": {"start_token": 0, "end_token": 1}},
         {"short_answers": [{"start_token": 3, "end_token": 4}], "long_answer": {"start_token": 0, "end_token": 5}},
         {"short_answers": [{"start_token": 5, "end_token": 6}], "long_answer": {"start_token": 5, "end_token": 7}},
     ],
