@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ragbench import __version__
 from ragbench.errors import DataError
@@ -20,11 +22,9 @@ from ragbench.experiment.rows import AXIS_COLUMNS, MANIFEST, load_rows, no_room,
 from ragbench.llm.failures import redact
 from ragbench.paths import project_root, written_whole
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 FORMAT = "ragbench-run-1"
 _CELL = [name for name in AXIS_COLUMNS if name != "question_id"]
+_HASH = re.compile(r"[0-9a-f]{32,64}")
 
 
 def now() -> str:
@@ -35,29 +35,26 @@ def now() -> str:
 def environment() -> dict[str, Any]:
     """Return package versions, git revision and machine (no names of hosts, users or folders)."""
     try:
-        named = [
-            re.split(r"[^\w.-]", line)[0] for line in metadata.requires("ragbench") or () if "extra ==" not in line
-        ]
+        needed = [line for line in metadata.requires("ragbench") or () if "extra ==" not in line]
     except metadata.PackageNotFoundError:
-        named = ["numpy", "pandas", "langchain-core"]
+        needed = ["numpy", "pandas", "langchain-core"]
     packages = {"ragbench": __version__}
-    for name in sorted(named):
+    for name in sorted(re.split(r"[^\w.-]", line)[0] for line in needed):
         try:
             packages[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             packages[name] = "not installed"
     machine: dict[str, Any] = {"system": platform.system(), "release": platform.release()}
     machine |= {"processor": platform.machine(), "cores": os.cpu_count()}
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
         machine["memory_gib"] = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
     return {"python": platform.python_version(), "packages": packages, "git": _git(), "machine": machine}
 
 
 def _git() -> dict[str, Any] | None:
     def ask(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=project_root(), capture_output=True, text=True, timeout=10)
-        done.check_returncode()
-        return done.stdout.strip()
+        settings = {"cwd": project_root(), "capture_output": True, "text": True, "timeout": 10, "check": True}
+        return subprocess.run(["git", *words], **settings).stdout.strip()
 
     try:
         return {"revision": ask("rev-parse", "HEAD"), "changed": bool(ask("status", "--porcelain", "-uno"))}
@@ -65,21 +62,18 @@ def _git() -> dict[str, Any] | None:
         return None
 
 
-def without_secrets(value: Any, secrets: tuple[str, ...]) -> Any:
-    """Return a JSON value with every secret, and everything that looks like a key, replaced."""
+def _without_secrets(value: Any, secrets: tuple[str, ...]) -> Any:
+    """Replace every secret, and everything that looks like a key."""
     if isinstance(value, Mapping):
-        return {k: without_secrets(v, secrets) for k, v in value.items()}
+        return {k: _without_secrets(v, secrets) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [without_secrets(v, secrets) for v in value]
+        return [_without_secrets(v, secrets) for v in value]
     return redact(value, secrets) if isinstance(value, str) and not _HASH.fullmatch(value) else value
-
-
-_HASH = re.compile(r"[0-9a-f]{32,64}")
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any], secrets: tuple[str, ...] = ()) -> None:
     """Write the manifest whole or not at all."""
-    text = json.dumps(without_secrets(manifest, secrets), indent=1, ensure_ascii=False, sort_keys=True)
+    text = json.dumps(_without_secrets(manifest, secrets), indent=1, ensure_ascii=False, sort_keys=True)
     try:
         with written_whole(folder / MANIFEST) as part:
             part.write_text(text + "\n", encoding="utf-8")
@@ -88,19 +82,13 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any], secrets: tuple[str
 
 
 def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the manifest of a run, given its name or folder.
-
-    Raises
-    ------
-    DataError when it is missing or damaged.
-    """
+    """Read the manifest of a run, given its name or folder; DataError when it is missing or damaged."""
     path = run_folder(run) / MANIFEST
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path} cannot be read: {error}", "the manifest that a run writes", "run the experiment again: rows stay"
-        ) from None
+        do = "run the experiment again: rows stay"
+        raise DataError(f"{path} cannot be read: {error}", "the manifest that a run writes", do) from None
 
 
 def recorded_digests(folder: Path) -> dict[str, str]:
@@ -142,27 +130,14 @@ class Difference:
 
 
 def diff(run_a: str | os.PathLike[str], run_b: str | os.PathLike[str]) -> Difference:
-    """Say what differs between two runs: entries of their manifests, and cells whose rows moved.
+    """Say what differs between two runs (names or folders): entries of their manifests, and cells whose rows moved.
 
-    Parameters
-    ----------
-    run_a, run_b : names or folders of runs.
-
-    Returns
-    -------
-    Difference. Cells are matched by the names of their axis values, rows by question.
-
-    Raises
-    ------
-    DataError for a run that does not exist or is damaged.
+    Cells are matched by the names of their axis values, rows by question. DataError for a run that does not exist.
     """
-    import pandas as pd
-
     flat_a, flat_b = (_flat(load_manifest(run)) for run in (run_a, run_b))
-    names = [n for n in dict.fromkeys([*flat_a, *flat_b]) if flat_a.get(n) != flat_b.get(n)]
-    entries = [{"what": n, "a": flat_a.get(n, "(none)"), "b": flat_b.get(n, "(none)")} for n in sorted(names)]
-    compared = ("answer", "grade", "ir_score", "status")
-    frames = [load_rows(run, (*AXIS_COLUMNS, *compared)) for run in (run_a, run_b)]
+    names = sorted(name for name in {*flat_a, *flat_b} if flat_a.get(name) != flat_b.get(name))
+    entries = [{"what": n, "a": flat_a.get(n, "(none)"), "b": flat_b.get(n, "(none)")} for n in names]
+    frames = [load_rows(run, (*AXIS_COLUMNS, "answer", "grade", "ir_score", "status")) for run in (run_a, run_b)]
     frames = [frame.drop_duplicates([*AXIS_COLUMNS], keep="last") for frame in frames]
     both = frames[0].merge(frames[1], on=list(AXIS_COLUMNS), how="outer", suffixes=("_a", "_b"), indicator=True)
     pairs = both["_merge"].eq("both")
@@ -178,14 +153,11 @@ def diff(run_a: str | os.PathLike[str], run_b: str | os.PathLike[str]) -> Differ
     return Difference(pd.DataFrame(entries, columns=["what", "a", "b"]), cells[columns])
 
 
-_VOLATILE = ("runs", "name")
-
-
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    if isinstance(value, Mapping) and value:
-        found: dict[str, Any] = {}
-        for name, item in value.items():
-            if path or name not in _VOLATILE:
-                found |= _flat(item, f"{path}.{name}" if path else str(name))
-        return found
-    return {path: value if isinstance(value, str | int | float | bool | type(None)) else json.dumps(value)}
+    if not isinstance(value, Mapping) or not value:
+        return {path: value if isinstance(value, str | int | float | bool | type(None)) else json.dumps(value)}
+    flat: dict[str, Any] = {}
+    for name, inner in value.items():
+        if path or name not in ("runs", "name"):  # these two differ from run to run
+            flat |= _flat(inner, f"{path}.{name}" if path else str(name))
+    return flat

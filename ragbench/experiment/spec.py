@@ -77,9 +77,9 @@ class Grid:
     def cells(self, data: str) -> list[Cell]:
         """List the cells of one data set in the order of the grid; without a generator there is none at N = 0."""
         answered = list(product(self.generator or (NONE,), self.judge or (NONE,)))
-        alone = [Cell(data, NONE, QUERY_ONLY, 0, 0, *pair) for pair in answered if 0 in self.N and self.generator]
         above = [n for n in self.N if n]
-        cells = alone + [Cell(data, *search, n, *pair) for search, n, pair in product(self._product(), above, answered)]
+        cells = [Cell(data, NONE, QUERY_ONLY, 0, 0, *pair) for pair in answered if 0 in self.N and self.generator]
+        cells += [Cell(data, *search, n, *pair) for search, n, pair in product(self._product(), above, answered)]
         return cells if self.keep is None else [cell for cell in cells if self.keep(cell)]
 
     def searches(self) -> list[tuple[str, str, int]]:
@@ -101,12 +101,7 @@ class Cutting:
 
 
 def named(axis: str, values: Any) -> dict[str, Any]:
-    """Return an axis as a dict name -> value; a name stands for what ships under it, but a chat model's (with a colon).
-
-    Raises
-    ------
-    ConfigError for what cannot be an axis.
-    """
+    """Return an axis as a dict name -> value; a name stands for what ships under it, except a model's with a colon."""
     from ragbench.experiment.config import by_name
 
     if isinstance(values, str | Dataset):
@@ -155,19 +150,16 @@ def numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
 
 
 def depths(k: Any, retrievers: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Return for every retriever the numbers of chunks it is asked for.
-
-    ``k`` is as in `Experiment`; of a dict retriever -> int, a retriever that is not named takes 10.
-    """
-    values = list(k.values()) if isinstance(k, Mapping) else [k]
-    for value in values:
-        if isinstance(value, Mapping) and (strange := sorted(set(map(str, value)) - set(retrievers))):
-            expected = "one of " + ", ".join(retrievers)
-            raise ConfigError(f"k names the retriever {strange[0]!r}", expected, "mend the name in k")
-    wanted = {name: [v.get(name, 10) if isinstance(v, Mapping) else v for v in values] for name in retrievers}
-    return {
-        name: numbers("k", [n for value in of_it for n in numbers("k", value, 1)], 1) for name, of_it in wanted.items()
-    }
+    """Return the numbers of chunks of every retriever (``k`` of `Experiment`); 10 where a dict does not name it."""
+    found: dict[str, list[int]] = {name: [] for name in retrievers}
+    for value in k.values() if isinstance(k, Mapping) else [k]:
+        by_retriever = value if isinstance(value, Mapping) else dict.fromkeys(found, value)
+        if strange := sorted({*map(str, by_retriever)} - {*found}):
+            do = "mend the name in k"
+            raise ConfigError(f"k names the retriever {strange[0]!r}", "one of " + ", ".join(found), do)
+        for name, depths_of_it in found.items():
+            depths_of_it += numbers("k", by_retriever.get(name, 10), 1)
+    return {name: numbers("k", depths_of_it, 1) for name, depths_of_it in found.items()}
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
