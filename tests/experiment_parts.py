@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -13,7 +14,16 @@ from ragbench.experiment import Experiment
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.records import Dataset, Document, Hit, Question
 
+QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}  # options of model calls
 TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells", "Leeds", "Derby"]
+
+
+def graded(request, grade: int = 5) -> str | None:
+    """The reply of a judge that gives this grade to whatever it is shown; None where a generator is asked."""
+    if not request.get("format"):
+        return None
+    (name, spec), *_ = request["format"]["properties"].items()
+    return json.dumps({name: [grade] * spec["minItems"]})
 
 
 def words(text: str) -> list[int]:

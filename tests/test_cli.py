@@ -14,6 +14,8 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 import pytest
+from experiment_parts import Named, experiment, graded
+from fake_ollama import FakeOllama
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import ragbench
@@ -71,8 +73,6 @@ def test_doctor_lists_the_models_of_a_running_ollama(monkeypatch):
 
 
 def test_doctor_tries_a_model_as_judge(capsys):
-    from fake_ollama import FakeOllama
-
     with FakeOllama() as server:
         _, out, _ = run(capsys, "doctor", "--model", "ollama:llama3:8b", "--host", server.url)
     assert f"llama3:8b at {server.url}" in out
@@ -83,17 +83,11 @@ def test_doctor_tries_a_model_as_judge(capsys):
 
 
 def test_judge_measures_the_embedded_judge_and_a_model(capsys):
-    from fake_ollama import FakeOllama
-
     status, out, _ = run(capsys, "judge", "measure", "--split", "dev")
     assert status == 0
     assert out.startswith("embedded grader, dev: 179 answers, 0 unscored")
 
-    def always_four(request):
-        (name, spec), *_ = request["format"]["properties"].items()
-        return json.dumps({name: [4] * spec["minItems"]})
-
-    with FakeOllama(reply=always_four) as server:
+    with FakeOllama(reply=lambda request: graded(request, 4)) as server:
         options = ["--split", "dev", "--model", "ollama:llama3:8b", "--host", server.url]
         status, out, _ = run(capsys, "judge", "measure", *options)
         assert len(server.calls) == 179
@@ -227,8 +221,6 @@ def test_an_experiment_file_is_planned_run_and_compared(capsys, tmp_path, monkey
 
 
 def test_a_run_is_audited_and_exported(capsys, tmp_path, monkeypatch):
-    from experiment_parts import Named, experiment
-
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
     experiment(
         None, 3, name="first", retriever={"named": lambda chunks: Named(chunks, broken="Person1")}
@@ -265,8 +257,6 @@ def test_a_run_is_audited_and_exported(capsys, tmp_path, monkeypatch):
 
 
 def test_the_ledger_is_audited_and_exported(capsys, tmp_path, monkeypatch):
-    import pandas as pd
-
     from ragbench.papers import record
 
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
@@ -413,7 +403,6 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
 
 
 def test_score_plans_records_and_resumes_with_a_model(capsys, tmp_path):
-    from fake_ollama import FakeOllama
     from test_steps import reply
 
     answers = tmp_path / "answers.jsonl"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
@@ -11,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from experiment_parts import Copier, Named, experiment, people
+from experiment_parts import QUICK, Copier, Named, experiment, graded, people
 from fake_ollama import DIGEST, FakeOllama, Fault
 
 from ragbench.errors import ConfigError, ModelError
@@ -21,17 +20,12 @@ from ragbench.llm import chat_model
 from ragbench.prompts import prompt_hash
 from ragbench.retrieval import MultiQuery, llm_decomposer
 
-QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
-
 
 def reply(request):
-    if request.get("format"):
-        (name, spec), *_ = request["format"]["properties"].items()
-        return json.dumps({name: [5] * spec["minItems"]})
     prompt = request["messages"][-1]["content"]
     # Every prompt has an answer of its own, or equal gradings would be asked once.
     town = "Ely" if "Person0 Lee born?" in prompt else "Rome"
-    return f"{town}, after {len(prompt)} characters."
+    return graded(request) or f"{town}, after {len(prompt)} characters."
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from functools import partial
 from importlib import metadata
 
 import pytest
-from experiment_parts import Copier, Named, experiment, people, whole, words
+from experiment_parts import QUICK, Copier, Named, experiment, graded, people, whole, words
 from fake_ollama import DIGEST, FakeOllama
 
 from ragbench.experiment import diff, load_manifest
@@ -21,14 +21,10 @@ from ragbench.llm import chat_model
 from ragbench.paths import project_root
 from ragbench.prompts import load_prompt, prompt_hash
 
-QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
-
 
 def reply(request):
-    if request.get("format"):
-        (name, spec), *_ = request["format"]["properties"].items()
-        return json.dumps({name: [5] * spec["minItems"]})
-    return f"A reply of {len(request['messages'][-1]['content'])} to seed {request['options']['seed']}."
+    said = f"A reply of {len(request['messages'][-1]['content'])} to seed {request['options']['seed']}."
+    return graded(request) or said
 
 
 def sized(documents, size=3):
@@ -118,7 +114,14 @@ def test_seeds_parameters_and_the_grid_in_its_order_are_there(told):
     assert parameters["tokenizer"].startswith("function ")
     assert told["grid"]["retriever"] == ["b", "a"]
     assert told["grid"]["judge"] == ["llama"]
-    assert told["runs"][0]["rows_made"] == told["runs"][0]["rows"] == 2 * 5
+    (run,) = told["runs"]
+    assert run["rows_made"] == run["rows"] == 2 * 5
+    assert run["began"] <= run["ended"]
+
+
+def test_no_folder_stands_in_it(tmp_path):
+    experiment(tmp_path, 1).run(progress=False)
+    assert str(tmp_path) not in (tmp_path / "manifest.json").read_text()
 
 
 def test_no_password_of_a_host_and_no_key_stands_in_it(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ import onnx_parts
 import pandas as pd
 import pytest
 import yaml
+from experiment_parts import graded
 from fake_ollama import FakeOllama
 
 from ragbench import comparison, plots, your_experiment
@@ -201,13 +202,8 @@ def test_without_models_or_grades_only_retrieval_runs(own):
 
 
 def test_a_model_on_another_host_is_asked_there(own):
-    def reply(request):
-        if request.get("format"):
-            (name, spec), *_ = request["format"]["properties"].items()
-            return json.dumps({name: [5] * spec["minItems"]})
-        return f"Ely, after {len(request['messages'][-1]['content'])} characters."
-
-    with FakeOllama(reply=reply) as server:
+    said = "Ely, after {} characters."
+    with FakeOllama(reply=lambda r: graded(r) or said.format(len(r["messages"][-1]["content"]))) as server:
         path = written(**own, generator="ollama:llama3:8b", judge="ollama:llama3:8b", host=server.url)
         plan = Experiment.from_yaml(path).plan()
         assert not server.calls
