@@ -344,6 +344,17 @@ def test_a_question_about_a_fact_that_was_left_out_is_not_asked():
         assert Counter(q.kind for q in generated.questions)["factual"] == 3 * wanted
 
 
+def test_as_many_questions_are_asked_of_a_type_as_wanted_and_a_schema_has():
+    schema = load_schema_cached("finance", "en")
+    configurations = make_configurations(schema, 2)
+    documents = write_documents(schema, configurations)
+    wanted = {"factual": 1, "multi-hop": 99, "unanswerable": 1}
+    counts = Counter(q.kind for q in draft_questions(schema, configurations, documents, 0, wanted))
+    assert counts["factual"] == counts["unanswerable"] == 2
+    assert 2 < counts["multi-hop"] <= 2 * len(schema.questions["multi-hop"])
+    assert set(counts) == set(wanted)
+
+
 def test_documents_and_configurations_must_pair_up(shop):
     configurations = make_configurations(shop, 2)
     with pytest.raises(DataError, match="different ids"):
@@ -566,6 +577,13 @@ def test_the_validator_finds_lost_and_dropped_facts(finance):
     stated = with_sentence(finance, f"There is also {values[asked]}.")
     assert "an unanswerable question, but document" in found(stated)
     assert "names 'microsoft', which is real" in found(with_sentence(finance, "It competes with Microsoft."))
+
+
+def test_a_derived_value_needs_a_reference_of_the_document_its_values_are_from(finance):
+    i = first(finance, "numerical comparison")
+    q = finance.questions[i]
+    moved = tuple(replace(r, doc_id=q.doc_ids[0]) for r in q.references)
+    assert f"of {q.doc_ids[1]}, which no reference states" in found(with_question(finance, i, references=moved))
 
 
 def test_the_validator_finds_facts_of_one_document_said_of_the_other(finance):

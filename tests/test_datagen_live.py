@@ -186,6 +186,19 @@ def test_references_are_chosen_by_number_and_are_verbatim(script, model, made):
     assert numbered(script.prompts[0], "Sentences")["1"] == sentences[0]
 
 
+def test_unanswerable_questions_pass_in_their_place_without_being_asked(script, model, made):
+    texts = {d.id: d for d in made.documents}
+    asked = next(q for q in made.questions if q.kind == "factual")
+    passed = next(q for q in made.questions if q.kind == "unanswerable")
+    script.on("You look for evidence", {"sentences": [1]})
+    script.on("You compare an answer", {"unsupported": [], "missing": []})
+    for step in (model_references, model_refine):
+        done = step(model, [passed, asked], texts)
+        assert done.made[0] == passed
+        assert done.made[1].id == asked.id
+    assert len(script.prompts) == 2
+
+
 @pytest.mark.parametrize("number", [0, 999])
 def test_a_number_that_does_not_exist_is_a_failure(script, model, made, number):
     question = next(q for q in made.questions if q.kind == "factual")

@@ -11,10 +11,10 @@ sum         ``of`` (fields): amounts that add up; ``difference`` of two; ``perce
 person      an invented name; ``place`` too
 invented    ``form``: a list such as "{firm} Foods Group" with {firm}, {place} or {person} invented
 choice      ``from``: a list of phrases
-profile     a column of the subdomain's row; ``subdomain`` its name
 ==========  =====================================================================================================
 
-``llm`` says in words what a model is to fill in.
+``llm`` says in words what a model is to fill in. The columns of the profiles and the name of the subdomain are fields,
+too, with the rules ``profile`` and ``subdomain``.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ def make_configuration(
         rng = random.Random(f"{schema.domain}/{schema.language}/{seed}/{index}/{attempt}")
         values: dict[str, Any] = {}
         for name in schema.order:
-            values[name] = _value(schema, name, subdomain, columns, values, rng)
+            rule = schema.fields[name]["rule"]
+            given = {"subdomain": subdomain, "profile": columns.get(name)}
+            values[name] = given[rule] if rule in given else _value(schema, name, values, rng)
         text = {name: _written(value, schema.fields[name], schema.language) for name, value in values.items()}
         reason = _clash(text, schema)
         if reason is None and tuple(text[name] for name in schema.named) not in taken:
@@ -104,21 +106,10 @@ def _clash(text: Mapping[str, str], schema: Schema) -> str | None:
     return None
 
 
-def _value(
-    schema: Schema,
-    name: str,
-    subdomain: str,
-    columns: Mapping[str, Any],
-    values: Mapping[str, Any],
-    rng: random.Random,
-) -> Any:
+def _value(schema: Schema, name: str, values: Mapping[str, Any], rng: random.Random) -> Any:
     rule = schema.fields[name]
     try:
         match rule["rule"]:
-            case "profile":
-                return columns[name]
-            case "subdomain":
-                return subdomain
             case "year" | "amount" | "number":
                 return rng.randint(rule["low"], rule["high"])
             case "date" if "after" in rule:
@@ -142,8 +133,6 @@ def _value(
                 return FIELD.sub(lambda m: invent(m[1], schema.language, rng), rng.choice(rule["form"]))
             case "choice":
                 return rng.choice(rule["from"])
-            case unknown:
-                raise KeyError(unknown)
     except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ConfigError(
             f"{schema.source}: the rule of {name!r} cannot be used ({type(error).__name__}: {error})",

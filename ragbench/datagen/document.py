@@ -148,7 +148,7 @@ def model_documents(
             jobs.append(Job(f"{c.id}/{mode}", fill_prompt(template, **common, **shown), (c.id, "")))
     written = ask_step(model, "documents", jobs, None, lambda about, text: (*about, text), options)
     owner = {job.id: job.about[0] for job in jobs}
-    failed = {owner[name]: reason for name, reason in reversed(written.failed)}
+    failed = {owner[name]: reason for name, reason in written.failed}
     documents = []
     for c in configurations:
         parts = [(heading, text) for identity, heading, text in written.made if identity == c.id]

@@ -26,11 +26,8 @@ from ragbench.prompts import Prompt, fill_prompt, load_prompt
 
 _FOLDER = Path(__file__).parent / "schemas"
 DOMAINS = ("finance", "law", "medicine")
-# Of a field's value, see `ragbench.datagen.configuration`; the last two are made for the columns of the profiles.
-RULES = (
-    *("amount", "choice", "date", "difference", "invented", "number", "percent", "person", "place", "sum", "year"),
-    *("profile", "subdomain"),
-)
+# Of a field's value, see `ragbench.datagen.configuration`.
+RULES = ("amount", "choice", "date", "difference", "invented", "number", "percent", "person", "place", "sum", "year")
 # Of a value that follows from others, see `ragbench.datagen.wording.derive`.
 DERIVE = ("days", "difference", "earlier", "larger", "later", "smaller", "sum")
 _OF_DATES = {"days", "earlier", "later"}

@@ -129,9 +129,7 @@ def generate_set(
 
     Source: RAGEval, section 3.
     """
-    schema = load_schema(domain, language)
-    _check_free(Path(out).expanduser())
-    return write_set(make_set(schema, documents, seed), out, seed=seed)
+    return write_set(make_set(load_schema(domain, language), documents, seed), out, seed=seed)
 
 
 def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = None) -> Path:
@@ -142,7 +140,9 @@ def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = No
     counts.
     """
     folder = Path(out).expanduser()
-    _check_free(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        do = "choose another, or move its files away"
+        raise DataError(f"{folder} is not an empty folder", "a folder that is new or empty", do)
     if problems := generated.problems():
         shown = "\n    ".join(map(str, problems[:8]))
         got = f"{len(problems)} problems in the generated set\n    {shown}"
@@ -200,9 +200,3 @@ def _question_row(question: QRA, domain: str) -> dict[str, Any]:
         "keypoints": list(question.keypoints),
         "reasoning": [asdict(d) for d in question.derived],
     }
-
-
-def _check_free(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        do = "choose another, or move its files away"
-        raise DataError(f"{folder} is not an empty folder", "a folder that is new or empty", do)
