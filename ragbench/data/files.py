@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO, Annotated, Any, AnyStr, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
 
 from ragbench.errors import ConfigError, DataError, EmptyFileError, NotHereError, check_known
 from ragbench.paths import mirror
@@ -168,16 +167,6 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[str, dict]]:
         yield f"line {number}", _writable(row, line, where)
 
 
-def require_text(row: dict, field: str, where: str, *, empty: bool = False) -> str:
-    """Return a text field of a record; DataError naming ``where`` and the field when it is none, or empty."""
-    return as_record(_one_text(field, empty), row, where)[field]
-
-
-@functools.cache
-def _one_text(field: str, empty: bool) -> Any:
-    return TypedDict("Record", {field: Plain if empty else Filled})  # type: ignore[operator]
-
-
 def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it") -> Record:
     """Make a record of a JSON value; DataError that names the fields, what is there, and what was expected.
 
@@ -193,16 +182,17 @@ def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it")
     try:
         return _adapter(shape).validate_python(row)
     except ValidationError as error:
-        faults = [_fault(fault, row, shape, add) for fault in error.errors(include_url=False)[:100]]
-    by_field: dict[str, list[tuple[str, str, str]]] = {}
-    for field, *said in faults:
-        # A list with a bad item may count as too short besides.
-        if not any(other.startswith((f"{field}.", f"{field}[")) for other, *_ in faults):
-            by_field.setdefault(field, []).append((said[0], said[1], said[2]))
-    got = "; ".join([same[0][0] for same in by_field.values()][:_LISTED]) + "; and more" * (len(by_field) > _LISTED)
+        faults = error.errors(include_url=False)[:100]
+    by_field: dict[str, list[DataError]] = {}
+    for fault in faults:
+        field, told = _fault(fault, row, shape, add)
+        by_field.setdefault(field, []).append(told)
+    # A list with a bad item may count as too short besides.
+    inner = [name for name in by_field if not any(other.startswith((f"{name}.", f"{name}[")) for other in by_field)]
+    got = "; ".join(by_field[name][0].got for name in inner[:_LISTED]) + "; and more" * (len(inner) > _LISTED)
     # Where a value may have one of several types, each of them has a fault of its own.
-    first = next(iter(by_field.values()))
-    raise DataError(f"{where}: {got}", " or ".join(dict.fromkeys(expected for _, expected, _ in first)), first[0][2])
+    first = by_field[inner[0]]
+    raise DataError(f"{where}: {got}", " or ".join(dict.fromkeys(told.expected for told in first)), first[0].do)
 
 
 @functools.cache
@@ -224,32 +214,33 @@ _EXPECTED = {
 }
 
 
-def _fault(fault: Any, row: dict, shape: Any, add: str) -> tuple[str, str, str, str]:
-    """Return field, got, expected and do of one of pydantic's faults."""
+def _fault(fault: Any, row: dict, shape: Any, add: str) -> tuple[str, DataError]:
+    """Return the field of one of pydantic's faults, and what to tell of it."""
     kind, value, field, there = fault["type"], fault["input"], "", row
     *outer, last = fault["loc"]
     for part in outer if kind == "missing" else fault["loc"]:
         if isinstance(part, int):
             field += f"[{part}]"
-        elif isinstance(there, dict) and part in there:
+            there = there[part] if isinstance(there, list) and part < len(there) else None
+        elif isinstance(there, dict) and part in there:  # else it is pydantic's name for one of several types
             field += f".{part}" if field else part
-        else:  # pydantic's name for one of several types
-            continue
-        there = there[part] if isinstance(there, dict | list) else None
+            there = there[part]
     if kind == "missing" and isinstance(value, dict):
         lacking = f"{field}.{last}" if field else last
         got = f"no field {lacking!r} ({field or 'it'} has {', '.join(map(repr, value)) or 'none'})"
-        close = difflib.get_close_matches(last, value.keys() - getattr(shape, "model_fields", {}), 1)
+        known = getattr(shape, "model_fields", None) or getattr(shape, "__dataclass_fields__", {})
+        close = difflib.get_close_matches(last, value.keys() - known, 1)
         do = f"rename {close[0]!r}, or {add}" if close else add
-        return lacking, got, f"a value under {last!r}", do.replace("{field}", last)
+        return lacking, DataError(got, f"a value under {last!r}", do.replace("{field}", last))
     if kind == "string_too_long":
         do = "split the document, or check the file for lost separators"
-        return field, f"{field!r} has {len(value):,} characters", f"at most {MAX_FIELD:,}", do
-    if kind == "string_pattern_mismatch":
-        return field, f"{field!r} is empty", "a text", "fill it in, or remove the record"
+        got, most = f"{field!r} has {len(value):,} characters", fault["ctx"]["max_length"]
+        return field, DataError(got, f"at most {most:,}", do)
+    if kind == "string_pattern_mismatch" and not value.strip():
+        return field, DataError(f"{field!r} is empty", "a text", "fill it in, or remove the record")
     expected = _EXPECTED.get(kind, fault["msg"].replace("Input should be ", ""))
     expected = str(fault["ctx"]["error"]) if kind == "value_error" else expected
-    return field, f"{field!r} is {value!r:.60}", expected, "mend that record"
+    return field, DataError(f"{field!r} is {value!r:.60}", expected, "mend that record")
 
 
 def read_records(
