@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
+from ragbench.labelling import judge_fit
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.labelling.embedded_judge import NAMES, EmbeddedJudge, features, load_coefficients
 from ragbench.labelling.judge_fit import FitReport, fit_judge, ridge
@@ -335,6 +336,27 @@ def test_the_left_out_group_has_no_part_in_its_own_prediction():
     assert np.array_equal(same[0][inside], same[1][inside])
     assert not np.allclose(same[0][~inside], same[1][~inside])
     assert before.choices["overall"]["g1"] == after.choices["overall"]["g1"]
+
+
+def test_a_choice_is_judged_by_pairs_that_its_fit_has_not_seen():
+    rows = np.arange(12) < 9
+
+    class Spy:
+        @classmethod
+        def fit(cls, table, labels, seen, names, strength):
+            spy = cls()
+            spy.seen, spy.choice = seen, (names, strength)
+            return spy
+
+        def differences(self, table, out):
+            assert out.any()
+            assert not (out & (self.seen | ~rows)).any()
+            return table[out] * (1 if self.choice[1] == 1.0 else -1)
+
+    labels, folds = np.arange(12.0), np.arange(12) % 4
+    best = judge_fit._choose(Spy, labels, labels, folds, rows)
+    assert best.choice[1] == 1.0
+    assert (best.seen == rows).all()
 
 
 def test_swapping_the_answers_turns_every_prediction():

@@ -105,7 +105,7 @@ MAX_CHARS = 4000  # of one answer in a prompt; a one-sentence answer has 200
 
 @dataclass(frozen=True, slots=True)
 class GradingPrompt:
-    """One prompt. ``places``: positions of its answers among all, in the order shown; ``cut``: those shown in part."""
+    """One prompt. ``places``: positions of its answers in the order shown; ``cut``: of all answers, those shortened."""
 
     question_id: str
     places: tuple[int, ...]
@@ -182,7 +182,7 @@ def grading_prompts(
             count=str(len(places)),
             answers="\n".join(f"{number}. {shown[place]}" for number, place in enumerate(places, 1)),
         )
-        prompts.append(GradingPrompt(question.id, places, text, cut & set(places)))
+        prompts.append(GradingPrompt(question.id, places, text, cut))
     return prompts
 
 
