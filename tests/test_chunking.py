@@ -146,14 +146,13 @@ def test_chunks_are_slices_that_cover_the_document_in_order():
 
 
 def test_max_tokens_cuts_at_sentence_ends_and_inside_an_overlong_sentence():
-    text = "Alpha beta gamma. Delta one. " + "word " * 9 + "end."
-    chunks = semantic_chunks([doc(text)], Topics(), "paper", max_tokens=6)
-    assert [c.text for c in chunks] == [
-        "Alpha beta gamma.",
-        "Delta one.",
-        "word word word word word word",
-        "word word word end.",
-    ]
+    long, cut = "word " * 9 + "end.", ["word word word word word word", "word word word end."]
+    for text, expected in (
+        (f"Alpha beta gamma. Delta one. {long}", ["Alpha beta gamma.", "Delta one.", *cut]),
+        (f"{long} Alpha beta gamma.", [*cut, "Alpha beta gamma."]),
+    ):
+        chunks = semantic_chunks([doc(text)], Topics(), "paper", max_tokens=6)
+        assert [(c.id, c.text) for c in chunks] == [(f"d#{i}", piece) for i, piece in enumerate(expected)]
 
 
 @pytest.mark.parametrize(

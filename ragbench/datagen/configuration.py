@@ -30,7 +30,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ragbench.datagen.parts import LANGUAGES, Configuration, Done, Job, ask_step, field_list
+from ragbench.datagen.parts import LANGUAGES, Configuration, Done, StepCall, ask_step, field_list
 from ragbench.datagen.schema import Schema
 from ragbench.datagen.wording import FIELD, mentions
 from ragbench.errors import ConfigError
@@ -244,7 +244,7 @@ def model_values(
 
     Source: RAGEval, section 3.2 (hybrid of rule-based and model values).
     """
-    text, jobs = load_prompt(prompt), []
+    text, calls = load_prompt(prompt), []
     for c in configurations:
         for field in (name for name, rule in schema.fields.items() if rule.get("llm")):
             filled = fill_prompt(
@@ -255,7 +255,7 @@ def model_values(
                 values=field_list(c, [name for name in c.text if name != field]),
                 wanted=schema.fields[field]["llm"],
             )
-            jobs.append(Job(f"{c.id}/{field}", filled, (c.id, field)))
+            calls.append(StepCall(f"{c.id}/{field}", filled, (c.id, field)))
     latest = {c.id: c for c in configurations}
 
     def settle(about: tuple[str, str], reply: ValueReply) -> Configuration | str:
@@ -267,7 +267,7 @@ def model_values(
         latest[identity] = after
         return after
 
-    done = ask_step(model, "values", jobs, ValueReply, settle, options)
+    done = ask_step(model, "values", calls, ValueReply, settle, options)
     return Done(tuple(latest.values()), done.failed)
 
 

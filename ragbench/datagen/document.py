@@ -12,8 +12,8 @@ from ragbench.datagen.parts import (
     Done,
     FactSentence,
     GeneratedDocument,
-    Job,
     Section,
+    StepCall,
     ask_step,
     field_list,
 )
@@ -132,7 +132,7 @@ def model_documents(
     if mode == "one-shot" and not sample.strip():
         raise ConfigError("mode 'one-shot' without a sample", "the text of one document", "pass sample=...")
     template = load_prompt(prompt or MODES[mode])
-    jobs = []
+    calls = []
     for c, withheld in zip(configurations, drop or [()] * len(configurations), strict=True):
         common = {"domain": schema.domain, "subdomain": c.subdomain, "language": LANGUAGES[c.language]}
         if mode == "configuration":
@@ -142,12 +142,12 @@ def model_documents(
                 if names:
                     facts = field_list(c, [*schema.context, *names])
                     filled = fill_prompt(template, **common, title=title, heading=section.heading, facts=facts)
-                    jobs.append(Job(f"{c.id}/{section.heading}", filled, (c.id, section.heading)))
+                    calls.append(StepCall(f"{c.id}/{section.heading}", filled, (c.id, section.heading)))
         else:
             shown = {"sample": sample} if mode == "one-shot" else {}
-            jobs.append(Job(f"{c.id}/{mode}", fill_prompt(template, **common, **shown), (c.id, "")))
-    written = ask_step(model, "documents", jobs, None, lambda about, text: (*about, text), options)
-    owner = {job.id: job.about[0] for job in jobs}
+            calls.append(StepCall(f"{c.id}/{mode}", fill_prompt(template, **common, **shown), (c.id, "")))
+    written = ask_step(model, "documents", calls, None, lambda about, text: (*about, text), options)
+    owner = {call.id: call.about[0] for call in calls}
     failed = {owner[name]: reason for name, reason in written.failed}
     documents = []
     for c in configurations:

@@ -126,7 +126,7 @@ class QRA:
         return (" " if self.language == "en" else "").join(self.statements)
 
 
-class Job(NamedTuple):
+class StepCall(NamedTuple):
     """One call of a step: its id, its prompt, and what it is about."""
 
     id: str
@@ -145,28 +145,28 @@ class Done(Generic[Result]):
 def ask_step(
     model: Any,
     step: str,
-    jobs: Sequence[Job],
+    calls: Sequence[StepCall],
     form: type[BaseModel] | None,
     settle: Callable[[Any, Any], Result | str],
     options: Mapping[str, Any],
 ) -> Done[Result]:
-    """Ask a model about every job.
+    """Ask a model about every call.
 
     Parameters
     ----------
     form : of the reply; None for text.
-    settle : (what the job is about, the reply) -> result. A text in its place says why the reply cannot be used.
+    settle : (what the call is about, the reply) -> result. A text in its place says why the reply cannot be used.
     options : of `ragbench.llm.ask`.
     """
-    if not jobs:
+    if not calls:
         return Done(())
-    names, prompts, _ = zip(*jobs, strict=True)
+    names, prompts, _ = zip(*calls, strict=True)
     replies = ask(model, prompts, form, ids=names, **{"step": f"rageval {step}", **options})
     made, failed = [], []
-    for job, reply in zip(jobs, replies, strict=True):
-        result = settle(job.about, reply.parsed if form else reply.text) if reply.ok else str(reply.error)
+    for call, reply in zip(calls, replies, strict=True):
+        result = settle(call.about, reply.parsed if form else reply.text) if reply.ok else str(reply.error)
         if isinstance(result, str):
-            failed.append((job.id, result))
+            failed.append((call.id, result))
         else:
             made.append(result)
     return Done(tuple(made), tuple(failed))

@@ -26,13 +26,13 @@ from ragbench.datagen.parts import (
     Fact,
     FactSentence,
     GeneratedDocument,
-    Job,
     Reference,
+    StepCall,
     ask_step,
     field_list,
 )
 from ragbench.datagen.schema import QuestionPattern, Schema
-from ragbench.datagen.wording import choose, derive, fields_of, fill_pattern, mentions, without, word
+from ragbench.datagen.wording import choose, derive, fields_of, fill_pattern, mentions, without, worded
 from ragbench.errors import DataError, check_known
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
@@ -106,8 +106,8 @@ def _draft(
     values = {f"{mark}.{name}".lstrip("."): text for mark, (c, _) in used.items() for name, text in c.text.items()}
     if pattern.section:
         facts = next(s for s in schema.sections if s.id == pattern.section).facts
-        question = word(pattern.ask, values, rng)
-        return QRA("", kind, schema.language, question, tuple(word(f.say[0], values) for f in facts), doc_ids)
+        question = worded(pattern.ask, values, rng)
+        return QRA("", kind, schema.language, question, tuple(worded(f.say[0], values) for f in facts), doc_ids)
     dropped = {f"{mark}.{name}".lstrip(".") for mark, (_, d) in used.items() for name in d.dropped}
     needed = set().union(*map(fields_of, pattern.say), *(d.of for d in pattern.derive.values()))
     if needed & dropped:
@@ -121,8 +121,8 @@ def _draft(
         values[name] = result
         of = tuple((used[mark][0].id, field) for mark, _, field in (n.rpartition(".") for n in derivation.of))
         derived.append(Derived(result, derivation.rule, of, names))
-    question = word(pattern.ask, values, rng)
-    statements = tuple(word(s, values, rng) for s in pattern.say)
+    question = worded(pattern.ask, values, rng)
+    statements = tuple(worded(s, values, rng) for s in pattern.say)
     return QRA("", kind, schema.language, question, statements, doc_ids, derived=tuple(derived))
 
 
@@ -132,8 +132,8 @@ def _unanswerable(schema: Schema, pair: Pair, rng: random.Random) -> Iterator[QR
         if fact.lost and fact.fields and set(fact.fields) <= set(document.dropped):
             what = fill_pattern(fact.lost.what, configuration.text, sentence=False)
             values = {**configuration.text, "what": what}
-            question = word(fact.lost.ask, values, rng)
-            statements = tuple(word(s, values, rng) for s in schema.unanswerable)
+            question = worded(fact.lost.ask, values, rng)
+            statements = tuple(worded(s, values, rng) for s in schema.unanswerable)
             lost = tuple((document.id, name) for name in fact.fields)
             yield QRA("", "unanswerable", schema.language, question, statements, (document.id,), lost=lost)
 
@@ -191,7 +191,7 @@ def model_questions(
         return replace(draft, question=reply.question, statements=tuple(s.strip() for s in reply.statements))
 
     for kind, turn in ((kind, turn) for kind, count in per_document.items() for turn in range(1, count + 1)):
-        jobs = []
+        calls = []
         for number, (c, document) in enumerate(pairs):
             name = f"{c.id}-{kind.replace(' ', '-')}-{turn}"
             about = [(c, document), pairs[(number + 1) % len(pairs)]] if kind in MULTI else [(c, document)]
@@ -211,8 +211,8 @@ def model_questions(
                 )
                 lost = tuple((c.id, n) for n in document.dropped) if kind == "unanswerable" else ()
                 draft = QRA(name, kind, schema.language, "", (), tuple(c.id for c, _ in about), lost=lost)
-                jobs.append(Job(name, filled, draft))
-        done = ask_step(model, "questions", jobs, QuestionReply, settle, options)
+                calls.append(StepCall(name, filled, draft))
+        done = ask_step(model, "questions", calls, QuestionReply, settle, options)
         drafts += done.made
         failed += done.failed
     return Done(tuple(drafts), tuple(failed))
@@ -312,8 +312,8 @@ def _ask_answered(
     options: Mapping[str, Any],
 ) -> Done[QRA]:
     """Ask about every question that has an answer; the others pass."""
-    jobs = [Job(q.id, write(q), q) for q in questions if q.kind != "unanswerable"]
-    done = ask_step(model, step, jobs, form, settle, options)
+    calls = [StepCall(q.id, write(q), q) for q in questions if q.kind != "unanswerable"]
+    done = ask_step(model, step, calls, form, settle, options)
     settled = {q.id: q for q in done.made}
     passed = [settled.get(q.id, q) for q in questions if q.kind == "unanswerable" or q.id in settled]
     return Done(tuple(passed), done.failed)
@@ -370,7 +370,7 @@ def refine(
             values = [c.text[name] for name in fact.fields]
             stated = any(r.doc_id == c.id and mentions(r.text, value) for r in references for value in values)
             if stated and not any(mentions(answer, value) for value in values):
-                kept.append(word(fact.say[0], c.text))
+                kept.append(worded(fact.say[0], c.text))
                 changes.append(f"supplemented: {kept[-1]}")
     ordered = _in_document_order(references, documents, question.doc_ids)
     return replace(question, statements=tuple(kept), references=ordered, changes=(*question.changes, *changes))
@@ -503,10 +503,10 @@ def model_keypoints(
 ) -> Done[QRA]:
     """Let a model cut answers into three to five keypoints; a reply with fewer or more is a failure."""
     template = load_prompt(prompt)
-    jobs = [
-        Job(q.id, fill_prompt(template, language=LANGUAGES[q.language], question=q.question, answer=q.answer), q)
+    calls = [
+        StepCall(q.id, fill_prompt(template, language=LANGUAGES[q.language], question=q.question, answer=q.answer), q)
         for q in questions
     ]
     return ask_step(
-        model, "keypoints", jobs, KeypointsReply, lambda q, r: replace(q, keypoints=tuple(r.keypoints)), options
+        model, "keypoints", calls, KeypointsReply, lambda q, r: replace(q, keypoints=tuple(r.keypoints)), options
     )

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, Stric
 from typing_extensions import TypedDict  # pydantic asks for it on Python 3.11
 
 from ragbench.data.files import as_record
-from ragbench.datagen.parts import KINDS, LANGUAGES, MULTI, Job, ask_step
+from ragbench.datagen.parts import KINDS, LANGUAGES, MULTI, StepCall, ask_step
 from ragbench.datagen.wording import FIELD, choose, fields_of
 from ragbench.errors import ConfigError, DataError, ModelError, check_known
 from ragbench.llm.structured import MOST_ITEMS
@@ -332,8 +332,8 @@ def schema_from_documents(
         raise ConfigError("no list of seed documents", "the texts of at least one document", "pass a list of texts")
     texts = "\n\n".join(f"[{i}]\n{text}" for i, text in enumerate(documents, 1))
     filled = fill_prompt(load_prompt(prompt), language=LANGUAGES[language], domain=domain, documents=texts)
-    job = Job(f"schema/{domain}", filled, domain)
-    proposals = ask_step(model, "schema", [job], SchemaReply, lambda _, proposal: proposal, options)
+    call = StepCall(f"schema/{domain}", filled, domain)
+    proposals = ask_step(model, "schema", [call], SchemaReply, lambda _, proposal: proposal, options)
     if proposals.failed:
         reason = proposals.failed[0][1]
         raise ModelError(f"no schema for {domain}: {reason}", "a schema in the form asked for", "try another model")

@@ -54,7 +54,7 @@ def fill_pattern(pattern: str, values: Mapping[str, str], *, sentence: bool = Tr
     return text[:1].upper() + text[1:] if sentence else text
 
 
-def word(patterns: str | Sequence[str], values: Mapping[str, str], rng: random.Random | None = None) -> str:
+def worded(patterns: str | Sequence[str], values: Mapping[str, str], rng: random.Random | None = None) -> str:
     """Word a sentence: a pattern, or one of several, with its alternatives chosen and its fields filled."""
     pattern = patterns if isinstance(patterns, str) else rng.choice(patterns)
     return fill_pattern(choose(pattern, rng)[0], values)
