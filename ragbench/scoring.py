@@ -406,7 +406,8 @@ def _taken_apart(results: Sequence[RagResult], by: Labeller) -> list[RagResult]:
     claims = dict(zip(asked, extract_claims(by.model, list(asked), **by.options).claims, strict=True))
     apart = []
     for result in results:
-        said, true = claims[result.response], result.reference_claims or claims.get(result.reference)
+        said, given = claims[result.response], result.reference_claims
+        true = claims[result.reference] if given is None else given
         unread = said is None or true is None
         apart.append(result if unread else replace(result, response_claims=said, reference_claims=true))
     return apart

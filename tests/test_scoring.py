@@ -270,6 +270,8 @@ def test_a_checker_of_ones_own_checks_the_claims_that_rules_or_a_model_take_out(
         model = rb.chat_model("ollama:llama3:8b", host=server.url)
         table = score(SAID[:2], ["precision"], model, checker=Strict(), retries=0, progress=False)
         assert not any("claims to check" in call.prompt for call in server.calls)
+        known = [row | {"reference_claims": ["a b"]} for row in SAID[:2]]
+        assert score(known, ["precision"], model, checker=Strict(), progress=False)["precision"].tolist() == [0.5, 0.0]
     # The first one's true answer could not be taken apart: no rule steps in.
     assert math.isnan(table["precision"][0])
     assert table["reason"][0] == "a label could not be read: precision"

@@ -334,6 +334,9 @@ def test_a_comparison_is_the_paired_test_on_the_same_questions_corrected_over_th
             pytest.approx(interval.low, abs=0.02),
             pytest.approx(interval.high, abs=0.02),
         )
+    close = comparison.compare_systems(rows, ("A@100", "C@100"))  # in the order of the rows, the test is the same
+    sides = column(rows, "A", 100, "ir_score"), column(rows, "C", 100, "ir_score")
+    assert close["p"][0] == paired_permutation_test(*sides).p_value
     right = table[(table["measure"] == "fully right") & (table["a"] == "A@50")].iloc[0]
     assert right["difference"] == pytest.approx(8 / 24 - 1)
     assert table["p_holm"].tolist() == holm(table["p"]).tolist()
