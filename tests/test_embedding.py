@@ -171,6 +171,21 @@ def test_cache_asks_the_model_once_per_text(tmp_path):
     np.testing.assert_array_equal(b[:, 0], [3, 1, 7])
 
 
+@pytest.mark.parametrize("queries_apart", [False, True])
+def test_what_is_not_on_disk_is_known_apart_for_queries_where_the_model_embeds_them_so(tmp_path, queries_apart):
+    class Arrays(Letters):
+        def embed_array(self, texts):
+            return np.array(self.embed_documents(texts))
+
+    if queries_apart:
+        Arrays.embed_queries = lambda self, texts: -self.embed_array(texts)
+    cached = CachedEmbeddings(Arrays(), folder=tmp_path)
+    cached.embed_array(["a", "bb"])
+    assert cached.not_on_disk(["bb", "ccc"]) == ["ccc"]
+    assert cached.not_on_disk(["bb", "ccc"], queries=True) == (["bb", "ccc"] if queries_apart else ["ccc"])
+    assert cached.embed_queries(["bb"])[0, 0] == (-2 if queries_apart else 2)
+
+
 def test_cache_keeps_models_apart(tmp_path):
     CachedEmbeddings(Letters(), folder=tmp_path).embed_array(["a"])
     other = Letters()

@@ -90,6 +90,11 @@ def test_a_chunk_that_entails_a_reference_claim_is_called_relevant(inspector):
     assert heads == ["ref", "1 R", "2", "res", "1 R", "2"]
 
 
+def test_only_claims_are_stops_of_the_tab_key(inspector):
+    assert {b._dom_classes[1] for b in buttons(inspector) if b.tabbable is None} == {"rb-claim"}
+    assert sum(b.tabbable is None for b in buttons(inspector)) == 6
+
+
 def test_question_response_and_reference_are_shown(inspector):
     for text in (EXAMPLE["query"], EXAMPLE["response"], EXAMPLE["gt_answer"]):
         assert text in inspector.texts.value

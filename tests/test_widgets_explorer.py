@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragbench.errors import ConfigError, ModelError
+from ragbench.errors import ConfigError, ModelError, check_known
 from ragbench.metrics.cutoffs import TokenOffsets
 from ragbench.metrics.ir_score import ir_score
 from ragbench.paths import project_root
@@ -366,6 +366,8 @@ def test_guard_shows_a_ragbench_error_and_raises_any_other():
     with pytest.raises(ValueError, match="odd"), panel.guarded():
         raise ValueError("odd")
     assert "ValueError: odd" in panel.message.value
+    panel.button("Go", lambda: check_known("way", ["there"], ["here"])).click()
+    assert "unknown way &#x27;there&#x27;" in panel.message.value
 
 
 def test_message_is_escaped_and_cleared():
