@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from word_bags import Bags
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling import judge_fit
@@ -27,19 +28,6 @@ from ragbench.text.words import word_weight
 LEXICAL = tuple(n for n in NAMES if n != "cosine")
 WORDS = ["the", "river", "Nile", "flows", "north", "1902", "dam", "not", "Egypt", "of"]
 texts = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
-
-
-class Bags:
-    """Embeddings that are easy to work out: the unit vector of counts of a few words."""
-
-    words = ("river", "nile", "dam", "egypt", "north", "what")
-
-    def embed_documents(self, many):
-        rows = []
-        for text in many:
-            v = np.array([text.lower().split().count(w) for w in self.words] + [1e-3])
-            rows.append((v / np.linalg.norm(v)).tolist())
-        return rows
 
 
 def row(question, reference, answer, names=LEXICAL):
@@ -208,19 +196,12 @@ def test_better_answers_score_higher(judge):
 
 
 def test_batch_equals_one_by_one_and_embeds_once():
-    class Counting(Bags):
-        calls = 0
-
-        def embed_documents(self, many):
-            self.calls += 1
-            assert len(many) == len(set(many))
-            return super().embed_documents(many)
-
-    counting = Counting()
+    counting = Bags()
     judge = EmbeddedJudge(embedder=counting)
     answers, references = ["river dam", "", "Nile"], ["river dam Egypt", "Nile north", "Nile north"]
     batch = judge.scores(answers, references, [None, "what", "north"])
-    assert counting.calls == 1
+    (asked,) = counting.asked
+    assert len(asked) == len(set(asked))
     for i, q in enumerate([None, "what", "north"]):
         assert judge.score(answers[i], references[i], q) == pytest.approx(batch[i], abs=1e-6)
     assert judge.scores([], []).shape == (0,)
