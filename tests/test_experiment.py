@@ -25,7 +25,7 @@ from experiment_parts import Copier, Named, experiment, people, whole, words
 from ragbench.chunking import token_chunks
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, diff, load_manifest, load_rows
-from ragbench.experiment.run import Progress
+from ragbench.experiment.rows import newly_used
 from ragbench.generation import ExtractiveReader
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.metrics.ir_score import ir_score
@@ -573,10 +573,8 @@ def test_experiment_shows_its_size_and_its_folder(tmp_path, monkeypatch):
 
 
 def test_an_answer_under_two_judges_is_counted_once_in_tokens():
-    state = Progress(total=5, there=0)
     row = {"status": "ok", "answer_key": "a", "prompt_tokens": 100, "output_tokens": 7, "cached": False}
-    for one in (row, row, row | {"answer_key": "b"}, row | {"answer_key": "c", "cached": True}):
-        state.count(one)
-    assert (state.done, state.prompt_tokens, state.output_tokens) == (4, 200, 14)
-    state.count(row | {"output_tokens": 9})  # made again
-    assert (state.prompt_tokens, state.output_tokens) == (300, 23)
+    again = row | {"output_tokens": 9}
+    rows = (row, row, row | {"answer_key": "b"}, row | {"answer_key": "c", "cached": True}, again)
+    counted: dict = {}
+    assert [newly_used(each, counted)[:2] for each in rows] == [(100, 7), (0, 0), (100, 7), (0, 0), (100, 9)]

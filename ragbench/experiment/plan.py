@@ -47,7 +47,7 @@ _FREE = {"prompt_tokens": 0.0, "output_tokens": 0.0, "cost": 0.0}
 def plan_experiment(
     experiment: Experiment, speeds: Mapping[str, Any], after: Callable[[pd.DataFrame], Plan] | None = None
 ) -> Plan:
-    """Do what ``Experiment.plan`` says."""
+    """Go through a run without embedding a text or asking a model; see ``Experiment.plan``."""
     by_model = experiment.labels != "embedded" or isinstance(experiment.checker, ModelChecker)
     labels = bool(experiment.metrics) and by_model
     with experiment.open_cassette(make=False) as cassette:

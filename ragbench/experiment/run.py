@@ -23,12 +23,11 @@ import pandas as pd
 from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
-from ragbench.comparison import system_names
 from ragbench.data.formats import judgements
 from ragbench.errors import ConfigError, DataError, ModelError, RagbenchError
 from ragbench.experiment import identity
 from ragbench.experiment import manifest as manifests
-from ragbench.experiment.rows import Journal, Rows, newly_used, without_text
+from ragbench.experiment.rows import Journal, Rows, without_text
 from ragbench.experiment.spec import Experiment
 from ragbench.experiment.stage import Stage
 from ragbench.experiment.work import Batch, Call, Draft, Item, block
@@ -60,10 +59,7 @@ class Progress:
     there: int
     done: int = 0
     failures: Counter[str] = field(default_factory=Counter)
-    prompt_tokens: int = 0
-    output_tokens: int = 0
     began: float = field(default_factory=time.monotonic)
-    _answers: dict[Any, tuple] = field(default_factory=dict, repr=False)
 
     @property
     def seconds(self) -> float:
@@ -80,15 +76,12 @@ class Progress:
         self.done += 1
         if row["status"] == "failed":
             self.failures[row["error_kind"]] += 1
-        prompt_tokens, output_tokens, _ = newly_used(row, self._answers)
-        self.prompt_tokens += prompt_tokens
-        self.output_tokens += output_tokens
 
 
 def run_experiment(
     experiment: Experiment, executor: Executor | None, progress: Any, retry: bool, stop: Any, stop_after: float
 ) -> pd.DataFrame:
-    """Do what ``Experiment.run`` says."""
+    """Load, chunk and embed, find what is left to do, make its rows, and return all rows; see ``Experiment.run``."""
 
     def stopped() -> bool:
         return stop is not None and stop.is_set()
@@ -336,7 +329,9 @@ def _bar(progress: Any, state: Progress) -> Iterator[Callable[[], None]]:
 
 
 def with_texts(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
-    """Do what ``Experiment.answers`` says."""
+    """Find the chunks of each row again and cut them at its N; see ``Experiment.answers``."""
+    from ragbench.comparison import system_names  # slow
+
     grid, cutting = experiment.grid, experiment.cutting
     offsets = TokenOffsets(cutting.tokenizer)
     if strangers := set(rows["data"]) - set(grid.data):

@@ -330,12 +330,7 @@ class Experiment:
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str]) -> Experiment:
-        """Build an experiment from a file; see ``ragbench.experiment.config`` for the names there are.
-
-        Raises
-        ------
-        ConfigError that names file and key for anything that cannot work; DataError for a file that cannot be read.
-        """
+        """Build an experiment from a file (docs/experiment.md); ConfigError names file and key of what cannot work."""
         from ragbench.experiment import config
 
         path = config.experiment_file(path)
@@ -348,17 +343,15 @@ class Experiment:
     def plan(self, *, after: Callable[[pd.DataFrame], Plan] | None = None, **speeds: Any) -> Plan:
         """Say what ``run`` will take, by step, without asking a model and without embedding a text.
 
-        Parameters
-        ----------
-        after : plans what follows the run (extracting and checking claims, say) from the rows it will give: those that
-            are there, and the others with their hits but without answer and grade. Its steps are added.
-        speeds : for ``ragbench.llm.plan``: ``tokens_per_second``, ``price`` ...
-
-        Returns
-        -------
-        Plan with the steps "embed" (its calls are texts), "retrieve", "decompose" and "rerank" (calls of retrievers),
+        The steps are "embed" (its calls are texts), "retrieve", "decompose" and "rerank" (calls of retrievers),
         "generate" and "grade". ``cached``: rows that are there, replies on the cassette, vectors on disk. Contexts that
         wait for vectors are estimated.
+
+        Parameters
+        ----------
+        after : plans what follows the run (checking claims, say) from the rows it will give: those that are there, and
+            the others with their hits but without answer and grade. Its steps are added.
+        speeds : for ``ragbench.llm.plan``: ``tokens_per_second``, ``price`` ...
         """
         from ragbench.experiment.plan import plan_experiment
 
@@ -373,7 +366,10 @@ class Experiment:
         stop: Any = None,
         stop_after: float = STOP_AFTER,
     ) -> pd.DataFrame:
-        """Make the rows that are not there yet, and return all rows of the grid.
+        """Make the rows that are not there yet, and return all rows of the grid in its order, as ``load_rows`` does.
+
+        Rows are on disk as soon as they are made: after Ctrl-C, a kill or a full disk, run again to go on; nothing that
+        is there is made again. A failure of one question is a row with ``status`` "failed".
 
         Parameters
         ----------
@@ -385,15 +381,10 @@ class Experiment:
         stop_after : share of prompts that may fail at the servers (from the twentieth reply on); above it the run
             ends. Replies that cannot be used (no grade in it, cut off ...) do not count.
 
-        Returns
-        -------
-        DataFrame of rows in the order of the grid, as from ``load_rows``. Rows are on disk as soon as they are made:
-        after Ctrl-C, a kill or a full disk, run again to go on; nothing that is there is made again.
-
         Raises
         ------
-        ConfigError, DataError, ModelError for what stops the whole run (no server of a model left, too many failures,
-        two processes on one run, a full disk); a failure of one question is a row with ``status`` "failed".
+        ConfigError, DataError, ModelError for what stops the whole run: no server of a model left, too many failures,
+        two processes on one run, a full disk.
         """
         from ragbench.experiment.run import run_experiment
 
@@ -402,26 +393,17 @@ class Experiment:
     def answers(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Put the texts behind rows of ``run`` beside them: ``rb.score(experiment.answers(rows), [...])``.
 
-        Returns
-        -------
-        The rows with ``system`` (the retriever, the other axes that take several values, and N), ``question``,
-        ``reference`` (the true answer), ``references``, ``context`` and ``chunks`` (of the hits, what stands before the
-        cut at N: what a generator read), ``retrieved`` and ``relevant`` (ids of documents, of all hits). Without
-        documents, at N = 0, there are no chunks and there is no context.
-
-        Raises
-        ------
-        DataError for a row of other data or other chunks.
+        Adds ``system`` (the retriever, the other axes that take several values, and N), ``question``, ``reference``
+        (the true answer), ``references``, ``context`` and ``chunks`` (of the hits, what stands before the cut at N:
+        what a generator read), ``retrieved`` and ``relevant`` (ids of documents, of all hits). Without documents, at
+        N = 0, there are no chunks and there is no context. DataError for a row of other data or other chunks.
         """
         from ragbench.experiment.run import with_texts
 
         return with_texts(self, rows)
 
     def score(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Compute the experiment's ``metrics`` of every row, see `ragbench.score`.
-
-        Replies of a model that labels are on the run's cassette: what is there is not asked again.
-        """
+        """Compute the experiment's ``metrics`` of every row, as `ragbench.score` does; replies are on the cassette."""
         from ragbench.scoring import score
 
         if not self.metrics:
