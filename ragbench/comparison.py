@@ -72,9 +72,8 @@ def compare_systems(
     DataFrame, one row per pair and measure, named a, b, measure: as from `ragbench.stats.compare_pairs`. Comparisons
     without a question scored for both are left out.
 
-    Raises
-    ------
-    ConfigError for a system that is not there, naming those that are; DataError when there is nothing to compare.
+    Raises ConfigError for a system that is not there, naming those that are; DataError when there is nothing to
+    compare.
     """
     return compare_pairs(_comparable(rows, pairs), ("a", "b", "measure"), power=power, alpha=alpha, seed=seed)
 
@@ -188,9 +187,7 @@ def paired_labels(rows: pd.DataFrame, a: str, b: str, path: str | os.PathLike[st
     (NaN without a label), ``stratum`` (by which systems the judge says are right), for `ragbench.stats.ppi_shares`,
     ``ppi_difference`` and ``label_next``.
 
-    Raises
-    ------
-    DataError for a label file that cannot be read, or a label of no answer here.
+    Raises DataError for a label file that cannot be read, or a label of no answer here.
     """
     from ragbench.labelling.people import current, load_labels
 

@@ -25,7 +25,6 @@ from ragbench.labelling.claims import (
     steps_for_claims,
     steps_for_ragchecker,
 )
-from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.grades import grade, grading_prompts, grading_step
 from ragbench.labelling.keypoints import embedded_keypoint_verdicts, keypoint_verdicts, steps_for_keypoints
 from ragbench.labelling.statements import EmbeddedRagas, ModelRagas, steps_for_ragas
@@ -70,9 +69,7 @@ def score(
     the labels made (`ragbench.widgets.ClaimInspector` opens ``claim_labels``); ``labelled_by``; ``unscored``, how many
     numbers are NaN, and ``reason``, why. ``attrs``: "numbers" (their columns), "model", "checker", "repairs".
 
-    Raises
-    ------
-    ConfigError for an unknown metric; DataError for all missing columns, before anything runs.
+    Raises ConfigError for an unknown metric; DataError for all missing columns, before anything runs.
 
     >>> score([{"answer": "Paris", "reference": "Paris, France"}], ["exact_match", "token_f1"])["token_f1"].round(2)[0]
     0.67
@@ -138,9 +135,7 @@ def compare_scores(table: pd.DataFrame, columns: Sequence[str] | None = None, **
     DataFrame as from `ragbench.comparison.compare_systems`; `ragbench.comparison.verdicts` puts it into words. Pairs
     without a question scored for both are left out.
 
-    Raises
-    ------
-    DataError without two systems, or when one answered a question twice.
+    Raises DataError without two systems, or when one answered a question twice.
     """
     systems = list(dict.fromkeys(table["system"])) if "system" in table else []
     if len(systems) < 2:
@@ -429,20 +424,12 @@ def _check_step(rows: pd.DataFrame, by: Labeller) -> Step:
     return Step("claim check", prompts=[by.checker.prompt(*pair) for pair in pairs.pairs])
 
 
-def _claim_steps(rows: pd.DataFrame) -> list[Step]:
-    return steps_for_ragchecker(_results(rows), claims_per_text=CLAIMS_PER_TEXT)
-
-
 def _keypoints(rows: pd.DataFrame, by: Labeller) -> list[Any]:
     """The claims of the true answer, where nobody wrote key points."""
     texts = rows["reference"].tolist()
     if by.model is None:
         return [split_claims(text) for text in texts]
     return list(extract_claims(by.model, texts, **by.options).claims)
-
-
-def _keypoint_steps(rows: pd.DataFrame) -> list[Step]:
-    return steps_for_claims(rows["reference"].tolist(), "keypoints")
 
 
 def _keypoint_verdicts(rows: pd.DataFrame, by: Labeller) -> list[Any]:
@@ -452,22 +439,10 @@ def _keypoint_verdicts(rows: pd.DataFrame, by: Labeller) -> list[Any]:
     return list(keypoint_verdicts(by.model, questions, answers, points, **by.options).labels)
 
 
-def _verdict_steps(rows: pd.DataFrame) -> list[Step]:
-    return steps_for_keypoints(*_lists(rows, "question", "answer", "keypoints"))
-
-
 def _to_grade(rows: pd.DataFrame) -> tuple[list[Question], list[Answer]]:
     each = [(str(i), row) for i, row in enumerate(rows.itertuples())]
     questions = [Question(name, row.question, row.reference, tuple(row.references)) for name, row in each]
     return questions, [Answer(name, row.answer, "") for name, row in each]
-
-
-def _grades(rows: pd.DataFrame, by: Labeller) -> list[Any]:
-    return [graded.value for graded in grade(by.model or EmbeddedGrader(), *_to_grade(rows), **by.options)]
-
-
-def _grade_steps(rows: pd.DataFrame) -> list[Step]:
-    return [grading_step(grading_prompts(*_to_grade(rows)))]
 
 
 def _ragas(rows: pd.DataFrame, by: Labeller) -> list[Any]:
@@ -481,10 +456,6 @@ def _ragas(rows: pd.DataFrame, by: Labeller) -> list[Any]:
     return pd.DataFrame({name: table["score"].to_numpy() for name, table in scores.items()}).to_dict("records")
 
 
-def _ragas_steps(rows: pd.DataFrame) -> list[Step]:
-    return steps_for_ragas(*_lists(rows, "question", "answer", "context"))
-
-
 @dataclass(frozen=True, slots=True)
 class LabelWay:
     """How a label is made: from which columns, by which function, and with which calls of a model."""
@@ -495,9 +466,27 @@ class LabelWay:
 
 
 LABELS: dict[str, LabelWay] = {
-    "claim_labels": LabelWay(("question", "answer", "reference", "chunks"), _claim_labels, _claim_steps),
-    "keypoints": LabelWay(("reference",), _keypoints, _keypoint_steps),
-    "keypoint_verdicts": LabelWay(("question", "answer", "keypoints"), _keypoint_verdicts, _verdict_steps),
-    "grade": LabelWay(("question", "answer", "reference", "references"), _grades, _grade_steps),
-    "ragas": LabelWay(("question", "answer", "context"), _ragas, _ragas_steps),
+    "claim_labels": LabelWay(
+        ("question", "answer", "reference", "chunks"),
+        _claim_labels,
+        lambda rows: steps_for_ragchecker(_results(rows), claims_per_text=CLAIMS_PER_TEXT),
+    ),
+    "keypoints": LabelWay(
+        ("reference",), _keypoints, lambda rows: steps_for_claims(rows["reference"].tolist(), "keypoints")
+    ),
+    "keypoint_verdicts": LabelWay(
+        ("question", "answer", "keypoints"),
+        _keypoint_verdicts,
+        lambda rows: steps_for_keypoints(*_lists(rows, "question", "answer", "keypoints")),
+    ),
+    "grade": LabelWay(
+        ("question", "answer", "reference", "references"),
+        lambda rows, by: [graded.value for graded in grade(by.model or "embedded", *_to_grade(rows), **by.options)],
+        lambda rows: [grading_step(grading_prompts(*_to_grade(rows)))],
+    ),
+    "ragas": LabelWay(
+        ("question", "answer", "context"),
+        _ragas,
+        lambda rows: steps_for_ragas(*_lists(rows, "question", "answer", "context")),
+    ),
 }

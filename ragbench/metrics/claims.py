@@ -88,9 +88,7 @@ def claim_metrics(
     -------
     dict of `METRICS` to numbers in [0, 1].
 
-    Raises
-    ------
-    DataError for labels of the wrong shape or an unknown label; ConfigError for an unknown option.
+    Raises DataError for labels of the wrong shape or an unknown label; ConfigError for an unknown option.
 
     Source: RAGChecker, section 3.3, appendix B. Paper values (E5-Mistral + GPT-4, Table 3, percent): precision 62.0,
     recall 53.0, f1 52.7 (the mean of f1, not the f1 of means), claim recall 83.5, context precision 61.8.
@@ -166,9 +164,7 @@ def claim_metrics_table(
     -------
     DataFrame, one row per result in the order given, index ``id``; columns `METRICS` (in [0, 1]) and `COUNTS`.
 
-    Raises
-    ------
-    DataError that names id and field of the first result whose labels are missing, misshapen or unknown.
+    Raises DataError that names id and field of the first result whose labels are missing, misshapen or unknown.
     """
     empty, results = _number(empty), getattr(results, "results", results)
     if isinstance(results, Mapping | str) or not isinstance(results, Iterable):

@@ -143,9 +143,7 @@ def ir_score_table(
     float array, shape (n, len(cutoffs)), in [0, 1], never falling as N grows. A question without facts, or with an
     empty one, is a row of NaN; an empty text is a row of 0. Count the NaN rows before averaging.
 
-    Raises
-    ------
-    DataError when ``parts`` and ``texts`` differ in length or hold anything but text (with the row).
+    Raises DataError when ``parts`` and ``texts`` differ in length or hold anything but text (with the row).
 
     Source: thesis §2.3, Eq 2.2; §3.1, Table 3.1.
     """

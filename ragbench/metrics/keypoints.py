@@ -54,9 +54,7 @@ def keypoint_metrics(verdicts: Sequence[Verdict]) -> dict[str, float]:
     -------
     dict of `KEYPOINT_METRICS` to numbers in [0, 1] that add up to 1; NaN without keypoints.
 
-    Raises
-    ------
-    DataError for anything else than a list of the three verdicts.
+    Raises DataError for anything else than a list of the three verdicts.
 
     Source: RAGEval, Eq 3-5. Paper value: 0.6845 / 0.1636 / 0.1520 (GPT-4o, English, Table 3).
     """
@@ -107,10 +105,8 @@ def reference_recall(
     -------
     float in [0, 1]; 0 with references but no passages.
 
-    Raises
-    ------
-    DataError for a reference without a sentence, or a text in place of a list; ConfigError for an unknown language or
-    variant.
+    Raises DataError for a reference without a sentence, or a text in place of a list; ConfigError for an unknown
+    language or variant.
 
     Source: RAGEval, Eq 1. Paper value: 0.6717 (BM25, English finance, Table 4).
     """
@@ -154,9 +150,7 @@ def passage_table(
     -------
     DataFrame, one row per question: recall, eir, references (their number), words (of the passages).
 
-    Raises
-    ------
-    DataError naming the question (counted from 0) with a faulty input; see `reference_recall`.
+    Raises DataError naming the question (counted from 0) with a faulty input; see `reference_recall`.
     """
     languages = [language] * len(references) if isinstance(language, str) else list(language)
     if not len(references) == len(passages) == len(languages):
@@ -236,10 +230,8 @@ def answer_rouge_l(
         code calls for English, the package rouge 1.0.1: sentences end at full stops, words at blanks; counted are the
         *distinct* words, in common when a longest common subsequence of two sentences holds them.
 
-    Raises
-    ------
-    ConfigError for ``"released"`` with Chinese or a tokenizer: that package takes English words at blanks; DataError
-    for something that is no text, or no list of texts.
+    Raises ConfigError for ``"released"`` with Chinese or a tokenizer: that package takes English words at blanks;
+    DataError for something that is no text, or no list of texts.
 
     Source: RAGEval, Table 3. Paper value: 0.2190 (GPT-4o, English). The result file that was released beside the code
     (0.1322 over 350 answers) comes from another variant: ``tokenizer=str.split`` with ``"words"``.

@@ -39,9 +39,7 @@ def crag_score(
     -------
     float in [-1, 1]; NaN without answers.
 
-    Raises
-    ------
-    ConfigError for an unknown mode or label; DataError for lengths that differ or a group without weight.
+    Raises ConfigError for an unknown mode or label; DataError for lengths that differ or a group without weight.
 
     Source: thesis §1.2; CRAG (Yang et al. 2024), section 4.
 
@@ -91,9 +89,7 @@ def rgb_accuracy(correct: Any, noise_ratio: Any = None) -> float | dict[float, f
     -------
     float in [0, 1] (NaN without answers), or a dict from each noise ratio, ascending, to the accuracy at it.
 
-    Raises
-    ------
-    DataError for noise ratios of another number than the answers, or outside [0, 1].
+    Raises DataError for noise ratios of another number than the answers, or outside [0, 1].
 
     Source: RGB, section 3 and Table 1; thesis §1.2.
     """
@@ -131,9 +127,7 @@ def rgb_error_rates(
     -------
     dict; each in [0, 1], NaN for a share of nothing (RGB's own evaluation gives 0).
 
-    Raises
-    ------
-    DataError when detections and answers differ in number; ConfigError for an unknown ``among``.
+    Raises DataError when detections and answers differ in number; ConfigError for an unknown ``among``.
 
     Source: RGB, section 3; thesis §1.2.
     """
@@ -163,9 +157,7 @@ def erag_scores(
     precision and recall), "mrr" (1 / rank of the first relevant document, 0 when there is none), "ndcg" (gain = score,
     discount log2(rank + 1)). Each in [0, 1]; NaN where undefined: no documents, or no downstream gain to be had.
 
-    Raises
-    ------
-    DataError for scores outside [0, 1] or NaN, or a pool with less gain than what was retrieved from it.
+    Raises DataError for scores outside [0, 1] or NaN, or a pool with less gain than what was retrieved from it.
 
     Source: eRAG (Salemi & Zamani 2024), section 3; thesis §1.2.
     """

@@ -35,9 +35,7 @@ def rank_scores(
     -------
     Value by measure; NaN when nothing is relevant.
 
-    Raises
-    ------
-    ConfigError for an unknown measure, or input that is no list of ids.
+    Raises ConfigError for an unknown measure, or input that is no list of ids.
 
     >>> rank_scores(["x", "a", "b"], {"a", "b"}, ["RR", "R@2"])
     {'RR': 0.5, 'R@2': 0.5}

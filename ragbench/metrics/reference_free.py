@@ -49,9 +49,7 @@ def faithfulness(verdicts: Sequence[Any], *, unread: Unread = "undefined", empty
         out, which flatters a judge that fails on hard statements; "unsupported" counts it as a No.
     empty : value without (read) statements.
 
-    Raises
-    ------
-    DataError for another verdict, ConfigError for another ``unread``.
+    Raises DataError for another verdict, ConfigError for another ``unread``.
 
     Source: RAGAS, section 3 (faithfulness). Paper value: 0.95 agreement with people on WikiEval (Table 1).
 
@@ -89,9 +87,7 @@ def answer_relevance(
     -------
     float in [-1, 1].
 
-    Raises
-    ------
-    DataError for shapes that do not fit or numbers that are not finite; ConfigError for "zero" without flags.
+    Raises DataError for shapes that do not fit or numbers that are not finite; ConfigError for "zero" without flags.
 
     Source: RAGAS, Eq 1. Paper value: 0.78 agreement with people on WikiEval (Table 1).
 
@@ -125,9 +121,7 @@ def context_relevance(
     -------
     float in [0, 1]; NaN for ``extracted=None``.
 
-    Raises
-    ------
-    DataError when more is extracted than there is, or for anything that is neither texts nor a number.
+    Raises DataError when more is extracted than there is, or for anything that is neither texts nor a number.
 
     Source: RAGAS, Eq 2. Paper value: 0.70 agreement with people on WikiEval (Table 1).
 

@@ -79,9 +79,7 @@ def best_threshold(scores: Any, positive: Any, side: Side = "above") -> Threshol
     Threshold with its plateau: for "above" every threshold in [low, high) does equally well, for "below" every one in
     (low, high]. Sought in [min(0, smallest score), max(1, largest score)].
 
-    Raises
-    ------
-    DataError for NaN scores, labels that are not boolean, or a single class; ConfigError for an unknown side.
+    Raises DataError for NaN scores, labels that are not boolean, or a single class; ConfigError for an unknown side.
 
     Source: thesis, section 3.3, Eq 3.1-3.5 (the maximum of the likelihood). Paper values: h = 0.105, k = 0.670.
 
@@ -123,9 +121,7 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
     -------
     Thresholds: h from (score < h) == (grade is 1), k from (score > k) == (grade is 5), each on its own.
 
-    Raises
-    ------
-    DataError for NaN scores, grades outside 1-5, or no (or only) grades 1 or 5.
+    Raises DataError for NaN scores, grades outside 1-5, or no (or only) grades 1 or 5.
 
     Source: thesis, section 3.3, Eq 3.1-3.5. Paper values: h = 0.105, k = 0.670.
     """
@@ -211,9 +207,7 @@ def region_shares(scores: Any, h: Any, k: Any) -> RegionShares:
     ----------
     h, k : numbers or :class:`Threshold`; a score equal to h or k lies between.
 
-    Raises
-    ------
-    DataError for empty input or NaN scores; ConfigError when h > k or either is NaN.
+    Raises DataError for empty input or NaN scores; ConfigError when h > k or either is NaN.
 
     Source: thesis, section 3.3, Figure 3.2. Paper values (BM25): below 5.61%, between 56.51%, above 37.88%.
     """
@@ -300,9 +294,8 @@ def calibrate(
     ir_scores, grades : shape (n,). groups : question ids, shape (n,): the points of a question fall into one fold.
     method : see :func:`group_probabilities`. seed : of the assignment of questions to folds.
 
-    Raises
-    ------
-    DataError when the training part of a fold lacks grade 1 or 5; ConfigError for a number of folds that cannot work.
+    Raises DataError when the training part of a fold lacks grade 1 or 5; ConfigError for a number of folds that cannot
+    work.
     """
     scores, marks = as_points(ir_scores, grades)
     index, n_groups = group_index(groups, scores.size)

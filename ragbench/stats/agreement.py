@@ -49,9 +49,7 @@ def confusion_matrix(
     truth, predicted : labels of the same items, shape (n,); an item with None or NaN on a side is left out and counted.
     labels : the possible labels in order; default: those that occur, sorted.
 
-    Raises
-    ------
-    DataError for lengths that differ, or a label that is not among ``labels`` (with its position).
+    Raises DataError for lengths that differ, or a label that is not among ``labels`` (with its position).
     """
     same_length(truth=truth, predicted=predicted)
     pairs = pd.DataFrame({"truth": np.asarray(truth, object), "predicted": np.asarray(predicted, object)})
@@ -94,9 +92,7 @@ def kappa(
     Interval in [-1, 1]. NaN without items, and when both judges give everything the same one label (no disagreement
     is possible by chance); such resamples are left out of the percentiles.
 
-    Raises
-    ------
-    ConfigError for unknown weights; DataError for labels of different number.
+    Raises ConfigError for unknown weights; DataError for labels of different number.
 
     Source: Cohen (1960); weighted: Cohen (1968).
     """

@@ -242,9 +242,7 @@ def conditional_logit(
     ``n_missing`` the others and those with a missing value. The interval is a jackknife over clusters of the
     logarithm, with t; NaN where leaving one out gives no finite ratio. The p-value is (hits + 1) / (resamples + 1).
 
-    Raises
-    ------
-    DataError for shapes that differ or an outcome that is neither 0 nor 1.
+    Raises DataError for shapes that differ or an outcome that is neither 0 nor 1.
 
     >>> conditional_logit([[1, 0], [1, 0], [1, 0], [0, 1]], [[1, 0]] * 4).ratio.estimate.__round__(6)
     3.0
@@ -340,9 +338,7 @@ def preference_correlation(
     -------
     Interval; ``n`` counts labels (560 for 280 pairs and two annotators).
 
-    Raises
-    ------
-    DataError when the arguments disagree in the number of pairs, or labels lie outside [-2, 2].
+    Raises DataError when the arguments disagree in the number of pairs, or labels lie outside [-2, 2].
 
     Source: RAGChecker, section 4.2, Tables 2 and 5. Paper values (overall, RAGChecker): 61.93 / 60.90 (x100).
     """

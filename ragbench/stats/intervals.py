@@ -111,9 +111,7 @@ def binomial_ci(successes: float, n: int, level: float = 0.95) -> Interval:
     ----------
     successes : in [0, n]. A half counts as such (ties), by the same beta quantiles.
 
-    Raises
-    ------
-    ConfigError unless 0 <= successes <= n.
+    Raises ConfigError unless 0 <= successes <= n.
 
     Source: Clopper & Pearson (1934), Biometrika 26.
     """

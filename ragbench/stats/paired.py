@@ -54,9 +54,7 @@ def paired_permutation_test(
     PermutationTest with the mean of a - b. The p-value of a sample of patterns is (hits + 1) / (resamples + 1), never
     0; NaN without pairs.
 
-    Raises
-    ------
-    ConfigError for fewer than 1 resample; DataError for input of different lengths.
+    Raises ConfigError for fewer than 1 resample; DataError for input of different lengths.
 
     Source: Fisher's randomisation test; Smucker et al. (2007) for retrieval; Phipson & Smyth (2010) for the + 1.
     """
@@ -103,9 +101,7 @@ def holm(p_values: Any) -> np.ndarray:
     float array, shape (m,): adjusted p-values in the given order, at most 1. Those below alpha are rejected with a
     family-wise error of at most alpha.
 
-    Raises
-    ------
-    DataError for p-values outside [0, 1].
+    Raises DataError for p-values outside [0, 1].
 
     Source: Holm (1979), Scandinavian Journal of Statistics 6.
 
@@ -237,9 +233,8 @@ def power_analysis(
     differing by the same amount (sd 0) need only as many questions as a permutation test needs to reach alpha at all
     (6 at 0.05); a difference of 0, or more than ten million questions, is inf.
 
-    Raises
-    ------
-    DataError for infinite scores, text or different lengths; ConfigError for an impossible power, alpha or difference.
+    Raises DataError for infinite scores, text or different lengths; ConfigError for an impossible power, alpha or
+    difference.
 
     Source: noncentral t distribution, Cohen (1988), chapter 2; the floor is that of an exact permutation test, whose
     smallest two-sided p-value is 2 / 2**n.

@@ -48,9 +48,7 @@ def ppi_mean(
     Interval; ``n`` is the number of human labels used, ``n_missing`` counts left-out values of all three arguments.
     The bounds are NaN with fewer than two labels or two unlabelled values.
 
-    Raises
-    ------
-    DataError without labels or without unlabelled items; ConfigError for another weight.
+    Raises DataError without labels or without unlabelled items; ConfigError for another weight.
 
     Source: Angelopoulos et al. (2023), prediction-powered inference; tuned: PPI++ (2023). ARES uses it with 150 to 300
     human labels (thesis §1.2).
@@ -158,9 +156,7 @@ def ppi_shares(
     One Interval per category; ``n`` counts labels, ``n_missing`` items without. Bounds are NaN where a stratum has one
     label of several items, or all its labels in one cluster. They are not cut at 0 and 1.
 
-    Raises
-    ------
-    DataError : a stratum without a label, half a label, a missing prediction.
+    Raises DataError for a stratum without a label, half a label, a missing prediction.
     """
     _check_weight(weight)
     y, f = np.asarray(values, dtype=float), np.asarray(predictions, dtype=float)

@@ -84,9 +84,7 @@ def compare(
     -------
     The table of `compare_pairs`, named by the columns of ``by``, then a and b.
 
-    Raises
-    ------
-    DataError when a system has several rows for a question.
+    Raises DataError when a system has several rows for a question.
     """
     by, scores = _several(by), {}
     check_known("column", [*by, systems, measure, "question_id", *_several(cluster or ())], rows.columns)
