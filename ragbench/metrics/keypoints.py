@@ -46,15 +46,7 @@ _NAN = float("nan")
 def keypoint_metrics(verdicts: Sequence[Verdict]) -> dict[str, float]:
     """Completeness, hallucination and irrelevance of one answer: shares of its keypoints' verdicts.
 
-    Parameters
-    ----------
-    verdicts : one per keypoint of the true answer: "covered", "contradicted" or "neither".
-
-    Returns
-    -------
-    dict of `KEYPOINT_METRICS` to numbers in [0, 1] that add up to 1; NaN without keypoints.
-
-    Raises DataError for anything else than a list of the three verdicts.
+    The shares add up to 1; NaN without keypoints. Raises DataError for anything but a list of the three verdicts.
 
     Source: RAGEval, Eq 3-5. Paper value: 0.6845 / 0.1636 / 0.1520 (GPT-4o, English, Table 3).
     """

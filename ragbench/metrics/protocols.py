@@ -31,15 +31,12 @@ def crag_score(
 
     Parameters
     ----------
-    labels : per answer one of ``CRAG_POINTS[mode]``.
-    groups : question type of each answer, for the macro-average: the mean of the groups' means.
+    labels : one of ``CRAG_POINTS[mode]`` an answer. groups : question type of each answer, for the macro-average: the
+        mean of the groups' means.
     weights : weight of each group in that mean (the competition's own, by type and popularity, are not public).
 
-    Returns
-    -------
-    float in [-1, 1]; NaN without answers.
-
-    Raises ConfigError for an unknown mode or label; DataError for lengths that differ or a group without weight.
+    Returns a number in [-1, 1], NaN without answers. Raises ConfigError for an unknown mode or label; DataError for
+    lengths that differ or a group without weight.
 
     Source: thesis §1.2; CRAG (Yang et al. 2024), section 4.
 
@@ -80,16 +77,9 @@ def contains_answer(prediction: str, answers: Sequence[str | Sequence[str]]) -> 
 def rgb_accuracy(correct: Any, noise_ratio: Any = None) -> float | dict[float, float]:
     """RGB's accuracy (noise robustness, information integration): share of exact matches.
 
-    Parameters
-    ----------
-    correct : whether each answer matched (see `contains_answer`), booleans, shape (n,).
-    noise_ratio : share of noise documents behind each answer, shape (n,); None for one number over all.
-
-    Returns
-    -------
-    float in [0, 1] (NaN without answers), or a dict from each noise ratio, ascending, to the accuracy at it.
-
-    Raises DataError for noise ratios of another number than the answers, or outside [0, 1].
+    ``correct`` says whether each answer matched (see `contains_answer`). With ``noise_ratio``, the share of noise
+    documents behind each answer, the result is a dict from each ratio, ascending, to the accuracy at it. Raises
+    DataError for noise ratios of another number than the answers, or outside [0, 1].
 
     Source: RGB, section 3 and Table 1; thesis §1.2.
     """
@@ -117,17 +107,13 @@ def rgb_error_rates(
 
     Parameters
     ----------
-    detected : whether each answer says that the documents are wrong, booleans, shape (n,).
-    correct : whether each answer is right in spite of them, booleans, shape (n,).
+    detected, correct : whether each answer says that the documents are wrong, and is right in spite of them.
     among : what the correction rate is a share of. "detected": of the answers that detected the error, the share that
         are right, as RGB's own evaluation counts. "all": of all answers, the share that are right, detected or not, as
         the thesis words it.
 
-    Returns
-    -------
-    dict; each in [0, 1], NaN for a share of nothing (RGB's own evaluation gives 0).
-
-    Raises DataError when detections and answers differ in number; ConfigError for an unknown ``among``.
+    A share of nothing is NaN (RGB's own evaluation gives 0). Raises DataError when detections and answers differ in
+    number; ConfigError for an unknown ``among``.
 
     Source: RGB, section 3; thesis §1.2.
     """

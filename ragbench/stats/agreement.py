@@ -128,11 +128,7 @@ def _known(gap: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def annotator_agreement(labels: Any, within: float = 1, level: float = 0.95) -> Interval:
-    """Share of items on which two annotators differ by at most ``within``, with an exact binomial interval.
-
-    Parameters
-    ----------
-    labels : numbers, shape (n, 2); an item with a missing label is left out and counted.
+    """Share of items, shape (n, 2), on which two annotators differ by at most ``within``; exact binomial interval.
 
     Source: RAGChecker, section 4.2 (human agreement rate |h - h'| <= 1; paper value 90.95%).
     """
@@ -159,15 +155,10 @@ class PairwiseAgreement:
 
 
 def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Seed = 0) -> PairwiseAgreement:
-    """Share of pairs in which a metric scores the preferred item higher.
+    """Share of pairs in which a metric scores the item that people prefer higher (a missing side leaves a pair out).
 
-    Parameters
-    ----------
-    better, worse : the metric's scores of the item people prefer and of the other, shape (n_pairs,). A pair with a
-        missing side is left out and counted.
-    level : of the exact binomial (Clopper-Pearson) interval around the expectation; ties count as half successes,
-        which makes it wider than needed, never narrower.
-    seed : of the random tie-break.
+    The interval around the expectation is the exact binomial one; ties count as half successes, which makes it wider
+    than needed, never narrower.
 
     Source: RAGAS, section 5, Table 1 (accuracy against the annotators, ties broken at random).
     """
@@ -182,16 +173,13 @@ def pairwise_agreement(better: Any, worse: Any, *, level: float = 0.95, seed: Se
 def repeat_changes(labels: Any, **options: Any) -> Interval:
     """Share of pairs of repeats in which a judge gave the same item two different labels.
 
-    Parameters
-    ----------
-    labels : shape (items, repeats), such as three grades of each answer by one judge; None or NaN where one is unread.
-    options : for `bootstrap_ci`, over items.
+    ``labels`` has shape (items, repeats), such as three grades of each answer; None or NaN where one is unread.
 
     Returns
     -------
-    Interval of the mean over items of the share of their pairs of repeats that differ; 0: the judge repeats itself.
-    Unlike the share of items that change at all, it does not grow with the number of repeats. An item with fewer than
-    two labels is left out and counted.
+    Interval, by `bootstrap_ci` and its options, of the mean over items of the share of their pairs of repeats that
+    differ; 0: the judge repeats itself. Unlike the share of items that change at all, it does not grow with the number
+    of repeats. An item with fewer than two labels is left out and counted.
 
     >>> repeat_changes([[5, 5, 5], [5, 5, 4]]).estimate.__round__(3)
     0.333
@@ -206,10 +194,7 @@ def repeat_changes(labels: Any, **options: Any) -> Interval:
 def brier_terms(probabilities: Any, groups: Any) -> np.ndarray:
     """Squared error of each prediction: sum over classes of (p - 1[class is true])^2, shape (n,), in [0, 2].
 
-    Parameters
-    ----------
-    probabilities : shape (n, classes), rows adding up to 1.
-    groups : the true class of each point, ints from 0, shape (n,).
+    ``probabilities`` has shape (n, classes), rows adding up to 1; ``groups`` the true classes, ints from 0.
 
     Source: Brier (1950), the multi-class form. Two predictors are compared by `paired_bootstrap_difference` of their
     terms, grouped by question.
@@ -233,11 +218,7 @@ def brier_score(probabilities: Any, groups: Any) -> float:
 def reliability_curve(probability: Any, outcome: Any, bins: int = 10, level: float = 0.95) -> pd.DataFrame:
     """Predicted against observed frequency of one event, in bins of about equal numbers of points.
 
-    Parameters
-    ----------
-    probability : predicted probability of the event, shape (n,), in [0, 1].
-    outcome : whether it happened, booleans, shape (n,).
-    bins : at most; equal predictions stay together.
+    There are at most ``bins``; equal predictions stay together.
 
     Returns
     -------

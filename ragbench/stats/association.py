@@ -66,15 +66,10 @@ def within_correlation(x: Any, y: Any, groups: Any, method: Method = "spearman",
     What all points of a group share, the difficulty of a question for instance, does not enter; in `correlation` over
     all points it does.
 
-    Parameters
-    ----------
-    x, y : numbers, shape (n,). groups : labels, shape (n,): the question each point belongs to.
-    options : for `bootstrap_ci`.
-
     Returns
     -------
-    Interval in [-1, 1]; ``n`` counts groups, ``n_missing`` those in which ``x`` or ``y`` is constant, which have no
-    correlation and do not enter the mean.
+    Interval in [-1, 1], by `bootstrap_ci` and its options; ``n`` counts groups, ``n_missing`` those in which ``x`` or
+    ``y`` is constant, which have no correlation and do not enter the mean.
 
     >>> within_correlation([1, 2, 11, 12], [8, 7, 18, 17], ["a", "a", "b", "b"]).estimate
     -1.0
@@ -171,14 +166,10 @@ def separation(
 ) -> tuple[float, float, float]:
     """Area under the ROC curve with a bootstrap interval over groups.
 
-    Parameters
-    ----------
-    values : shape (n,), finite. positive : booleans, shape (n,). groups : labels that stay together, or None.
-
     Returns
     -------
-    (auc, low, high) in [0, 1]: the chance that a positive value is above a negative one, ties half. NaN without both
-    kinds; resamples without both are left out.
+    (auc, low, high) in [0, 1]: the chance that a value (finite) of the positive points is above one of the others, ties
+    half. NaN without both kinds; resamples without both are left out.
 
     Source: Hanley & McNeil (1982), the Mann-Whitney form.
     """
@@ -328,11 +319,10 @@ def preference_correlation(
 
     Parameters
     ----------
-    score_1, score_2 : the metric's scores of the two responses, shape (n_pairs,).
     labels : preferences in -2..2, positive when response 2 is better, shape (n_pairs, n_annotators) or (n_pairs,).
         Each pair counts once per annotator; a missing label is NaN.
-    method : "pearson" or "spearman" as published, or "kendall".
-    options : for `correlation`, whose bootstrap resamples pairs with all their annotators.
+    method : "pearson" or "spearman" as published. options : for `correlation`, whose bootstrap resamples pairs with all
+        their annotators.
 
     Returns
     -------

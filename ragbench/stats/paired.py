@@ -90,18 +90,10 @@ def paired_permutation_test(
 
 
 def holm(p_values: Any) -> np.ndarray:
-    """Holm's step-down adjustment of p-values for several tests.
+    """Holm's step-down adjustment of p-values for several tests, in the given order, at most 1.
 
-    Parameters
-    ----------
-    p_values : shape (m,); NaN stands for a test that was not made and is not counted among them.
-
-    Returns
-    -------
-    float array, shape (m,): adjusted p-values in the given order, at most 1. Those below alpha are rejected with a
-    family-wise error of at most alpha.
-
-    Raises DataError for p-values outside [0, 1].
+    Those below alpha are rejected with a family-wise error of at most alpha. NaN stands for a test that was not made
+    and is not counted. Raises DataError for p-values outside [0, 1].
 
     Source: Holm (1979), Scandinavian Journal of Statistics 6.
 
@@ -144,12 +136,8 @@ def paired_power(n: int, difference: float, sd: float, alpha: float = 0.05) -> f
 def questions_needed(difference: float, sd: float, power: float = 0.8, alpha: float = 0.05) -> int:
     """Smallest number of questions at which a paired comparison finds a difference.
 
-    Parameters
-    ----------
-    difference : the mean difference worth finding, e.g. 0.02 of IR score.
-    sd : standard deviation of the per-question differences, e.g. from a pilot run.
-    power : chance of finding it.
-    alpha : level of the two-sided test; divide it by the number of comparisons when there are several.
+    ``difference`` is the mean difference worth finding, ``sd`` the standard deviation of the per-question differences
+    (of a pilot run), ``power`` the chance of finding it. Divide ``alpha`` by the number of comparisons.
 
     >>> questions_needed(0.5, 1.0)
     34
