@@ -58,6 +58,8 @@ def token_chunks(
 ) -> list[Chunk]:
     """Cut documents into windows of ``size`` tokens.
 
+    ConfigError for a size or an overlap that cannot be.
+
     Parameters
     ----------
     overlap : share of a chunk repeated at the start of the next, in [0, 1).
@@ -267,6 +269,8 @@ def sentence_chunks(
 
 def split_chunks(documents: Iterable[Document], split: Callable[[str], Iterable[str]]) -> list[Chunk]:
     """Cut documents by a function text -> texts, such as ``split_text`` of a LangChain text splitter.
+
+    ConfigError when ``split`` is no function.
 
     White space at either end is left out. ``split`` is e.g.
     ``RecursiveCharacterTextSplitter(chunk_size=1000, chunk_overlap=200).split_text``.

@@ -68,6 +68,8 @@ class LongAnswers:
 def short_answered(dataset: Dataset) -> list[ShortAnswered]:
     """Take a data set's questions with their short answers and gold documents.
 
+    DataError for a question without supporting facts in the documents.
+
     Parameters
     ----------
     dataset : whose questions have ``meta["supporting_facts"]`` (HotpotQA, MiniHop).
@@ -152,6 +154,8 @@ def steps_for_long_answers(
     prompt: Prompt = "curation_long_answer",
 ) -> list[Step]:
     """Count the calls of `long_answers` before the run, for `ragbench.llm.plan`.
+
+    ConfigError for numbers of claims that do not fit ``joint``.
 
     Parameters
     ----------
@@ -273,6 +277,8 @@ def downsample(
     retrievers: Mapping[str, tuple[Any, int]],
 ) -> Downsampled:
     """Cut a corpus down to its annotated documents and what retrievers find; the same for any order of the queries.
+
+    DataError for queries without annotations, or ids that are not in the corpus.
 
     Parameters
     ----------

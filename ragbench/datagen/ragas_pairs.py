@@ -48,6 +48,8 @@ _WORSE = {"faithfulness": (4, 2), "answer_relevance": (1, 3)}
 def minihop_ragas_set(limit: int | None = None, seed: int = 0, padding: float = 0.5) -> WikiEval:
     """Make a set of WikiEval's shape from MiniHop, by rules alone.
 
+    ConfigError for a share of padding that cannot be.
+
     Parameters
     ----------
     limit : keep the first so many rows.

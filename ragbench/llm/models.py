@@ -33,6 +33,8 @@ def chat_model(
 ) -> Any:
     """Make a LangChain chat model whose options and time limit are all explicit.
 
+    ConfigError for an unknown provider or a limit that cannot be.
+
     ``invoke``, ``ainvoke`` and ``batch`` obey the same deadline and raise the same typed errors as ``ask``.
 
     Parameters

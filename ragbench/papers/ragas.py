@@ -71,6 +71,8 @@ def baseline_scores(
 def agreement_row(scores: pd.DataFrame, *, level: float = 0.95, seed: int = 0) -> dict[str, float]:
     """Return the agreement of a metric with the construction of the pairs, better and worse as of `score_pairs`.
 
+    DataError for a table without scores of both sides.
+
     Keys: agreement (ties to `TIE` decimals count half: the expectation over random tie-breaks), low, high (exact
     binomial interval), at_random (one tie-break, as published), wins, ties, losses, n (pairs used), unscored (pairs
     left out since a side has no score).

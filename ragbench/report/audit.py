@@ -85,6 +85,8 @@ def audit_rows(
 ) -> pd.DataFrame:
     """Count what could have gone wrong in silence behind the means of a data frame.
 
+    ConfigError for columns of ``within`` that are not in ``by``.
+
     Parameters
     ----------
     rows : one row per question and cell. Read where they are there: ``status``, ``error_step``, ``error_kind``,
@@ -357,6 +359,8 @@ def varying(rows: pd.DataFrame, cell: Sequence[str]) -> list[str]:
 
 def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds | None = None) -> pd.DataFrame:
     """List what could have gone wrong in silence behind the measured cells of one published item, a table per ``by``.
+
+    ConfigError for an item that was not published.
 
     Cells without a number and why, questions unscored (with the range of the cell whose value is the least certain),
     cells that rest on different numbers of questions, cells of which nobody said how many questions they rest on (an
