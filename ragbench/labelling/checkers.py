@@ -138,10 +138,9 @@ class EmbeddedChecker(Checker):
 
         For many checks over texts that come back (a chunk retrieved for several questions): its labels are the same.
         """
-        ready, sources = self._prepared(claims, texts)
         kept = EmbeddedChecker(self.embedder, self.entail, self.related, self.mix, self.window)
-        kept._vectors = self._embedded(ready, sources)
-        kept._texts = {t.text: _Text(t, kept._vectors, self.window) for t in sources}
+        _, sources, kept._vectors = self._ready(claims, texts)
+        kept._texts = {source.prepared.text: source for source in sources}
         return kept
 
     def check_many(self, claims: Sequence[Claim], texts: Sequence[str]) -> list[list[str]]:
@@ -167,20 +166,15 @@ class EmbeddedChecker(Checker):
             values[:, place] = np.maximum.reduceat(support, starts, axis=1)
         return values
 
-    def _prepared(self, claims: Sequence[Claim], texts: Sequence[str]) -> tuple[list[Prepared], list[Prepared]]:
-        return [take_apart(s) for s in _sentences(claims, texts)], [take_apart(t) for t in texts]
-
-    def _embedded(self, claims: Sequence[Prepared], sources: Sequence[Prepared]) -> dict[str, np.ndarray]:
-        needed = [c.text for c in claims] + [s for t in sources for s in t.sentences]
-        if all(text in self._vectors for text in needed):
-            return self._vectors
-        return embed_distinct(self.embedder, needed)
-
     def _ready(
         self, claims: Sequence[Claim], texts: Sequence[str]
     ) -> tuple[list[Prepared], list[_Text], dict[str, np.ndarray]]:
-        ready, sources = self._prepared(claims, texts)
-        vectors = self._embedded(ready, sources)
+        """Take claims and texts apart, and embed all their sentences unless each of them is kept."""
+        ready = [take_apart(sentence) for sentence in _sentences(claims, texts)]
+        sources = [take_apart(text) for text in texts]
+        needed = [c.text for c in ready] + [s for t in sources for s in t.sentences]
+        known = all(text in self._vectors for text in needed)
+        vectors = self._vectors if known else embed_distinct(self.embedder, needed)
         return ready, [self._texts.get(t.text) or _Text(t, vectors, self.window) for t in sources], vectors
 
     def _slices(self, ready: Sequence[Prepared], sources: Sequence[_Text]) -> list[tuple[list[int], list[_Text]]]:

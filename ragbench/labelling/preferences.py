@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -152,7 +154,7 @@ def gpt_score(
 
     Source: RAGAS, section 5 (GPT Score; the wording of the prompts is ours).
     """
-    step, names, fields = _score_step(dimension, questions, candidates, contexts, prompt, ids)
+    step, names, fields = _asked("score", dimension, questions, contexts, prompt, ids, candidate=candidates)
     return Scores(*step.ask(model, names, fields, options))
 
 
@@ -178,8 +180,8 @@ def gpt_ranking(
 
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited there.
     """
-    step, names, fields = _ranking_step(dimension, questions, first, second, contexts, prompt, ids)
-    chosen, report = step.ask(model, names, fields, options)
+    step, names, fields = _asked("ranking", dimension, questions, contexts, prompt, ids, first=first, second=second)
+    chosen, report = step.ask(model, *_in_both_orders(names, fields), options)
     choices = tuple(zip(chosen[::2], chosen[1::2], strict=True))
     unscored = sum(None in pair for pair in choices)
     return PairRanking(choices, replace(report, items=len(choices), unscored=unscored))
@@ -200,46 +202,24 @@ def steps_for_baselines(
     the candidates go to `gpt_score` as one list.
     """
     twice = [*contexts, *contexts] if contexts is not None else None
-    score, *to_score = _score_step(dimension, [*questions] * 2, [*first, *second], twice)
-    ranking, *to_rank = _ranking_step(dimension, questions, first, second, contexts)
-    return [score.count(*to_score), ranking.count(*to_rank)]
+    score, *scored = _asked("score", dimension, [*questions] * 2, twice, candidate=[*first, *second])
+    ranking, *ranked = _asked("ranking", dimension, questions, contexts, first=first, second=second)
+    return [score.count(*scored), ranking.count(*_in_both_orders(*ranked))]
 
 
-_Asked = tuple[LabelStep, list[str], dict[str, list[str]]]
+_FIELDS = {"score": ("score", 0, 10), "ranking": ("better", 1, 2)}  # of the reply: name and range
 
 
-def _score_step(
-    dimension: Dimension,
+def _asked(
+    kind: Literal["score", "ranking"],
+    dimension: str,
     questions: Sequence[str],
-    candidates: Sequence[Context],
     contexts: Sequence[Context] | None,
     prompt: Prompt | None = None,
     ids: Sequence[Any] | None = None,
-) -> _Asked:
-    step = _step("score", dimension, contexts, prompt)
-    names = names_of(ids, questions=questions, candidates=candidates, contexts=contexts)
-    return step, names, _fields(step, names, questions, contexts) | {"candidate": _shown(candidates, names)}
-
-
-def _ranking_step(
-    dimension: Dimension,
-    questions: Sequence[str],
-    first: Sequence[Context],
-    second: Sequence[Context],
-    contexts: Sequence[Context] | None,
-    prompt: Prompt | None = None,
-    ids: Sequence[Any] | None = None,
-) -> _Asked:
-    """Two prompts per pair, one after the other: as given, and turned round."""
-    step = _step("ranking", dimension, contexts, prompt)
-    names = names_of(ids, questions=questions, first=first, second=second, contexts=contexts)
-    a, b = _shown(first, names), _shown(second, names)
-    fields = {name: _twice(texts, texts) for name, texts in _fields(step, names, questions, contexts).items()}
-    orders = [f"{name} order {order}" for name in names for order in (1, 2)]
-    return step, orders, fields | {"first": _twice(a, b), "second": _twice(b, a)}
-
-
-def _step(kind: str, dimension: str, contexts: Any, prompt: Prompt | None) -> LabelStep:
+    **candidates: Sequence[Context],
+) -> tuple[LabelStep, list[str], dict[str, list[str]]]:
+    """Return the step, the names of the examples, and the texts of its prompt's fields."""
     check_known("dimension", [dimension], DIMENSIONS)
     if (contexts is not None) != (dimension == "faithfulness"):
         got = "no contexts" if contexts is None else "contexts"
@@ -248,30 +228,28 @@ def _step(kind: str, dimension: str, contexts: Any, prompt: Prompt | None) -> La
             "contexts for faithfulness; for context relevance they are the candidates",
             "pass contexts=..." if contexts is None else "leave contexts out",
         )
-    field, *bounds = {"score": ("score", 0, 10), "ranking": ("better", 1, 2)}[kind]
-    needs = {"score": "candidate", "ranking": "first"}[kind]  # never blank: see _shown
-    name, schema = f"gpt_{kind} {dimension}", _number_schema(field, *bounds)
-    return LabelStep(
-        name, prompt or f"steps_gpt_{kind}_{dimension}", schema, needs, lambda reply: getattr(reply, field)
+    prompt, reply = prompt or f"steps_gpt_{kind}_{dimension}", _FIELDS[kind]
+    step = LabelStep(
+        f"gpt_{kind} {dimension}", prompt, _number_schema(*reply), next(iter(candidates)), attrgetter(reply[0])
     )
-
-
-def _fields(
-    step: LabelStep, names: Sequence[str], questions: Sequence[str], contexts: Sequence[Context] | None
-) -> dict[str, list[str]]:
-    fields = {} if contexts is None else {"context": _shown(contexts, names)}
+    names = names_of(ids, questions=questions, **candidates, contexts=contexts)
+    texts = candidates if contexts is None else {"context": contexts, **candidates}
+    # An empty candidate says so, and is asked about.
+    fields = {
+        place: [context_text(text, name) or "(empty)" for text, name in zip(column, names, strict=True)]
+        for place, column in texts.items()
+    }
     # Section 5 shows for faithfulness a context and an answer; a prompt of one's own may show the question too.
-    if contexts is None or "{question}" in load_prompt(step.prompt):
+    if contexts is None or "{question}" in load_prompt(prompt):
         fields["question"] = list(questions)
-    return fields
+    return step, names, fields
 
 
-def _shown(candidates: Sequence[Context], names: Sequence[str]) -> list[str]:
-    return [context_text(candidate, name) or "(empty)" for candidate, name in zip(candidates, names, strict=True)]
-
-
-def _twice(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    return [text for pair in zip(first, second, strict=True) for text in pair]
+def _in_both_orders(names: list[str], fields: dict[str, list[str]]) -> tuple[list[str], dict[str, list[str]]]:
+    """Ask about each pair twice, one prompt after the other: as given, and turned round."""
+    turned = fields | {"first": fields["second"], "second": fields["first"]}
+    twice = {place: list(chain(*zip(fields[place], turned[place], strict=True))) for place in fields}
+    return [f"{name} order {order}" for name in names for order in (1, 2)], twice
 
 
 @cache
