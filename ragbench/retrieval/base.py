@@ -130,22 +130,12 @@ class Retriever(BaseRetriever):
             raise ConfigError(got, expected, f"see help({type(self).__name__})") from None
 
     def search(self, queries: Sequence[str], k: int, scope: Scope = None) -> list[list[Hit]]:
-        """Return the best ``k`` hits of every query.
+        """Return the best ``k`` hits of every query, best first; fewer where fewer chunks qualify.
 
-        Parameters
-        ----------
-        queries : the texts to search for.
-        k : how many hits at most, at least 1.
-        scope : restricts the hits to chunks of these documents: a set of document ids, or one set per query.
-            The index's statistics stay those of all chunks.
+        ``scope`` restricts the hits to chunks of these documents: a set of document ids, or one set (or None) per
+        query. The index's statistics stay those of all chunks.
 
-        Returns
-        -------
-        One list per query, best first; ties by chunk id. A list is shorter than ``k`` when fewer chunks qualify.
-
-        Raises
-        ------
-        ConfigError for an empty query, a wrong type, ``k`` below 1, or a document id that has no chunk.
+        Raises ConfigError for an empty query, a wrong type, ``k`` below 1, or a document id that has no chunk.
         """
         queries = _texts(queries)
         if isinstance(k, bool) or not hasattr(k, "__index__") or k < 1:
@@ -232,13 +222,7 @@ class Index(Retriever):
         return list(self._chunks)
 
     def best(self, scores: Sequence[Sequence[float]], k: int, scopes: Scopes) -> list[list[Hit]]:
-        """Return what ``_search`` has to return, from a score of every chunk.
-
-        Parameters
-        ----------
-        scores : shape (queries, chunks), in the order of ``chunks``; 0 is no hit.
-        k, scopes : as ``_search`` gets them.
-        """
+        """Return what ``_search`` has to return, from scores of shape (queries, chunks), in the order of ``chunks``."""
         allowed = {q: places for places, members in self._by_scope(scopes) for q in members}
         hits = []
         for q, row in enumerate(scores):

@@ -113,11 +113,8 @@ class Dense(Index):
         return vectors
 
     def nearest(self, queries: np.ndarray, k: int, scopes: Scopes = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Find the chunks nearest to query vectors, as from ``embed_queries``.
-
-        Returns
-        -------
-        places in ``chunks`` : int32 (queries, k), scores : float64 (queries, k), how many of each row count : int32.
+        """Find the chunks nearest to query vectors, as from ``embed_queries``: places in ``chunks``, int32, and scores,
+        float64, both (queries, k), and how many of each row count.
         """
         m, k = len(queries), min(k, len(self._chunks))
         places, scores, counts = np.zeros((m, k), np.int32), np.zeros((m, k)), np.zeros(m, np.int32)

@@ -55,16 +55,10 @@ class MMR(Retriever):
 def select_mmr(
     vectors: np.ndarray, places: np.ndarray, scores: np.ndarray, counts: np.ndarray, k: int, lambda_mult: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Select by maximal marginal relevance for many queries at once.
+    """Select for many queries at once among candidates as ``Dense.nearest`` returns them.
 
-    Parameters
-    ----------
-    vectors : float32 (chunks, dimension), unit rows.
-    places, scores, counts : candidates as ``Dense.nearest`` returns them.
-
-    Returns
-    -------
-    chosen : int64 (queries, min(k, candidates)), places in each row of candidates; how many of each row count : int32.
+    ``vectors`` are the chunks', of unit length. Returns places in each row of candidates, int64 (queries, k or fewer),
+    and how many of each row count.
     """
     from ragbench.retrieval import _kernels
 

@@ -74,9 +74,7 @@ class Rerank(Retriever):
 class OnnxScorer:
     """A cross-encoder in a folder: the logit of relevance of (query, text), the best of its windows for a long text.
 
-    Parameters
-    ----------
-    folder, max_tokens : as for `ragbench.onnx_models.Classifier`. A model of several labels is read at its last one.
+    Arguments as of `ragbench.onnx_models.Classifier`. A model of several labels is read at its last one.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, max_tokens: int | None = None) -> None:

@@ -42,12 +42,10 @@ _SAMPLE = 500  # chunks that are looked at to choose a language
 
 @functools.cache
 def word_table(pattern: str) -> np.ndarray:
-    """Say for every code point what it is to the tokens of ``pattern``.
+    """Say for every code point what it is to the tokens of ``pattern``, as uint8 (0x110000,).
 
-    Returns
-    -------
-    uint8 array, shape (0x110000,): 0 not in a token; 1 in a run; 2 (only in ``"words"``) in a script without blanks, of
-    which every two neighbours are a token. The others agree with the regular expression of the same name.
+    0: not in a token; 1: in a run; 2 (only in ``"words"``): in a script without blanks, of which every two neighbours
+    are a token. The others agree with the regular expression of the same name.
     """
     table = np.zeros(0x110000, np.uint8)
     every = "".join(map(chr, range(0x110000)))
@@ -80,24 +78,17 @@ def fold(text: str) -> str:
 class Tokenizer:
     """A pipeline text -> tokens -> terms. Call it with a text to get its terms.
 
-    Parameters
-    ----------
-    name : shown in ``settings()``.
-    pattern : what a token is: ``"ascii"`` ([a-z0-9]+), ``"unicode"`` (word characters) or ``"space"`` (str.split) of
-        the lower-cased text; or ``"words"``: of the folded text (`fold`), runs of letters, digits and marks, and pairs
-        of characters in scripts without blanks.
-    stop : terms to drop, before stemming.
-    stemmer : a PyStemmer algorithm such as ``"porter"``, or None.
-    drop_noise : apply Terrier's filter of long, numeric and repetitive tokens.
-    strip_query : remove everything but ``[A-Za-z0-9 ]`` from a query first.
+    ``pattern`` is what a token is: ``"ascii"`` ([a-z0-9]+), ``"unicode"`` (word characters) or ``"space"`` (str.split)
+    of the lower-cased text; or ``"words"``: of the folded text (`fold`), runs of letters, digits and marks, and pairs
+    of characters in scripts without blanks.
     """
 
-    name: str
+    name: str  # shown in ``settings()``
     pattern: str = "unicode"
-    stop: frozenset[str] = frozenset()
-    stemmer: str | None = None
-    drop_noise: bool = False
-    strip_query: bool = False
+    stop: frozenset[str] = frozenset()  # tokens to drop, before stemming
+    stemmer: str | None = None  # a PyStemmer algorithm such as "porter"
+    drop_noise: bool = False  # whether Terrier's filter of long, numeric and repetitive tokens applies
+    strip_query: bool = False  # whether everything but [A-Za-z0-9 ] is removed from a query first
 
     def __post_init__(self) -> None:
         check_known("token pattern", [self.pattern], _CHARACTER)
@@ -140,11 +131,8 @@ Words = Tokenizer | Callable[[str], list[str]]
 
 
 def number_tokens(texts: Sequence[str], tokenizer: Words) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Number the tokens of texts (of a callable: the terms).
-
-    Returns
-    -------
-    numbers : int32 (tokens of all texts,), counts : int32 (texts,), distinct tokens in order of first appearance.
+    """Return the numbers of all tokens of the texts (of a callable: terms), int32, how many each text has, int32,
+    and the distinct tokens in order of first appearance: token ``i`` has number ``i``.
     """
     if isinstance(tokenizer, Tokenizer):
         from ragbench.retrieval._tokenise import scan

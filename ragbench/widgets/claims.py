@@ -151,14 +151,10 @@ class ClaimInspector(Panel):
         self.choice.value = ids.index(result_id)
 
     def select(self, side: str, claim: int, column: int | None = None) -> None:
-        """Choose a claim, and the text to see it against; ConfigError for a place that is not there.
+        """Choose a claim of "response" or "reference" by number, from 0, and the text to see it against.
 
-        Parameters
-        ----------
-        side : "response" or "reference".
-        claim : its number, from 0.
-        column : 0 is the other answer, 1 the first chunk ...; None: the first text that entails the claim, chunks
-            before the other answer.
+        Column 0 is the other answer, 1 the first chunk ...; None: the first text that entails the claim, chunks before
+        the other answer. Raises ConfigError for a place that is not there.
         """
         rows = self.rows(side) if side in _OTHER else []
         width = len(self.result.chunks) + 1
@@ -394,12 +390,10 @@ def _unread(labels: Sequence | None) -> bool:
 
 
 def best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
-    """Find the sentence of a text that shares most stems with a claim, by weight of the claim's words.
+    """Find the sentence of a text that shares most stems with a claim, by weight of the claim's words, or None.
 
-    Returns
-    -------
-    (start, end, share): where the sentence is in the text, the first of equally good ones, and the weight of the shared
-    words as a share of the claim's, in (0, 1]. None where no word is shared.
+    Returns (start, end, share): its place, the first of equally good ones, and the shared weight as a share of the
+    claim's, in (0, 1].
     """
     from ragbench.text.apart import take_apart
 

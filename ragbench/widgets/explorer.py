@@ -271,35 +271,20 @@ def _as_questions(questions: Any) -> list[Question]:
 
 @dataclass
 class ScoredHits:
-    """One retriever's hits for one question, joined with one space, and what of the facts is in them at every cut-off.
+    """One retriever's hits for one question, joined with one space, and what of the facts is in them at every cut-off."""
 
-    Attributes
-    ----------
-    hits : best first.
-    facts : the supporting facts of the question.
-    text : the hits' texts, joined.
-    tokens : number of tokens of ``text``.
-    cuts : int array, shape (n_cutoffs,): where each cut-off ends, in characters of ``text``.
-    scores : float array, shape (n_cutoffs,): IR score; NaN without facts.
-    shares : float array, shape (n_facts, n_cutoffs): longest match of each fact over its length.
-    compared : facts and text in the form in which they were matched.
-    """
-
-    hits: Sequence[Hit]
+    hits: Sequence[Hit]  # best first
     facts: Sequence[str]
     text: str
-    tokens: int
-    cuts: np.ndarray
-    scores: np.ndarray
-    shares: np.ndarray
-    compared: tuple[Sequence[str], Normalised]
+    tokens: int  # of ``text``
+    cuts: np.ndarray  # (cut-offs,): where each ends, in characters of ``text``
+    scores: np.ndarray  # (cut-offs,): IR score, NaN without facts
+    shares: np.ndarray  # (facts, cut-offs): longest match of each fact over its length
+    compared: tuple[Sequence[str], Normalised]  # facts and text in the form in which they were matched
     _starts: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def span(self, fact: int, cutoff: int) -> tuple[int, int]:
-        """Start and end in ``text`` of a fact's longest match before a cut-off (both by number); the first of several.
-
-        Empty, (0, 0), where nothing of the fact is there.
-        """
+        """Start and end in ``text`` of a fact's longest match before a cut-off (both by number); (0, 0) without any."""
         share, whole, within = self.shares[fact, cutoff], self.compared[0][fact], self.compared[1]
         length = 0 if np.isnan(share) else round(share * len(whole))
         if not length:
@@ -325,10 +310,7 @@ def score_hits(
 
 
 def column(name: str, ranking: ScoredHits, cutoff: int, tokens: int) -> str:
-    """HTML of one retriever's chunks, with the facts' matches marked and the cut at ``tokens`` as a line in the text.
-
-    ``cutoff`` is the number of that cut-off.
-    """
+    """HTML of one retriever's chunks: facts' matches marked, a line at cut-off number ``cutoff``, at ``tokens``."""
     cut = int(ranking.cuts[cutoff])
     spans = [(*ranking.span(i, cutoff), i + 1) for i in range(len(ranking.facts))]
     score = f'<span>IR score <b class="rb-score">{_score(ranking.scores[cutoff])}</b></span>'

@@ -250,23 +250,13 @@ class RunMonitor(Panel):
 
 @dataclass
 class RowsSeen:
-    """The rows of a growing file, read on from where the last reading ended.
-
-    Parameters
-    ----------
-    path : the file of rows; it need not be there yet.
-    next : where the next reading begins, in bytes.
-
-    Attributes
-    ----------
-    rows : key -> (step at which it failed or "", kind, message) of the last try, never a failure over a success.
-    prompt_tokens, output_tokens, seconds : of the answers read, each answer once, without replies from a cassette.
-    """
+    """The rows of a growing file, which need not be there yet, read on from where the last reading ended."""
 
     path: Path
-    next: int = 0
+    next: int = 0  # byte at which the next reading begins
+    # Key -> (step at which it failed or "", kind, message) of the last try, never a failure over a success.
     rows: dict[str, tuple[str, str, str]] = field(default_factory=dict)
-    prompt_tokens: int = 0
+    prompt_tokens: int = 0  # these three of the answers read, each once, without replies from a cassette
     output_tokens: int = 0
     seconds: float = 0.0
     _answers: dict[Any, tuple] = field(default_factory=dict)
