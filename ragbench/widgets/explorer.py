@@ -271,7 +271,7 @@ def _as_questions(questions: Any) -> list[Question]:
 
 @dataclass
 class ScoredHits:
-    """One retriever's hits for one question, joined with one space, and what of the facts is in them at every cut-off."""
+    """One retriever's hits for one question, joined with one space, and how much of the facts is there at every cut."""
 
     hits: Sequence[Hit]  # best first
     facts: Sequence[str]
