@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as reference
 
+from ragbench.data import load_ragchecker_meta
 from ragbench.errors import ConfigError, DataError
 from ragbench.stats import (
     annotator_agreement,
@@ -342,7 +339,7 @@ def test_correlation_within_groups_leaves_out_what_a_group_shares():
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("method", ["pearson", "spearman", "kendall"])
+@pytest.mark.parametrize("method", THEIRS)
 def test_correlation_within_groups_is_the_mean_over_those_that_have_one(method):
     rng = np.random.default_rng(1)
     x, y, question = rng.random(60), rng.integers(0, 2, 60).astype(float), rng.permutation(np.repeat(np.arange(12), 5))
@@ -351,11 +348,7 @@ def test_correlation_within_groups_is_the_mean_over_those_that_have_one(method):
     for q in range(12):
         a, b = x[question == q], y[question == q]
         if len(set(b)) > 1:
-            slow.append(
-                {"pearson": reference.pearsonr, "spearman": reference.spearmanr, "kendall": reference.kendalltau}[
-                    method
-                ](a, b).statistic
-            )
+            slow.append(THEIRS[method](a, b).statistic)
     got = within_correlation(x, y, question, method, resamples=500, seed=3)
     assert got.estimate == pytest.approx(np.mean(slow))
     assert (got.n, got.n_missing) == (len(slow), 12 - len(slow))
@@ -377,15 +370,6 @@ def test_preference_correlation_counts_each_pair_once_per_annotator():
     assert preference_correlation(s1, s2, [[2, NAN], [0, 0], [-2, -1], [1, -1]]).n_missing == 1
 
 
-def _ragchecker() -> tuple[list, list]:
-    folder = os.environ.get("RAGBENCH_DATA")
-    if not folder:
-        pytest.skip("RAGBENCH_DATA is not set")
-    base = Path(folder) / "ragchecker" / "meta_evaluation"
-    human = json.loads(gzip.decompress((base / "human_labeled_data.json.gz").read_bytes()))
-    return human, json.loads((base / "baseline_ragchecker.json").read_text())
-
-
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("aspect", "pearson", "spearman", "human_pearson", "human_spearman", "within_one"),
@@ -395,10 +379,11 @@ def _ragchecker() -> tuple[list, list]:
         ("overall", 61.93, 60.90, 70.09, 68.89, 90.36),
     ],
 )
-def test_ragchecker_table_2_rows_are_reproduced(aspect, pearson, spearman, human_pearson, human_spearman, within_one):
-    human, scored = _ragchecker()
-    labels = np.array([r[f"{aspect}_label"] for r in human]).reshape(-1, 2)
-    one, two = ([r[m]["ragchecker"][f"{aspect}_label"] for r in scored] for m in ("model1", "model2"))
+def test_ragchecker_table_2_rows_are_reproduced(
+    data_mirror, aspect, pearson, spearman, human_pearson, human_spearman, within_one
+):
+    meta = load_ragchecker_meta()
+    labels, (one, two) = meta.labels(aspect), meta.recorded(aspect).T
     got = preference_correlation(one, two, labels)
     assert got.n == 560
     assert round(100 * got.estimate, 2) in (pearson, round(pearson - 0.01, 2))  # 49.655 and 61.925 before rounding
