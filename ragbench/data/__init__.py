@@ -1,7 +1,8 @@
 """Data sets in, `Dataset` out. Malformed input is one error with file and line; nothing is loaded by halves."""
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,21 +22,9 @@ from ragbench.data.formats import (
     write_trec_run,
 )
 from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
-from ragbench.data.ragchecker import (
-    load_ragchecker_counts,
-    load_ragchecker_meta,
-    read_ragchecker,
-    write_ragchecker,
-)
+from ragbench.data.ragchecker import load_ragchecker_counts, load_ragchecker_meta, read_ragchecker, write_ragchecker
 from ragbench.data.refchecker import load_refchecker
-from ragbench.data.user import (
-    load_csv,
-    load_documents,
-    load_jsonl,
-    load_minihop,
-    load_minihop_probes,
-    load_questions,
-)
+from ragbench.data.user import load_csv, load_documents, load_jsonl, load_minihop, load_minihop_probes, load_questions
 from ragbench.data.validate import Problem, validate, validate_files
 from ragbench.data.wiki import build_wiki_corpus
 from ragbench.data.wikieval import load_wikieval, load_wikieval_runs
@@ -53,11 +42,7 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
 
 
 def load_dataset(
-    name: str,
-    table: Mapping[str, Callable[..., Dataset]] = DATASETS,
-    *,
-    per_kind: int | None = None,
-    **options: Any,
+    name: str, table: Mapping[str, Callable[..., Dataset]] = DATASETS, *, per_kind: int | None = None, **options: Any
 ) -> Dataset:
     """Load a data set by its name.
 
@@ -72,13 +57,25 @@ def load_dataset(
         raise ConfigError(f"per_kind={per_kind}", "at least 1, or None for all questions", "leave it out")
     if name not in table and (name != "auto" or table is DATASETS):
         raise unknown_data(name, table if table is DATASETS else ("auto", *table))
-    *others, last = table if name == "auto" else [name]
-    for other in others:
-        try:
-            return _first_per_kind(table[other](**options), per_kind)
-        except NotHereError:
-            continue
-    return _first_per_kind(table[last](**options), per_kind)
+    data = _first_here(list(table.values()) if name == "auto" else [table[name]], options)
+    if per_kind is None:
+        return data
+    seen: Counter[tuple[Any, str]] = Counter()
+    kept = []
+    for question in data.questions:
+        kind = (question.meta.get("domain"), question.kind)
+        seen[kind] += 1
+        if seen[kind] <= per_kind:
+            kept.append(question)
+    return replace(data, questions=tuple(kept))
+
+
+def _first_here(loaders: Sequence[Callable[..., Dataset]], options: Mapping[str, Any]) -> Dataset:
+    *others, last = loaders
+    for load in others:
+        with contextlib.suppress(NotHereError):
+            return load(**options)
+    return last(**options)
 
 
 def unknown_data(name: str, known: Iterable[str]) -> ConfigError:
@@ -87,16 +84,3 @@ def unknown_data(name: str, known: Iterable[str]) -> ConfigError:
     if not Path(name).suffix:
         return error
     return ConfigError(error.got, error.expected, "load files of your own: data.load_questions(FILE, DOCUMENTS)")
-
-
-def _first_per_kind(data: Dataset, number: int | None) -> Dataset:
-    if number is None:
-        return data
-    seen: Counter[tuple[Any, str]] = Counter()
-    kept = []
-    for question in data.questions:
-        kind = (question.meta.get("domain"), question.kind)
-        seen[kind] += 1
-        if seen[kind] <= number:
-            kept.append(question)
-    return replace(data, questions=tuple(kept))
