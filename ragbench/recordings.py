@@ -61,23 +61,23 @@ class RecordedGrid:
 
 
 def _thesis_grid(questions: list[Question], _: Dataset, wants: Callable[[Cell], bool]) -> dict[str, Any]:
-    """Return the settings of the thesis's retrievers and the gold documents, for the cells that are wanted."""
+    """Return the settings of the thesis's retrievers and the gold documents, for wanted cells and those of N = 0."""
     gold = {q.text: q.meta["doc_ids"] for q in questions}
     return {
         "chunker": {"semantic": semantic_chunks, "documents": whole_documents},
         "retriever": {**thesis.retrievers(), GOLD: partial(Assigned, documents=gold)},
         "k": {"thesis": thesis.TOP_K},
         "N": BUDGETS,
-        "keep": lambda cell: wants(cell) and (not cell.N or (cell.chunker == "documents") == (cell.retriever == GOLD)),
+        "keep": lambda cell: not cell.N or (wants(cell) and (cell.chunker == "documents") == (cell.retriever == GOLD)),
     }
 
 
 def _six_at_300(cell: Cell) -> bool:
-    return (ALL_OF_GOLD if cell.retriever == GOLD else 300) == cell.N or cell.N == 0
+    return (ALL_OF_GOLD if cell.retriever == GOLD else 300) == cell.N
 
 
-def _bm25_at_every_budget(cell: Cell) -> bool:
-    return cell.retriever == "BM25" or cell.N == 0
+def _bm25(cell: Cell) -> bool:
+    return cell.retriever == "BM25"
 
 
 def _one_retriever(_: list[Question], __: Dataset, name: str, **k_and_budgets: Any) -> dict[str, Any]:
@@ -114,7 +114,7 @@ _BM25_AT_300 = partial(_one_retriever, name="BM25", k={"thesis": {"BM25": thesis
 _MLQ_OF_TABLE_3_1 = partial(_one_retriever, name="MLQ", k=(thesis.TOP_K["MLQ"],), N=thesis.CUTOFFS)
 GRIDS = {
     "retrievers": RecordedGrid(180, partial(_thesis_grid, wants=_six_at_300)),
-    "budgets": RecordedGrid(100, partial(_thesis_grid, wants=_bm25_at_every_budget)),
+    "budgets": RecordedGrid(100, partial(_thesis_grid, wants=_bm25)),
     "evidence": RecordedGrid(100, partial(_evidence_grid, conditions=EVIDENCE), _longest_first),
     "distracted": RecordedGrid(100, partial(_evidence_grid, conditions=DISTRACTED), _longest_first),
     "probes": RecordedGrid(80, _BM25_AT_300, lambda _, __, count: in_order(load_minihop_probes())[:count]),

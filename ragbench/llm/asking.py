@@ -87,11 +87,8 @@ def ask(
     groups : what each prompt belongs to (its question, say). The prompts of one group go to one place at one server,
         one after another. Default: prompts that share their beginning are a group.
 
-    Raises
-    ------
-    CallError (a ModelError) : in replay mode a prompt is not on the cassette; or two digests under one name.
-    DataError : the cassette cannot be written.
-    Interrupted (a KeyboardInterrupt) : Ctrl-C; ``.replies`` holds what is done, the cassette has it too.
+    Raises CallError for a prompt that is not on the cassette in replay mode, and for two digests under one name;
+    Interrupted (a KeyboardInterrupt) on Ctrl-C: its ``replies`` hold what is done, the cassette has it too.
     """
     drivers = _drivers(model)
     items = _items(prompts, schema, ids, groups, drivers[0])

@@ -187,23 +187,23 @@ class Cassette:
 
     def _connection(self) -> sqlite3.Connection:
         with self._lock:
-            if self._db is None or self._pid != os.getpid():
-                if self._db is not None:
-                    _inherited.append(self._db)
-                self._db, self._pid = self._open(), os.getpid()
+            if self._db is not None and self._pid == os.getpid():
+                return self._db
+            if self._db is not None:
+                _inherited.append(self._db)
+            if self.mode != "record" and not self.path.exists():
+                right = "a recorded cassette (SQLite file)"
+                raise DataError(f"{self.path}: no such cassette", right, self.how_to_record())
+            try:
+                self._db = _open_to_write(self.path) if self.mode == "record" else _open_to_read(self.path)
+            except sqlite3.DatabaseError as error:
+                raise DataError(
+                    f"{self.path}: not readable as a cassette ({error})",
+                    "a cassette written by ragbench (SQLite file)",
+                    "give another path, or restore the file from its JSONL export",
+                ) from None
+            self._pid = os.getpid()
             return self._db
-
-    def _open(self) -> sqlite3.Connection:
-        if self.mode != "record" and not self.path.exists():
-            raise DataError(f"{self.path}: no such cassette", "a recorded cassette (SQLite file)", self.how_to_record())
-        try:
-            return _open_to_write(self.path) if self.mode == "record" else _open_to_read(self.path)
-        except sqlite3.DatabaseError as error:
-            raise DataError(
-                f"{self.path}: not readable as a cassette ({error})",
-                "a cassette written by ragbench (SQLite file)",
-                "give another path, or restore the file from its JSONL export",
-            ) from None
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple]:
         """Read rows by SQL (tables ``replies``, ``models``, ``about``)."""
@@ -219,7 +219,6 @@ class Cassette:
             some = self.rows(sql, (some[-1][0],))
 
     def _write(self, sql: str, values: Sequence[Any]) -> int:
-        """Change rows, and return how many."""
         with self._lock:
             try:
                 return self._connection().execute(sql, values).rowcount
@@ -257,7 +256,7 @@ class Cassette:
         return next(iter(recorded), on_server)
 
     def register(self, provider: str, model: str, digest: str) -> None:
-        """Note the digest of a model beside its name; DataError for a file that cannot be written."""
+        """Note the digest of a model beside its name."""
         self._write("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", (provider, model, digest))
 
     def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -354,13 +353,7 @@ class Cassette:
         return added
 
     def stats(self) -> dict[str, Any]:
-        """Count what is on the cassette.
-
-        Returns
-        -------
-        dict : ``replies`` and ``failures`` (counts), ``by_kind`` (failures), ``by_step`` (replies, failures, calls,
-        prompt_tokens, output_tokens, seconds), ``models`` (name and digest), ``bytes``.
-        """
+        """Count what is on the cassette: replies and failures, by kind and by step, with tokens and seconds."""
         names = ("calls", "prompt_tokens", "output_tokens", "seconds")
         sums = ", ".join(f"sum(json_extract(answer, '$.usage.{name}'))" for name in names)
         steps = self.rows(f"SELECT step, sum(ok), sum(1 - ok), {sums} FROM replies GROUP BY step ORDER BY step")

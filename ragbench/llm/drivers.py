@@ -95,7 +95,6 @@ class Received:
 
     @property
     def text(self) -> str:
-        """What the model has written so far."""
         return "".join(self.parts)
 
     @property
@@ -127,7 +126,6 @@ class Received:
         return repeats(self._tail)
 
     def usage(self, seconds: float, price: tuple[float, float] | None) -> Usage:
-        """Turn the counts into Usage; ``price`` is money per million prompt and output tokens."""
         counted = self.prompt_tokens is not None and self.output_tokens is not None
         read, written = self.prompt_tokens or 0, self.output_tokens or 0
         cost = (read * price[0] + written * price[1]) / 1e6 if price and counted else math.nan
@@ -168,11 +166,11 @@ class Driver:
         return None
 
     async def complete(self, messages: Sequence[dict], schema: dict | None, received: Received) -> None:
-        """Send one request, and take in the reply. Raises CallError, or whatever the model's own client raises."""
+        """Send one request, and take in the reply; raises whatever the model's client raises."""
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Close the connections."""
+        pass
 
     def fail(self, kind: str, detail: str, **more: Any) -> CallError:
         """Build a CallError that names this model and hides its secrets."""
@@ -325,7 +323,6 @@ class HttpDriver(Driver):
         return True
 
     def take(self, line: str, received: Received) -> None:
-        """Take in one line of a stream."""
         if line:
             self.parse(line, received)
 
@@ -358,10 +355,9 @@ def basic(userinfo: str) -> str:
 
 @cache
 def _tls() -> Any:
-    """Load the certificates once, not for every client."""
     import httpx
 
-    return httpx.create_ssl_context()
+    return httpx.create_ssl_context()  # loads the certificates: once, not for every client
 
 
 def retry_after(value: str | None) -> float | None:
@@ -433,7 +429,7 @@ class LangChainDriver(Driver):
         received.prompt_tokens, received.output_tokens = counts.get("input_tokens"), counts.get("output_tokens")
 
     def _bound(self, schema: dict) -> Any:
-        """Return the model told of the schema in its own way, or None where it knows no such way."""
+        """Return the model told of the schema in its own way, if it knows one."""
         name = json.dumps(schema, sort_keys=True)
         if name not in self._bindings:
             self._bindings[name] = None

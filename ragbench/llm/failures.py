@@ -180,7 +180,6 @@ _NO_NAME = re.compile(
 
 
 def is_html(text: str) -> bool:
-    """Whether a body is a web page."""
     return bool(_HTML.match(text))
 
 
@@ -240,7 +239,7 @@ _SAID = {"server_down": "no connection", "dropped": "the connection broke off", 
 
 
 def from_exception(error: BaseException) -> tuple[str, str]:
-    """Name the failure behind an exception of httpx, of a client library, or of a LangChain model, likewise."""
+    """Name the failure behind an exception of httpx, of a client library, or of a LangChain model."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:

@@ -51,7 +51,6 @@ class Gguf:
     path: Path | None
 
     def fail(self, detail: str, do: str) -> CallError:
-        """Build the error for a file that cannot be used."""
         return failure("gguf", detail, "", f"gguf:{self.name}", do=do)
 
     def existing(self) -> Path:
@@ -154,7 +153,6 @@ class Server:
         await asyncio.to_thread(self.reach, request)
 
     def stop(self) -> None:
-        """End the child process."""
         with self._lock:
             if self._process is not None:
                 _close(self._process)

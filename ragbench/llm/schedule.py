@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import random
@@ -89,12 +90,10 @@ class Gate:
         self.busy += 1
 
     def leave(self) -> None:
-        """Count one less."""
         self.busy -= 1
         self.free.set()
 
     def spoke(self) -> None:
-        """Note that the host is there."""
         self.answered, self.down_since = True, None
 
 
@@ -164,7 +163,6 @@ class Schedule:
         self._wake = asyncio.Event()
 
     def settled(self) -> None:
-        """Note that one item has its reply."""
         self._open -= 1
         if not self._open:
             self._rouse()
@@ -179,7 +177,8 @@ class Schedule:
         host = worker.host
         while self._open and host.dead is None and not self.stop():
             now = asyncio.get_running_loop().time()
-            mine = (entry for entry in self._later if self._may(host, entry[2]))
+            # A host tries again what it refused only where no other is left to ask.
+            mine = (entry for entry in self._later if host not in entry[2].refused_by or not self._others(entry[2]))
             again = min(mine, default=None, key=lambda entry: entry[:2])
             if host.pause_until > now:
                 await self._sleep(host.pause_until - now)
@@ -200,27 +199,20 @@ class Schedule:
         other = max(self.workers, key=lambda w: len(w.current))
         return other.current.pop() if other.current else None
 
-    def _may(self, host: Host, item: Pending) -> bool:
-        """Whether the host may try the item: one that refused it only where no other host is left to ask."""
-        return host not in item.refused_by or not self._others(item)
-
     def _others(self, item: Pending) -> bool:
+        """Whether a host is left that has not refused the item."""
         return any(host.dead is None and host not in item.refused_by for host in self.hosts)
 
     async def _sleep(self, seconds: float) -> None:
-        wake = self._wake
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(seconds, _POLL_S)):
-                await wake.wait()
-        except TimeoutError:
-            return
+                await self._wake.wait()
 
     def _rouse(self) -> None:
         self._wake.set()
         self._wake = asyncio.Event()
 
     def succeeded(self, host: Host) -> None:
-        """Note that a host has answered."""
         host.gate.spoke()
         host.busy_answers = 0
         host.refused.clear()
