@@ -19,9 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
-from ragbench.llm import CallError, Cassette, Interrupted, ask
-from ragbench.llm.drivers import retry_after
-from ragbench.llm.schedule import Pending, groups
+from ragbench.llm import CallError, Cassette, Interrupted, ask, loop
+from ragbench.llm.drivers import Driver, retry_after
+from ragbench.llm.failures import failure
+from ragbench.llm.schedule import Gate, Host, Limits, Pending, Schedule, Worker, groups
 
 FAST = {"backoff_s": 0.01, "progress": False}
 
@@ -169,6 +170,20 @@ def test_named_groups_are_never_mixed_or_divided(prompts):
         assert texts == sorted(texts)
 
 
+def test_the_prompts_of_a_host_that_dies_stay_together_at_the_next_one():
+    items = [Pending([n], f"{name}{n}", [{"content": f"{n}"}], group=name) for name in "ab" for n in range(3)]
+    hosts = [Host(Driver(), 1, Gate()) for _ in range(2)]
+    workers = [Worker(host) for host in hosts]
+
+    async def asked():
+        schedule = Schedule(items, workers, Limits(1, 1.0, 0, 0.0, 0.0, 0.0), lambda: False)
+        first = await schedule.next(workers[0])
+        assert schedule.failed(hosts[0], first, failure("server_down", "gone"))
+        return [(await schedule.next(workers[1])).id for _ in items]
+
+    assert asyncio.run(asked()) == ["a0", "a1", "a2", "b0", "b1", "b2"]
+
+
 def test_each_place_at_a_server_goes_through_a_group_of_its_own():
     with FakeOllama(latency_s=0.05) as fake:
         prompts = [f"{name}: {'x' * n}" for name in "ab" for n in range(5)]
@@ -218,6 +233,18 @@ def test_a_stopped_ask_keeps_the_calls_under_way_and_marks_the_rest(fake, tmp_pa
     )  # fmt: skip
     assert sum(reply.ok for reply in replies) == len(done) == len(fake.calls) <= 5
     assert {reply.error.kind for reply in replies if not reply.ok} == {"interrupted"}
+
+
+def test_a_call_that_outlasts_the_grace_of_a_stopped_ask_is_left_to_end_by_itself(fake, monkeypatch):
+    monkeypatch.setattr("ragbench.llm.asking.GRACE_S", 0.0)
+    fake.latency_s, told = 0.3, []
+    more = {"on_reply": lambda place, reply: told.append(reply), "stop": lambda: bool(fake.calls), "progress": False}
+    assert ask(fake.model(), ["a"], **more)[0].error.kind == "interrupted"
+    end = time.monotonic() + 10
+    while asyncio.all_tasks(loop.the_loop()) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not asyncio.all_tasks(loop.the_loop())
+    assert told == []
 
 
 @pytest.mark.parametrize("name", ["429", "503"])
@@ -480,8 +507,6 @@ def test_hosts_with_different_weights_under_one_name_are_refused():
 
 
 def test_ask_from_inside_its_own_loop_says_so_instead_of_hanging(fake):
-    from ragbench.llm import loop
-
     async def inside():
         ask(fake.model(), ["p"])
 

@@ -125,6 +125,13 @@ def test_connections_of_a_plain_model_are_closed_and_those_of_chat_model_kept(fa
     assert (fake.connections, fake.open_connections()) == (2, 1)
 
 
+def test_a_copy_of_a_model_is_asked_with_its_own_options(fake):
+    model = fake.model()
+    ask(model, ["p"], progress=False)
+    ask(model.model_copy(update={"seed": 5}), ["p"], progress=False)
+    assert [call.body["options"]["seed"] for call in fake.calls] == [0, 5]
+
+
 def test_options_of_the_call_and_streaming_go_langchains_own_way(fake):
     model = fake.model()
     assert "".join(chunk.text for chunk in model.stream("hello")) == model.invoke("hello").content

@@ -169,6 +169,21 @@ def mutated(draw, shape):
     return body
 
 
+@pytest.mark.parametrize("provider", MODELS)
+def test_a_connection_that_breaks_after_the_end_mark_costs_no_answer(provider):
+    lines = [json.dumps(LINE)] if provider == "ollama" else [f"data: {json.dumps(event)}" for event in EVENTS]
+
+    async def broken():
+        yield "".join(line + "\n" for line in lines).encode()
+        raise httpx.ReadError("broken")
+
+    answer = {"content": broken(), "headers": {"content-type": "text/event-stream"}}
+    model = chat_model(MODELS[provider], host="http://made.example", digest="d")
+    driver_for(model)._client_options = {"transport": httpx.MockTransport(lambda _: httpx.Response(200, **answer))}
+    reply = ask(model, ["p"], **LIMITS)[0]
+    assert (reply.text, reply.attempts, reply.usage.output_tokens) == ("Ely.", 1, 2)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @settings(max_examples=MUTATED // 3 // 100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
