@@ -48,8 +48,8 @@ def ours(namespace: Mapping[str, Any]) -> Callable[[], list[str]]:
     """Return a module's ``__dir__`` that leaves out what it imports from elsewhere, by its ``globals()``."""
 
     def shown() -> list[str]:
-        own = namespace["__name__"]
+        module = namespace["__name__"]
         there = {name: value for name, value in namespace.items() if not name.startswith("_")}
-        return sorted(n for n, v in there.items() if n.isupper() or getattr(v, "__module__", "").startswith(own))
+        return sorted(n for n, v in there.items() if n.isupper() or getattr(v, "__module__", "").startswith(module))
 
     return shown

@@ -185,14 +185,14 @@ def as_record(shape: type[Record], row: Any, where: str, *, add: str = "add it")
         faults = error.errors(include_url=False)[:100]
     by_field: dict[str, list[DataError]] = {}
     for fault in faults:
-        field, told = _fault(fault, row, shape, add)
-        by_field.setdefault(field, []).append(told)
+        field, problem = _fault(fault, row, shape, add)
+        by_field.setdefault(field, []).append(problem)
     # A list with a bad item may count as too short besides.
     inner = [name for name in by_field if not any(other.startswith((f"{name}.", f"{name}[")) for other in by_field)]
     got = "; ".join(by_field[name][0].got for name in inner[:_LISTED]) + "; and more" * (len(inner) > _LISTED)
     # Where a value may have one of several types, each of them has a fault of its own.
     first = by_field[inner[0]]
-    raise DataError(f"{where}: {got}", " or ".join(dict.fromkeys(told.expected for told in first)), first[0].do)
+    raise DataError(f"{where}: {got}", " or ".join(dict.fromkeys(problem.expected for problem in first)), first[0].do)
 
 
 @functools.cache

@@ -167,9 +167,9 @@ def _load(
             if documents is None and _tables(folder, "documents"):
                 documents = folder
         name, meta = Path(questions).stem, {"file": Path(questions).name, "setting": "own"}
-    told, columns = _documents(documents, fields) if documents is not None else ((), set())
+    listed, columns = _documents(documents, fields) if documents is not None else ((), set())
     by_title: dict[str, Document] = {}
-    for document in told:
+    for document in listed:
         by_title.setdefault(document.title, document)
     place, rows = _rows(questions, "the table of questions", csv=endings == CSV_ENDINGS)
     # Names of a document's columns are not looked for where no table of documents was read.
@@ -184,7 +184,7 @@ def _load(
                 f"mend fields={{{ours!r}: {theirs!r}}}: our name first, then your column",
             )
     asked = _records(place, rows, fields, lambda row, where: _question(row, where, by_title))
-    return Dataset(name, asked[:limit], told, meta=meta)
+    return Dataset(name, asked[:limit], listed, meta=meta)
 
 
 def _documents(source: Source, fields: Mapping[str, str] | None) -> tuple[tuple[Document, ...], set[str]]:

@@ -7,6 +7,7 @@ the construction, never with people.
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import itertools
 import re
@@ -215,18 +216,20 @@ def load_wikieval_runs(path: str | Path | None = None, rows: WikiEval | None = N
     data = rows if rows is not None else load_wikieval(folder / "wikieval.jsonl")
     ids = {row.question: row.id for row in data}
 
-    def judged(row: Any, where: str) -> RecordedRow:
-        if row.question not in ids:
+    def judged(row: Any, where: str, shape: type[_Judged]) -> RecordedRow:
+        recorded = as_record(shape, row, where)
+        if recorded.question not in ids:
             raise DataError(f"{where}: an unknown question", "one of the data set", "pass the rows that belong to it")
-        return row.record(ids[row.question])
+        return recorded.record(ids[recorded.question])
 
     runs = {}
     for name, (dimension, shape) in _RUNS.items():
         file = folder / f"ragas_llama3_8b_{name}.csv.gz"
         table = csv.DictReader(io.StringIO(read_text(file), newline=""))
         numbered = ((f"record {number}", row) for number, row in enumerate(table, 1))
-        made = each_record(file, numbered, lambda row, where, s=shape: judged(as_record(s, row, where), where))
-        runs[name] = RecordedRun(name, dimension, tuple(made))
+        runs[name] = RecordedRun(
+            name, dimension, tuple(each_record(file, numbered, functools.partial(judged, shape=shape)))
+        )
     return runs
 
 
