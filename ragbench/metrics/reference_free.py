@@ -23,20 +23,12 @@ _NAN = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """What the model copied from one context.
+    """What the model copied from one context."""
 
-    Attributes
-    ----------
-    sentences : the context's own sentences that it copied whole, each once, in the order of the context.
-    altered : what it wrote and the context does not hold as whole sentences: not counted.
-    total : sentences of the context.
-    insufficient : it copied nothing, or wrote just "Insufficient Information".
-    """
-
-    sentences: tuple[str, ...]
-    altered: tuple[str, ...]
-    total: int
-    insufficient: bool
+    sentences: tuple[str, ...]  # the context's own that it copied whole, each once, in the order of the context
+    altered: tuple[str, ...]  # what it wrote and the context does not hold as whole sentences: not counted
+    total: int  # sentences of the context
+    insufficient: bool  # it copied nothing, or wrote just "Insufficient Information"
 
 
 def faithfulness(verdicts: Sequence[Any], *, unread: Unread = "undefined", empty: float = _NAN) -> float:

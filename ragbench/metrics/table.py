@@ -30,24 +30,14 @@ Value = float | Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric, or several that come out of the same labels.
+    """One metric, or several that come out of the same labels."""
 
-    Attributes
-    ----------
-    needs : columns of a row that ``function`` takes, in this order.
-    function : returns a number, or numbers by name; NaN where undefined.
-    source : paper and equation.
-    range : least and greatest value.
-    names : of the numbers, where there are several.
-    lower_is_better : the numbers of which less is better; ``("mine",)`` for a metric of one number named "mine".
-    """
-
-    needs: tuple[str, ...]
-    function: Callable[..., Value]
-    source: str
+    needs: tuple[str, ...]  # columns of a row that ``function`` takes, in this order
+    function: Callable[..., Value]  # returns a number, or numbers by name; NaN where undefined
+    source: str  # paper and equation
     range: tuple[float, float] = (0.0, 1.0)
-    names: tuple[str, ...] = ()
-    lower_is_better: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of the numbers, where there are several
+    lower_is_better: tuple[str, ...] = ()  # of the numbers; ``("mine",)`` for a metric of one number named "mine"
 
 
 def readable(labels: ClaimLabels) -> bool:

@@ -28,21 +28,13 @@ GROUPS = ("no information", "wrong or incomplete", "fully right")
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A threshold that agrees best with the labels.
+    """A threshold that agrees best with the labels."""
 
-    Attributes
-    ----------
-    value : the middle of the plateau.
-    low, high : the plateau, the interval of thresholds that do equally well.
-    agreement : share of points on which threshold and label agree, in [0, 1].
-    plateaus : number of separate intervals that reach this agreement; the widest is reported.
-    """
-
-    value: float
-    low: float
+    value: float  # the middle of the plateau
+    low: float  # the plateau: the interval of thresholds that do equally well
     high: float
-    agreement: float
-    plateaus: int = 1
+    agreement: float  # share of points on which threshold and label agree, in [0, 1]
+    plateaus: int = 1  # separate intervals that reach this agreement; the widest is reported
 
     def __float__(self) -> float:
         return self.value
@@ -258,17 +250,13 @@ def group_probabilities(ir_scores: Any, grades: Any, at: Any, method: Method = "
 class GroupProbabilities:
     """Out-of-fold predictions for every point, by four predictors fitted on the other folds.
 
-    Attributes
-    ----------
-    groups : int array, shape (n,): the true group, 0, 1 or 2.
-    probabilities : dict of float arrays, shape (n, 3): "calibrated" (the model); "boxes" (h and k, certain of their
-        group); "boxes with shares" (the shares of the groups within each box); "base rate" (the shares overall).
-    brier : dict of floats in [0, 2]: mean multi-class Brier score of each; smaller is better.
+    "calibrated" (the model); "boxes" (h and k, certain of their group); "boxes with shares" (the shares of the groups
+    within each box); "base rate" (the shares overall).
     """
 
-    groups: np.ndarray
-    probabilities: dict[str, np.ndarray]
-    brier: dict[str, float]
+    groups: np.ndarray  # ints, shape (n,): the true group, 0, 1 or 2
+    probabilities: dict[str, np.ndarray]  # by predictor, shape (n, 3)
+    brier: dict[str, float]  # mean multi-class Brier score of each, in [0, 2]; smaller is better
 
 
 def calibrate(

@@ -152,35 +152,21 @@ def questions_needed(difference: float, sd: float, power: float = 0.8, alpha: fl
 
 @dataclass(frozen=True, slots=True)
 class PowerAnalysis:
-    """What a paired comparison found, could have found, and would need.
+    """What a paired comparison found, could have found, and would need."""
 
-    Attributes
-    ----------
-    n, n_missing : pairs used, and pairs left out since a side is missing.
-    difference : that power and questions are reckoned for: the mean of the pairs, or the one asked for.
-    low, high : 95% bootstrap interval of the mean of the pairs.
-    sd : standard deviation of the differences (n - 1); NaN with fewer than two pairs.
-    power : chance that a new run of n questions finds ``difference``.
-    needed : questions at which that chance is ``target``; inf for a difference of 0, NaN without an sd.
-    needed_low, needed_high : the same at the ends of the interval; inf when it holds 0. NaN when a difference was asked
-        for, which has no interval.
-    detectable : smallest difference that n questions find with chance ``target``; NaN without an sd, or for sd 0.
-    target, alpha : the power wanted and the level of the test.
-    """
-
-    n: int
-    n_missing: int
-    difference: float
-    low: float
+    n: int  # pairs used
+    n_missing: int  # pairs left out since a side is missing
+    difference: float  # that power and questions are reckoned for: the mean of the pairs, or the one asked for
+    low: float  # 95% bootstrap interval of the mean of the pairs
     high: float
-    sd: float
-    power: float
-    needed: float
-    needed_low: float
+    sd: float  # of the differences (n - 1); NaN with fewer than two pairs
+    power: float  # chance that a new run of n questions finds ``difference``
+    needed: float  # questions at which that chance is ``target``; inf for a difference of 0, NaN without an sd
+    needed_low: float  # the same at the ends of the interval; inf when it holds 0, NaN when a difference was asked for
     needed_high: float
-    detectable: float
-    target: float
-    alpha: float
+    detectable: float  # smallest difference that n questions find with chance ``target``; NaN without an sd, or for 0
+    target: float  # the power wanted
+    alpha: float  # the level of the test
 
     def __str__(self) -> str:
         if math.isnan(self.needed):
