@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
+import functools
 import json
+import random
 import re
 from collections import Counter
 from dataclasses import replace
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shop_schema import RAW
@@ -111,11 +114,7 @@ def test_shipped_configurations_add_up_and_keep_the_order_of_time(seed, name, in
         assert not any(mentions(other, c.text[one]) for other in others), one
 
 
-_cache = {}
-
-
-def load_schema_cached(domain, language):
-    return _cache.setdefault((domain, language), load_schema(domain, language))
+load_schema_cached = functools.cache(load_schema)
 
 
 def test_same_seed_same_values_and_another_seed_others(shop):
@@ -142,8 +141,6 @@ def test_every_profile_of_every_shipped_schema_makes_a_configuration():
 
 
 def test_invented_names_are_not_on_the_list_of_real_ones():
-    import random
-
     rng = random.Random(0)
     for kind in ("person", "place", "firm"):
         for language in ("en", "zh"):
@@ -713,8 +710,6 @@ def test_values_that_cannot_be_made_name_the_field(shop):
 
 
 def test_a_schema_file_of_ones_own_is_read_and_faults_name_the_file(tmp_path, shop):
-    import yaml
-
     path = tmp_path / "shops.yaml"
     path.write_text(yaml.safe_dump(RAW), encoding="utf-8")
     assert read_schema(path).fact_fields == shop.fact_fields

@@ -67,6 +67,16 @@ def made(schema):
     return make_set(schema, 2, 3)
 
 
+@pytest.fixture(scope="module")
+def texts(made):
+    return {d.id: d for d in made.documents}
+
+
+@pytest.fixture(scope="module")
+def question(made):
+    return next(q for q in made.questions if q.kind == "factual")
+
+
 def section_text(prompt):
     """Write the section as asked: each listed fact in a sentence of its own."""
     facts = re.findall(r"^- (.+?): (.+)$", prompt.split("Facts:")[1], flags=re.M)
@@ -176,9 +186,7 @@ def test_types_that_a_document_cannot_have_are_listed(script, model, schema, mad
         model_questions(model, schema, made.configurations, made.documents, {"riddle": 1})
 
 
-def test_references_are_chosen_by_number_and_are_verbatim(script, model, made):
-    texts = {d.id: d for d in made.documents}
-    question = next(q for q in made.questions if q.kind == "factual")
+def test_references_are_chosen_by_number_and_are_verbatim(script, model, texts, question):
     script.on("You look for evidence", {"sentences": [3, 1, 3]})
     got = model_references(model, [question], texts).made[0]
     sentences = [s.text for s in texts[question.doc_ids[0]].sentences]
@@ -186,31 +194,25 @@ def test_references_are_chosen_by_number_and_are_verbatim(script, model, made):
     assert numbered(script.prompts[0], "Sentences")["1"] == sentences[0]
 
 
-def test_unanswerable_questions_pass_in_their_place_without_being_asked(script, model, made):
-    texts = {d.id: d for d in made.documents}
-    asked = next(q for q in made.questions if q.kind == "factual")
+def test_unanswerable_questions_pass_in_their_place_without_being_asked(script, model, made, texts, question):
     passed = next(q for q in made.questions if q.kind == "unanswerable")
     script.on("You look for evidence", {"sentences": [1]})
     script.on("You compare an answer", {"unsupported": [], "missing": []})
     for step in (model_references, model_refine):
-        done = step(model, [passed, asked], texts)
-        assert done.made[0] == passed
-        assert done.made[1].id == asked.id
+        first, second = step(model, [passed, question], texts).made
+        assert (first, second.id) == (passed, question.id)
     assert len(script.prompts) == 2
 
 
 @pytest.mark.parametrize("number", [0, 999])
-def test_a_number_that_does_not_exist_is_a_failure(script, model, made, number):
-    question = next(q for q in made.questions if q.kind == "factual")
+def test_a_number_that_does_not_exist_is_a_failure(script, model, texts, question, number):
     script.on("You look for evidence", {"sentences": [number]})
-    done = model_references(model, [question], {d.id: d for d in made.documents})
+    done = model_references(model, [question], texts)
     assert (done.made, done.failed[0][0]) == ((), question.id)
     assert str(number) in done.failed[0][1]
 
 
-def test_refinement_applies_the_papers_rules_to_what_the_model_reports(script, model, made):
-    texts = {d.id: d for d in made.documents}
-    question = next(q for q in made.questions if q.kind == "factual")
+def test_refinement_applies_the_papers_rules_to_what_the_model_reports(script, model, texts, question):
     sentences = [s.text for s in texts[question.doc_ids[0]].sentences]
     spare = next(i for i, s in enumerate(sentences, 1) if s not in [r.text for r in question.references])
     report = {
@@ -222,11 +224,8 @@ def test_refinement_applies_the_papers_rules_to_what_the_model_reports(script, m
     assert got.statements == (question.statements[0], *question.statements[2:], "One more thing.")
     assert sentences[spare - 1] in [r.text for r in got.references]
     assert len(got.references) == len(question.references) + 1
-    assert [c.split(":")[0] for c in got.changes[len(question.changes) :]] == [
-        "reference added",
-        "removed",
-        "supplemented",
-    ]
+    changes = [c.split(":")[0] for c in got.changes[len(question.changes) :]]
+    assert changes == ["reference added", "removed", "supplemented"]
 
 
 def test_keypoints_come_from_the_model_and_two_are_a_failure(script, model, made):
@@ -238,8 +237,7 @@ def test_keypoints_come_from_the_model_and_two_are_a_failure(script, model, made
     assert [name for name, _ in done.failed] == [bad.id]
 
 
-def test_every_step_sends_a_prompt_of_ones_own(script, model, schema, made, tmp_path):
-    texts = {d.id: d for d in made.documents}
+def test_every_step_sends_a_prompt_of_ones_own(script, model, schema, made, texts, tmp_path):
     first, pair = made.questions[:1], (made.configurations[:1], made.documents[:1])
     steps = {
         "rageval_values": lambda prompt: model_values(model, schema, pair[0], prompt=prompt),
@@ -258,13 +256,17 @@ def test_every_step_sends_a_prompt_of_ones_own(script, model, schema, made, tmp_
         assert script.prompts[0].startswith("In verse. "), name
 
 
-def test_the_whole_way_with_a_model(script, model, schema):
-    script.on("You make up a value", {"value": "slow gains"})
+def answer_every_step(script):
     script.on("You write one section", section_text)
     script.on("You write one question", ask_and_answer)
     script.on("You look for evidence", lambda p: {"sentences": supporting(p)})
     script.on("You compare an answer", {"unsupported": [], "missing": []})
     script.on("You take the key points", lambda p: {"keypoints": ["one", "two", "three"]})
+
+
+def test_the_whole_way_with_a_model(script, model, schema):
+    script.on("You make up a value", {"value": "slow gains"})
+    answer_every_step(script)
     generated, failed = make_model_set(model, schema, 2, 1, {"factual": 2, "information integration": 1})
     assert len(generated.documents) == 2
     assert len(generated.questions) == 6
@@ -316,11 +318,7 @@ def test_a_schema_proposed_from_seed_documents_can_be_edited_and_used(script, mo
 
 def test_a_model_goes_the_whole_way_from_seed_documents(script, model, tmp_path):
     script.on("You design a schema", PROPOSAL)
-    script.on("You write one section", section_text)
-    script.on("You write one question", ask_and_answer)
-    script.on("You look for evidence", lambda p: {"sentences": supporting(p)})
-    script.on("You compare an answer", {"unsupported": [], "missing": []})
-    script.on("You take the key points", lambda p: {"keypoints": ["one", "two", "three"]})
+    answer_every_step(script)
     path = tmp_path / "shipping.yaml"
     path.write_text(schema_from_documents(model, ["The Marn was built in 1960."], "my-ships"), encoding="utf-8")
     own, failed = make_model_set(model, read_schema(path), 2, 1, {"factual": 1, "unanswerable": 1})
