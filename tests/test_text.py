@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,10 @@ from ragbench.metrics.cutoffs import TokenOffsets
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.keypoints import effective_information_rate, reference_recall
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
+from ragbench.text.languages import language_of
 from ragbench.text.layout import comparable, contains, normalise
+from ragbench.text.stance import abstains
+from ragbench.text.words import word_weight
 from ragbench.widgets.explorer import column, rankings
 
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -213,3 +217,25 @@ def test_check_finds_a_divided_compound_as_the_metric_does():
     data = Dataset("d", (Question("q", "Who?", "man", (fact,)),), (Document("d", "t", text),))
     assert rb.ir_score([fact], text) == 1.0
     assert not validate(data)
+
+
+# --- words, languages, abstentions ------------------------------------------------------------------------------------
+
+
+def test_a_word_of_unknown_characters_is_as_rare_as_a_piece_outside_the_vocabulary():
+    assert word_weight("\U00012000") == pytest.approx(np.log(30522 - 1996))
+    assert word_weight("the") < word_weight("river") < word_weight("\U00012000")
+
+
+def test_a_few_foreign_names_do_not_change_the_language_of_an_unspaced_text():
+    assert language_of(["北京大学的学生在 London 和 Paris 学习语言"]) == "chinese"
+    assert language_of(["The capital of the country is Beijing (北京) and was so in the past."]) == "english"
+
+
+def test_an_answer_declines_at_its_beginning_or_end_but_not_in_its_middle():
+    filler = "The bridge carries trams over the river. " * 20
+    decline = "I cannot determine the year. "
+    assert abstains(decline + filler, "grader")
+    assert abstains(filler + decline, "grader")
+    assert not abstains(filler + decline + filler, "grader")
+    assert not abstains(filler + decline, "judge")

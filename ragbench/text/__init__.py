@@ -5,5 +5,6 @@
 ``words``      `WORDS`: what a word is and its stem; names, numbers, frequency ranks
 ``stance``     `ABSTENTIONS`: what says "I do not know"; yes, no, negation, guesses
 ``apart``      texts taken apart once for many comparisons: by the judge, the grader, the reader
+``languages``  which language a text is in
 ``common``     longest common substring and subsequence
 """
