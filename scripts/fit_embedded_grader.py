@@ -60,13 +60,13 @@ def main() -> None:
         "note": "features and ridge were chosen on the dev split of that time, so this accuracy is optimistic; "
         "the split was redrawn by documents on 2026-11-22, after test results of the old one had been read",
     }
-    told = {
+    fitted = {
         "card": card,
         "features": model["features"],
         "weights": np.round(model["weights"], 4).tolist(),
         "offsets": np.round(model["offsets"], 4).tolist(),
     }
-    MODEL_FILE.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    MODEL_FILE.write_text(json.dumps(fitted, indent=1) + "\n", encoding="utf-8")
     print(f"wrote {MODEL_FILE.name}")
 
 
