@@ -1,7 +1,7 @@
 """Exported transformer models on onnxruntime: one folder each, with ``model.onnx``, ``tokenizer.json`` and settings.
 
-`run` feeds encoded texts to a session in batches of like length. `Classifier` reads pairs of texts with a sequence
-classifier, long ones in windows: rerankers (`ragbench.retrieval.rerank`) and checkers (`OnnxChecker`) share it.
+`run_batches` feeds encoded texts to a session in batches of like length. `Classifier` reads pairs of texts, long ones
+in windows: rerankers (`ragbench.retrieval.rerank`) and checkers (`OnnxChecker`) share it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import pytest
 from fake_ollama import FakeOllama
@@ -39,6 +40,7 @@ class Listed(Retriever):
     """Answers every query from a table of chunk ids, best first."""
 
     table: dict[str, list[str]]
+    texts: dict[str, str] = {}  # noqa: RUF012
     asked: list = []  # noqa: RUF012 (a pydantic field, copied per instance)
 
     def _search(self, queries, k, scopes):
@@ -46,11 +48,18 @@ class Listed(Retriever):
         found = []
         for q in queries:
             names = self.table[q][:k]
-            found.append([Hit(Chunk(n, n * 3, f"doc-{n}"), 1 / r, r) for r, n in enumerate(names, 1)])
+            found.append(
+                [Hit(Chunk(n, self.texts.get(n, n * 3), f"doc-{n}"), 1 / r, r) for r, n in enumerate(names, 1)]
+            )
         return found
 
     def settings(self):
         return {"retriever": "Listed"}
+
+
+def listed(*texts):
+    names = [f"t{i}" for i in range(len(texts))]
+    return Listed(table={"q": names}, texts=dict(zip(names, texts, strict=True)))
 
 
 def bm25():
@@ -99,23 +108,7 @@ def test_reo_reorders_hits_and_numbers_them_anew():
 
 def words(text):
     """Token ends of a white-space tokenizer."""
-    ends, at = [], 0
-    for word in text.split(" "):
-        at += len(word)
-        ends.append(at)
-        at += 1
-    return ends
-
-
-class Texts(Retriever):
-    texts: list[str]
-
-    def _search(self, queries, k, scopes):
-        hits = [Hit(Chunk(f"t{i}", t, "d"), 1.0 / i, i) for i, t in enumerate(self.texts, 1)]
-        return [hits[:k] for _ in queries]
-
-    def settings(self):
-        return {}
+    return [m.end() for m in re.finditer(r"\S+", text)]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +124,7 @@ class Texts(Retriever):
     ],
 )
 def test_budget_cuts_best_first_then_puts_the_best_at_both_ends(budget, expected):
-    inner = Texts(texts=["a1 a2 a3", "b1 b2", "c1 c2 c3", "d1 d2"])
+    inner = listed("a1 a2 a3", "b1 b2", "c1 c2 c3", "d1 d2")
     hits = LongContextReorder(inner, budget=budget, tokenizer=words).search(["q"], 4)[0]
     assert [hit.chunk.text for hit in hits] == expected
     assert [hit.rank for hit in hits] == list(range(1, len(expected) + 1))
@@ -141,7 +134,7 @@ def test_budget_cuts_best_first_then_puts_the_best_at_both_ends(budget, expected
 def test_budget_counts_with_the_embedded_tokenizer_by_default(minilm):
     from ragbench.metrics.cutoffs import token_cutoffs
 
-    inner = Texts(texts=["Unbelievable! It works.", "A second text, rather longer than the first one.", "Third."])
+    inner = listed("Unbelievable! It works.", "A second text, rather longer than the first one.", "Third.")
     for budget in (3, 9, 14):
         text = " ".join(h.chunk.text for h in LongContextReorder(inner, budget=budget).search(["q"], 3)[0])
         assert token_cutoffs(text, [budget])[0] == len(text)  # nothing is left to cut

@@ -178,14 +178,6 @@ def test_only_question_that_matches_the_filter_is_shown_and_stays_chosen_when_it
     assert (one.previous.disabled, one.next.disabled) == (False, True)
 
 
-def test_question_shown_is_chosen_again_when_the_filter_lets_it_in():
-    one = explorer()
-    one.filter.value = "sell tea"
-    assert one.chooser.value is None
-    one.filter.value = ""
-    assert (one.question.id, one.chooser.value) == ("q1", 0)
-
-
 def test_filter_without_a_match_says_so_and_leaves_the_question():
     one = explorer()
     one.filter.value = "zebra"
@@ -255,13 +247,10 @@ def test_a_typed_question_is_searched_and_has_no_score():
     assert (one.own.value, one.question.id) == ("", "q2")
 
 
-def test_plain_strings_serve_as_questions():
-    one = RetrievalExplorer(["Who is Ann?"], {"fixed": Fixed()}, tokenizer=words)
-    assert one.question.text == "Who is Ann?"
-    assert np.isnan(one.scores["fixed"])
-
-
-def test_dataset_serves_as_its_questions():
+def test_plain_strings_and_a_dataset_serve_as_questions():
+    plain = RetrievalExplorer(["Who is Ann?"], {"fixed": Fixed()}, tokenizer=words)
+    assert plain.question.text == "Who is Ann?"
+    assert np.isnan(plain.scores["fixed"])
     one = RetrievalExplorer(Dataset("towns", tuple(QUESTIONS), ()), {"fixed": Fixed()}, tokenizer=words)
     assert one.question == QUESTIONS[0]
     assert len(one.chooser.options) == 3

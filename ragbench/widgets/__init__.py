@@ -15,5 +15,4 @@ _HOME: dict[str, list[str]] = {
     "labelling": ["LabellingTool"],
     "monitor": ["RunMonitor"],
 }
-__all__ = sorted(name for names in _HOME.values() for name in names)
 __getattr__, __dir__ = lazy(__name__, _HOME)

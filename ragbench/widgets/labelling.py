@@ -202,7 +202,7 @@ class LabellingTool(Panel):
                 button.button_style = "primary" if given == key else ""
         self._asked.value = "".join(map(self._aspect, session.item.asked(session.kind)))
         if self._shown != session.position:
-            self._item.value = _shown(session)
+            self._item.value = _item_html(session)
             self._shown, self._shown_at = session.position, time.monotonic()
 
     def _aspect(self, aspect: str) -> str:
@@ -242,7 +242,7 @@ def _item(item: LabelItem | Mapping[str, Any]) -> LabelItem:
         raise ConfigError(f"an item {str(item)[:60]!r}", expected, "rename its fields") from None
 
 
-def _shown(session: Session) -> str:
+def _item_html(session: Session) -> str:
     """The item as HTML: texts over the whole width, candidates side by side under their letters."""
     item = session.item
     parts = [
