@@ -154,10 +154,8 @@ def metric_correlations(
 ) -> pd.DataFrame:
     """Correlate every two metrics over answers, with a bootstrap over questions (``resamples=0``: none).
 
-    Returns
-    -------
-    DataFrame: a, b, method (Spearman, Kendall), estimate, low, high (95%), n (answers scored by both), missing. NaN
-    where a metric has only one value.
+    The table has a, b, method, estimate, low, high (95%), n (answers scored by both), missing; NaN where a metric has
+    only one value.
     """
     rows = []
     for (a, x), (b, y) in combinations(_turned(table, metrics).items(), 2):
@@ -241,12 +239,8 @@ def ranking_correlations(
 ) -> pd.DataFrame:
     """Kendall's tau-b between the rankings of systems that metrics give by their means.
 
-    Every system has to answer every question.
-
-    Returns
-    -------
-    DataFrame: a, b, estimate, low, high (bootstrap over questions), systems. NaN for a metric by which all systems are
-    equal.
+    Every system has to answer every question. The table has a, b, estimate, low, high (bootstrap over questions),
+    systems; NaN for a metric by which all systems are equal.
     """
     systems, questions = list(dict.fromkeys(table["system"])), list(dict.fromkeys(table["question_id"]))
     if len(systems) < 3:

@@ -132,7 +132,7 @@ def erag_scores(
     Parameters
     ----------
     document_scores : for each retrieved document, best first, the downstream score in [0, 1] of the answer that was
-        generated from this document alone (exact match, ROUGE, accuracy ...): shape (k,).
+        generated from it alone (exact match, ROUGE, accuracy ...).
     pool_scores : the same for all documents that could have been retrieved, for recall and the ideal ranking of nDCG;
         default: the retrieved ones, which leaves recall undefined.
     relevant : a document counts as relevant for MRR from this downstream score on.

@@ -79,18 +79,11 @@ def ppi_mean(
 
 
 def stratified_draw(strata: Any, n: int, *, least: int = 25, seed: int) -> np.ndarray:
-    """Draw items at random within strata, in proportion to their sizes above a floor.
+    """Draw n items at random within strata: ``least`` of every stratum, or all it has, the rest in proportion.
 
-    Parameters
-    ----------
-    strata : stratum of every item, shape (N,).
-    n : items to draw; all where there are no more.
-    least : items of every stratum, or all it has. What is left of n is shared in proportion to what is left of the
-        strata, by largest remainders.
-
-    Returns
-    -------
-    Booleans, shape (N,). The inclusion probability of an item is the share of its stratum that was drawn.
+    What is left of n is shared in proportion to what is left of the strata, by largest remainders. ``strata`` is the
+    stratum of every item, shape (N,); so is the result, booleans. The inclusion probability of an item is the share of
+    its stratum that was drawn.
 
     >>> stratified_draw(["a"] * 8 + ["b"] * 2, 5, least=1, seed=0).reshape(2, 5).sum(axis=1).tolist()
     [3, 2]
@@ -240,17 +233,9 @@ def ppi_difference(
     The judge's differences are corrected by labelled differences, so a judge that favours one system does no harm: what
     it adds to a, it adds to the labelled questions too.
 
-    Parameters
-    ----------
-    labels_a, labels_b : by question, NaN where it has no label; a question counts as labelled when both sides are.
-    judged_a, judged_b : the judge's score of every question.
-    strata : within which the labelled questions were drawn at random; None: among all of them.
-    cluster : of every question (its document, its topic); None: each question is on its own.
-    weight, level : as for `ppi_shares`.
-
-    Returns
-    -------
-    Interval, for questions like these (a jackknife over clusters); ``n`` counts questions with both labels.
+    Labels and scores are by question; it counts as labelled (not NaN) when both sides are. ``strata``: within which the
+    labelled questions were drawn at random, None: among all. ``cluster`` of every question (its document, its topic),
+    None: each is on its own. The interval is for questions like these (a jackknife over clusters).
 
     >>> ppi_difference([1, 0, None, None], [0, 0, None, None], [1, 1, 1, 0], [0, 0, 1, 0], weight=1.0).estimate
     0.0
@@ -268,15 +253,8 @@ def label_next(strata: Any, values: Any, predictions: Any, n: int, *, seed: int)
     The best number of labels in a stratum is in proportion to its size times the spread of (label - prediction) in it.
     What is there already counts; the rest is drawn at random within strata, so `ppi_shares` holds for the whole.
 
-    Parameters
-    ----------
-    strata : of every item, such as the judge's grade; shape (N,).
-    values : labels so far, NaN where there is none. predictions : of every item, on the labels' scale.
-    n : items to label now.
-
-    Returns
-    -------
-    Booleans, shape (N,): the items to label.
+    ``strata`` (such as the judge's grade), ``values`` (labels so far, NaN where there is none) and ``predictions`` (on
+    the labels' scale) are by item; so is the result, booleans: the ``n`` items to label now.
 
     Source: Neyman (1934). The spread of a stratum is taken together with ten labels of the spread of all: where few
     labels happen to agree, more of them are then drawn. By the spread alone, intervals of 95% held 79 to 88% of the

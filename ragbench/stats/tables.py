@@ -31,7 +31,6 @@ def means(
 
     Parameters
     ----------
-    rows : one row per question and system.
     by : columns that make the groups, in the order of first appearance; none averages all rows.
     measures : the column to average, or several.
     groups : a column; rows that share its value (the systems of one question, the questions about one document) are
