@@ -49,6 +49,11 @@ def _open(width: float = 7.0, height: float = 4.2, ncols: int = 1, nrows: int = 
     return figure, axes
 
 
+def _open_one(width: float, height: float) -> tuple[Figure, Axes]:
+    figure, axes = _open(width, height)
+    return figure, axes[0, 0]
+
+
 def _look(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and marker by name; the five retrievers of the thesis always have the same ones."""
     order = [*RETRIEVERS, *(n for n in names if n not in RETRIEVERS)]
@@ -80,10 +85,10 @@ def _hide_empty(axes: np.ndarray, used: int) -> None:
         axis.set_visible(False)
 
 
-def _legend_below(figure: Figure, axes: np.ndarray, ncols: int = 4) -> None:
+def _legend_below(figure: Figure, ncols: int = 4) -> None:
     """Write one legend for all panels."""
     handles: dict[str, Any] = {}
-    for axis in axes.ravel():
+    for axis in figure.axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     columns = min(ncols, len(handles) or 1)
@@ -147,7 +152,7 @@ def ir_score_curves(ours: pd.DataFrame, paper: pd.DataFrame | None = None, title
                 axis.fill_between(line["N"], line["low"], line["high"], color=colour, alpha=0.15, lw=0)
         axis.set(title=name, xlabel="N, tokens of context", ylim=(0, 1))
     axes[0, 0].set_ylabel("mean IR score")
-    _legend_below(figure, axes, ncols=5)  # within the axes it would lie on curves of some data
+    _legend_below(figure, ncols=5)  # within the axes it would lie on curves of some data
     return figure
 
 
@@ -223,7 +228,7 @@ def settings(
         low, high = axis.get_ylim()
         room = max(0.0, _LEAST_SPAN - (high - low)) / 2 if join else 0
         axis.set_ylim(*((low - room, high + room) if join else (0, high)))
-    _legend_below(figure, axes)
+    _legend_below(figure)
     return figure
 
 
@@ -233,8 +238,7 @@ def power_curves(analyses: Mapping[Any, PowerAnalysis], limit: int = 5000) -> Fi
     ``analyses`` are by name or (a, b, measure), as `ragbench.comparison.analyses` returns them; those without a
     standard deviation have no curve and are named in the legend. The axis ends at ``limit`` at the latest.
     """
-    figure, axes = _open(8.4, 3.8)
-    axis = axes[0, 0]
+    figure, axis = _open_one(8.4, 3.8)
     finite = [a.needed for a in analyses.values() if np.isfinite(a.needed)]
     end = float(min(limit, 1.6 * max([20, *finite, *(a.n for a in analyses.values())])))
     sizes = np.unique(np.geomspace(5, end, 60).round().astype(int)).tolist()
@@ -331,7 +335,7 @@ def grouped_bars(
     top = float(frame[[y, "high"] if "high" in frame else [y]].max().max())  # one question alone has no interval
     if panel:
         axes[0, 0].set_ylim(0, 1.05 * top if top > 0 else 1.0)
-        _legend_below(figure, axes)
+        _legend_below(figure)
         figure.suptitle(title)
     else:
         axes[0, 0].set(xlabel=x, ylim=(0, 1.2 * top if top > 0 else 1.0))  # room for the legend
@@ -371,7 +375,7 @@ def stacked_shares(
         axis.grid(axis="y", visible=False)
     axes[0, 0].set_yticks(range(len(rows)), [str(name) for name in rows])
     axes[0, 0].set_ylim(len(rows) - 0.5, -0.5)
-    _legend_below(figure, axes, ncols=len(columns))
+    _legend_below(figure, ncols=len(columns))
     return figure
 
 
@@ -415,7 +419,7 @@ def dots(
     axes[0, 0].set_yticks(range(len(rows)), [str(r).replace("_", " ") for r in rows], fontsize=8)
     axes[0, 0].set_ylim(len(rows) - 0.4, -0.6)
     if hue and hue != row:
-        _legend_below(figure, axes, ncols=len(names))
+        _legend_below(figure, ncols=len(names))
     return figure
 
 
@@ -467,8 +471,7 @@ def heat_maps(
 
 def confusion(counts: np.ndarray, labels: Sequence[object], title: str, xlabel: str, ylabel: str) -> Figure:
     """A confusion matrix with its counts written in."""
-    figure, axes = _open(4.2, 3.8)
-    axis = axes[0, 0]
+    figure, axis = _open_one(4.2, 3.8)
     axis.imshow(counts, cmap="Blues")
     _cells(axis, np.asarray(counts).astype(str), counts > counts.max() / 2, size=10)
     axis.set_xticks(range(len(labels)), [str(v) for v in labels])
@@ -531,14 +534,14 @@ def _dark(colour: str) -> str:
 
 def histogram(groups: Mapping[str, Sequence[float]], xlabel: str, title: str, bins: int = 40) -> Figure:
     """Distribution of a quantity, one outline per group."""
-    figure, axes = _open(7.0, 3.2)
+    figure, axis = _open_one(7.0, 3.2)
     top = float(np.percentile(np.concatenate([np.asarray(v, float) for v in groups.values()]), 99.5))
     # Dashes of its own for each outline: where two coincide, both are seen.
     for i, (name, values) in enumerate(groups.items()):
         style: dict[str, Any] = {"lw": 1.5, "color": PALETTE[i], "ls": ("-", "--", ":", "-.")[i % 4]}
-        axes[0, 0].hist(np.clip(values, 0, top), bins, range=(0, top), histtype="step", label=name, **style)
-    axes[0, 0].set(xlabel=xlabel, ylabel="count", title=title)
-    axes[0, 0].legend(fontsize=8)
+        axis.hist(np.clip(values, 0, top), bins, range=(0, top), histtype="step", label=name, **style)
+    axis.set(xlabel=xlabel, ylabel="count", title=title)
+    axis.legend(fontsize=8)
     return figure
 
 
@@ -615,8 +618,7 @@ def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
     _need(means, "system", "metric", "mean", "low", "high")
     systems, metrics = _unique(means["system"]), _unique(means["metric"])
     lines = [(metric, system) for metric in metrics for system in systems]
-    figure, axes = _open(7.2, 1.2 + 0.34 * len(lines))
-    axis = axes[0, 0]
+    figure, axis = _open_one(7.2, 1.2 + 0.34 * len(lines))
     values = scores.groupby(["metric", "system"], sort=False)["value"]
     spread = {key: part.dropna().to_numpy(float) for key, part in values}
     marks = means.set_index(["metric", "system"])
@@ -639,7 +641,7 @@ def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
     axis.grid(False, axis="y")
     axis.set(ylim=(len(lines) - 0.4, -0.6), xlim=(-0.04, 1.04), xlabel="dots: answers; diamond: mean with 95% interval")
     if len(systems) > 1:
-        _legend_below(figure, axes)
+        _legend_below(figure)
     return figure
 
 
@@ -675,8 +677,7 @@ def score_violins(frame: pd.DataFrame) -> Figure:
 
 def reliability(curves: Mapping[str, pd.DataFrame]) -> Figure:
     """Predicted probability against observed share, a line per group (columns predicted, observed, low, high)."""
-    figure, axes = _open(4.6, 4.2)
-    axis = axes[0, 0]
+    figure, axis = _open_one(4.6, 4.2)
     axis.plot([0, 1], [0, 1], color="#777777", lw=0.8, ls=":")
     for i, (name, curve) in enumerate(curves.items()):
         _need(curve, "predicted", "observed")
@@ -689,8 +690,7 @@ def reliability(curves: Mapping[str, pd.DataFrame]) -> Figure:
 
 def window_distances(distances: np.ndarray, threshold: float, breaks: Sequence[int], title: str) -> Figure:
     """Cosine distance from each window of sentences to the next, with the breaks (Figure 2.6)."""
-    figure, axes = _open(7.5, 3.2)
-    axis = axes[0, 0]
+    figure, axis = _open_one(7.5, 3.2)
     x = np.arange(len(distances))
     axis.plot(x, distances, color=PALETTE[0], marker="o", ms=3)
     axis.axhline(threshold, color=PALETTE[4], ls="--", lw=1, label=f"threshold {threshold:.3f}")

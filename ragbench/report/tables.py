@@ -32,15 +32,8 @@ _WRAP = 45  # characters of a text column from which its lines are broken
 _INTERVAL = re.compile(r"-?[\d.,]+( \[-?[\d.,]+, -?[\d.,]+\])?")  # text to pandas, but its minus is no hyphen
 _FORMULA = re.compile(r"[=+\-@\t\r].")
 _NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?%?( \[[^\]]*\])?")
-_COMMANDS = {
+_COMMANDS = {character: rf"\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
