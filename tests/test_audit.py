@@ -361,6 +361,12 @@ def test_equal_numbers_of_different_questions_are_unequal_cells():
     assert counts(audit_rows(same, "score", "system"), "score", "cells with unequal n") == (0, 2)
 
 
+def test_without_names_of_questions_cells_are_compared_by_how_many_they_have():
+    rows = pd.DataFrame({"system": ["a", "a", "b", "b"], "score": [1.0, 0.5, 1.0, None]})
+    row = found(audit_rows(rows, "score", "system"), "score", "cells with unequal n")
+    assert (row["rows"], row["of"], row["detail"]) == (1, 2, "n from 1 to 2 of 2")
+
+
 def test_cells_are_compared_within_a_language_when_questions_belong_to_one():
     rows = pd.DataFrame(
         {
@@ -545,6 +551,13 @@ def test_the_range_of_a_ledger_cell_is_in_the_papers_unit(ledger):
     record("ragchecker", "Table 3", cells.assign(row="ours alone"), by="y")
     row = found(audit_ledger("ragchecker", "Table 3"), "Table 3: y", "unscored")
     assert (row["if_worst"], row["if_best"]) == (37.5, 62.5)
+
+
+def test_the_range_is_that_of_the_least_certain_cell_of_the_ledger(ledger):
+    cells = pd.DataFrame({"row": ["100", "200"], "column": "BM25", "value": 0.5, "n": [90, 50], "unscored": [10, 50]})
+    record("thesis", "Table 3.1", cells, by="half")
+    row = found(audit_ledger("thesis", "Table 3.1", by="half"), "Table 3.1: half", "unscored")
+    assert (row["most_in"], row["if_worst"], row["if_best"]) == ("200, BM25: 50", 0.25, 0.75)
 
 
 def test_an_item_that_nobody_measured_has_an_empty_audit_and_an_unknown_one_is_an_error(ledger):

@@ -344,6 +344,12 @@ def test_tendencies_are_paired_differences_per_retriever_and_over_all_of_them():
     assert len(table) == 3 * len(dg.TRENDS)
 
 
+def test_the_paper_prints_no_difference_of_two_settings_at_once():
+    both = dg.Trend("k and size", dg.Setting(k=5, size=150), dg.DEFAULT, "claim_recall", "rises")
+    table = dg.trends(made_scores(), [both, replace(both, change="k", a=dg.Setting(k=5))], resamples=10)
+    assert table["paper_difference"].isna().tolist() == [True] * 3 + [False] * 3
+
+
 def test_only_a_tendency_that_can_fail_is_a_finding():
     nested = {(t.change, t.metric) for t in dg.TRENDS if t.by_construction}
     assert nested == {("k 5 to 20", "claim_recall")}

@@ -372,7 +372,8 @@ def test_methods_tell_data_settings_models_digests_seeds_and_prompts(live_run, e
     for text in (
         '"my_run"', manifest["git"]["revision"][:12], "4 questions over 4 documents",
         manifest["axes"]["data"]["people"]["questions_sha256"][:12], "people/whole (4 chunks, whole)", "k = 2",
-        "N = 4 and 20 tokens", "longest common substring", "characters composed (NFC)", "llama3:8b", DIGEST[:12],
+        "N = 4 and 20 tokens", "N = 0 asks without documents.", "longest common substring", "characters composed (NFC)",
+        "llama3:8b", DIGEST[:12],
         "seed = 3", "temperature = 0.0",
         "num_ctx = 4096", manifest["prompts"]["thesis_grade"][:12], manifest["prompts"]["thesis_with_documents"][:12],
         "2,000 resamples, seed 0", "2 of 20 rows failed", f"Python {manifest['python']}",

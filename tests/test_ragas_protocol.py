@@ -14,7 +14,6 @@ from ragbench.data.wikieval import Pair
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import chat_model, plan
-from ragbench.papers import ragas
 from ragbench.papers.ragas import DIMENSIONS, agreement_row, baseline_scores, score_pairs, steps_for_pairs
 
 QUIET = {"progress": False, "retries": 0}
@@ -201,7 +200,3 @@ def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
     assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[1.0, 0.0]]
     assert agreement_row(tables["GPT Ranking"])["wins"] == 1
     assert agreement_row(tables["GPT Score"])["ties"] == 1
-
-
-def test_dimensions_are_the_data_sets():
-    assert ragas.DIMENSIONS == ("faithfulness", "answer_relevance", "context_relevance")

@@ -81,6 +81,27 @@ def test_questions_without_references_are_counted_as_unscored_or_scored_zero_on_
     assert means(zeros, BY, retrieval.MEASURES)["mean"].tolist() == [pytest.approx(1.5 / 3), pytest.approx(2 / 3)]
 
 
+class Down:
+    """BM25 that fails for one question."""
+
+    def __init__(self, chunks):
+        self.inner = retrieval.bm25("en")(chunks)
+
+    def settings(self):
+        return {"retriever": "down"}
+
+    def search(self, queries, k, scope=None):
+        if any("profit" in query for query in queries):
+            raise OSError("no connection")
+        return self.inner.search(queries, k)
+
+
+def test_a_failed_search_is_unscored_and_not_zero():
+    rows = retrieval.retrieval_rows(small_dataset(), {"down": Down}, {"1": (50, 1)}, prefix=[True])
+    assert all(math.isnan(v) for v in scores(rows, "q1"))
+    assert scores(rows, "q2") == (0.5, 1.0)
+
+
 def test_intervals_hold_the_mean_and_are_per_cell():
     rows = retrieval.retrieval_rows(rageval.generated(documents=6), {"BM25": retrieval.bm25("en")})
     table = means(rows, BY, retrieval.MEASURES)

@@ -20,7 +20,6 @@ from ragbench.labelling.grades import GRADE_COLUMNS, grade_shares
 from ragbench.papers import thesis
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
-from ragbench.retrieval import reorder
 from ragbench.stats import means
 
 MODEL = "ollama:llama3:8b"
@@ -85,11 +84,6 @@ def test_rows_are_complete_and_means_carry_counts(minihop_rows):
     assert len(table) == 50
     assert set(table["n"]) == {len(data.questions)}
     assert ((table["low"] <= table["mean"]) & (table["mean"] <= table["high"])).all()
-
-
-@pytest.mark.parametrize(("k", "position"), [(1, 1), (2, 2), (5, 1), (9, 1), (10, 10)])
-def test_published_reorder_puts_the_best_chunk_first_for_odd_and_last_for_even_k(k, position):
-    assert list(reorder(list(range(k)))).index(0) + 1 == position
 
 
 def test_data_sets_and_tables_by_name(monkeypatch, tmp_path):

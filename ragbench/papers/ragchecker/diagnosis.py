@@ -26,13 +26,9 @@ from ragbench.papers.ragchecker import DEFAULT, PROMPTS, Setting, long_answered,
 from ragbench.records import Dataset, Document
 
 KS, SIZES, OVERLAPS = (5, 10, 20), (150, 300, 600), (0.0, 0.2, 0.4)
-# Figure and setting: the values along its axis.
-FACTORS: Mapping[str, tuple[Setting, ...]] = {
-    "k": tuple(Setting(k=k) for k in KS),
-    "size": tuple(Setting(size=size) for size in SIZES),
-    "prompt": tuple(Setting(prompt=name) for name in PROMPTS),
-    "overlap": tuple(Setting(overlap=overlap) for overlap in OVERLAPS),
-}
+_VALUES = {"k": KS, "size": SIZES, "prompt": tuple(PROMPTS), "overlap": OVERLAPS}
+# Factor: the settings along the axis of its figure.
+FACTORS = {factor: tuple(Setting(**{factor: value}) for value in values) for factor, values in _VALUES.items()}
 PLACE = ("k", "size", "overlap", "prompt")
 SYSTEM = ("retriever", *PLACE)
 FIGURES = {"k": "Figure 6", "size": "Figure 7", "prompt": "Figure 8", "overlap": "Figure 10"}
