@@ -119,11 +119,13 @@ def test_problems_are_counted_by_kind_with_the_questions_to_look_at(tmp_path):
         {"id": "b", "question": "Where?", "answer": "York", "references": ["Ann Lee was born in Ely."]},
         {"id": "c", "question": "Where?", "answer": "Bath", "references": ["Ann Lee was born in Ely."]},
         {"id": "d", "question": "Where?", "answer": "Ely"},
+        {"id": "e", "question": "Where?", "answer": "Wells", "references": ["Ann Lee was born in Ely."]},
+        {"id": "f", "question": "Where?", "answer": "Ripon", "references": ["Ann Lee was born in Ely."]},
     ]
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     (tmp_path / "d.txt").write_text("Ann Lee was born in Ely.")
     found = your_experiment.problems(your_experiment.load(tmp_path / "q.jsonl", tmp_path))
-    assert found[["questions", "first"]].values.tolist() == [[2, "b, c"], [1, "a"], [1, "d"]]
+    assert found[["questions", "first"]].values.tolist() == [[4, "b, c, e"], [1, "a"], [1, "d"]]
     assert found["what"].tolist() == [
         "note: the answer is not in its evidence word for word",
         "supporting text not found in any document",
