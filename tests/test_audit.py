@@ -471,6 +471,11 @@ def test_a_notebook_ends_with_checks_of_its_own_tables(path):
 # -- ranges ------------------------------------------------------------------------------------------------------------
 
 
+def test_an_axis_may_have_the_name_of_a_count():
+    told = ranges(pd.DataFrame({"size": [300, 300, 150], "s": [1.0, None, 0.5]}), "s", ["size"])
+    assert told[["size", "n", "unscored", "mean"]].values.tolist() == [[300, 1, 1, 1.0], [150, 1, 0, 0.5]]
+
+
 def test_ranges_by_hand():
     rows = pd.DataFrame({"s": [1.0, 0.5, None, None, 0.25], "c": list("aaabb"), "d": [1, 1, 1, 2, 2]})
     told = ranges(rows, "s", ["c", "d"])

@@ -63,13 +63,13 @@ def ranges(
         raise ConfigError(f"bounds {bounds}", "the worst and the best value of the score", "e.g. (0, 1)")
     values = pd.to_numeric(rows[score], errors="coerce").astype(float)
     keys = [rows[name] for name in by] or [pd.Series(0, index=rows.index, name="")]
-    sums = values.groupby(keys, **_AS_THEY_COME).agg(["count", "size", "sum"]).reset_index()
-    unscored = sums["size"] - sums["count"]
-    cells = sums[list(by)].assign(
-        n=sums["count"], unscored=unscored, mean=sums["sum"] / sums["count"].where(lambda n: n > 0)
-    )
+    sums = values.groupby(keys, **_AS_THEY_COME).agg(["count", "size", "sum"])
+    cells = sums.index.to_frame(index=False)[list(by)]  # an axis may be called "size"
+    count, size, total = (sums[name].to_numpy() for name in ("count", "size", "sum"))
+    cells["n"], cells["unscored"] = count, size - count
+    cells["mean"] = total / np.where(count > 0, count, np.nan)
     for name, value in (("if_worst", worst), ("if_best", best)):
-        cells[name] = (sums["sum"] + value * unscored) / sums["size"]
+        cells[name] = (total + value * (size - count)) / size
     return cells
 
 
