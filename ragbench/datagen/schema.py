@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Required
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
-from typing_extensions import TypedDict  # pydantic asks for it on Python 3.11
+from typing_extensions import TypedDict
 
 from ragbench.data.files import as_record
 from ragbench.datagen.parts import KINDS, LANGUAGES, MULTI, StepCall, ask_step
