@@ -1,7 +1,5 @@
 """Tiny exported models for the tests: a word-level tokenizer, an encoder of one table, a classifier that counts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

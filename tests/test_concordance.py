@@ -1,7 +1,5 @@
 """Concordance: one set of answers by four papers' metrics, through `ragbench.score`; how far they agree."""
 
-from __future__ import annotations
-
 import json
 import math
 

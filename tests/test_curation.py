@@ -1,7 +1,5 @@
 """Curation as in RAGChecker's appendix A: long answers behind a claim check, and a corpus cut down."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -12,16 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragbench.data import load_minihop
-from ragbench.datagen.curation import (
-    BIOMEDICAL,
-    SCIENCE,
-    STATUSES,
-    ShortAnswered,
-    downsample,
-    long_answers,
-    short_answered,
-    steps_for_long_answers,
-)
+from ragbench.datagen import curation
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import Cassette, chat_model, plan
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
@@ -32,7 +21,7 @@ PASSAGES = {"p1": "Ann built the tower.", "p2": "It was finished in 1896.", "p3"
 
 
 def item(name="q1", answers=("Ann",), passages=None):
-    return ShortAnswered(name, f"Who built it ({name})?", answers, PASSAGES if passages is None else passages)
+    return curation.ShortAnswered(name, f"Who built it ({name})?", answers, PASSAGES if passages is None else passages)
 
 
 class Model:
@@ -69,7 +58,7 @@ class Model:
 
 def run(items, model, **options):
     with FakeOllama(reply=model) as server:
-        made = long_answers(chat_model("ollama:llama3:8b", host=server.url), items, **QUIET, **options)
+        made = curation.long_answers(chat_model("ollama:llama3:8b", host=server.url), items, **QUIET, **options)
         return made, [call.prompt for call in server.calls]
 
 
@@ -156,7 +145,7 @@ def test_an_unread_short_answer_is_no_missing_one_and_does_not_matter_beside_one
 def test_the_plan_counts_at_least_the_calls_made_and_a_cassette_answers_them_again(tmp_path):
     model = Model(q1=("Ann built the tower. It was finished in 1896.", ["p1", "p2"]), q2=("", []))
     items = [item("q1"), item("q2")]
-    planned = {s.name: s.calls for s in plan(steps_for_long_answers(items, keep_short=True)).steps}
+    planned = {s.name: s.calls for s in plan(curation.steps_for_long_answers(items, keep_short=True)).steps}
     assert planned == {"long answers": 2, "claims, at most": 2, "claim check, at most": 2, "short answers, at most": 2}
     with Cassette(tmp_path / "c.sqlite") as cassette:
         first, prompts = run(items, model, cassette=cassette, keep_short=True)
@@ -164,18 +153,15 @@ def test_the_plan_counts_at_least_the_calls_made_and_a_cassette_answers_them_aga
     assert len(prompts) == 5 <= sum(planned.values())
     assert len(none) == 0
     pd.testing.assert_frame_equal(again.rows, first.rows)
-    assert plan(steps_for_long_answers(items, joint=5, claims_per_answer=12)).steps[2].calls == 2 * 3
+    assert plan(curation.steps_for_long_answers(items, joint=5, claims_per_answer=12)).steps[2].calls == 2 * 3
     with pytest.raises(ConfigError, match="claims_per_answer=None with joint=5"):
-        steps_for_long_answers(items, joint=5)
+        curation.steps_for_long_answers(items, joint=5)
 
 
 def test_another_model_may_check():
-    with (
-        FakeOllama(reply=Model(q1=("Ann built the tower.", ["p1"]))) as writer,
-        FakeOllama(reply=Model()) as judge,
-    ):
+    with FakeOllama(reply=Model(q1=("Ann built the tower.", ["p1"]))) as writer, FakeOllama(reply=Model()) as judge:
         models = [chat_model("ollama:llama3:8b", host=s.url) for s in (writer, judge)]
-        made = long_answers(models[0], [item()], checker=models[1], **QUIET)
+        made = curation.long_answers(models[0], [item()], checker=models[1], **QUIET)
         assert (len(writer.calls), len(judge.calls)) == (1, 2)
     assert made.rows["status"].tolist() == ["accepted"]
 
@@ -187,22 +173,22 @@ def test_questions_that_cannot_be_asked_are_named_before_any_call():
         ([item(), item()], "'q1' twice"),
     ):
         with pytest.raises(DataError, match=message):
-            long_answers(None, bad)
+            curation.long_answers(None, bad)
         with pytest.raises(DataError, match=message):
-            steps_for_long_answers(bad)
+            curation.steps_for_long_answers(bad)
     with pytest.raises(ConfigError, match="joint=0"):
-        long_answers(None, [item()], joint=0)
+        curation.long_answers(None, [item()], joint=0)
 
 
 def test_no_questions_need_no_call():
     made, prompts = run([], Model())
-    assert made.counts == dict.fromkeys(STATUSES, 0)
+    assert made.counts == dict.fromkeys(curation.STATUSES, 0)
     assert not prompts
 
 
 def test_questions_of_a_data_set_come_with_their_gold_documents_once():
     minihop = load_minihop()
-    made = short_answered(minihop)
+    made = curation.short_answered(minihop)
     assert len(made) == len(minihop.questions)
     texts = {d.title: d.text for d in minihop.documents}
     question = minihop.questions[0]
@@ -212,10 +198,10 @@ def test_questions_of_a_data_set_come_with_their_gold_documents_once():
     ]
     nothing = Dataset("x", (Question("q", "Who?", "Ann"),), ())
     with pytest.raises(DataError, match="'q' has no supporting facts"):
-        short_answered(nothing)
+        curation.short_answered(nothing)
     strange = Dataset("x", (Question("q", "Who?", "Ann", meta={"supporting_facts": [("Moss", 0)]}),), ())
     with pytest.raises(DataError, match="'q' rests on 'Moss'"):
-        short_answered(strange)
+        curation.short_answered(strange)
 
 
 # --- down-sampling ----------------------------------------------------------------------------------------------
@@ -236,7 +222,7 @@ class Listed:
 
 def test_annotated_documents_and_the_top_k_of_each_query_are_kept_in_the_order_of_the_corpus():
     bm25, dense = Listed(x="dab", y="d"), Listed(x="ca", y="ac")
-    made = downsample(CORPUS, ["x", "y"], [["b"], []], {"bm25": (bm25, 2), "dense": (dense, 1)})
+    made = curation.downsample(CORPUS, ["x", "y"], [["b"], []], {"bm25": (bm25, 2), "dense": (dense, 1)})
     assert made.kept == ("a", "b", "c", "d")
     assert made.by_source.to_numpy().tolist() == [[0, 1, 1], [1, 0, 0], [0, 0, 1], [0, 1, 0]]
     assert repr(made) == "Downsampled(4 of 5 documents)"
@@ -244,13 +230,17 @@ def test_annotated_documents_and_the_top_k_of_each_query_are_kept_in_the_order_o
     assert table.loc["annotated"].tolist() == [1, 1, 1.0]
     assert table.loc["bm25"].tolist() == [2, 1, 0.0]
     assert table.loc["dense"].tolist() == [2, 1, 0.0]
-    assert downsample(CORPUS, ["y", "x"], [[], ["b"]], {"bm25": (bm25, 2), "dense": (dense, 1)}).kept == made.kept
+    assert (
+        curation.downsample(CORPUS, ["y", "x"], [[], ["b"]], {"bm25": (bm25, 2), "dense": (dense, 1)}).kept == made.kept
+    )
 
 
 def test_the_share_of_annotated_documents_that_a_retriever_finds_itself_is_reported():
-    made = downsample(CORPUS, ["x"], [["a", "e"]], {"bm25": (Listed(x="ab"), 2)})
+    made = curation.downsample(CORPUS, ["x"], [["a", "e"]], {"bm25": (Listed(x="ab"), 2)})
     assert made.table().loc["bm25"].tolist() == [2, 1, 0.5]
-    assert np.isnan(downsample(CORPUS, ["x"], [[]], {"bm25": (Listed(x="ab"), 2)}).table().loc["bm25", "annotated"])
+    assert np.isnan(
+        curation.downsample(CORPUS, ["x"], [[]], {"bm25": (Listed(x="ab"), 2)}).table().loc["bm25", "annotated"]
+    )
 
 
 @given(st.lists(st.tuples(st.sets(st.sampled_from("abcde")), st.permutations("abcde")), min_size=1, max_size=4))
@@ -258,14 +248,14 @@ def test_kept_documents_are_a_plain_union(drawn):
     queries = [str(i) for i in range(len(drawn))]
     annotated = [own for own, _ in drawn]
     found = {q: "".join(order) for q, (_, order) in zip(queries, drawn, strict=True)}
-    made = downsample(CORPUS, queries, annotated, {"r": (Listed(**found), 2)})
+    made = curation.downsample(CORPUS, queries, annotated, {"r": (Listed(**found), 2)})
     assert set(made.kept) == set().union(*annotated, *(order[:2] for order in found.values()))
     assert list(made.kept) == sorted(made.kept)
 
 
 def test_a_real_retriever_over_whole_documents_serves():
     bm25 = BM25([Chunk(d.id, d.text, d.id) for d in CORPUS])
-    made = downsample(CORPUS, ["red ferry"], [["b"]], {"bm25": (bm25, 2)})
+    made = curation.downsample(CORPUS, ["red ferry"], [["b"]], {"bm25": (bm25, 2)})
     assert made.by_source.loc["d"].tolist() == [False, True]
     assert len(made.kept) == 3
 
@@ -273,14 +263,14 @@ def test_a_real_retriever_over_whole_documents_serves():
 def test_what_cannot_belong_together_is_refused():
     bm25 = {"bm25": (Listed(x="a"), 1)}
     with pytest.raises(DataError, match="annotated: 'z' for 'x'"):
-        downsample(CORPUS, ["x"], [["z"]], bm25)
+        curation.downsample(CORPUS, ["x"], [["z"]], bm25)
     with pytest.raises(DataError, match="bm25: 'z' for 'x'"):
-        downsample(CORPUS, ["x"], [[]], {"bm25": (Listed(x="z"), 1)})
+        curation.downsample(CORPUS, ["x"], [[]], {"bm25": (Listed(x="z"), 1)})
     with pytest.raises(DataError, match="1 queries and 0 annotations"):
-        downsample(CORPUS, ["x"], [], bm25)
+        curation.downsample(CORPUS, ["x"], [], bm25)
     with pytest.raises(ConfigError, match="several chunks of one document for 'x'"):
-        downsample(CORPUS, ["x"], [[]], {"bm25": (Listed(x="aa"), 2)})
+        curation.downsample(CORPUS, ["x"], [[]], {"bm25": (Listed(x="aa"), 2)})
 
 
 def test_the_papers_numbers_are_per_question():
-    assert (BIOMEDICAL, SCIENCE) == ({"bm25": 400}, {"bm25": 200, "dense": 200})
+    assert (curation.BIOMEDICAL, curation.SCIENCE) == ({"bm25": 400}, {"bm25": 200, "dense": 200})

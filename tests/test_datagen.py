@@ -1,7 +1,5 @@
 """Data generation offline: values, documents, questions, refinement, keypoints, the validator, the folder."""
 
-from __future__ import annotations
-
 import copy
 import datetime as dt
 import functools
@@ -17,30 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shop_schema import RAW
 
+from ragbench import datagen
 from ragbench.data import load_jsonl
-from ragbench.datagen import (
-    QRA,
-    Configuration,
-    GeneratedDocument,
-    Reference,
-    add_keypoints,
-    build_schema,
-    draft_questions,
-    facts_needed,
-    find_references,
-    generate_set,
-    keypoints,
-    load_schema,
-    make_configuration,
-    make_configurations,
-    make_set,
-    read_schema,
-    real_names,
-    refine,
-    write_document,
-    write_documents,
-    write_set,
-)
 from ragbench.datagen.configuration import blocklist, invent
 from ragbench.datagen.parts import KINDS, Derived, FactSentence, Section
 from ragbench.datagen.questions import annotate, facts_in
@@ -55,13 +31,13 @@ SIZES = {"finance": (20, 2), "law": (10, 2), "medicine": (19, 2)}
 
 @pytest.fixture(scope="module")
 def shop():
-    return build_schema(RAW)
+    return datagen.build_schema(RAW)
 
 
 @pytest.fixture(scope="module", params=SHIPPED, ids="-".join)
 def shipped(request):
-    schema = load_schema(*request.param)
-    return make_set(schema, 40, 7)
+    schema = datagen.load_schema(*request.param)
+    return datagen.make_set(schema, 40, 7)
 
 
 def raw(path=None, value=None, drop=None):
@@ -83,7 +59,7 @@ def raw(path=None, value=None, drop=None):
 
 
 def test_values_follow_their_rules(shop):
-    for c in make_configurations(shop, 6, 3):
+    for c in datagen.make_configurations(shop, 6, 3):
         v, t = c.values, c.text
         assert v["takings"] == v["cash"] + v["card"]
         assert v["share"] == round(100 * v["cash"] / (v["cash"] + v["card"]), 1)
@@ -91,14 +67,14 @@ def test_values_follow_their_rules(shop):
         assert v["opened"].year == v["year"]
         assert t["takings"] == f"{v['takings']} crowns"
         assert v["goods"] == {"Tea": "green tea", "Rope": "hemp rope"}[c.subdomain]
-    assert [c.subdomain for c in make_configurations(shop, 3)] == ["Tea", "Rope", "Tea"]
+    assert [c.subdomain for c in datagen.make_configurations(shop, 3)] == ["Tea", "Rope", "Tea"]
 
 
 @given(st.integers(0, 10**6), st.sampled_from(SHIPPED), st.integers(0, 200))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_shipped_configurations_add_up_and_keep_the_order_of_time(seed, name, index):
     schema = load_schema_cached(*name)
-    c = make_configuration(schema, index, seed)
+    c = datagen.make_configuration(schema, index, seed)
     for field, rule in schema.fields.items():
         if rule["rule"] == "sum":
             assert c.values[field] == sum(c.values[n] for n in rule["of"])
@@ -114,13 +90,13 @@ def test_shipped_configurations_add_up_and_keep_the_order_of_time(seed, name, in
         assert not any(mentions(other, c.text[one]) for other in others), one
 
 
-load_schema_cached = functools.cache(load_schema)
+load_schema_cached = functools.cache(datagen.load_schema)
 
 
 def test_same_seed_same_values_and_another_seed_others(shop):
-    first = [c.text for c in make_configurations(shop, 5, 1)]
-    assert first == [c.text for c in make_configurations(shop, 5, 1)]
-    assert first != [c.text for c in make_configurations(shop, 5, 2)]
+    first = [c.text for c in datagen.make_configurations(shop, 5, 1)]
+    assert first == [c.text for c in datagen.make_configurations(shop, 5, 1)]
+    assert first != [c.text for c in datagen.make_configurations(shop, 5, 2)]
 
 
 def test_a_subdomain_profile_and_name_is_used_in_turn(shipped):
@@ -136,7 +112,7 @@ def test_every_profile_of_every_shipped_schema_makes_a_configuration():
     for domain, language in SHIPPED:
         schema = load_schema_cached(domain, language)
         count, rows = SIZES[domain]
-        made = [make_configuration(schema, i, 0) for i in range(count * rows)]
+        made = [datagen.make_configuration(schema, i, 0) for i in range(count * rows)]
         assert len({tuple(c.text[n] for n in schema.profile) for c in made}) == count * rows
 
 
@@ -146,10 +122,10 @@ def test_invented_names_are_not_on_the_list_of_real_ones():
         for language in ("en", "zh"):
             names = {invent(kind, language, rng) for _ in range(300)}
             assert len(names) > 50
-            assert not any(real_names(name) for name in names)
-    assert real_names("He works for Google in Paris.") == ["google", "paris"]
-    assert real_names("Parisian googled") == []
-    assert real_names("他在华为工作。") == ["华为"]
+            assert not any(datagen.real_names(name) for name in names)
+    assert datagen.real_names("He works for Google in Paris.") == ["google", "paris"]
+    assert datagen.real_names("Parisian googled") == []
+    assert datagen.real_names("他在华为工作。") == ["华为"]
     assert len(blocklist()) > 60
 
 
@@ -225,8 +201,8 @@ def test_unreadable_values_say_so():
 
 
 def test_a_document_states_its_configuration_and_nothing_it_dropped(shop):
-    c = make_configuration(shop, 0, 5)
-    document = write_document(shop, c, 5)
+    c = datagen.make_configuration(shop, 0, 5)
+    document = datagen.write_document(shop, c, 5)
     assert document.dropped == ("owner",)
     assert not mentions(document.text, c.text["owner"])
     for name in ("goods", "opened", "closed", "takings", "cash", "card", "share"):
@@ -246,10 +222,10 @@ def test_no_two_documents_share_a_list_of_sentence_patterns(shipped):
 def test_too_few_patterns_for_different_documents_are_an_error():
     small = raw(("sections", 0, "facts", 0, "say"), ["{shop} sells {goods}."])
     small["sections"][0]["fixed"] = True
-    schema = build_schema(small)
-    configurations = make_configurations(schema, 2)
+    schema = datagen.build_schema(small)
+    configurations = datagen.make_configurations(schema, 2)
     with pytest.raises(ConfigError, match="no new list of sentence patterns"):
-        write_documents(schema, configurations)
+        datagen.write_documents(schema, configurations)
 
 
 def test_every_sentence_of_a_document_is_one_sentence(shipped):
@@ -317,7 +293,7 @@ def test_an_unanswerable_question_asks_for_what_was_left_out_on_purpose(shipped)
 
 
 def test_one_document_gets_no_question_over_several():
-    one = make_set(load_schema_cached("law", "en"), 1, 0)
+    one = datagen.make_set(load_schema_cached("law", "en"), 1, 0)
     assert one.problems() == []
     assert {q.kind for q in one.questions} == {"factual", "multi-hop", "summary", "unanswerable"}
 
@@ -337,25 +313,25 @@ def test_a_question_about_a_fact_that_was_left_out_is_not_asked():
     }
     changed["questions"]["factual"].append(owner)
     for drop, wanted in ((0, 2), (1, 1)):
-        generated = make_set(build_schema({**changed, "drop": drop}), 3, 1)
+        generated = datagen.make_set(datagen.build_schema({**changed, "drop": drop}), 3, 1)
         assert Counter(q.kind for q in generated.questions)["factual"] == 3 * wanted
 
 
 def test_as_many_questions_are_asked_of_a_type_as_wanted_and_a_schema_has():
     schema = load_schema_cached("finance", "en")
-    configurations = make_configurations(schema, 2)
-    documents = write_documents(schema, configurations)
+    configurations = datagen.make_configurations(schema, 2)
+    documents = datagen.write_documents(schema, configurations)
     wanted = {"factual": 1, "multi-hop": 99, "unanswerable": 1}
-    counts = Counter(q.kind for q in draft_questions(schema, configurations, documents, 0, wanted))
+    counts = Counter(q.kind for q in datagen.draft_questions(schema, configurations, documents, 0, wanted))
     assert counts["factual"] == counts["unanswerable"] == 2
     assert 2 < counts["multi-hop"] <= 2 * len(schema.questions["multi-hop"])
     assert set(counts) == set(wanted)
 
 
 def test_documents_and_configurations_must_pair_up(shop):
-    configurations = make_configurations(shop, 2)
+    configurations = datagen.make_configurations(shop, 2)
     with pytest.raises(DataError, match="different ids"):
-        draft_questions(shop, configurations, write_documents(shop, configurations)[:1])
+        datagen.draft_questions(shop, configurations, datagen.write_documents(shop, configurations)[:1])
 
 
 def test_a_value_is_taken_out_only_where_it_is_mentioned():
@@ -374,7 +350,7 @@ def case(shop):
     names = ("shop", "year", "trade", "goods", "opened", "closed", "cash", "card", "takings", "share", "owner")
     values = "Tarn Stores|2004|Tea|green tea|1 May 2004|15 May 2004|150 crowns|350 crowns|500 crowns|30.0%|Ada Quarsk"
     text = dict(zip(names, values.split("|"), strict=True))
-    configuration = Configuration("d1", "shops", "en", "Tea", text, text)
+    configuration = datagen.Configuration("d1", "shops", "en", "Tea", text, text)
     sentences = annotate(
         [
             "Tarn Stores sells green tea.",
@@ -384,14 +360,14 @@ def case(shop):
         configuration,
         shop.fact_fields,
     )
-    document = GeneratedDocument("d1", "Tarn Stores", "en", (Section("Report", sentences),), ("owner",))
-    draft = QRA("q", "factual", "en", "What did Tarn Stores take?", ("It took 500 crowns.",), ("d1",))
+    document = datagen.GeneratedDocument("d1", "Tarn Stores", "en", (Section("Report", sentences),), ("owner",))
+    draft = datagen.QRA("q", "factual", "en", "What did Tarn Stores take?", ("It took 500 crowns.",), ("d1",))
     return configuration, document, draft
 
 
 def refined(shop, case, **changes):
     configuration, document, draft = case
-    return refine(replace(draft, **changes), shop, {"d1": configuration}, {"d1": document})
+    return datagen.refine(replace(draft, **changes), shop, {"d1": configuration}, {"d1": document})
 
 
 def test_sentences_are_annotated_with_the_facts_they_state(case):
@@ -402,7 +378,7 @@ def test_sentences_are_annotated_with_the_facts_they_state(case):
 def test_the_name_a_document_is_about_is_no_fact_of_the_other(shop, case):
     configuration = case[0]
     text = {**configuration.text, "shop": "Ada Quarsk", "owner": "Emil Dorvric"}
-    namesake = Configuration("d2", "shops", "en", "Tea", text, text)
+    namesake = datagen.Configuration("d2", "shops", "en", "Tea", text, text)
     assert facts_in("Ada Quarsk sold it.", [configuration], shop.fact_fields) == [("d1", "owner")]
     assert facts_in("Ada Quarsk sold it.", [configuration, namesake], shop.fact_fields) == []
 
@@ -421,16 +397,16 @@ def test_a_fact_that_ends_like_a_derived_value_keeps_its_reference(shop, case):
     configuration, _, draft = case
     derived = Derived("50 crowns", "difference", (("d1", "opened"),))
     q = replace(draft, derived=(derived,))
-    assert facts_needed(q, "It took 150 crowns in cash.", [configuration], shop.fact_fields) == [("d1", "cash")]
-    assert facts_needed(q, "That is 50 crowns more.", [configuration], shop.fact_fields) == [("d1", "opened")]
+    assert datagen.facts_needed(q, "It took 150 crowns in cash.", [configuration], shop.fact_fields) == [("d1", "cash")]
+    assert datagen.facts_needed(q, "That is 50 crowns more.", [configuration], shop.fact_fields) == [("d1", "opened")]
 
 
 def test_references_are_the_sentences_that_state_the_facts(shop, case):
     configuration, document, draft = case
     facts = facts_in(draft.answer, [configuration], shop.fact_fields)
     assert facts == [("d1", "takings")]
-    found = find_references(draft, facts, {"d1": document})
-    assert found.references == (Reference("d1", document.sentences[2].text),)
+    found = datagen.find_references(draft, facts, {"d1": document})
+    assert found.references == (datagen.Reference("d1", document.sentences[2].text),)
 
 
 def test_a_fact_without_reference_that_the_document_states_gains_its_reference(shop, case):
@@ -447,7 +423,7 @@ def test_a_fact_that_the_document_does_not_state_is_removed_from_the_answer(shop
 
 
 def test_content_of_the_references_that_the_answer_lacks_is_added(shop, case):
-    opened = Reference("d1", case[1].sentences[1].text)
+    opened = datagen.Reference("d1", case[1].sentences[1].text)
     got = refined(shop, case, references=(opened,))
     assert got.statements == ("It took 500 crowns.", "It opened on 1 May 2004 and closed on 15 May 2004.")
     assert [r.text for r in got.references] == [case[1].sentences[1].text, case[1].sentences[2].text]
@@ -456,20 +432,20 @@ def test_content_of_the_references_that_the_answer_lacks_is_added(shop, case):
 
 def test_an_unanswerable_question_stays_as_it_is(shop, case):
     draft = replace(case[2], kind="unanswerable", statements=("The owner is Ada Quarsk.",))
-    assert refine(draft, shop, {"d1": case[0]}, {"d1": case[1]}) == draft
+    assert datagen.refine(draft, shop, {"d1": case[0]}, {"d1": case[1]}) == draft
 
 
 def test_keypoints_are_three_to_five_parts_that_make_up_the_answer():
-    assert keypoints("A grew. B fell. C stood.") == ("A grew.", "B fell.", "C stood.")
-    assert keypoints("A grew; B fell; C stood.") == ("A grew;", "B fell;", "C stood.")
-    assert keypoints("A grew.") == ("A grew.",)
-    assert keypoints("一。二。三。四。五。六。七。", "zh") == ("一。二。", "三。四。", "五。", "六。", "七。")
+    assert datagen.keypoints("A grew. B fell. C stood.") == ("A grew.", "B fell.", "C stood.")
+    assert datagen.keypoints("A grew; B fell; C stood.") == ("A grew;", "B fell;", "C stood.")
+    assert datagen.keypoints("A grew.") == ("A grew.",)
+    assert datagen.keypoints("一。二。三。四。五。六。七。", "zh") == ("一。二。", "三。四。", "五。", "六。", "七。")
 
 
 @given(st.integers(3, 40))
 def test_keypoints_lose_nothing(n):
     answer = " ".join(f"Point {i} holds." for i in range(n))
-    points = keypoints(answer)
+    points = datagen.keypoints(answer)
     assert len(points) == min(n, 5)
     assert " ".join(points) == answer
 
@@ -479,7 +455,7 @@ def test_keypoints_lose_nothing(n):
 
 @pytest.fixture(scope="module")
 def finance():
-    return make_set(load_schema_cached("finance", "en"), 4, 1)
+    return datagen.make_set(load_schema_cached("finance", "en"), 4, 1)
 
 
 def first(generated, kind):
@@ -527,7 +503,7 @@ IDLE = "Everybody hopes for quiet seas next winter."
         ),
         (
             "factual",
-            lambda q, s: {"references": (Reference(s.documents[2].id, s.documents[2].sentences[0].text),)},
+            lambda q, s: {"references": (datagen.Reference(s.documents[2].id, s.documents[2].sentences[0].text),)},
             "which is not among its documents",
         ),
         ("multi-hop", lambda q, s: said(q, "It rose by 77.7%."), "the number 77.7 of the answer is in no reference"),
@@ -678,15 +654,15 @@ def test_statements_of_refusals_and_of_the_references_words_pass(finance):
 )
 def test_a_faulty_schema_is_refused_with_the_reason(changed, message):
     with pytest.raises(ConfigError) as error:
-        build_schema(changed, "my.yaml")
+        datagen.build_schema(changed, "my.yaml")
     assert message in str(error.value)
 
 
 def test_a_fact_whose_wording_holds_another_is_not_made():
     part = raw(("profiles", "Tea"), [["green tea from Ada"]])
     part["fields"]["owner"] = {"rule": "choice", "from": ["Ada", "Boris"]}
-    schema = build_schema(part)
-    assert {make_configuration(schema, 0, seed).text["owner"] for seed in range(8)} == {"Boris"}
+    schema = datagen.build_schema(part)
+    assert {datagen.make_configuration(schema, 0, seed).text["owner"] for seed in range(8)} == {"Boris"}
 
 
 def with_cash(schema, rule):
@@ -694,40 +670,42 @@ def with_cash(schema, rule):
 
 
 def test_values_that_cannot_be_made_name_the_field(shop):
-    narrow = build_schema(raw(("fields", "card"), {"rule": "amount", "low": 100, "high": 100, "unit": "crowns"}))
+    narrow = datagen.build_schema(
+        raw(("fields", "card"), {"rule": "amount", "low": 100, "high": 100, "unit": "crowns"})
+    )
     same = with_cash(narrow, {"rule": "amount", "low": 100, "high": 100, "unit": "crowns"})
     with pytest.raises(ConfigError, match=r"no usable values for document 1.*'100 crowns'"):
-        make_configuration(same)
+        datagen.make_configuration(same)
     with pytest.raises(ConfigError, match="the rule of 'cash' cannot be used"):
-        make_configuration(with_cash(shop, {"rule": "amount", "low": 1}))
+        datagen.make_configuration(with_cash(shop, {"rule": "amount", "low": 1}))
     for number in (0, "3", 2.5):
         with pytest.raises(ConfigError, match=f"documents={number!r}"):
-            make_configurations(shop, number)
+            datagen.make_configurations(shop, number)
     with pytest.raises(ConfigError, match="schema is a JSON NoneType"):
-        build_schema(None)
+        datagen.build_schema(None)
     with pytest.raises(ConfigError, match="unknown type of question 'riddle'"):
-        draft_questions(shop, [], [], 0, {"riddle": 1})
+        datagen.draft_questions(shop, [], [], 0, {"riddle": 1})
 
 
 def test_a_schema_file_of_ones_own_is_read_and_faults_name_the_file(tmp_path, shop):
     path = tmp_path / "shops.yaml"
     path.write_text(yaml.safe_dump(RAW), encoding="utf-8")
-    assert read_schema(path).fact_fields == shop.fact_fields
+    assert datagen.read_schema(path).fact_fields == shop.fact_fields
     path.write_text("a: [1", encoding="utf-8")
     with pytest.raises(DataError, match=r"shops\.yaml, line \d+: no valid YAML"):
-        read_schema(path)
+        datagen.read_schema(path)
     path.write_bytes(b"domain: caf\xe9")
     with pytest.raises(DataError, match=r"shops\.yaml, byte 11: no UTF-8"):
-        read_schema(path)
+        datagen.read_schema(path)
     path.write_text("- 1", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"shops\.yaml is a JSON list"):
-        read_schema(path)
+        datagen.read_schema(path)
     with pytest.raises(DataError, match="cannot read the schema"):
-        read_schema(tmp_path / "none.yaml")
+        datagen.read_schema(tmp_path / "none.yaml")
 
 
 def test_a_set_from_ones_own_schema(shop):
-    generated = make_set(shop, 5, 2)
+    generated = datagen.make_set(shop, 5, 2)
     assert generated.problems() == []
     kinds = ("factual", "multi-hop", "summary", "unanswerable")
     assert Counter(q.kind for q in generated.questions) == dict.fromkeys(kinds, 5)
@@ -738,7 +716,7 @@ def test_a_set_from_ones_own_schema(shop):
 
 @pytest.mark.parametrize("name", SHIPPED, ids="-".join)
 def test_generate_writes_what_load_jsonl_reads(name, tmp_path):
-    folder = generate_set(*name, documents=6, seed=7, out=tmp_path / "new" / "set")
+    folder = datagen.generate_set(*name, documents=6, seed=7, out=tmp_path / "new" / "set")
     data = load_jsonl(folder / "questions.jsonl", folder / "documents.jsonl")
     assert len(data.documents) == 6
     texts = {d.id: d.text for d in data.documents}
@@ -757,7 +735,9 @@ def test_generate_writes_what_load_jsonl_reads(name, tmp_path):
 
 
 def test_a_domain_with_a_hyphen_keeps_its_name(tmp_path):
-    folder = write_set(make_set(build_schema(raw(("domain",), "corner-shops")), 2, 1), tmp_path / "set")
+    folder = datagen.write_set(
+        datagen.make_set(datagen.build_schema(raw(("domain",), "corner-shops")), 2, 1), tmp_path / "set"
+    )
     for name in ("documents", "questions"):
         lines = (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
         assert {json.loads(line)["domain"] for line in lines} == {"corner-shops"}
@@ -765,12 +745,12 @@ def test_a_domain_with_a_hyphen_keeps_its_name(tmp_path):
 
 def test_an_empty_list_to_choose_from_names_the_field():
     with pytest.raises(ConfigError, match="the rule of 'owner' cannot be used"):
-        make_configuration(build_schema(raw(("fields", "owner"), {"rule": "choice", "from": []})))
+        datagen.make_configuration(datagen.build_schema(raw(("fields", "owner"), {"rule": "choice", "from": []})))
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
     files = ("documents.jsonl", "questions.jsonl", "configurations.jsonl", "summary.json")
-    folders = [generate_set("law", "zh", 5, seed, tmp_path / f"{i}") for i, seed in enumerate((3, 3, 4))]
+    folders = [datagen.generate_set("law", "zh", 5, seed, tmp_path / f"{i}") for i, seed in enumerate((3, 3, 4))]
     contents = [[(f / name).read_bytes() for name in files] for f in folders]
     assert contents[0] == contents[1]
     assert all(a != b for a, b in zip(contents[0], contents[2], strict=True))
@@ -779,22 +759,22 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
 def test_nothing_is_overwritten_and_nothing_is_written_on_an_error(tmp_path):
     (tmp_path / "own.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(DataError, match="is not an empty folder"):
-        generate_set("law", "en", 2, 0, tmp_path)
+        datagen.generate_set("law", "en", 2, 0, tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["own.txt"]
     with pytest.raises(DataError, match="is not an empty folder"):
-        generate_set("law", "en", 2, 0, tmp_path / "own.txt")
+        datagen.generate_set("law", "en", 2, 0, tmp_path / "own.txt")
     with pytest.raises(DataError, match="cannot make"):
-        generate_set("law", "en", 2, 0, tmp_path / "own.txt" / "set")
+        datagen.generate_set("law", "en", 2, 0, tmp_path / "own.txt" / "set")
     for arguments, message in ((("sport", "en"), "finance, law, medicine"), (("law", "fr"), "en, zh")):
         with pytest.raises(ConfigError, match=message):
-            generate_set(*arguments, documents=2, seed=0, out=tmp_path / "other")
+            datagen.generate_set(*arguments, documents=2, seed=0, out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
 def test_a_set_with_problems_is_not_written(finance, tmp_path):
     bad = with_question(finance, 0, keypoints=())
     with pytest.raises(DataError, match="1 problems in the generated set"):
-        write_set(bad, tmp_path / "set")
+        datagen.write_set(bad, tmp_path / "set")
     assert not (tmp_path / "set").exists()
-    mended = with_question(bad, 0, keypoints=add_keypoints(bad.questions[0]).keypoints)
-    assert write_set(mended, tmp_path / "set").is_dir()
+    mended = with_question(bad, 0, keypoints=datagen.add_keypoints(bad.questions[0]).keypoints)
+    assert datagen.write_set(mended, tmp_path / "set").is_dir()

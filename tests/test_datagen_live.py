@@ -1,7 +1,5 @@
 """Data generation with a model: the prompts that are sent and what is made of the replies (loopback server)."""
 
-from __future__ import annotations
-
 import json
 import re
 

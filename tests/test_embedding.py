@@ -1,7 +1,5 @@
 """The embedded MiniLM against recorded cosines of sentence-transformers, and the vector cache."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import multiprocessing
@@ -12,19 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from checks import refusals
 from filelock import FileLock
 from langchain_core.embeddings import Embeddings
 
 from ragbench import embedding
 from ragbench.embedding import CachedEmbeddings, MiniLM, default_tokenizer, minilm_dir, verify_minilm
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import DataError
 
-SENTENCES = [
-    "That is a happy person",
-    "That is a happy dog",
-    "That is a very happy person",
-    "Today is a sunny day",
-]
+SENTENCES = ["That is a happy person", "That is a happy dog", "That is a very happy person", "Today is a sunny day"]
 # What sentence-transformers prints for these four, as shown on the model's public pages.
 RECORDED = [0.695, 0.943, 0.257]
 
@@ -282,19 +276,13 @@ def test_a_question_does_not_wait_for_what_another_process_embeds(tmp_path):
         assert not asking.is_alive()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: MiniLM("fp16"), "unknown precision 'fp16'"),
-        (lambda: MiniLM(threads=0), "threads=0"),
-        (lambda: MiniLM().embed_array("one text"), "one string"),
-        (lambda: MiniLM().embed_array(["a", None]), "text 1 is NoneType"),
-        (lambda: CachedEmbeddings(object()), "does not say which model"),
-    ],
+test_wrong_use_is_named = refusals(
+    (lambda: MiniLM("fp16"), "unknown precision 'fp16'"),
+    (lambda: MiniLM(threads=0), "threads=0"),
+    (lambda: MiniLM().embed_array("one text"), "one string"),
+    (lambda: MiniLM().embed_array(["a", None]), "text 1 is NoneType"),
+    (lambda: CachedEmbeddings(object()), "does not say which model"),
 )
-def test_wrong_use_is_named(call, message):
-    with pytest.raises(ConfigError, match=message):
-        call()
 
 
 def test_an_embedder_is_shown_in_one_line(tmp_path):

@@ -1,7 +1,5 @@
 """The evidence experiment: what stands in the prompt of each condition, and nothing but that."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

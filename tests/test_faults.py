@@ -1,7 +1,5 @@
 """Which step failed: hand-made rows, so that every outcome and every rank can be read off."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

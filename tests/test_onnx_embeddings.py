@@ -1,7 +1,5 @@
 """Embedders of a user's choice: exported folders, names, prefixes, and a warning where MiniLM is the wrong one."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import warnings

@@ -1,26 +1,16 @@
 """Power read off paired differences: worked by hand, by simulation, and where it is undefined."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
+from checks import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from ragbench.errors import ConfigError, DataError
-from ragbench.stats import (
-    detectable_difference,
-    paired_permutation_test,
-    paired_power,
-    power_analysis,
-    power_at,
-    power_curve,
-    questions_for,
-    questions_needed,
-)
+from ragbench import stats
+from ragbench.errors import DataError
 
 NAN = float("nan")
 
@@ -33,30 +23,30 @@ def pairs(n, mean, sd, seed=0):
 
 def test_a_pilot_worked_by_hand():
     # Differences 0.1 .. 0.5: mean 0.3, sum of squares 0.1, sd sqrt(0.1 / 4) = 0.15811.
-    found = power_analysis([0.6, 0.7, 0.8, 0.9, 1.0, NAN], [0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
+    found = stats.power_analysis([0.6, 0.7, 0.8, 0.9, 1.0, NAN], [0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
     assert (found.n, found.n_missing) == (5, 1)
     assert found.difference == pytest.approx(0.3)
     assert found.sd == pytest.approx(math.sqrt(0.025))
     # d = 1.897: G*Power gives 5 pairs for 0.8, below the 6 without which no permutation test reaches 0.05.
-    assert questions_needed(0.3, found.sd) == 5
+    assert stats.questions_needed(0.3, found.sd) == 5
     assert found.needed == 6
-    assert power_analysis([0.1, 0.2, 0.3, 0.4, 0.5]).difference == pytest.approx(0.3)
+    assert stats.power_analysis([0.1, 0.2, 0.3, 0.4, 0.5]).difference == pytest.approx(0.3)
 
 
 def test_the_textbook_sizes_come_out_of_differences_with_that_effect():
     # Cohen's tables: d = 0.2, 0.5, 0.8 take 199, 34, 15 pairs.
-    assert [power_analysis(pairs(40, d, 1.0)).needed for d in (0.2, 0.5, 0.8)] == [199, 34, 15]
-    assert power_analysis(pairs(40, -0.1, 0.5)).needed == 199
+    assert [stats.power_analysis(pairs(40, d, 1.0)).needed for d in (0.2, 0.5, 0.8)] == [199, 34, 15]
+    assert stats.power_analysis(pairs(40, -0.1, 0.5)).needed == 199
 
 
 def test_simulated_runs_of_the_needed_size_find_the_difference_as_often_as_asked():
-    found = power_analysis(pairs(50, 0.3, 1.0), power=0.9)
+    found = stats.power_analysis(pairs(50, 0.3, 1.0), power=0.9)
     rng = np.random.default_rng(1)
     runs = rng.normal(0.3, 1.0, (20_000, int(found.needed)))
     rejected = (reference.ttest_1samp(runs, 0, axis=1).pvalue < 0.05).mean()
     assert rejected == pytest.approx(0.9, abs=0.01)
     short = reference.ttest_1samp(runs[:, : int(found.needed) // 2], 0, axis=1).pvalue < 0.05
-    assert short.mean() == pytest.approx(power_at(int(found.needed) // 2, 0.3, 1.0), abs=0.012)
+    assert short.mean() == pytest.approx(stats.power_at(int(found.needed) // 2, 0.3, 1.0), abs=0.012)
 
 
 def test_the_permutation_test_reaches_the_power_on_scores_that_are_no_normal_numbers():
@@ -64,30 +54,30 @@ def test_the_permutation_test_reaches_the_power_on_scores_that_are_no_normal_num
     rng = np.random.default_rng(2)
     shares, values = [0.1, 0.6, 0.3], np.array([-1.0, 0.0, 1.0])
     sd = math.sqrt(0.4 - 0.04)
-    n = int(questions_for(0.2, sd))
+    n = int(stats.questions_for(0.2, sd))
     p = [
-        paired_permutation_test(rng.choice(values, n, p=shares), np.zeros(n), resamples=400, seed=rng).p_value
+        stats.paired_permutation_test(rng.choice(values, n, p=shares), np.zeros(n), resamples=400, seed=rng).p_value
         for _ in range(400)
     ]
     assert np.mean(np.array(p) < 0.05) == pytest.approx(0.8, abs=0.06)
 
 
 def test_the_interval_of_the_difference_becomes_one_of_questions():
-    clear = power_analysis(pairs(100, 0.5, 1.0))
+    clear = stats.power_analysis(pairs(100, 0.5, 1.0))
     assert clear.low > 0
-    assert clear.needed_low == questions_for(clear.high, clear.sd)
-    assert clear.needed_high == questions_for(clear.low, clear.sd)
+    assert clear.needed_low == stats.questions_for(clear.high, clear.sd)
+    assert clear.needed_high == stats.questions_for(clear.low, clear.sd)
     assert clear.needed_low <= clear.needed <= clear.needed_high < math.inf
-    unclear = power_analysis(pairs(100, -0.05, 1.0))
+    unclear = stats.power_analysis(pairs(100, -0.05, 1.0))
     assert unclear.low < 0 < unclear.high
     assert unclear.needed_high == math.inf
-    assert unclear.needed_low == questions_for(unclear.low, unclear.sd)  # the end farther from 0
+    assert unclear.needed_low == stats.questions_for(unclear.low, unclear.sd)  # the end farther from 0
 
 
 def test_a_difference_asked_for_is_reckoned_with_in_place_of_the_observed_one():
-    found = power_analysis(pairs(100, 0.5, 1.0), difference=0.2)
+    found = stats.power_analysis(pairs(100, 0.5, 1.0), difference=0.2)
     assert found.needed == 199
-    assert found.power == pytest.approx(paired_power(100, 0.2, 1.0))
+    assert found.power == pytest.approx(stats.paired_power(100, 0.2, 1.0))
     assert math.isnan(found.needed_low)
     assert math.isnan(found.needed_high)
     assert found.low > 0.2  # the interval stays that of the pairs
@@ -95,55 +85,55 @@ def test_a_difference_asked_for_is_reckoned_with_in_place_of_the_observed_one():
 
 @pytest.mark.parametrize(("n", "power", "alpha"), [(2, 0.8, 0.05), (20, 0.8, 0.05), (300, 0.95, 0.01)])
 def test_the_detectable_difference_has_the_power_asked_for(n, power, alpha):
-    least = detectable_difference(n, 0.4, power, alpha)
-    assert paired_power(n, least, 0.4, alpha) == pytest.approx(power, abs=1e-6)
-    assert power_analysis(pairs(n, 1.0, 0.4), power=power, alpha=alpha).detectable == pytest.approx(least)
+    least = stats.detectable_difference(n, 0.4, power, alpha)
+    assert stats.paired_power(n, least, 0.4, alpha) == pytest.approx(power, abs=1e-6)
+    assert stats.power_analysis(pairs(n, 1.0, 0.4), power=power, alpha=alpha).detectable == pytest.approx(least)
 
 
 def test_undefined_is_nan_and_out_of_reach_is_inf():
-    nothing = power_analysis([NAN, None])
+    nothing = stats.power_analysis([NAN, None])
     assert (nothing.n, nothing.n_missing) == (0, 2)
     assert all(math.isnan(getattr(nothing, k)) for k in ("difference", "sd", "power", "needed", "detectable"))
-    one = power_analysis([0.4])
+    one = stats.power_analysis([0.4])
     assert one.difference == 0.4
     assert all(math.isnan(getattr(one, k)) for k in ("sd", "power", "needed", "needed_low", "detectable"))
     assert "too few" in str(one)
-    none = power_analysis([0.1, -0.1])
+    none = stats.power_analysis([0.1, -0.1])
     assert none.power == 0.05
     assert none.needed == math.inf
-    assert power_analysis([1e-9, 1.0, -1.0, 0.0]).needed == math.inf
+    assert stats.power_analysis([1e-9, 1.0, -1.0, 0.0]).needed == math.inf
 
 
 def test_equal_differences_need_what_a_permutation_test_needs_to_reach_alpha_at_all():
     for alpha, floor in ((0.05, 6), (0.01, 8)):
-        found = power_analysis([0.1] * floor, alpha=alpha)
+        found = stats.power_analysis([0.1] * floor, alpha=alpha)
         assert (found.sd, found.power, found.needed) == (0.0, 1.0, floor)
         assert math.isnan(found.detectable)
-        assert power_analysis([0.1] * (floor - 1), alpha=alpha).power == 0.0
-        assert paired_permutation_test(np.full(floor, 0.1), np.zeros(floor)).p_value < alpha
-        assert paired_permutation_test(np.full(floor - 1, 0.1), np.zeros(floor - 1)).p_value > alpha
-    assert power_analysis([0.0] * 9).needed == math.inf
+        assert stats.power_analysis([0.1] * (floor - 1), alpha=alpha).power == 0.0
+        assert stats.paired_permutation_test(np.full(floor, 0.1), np.zeros(floor)).p_value < alpha
+        assert stats.paired_permutation_test(np.full(floor - 1, 0.1), np.zeros(floor - 1)).p_value > alpha
+    assert stats.power_analysis([0.0] * 9).needed == math.inf
 
 
 def test_the_curve_climbs_and_passes_the_needed_size_at_the_target():
-    found = power_analysis(pairs(30, 0.4, 1.0))
-    sizes, powers = zip(*power_curve(found), strict=True)
+    found = stats.power_analysis(pairs(30, 0.4, 1.0))
+    sizes, powers = zip(*stats.power_curve(found), strict=True)
     assert list(powers) == sorted(powers)
     assert sizes[-1] > found.needed
-    plain = power_analysis(pairs(300, 1.0, 1.0))
+    plain = stats.power_analysis(pairs(300, 1.0, 1.0))
     assert plain.needed < 20
-    assert power_curve(plain)[-1][0] > 300  # what was asked is on the picture, though far fewer would do
-    assert dict(power_curve(found, [int(found.needed) - 1, int(found.needed)])) == {
-        n: pytest.approx(paired_power(n, 0.4, 1.0)) for n in (found.needed - 1, found.needed)
+    assert stats.power_curve(plain)[-1][0] > 300  # what was asked is on the picture, though far fewer would do
+    assert dict(stats.power_curve(found, [int(found.needed) - 1, int(found.needed)])) == {
+        n: pytest.approx(stats.paired_power(n, 0.4, 1.0)) for n in (found.needed - 1, found.needed)
     }
-    assert power_curve(power_analysis([0.3])) == []
-    assert max(n for n, _ in power_curve(power_analysis([0.1, -0.1]))) >= 10
+    assert stats.power_curve(stats.power_analysis([0.3])) == []
+    assert max(n for n, _ in stats.power_curve(stats.power_analysis([0.1, -0.1]))) >= 10
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-1, 1).map(lambda score: round(score, 9)), min_size=2, max_size=30), st.floats(0.1, 50))
 def test_sign_and_unit_of_the_scores_do_not_matter(differences, unit):
-    found, other = (power_analysis(np.array(differences) * f, resamples=0) for f in (1, -unit))
+    found, other = (stats.power_analysis(np.array(differences) * f, resamples=0) for f in (1, -unit))
     assert other.power == pytest.approx(found.power, rel=1e-6, nan_ok=True)
     assert other.sd == pytest.approx(found.sd * unit, rel=1e-9)
     if math.isfinite(found.needed) and math.isfinite(other.needed):
@@ -151,23 +141,17 @@ def test_sign_and_unit_of_the_scores_do_not_matter(differences, unit):
 
 
 def test_said_in_one_line():
-    text = str(power_analysis(pairs(50, 0.5, 1.0)))
+    text = str(stats.power_analysis(pairs(50, 0.5, 1.0)))
     assert "+0.5 (sd 1) over 50 questions" in text
     assert "power 0.8 takes 34 questions [" in text
-    assert "more than 10,000,000" in str(power_analysis(pairs(50, 0.0, 1.0)))
+    assert "more than 10,000,000" in str(stats.power_analysis(pairs(50, 0.0, 1.0)))
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "message"),
-    [
-        (lambda: power_analysis([1, 2], [1]), DataError, "lengths that differ: a 2, b 1"),
-        (lambda: power_analysis([math.inf, 1]), DataError, "infinite a"),
-        (lambda: power_analysis(["x"]), DataError, "not numbers"),
-        (lambda: power_analysis([1, 2], power=0.04), ConfigError, "power 0.04"),
-        (lambda: power_analysis([1, 2], alpha=0), ConfigError, "alpha 0"),
-        (lambda: power_analysis([1, 2], difference=math.inf), ConfigError, "difference inf"),
-    ],
+test_what_cannot_work_is_said = refusals(
+    (lambda: stats.power_analysis([1, 2], [1]), DataError, "lengths that differ: a 2, b 1"),
+    (lambda: stats.power_analysis([math.inf, 1]), DataError, "infinite a"),
+    (lambda: stats.power_analysis(["x"]), DataError, "not numbers"),
+    (lambda: stats.power_analysis([1, 2], power=0.04), "power 0.04"),
+    (lambda: stats.power_analysis([1, 2], alpha=0), "alpha 0"),
+    (lambda: stats.power_analysis([1, 2], difference=math.inf), "difference inf"),
 )
-def test_what_cannot_work_is_said(call, kind, message):
-    with pytest.raises(kind, match=message):
-        call()

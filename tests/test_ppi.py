@@ -1,7 +1,5 @@
 """Shares from few labels and many judge grades: the draw, the estimate, both intervals, and how often these hold."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The project itself: set-up files agree, the import is cheap, notebooks are clean, nothing private is committed."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

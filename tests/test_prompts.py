@@ -1,7 +1,5 @@
 """Prompt files: by id or by path, hashed, and filled without surprises."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Metrics by name: from rows to numbers, and a metric of one's own by one entry."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

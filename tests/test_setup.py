@@ -1,7 +1,5 @@
 """scripts/setup.sh: the small model is a step of its own, and may be missing."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -49,12 +47,7 @@ esac
 
 @pytest.mark.parametrize(
     ("uv", "installers"),
-    [
-        ("works", ["uv"]),
-        ("certificates", ["uv", "uv"]),
-        ("fails", ["uv", "uv", "python"]),
-        ("missing", ["python"]),
-    ],
+    [("works", ["uv"]), ("certificates", ["uv", "uv"]), ("fails", ["uv", "uv", "python"]), ("missing", ["python"])],
 )
 def test_where_there_is_no_uv_pip_brings_it_and_does_what_it_cannot(tmp_path, uv, installers):
     bin_, log = tmp_path / "venv" / "bin", tmp_path / "log"

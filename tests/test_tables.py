@@ -1,7 +1,5 @@
 """Retrievers, data sets and chunkers by name, and a user's own as the README shows it."""
 
-from __future__ import annotations
-
 import re
 import sys
 

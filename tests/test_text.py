@@ -1,7 +1,5 @@
 """Text made comparable: the rule by hand and against a slow oracle, the way back, and that everything here uses it."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

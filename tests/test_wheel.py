@@ -1,7 +1,5 @@
 """What needs a package index: the wheel alone in an empty environment (install, init, plan, run), and the site."""
 
-from __future__ import annotations
-
 import csv
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The claim inspector, driven from Python: what is shown of results worked out by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """The retrieval explorer driven from Python: what its HTML shows after each change of a control."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """The run monitor, driven from Python: steps, failures with remedies, stop and resume, runs started elsewhere."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

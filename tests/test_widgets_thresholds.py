@@ -1,7 +1,5 @@
 """The threshold explorer driven from Python: picture, shares and agreement after each move of a slider."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

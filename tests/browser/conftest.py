@@ -8,8 +8,6 @@ A test takes ``open_notebook`` and gets a :class:`Book` back:
         assert not book.errors
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

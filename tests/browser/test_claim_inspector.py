@@ -1,7 +1,5 @@
 """The claim inspector in JupyterLab: mouse and keyboard, what is drawn anew, both themes."""
 
-from __future__ import annotations
-
 from page_contrast import CONTRAST
 from playwright.sync_api import expect
 

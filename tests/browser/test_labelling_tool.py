@@ -1,7 +1,5 @@
 """The labelling tool in a real JupyterLab: keys and mouse, the CSV on the disk, resuming, a second person."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragbench.labelling import people

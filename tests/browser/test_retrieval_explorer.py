@@ -1,7 +1,5 @@
 """The retrieval explorer in a real JupyterLab: mouse and keyboard, both themes, no console errors."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The run monitor in JupyterLab: start, stop and resume by mouse and keyboard while the kernel stays free."""
 
-from __future__ import annotations
-
 from page_contrast import CONTRAST
 from playwright.sync_api import expect
 

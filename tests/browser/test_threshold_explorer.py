@@ -1,7 +1,5 @@
 """The threshold explorer in a real JupyterLab: sliders by keyboard and mouse, the redraw, both themes."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

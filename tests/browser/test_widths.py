@@ -1,7 +1,5 @@
 """The widgets on a narrow and on a wide screen: nothing runs out of the page, and keys stay in the widget."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 
