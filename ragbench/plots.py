@@ -42,6 +42,8 @@ def _open(width: float = 7.0, height: float = 4.2, ncols: int = 1, nrows: int = 
     """Open a figure in the project's look."""
     import seaborn as sns  # slow to import, and a program that only saves tables needs none of it
 
+    plt.draw_if_interactive()  # loads the backend: within rc_context a notebook's would lose "interactive" again, and
+    # a reader's own plots after ours would not show.
     look = {"axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 110, "legend.frameon": False}
     with sns.axes_style("whitegrid", rc=look), plt.rc_context({"font.size": 10, "axes.titlesize": 11}):
         figure, axes = plt.subplots(nrows, ncols, figsize=(width, height), squeeze=False, layout="constrained", **grid)
