@@ -6,25 +6,26 @@ import html
 import json
 import re
 import threading
+from dataclasses import replace
 
 import fake_ollama
 import numpy as np
 import pandas as pd
 import pytest
-from experiment_parts import Copier, Named, experiment, people
+from experiment_parts import QUICK, Copier, Named, experiment, graded, people
 from fake_ollama import FakeOllama, Fault
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_rows
+from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import chat_model
 from ragbench.notebooks import find
 from ragbench.papers import record
 from ragbench.records import Hit
 from ragbench.report.audit import COLUMNS, audit, audit_ledger, audit_rows, current_rows, ranges, render
 
-QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
 RIGHT = "share of grade 5"
 
 
@@ -41,17 +42,22 @@ def counts(frame: pd.DataFrame, table: str, check: str) -> tuple[int, int]:
 
 
 def reply(request):
-    if request.get("format"):
-        (name, spec), *_ = request["format"]["properties"].items()
-        return json.dumps({name: [5] * spec["minItems"]})
     prompt = request["messages"][-1]["content"]
-    return f"{'Ely' if 'Person0 Lee born?' in prompt else 'Rome'}, after {len(prompt)} characters."
+    town = "Ely" if "Person0 Lee born?" in prompt else "Rome"
+    return graded(request) or f"{town}, after {len(prompt)} characters."
 
 
-def live(folder, server, count=2, **changes):
-    model = chat_model("ollama:llama3:8b", host=server.url, num_ctx=changes.pop("num_ctx", 4096))
-    settings = {"generator": {"llama": model}, "judge": {"llama": model}, "options": QUICK}
-    return experiment(folder, count, **(settings | changes))
+def run_and_audit(folder, count=2, **changes) -> pd.DataFrame:
+    experiment(folder, count, **changes).run(progress=False)
+    return audit(folder)
+
+
+def run_live_and_audit(folder, fault=None, num_ctx=4096, no_counts=False, **changes) -> pd.DataFrame:
+    """With a model that answers and grades."""
+    with FakeOllama(reply=reply, fault=fault, no_counts=no_counts) as server:
+        model = chat_model("ollama:llama3:8b", host=server.url, num_ctx=num_ctx)
+        settings = {"generator": {"llama": model}, "judge": {"llama": model}, "options": QUICK}
+        return run_and_audit(folder, **(settings | changes))
 
 
 def grading(prompt: str) -> bool:
@@ -62,9 +68,7 @@ def grading(prompt: str) -> bool:
 
 
 def test_a_clean_run_shows_nothing_but_what_every_table_was_checked_for(tmp_path):
-    with FakeOllama(reply=reply) as server:
-        live(tmp_path, server).run(progress=False)
-    frame = audit(tmp_path)
+    frame = run_live_and_audit(tmp_path)
     assert tuple(frame.columns) == COLUMNS
     assert frame["rows"].sum() == 0
     assert frame[["mean", "if_worst", "if_best"]].isna().all().all()
@@ -73,14 +77,9 @@ def test_a_clean_run_shows_nothing_but_what_every_table_was_checked_for(tmp_path
         "unscored", "out of bounds", "cells with unequal n", "empty contexts", "zero-score hits", "fewer hits than k"
     ]  # fmt: skip
     assert checked["answers"] == [
-        "weights not known",
-        "prompts cut",
-        "prompts not counted",
-        "replies cut",
-        "empty answers",
-        "answers without their tags",
-        "abstentions",
-    ]
+        "weights not known", "prompts cut", "prompts not counted", "replies cut", "empty answers",
+        "answers without their tags", "abstentions",
+    ]  # fmt: skip
     assert {"JSON repaired", "label counts wrong", "judge's prompts cut"} < set(checked[RIGHT])
     # Two questions at N = 0, 4, 20: every row could have shown every fault of its table. The thesis asks for no tags.
     assert set(frame[frame["table"] == "IR score"]["of"]) == {4, 2}
@@ -94,10 +93,8 @@ def test_a_clean_run_shows_nothing_but_what_every_table_was_checked_for(tmp_path
 
 
 def test_failed_rows_are_counted_by_step_and_kind(tmp_path):
-    experiment(
-        tmp_path, 4, retriever={"named": lambda c: Named(c, "Person2")}, generator={"copier": Copier(broken="Person1")}
-    ).run(progress=False)
-    frame = audit(tmp_path)
+    broken = {"named": lambda c: Named(c, "Person2")}
+    frame = run_and_audit(tmp_path, 4, retriever=broken, generator={"copier": Copier(broken="Person1")})
     assert counts(frame, "rows", "failed") == (5, 12)
     assert found(frame, "rows", "failed")["detail"] == "generate: ValueError 3, retrieve: ValueError 2"
     unscored = found(frame, "IR score", "unscored")
@@ -105,25 +102,20 @@ def test_failed_rows_are_counted_by_step_and_kind(tmp_path):
 
 
 def test_the_mean_is_given_with_the_range_that_the_unscored_rows_allow(tmp_path):
-    experiment(tmp_path, 4, N=(20,), retriever={"named": lambda c: Named(c, "Person2")}).run(progress=False)
-    row = found(audit(tmp_path), "IR score", "unscored")
+    frame = run_and_audit(tmp_path, 4, N=(20,), retriever={"named": lambda c: Named(c, "Person2")})
+    row = found(frame, "IR score", "unscored")
     # Three questions have the whole fact in their context; the fourth could have 0 or 1.
     assert (row["mean"], row["if_worst"], row["if_best"]) == (1.0, 0.75, 1.0)
-    grades = found(audit(tmp_path), RIGHT, "unscored")
+    grades = found(frame, RIGHT, "unscored")
     right = load_rows(tmp_path)["grade"].eq(5).sum()
     assert grades["if_worst"] == pytest.approx(right / 4)
     assert grades["if_best"] == pytest.approx((right + 1) / 4)
 
 
 def test_questions_without_references_are_unscored_and_named(tmp_path):
-    from dataclasses import replace
-
-    from experiment_parts import people
-
     data = people(3)
     bare = replace(data, questions=(replace(data.questions[0], references=()), *data.questions[1:]))
-    experiment(tmp_path, data={"people": bare}).run(progress=False)
-    row = found(audit(tmp_path), "IR score", "unscored")
+    row = found(run_and_audit(tmp_path, data={"people": bare}), "IR score", "unscored")
     assert (row["rows"], row["of"], row["detail"]) == (2, 6, "no references 2")
 
 
@@ -131,9 +123,8 @@ class Weightless(Named):
     """Gives every chunk but the best the score 0."""
 
     def search(self, queries, k, scope=None):
-        return [
-            [Hit(h.chunk, 1.0 if h.rank == 1 else 0.0, h.rank) for h in hits] for hits in super().search(queries, k)
-        ]
+        found = super().search(queries, k)
+        return [[Hit(h.chunk, 1.0 if h.rank == 1 else 0.0, h.rank) for h in hits] for hits in found]
 
 
 class Empty(Named):
@@ -144,10 +135,8 @@ class Empty(Named):
 
 
 def test_hits_without_a_score_and_missing_hits_are_counted(tmp_path):
-    experiment(tmp_path, 3, N=(20,), k={"few": 1, "many": 9}, retriever={"w": Weightless, "e": Empty}).run(
-        progress=False
-    )
-    frame = audit(tmp_path)
+    retrievers = {"w": Weightless, "e": Empty}
+    frame = run_and_audit(tmp_path, 3, N=(20,), k={"few": 1, "many": 9}, retriever=retrievers)
     # k = 9 of three chunks: two hits of score 0 for each question; k = 1: none.
     row = found(frame, "IR score", "zero-score hits")
     assert (row["rows"], row["of"], row["most_in"]) == (3, 12, "w, 9: 3")
@@ -159,8 +148,7 @@ def test_hits_without_a_score_and_missing_hits_are_counted(tmp_path):
 
 def test_older_settings_in_the_same_file_are_duplicates_and_the_last_ones_count(tmp_path):
     experiment(tmp_path, 2, N=(4,), judge=None).run(progress=False)
-    experiment(tmp_path, 2, N=(4,), judge=None, match="subsequence").run(progress=False)
-    frame = audit(tmp_path)
+    frame = run_and_audit(tmp_path, N=(4,), judge=None, match="subsequence")
     assert counts(frame, "rows", "duplicates") == (2, 4)
     assert counts(frame, "IR score", "unscored") == (0, 2)
     kept = current_rows(load_rows(tmp_path))
@@ -193,11 +181,8 @@ def test_a_data_set_that_a_stopped_run_has_not_begun_is_counted(tmp_path):
 
 
 def test_a_context_is_counted_once_however_many_generators_and_judges_saw_it(tmp_path):
-    from ragbench.labelling.embedded_grader import EmbeddedGrader
-
     two = {"a": EmbeddedGrader(), "b": EmbeddedGrader()}
-    experiment(tmp_path, 3, generator={"x": Copier(), "y": Copier(broken="Person0")}, judge=two).run(progress=False)
-    frame = audit(tmp_path)
+    frame = run_and_audit(tmp_path, 3, generator={"x": Copier(), "y": Copier(broken="Person0")}, judge=two)
     assert counts(frame, "IR score", "unscored") == (0, 6)
     assert counts(frame, "answers", "empty answers") == (0, 18 - 3)
     assert counts(frame, RIGHT, "unscored") == (6, 36)
@@ -211,44 +196,36 @@ def test_empty_answers_and_abstentions_are_told_apart(tmp_path):
     def silent(question, context):
         return "" if "Person1" in question else context or "There is not enough information."
 
-    experiment(tmp_path, 3, generator={"f": silent}).run(progress=False)
-    frame = audit(tmp_path)
+    frame = run_and_audit(tmp_path, 3, generator={"f": silent})
     assert counts(frame, "answers", "empty answers") == (3, 9)
     assert counts(frame, "answers", "abstentions") == (2, 9)
     assert found(frame, "answers", "abstentions")["most_in"] == "none, LLM only, 0, 0: 2"
 
 
-def test_a_prompt_that_the_server_counts_far_shorter_than_we_do_is_suspected(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("shorter", "generators", "judges"),
+    [(lambda prompt: "Person1 Lee born?" in prompt and not grading(prompt), 3, 0), (grading, 0, 6)],
+    ids=["a generator's prompts", "the judge's"],
+)
+def test_prompts_that_the_server_counts_far_shorter_than_we_do_are_suspected(
+    tmp_path, monkeypatch, shorter, generators, judges
+):
     plain = fake_ollama.count_tokens
-    monkeypatch.setattr(fake_ollama, "count_tokens", lambda text: 6 if "Person1 Lee born?" in text else plain(text))
-    with FakeOllama(reply=reply) as server:
-        rows = live(tmp_path, server, judge=None).run(progress=False)
-    assert set(rows["status"]) == {"ok"}
-    assert counts(audit(tmp_path), "answers", "prompts cut") == (3, 6)
+    monkeypatch.setattr(fake_ollama, "count_tokens", lambda text: 6 if shorter(text) else plain(text))
+    frame = run_live_and_audit(tmp_path)
+    assert counts(frame, "rows", "failed") == (0, 6)
+    assert counts(frame, "answers", "prompts cut") == (generators, 6)
+    assert counts(frame, RIGHT, "judge's prompts cut") == (judges, 6)
 
 
 def test_prompts_that_do_not_fit_are_prompts_cut(tmp_path):
-    with FakeOllama(reply=reply) as server:
-        live(tmp_path, server, judge=None, N=(0, 20), num_ctx=90).run(progress=False)
-    frame = audit(tmp_path)
+    frame = run_live_and_audit(tmp_path, judge=None, N=(0, 20), num_ctx=90)
     assert found(frame, "rows", "failed")["detail"] == "generate: context 2"
     assert counts(frame, "answers", "prompts cut") == (2, 4)
 
 
-def test_the_judges_prompts_are_checked_like_the_generators(tmp_path, monkeypatch):
-    plain = fake_ollama.count_tokens
-    monkeypatch.setattr(fake_ollama, "count_tokens", lambda text: 6 if grading(text) else plain(text))
-    with FakeOllama(reply=reply) as server:
-        live(tmp_path, server).run(progress=False)
-    frame = audit(tmp_path)
-    assert counts(frame, "answers", "prompts cut") == (0, 6)
-    assert counts(frame, RIGHT, "judge's prompts cut") == (6, 6)
-
-
 def test_a_server_that_counts_nothing_is_told(tmp_path):
-    with FakeOllama(reply=reply, no_counts=True) as server:
-        live(tmp_path, server).run(progress=False)
-    frame = audit(tmp_path)
+    frame = run_live_and_audit(tmp_path, no_counts=True)
     assert counts(frame, "answers", "prompts not counted") == (6, 6)
     assert counts(frame, RIGHT, "judge's prompts not counted") == (6, 6)
     assert counts(frame, "answers", "prompts cut") == (0, 6)
@@ -258,9 +235,7 @@ def test_answers_that_ended_at_their_limit_are_answers_and_counted(tmp_path):
     def fault(prompt, before):
         return Fault("truncated") if "Person1 Lee born?" in prompt and not grading(prompt) else None
 
-    with FakeOllama(reply=reply, fault=fault) as server:
-        live(tmp_path, server, judge=None).run(progress=False)
-    frame = audit(tmp_path)
+    frame = run_live_and_audit(tmp_path, fault, judge=None)
     assert counts(frame, "answers", "replies cut") == (3, 6)
     assert counts(frame, "rows", "failed")[0] == 0
     rows = load_rows(tmp_path)
@@ -272,16 +247,10 @@ def test_answers_that_ended_at_their_limit_are_answers_and_counted(tmp_path):
 
 def test_repaired_json_is_counted_though_the_grade_is_there(tmp_path):
     def fault(prompt, before):
-        return (
-            Fault("answer", "five, I think")
-            if grading(prompt) and "Person0 Lee born?" in prompt and not before
-            else None
-        )
+        first = grading(prompt) and "Person0 Lee born?" in prompt and not before
+        return Fault("answer", "five, I think") if first else None
 
-    with FakeOllama(reply=reply, fault=fault) as server:
-        rows = live(tmp_path, server).run(progress=False)
-    assert rows["grade"].notna().all()
-    frame = audit(tmp_path)
+    frame = run_live_and_audit(tmp_path, fault)
     assert counts(frame, RIGHT, "JSON repaired") == (3, 6)
     assert counts(frame, RIGHT, "unscored") == (0, 6)
     assert counts(frame, RIGHT, "judge's prompts cut") == (0, 6)
@@ -291,9 +260,7 @@ def test_a_reply_with_too_few_or_too_many_grades_is_unscored_and_counted(tmp_pat
     def fault(prompt, before):
         return Fault("answer", '{"grades": [5, 5]}') if grading(prompt) and "Person0 Lee born?" in prompt else None
 
-    with FakeOllama(reply=reply, fault=fault) as server:
-        live(tmp_path, server).run(progress=False)
-    frame = audit(tmp_path)
+    frame = run_live_and_audit(tmp_path, fault)
     assert counts(frame, RIGHT, "label counts wrong") == (3, 6)
     row = found(frame, RIGHT, "unscored")
     assert (row["rows"], row["detail"]) == (3, "grade: invalid 3")
@@ -301,20 +268,15 @@ def test_a_reply_with_too_few_or_too_many_grades_is_unscored_and_counted(tmp_pat
 
 
 def test_answers_shown_to_the_judge_in_part_are_counted(tmp_path):
-    with FakeOllama(reply=reply) as server:
-        live(tmp_path, server, max_chars=26, N=(0,)).run(progress=False)
-    lengths = load_rows(tmp_path)["answer"].str.len()
-    assert counts(audit(tmp_path), RIGHT, "answers cut for the judge") == (int((lengths > 26).sum()), 2)
-    assert lengths.gt(26).sum() == 1
+    frame = run_live_and_audit(tmp_path, max_chars=26, N=(0,))
+    assert load_rows(tmp_path)["answer"].str.len().gt(26).sum() == 1
+    assert counts(frame, RIGHT, "answers cut for the judge") == (1, 2)
 
 
 def test_the_counts_of_a_repaired_reply_are_those_of_two_calls():
-    rows = pd.DataFrame(
-        {"judge_prompt_tokens": [100, 150, 100], "judge_prompt_estimate": 100, "judge_repairs": [1, 1, 0]}
-    )
-    told = audit_rows(rows)
+    asked = {"judge_prompt_tokens": [100, 150, 100], "judge_prompt_estimate": 100, "judge_repairs": [1, 1, 0]}
     # 100 tokens in two calls are 50 per call, half of what the prompt has.
-    assert counts(told, "rows", "judge's prompts cut") == (1, 3)
+    assert counts(audit_rows(pd.DataFrame(asked)), "rows", "judge's prompts cut") == (1, 3)
 
 
 def test_of_several_rows_of_one_context_the_scored_one_counts(tmp_path):
@@ -368,14 +330,8 @@ def test_without_names_of_questions_cells_are_compared_by_how_many_they_have():
 
 
 def test_cells_are_compared_within_a_language_when_questions_belong_to_one():
-    rows = pd.DataFrame(
-        {
-            "question_id": ["z1", "z2", "e1", "z1", "z2", "e1"],
-            "language": ["zh", "zh", "en"] * 2,
-            "system": ["a"] * 3 + ["b"] * 3,
-            "score": [1.0] * 6,
-        }
-    )
+    asked = {"question_id": ["z1", "z2", "e1"] * 2, "language": ["zh", "zh", "en"] * 2}
+    rows = pd.DataFrame(asked | {"system": list("aaabbb"), "score": 1.0})
     apart = audit_rows(rows, "score", ["language", "system"], within=["language"])
     assert counts(apart, "score", "cells with unequal n") == (0, 4)
     assert counts(audit_rows(rows, "score", ["language", "system"]), "score", "cells with unequal n") == (4, 4)
@@ -419,9 +375,8 @@ def test_an_abstention_in_another_language_is_counted():
 
 
 def test_a_word_in_a_text_is_no_abstention_when_the_row_says_so_itself():
-    rows = pd.DataFrame(
-        {"question_id": ["q1", "q2"], "answer": ["I cannot answer this question.", "Ely"], "abstained": [False, True]}
-    )
+    said = {"answer": ["I cannot answer this question.", "Ely"], "abstained": [False, True]}
+    rows = pd.DataFrame({"question_id": ["q1", "q2"], **said})
     assert counts(audit_rows(rows), "rows", "abstentions") == (1, 2)
     assert counts(audit_rows(rows.drop(columns="abstained")), "rows", "abstentions") == (1, 2)
     assert audit_rows(rows[:1]).query("check == 'abstentions'")["rows"].item() == 0
@@ -479,15 +434,11 @@ def test_an_axis_may_have_the_name_of_a_count():
 def test_ranges_by_hand():
     rows = pd.DataFrame({"s": [1.0, 0.5, None, None, 0.25], "c": list("aaabb"), "d": [1, 1, 1, 2, 2]})
     told = ranges(rows, "s", ["c", "d"])
-    assert told.to_dict("list") == {
-        "c": ["a", "b"],
-        "d": [1, 2],
-        "n": [2, 1],
-        "unscored": [1, 1],
-        "mean": [0.75, 0.25],
-        "if_worst": [0.5, 0.125],
-        "if_best": [pytest.approx(2.5 / 3), 0.625],
-    }
+    assert list(told.columns) == ["c", "d", "n", "unscored", "mean", "if_worst", "if_best"]
+    assert told.to_numpy().tolist() == [
+        ["a", 1, 2, 1, 0.75, 0.5, pytest.approx(2.5 / 3)],
+        ["b", 2, 1, 1, 0.25, 0.125, 0.625],
+    ]
     fewer_is_better = ranges(rows, "s", bounds=(1, 0))
     assert fewer_is_better[["if_worst", "if_best"]].to_numpy().tolist() == [[0.75, 0.35]]
 
@@ -510,16 +461,9 @@ def test_whatever_the_unscored_rows_were_the_mean_lies_in_the_range(values, trut
 @pytest.fixture
 def ledger(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
-    cells = pd.DataFrame(
-        {
-            "row": ["100", "200", "300"],
-            "column": "BM25",
-            "value": [0.5, 0.6, None],
-            "n": [90, 100, None],
-            "unscored": [10, 0, None],
-            "note": ["", "", "needs a model"],
-        }
-    )
+    counted = {"value": [0.5, 0.6, None], "n": [90, 100, None], "unscored": [10, 0, None]}
+    notes = {"note": ["", "", "needs a model"]}
+    cells = pd.DataFrame({"row": ["100", "200", "300"], "column": "BM25", **counted, **notes})
     record("thesis", "Table 3.1", cells, by="made here")
     record("thesis", "Table 3.1", cells[1:2].drop(columns=["n", "unscored"]), by="made elsewhere")
 

@@ -21,14 +21,7 @@ from ragbench.data import (
     read_ragchecker,
     write_ragchecker,
 )
-from ragbench.data.ragchecker import (
-    ASPECTS,
-    LABELS,
-    RetrievedText,
-    claim_text,
-    from_ragchecker,
-    to_ragchecker,
-)
+from ragbench.data.ragchecker import ASPECTS, LABELS, RetrievedText, claim_text, from_ragchecker, to_ragchecker
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.preferences import load_ragchecker_pairs
 
