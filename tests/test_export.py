@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from experiment_parts import Copier, Named, experiment, people
+from experiment_parts import QUICK, Copier, Named, experiment, graded, people, whole
 from fake_ollama import DIGEST, FakeOllama
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +42,6 @@ from ragbench.report.tables import (
     with_interval,
 )
 
-QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
 COMMANDS = {
     r"\textbackslash{}": "\\", r"\textasciitilde{}": "~", r"\textasciicircum{}": "^", r"\textless{}": "<",
     r"\textgreater{}": ">", r"\textbar{}": "|", r"\textasciigrave{}": "`", r"$\geq$": "≥", r"$\lambda$": "λ",
@@ -142,21 +141,13 @@ def test_line_breaks_and_control_characters_become_spaces():
 
 @pytest.fixture
 def frame():
-    return pd.DataFrame(
-        {
-            "name_1": ["[a] & b", "x|y*", "50% <i>"],
-            "mean": [0.12345678, -1.5, np.nan],
-            "n": pd.array([1200, None, 3], dtype="Int64"),
-            "ok": [True, False, True],
-        }
-    )
+    columns = {"name_1": ["[a] & b", "x|y*", "50% <i>"], "mean": [0.12345678, -1.5, np.nan]}
+    return pd.DataFrame(columns | {"n": pd.array([1200, None, 3], dtype="Int64"), "ok": [True, False, True]})
 
 
 def test_a_table_is_written_as_csv_markdown_and_latex(tmp_path, frame):
     paths = table(frame, tmp_path / "new" / "table_3.1", "Means of 50% & more", notes=["n: answers"])
-    assert {kind: path.name for kind, path in paths.items()} == {
-        "csv": "table_3.1.csv", "md": "table_3.1.md", "tex": "table_3.1.tex"
-    }  # fmt: skip
+    assert {kind: path.name for kind, path in paths.items()} == {k: f"table_3.1.{k}" for k in ("csv", "md", "tex")}
     assert paths["csv"].read_text().splitlines()[1] == "[a] & b,0.123457,1200,True"
     assert paths["md"].read_text() == (
         "Means of 50% & more\n\n"
@@ -239,11 +230,17 @@ def test_a_table_without_caption_or_columns_is_refused(frame):
 
 
 def reply(request):
-    if request.get("format"):
-        (name, spec), *_ = request["format"]["properties"].items()
-        grade = 5 if "Person0 Lee born?" in request["messages"][0]["content"] else 1
-        return json.dumps({name: [grade] * spec["minItems"]})
-    return f"A reply of {len(request['messages'][-1]['content'])}."
+    grade = 5 if "Person0 Lee born?" in request["messages"][0]["content"] else 1
+    return graded(request, grade) or f"A reply of {len(request['messages'][-1]['content'])}."
+
+
+def run_and_export(folder, *count, **changes):
+    experiment(folder / "r", *count, **changes).run(progress=False)
+    return export(folder / "r", folder / "o")
+
+
+def cited(folder: Path) -> set[str]:
+    return set(re.findall(r"@\w+\{([^,]+),", (folder / "references.bib").read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -320,21 +317,16 @@ def test_the_means_are_those_of_the_rows_with_counts_beside_them(live_run, expor
     for cell, group in rows[rows["N"] > 0].groupby(["retriever", "N"]):
         assert scores.loc[cell, "mean"] == pytest.approx(group["ir_score"].mean(), rel=1e-5)
         assert scores.loc[cell, "low"] <= scores.loc[cell, "mean"] <= scores.loc[cell, "high"]
-        assert (scores.loc[cell, "n"], scores.loc[cell, "unscored"]) == (
-            group["ir_score"].count(),
-            4 - group["ir_score"].count(),
-        )
+        n = group["ir_score"].count()
+        assert scores.loc[cell, ["n", "unscored"]].tolist() == [n, 4 - n]
     assert scores["unscored"].tolist() == [0, 0, 1, 1]
     wide = pd.read_csv(exported.folder / "tables" / "ir_score_by_n.csv").set_index("N")
     assert wide.loc[20, "b"] == pytest.approx(scores.loc[("b", 20), "mean"])
     grades = pd.read_csv(exported.folder / "tables" / "grades.csv", keep_default_na=False).set_index(["retriever", "N"])
     # Person0 is right, the others are not; Person1 has no grade with b.
     assert grades.loc[("a", 4), ["grade 1", "grade 5", "n", "unscored"]].astype(float).tolist() == [0.75, 0.25, 4, 0]
-    assert grades.loc[("b", 4), ["grade 5", "n", "unscored"]].astype(float).tolist() == [
-        pytest.approx(1 / 3, rel=1e-5),
-        3,
-        1,
-    ]
+    b = grades.loc[("b", 4), ["grade 5", "n", "unscored"]].astype(float).tolist()
+    assert b == pytest.approx([1 / 3, 3, 1], rel=1e-5)
     seconds = pd.read_csv(exported.folder / "tables" / "seconds.csv")
     ours = rows[(rows["N"] == 20) & (rows["retriever"] == "a")]
     mine = seconds[(seconds["retriever"] == "a") & (seconds["N"] == 20)].iloc[0]
@@ -360,8 +352,7 @@ def test_thresholds_are_fitted_at_the_largest_budget_or_say_why_not(live_run, ex
         assert told.loc[side, ["plateau_from", "plateau_to"]].tolist() == pytest.approx([one.low, one.high])
     assert fitted.h.low < fitted.h.high
     assert not {"low", "high"} & set(told.columns)
-    experiment(tmp_path / "r", 2, generator={"f": lambda q, c: ""}).run(progress=False)
-    export(tmp_path / "r", tmp_path / "o")
+    run_and_export(tmp_path, 2, generator={"f": lambda q, c: ""})
     told = pd.read_csv(tmp_path / "o" / "tables" / "thresholds.csv")
     assert told["note"].str.contains("grade").all()
     assert told["value"].isna().all()
@@ -382,9 +373,8 @@ def test_methods_tell_data_settings_models_digests_seeds_and_prompts(live_run, e
     assert "thesis_grade" not in told.split("Answers were graded")[0]
 
 
-def test_every_citation_has_its_entry_and_every_entry_is_cited(exported):
-    bib = (exported.folder / "references.bib").read_text()
-    keys = set(re.findall(r"@\w+\{([^,]+),", bib))
+def test_every_citation_has_its_entry_and_every_entry_is_cited(live_run, exported):
+    bib, keys = (exported.folder / "references.bib").read_text(), cited(exported.folder)
     in_tex = set(",".join(re.findall(r"\\cite\{([^}]+)\}", (exported.folder / "methods.tex").read_text())).split(","))
     in_md = set(re.findall(r"@([\w:.-]+)[\];]", (exported.folder / "methods.md").read_text()))
     assert keys == in_tex == in_md
@@ -392,13 +382,9 @@ def test_every_citation_has_its_entry_and_every_entry_is_cited(exported):
         "ragbench", "elyagouby2024", "ollama", "model:llama3-8b", "efron1993bootstrap", "manski1990bounds",
         "clopper1934",
     }  # fmt: skip
-    assert f"revision {load_manifest_revision(exported)}" in bib
+    assert f"revision {load_manifest(live_run)['git']['revision'][:12]}" in bib
     assert DIGEST[:12] in bib
     assert problems(bib.replace("@", "")) == []
-
-
-def load_manifest_revision(exported) -> str:
-    return json.loads((exported.folder / "manifest.json").read_text())["git"]["revision"][:12]
 
 
 def test_rows_cassette_and_manifest_are_the_runs_own(live_run, exported, tmp_path):
@@ -462,8 +448,7 @@ def test_a_figure_is_saved_where_asked_and_refused_when_too_wide_for_a_page(tmp_
 
 def test_older_settings_are_left_out_and_that_is_said(tmp_path, undrawn):
     experiment(tmp_path / "r", 2, N=(4,), judge=None).run(progress=False)
-    experiment(tmp_path / "r", 2, N=(4,), judge=None, match="subsequence").run(progress=False)
-    made = export(tmp_path / "r", tmp_path / "o")
+    made = run_and_export(tmp_path, 2, N=(4,), judge=None, match="subsequence")
     assert "2 rows of older settings under the same names are left out" in str(made)
     out = pd.read_csv(tmp_path / "o" / "rows.csv")
     assert out["key"].tolist() == load_rows(tmp_path / "r")["key"].tolist()[2:]
@@ -477,19 +462,15 @@ def test_an_export_of_a_stopped_run_says_how_many_rows_are_missing(tmp_path, und
     assert f"the run was stopped: {18 - there} rows are not made yet" in str(export(tmp_path / "r", tmp_path / "o"))
     told = (tmp_path / "o" / "methods.md").read_text()
     assert f"0 of {there} rows failed; the run was stopped, {18 - there} of 18 rows are not made yet." in told
-    experiment(tmp_path / "r", 6, judge=None).run(progress=False)
-    made = export(tmp_path / "r", tmp_path / "o")
+    made = run_and_export(tmp_path, 6, judge=None)
     assert "not made yet" not in str(made) + (tmp_path / "o" / "methods.md").read_text()
 
 
 def test_methods_of_the_embedded_level_name_nothing_twice_and_say_what_the_judge_is(tmp_path, undrawn):
-    from dataclasses import replace
-
-    experiment(
-        tmp_path / "r", data={"mine": replace(people(2), name="file")}, retriever={"BM25": rb.BM25},
+    run_and_export(
+        tmp_path, data={"mine": replace(people(2), name="file")}, retriever={"BM25": rb.BM25},
         generator={"extractive": rb.ExtractiveReader()}, judge={"embedded": rb.EmbeddedGrader()},
-    ).run(progress=False)  # fmt: skip
-    export(tmp_path / "r", tmp_path / "o")
+    )  # fmt: skip
     told = (tmp_path / "o" / "methods.md").read_text()
     assert "Data: mine (data set 'file', 2 questions over 2 documents; SHA-256" in told
     assert "Retrievers: BM25 [@robertson2009bm25] (variant" in told
@@ -500,22 +481,20 @@ def test_methods_of_the_embedded_level_name_nothing_twice_and_say_what_the_judge
 
 
 def test_a_run_of_retrieval_alone_has_no_tables_of_answers(tmp_path):
-    experiment(tmp_path / "r", 3, generator=None, judge=None).run(progress=False)
-    made = export(tmp_path / "r", tmp_path / "o")
+    made = run_and_export(tmp_path, 3, generator=None, judge=None)
     stems = {Path(name).stem for name in made.files if name.startswith("tables/")}
     assert stems == {"ir_score", "ranges", "audit"}
     told = (tmp_path / "o" / "methods.md").read_text()
     assert "Answers" not in told
     assert "Shares of grades" not in told
-    assert "ollama" not in (tmp_path / "o" / "references.bib").read_text()
+    assert "ollama" not in cited(tmp_path / "o")
     compiles(tmp_path / "o")
 
 
 def test_questions_without_references_have_no_empty_picture_of_the_ir_score(tmp_path):
     data = people(3)
     bare = replace(data, questions=tuple(replace(q, references=()) for q in data.questions))
-    experiment(tmp_path / "r", data={"people": bare}).run(progress=False)
-    made = export(tmp_path / "r", tmp_path / "o")
+    made = run_and_export(tmp_path, data={"people": bare})
     stems = {Path(name).stem for name in made.files if name.startswith(("tables/", "figures/"))}
     assert stems == {"seconds", "grades", "ranges", "audit"}
     assert "none of these questions has references" in " ".join(made.notes)
@@ -529,23 +508,14 @@ def test_questions_without_references_have_no_empty_picture_of_the_ir_score(tmp_
     [("HotpotQA", "yang2018hotpotqa"), ("dragonball", "zhu2024rageval"), ("wikieval", "es2024ragas"), ("people", "")],
 )
 def test_a_paper_is_cited_as_far_as_its_data_are_used(tmp_path, undrawn, name, key):
-    from dataclasses import replace
-
-    experiment(tmp_path / "r", data={"d": replace(people(2), name=name)}, generator=None, judge=None).run(
-        progress=False
-    )
-    export(tmp_path / "r", tmp_path / "o")
-    keys = set(re.findall(r"@\w+\{([^,]+),", (tmp_path / "o" / "references.bib").read_text()))
-    assert keys & {"yang2018hotpotqa", "zhu2024rageval", "es2024ragas", "ru2024ragchecker"} == ({key} if key else set())
+    made = run_and_export(tmp_path, data={"d": replace(people(2), name=name)}, generator=None, judge=None)
+    papers = {"yang2018hotpotqa", "zhu2024rageval", "es2024ragas", "ru2024ragchecker"}
+    assert cited(made.folder) & papers == ({key} if key else set())
 
 
 def test_many_systems_are_split_into_figures_that_can_be_read(tmp_path):
-    chunkers = {name: (lambda documents: __import__("experiment_parts").whole(documents)) for name in ("one", "two")}
-    retrievers = {f"r{i}": Named for i in range(5)}
-    experiment(
-        tmp_path / "r", 2, chunker=chunkers, retriever=retrievers, generator=None, judge=None
-    ).run(progress=False)  # fmt: skip
-    made = export(tmp_path / "r", tmp_path / "o")
+    grid = {"chunker": {"one": whole, "two": lambda d: whole(d)}, "retriever": {f"r{i}": Named for i in range(5)}}
+    made = run_and_export(tmp_path, 2, **grid, generator=None, judge=None)
     assert {Path(n).name for n in made.files if n.endswith(".pdf")} == {"ir_score_one.pdf", "ir_score_two.pdf"}
 
 
@@ -556,6 +526,12 @@ def test_many_systems_are_split_into_figures_that_can_be_read(tmp_path):
 def run(tmp_path, undrawn):
     experiment(tmp_path / "run", 2, N=(4,), generator={"copier": Copier()}, judge=None).run(progress=False)
     return tmp_path / "run"
+
+
+@pytest.fixture
+def out(run, tmp_path):
+    """The folder of an export of that run."""
+    return export(run, tmp_path / "out").folder
 
 
 def test_a_folder_with_files_of_others_is_refused_and_stays_as_it_was(run, tmp_path):
@@ -571,9 +547,7 @@ def test_a_folder_with_files_of_others_is_refused_and_stays_as_it_was(run, tmp_p
         export(run, mine / "chapter.tex")
 
 
-def test_an_own_folder_is_written_over_and_what_others_put_there_stays(run, tmp_path):
-    out = tmp_path / "out"
-    export(run, out)
+def test_an_own_folder_is_written_over_and_what_others_put_there_stays(run, out, tmp_path):
     (out / "chapter.tex").write_text("text")
     shutil.copy(out / "tables" / "audit.csv", tmp_path)
     experiment(run, 3, N=(4,), judge=None).run(progress=False)
@@ -583,18 +557,14 @@ def test_an_own_folder_is_written_over_and_what_others_put_there_stays(run, tmp_
     assert (out / "tables" / "audit.csv").read_text() != (tmp_path / "audit.csv").read_text()
 
 
-def test_parts_that_the_new_export_lacks_are_gone(run, tmp_path):
-    out = tmp_path / "out"
-    export(run, out)
+def test_parts_that_the_new_export_lacks_are_gone(out, tmp_path):
     assert (out / "tables" / "seconds.csv").exists()
     experiment(tmp_path / "bare", 2, N=(4,), generator=None, judge=None).run(progress=False)
     export(tmp_path / "bare", out)
     assert not (out / "tables" / "seconds.csv").exists()
 
 
-def test_a_file_that_was_changed_by_hand_is_not_written_over(run, tmp_path):
-    out = tmp_path / "out"
-    export(run, out)
+def test_a_file_that_was_changed_by_hand_is_not_written_over(run, out):
     (out / "methods.tex").write_text("my words")
     with pytest.raises(ConfigError, match=r"methods\.tex was changed since"):
         export(run, out)
@@ -625,11 +595,9 @@ def test_secrets_of_the_environment_stand_in_no_exported_file(tmp_path, monkeypa
 
     with FakeOllama(reply=lambda r: f"I heard {key}.", api_key=None) as server:
         model = chat_model("ollama:llama3:8b", host=server.url)
-        experiment(
-            tmp_path / "r", 2, N=(4,), generator={"leaky": leaky, "llama": model}, judge=None, options=QUICK
-        ).run(progress=False)  # fmt: skip
+        generators = {"leaky": leaky, "llama": model}
+        made = run_and_export(tmp_path, 2, N=(4,), generator=generators, judge=None, options=QUICK)
     assert key in (tmp_path / "r" / "rows.jsonl").read_text()
-    made = export(tmp_path / "r", tmp_path / "o")
     for path in (tmp_path / "o").rglob("*"):
         if path.is_file():
             data = path.read_bytes()
@@ -641,11 +609,10 @@ def test_secrets_of_the_environment_stand_in_no_exported_file(tmp_path, monkeypa
     assert "I heard [secret]." in (tmp_path / "o" / "cassette.jsonl").read_text()
 
 
-def test_ordinary_prose_is_no_secret(run, tmp_path, monkeypatch):
+def test_ordinary_prose_is_no_secret(undrawn, tmp_path, monkeypatch):
     monkeypatch.setenv("SHORT_TOKEN", "Leeds")
     said = "The bearer instruments of sk-learn, Leeds."
-    experiment(tmp_path / "r", 1, N=(4,), judge=None, generator={"f": lambda q, c: said}).run(progress=False)
-    made = export(tmp_path / "r", tmp_path / "o")
+    made = run_and_export(tmp_path, 1, N=(4,), judge=None, generator={"f": lambda q, c: said})
     assert said in (tmp_path / "o" / "rows.csv").read_text()
     assert made.notes == []
 
@@ -718,9 +685,10 @@ def test_the_ledger_has_one_table_per_paper_and_item(ledger, tmp_path):
     assert re.search(r"100 & BM25 & 0\.\d+ &  & 0.75 & .* & 90 & 10 & a \\\\", tex)
     assert r"b: made\_here \& there" in tex
     assert problems(tex) == []
-    one = (tmp_path / "o" / "tables" / "ragas_table_1.tex").read_text()
+    one, sums = (
+        (tmp_path / "o" / "tables" / f"{name}.tex").read_text() for name in ("ragas_table_1", "rageval_table_5")
+    )
     assert "Measured: z" in one
-    sums = (tmp_path / "o" / "tables" / "rageval_table_5.tex").read_text()
     assert "identity: added up" in sums  # arithmetic on printed numbers is no measurement
     assert "Measured" not in sums
     assert r"unscored \\" in one
@@ -728,8 +696,7 @@ def test_the_ledger_has_one_table_per_paper_and_item(ledger, tmp_path):
 
 def test_the_ledger_of_one_paper_cites_that_paper_and_compiles(ledger, tmp_path):
     export_ledger(tmp_path / "o", "thesis")
-    keys = set(re.findall(r"@\w+\{([^,]+),", (tmp_path / "o" / "references.bib").read_text()))
-    assert keys == {"elyagouby2024", "ragbench"}
+    assert cited(tmp_path / "o") == {"elyagouby2024", "ragbench"}
     compiles(tmp_path / "o")
     with pytest.raises(ConfigError, match="unknown paper"):
         export_ledger(tmp_path / "p", "thesys")
@@ -752,29 +719,32 @@ def test_an_interval_stands_small_below_its_mean_and_the_order_is_that_of_the_ro
     assert sets.loc["recall", ("a", "SIM")] == ""
 
 
-@pytest.mark.parametrize("judge", [None, "embedded", "model"])
-def test_the_methods_say_what_may_be_claimed(judge):
-    graders = {
-        None: {},
-        "embedded": {"embedded": {"name": "embedded grader"}},
-        "model": {"llama": {"provider": "ollama", "model": "llama3_70b", "digest": "ab12", "options": {}}},
-    }[judge]
+@pytest.mark.parametrize(
+    ("graders", "said"),
+    [
+        ({}, "No answer was graded"),
+        ({"embedded": {"name": "embedded grader"}}, "rules and sentence vectors; checked by a person: 0"),
+        (
+            {"llama": {"provider": "ollama", "model": "llama3_70b", "digest": "ab12", "options": {}}},
+            "given by llama3_70b; checked by a person: 0",
+        ),
+    ],
+    ids=["none", "embedded", "model"],
+)
+def test_the_methods_say_what_may_be_claimed(graders, said):
     data = {"minihop": {"name": "minihop", "questions": 1180, "documents": 270, "excluded": 0}}
     manifest = {"axes": {"data": data, "judge": graders}}
     made = Methods(("One.",), {}, _run_claims(manifest))
     who, population, clustered, untested = made.claims
-    said = {None: "No answer was graded", "embedded": "rules and sentence vectors", "model": "given by llama3_70b"}[
-        judge
-    ]
     assert said in who
-    assert ("checked by a person: 0" in who) == (judge is not None)
+    assert ("checked by a person: 0" in who) == bool(graders)
     assert "1,180 of minihop" in population
     assert clustered.startswith("Clustered: nothing")
     assert untested.startswith("Not tested: differences")
     box = made.markdown.split("## What may be claimed\n\n")[1]
     assert box.count("\n- ") + 1 == 4
     assert made.latex.count(r"\item") == 4
-    assert ("llama3\\_70b; checked" in made.latex) == (judge == "model")
+    assert ("llama3\\_70b; checked" in made.latex) == ("llama" in graders)
 
 
 def box_of(folder: Path) -> list[str]:

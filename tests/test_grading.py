@@ -6,12 +6,15 @@ import json
 import math
 import re
 import time
+from itertools import combinations, pairwise
 
+import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragbench.data import load_minihop
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.embedded_grader import FEATURES, EmbeddedGrader, choice, evidence, fit_embedded_grader, offered
 from ragbench.labelling.graded_answers import (
@@ -20,6 +23,7 @@ from ragbench.labelling.graded_answers import (
     baseline_grades,
     fit_cutoffs,
     judge_report,
+    load_graded_answers,
     measure_judge,
 )
 from ragbench.labelling.grades import (
@@ -174,9 +178,8 @@ def test_the_option_named_first_is_picked_unless_negated():
 
 
 def test_evidence_counts_what_nothing_backs():
-    values = evidence(
-        BRIDGE.text, "Halvorsen was born in Åkerby in 1879, near Bergen.", BRIDGE.answer, facts_of(BRIDGE)
-    )
+    said = "Halvorsen was born in Åkerby in 1879, near Bergen."
+    values = evidence(BRIDGE.text, said, BRIDGE.answer, facts_of(BRIDGE))
     f = dict(zip(FEATURES, values, strict=True))
     assert f["hit"] == 1
     assert f["wrong_numbers"] == pytest.approx(math.log(2))  # 1879
@@ -240,29 +243,26 @@ def test_bad_input_of_the_embedded_judge_is_named(embedded):
         embedded.grade("q", "a", "r", "one text")
 
 
-ABSTENTIONS = [
-    ("Wer gründete die Mühle?", "Ada Ruck", "Das geht aus den Dokumenten nicht hervor."),
-    ("Wer gründete die Mühle?", "Ada Ruck", "Ich weiß es leider nicht."),
-    ("Wer gründete die Mühle?", "Ada Ruck", "Dazu enthält der Text keine genauen Angaben."),
-    ("Qui a fondé le moulin ?", "Ada Ruck", "Le texte ne mentionne pas le fondateur du moulin."),
-    ("Qui a fondé le moulin ?", "Ada Ruck", "Aucune information n’est donnée à ce sujet."),
-    ("谁建了磨坊？", "张三", "根据所给文档，无法确定答案。"),
-    ("谁建了磨坊？", "张三", "文中没有提到这一点。"),
-    ("谁建了磨坊？", "张三", "The documents do not contain enough information to answer this question."),
-    ("Who built the mill?", "Ada Ruck", "现有文档不足以回答该问题。"),
-]
-
-
-@pytest.mark.parametrize(("question", "true", "text"), ABSTENTIONS)
+@pytest.mark.parametrize(
+    ("question", "true", "text"),
+    [
+        ("Wer gründete die Mühle?", "Ada Ruck", "Das geht aus den Dokumenten nicht hervor."),
+        ("Wer gründete die Mühle?", "Ada Ruck", "Ich weiß es leider nicht."),
+        ("Wer gründete die Mühle?", "Ada Ruck", "Dazu enthält der Text keine genauen Angaben."),
+        ("Qui a fondé le moulin ?", "Ada Ruck", "Le texte ne mentionne pas le fondateur du moulin."),
+        ("Qui a fondé le moulin ?", "Ada Ruck", "Aucune information n’est donnée à ce sujet."),
+        ("谁建了磨坊？", "张三", "根据所给文档，无法确定答案。"),
+        ("谁建了磨坊？", "张三", "文中没有提到这一点。"),
+        ("谁建了磨坊？", "张三", "The documents do not contain enough information to answer this question."),
+        ("Who built the mill?", "Ada Ruck", "现有文档不足以回答该问题。"),
+    ],
+)
 def test_an_abstention_in_another_language_is_no_information_and_not_fully_wrong(embedded, question, true, text):
     assert embedded.grade(question, text, true, ()) == 1
     assert embedded.grade(question, true, true, (text,)) == 5
 
 
 def test_what_declines_in_other_languages_is_found_in_no_english_text():
-    from ragbench.data import load_minihop
-    from ragbench.labelling.graded_answers import load_graded_answers
-
     minihop = load_minihop()
     texts = [a.text for a in load_graded_answers()] + [s for d in minihop.documents for s in d.sentences]
     assert [text for text in texts if abstains(text, "other_languages")] == []
@@ -336,10 +336,8 @@ def test_facts_carry_their_titles_where_known():
 def test_grade_with_the_embedded_judge_keeps_order_and_names_itself(embedded):
     answers = [Answer("c1", "Velden Bridge was opened first.", "g"), Answer("b1", "Åkerby", "g", meta={"budget": 5})]
     grades = grade(embedded, ALL, answers)
-    assert [(g.question_id, g.value, g.judge) for g in grades] == [
-        ("c1", 4, "embedded grader"),
-        ("b1", 5, "embedded grader"),
-    ]
+    assert [(g.question_id, g.value) for g in grades] == [("c1", 4), ("b1", 5)]
+    assert {g.judge for g in grades} == {"embedded grader"}
     assert grades[1].meta["budget"] == 5
     assert plan_grading(embedded, ALL, answers).total.calls == 0
 
@@ -363,6 +361,12 @@ def judge_at(fake):
     return chat_model("ollama:llama3:8b", host=fake.url, num_ctx=8192)
 
 
+def judged(reply, answers, **options):
+    """The grades of a judge model that replies so, and how often it was asked."""
+    with FakeOllama(reply=reply) as fake:
+        return grade(judge_at(fake), ALL, answers, progress=False, **options), len(fake.calls)
+
+
 def grid(budgets=(100, 200, 300), retrievers=("bm25", "sim"), questions=(BRIDGE, YES_NO)):
     cells = [(q.id, r, b) for q in questions for r in retrievers for b in budgets]
     return [Answer(q, f"w{i % 5 + 1}", "g", meta={"retriever": r, "budget": b}) for i, (q, r, b) in enumerate(cells)]
@@ -371,9 +375,8 @@ def grid(budgets=(100, 200, 300), retrievers=("bm25", "sim"), questions=(BRIDGE,
 @pytest.mark.parametrize(("per_prompt", "calls"), [("one", 12), ("ten", 4), ("systems", 6), (4, 4), (100, 2)])
 def test_any_number_of_answers_per_prompt_and_each_grade_reaches_its_answer(per_prompt, calls):
     answers = grid()
-    with FakeOllama(reply=grade_by_word) as fake:
-        grades = grade(judge_at(fake), ALL, answers, per_prompt=per_prompt, progress=False)
-        assert len(fake.calls) == calls
+    grades, asked = judged(grade_by_word, answers, per_prompt=per_prompt)
+    assert asked == calls
     assert [g.value for g in grades] == [int(a.text[1]) for a in answers]
     assert plan_grading(None, ALL, answers, per_prompt=per_prompt)["grading"].calls == calls
     assert {g.judge for g in grades} == {"ollama:llama3:8b"}
@@ -410,12 +413,8 @@ def test_other_numbers_per_prompt_are_refused(per_prompt):
 
 def test_the_prompt_holds_question_true_answer_facts_and_every_answer_on_its_own_line():
     (made,) = grading_prompts(ALL, [Answer("b1", "one\n2. two", "g"), Answer("b1", "", "g")], per_prompt=2)
-    for part in (
-        BRIDGE.text,
-        "True answer: Åkerby",
-        "- Nordal lamp: The Nordal lamp was",
-        "\n1. one 2. two\n2. (empty)\n",
-    ):
+    facts = (BRIDGE.text, "True answer: Åkerby", "- Nordal lamp: The Nordal lamp was")
+    for part in (*facts, "\n1. one 2. two\n2. (empty)\n"):
         assert part in made.text
     assert "exactly 2 numbers" in made.text
     (made,) = grading_prompts(ALL, [Answer("b1", "x", "g")], {"b1": ["My own fact."]})
@@ -425,11 +424,8 @@ def test_the_prompt_holds_question_true_answer_facts_and_every_answer_on_its_own
 
 def test_shuffling_is_recorded_seeded_and_changes_no_grade_of_a_fair_judge():
     answers = grid(budgets=range(100, 1001, 100))
-    with FakeOllama(reply=grade_by_word) as fake:
-        plain, one, again, two = (
-            grade(judge_at(fake), ALL, answers, per_prompt="ten", order=order, progress=False)
-            for order in (None, 1, 1, 2)
-        )
+    orders = (None, 1, 1, 2)
+    plain, one, again, two = (judged(grade_by_word, answers, per_prompt="ten", order=o)[0] for o in orders)
     assert [g.value for g in plain] == [g.value for g in one] == [g.value for g in two]
     positions = [[g.meta["position"] for g in run] for run in (plain, one, again, two)]
     assert positions[0] == list(range(1, 11)) * 4
@@ -445,8 +441,7 @@ def test_a_position_bias_shows_when_orders_are_compared():
     def first_is_best(body):
         return json.dumps({"grades": [5] + [4] * (len(shown_answers(body)) - 1)})
 
-    with FakeOllama(reply=first_is_best) as fake:
-        one, two = (grade(judge_at(fake), ALL, answers, per_prompt="ten", order=o, progress=False) for o in (1, 2))
+    one, two = (judged(first_is_best, answers, per_prompt="ten", order=o)[0] for o in (1, 2))
     assert [g.value for g in one] != [g.value for g in two]
     assert all((g.value == 5) == (g.meta["position"] == 1) for g in one)
 
@@ -465,9 +460,8 @@ def test_a_position_bias_shows_when_orders_are_compared():
 )
 def test_wrong_counts_and_unreadable_verdicts_are_unscored_with_the_raw_reply(reply, got):
     answers = grid(retrievers=("bm25",), questions=(BRIDGE,))
-    with FakeOllama(reply=lambda body: reply) as fake:
-        grades = grade(judge_at(fake), ALL, answers, per_prompt=3, progress=False)
-        assert len(fake.calls) == 2  # one repair try
+    grades, asked = judged(lambda body: reply, answers, per_prompt=3)
+    assert asked == 2  # one repair try
     assert [g.value for g in grades] == [None] * 3
     assert {g.raw for g in grades} == {reply}
     assert {g.meta["grades_got"] for g in grades} == {got}
@@ -480,8 +474,7 @@ def test_a_bad_reply_costs_only_the_answers_of_its_own_prompt():
     def sometimes(body):
         return "no" if BRIDGE.text in body["messages"][0]["content"] else grade_by_word(body)
 
-    with FakeOllama(reply=sometimes) as fake:
-        grades = grade(judge_at(fake), ALL, answers, per_prompt="ten", progress=False)
+    grades, _ = judged(sometimes, answers, per_prompt="ten")
     assert [g.value is None for g in grades] == [a.question_id == "b1" for a in answers]
 
 
@@ -490,8 +483,6 @@ def test_grades_replay_from_a_cassette_without_a_server(tmp_path):
     with FakeOllama(reply=grade_by_word) as fake:
         model = judge_at(fake)
         first = grade(model, ALL, answers, per_prompt="systems", cassette=path, progress=False)
-    from ragbench.llm import Cassette
-
     again = grade(model, ALL, answers, per_prompt="systems", cassette=Cassette(path, "replay"), progress=False)
     assert [g.value for g in again] == [g.value for g in first] == [int(a.text[1]) for a in answers]
 
@@ -564,8 +555,6 @@ def test_measure_judge_works_with_a_model_and_counts_its_unscored():
 
 def brute_cutoffs(scores, grades, most):
     """Most right grades over every partition of the sorted scores."""
-    from itertools import combinations, pairwise
-
     levels = sorted(set(scores))
     best = 0
     for count in range(most + 1):
@@ -594,10 +583,8 @@ def test_cutoffs_lie_half_way_between_scores():
 
 
 def test_baselines_by_hand():
-    dev = [
-        GradedAnswer(str(i), "b1", t, g, "dev")
-        for i, (t, g) in enumerate([("Åkerby", 5), ("x", 4), ("y", 4), ("z", 4)])
-    ]
+    graded = {"Åkerby": 5, "x": 4, "y": 4, "z": 4}
+    dev = [GradedAnswer(text, "b1", text, grade, "dev") for text, grade in graded.items()]
     made = baseline_grades(ALL, dev, [GradedAnswer("t", "p1", "johann adam reiter", 5, "test")])
     assert made == {"majority class": [4], "exact match": [5], "ROUGE-L cut-offs": [5], "words and length": [4]}
 
@@ -608,8 +595,7 @@ def test_words_and_length_follow_naive_bayes_worked_by_hand():
     asked = ["No!", "a", "A x", "unknown"]  # the second and third differ by their length alone
     made = baseline_grades(ALL, dev, [GradedAnswer(t, "b1", t, 3, "test") for t in asked])["words and length"]
     vocabulary = 6  # no, a, b, c, <1>, <2>
-    one = {"no": 2, "<1>": 2}
-    five = {"a": 1, "b": 1, "c": 1, "<2>": 1}
+    one, five = {"no": 2, "<1>": 2}, {"a": 1, "b": 1, "c": 1, "<2>": 1}
 
     def odds(words):
         prior = {1: 2 / 3, 5: 1 / 3}
@@ -640,8 +626,6 @@ def test_fitting_needs_every_grade_and_finds_what_separates_them():
 
 
 def test_a_column_of_a_table_is_refused_where_records_are_wanted():
-    import pandas as pd
-
     frame = pd.DataFrame({"question": ["Who?"], "answer": ["Ann"]})
     asked, said = [Question("1", "Who?", "Ann")], [Answer("1", "Ann", "x")]
     with pytest.raises(DataError, match=r"(?s)questions: item 0 is str 'Who.'.*one Question per row"):
