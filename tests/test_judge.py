@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from word_bags import Bags
 
+from ragbench.data import load_minihop
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling import judge_fit
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
@@ -44,13 +46,8 @@ def test_common_words_weigh_less_than_rare_ones_and_unknown_ones_most():
 
 def test_sentences_end_at_line_ends_and_stops_but_not_after_abbreviations():
     text = "Dr. Smith came in 1.5 hours. He left!\n- One item\n\nIt cost 3. Then he slept e.g. Well"
-    assert list(split_sentences(text, "claims")) == [
-        "Dr. Smith came in 1.5 hours.",
-        "He left!",
-        "- One item",
-        "It cost 3.",
-        "Then he slept e.g. Well",
-    ]
+    ends = ["Dr. Smith came in 1.5 hours.", "He left!", "- One item", "It cost 3.", "Then he slept e.g. Well"]
+    assert list(split_sentences(text, "claims")) == ends
 
 
 def test_stance_reads_yes_no_and_for_polar_questions_the_first_sentence():
@@ -103,9 +100,8 @@ def test_sentence_coverage_takes_the_best_single_sentence():
 
 
 def test_length_names_numbers_stance_and_abstention_by_hand():
-    f = row(
-        "Did John Speke come in 1850?", "Yes, with John Speke and Henry in 1858.", "No. Then Henry came in 1858, 1850."
-    )
+    asked, true = "Did John Speke come in 1850?", "Yes, with John Speke and Henry in 1858."
+    f = row(asked, true, "No. Then Henry came in 1858, 1850.")
     assert f["short"] == pytest.approx(math.log((7 + 5) / (8 + 5)))
     assert f["long"] == 0
     assert f["names"] == pytest.approx(math.log(2))  # John and Speke are asked about
@@ -184,14 +180,10 @@ def test_empty_answer_scores_0_and_the_reference_1(judge):
 
 def test_better_answers_score_higher(judge):
     question = "Is the Nile in Egypt?"
-    answers = [
-        "Yes, it flows north through Egypt, with a dam of 1902 by John Aird.",
-        "Yes, it is.",
-        "No, it is not.",
-        "",
-    ]
+    best = "Yes, it flows north through Egypt, with a dam of 1902 by John Aird."
+    answers = [best, "Yes, it is.", "No, it is not.", ""]
     scores = judge.scores(answers, ["Yes. " + REFERENCE] * 4, [question] * 4)
-    assert list(np.argsort(-scores)) == [0, 1, 3, 2] or list(np.argsort(-scores)) == [0, 1, 2, 3]
+    assert scores[0] > scores[1] > max(scores[2:])
     assert scores[1] - scores[2] > 0.1  # the stance, as nearly all words are shared
 
 
@@ -255,12 +247,14 @@ def made_up(n, signal=True, groups=4, recorded=False):
         answers = tuple(" ".join(words[:m]) or "nothing" for m in k)
         label = float(np.sign(k[1] - k[0])) if signal else float(rng.integers(-1, 2))
         scores = {"overall": (float(k[0]), float(k[1]))} if recorded else {}
-        pairs.append(
-            LabelledPair(
-                f"question {i}", " ".join(words), answers, {"overall": (label, label)}, f"g{i % groups}", scores
-            )
-        )
+        labels = {"overall": (label, label)}
+        pairs.append(LabelledPair(f"question {i}", " ".join(words), answers, labels, f"g{i % groups}", scores))
     return pairs
+
+
+def turned(pair):
+    """The pair with the opposite labels."""
+    return replace(pair, labels={"overall": tuple(-label for label in pair.labels["overall"])})
 
 
 def test_a_fit_finds_the_signal_and_its_report_adds_up(tmp_path):
@@ -305,13 +299,8 @@ def test_coins_are_not_learned():
 
 def test_the_left_out_group_has_no_part_in_its_own_prediction():
     pairs = made_up(60)
-    turned = [
-        LabelledPair(p.question, p.reference, p.answers, {"overall": tuple(-x for x in p.labels["overall"])}, p.group)
-        if p.group == "g1"
-        else p
-        for p in pairs
-    ]
-    before, after = (fit_judge(p, Bags(), resamples=0) for p in (pairs, turned))
+    changed = [turned(p) if p.group == "g1" else p for p in pairs]
+    before, after = (fit_judge(p, Bags(), resamples=0) for p in (pairs, changed))
     inside = np.array([p.group == "g1" for p in pairs])
     same = [r.predictions["overall"]["judge"] for r in (before, after)]
     assert np.array_equal(same[0][inside], same[1][inside])
@@ -342,19 +331,13 @@ def test_a_choice_is_judged_by_pairs_that_its_fit_has_not_seen():
 
 def test_swapping_the_answers_turns_every_prediction():
     pairs = made_up(40)
-    swapped = [
-        LabelledPair(
-            p.question, p.reference, p.answers[::-1], {"overall": tuple(-x for x in p.labels["overall"])}, p.group
-        )
-        for p in pairs
-    ]
+    swapped = [replace(turned(p), answers=p.answers[::-1]) for p in pairs]
     a, b = (fit_judge(p, Bags(), resamples=0).predictions["overall"]["judge"] for p in (pairs, swapped))
     assert a == pytest.approx(-b, abs=1e-9)
 
 
 def test_pairs_without_groups_are_folded_by_question():
-    pairs = [LabelledPair(f"q{i // 2}", *[getattr(p, n) for n in ("reference", "answers", "labels")])
-             for i, p in enumerate(made_up(40))]  # fmt: skip
+    pairs = [replace(p, question=f"q{i // 2}", group="") for i, p in enumerate(made_up(40))]
     report = fit_judge(pairs, Bags(), resamples=0)
     assert len(report.groups) == 10
     assert report.groups[0] == "random fold 1"
@@ -362,9 +345,8 @@ def test_pairs_without_groups_are_folded_by_question():
 
 def test_a_question_in_two_groups_would_be_trained_and_tested_on():
     pairs = made_up(30)
-    twin = LabelledPair(pairs[0].question, pairs[0].reference, pairs[0].answers, pairs[0].labels, "g1")
     with pytest.raises(DataError, match="'question 0' is in the groups 'g0' and 'g1'"):
-        fit_judge([*pairs, twin], Bags(), resamples=0)
+        fit_judge([*pairs, replace(pairs[0], group="g1")], Bags(), resamples=0)
 
 
 def test_user_pairs_are_read_and_faults_name_line_and_field(tmp_path):
@@ -419,18 +401,17 @@ def test_refit_on_ragchecker_reproduces_the_shipped_coefficients_and_beats_its_r
     table = report.table().set_index(["criterion", "score"])
     published = {"correctness": (49.66, 46.95), "completeness": (60.67, 58.11), "overall": (61.93, 60.90)}
     human = {"correctness": (63.67, 59.19), "completeness": (71.91, 68.36), "overall": (70.09, 68.89)}
-    for criterion, row_ in published.items():
-        for method, value, people in zip(("pearson", "spearman"), row_, human[criterion], strict=True):
+    for criterion, printed in published.items():
+        for method, value, people in zip(("pearson", "spearman"), printed, human[criterion], strict=True):
             assert table.loc[(criterion, "recorded"), method] == pytest.approx(value, abs=0.006)
             assert table.loc[(criterion, "annotators"), method] == pytest.approx(people, abs=0.006)
             assert table.loc[(criterion, "judge"), method] > value
             assert table.loc[(criterion, "judge + recorded"), method] > table.loc[(criterion, "judge"), method]
             card = shipped["card"]["numbers_x100"][f"{criterion}, judge"][method][0]
             assert table.loc[(criterion, "judge"), method] == pytest.approx(card, abs=0.1)
-        assert report.coefficients[criterion]["features"] == shipped["criteria"][criterion]["features"]
-        assert report.coefficients[criterion]["weights"] == pytest.approx(
-            shipped["criteria"][criterion]["weights"], abs=2e-3
-        )
+        refitted, there = report.coefficients[criterion], shipped["criteria"][criterion]
+        assert refitted["features"] == there["features"]
+        assert refitted["weights"] == pytest.approx(there["weights"], abs=2e-3)
 
 
 # --- the checker ------------------------------------------------------------------------------------------------------
@@ -471,16 +452,13 @@ def test_support_by_hand():
     checker = EmbeddedChecker(Bags(), mix=0.5)
     # window "dam Egypt." has one of two equally weighed halves by cosine, and dam's share of the weight by coverage
     dam, river = word_weight("dam") - 3, word_weight("river") - 3
-    assert checker.support(["dam river"], ["dam"])[0, 0] == pytest.approx(
-        0.5 * dam / (dam + river) + 0.5 * math.sqrt(0.5), abs=1e-3
-    )
+    by_hand = 0.5 * dam / (dam + river) + 0.5 * math.sqrt(0.5)
+    assert checker.support(["dam river"], ["dam"])[0, 0] == pytest.approx(by_hand, abs=1e-3)
 
 
 def test_a_window_joins_neighbouring_sentences_only():
     text = "River here.\nNile there.\nDam again."
-    near, far = (
-        EmbeddedChecker(Bags(), mix=1.0, window=2).support([c], [text])[0, 0] for c in ("river nile", "river dam")
-    )
+    near, far = EmbeddedChecker(Bags(), mix=1.0, window=2).support(["river nile", "river dam"], [text])[:, 0]
     assert near == pytest.approx(1)
     assert far < 0.7
 
@@ -505,25 +483,7 @@ def test_checker_names_bad_input(checker, call, message):
         call(checker)
 
 
-class Remembering:
-    """An embedder that asks the model once per text."""
-
-    def __init__(self, model):
-        self.model, self.known = model, {}
-
-    def embed_array(self, many):
-        new = [t for t in many if t not in self.known]
-        if new:
-            self.known.update(zip(new, self.model.embed_array(new), strict=True))
-        return np.array([self.known[t] for t in many])
-
-    embed_documents = embed_array
-
-
-def test_minihop_claims_are_entailed_by_their_documents_and_neutral_elsewhere(minilm):
-    from ragbench.data import load_minihop
-
-    checker = EmbeddedChecker(Remembering(minilm))
+def test_minihop_claims_are_entailed_by_their_documents_and_neutral_elsewhere(checker):
     data = load_minihop()
     sentences = {d.title: d.sentences for d in data.documents}
     titles = sorted(sentences)

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
 import multiprocessing
 import threading
 from datetime import UTC, datetime, timedelta
 
+import ipywidgets
 import numpy as np
 import pytest
 from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import cohen_kappa_score
 
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.labelling import agreement, people
+from ragbench.records import Answer, Question
 from ragbench.stats import ppi_mean
+from ragbench.widgets import LabellingTool
 
 AT = "2026-11-21T10:00:00+00:00"
 
 
 def row(item, label, annotator="ana", kind="grade", aspect="grade", note=""):
     return people.Label(kind, item, aspect, label, annotator, AT, note)
+
+
+def session_of(items, kind, folder, annotator="ana", **options):
+    return people.Session(items, kind, annotator, folder / "l.csv", **options)
+
+
+@pytest.fixture
+def labels_file(tmp_path):
+    """A file with one row, that of q1."""
+    path = tmp_path / "labels.csv"
+    people.append_labels(path, [row("q1", "4")])
+    return path
 
 
 def grade_items(n):
@@ -67,11 +82,8 @@ def test_the_last_row_of_an_item_wins_and_an_empty_label_takes_back():
     assert [(x.item, x.label, x.annotator) for x in people.current(rows)] == [("q1", "5", "ana"), ("q1", "2", "bo")]
     other = row("q1", "1", kind="rubric", aspect="quality")
     assert people.current([*rows, other], "rubric") == [other]
-
-
-def test_aspects_of_an_item_are_kept_apart():
-    rows = [row("p", "1", kind="preference", aspect=a) for a in ("correctness", "overall")]
-    assert people.current(rows) == rows
+    aspects = [row("p", "1", kind="preference", aspect=a) for a in ("correctness", "overall")]
+    assert people.current(aspects) == aspects
 
 
 @pytest.mark.parametrize(
@@ -91,22 +103,18 @@ def test_aspects_of_an_item_are_kept_apart():
         ('grade,q2,grade,5,ana,"' + AT, "cannot be read"),
     ],
 )
-def test_a_bad_row_is_named_by_file_and_line_and_nothing_is_loaded(tmp_path, line, says):
-    path = tmp_path / "labels.csv"
-    people.append_labels(path, [row("q1", "4")])
-    path.write_text(path.read_text() + line + "\n")
+def test_a_bad_row_is_named_by_file_and_line_and_nothing_is_loaded(labels_file, line, says):
+    labels_file.write_text(labels_file.read_text() + line + "\n")
     with pytest.raises(DataError) as caught:
-        people.load_labels(path)
-    assert f"{path}, line 3: " in str(caught.value)
+        people.load_labels(labels_file)
+    assert f"{labels_file}, line 3: " in str(caught.value)
     assert says in str(caught.value)
 
 
-def test_all_bad_rows_are_reported_together(tmp_path):
-    path = tmp_path / "labels.csv"
-    people.append_labels(path, [row("q1", "4")])
-    path.write_text(path.read_text() + "x\n" + f"grade,q3,grade,4,ana,{AT},\n" + "y\n")
+def test_all_bad_rows_are_reported_together(labels_file):
+    labels_file.write_text(labels_file.read_text() + "x\n" + f"grade,q3,grade,4,ana,{AT},\n" + "y\n")
     with pytest.raises(DataError, match=r"2 of 4 records are bad(.|\n)*line 3(.|\n)*line 5"):
-        people.load_labels(path)
+        people.load_labels(labels_file)
 
 
 def test_a_row_that_could_not_be_read_again_is_not_written(tmp_path):
@@ -127,14 +135,12 @@ def test_a_file_of_something_else_is_left_alone(tmp_path):
     assert path.read_text() == "a;b\n1;2\n"
 
 
-def test_a_line_cut_off_by_a_crash_does_not_run_into_the_next_one(tmp_path):
-    path = tmp_path / "labels.csv"
-    people.append_labels(path, [row("q1", "4")])
-    path.write_text(path.read_text() + "grade,q2,gra")
-    people.append_labels(path, [row("q3", "5")])
+def test_a_line_cut_off_by_a_crash_does_not_run_into_the_next_one(labels_file):
+    labels_file.write_text(labels_file.read_text() + "grade,q2,gra")
+    people.append_labels(labels_file, [row("q3", "5")])
     with pytest.raises(DataError, match="line 3: 3 columns"):
-        people.load_labels(path)
-    assert path.read_text().splitlines()[3].startswith("grade,q3,grade,5")
+        people.load_labels(labels_file)
+    assert labels_file.read_text().splitlines()[3].startswith("grade,q3,grade,5")
 
 
 def _write_many(path, annotator, n):
@@ -166,11 +172,9 @@ def test_a_writer_waits_for_its_turn(tmp_path):
     assert people.load_labels(path) == [row("q1", "4")]
 
 
-def test_a_file_saved_by_a_spreadsheet_with_a_byte_order_mark_is_read(tmp_path):
-    path = tmp_path / "labels.csv"
-    people.append_labels(path, [row("q1", "4")])
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    assert people.load_labels(path) == [row("q1", "4")]
+def test_a_file_saved_by_a_spreadsheet_with_a_byte_order_mark_is_read(labels_file):
+    labels_file.write_bytes(b"\xef\xbb\xbf" + labels_file.read_bytes().replace(b"\n", b"\r\n"))
+    assert people.load_labels(labels_file) == [row("q1", "4")]
 
 
 # ranks
@@ -196,7 +200,7 @@ def test_ranks_read_again_order_the_same_way(ranks):
 
 
 def test_each_label_is_on_the_disk_before_the_next_item(tmp_path):
-    session = people.Session(grade_items(3), "grade", "ana", tmp_path / "l.csv", clock=clock())
+    session = session_of(grade_items(3), "grade", tmp_path, clock=clock())
     order = [item.id for item in session.items]
     for n, key in enumerate("451", 1):
         assert session.item.id == order[n - 1]
@@ -207,7 +211,7 @@ def test_each_label_is_on_the_disk_before_the_next_item(tmp_path):
 
 
 def test_a_key_without_meaning_changes_nothing(tmp_path):
-    session = people.Session(grade_items(2), "grade", "ana", tmp_path / "l.csv")
+    session = session_of(grade_items(2), "grade", tmp_path)
     before = session.item.id
     assert not any(session.press(key) for key in ("0", "6", "", "x", "11"))
     assert session.item.id == before
@@ -215,32 +219,29 @@ def test_a_key_without_meaning_changes_nothing(tmp_path):
 
 
 def test_a_session_resumes_where_this_annotator_stopped(tmp_path):
-    path = tmp_path / "l.csv"
-    first = people.Session(grade_items(6), "grade", "ana", path)
+    first = session_of(grade_items(6), "grade", tmp_path)
     order = [i.id for i in first.items]
     for _ in range(2):
         first.press("5")
-    again = people.Session(grade_items(6), "grade", "ana", path)
+    again = session_of(grade_items(6), "grade", tmp_path)
     assert [i.id for i in again.items] == order
     assert (again.done, again.item.id) == (2, order[2])
-    other = people.Session(grade_items(6), "grade", "bo", path)
+    other = session_of(grade_items(6), "grade", tmp_path, "bo")
     assert (other.done, other.position) == (0, 0)
 
 
 def test_the_order_is_set_by_the_seed_and_survives_new_items(tmp_path):
-    orders = {
-        seed: [i.id for i in people.Session(grade_items(30), "grade", "a", tmp_path / "l", seed).items]
-        for seed in (0, 1, None)
-    }
+    def order(n, seed):
+        return [item.id for item in session_of(grade_items(n), "grade", tmp_path, seed=seed).items]
+
+    orders = {seed: order(30, seed) for seed in (0, 1, None)}
     assert orders[None] == [i.id for i in grade_items(30)]
     assert len({tuple(o) for o in orders.values()}) == 3
-    more = [i.id for i in people.Session(grade_items(40), "grade", "a", tmp_path / "l", 0).items]
-    assert [i for i in more if int(i[1:]) < 30] == orders[0]
+    assert [i for i in order(40, 0) if int(i[1:]) < 30] == orders[0]
 
 
 def test_undo_writes_what_held_before_and_goes_back(tmp_path):
-    path = tmp_path / "l.csv"
-    session = people.Session(grade_items(2), "grade", "ana", path, clock=clock())
+    session = session_of(grade_items(2), "grade", tmp_path, clock=clock())
     first = session.item.id
     session.press("4")
     session.go(0)
@@ -250,8 +251,9 @@ def test_undo_writes_what_held_before_and_goes_back(tmp_path):
     assert session.undo()
     assert (session.label_of("grade"), session.done) == ("", 0)
     assert not session.undo()
-    assert [r.label for r in people.load_labels(path)] == ["4", "2", "4", ""]
-    assert people.current(people.load_labels(path)) == []
+    rows = people.load_labels(tmp_path / "l.csv")
+    assert [r.label for r in rows] == ["4", "2", "4", ""]
+    assert people.current(rows) == []
 
 
 def preference_items(n):
@@ -259,7 +261,7 @@ def preference_items(n):
 
 
 def test_a_preference_is_stored_for_the_second_candidate_on_whichever_side_it_is_shown(tmp_path):
-    session = people.Session(preference_items(20), "preference", "ana", tmp_path / "l.csv")
+    session = session_of(preference_items(20), "preference", tmp_path)
     sides = {}
     for _ in range(20):
         sides[session.item.id] = session.candidates()["B"]
@@ -268,14 +270,13 @@ def test_a_preference_is_stored_for_the_second_candidate_on_whichever_side_it_is
     assert set(sides.values()) == {"one", "two"}
     stored = {(r.item, r.aspect): r.label for r in people.load_labels(tmp_path / "l.csv")}
     assert len(stored) == 60
-    assert all(stored[item, a] == ("2" if right == "two" else "-2") for item, right in sides.items() for a in
-               ("correctness", "completeness", "overall"))  # fmt: skip
+    assert all(label == ("2" if sides[item] == "two" else "-2") for (item, _), label in stored.items())
     session.go(3)
     assert session.shown_label("overall") == "5"
 
 
 def test_a_preference_asks_three_things_before_the_next_item(tmp_path):
-    session = people.Session(preference_items(2), "preference", "ana", tmp_path / "l.csv")
+    session = session_of(preference_items(2), "preference", tmp_path)
     first, asked = session.item.id, []
     for _ in range(3):
         asked.append(session.aspect)
@@ -291,16 +292,16 @@ def test_a_preference_asks_three_things_before_the_next_item(tmp_path):
 
 
 def test_a_half_answered_item_is_resumed_at_the_open_question(tmp_path):
-    session = people.Session(preference_items(1), "preference", "ana", tmp_path / "l.csv")
+    session = session_of(preference_items(1), "preference", tmp_path)
     session.press("3")
-    again = people.Session(preference_items(1), "preference", "ana", tmp_path / "l.csv")
+    again = session_of(preference_items(1), "preference", tmp_path)
     assert (again.done, again.aspect) == (0, "completeness")
 
 
 def test_ranks_take_a_key_for_each_document_shown_and_allow_ties(tmp_path):
     writers = {"ours": "text o", "zero-shot": "text z", "one-shot": "text n"}
     items = [people.LabelItem(f"d{i}", {}, writers) for i in range(8)]
-    session = people.Session(items, "ranks", "ana", tmp_path / "l.csv")
+    session = session_of(items, "ranks", tmp_path)
     orders = set()
     for i in range(8):
         session.go(i)
@@ -325,7 +326,7 @@ def test_ranks_take_a_key_for_each_document_shown_and_allow_ties(tmp_path):
 
 def test_keypoints_are_asked_one_by_one(tmp_path):
     item = people.LabelItem("q1", {"Answer": "A"}, {}, {"1": "point one", "2": "point two"})
-    session = people.Session([item], "keypoints", "ana", tmp_path / "l.csv")
+    session = session_of([item], "keypoints", tmp_path)
     session.press("1")
     session.press("2")
     rows = people.load_labels(tmp_path / "l.csv")
@@ -334,7 +335,7 @@ def test_keypoints_are_asked_one_by_one(tmp_path):
 
 
 def test_a_label_that_could_not_be_written_does_not_count(tmp_path, monkeypatch):
-    session = people.Session(grade_items(2), "grade", "ana", tmp_path / "l.csv")
+    session = session_of(grade_items(2), "grade", tmp_path)
 
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -361,7 +362,7 @@ def test_a_label_that_could_not_be_written_does_not_count(tmp_path, monkeypatch)
 )
 def test_a_session_that_cannot_work_says_why(tmp_path, items, kind, annotator, says):
     with pytest.raises(ConfigError, match=says):
-        people.Session(items, kind, annotator, tmp_path / "l.csv")
+        session_of(items, kind, tmp_path, annotator)
 
 
 # agreement
@@ -391,14 +392,9 @@ def test_labels_of_one_side_only_are_counted():
 
 
 def test_preferences_are_compared_by_aspect_with_distance():
-    from sklearn.metrics import cohen_kappa_score
-
     rng = np.random.default_rng(3)
     one, two = (rng.integers(-2, 3, 60) for _ in range(2))
-    a, b = (
-        [row(f"q{i}", str(x), who, "preference", "overall") for i, x in enumerate(values)]
-        for who, values in (("ana", one), ("bo", two))
-    )
+    a, b = (ratings(map(str, values), who, "preference", "overall") for who, values in (("ana", one), ("bo", two)))
     table = agreement.agreement(a, b, resamples=0).set_index("aspect")
     assert list(table.index) == ["correctness", "completeness", "overall"]
     mine = table.loc["overall"]
@@ -414,10 +410,8 @@ def test_distances_go_by_the_scale_and_not_by_the_alphabet():
     a = ratings(["-2", "-2", "2", "0"], "ana", "preference", "overall")
     near = ratings(["-1", "-2", "2", "0"], "bo", "preference", "overall")
     far = ratings(["2", "-2", "2", "0"], "bo", "preference", "overall")
-    value = [
-        agreement.agreement(a, b, resamples=0).set_index("aspect").loc["overall", "weighted_kappa"] for b in (near, far)
-    ]
-    assert value[0] > 0.9 > value[1]
+    tables = [agreement.agreement(a, b, resamples=0).set_index("aspect") for b in (near, far)]
+    assert tables[0].loc["overall", "weighted_kappa"] > 0.9 > tables[1].loc["overall", "weighted_kappa"]
 
 
 def test_ranks_are_compared_by_order():
@@ -526,23 +520,19 @@ def test_a_calibration_that_cannot_be_made_says_why(labels, judge, says):
 
 
 def test_a_session_leads_to_a_calibration(tmp_path):
-    session = people.Session(grade_items(4), "grade", "ana", tmp_path / "l.csv")
+    session = session_of(grade_items(4), "grade", tmp_path)
     for key in "5544":
         session.press(key)
     judge = {item.id: 5 for item in session.items} | {"more": 5}
-    assert (
-        agreement.calibrate_judge(people.load_labels(tmp_path / "l.csv"), judge, resamples=0).agreement.estimate == 0.5
-    )
-    with (tmp_path / "l.csv").open(newline="") as file:
-        assert [r["at"] for r in csv.DictReader(file)] == sorted(r.at for r in people.load_labels(tmp_path / "l.csv"))
+    labels = people.load_labels(tmp_path / "l.csv")
+    assert agreement.calibrate_judge(labels, judge, resamples=0).agreement.estimate == 0.5
+    assert [label.at for label in labels] == sorted(label.at for label in labels)
 
 
 # answers as items
 
 
 def test_answers_become_items_without_their_generator():
-    from ragbench.records import Answer, Question
-
     question = Question("q1", "Which sea?", "The North Sea", ("It lies by the North Sea.",))
     answers = [Answer("q1", "The Baltic", "model A"), Answer("q1", "", "model B", meta={"id": "a7"})]
     items = people.grade_items([question], answers)
@@ -567,14 +557,10 @@ def test_partners_are_found_in_the_same_file_and_beside_it(tmp_path):
 
 
 def tool(tmp_path, n=3, kind="grade", items=None, **options):
-    from ragbench.widgets import LabellingTool
-
     return LabellingTool(items or grade_items(n), kind, "ana", tmp_path / "l.csv", **{"pause_s": 0, **options})
 
 
 def button(form, name):
-    import ipywidgets
-
     found = [w for box in form.children if isinstance(box, ipywidgets.HBox) for w in box.children]
     return next(w for w in found if f"rb-press-{name}" in w._dom_classes)
 
@@ -646,8 +632,6 @@ def test_the_form_shows_agreement_when_a_second_person_has_labelled(tmp_path):
 
 
 def test_a_form_without_annotator_or_with_strange_items_says_so(tmp_path):
-    from ragbench.widgets import LabellingTool
-
     with pytest.raises(ConfigError, match="no annotator"):
         LabellingTool(grade_items(1))
     with pytest.raises(ConfigError, match="an item"):
