@@ -30,6 +30,7 @@ from ragbench.data import (
     validate_files,
 )
 from ragbench.data.files import Filled, Row, as_record
+from ragbench.data.validate import _plain
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Dataset, Document, Question
 
@@ -95,11 +96,11 @@ def test_a_record_of_another_shape_is_told_by_field_with_what_is_there_and_what_
 
 
 def test_a_missing_field_is_told_with_a_name_like_it_unless_that_is_another_field():
-    with pytest.raises(DataError) as told:
-        as_record(Whole, {"idd": "1", "parts": ["x"]}, "f", add="add {field}")
-    assert str(told.value) == (
-        "f: no field 'id' (it has 'idd', 'parts')\n  expected: a value under 'id'\n  do: rename 'idd', or add id"
+    told = (
+        r"^f: no field 'id' \(it has 'idd', 'parts'\)\n  expected: a value under 'id'\n  do: rename 'idd', or add id$"
     )
+    with pytest.raises(DataError, match=told):
+        as_record(Whole, {"idd": "1", "parts": ["x"]}, "f", add="add {field}")
     with pytest.raises(DataError, match=r"no field 'parts'(?s:.)*do: add it$"):
         as_record(Whole, {"id": "1", "pair": [1, 2]}, "f")
 
@@ -137,30 +138,25 @@ def test_gzip_and_limit(tmp_path):
     path.write_bytes(gzip.compress(json.dumps([row(), row(_id="q2")]).encode()))
     assert len(load_hotpotqa(path).questions) == 2
     assert [q.id for q in load_hotpotqa(path, limit=1).questions] == ["q1"]
-    with pytest.raises(ConfigError, match="limit=0"):
-        load_hotpotqa(path, limit=0)
 
 
-BAD_ROWS = [
-    (
-        {"supporting_facts": [["Ann", 2]]},
-        r"record 1 \(q1\): supporting fact \['Ann', 2\] points nowhere.*has 2 sentences",
-    ),
-    ({"supporting_facts": [["Bob", 0]]}, r"\['Bob', 0\] points nowhere, that paragraph is not in the context"),
-    ({"supporting_facts": [["Ann", -1]]}, r"\['Ann', -1\] points nowhere"),
-    ({"supporting_facts": [["Ann", "1"]]}, r"'supporting_facts\[0\]\[1\]' is '1'\n  expected: a whole number"),
-    ({"supporting_facts": []}, r"'supporting_facts' is \[\]\n  expected: a list of one or more"),
-    ({"context": None}, r"'context' is None\n  expected: a list"),
-    ({"context": [["Ann", "text"]]}, r"'context\[0\]\[1\]' is 'text'\n  expected: a list"),
-    ({"context": [["Ann"]]}, r"'context\[0\]' is \['Ann'\]\n  expected: a longer list"),
-    ({"context": [["Ann", [1]]]}, r"'context\[0\]\[1\]\[0\]' is 1\n  expected: a text"),
-    ({"answer": " "}, "'answer' is empty"),
-    ({"question": 7}, r"'question' is 7\n  expected: a text"),
-    ({"question": "x" * 1_000_001}, "'question' has 1,000,001 characters"),
-]
-
-
-@pytest.mark.parametrize(("changes", "message"), BAD_ROWS)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"supporting_facts": [["Ann", 2]]}, r"record 1 \(q1\): .* \['Ann', 2\] points nowhere.*has 2 sentences"),
+        ({"supporting_facts": [["Bob", 0]]}, r"\['Bob', 0\] points nowhere, that paragraph is not in the context"),
+        ({"supporting_facts": [["Ann", -1]]}, r"\['Ann', -1\] points nowhere"),
+        ({"supporting_facts": [["Ann", "1"]]}, r"'supporting_facts\[0\]\[1\]' is '1'\n  expected: a whole number"),
+        ({"supporting_facts": []}, r"'supporting_facts' is \[\]\n  expected: a list of one or more"),
+        ({"context": None}, r"'context' is None\n  expected: a list"),
+        ({"context": [["Ann", "text"]]}, r"'context\[0\]\[1\]' is 'text'\n  expected: a list"),
+        ({"context": [["Ann"]]}, r"'context\[0\]' is \['Ann'\]\n  expected: a longer list"),
+        ({"context": [["Ann", [1]]]}, r"'context\[0\]\[1\]\[0\]' is 1\n  expected: a text"),
+        ({"answer": " "}, "'answer' is empty"),
+        ({"question": 7}, r"'question' is 7\n  expected: a text"),
+        ({"question": "x" * 1_000_001}, "'question' has 1,000,001 characters"),
+    ],
+)
 def test_bad_hotpotqa_rows_are_named_by_record(tmp_path, changes, message):
     with pytest.raises(DataError, match=message) as caught:
         load_hotpotqa(write(tmp_path / "h.json", [row(**changes)]))
@@ -310,21 +306,11 @@ def jsonl(path: Path, rows: list[dict]) -> Path:
 
 
 def test_own_questions_and_documents_by_jsonl(tmp_path):
-    documents = jsonl(
-        tmp_path / "d.jsonl",
-        [
-            {"title": "Ann", "sentences": ["Ann was born.", "She sang."]},
-            {"id": "o", "title": "Ouse", "text": "A river."},
-        ],
-    )
-    questions = jsonl(
-        tmp_path / "q.jsonl",
-        [
-            {"question": "Who sang?", "answer": "Ann", "supporting_facts": [["Ann", 1]], "topic": "music"},
-            {"id": 7, "question": "What is it?", "answer": "a river", "references": ["A river."]},
-        ],
-    )
-    data = load_jsonl(questions, documents)
+    ann = {"title": "Ann", "sentences": ["Ann was born.", "She sang."]}
+    who = {"question": "Who sang?", "answer": "Ann", "supporting_facts": [["Ann", 1]], "topic": "music"}
+    what = {"id": 7, "question": "What is it?", "answer": "a river", "references": ["A river."]}
+    documents = jsonl(tmp_path / "d.jsonl", [ann, {"id": "o", "title": "Ouse", "text": "A river."}])
+    data = load_jsonl(jsonl(tmp_path / "q.jsonl", [who, what]), documents)
     assert [d.id for d in data.documents] == ["Ann", "o"]
     assert data.documents[0].text == "Ann was born. She sang."
     assert "".join(data.documents[0].sentences) == data.documents[0].text
@@ -351,10 +337,8 @@ def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised(tmp_path):
 
 
 def test_own_columns_are_renamed_and_csv_reads_lists(tmp_path):
-    path = write(
-        tmp_path / "q.csv",
-        'query,gold,references\n"Who, then?",Ann,"One text.||Two texts."\nWhy?,So,"[""a"", ""b""]"\n',
-    )
+    rows = ['"Who, then?",Ann,"One text.||Two texts."', 'Why?,So,"[""a"", ""b""]"']
+    path = write(tmp_path / "q.csv", "\n".join(["query,gold,references", *rows]))
     data = load_csv(path, fields={"question": "query", "answer": "gold"})
     assert [q.text for q in data.questions] == ["Who, then?", "Why?"]
     assert [q.references for q in data.questions] == [("One text.", "Two texts."), ("a", "b")]
@@ -402,9 +386,7 @@ def test_cells_of_a_csv_may_stand_between_commas_semicolons_or_tabs(tmp_path, se
 
 @pytest.mark.parametrize("name", ["questions.tsv", "questions.TSV.gz"])
 def test_questions_and_documents_come_from_tsv_files(tmp_path, name):
-    (tmp_path / "documents.tsv").write_text(
-        "id\ttitle\ttext\nd1\tMill\tThe mill is in Ely, and old.\n", encoding="utf-8"
-    )
+    write(tmp_path / "documents.tsv", "id\ttitle\ttext\nd1\tMill\tThe mill is in Ely, and old.\n")
     asked = b"question\tanswer\treferences\nWhere, then?\tEly\tThe mill is in Ely, and old.\n"
     (tmp_path / name).write_bytes(gzip.compress(asked) if name.endswith(".gz") else asked)
     for documents in (tmp_path, tmp_path / "documents.tsv"):
@@ -448,9 +430,8 @@ def test_files_that_are_skipped_in_a_folder_are_counted_by_kind(tmp_path):
 def test_a_question_is_found_by_its_id_and_a_typo_is_told_without_a_list_of_thousands():
     data = Dataset("d", tuple(Question(f"q-{n}", f"Is it {n}?", "Yes.") for n in range(2000)), ())
     assert data.question("q-7").text == "Is it 7?"
-    with pytest.raises(
-        ConfigError, match=r"unknown question 'q7'(?s:.)*one of q-7,.*2,000 in all(?s:.)*mean 'q-7'"
-    ) as told:
+    message = r"unknown question 'q7'(?s:.)*one of q-7,.*2,000 in all(?s:.)*mean 'q-7'"
+    with pytest.raises(ConfigError, match=message) as told:
         data.question("q7")
     assert len(str(told.value)) < 300
     with pytest.raises(ConfigError, match="mean 'q-7'"):
@@ -490,10 +471,7 @@ def test_a_folder_of_texts_is_a_corpus(tmp_path):
         ('{"question": "a?", "answer": "b"}\n[1]', "line 2 is a JSON list"),
         ('{"question": "a?"}', "line 1: no field 'answer'"),
         ('{"question": "a?", "answer": ""}', "line 1: 'answer' is empty"),
-        (
-            '{"id": 1, "question": "a", "answer": "b"}\n\n{"id": 1, "question": "c", "answer": "d"}',
-            r"line 3: the id '1' was there before \(line 1\)",
-        ),
+        ('{"id": 1, "question": "a", "answer": "b"}\n\n' * 2, r"line 3: the id '1' was there before \(line 1\)"),
         ('{"question": "a", "answer": "b", "supporting_facts": [["X", 0]]}', "names 'X', which is no document's title"),
         ('{"question": "a", "answer": "b", "references": [" "]}', r"line 1: 'references\[0\]' is empty"),
         ('{"question": "a", "answer": "b", "supporting_facts": 3}', r"line 1: 'supporting_facts' is 3\n.*a list"),
@@ -537,18 +515,12 @@ def test_bad_csv_lines_are_named(tmp_path, text, message):
 
 
 def dataset(**changes) -> Dataset:
-    documents = (
-        Document("Ann", "Ann", "Ann was born. She crossed the Ouse."),
-        Document("Ouse", "Ouse", "Ely lies on the Ouse."),
-    )
+    texts = {"Ann": "Ann was born. She crossed the Ouse.", "Ouse": "Ely lies on the Ouse."}
+    documents = tuple(Document(title, title, text) for title, text in texts.items())
     fields = {"id": "q", "text": "Which town is meant?", "answer": "Ely", "kind": "bridge"}
     fields["references"] = ("She crossed the Ouse.", "Ely lies on the Ouse.")
     fields["meta"] = {"doc_ids": ("Ann", "Ouse"), "supporting_facts": (("Ann", 1), ("Ouse", 0)), "both_hops": True}
     return Dataset("d", (Question(**(fields | changes)),), documents)
-
-
-def test_a_sound_question_has_no_problem():
-    assert validate(dataset()) == []
 
 
 @pytest.mark.parametrize(
@@ -560,8 +532,8 @@ def test_a_sound_question_has_no_problem():
     ],
 )
 def test_each_defect_of_a_question_is_a_problem(changes, message):
-    problems = validate(dataset(**changes))
-    assert [message in str(p) for p in problems] == [True]
+    assert validate(dataset()) == []
+    assert [message in str(p) for p in validate(dataset(**changes))] == [True]
 
 
 def test_an_answer_in_other_words_than_its_evidence_is_a_note():
@@ -683,8 +655,6 @@ def test_minihop_documents_are_short_encyclopedic_texts(minihop):
 
 
 def test_minihop_bridge_answers_stand_in_the_evidence_or_are_derived_and_most_need_both_hops(minihop):
-    from ragbench.data.validate import _plain
-
     bridge = [q for q in minihop.questions if q.kind == "bridge"]
     derived = [q.id for q in bridge if _plain(q.answer) not in _plain(" ".join(q.references))]
     assert len(derived) <= 5, derived

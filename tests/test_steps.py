@@ -44,9 +44,7 @@ def truth(claim, text):
 def judge(prompt):
     """Answer like a model that makes no mistakes: claims are what stands between semicolons."""
     if "take a text apart" in prompt or "simple statements" in prompt:
-        text = (
-            between(prompt, "Text:\n", "\n\nReply") if "Text:\n" in prompt else between(prompt, "Answer:\n", "\n\nRe")
-        )
+        text = between(prompt, "Text:\n" if "Text:\n" in prompt else "Answer:\n", "\n\nReply")
         claims = [part.strip() for part in text.split(";") if part.strip()]
         return {"claims": [c.split(" ", 2) for c in claims] if "exactly three" in prompt else claims}
     if "Reference text:\n" in prompt:
@@ -62,9 +60,9 @@ def reply(body):
 
 
 @pytest.fixture
-def fake():
-    with FakeOllama(reply=reply) as server:
-        yield server
+def fake(fake):
+    fake.reply = reply
+    return fake
 
 
 def model_at(server):
