@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import importlib.util
+import json
 import os
 import signal
 from pathlib import Path
@@ -66,3 +69,16 @@ def _ctrl_c_works():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session")
+def recorded(data_mirror):
+    """Function ``recorded(path)``: the value, or the list of lines or rows, of a packed file of the mirror."""
+
+    def read(path: str):
+        with gzip.open(data_mirror / path, "rt", encoding="utf-8", newline="") as file:
+            if path.endswith(".csv.gz"):
+                return list(csv.DictReader(file))
+            return json.load(file) if path.endswith(".json.gz") else [json.loads(line) for line in file]
+
+    return read

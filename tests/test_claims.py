@@ -54,19 +54,11 @@ def slow(response, reference, response_chunks, reference_chunks, empty=math.nan,
 
     p, r = share(correct, n), share({i for i in range(m) if reference[i]}, m)
     f1 = 2 * p * r / (p + r) if n and m and p + r else 0.0 if n and m else empty
-    return {
-        "precision": p,
-        "recall": r,
-        "f1": f1,
-        "claim_recall": share(recalled, m),
-        "context_precision": share(relevant, k, m > 0),
-        "context_utilization": share({i for i in recalled if reference[i]}, len(recalled)),
-        "relevant_noise_sensitivity": share(first, n, k > 0 and m > 0),
-        "irrelevant_noise_sensitivity": share(second, n, k > 0 and m > 0),
-        "hallucination": share(wrong - faithful, n, k > 0),
-        "self_knowledge": share(correct - faithful, n, k > 0),
-        "faithfulness": share(faithful, n, k > 0),
-    }
+    used = share({i for i in recalled if reference[i]}, len(recalled))
+    noise = [share(claims, n, k > 0 and m > 0) for claims in (first, second)]
+    grounds = [share(claims, n, k > 0) for claims in (wrong - faithful, correct - faithful, faithful)]
+    values = (p, r, f1, share(recalled, m), share(relevant, k, m > 0), used, *noise, *grounds)
+    return dict(zip(METRICS, values, strict=True))
 
 
 @st.composite
@@ -92,37 +84,20 @@ IN_CHUNKS = (
 REFERENCE = [True, False, True, False, True]
 REFERENCE_CHUNKS = [[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0], [1, 0, 0]]
 EXAMPLE = (RESPONSE, REFERENCE, IN_CHUNKS, REFERENCE_CHUNKS)
-BY_HAND = {
-    "precision": 5 / 13,
-    "recall": 3 / 5,
-    "f1": 2 * (5 / 13) * (3 / 5) / (5 / 13 + 3 / 5),
-    "claim_recall": 4 / 5,
-    "context_precision": 2 / 3,
-    "context_utilization": 2 / 4,
-    "relevant_noise_sensitivity": 3 / 13,
-    "irrelevant_noise_sensitivity": 1 / 13,
-    "hallucination": 4 / 13,
-    "self_knowledge": 2 / 13,
-    "faithfulness": 7 / 13,
-}
+NUMBERS = (5 / 13, 3 / 5, 2 / (13 / 5 + 5 / 3), 4 / 5, 2 / 3, 2 / 4, 3 / 13, 1 / 13, 4 / 13, 2 / 13, 7 / 13)
+BY_HAND = dict(zip(METRICS, NUMBERS, strict=True))
 
 
-def test_all_eleven_metrics_worked_by_hand():
-    scores = claim_metrics(*EXAMPLE)
-    assert list(scores) == list(METRICS) == list(BY_HAND)
+def test_all_eleven_metrics_and_the_counts_worked_by_hand():
+    scores, counts = claim_metrics(*EXAMPLE), claim_counts(*EXAMPLE)
+    assert list(scores) == list(METRICS)
     assert scores == pytest.approx(BY_HAND)
-    assert all(type(value) is float for value in scores.values())
-
-
-def test_literal_irrelevant_noise_counts_claims_of_relevant_chunks_again():
-    scores = claim_metrics(*EXAMPLE, irrelevant_noise="literal")
-    assert scores == pytest.approx(BY_HAND | {"irrelevant_noise_sensitivity": 3 / 13})
-
-
-def test_counts_worked_by_hand():
-    expected = dict(zip(COUNTS, (13, 5, 3, 2, 4), strict=True))
-    assert claim_counts(*EXAMPLE) == expected
-    assert all(type(value) is int for value in claim_counts(*EXAMPLE).values())
+    assert counts == dict(zip(COUNTS, (13, 5, 3, 2, 4), strict=True))
+    assert {type(value) for value in scores.values()} == {float}
+    assert {type(value) for value in counts.values()} == {int}
+    # Read literally, irrelevant noise counts the claims of relevant chunks again.
+    literal = claim_metrics(*EXAMPLE, irrelevant_noise="literal")
+    assert literal == pytest.approx(BY_HAND | {"irrelevant_noise_sensitivity": 3 / 13})
 
 
 def test_example_in_the_documentation_holds():
@@ -138,18 +113,11 @@ def test_metrics_equal_the_definitions_with_sets(sets, empty, literal):
 
 @unhurried
 @given(labels(least=1))
-def test_precision_noise_and_hallucination_add_up_to_one(sets):
-    scores = claim_metrics(*sets)
+def test_the_two_partitions_of_the_response_claims_add_up_to_one(sets):
+    scores, literal = claim_metrics(*sets), claim_metrics(*sets, irrelevant_noise="literal")
     parts = ("precision", "relevant_noise_sensitivity", "irrelevant_noise_sensitivity", "hallucination")
     assert sum(scores[name] for name in parts) == pytest.approx(1)
-    literal = claim_metrics(*sets, irrelevant_noise="literal")
     assert sum(literal[name] for name in parts) >= 1 - 1e-12
-
-
-@unhurried
-@given(labels(least=1))
-def test_faithfulness_hallucination_and_self_knowledge_add_up_to_one(sets):
-    scores = claim_metrics(*sets)
     assert scores["faithfulness"] + scores["hallucination"] + scores["self_knowledge"] == pytest.approx(1)
 
 
@@ -224,42 +192,24 @@ def test_contradiction_counts_as_not_entailed():
     assert set(defined.values()) == {0}
 
 
-@pytest.mark.parametrize(
-    ("sets", "undefined"),
-    [
-        (([], [1, 0], np.empty((0, 2)), [[1, 0], [0, 0]]), {"precision", "f1", *METRICS[6:]}),
-        (([], [1, 0], [], [[1, 0], [0, 0]]), {"precision", "f1", *METRICS[6:]}),
-        (([1, 0], [], [[1, 0], [0, 0]], []), {"recall", "f1", *METRICS[3:6], *METRICS[6:8]}),
-        (([1, 0], [1], [[], []], [[]]), set(METRICS[4:])),
-        (([1, 0], [1], [], []), set(METRICS[4:])),
-        (([1, 0], [1], [[1], [1]], [[0]]), {"context_utilization"}),
-        (([], [], [], []), set(METRICS)),
-    ],
-    ids=[
-        "no response claim",
-        "same, as a list",
-        "no reference claim",
-        "no chunk",
-        "same, as a list",
-        "nothing recalled",
-        "nothing",
-    ],
-)
+UNDEFINED = {
+    "no response claim": (([], [1, 0], np.empty((0, 2)), [[1, 0], [0, 0]]), {"precision", "f1", *METRICS[6:]}),
+    "no response claim, a list": (([], [1, 0], [], [[1, 0], [0, 0]]), {"precision", "f1", *METRICS[6:]}),
+    "no reference claim": (([1, 0], [], [[1, 0], [0, 0]], []), {"recall", "f1", *METRICS[3:6], *METRICS[6:8]}),
+    "no chunk": (([1, 0], [1], [[], []], [[]]), set(METRICS[4:])),
+    "no chunk, a list": (([1, 0], [1], [], []), set(METRICS[4:])),
+    "nothing recalled": (([1, 0], [1], [[1], [1]], [[0]]), {"context_utilization"}),
+    "nothing": (([], [], [], []), set(METRICS)),
+}
+
+
+@pytest.mark.parametrize(("sets", "undefined"), UNDEFINED.values(), ids=UNDEFINED)
 def test_what_is_undefined_is_nan_and_zero_only_by_name(sets, undefined):
     scores = claim_metrics(*sets)
     assert {name for name, value in scores.items() if math.isnan(value)} == undefined
-    published = claim_metrics(*sets, empty="published")
-    assert published == {name: 0.0 if name in undefined else value for name, value in scores.items()}
-    assert claim_metrics(*sets, empty=0.25) == {name: 0.25 if name in undefined else scores[name] for name in scores}
-
-
-def test_a_response_without_a_correct_claim_has_f1_zero_not_undefined():
-    scores = claim_metrics([False], [False], [[True]], [[True]])
-    assert (scores["precision"], scores["recall"], scores["f1"]) == (0, 0, 0)
-
-
-def test_claim_recall_without_chunks_is_zero():
-    assert claim_metrics([1], [1, 0], [[]], [[], []])["claim_recall"] == 0
+    for empty, value in (("published", 0.0), (0.25, 0.25)):
+        expected = {name: value if name in undefined else scores[name] for name in scores}
+        assert claim_metrics(*sets, empty=empty) == expected
 
 
 def test_macro_average_leaves_out_what_is_undefined_and_counts_it():
@@ -350,16 +300,11 @@ test_unknown_options_name_the_choices = refusals(
 
 def ragchecker_record(**fields) -> dict:
     return {
-        "query_id": "q",
-        "query": "",
-        "gt_answer": "",
-        "response": "",
+        "query_id": "q", "query": "", "gt_answer": "", "response": "",
         "retrieved_context": [{"doc_id": "d", "text": ""}],
-        "answer2response": ["Entailment", "Contradiction"],
-        "response2answer": ["Neutral"],
-        "retrieved2response": [["Neutral"], ["Entailment"]],
-        "retrieved2answer": [["Entailment"]],
-    } | fields
+        "answer2response": ["Entailment", "Contradiction"], "response2answer": ["Neutral"],
+        "retrieved2response": [["Neutral"], ["Entailment"]], "retrieved2answer": [["Entailment"]],
+    } | fields  # fmt: skip
 
 
 def test_ragcheckers_file_is_completed_with_its_own_names_and_percentages():

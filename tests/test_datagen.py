@@ -487,56 +487,52 @@ def derived_wrong(q):
     return tuple(replace(d, text="1 million crowns") if d.rule == "difference" else d for d in q.derived)
 
 
+def sentence_of(document):
+    return datagen.Reference(document.id, document.sentences[0].text)
+
+
 IDLE = "Everybody hopes for quiet seas next winter."
 
 
 @pytest.mark.parametrize(
-    ("kind", "change", "message"),
+    ("kind", "statement", "message"),
     [
-        ("factual", lambda q, s: {"keypoints": ("a", "b")}, "2 keypoints, not 3 to 5"),
-        ("factual", lambda q, s: {"question": f"{q.question} And Google?"}, "names 'google', which is real"),
-        ("factual", lambda q, s: said(q, "It asked Google about it."), "names 'google', which is real"),
-        (
-            "factual",
-            lambda q, s: {"references": (replace(q.references[0], text=q.references[0].text + " Indeed."),)},
-            "is not in document finance-en-0001",
-        ),
-        (
-            "factual",
-            lambda q, s: {"references": (datagen.Reference(s.documents[2].id, s.documents[2].sentences[0].text),)},
-            "which is not among its documents",
-        ),
-        ("multi-hop", lambda q, s: said(q, "It rose by 77.7%."), "the number 77.7 of the answer is in no reference"),
-        (
-            "multi-hop",
-            lambda q, s: said(q, "This was decided by Zorbax."),
-            "the name 'Zorbax' of the answer is in no reference",
-        ),
-        (
-            "multi-hop",
-            lambda q, s: said(q, f"It names {s.configurations[0].text['risk_head']}."),
-            "the answer states risk_head = ",
-        ),
-        ("multi-hop", lambda q, s: {"references": ()}, "no reference or no answer"),
-        ("multi-hop", lambda q, s: {"statements": ()}, "no reference or no answer"),
-        (
-            "numerical comparison",
-            lambda q, s: {"derived": derived_wrong(q)},
-            "'1 million crowns' is not the difference of",
-        ),
-        ("numerical comparison", lambda q, s: {"references": q.references[:1]}, ", which no reference states"),
-        (
-            "unanswerable",
-            lambda q, s: {"references": s.questions[0].references},
-            "an unanswerable question with references",
-        ),
-        ("summary", lambda q, s: said(q, IDLE), "has no fact of the references, and few of their words"),
+        ("factual", "It asked Google about it.", "names 'google', which is real"),
+        ("multi-hop", "It rose by 77.7%.", "the number 77.7 of the answer is in no reference"),
+        ("multi-hop", "This was decided by Zorbax.", "the name 'Zorbax' of the answer is in no reference"),
+        ("multi-hop", "It names {risk_head}.", "the answer states risk_head = "),
+        ("summary", IDLE, "has no fact of the references, and few of their words"),
     ],
 )
-def test_the_validator_finds_what_is_wrong_with_a_question(finance, kind, change, message):
+def test_the_validator_finds_a_statement_that_no_reference_bears(finance, kind, statement, message):
+    i = first(finance, kind)
+    added = said(finance.questions[i], statement.format(**finance.configurations[0].text))
+    assert message in found(with_question(finance, i, **added))
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "message"),
+    [
+        ("factual", "keypoints", lambda q, s: ("a", "b"), "2 keypoints, not 3 to 5"),
+        ("factual", "question", lambda q, s: f"{q.question} And Google?", "names 'google', which is real"),
+        (
+            "factual",
+            "references",
+            lambda q, s: (replace(q.references[0], text="Ha."),),
+            "is not in document finance-en-",
+        ),
+        ("factual", "references", lambda q, s: (sentence_of(s.documents[2]),), "which is not among its documents"),
+        ("multi-hop", "references", lambda q, s: (), "no reference or no answer"),
+        ("multi-hop", "statements", lambda q, s: (), "no reference or no answer"),
+        ("numerical comparison", "derived", lambda q, s: derived_wrong(q), "'1 million crowns' is not the difference"),
+        ("numerical comparison", "references", lambda q, s: q.references[:1], ", which no reference states"),
+        ("unanswerable", "references", lambda q, s: s.questions[0].references, "unanswerable question with references"),
+    ],
+)
+def test_the_validator_finds_what_is_wrong_with_a_question(finance, kind, field, value, message):
     assert found(finance) == ""
     i = first(finance, kind)
-    assert message in found(with_question(finance, i, **change(finance.questions[i], finance)))
+    assert message in found(with_question(finance, i, **{field: value(finance.questions[i], finance)}))
 
 
 def test_the_validator_finds_lost_and_dropped_facts(finance):
@@ -678,6 +674,8 @@ def test_values_that_cannot_be_made_name_the_field(shop):
         datagen.make_configuration(same)
     with pytest.raises(ConfigError, match="the rule of 'cash' cannot be used"):
         datagen.make_configuration(with_cash(shop, {"rule": "amount", "low": 1}))
+    with pytest.raises(ConfigError, match="the rule of 'owner' cannot be used"):
+        datagen.make_configuration(datagen.build_schema(raw(("fields", "owner"), {"rule": "choice", "from": []})))
     for number in (0, "3", 2.5):
         with pytest.raises(ConfigError, match=f"documents={number!r}"):
             datagen.make_configurations(shop, number)
@@ -741,11 +739,6 @@ def test_a_domain_with_a_hyphen_keeps_its_name(tmp_path):
     for name in ("documents", "questions"):
         lines = (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
         assert {json.loads(line)["domain"] for line in lines} == {"corner-shops"}
-
-
-def test_an_empty_list_to_choose_from_names_the_field():
-    with pytest.raises(ConfigError, match="the rule of 'owner' cannot be used"):
-        datagen.make_configuration(datagen.build_schema(raw(("fields", "owner"), {"rule": "choice", "from": []})))
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):

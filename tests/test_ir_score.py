@@ -1,15 +1,13 @@
 """IR score (thesis Eq 2.2) against hand-worked cases, brute force, difflib and rapidfuzz; token cut-offs."""
 
 import difflib
-import gzip
 import importlib.util
-import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from checks import refusals
+from experiment_parts import words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -57,15 +55,6 @@ def byte_level_bpe(split: bool) -> Tokenizer:
     )
     tokenizer.train_from_iterator(corpus, trainer)
     return tokenizer
-
-
-def words(text: str) -> list[int]:
-    """A tokenizer as a plain function: white-space words."""
-    ends, at = [], 0
-    for word in text.split():
-        at = text.index(word, at) + len(word)
-        ends.append(at)
-    return ends
 
 
 # --- slow oracles -----------------------------------------------------------------------------------------------------
@@ -402,12 +391,8 @@ def test_default_tokenizer_is_the_embedded_wordpiece(tokens):
 
 
 @pytest.mark.data
-def test_wordpiece_joins_add_up_on_real_paragraphs(tokens):
-    folder = os.environ.get("RAGBENCH_DATA")
-    if not folder:
-        pytest.skip("RAGBENCH_DATA is not set")
-    path = Path(folder) / "hotpotqa" / "hotpot_dev_distractor_subset.json.gz"
-    for row in json.loads(gzip.decompress(path.read_bytes()))[:60]:
+def test_wordpiece_joins_add_up_on_real_paragraphs(tokens, recorded):
+    for row in recorded("hotpotqa/hotpot_dev_distractor_subset.json.gz")[:60]:
         chunks = ["".join(sentences) for _, sentences in row["context"]]
         whole = TokenOffsets(tokens._tokenizer)
         cuts = range(0, 1001, 100)

@@ -1,7 +1,5 @@
 """RAGEval's measures: hand-worked cases, slow oracles, properties, the recorded GPT-4o run."""
 
-import gzip
-import json
 import math
 import re
 
@@ -246,9 +244,8 @@ def test_english_rouge_l_equals_the_rouge_score_package():
 
 
 @pytest.mark.data
-def test_the_recorded_gpt_4o_run_scores_as_measured(data_mirror):
-    with gzip.open(data_mirror / "rageval" / "example_finance_en_gpt-4o.jsonl.gz", "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
+def test_the_recorded_gpt_4o_run_scores_as_measured(recorded):
+    rows = recorded("rageval/example_finance_en_gpt-4o.jsonl.gz")
     references = [r["ground_truth"]["references"] for r in rows]
     passages = [r["prediction"]["references"] for r in rows]
     table = passage_table(references, passages)
@@ -285,7 +282,7 @@ def test_released_rouge_l_by_hand_counts_distinct_words_of_sentences():
 
 
 @pytest.mark.data
-def test_the_releases_own_code_and_result_file_are_met_on_its_350_answers(data_mirror):
+def test_the_releases_own_code_and_result_file_are_met_on_its_350_answers():
     from ragbench.data import load_dragonball_answers
 
     questions, answers = load_dragonball_answers()

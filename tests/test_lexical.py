@@ -1,7 +1,5 @@
 """Answer metrics: HotpotQA's official EM and F1, BLEU, ROUGE-L, IDF overlap."""
 
-import gzip
-import json
 import math
 
 import numpy as np
@@ -56,18 +54,12 @@ def test_a_closed_answer_scores_only_against_itself(closed):
 
 
 @pytest.mark.data
-def test_recorded_em_and_f1_are_reproduced_exactly(data_mirror):
-    path = data_mirror / "hotpotqa" / "closedbook_predictions_em_f1.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
+def test_recorded_em_and_f1_are_reproduced_exactly(recorded):
+    rows = recorded("hotpotqa/closedbook_predictions_em_f1.jsonl.gz")
     assert len(rows) == 3703
-    wrong = [
-        row["_id"]
-        for row in rows
-        if exact_match(row["prediction"], row["gold_answer"]) != row["exact_match"]
-        or token_f1(row["prediction"], row["gold_answer"]) != row["f1_score"]
-    ]
-    assert wrong == []
+    for measure, name in ((exact_match, "exact_match"), (token_f1, "f1_score")):
+        wrong = [r["_id"] for r in rows if measure(r["prediction"], r["gold_answer"]) != r[name]]
+        assert wrong == []
     assert 0.15 < np.mean([row["exact_match"] for row in rows]) < 0.2  # the comparison is not one of zeros
 
 
@@ -176,10 +168,8 @@ def correlations(rows, score):
 
 
 @pytest.fixture(scope="module")
-def labelled(data_mirror):
-    path = data_mirror / "ragchecker" / "meta_evaluation" / "human_labeled_data.json.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return json.load(file)
+def labelled(recorded):
+    return recorded("ragchecker/meta_evaluation/human_labeled_data.json.gz")
 
 
 @pytest.mark.data

@@ -1,7 +1,5 @@
 """BM25: worked by hand, against bm25s, rank_bm25 and a slow definition, and the recorded HotpotQA rankings."""
 
-import csv
-import gzip
 import json
 import math
 import random
@@ -13,6 +11,7 @@ import pytest
 from checks import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from retrieval_parts import chunks_of, hotpot_chunks, ids
 
 from ragbench.errors import DataError
 from ragbench.records import Chunk
@@ -22,10 +21,6 @@ from ragbench.retrieval.text import TOKENIZERS
 
 VARIANTS = ["terrier", "lucene", "robertson", "atire", "okapi"]
 WORDS = ["red", "blue", "dog", "dogs", "cat", "the", "running", "run", "1984", "élan", "中文", "x", "Red", "fox."]
-
-
-def chunks_of(*texts, docs=None):
-    return [Chunk(f"c{i:05d}", text, docs[i] if docs else f"d{i}", f"T{i}") for i, text in enumerate(texts)]
 
 
 def found(hits):
@@ -179,13 +174,10 @@ def test_scopes_may_be_mixed_with_none_and_empty():
 
 
 def test_duplicate_texts_tie_and_ids_decide():
-    chunks = [Chunk(i, "red dog", i) for i in ("z", "b", "10", "9", "a")] + [
-        Chunk("x", "cat", "x"),
-        Chunk("y", "", "y"),
-    ]
-    ids = [h.chunk.id for h in BM25(chunks, variant="lucene").search(["dog"], 4)[0]]
-    assert ids == ["10", "9", "a", "b"]
-    assert [h.chunk.id for h in BM25(chunks, variant="lucene", ties="corpus").search(["dog"], 3)[0]] == ["z", "b", "10"]
+    chunks = [Chunk(i, "red dog", i) for i in ("z", "b", "10", "9", "a")]
+    chunks += [Chunk("x", "cat", "x"), Chunk("y", "", "y")]
+    assert ids(BM25(chunks, variant="lucene").search(["dog"], 4)[0]) == ["10", "9", "a", "b"]
+    assert ids(BM25(chunks, variant="lucene", ties="corpus").search(["dog"], 3)[0]) == ["z", "b", "10"]
     assert BM25(chunks, variant="okapi").settings()["ties"] == "corpus"
 
 
@@ -225,24 +217,21 @@ def test_a_term_more_than_65535_times_in_one_chunk_is_counted():
 def test_no_hit_without_evidence():
     bm25 = BM25(chunks_of("red dog", "", "blue"), variant="lucene")
     assert bm25.search(["zebra", "!?", "red"], 10)[:2] == [[], []]
-    assert [h.chunk.id for h in bm25.search(["red"], 10)[0]] == ["c00000"]
+    assert ids(bm25.search(["red"], 10)[0]) == ["c00000"]
     assert BM25(chunks_of("", "  ")).search(["red"], 3) == [[]]
     assert bm25.search([], 3) == []
 
 
-def test_robertson_returns_nothing_for_a_term_in_half_of_the_chunks_or_more():
+def test_a_term_in_most_chunks_has_no_weight_in_robertsons_formula_and_one_below_zero_in_terriers():
     assert BM25(chunks_of("red", "red dog"), variant="robertson").search(["red"], 5) == [[]]
-
-
-def test_terrier_ranks_a_term_in_most_chunks_below_zero_as_its_formula_does():
     hits = BM25(chunks_of("red dog", "red", "red cat cat"), variant="terrier").search(["red dog"], 5)[0]
-    assert [h.chunk.id for h in hits] == ["c00000", "c00002", "c00001"]
+    assert ids(hits) == ["c00000", "c00002", "c00001"]
     assert hits[2].score < hits[1].score < 0
 
 
 def test_a_callable_tokenizer_serves_texts_and_queries():
     bm25 = BM25(chunks_of("北京大学", "東京大学", "上海"), variant="lucene", tokenizer=list)
-    assert [h.chunk.id for h in bm25.search(["東京"], 5)[0]] == ["c00001", "c00000"]
+    assert ids(bm25.search(["東京"], 5)[0]) == ["c00001", "c00000"]
     same = BM25(chunks_of("red dog", "dog", "cat"), variant="lucene", tokenizer=str.split).search(["dog red"], 5)
     assert same == BM25(chunks_of("red dog", "dog", "cat"), variant="lucene").search(["dog red"], 5)
 
@@ -291,7 +280,7 @@ def test_the_default_finds_what_the_thesis_tokenizer_lost_in_other_languages(tex
 def test_letters_that_are_not_ascii_are_found_by_default():
     chunks = chunks_of("Das Haus steht in der Straße Königsallee.", "Das Rathaus ist alt und steht am Markt.")
     for query in ("Straße Königsallee", "STRASSE", "ko\u0308nigsallee", "strassen"):
-        assert [h.chunk.id for h in BM25(chunks).search([query], 5)[0]] == ["c00000"]
+        assert ids(BM25(chunks).search([query], 5)[0]) == ["c00000"]
     assert BM25(chunks).tokenizer is TOKENIZERS["german"]
     # The thesis's terms have ASCII letters only: "stra", "e", "k", "nigsallee"; its queries "Strae", "Knigsallee".
     assert BM25(chunks, variant="terrier").search(["Straße Königsallee"], 5) == [[]]
@@ -318,12 +307,13 @@ def test_variant_defaults_and_settings():
     json.dumps(BM25(chunks, tokenizer=str.split).settings())
 
 
+RESULTS = "hotpotqa/first500_bm25_results.csv.gz"
+
+
 @pytest.mark.data
-def test_recorded_pooled_rankings_are_reproduced_exactly(data_mirror):
-    folder = data_mirror / "hotpotqa"
-    with gzip.open(folder / "pooled_corpus_first500.jsonl.gz", "rt", encoding="utf-8") as file:
-        corpus = [json.loads(line) for line in file]
-    rows = [row for row in recorded(folder) if row["setting"] == "pooled"]
+def test_recorded_pooled_rankings_are_reproduced_exactly(recorded):
+    corpus = recorded("hotpotqa/pooled_corpus_first500.jsonl.gz")
+    rows = [row for row in recorded(RESULTS) if row["setting"] == "pooled"]
     bm25 = BM25([Chunk(c["title"], c["text"], c["title"], c["title"]) for c in corpus], variant="okapi")
     results = bm25.search([row["question"] for row in rows], 50)
     assert len(rows) == 250
@@ -331,23 +321,15 @@ def test_recorded_pooled_rankings_are_reproduced_exactly(data_mirror):
 
 
 @pytest.mark.data
-def test_recorded_per_question_rankings_are_reproduced_exactly(data_mirror):
-    folder = data_mirror / "hotpotqa"
-    with gzip.open(folder / "hotpot_dev_distractor_subset.json.gz", "rt", encoding="utf-8") as file:
-        contexts = {row["_id"]: row["context"] for row in json.load(file)}
-    rows = [r for r in recorded(folder) if r["setting"] == "per_question" and r["example_id"] in contexts]
+def test_recorded_per_question_rankings_are_reproduced_exactly(recorded):
+    paragraphs = hotpot_chunks(recorded)
+    rows = [r for r in recorded(RESULTS) if r["setting"] == "per_question" and r["example_id"] in paragraphs]
     assert len(rows) == 123
     for row in rows:
-        chunks = [Chunk(t, " ".join(s.strip() for s in text), t, t) for t, text in contexts[row["example_id"]]]
-        hits = BM25(chunks, variant="okapi").search([row["question"]], 50)[0]
-        titles = [hit.chunk.title for hit in hits]
+        chunks = paragraphs[row["example_id"]]
+        titles = ids(BM25(chunks, variant="okapi").search([row["question"]], 50)[0])
         assert titles == row["retrieved_titles"].split(" | ")[: len(titles)]
         assert len(titles) == len(chunks)
-
-
-def recorded(folder):
-    with gzip.open(folder / "first500_bm25_results.csv.gz", "rt", encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 ONE = chunks_of("red")

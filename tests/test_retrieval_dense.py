@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
+from retrieval_parts import chunks_of, hotpot_chunks, ids
 
 from ragbench.errors import ConfigError, DataError, ModelError
 from ragbench.records import Chunk
@@ -63,16 +64,8 @@ class Numbered(Embeddings):
 
 def near(vectors, queries, k, scope=None, docs=None, **options):
     """The hits of query vectors among chunks with these vectors."""
-    dense = Dense(chunks_of(["x"] * len(vectors), docs), Numbered(queries), vectors=vectors, **options)
+    dense = Dense(chunks_of(*"x" * len(vectors), docs=docs), Numbered(queries), vectors=vectors, **options)
     return dense.search([str(i) for i in range(len(queries))], k, scope)
-
-
-def chunks_of(texts, docs=None):
-    return [Chunk(f"c{i:05d}", text, docs[i] if docs else f"d{i}") for i, text in enumerate(texts)]
-
-
-def ids(hits):
-    return [hit.chunk.id for hit in hits]
 
 
 def unit(rows):
@@ -84,7 +77,7 @@ SMALL = {"q": [2.0, 0.0], "east": [5.0, 0.0], "northeast": [1.0, 1.0], "north": 
 
 
 def test_cosines_by_hand():
-    dense = Dense(chunks_of(["north", "east", "northeast", "west"]), Fixed(**SMALL))
+    dense = Dense(chunks_of("north", "east", "northeast", "west"), Fixed(**SMALL))
     hits = dense.search(["q"], 10)[0]
     # north is orthogonal: score 0 is no evidence; west points away, and says so
     assert ids(hits) == ["c00001", "c00002", "c00003"]
@@ -136,13 +129,11 @@ def test_hits_that_rounding_kept_from_the_candidates_are_found_again():
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_order_of_chunks_does_not_change_hits(texts, rng):
-    chunks = chunks_of(texts)
-    queries = ["one", "two"]
-    hits = Dense(chunks, Hashed()).search(queries, 5)
-    assert Dense(rng.sample(chunks, len(chunks)), Hashed()).search(queries, 5) == hits
-    assert MMR(Dense(rng.sample(chunks, len(chunks)), Hashed())).search(queries, 5) == MMR(
-        Dense(chunks, Hashed())
-    ).search(queries, 5)
+    chunks, queries = chunks_of(*texts), ["one", "two"]
+    dense, shuffled = (Dense(some, Hashed()) for some in (chunks, rng.sample(chunks, len(chunks))))
+    hits = dense.search(queries, 5)
+    assert shuffled.search(queries, 5) == hits
+    assert MMR(shuffled).search(queries, 5) == MMR(dense).search(queries, 5)
     keys = [(-h.score, h.chunk.id) for h in hits[0]]
     assert keys == sorted(keys)
 
@@ -159,7 +150,7 @@ def test_scores_have_the_rounding_of_a_query_scaled_twice_as_in_recorded_runs():
 
 def test_a_zero_vector_is_never_a_hit_and_a_zero_query_finds_nothing():
     embedder = Fixed(q=[1.0, 0.0], empty=[0.0, 0.0], a=[1.0, 2.0], null=[0.0, 0.0])
-    dense = Dense(chunks_of(["empty", "a"]), embedder)
+    dense = Dense(chunks_of("empty", "a"), embedder)
     assert [ids(h) for h in dense.search(["q", "null"], 5)] == [["c00001"], []]
     assert [ids(h) for h in MMR(dense).search(["q", "null"], 5)] == [["c00001"], []]
 
@@ -179,7 +170,7 @@ def test_queries_go_through_embed_query_unless_the_embedder_takes_them_all_at_on
             return np.array(super().embed_documents(texts), np.float32)
 
     plain, batched = Hashed(), Batched()
-    one, two = Dense(chunks_of(["a", "b"]), plain), Dense(chunks_of(["a", "b"]), batched)
+    one, two = Dense(chunks_of("a", "b"), plain), Dense(chunks_of("a", "b"), batched)
     assert one.search(["q", "r"], 2) == two.search(["q", "r"], 2)
     assert plain.asked[-2:] == ["q", "r"]
     assert batched.batches == [["a", "b"], ["q", "r"]]
@@ -192,7 +183,7 @@ def test_mmr_selects_what_langchain_selects(weight):
     centres = rng.standard_normal((6, 16))
     vectors = centres[rng.integers(0, 6, 400)] + 0.4 * rng.standard_normal((400, 16))
     queries = rng.standard_normal((50, 16)) + centres[0]
-    dense = Dense(chunks_of(["x"] * 400), Hashed(), vectors=vectors)
+    dense = Dense(chunks_of(*"x" * 400), Hashed(), vectors=vectors)
     items, scores, found = dense.nearest(unit(queries).astype(np.float32), 20)
     chosen, n = select_mmr(dense.vectors, items, scores, found, 10, weight)
     assert n.tolist() == [10] * 50
@@ -209,7 +200,7 @@ def test_every_mmr_pick_is_the_best_one_left_and_the_earlier_of_equals(seed, k, 
     rng = np.random.default_rng(seed)
     vectors = rng.integers(-2, 3, (12, 3)).astype(float)  # many equal and opposite vectors
     vectors[~vectors.any(axis=1)] = 1.0
-    dense = Dense(chunks_of(["x"] * 12), Fixed(q=[1.0, 0.5, 0.25]), vectors=vectors)
+    dense = Dense(chunks_of(*"x" * 12), Fixed(q=[1.0, 0.5, 0.25]), vectors=vectors)
     rows = dict(zip((c.id for c in dense.chunks), dense.vectors.astype(float), strict=True))
     left = dense.search(["q"], fetch_k)[0]
     hits = MMR(dense, fetch_k=fetch_k, lambda_mult=weight).search(["q"], k)[0]
@@ -230,7 +221,7 @@ def test_every_mmr_pick_is_the_best_one_left_and_the_earlier_of_equals(seed, k, 
 
 def test_mmr_by_hand():
     vectors = {"q": [1.0, 0.0], "a": [1.0, 0.2], "a2": [1.0, 0.21], "b": [1.0, -0.8]}
-    dense = Dense(chunks_of(["a", "a2", "b"]), Fixed(**vectors))
+    dense = Dense(chunks_of("a", "a2", "b"), Fixed(**vectors))
     assert ids(dense.search(["q"], 3)[0]) == ["c00000", "c00001", "c00002"]
     hits = MMR(dense).search(["q"], 3)[0]
     assert ids(hits) == ["c00000", "c00002", "c00001"]
@@ -241,13 +232,13 @@ def test_mmr_by_hand():
 
 
 def test_mmr_respects_scope():
-    dense = Dense(chunks_of(["a", "b", "c", "d"], ["x", "y", "x", "y"]), Hashed())
+    dense = Dense(chunks_of(*"abcd", docs=["x", "y", "x", "y"]), Hashed())
     hits = MMR(dense).search(["q", "r"], 4, scope=[{"x"}, {"y"}])
     assert [sorted(ids(h)) for h in hits] == [["c00000", "c00002"], ["c00001", "c00003"]]
 
 
 def test_settings_name_the_model_and_every_parameter():
-    dense = Dense(chunks_of(["a"]), Hashed())
+    dense = Dense(chunks_of("a"), Hashed())
     about = {"retriever": "Dense", "embedder": "hashed-8", "similarity": "cosine", "chunks": 1}
     assert dense.settings() == about
     mmr = {"retriever": "MMR", "fetch_k": 7, "lambda_mult": 0.25}
@@ -267,24 +258,16 @@ def test_faiss_backend_gives_the_same_hits():
 def test_faiss_backend_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "faiss", None)
     with pytest.raises(ConfigError, match=r"ragbench\[faiss\]"):
-        Dense(chunks_of(["a"]), Hashed(), backend="faiss")
+        Dense(chunks_of("a"), Hashed(), backend="faiss")
 
 
 @pytest.mark.data
-def test_recorded_minilm_rankings_agree_on_the_first_places(data_mirror, minilm):
-    import csv
-    import gzip
-    import json
-
-    folder = data_mirror / "hotpotqa"
-    with gzip.open(folder / "hotpot_dev_distractor_subset.json.gz", "rt", encoding="utf-8") as file:
-        contexts = {row["_id"]: row["context"] for row in json.load(file)}
-    with gzip.open(folder / "first500_dense_minilm_results.csv.gz", "rt", encoding="utf-8", newline="") as file:
-        rows = [r for r in csv.DictReader(file) if r["setting"] == "per_question" and r["example_id"] in contexts]
+def test_recorded_minilm_rankings_agree_on_the_first_places(recorded, minilm):
+    paragraphs, rows = hotpot_chunks(recorded), recorded("hotpotqa/first500_dense_minilm_results.csv.gz")
+    rows = [r for r in rows if r["setting"] == "per_question" and r["example_id"] in paragraphs]
     agree = []
     for row in rows[:12]:
-        chunks = [Chunk(t, " ".join(s.strip() for s in text), t, t) for t, text in contexts[row["example_id"]]]
-        titles = [h.chunk.title for h in Dense(chunks, minilm).search([row["question"]], 10)[0]]
+        titles = ids(Dense(paragraphs[row["example_id"]], minilm).search([row["question"]], 10)[0])
         agree.append(titles == row["retrieved_titles"].split(" | "))
     assert np.mean(agree) > 0.9
 
@@ -298,7 +281,7 @@ class Broken(Hashed):
         return self.answer
 
 
-ONE = chunks_of(["a", "b"])
+ONE = chunks_of("a", "b")
 
 
 test_bad_input_is_named = refusals(

@@ -2,16 +2,17 @@
 
 import asyncio
 import json
-import re
 
 import pytest
 from checks import refusals
+from experiment_parts import words
 from fake_ollama import FakeOllama
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
+from retrieval_parts import ids
 
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError, ModelError
@@ -65,10 +66,6 @@ def bm25():
     return BM25(CHUNKS, variant="lucene")
 
 
-def ids(hits):
-    return [hit.chunk.id for hit in hits]
-
-
 @pytest.mark.parametrize(
     ("k", "published", "mended"),
     [
@@ -103,11 +100,6 @@ def test_reo_reorders_hits_and_numbers_them_anew():
     assert [hit.rank for hit in hits] == list(range(1, 11))
     assert hits[-1].score == 1.0  # the best chunk, last
     assert ids(LongContextReorder(inner).search(["q"], 3)[0]) == ["a", "c", "b"]
-
-
-def words(text):
-    """Token ends of a white-space tokenizer."""
-    return [m.end() for m in re.finditer(r"\S+", text)]
 
 
 @pytest.mark.parametrize(

@@ -41,14 +41,9 @@ def test_bootstrap_agrees_with_scipy_within_resampling_noise(statistic):
 
 
 def test_bootstrap_counts_missing_values_and_leaves_them_out():
-    values = [0.2, NAN, 0.4, None, 0.9]
-    got = stats.bootstrap_ci(values)
+    got, whole = stats.bootstrap_ci([0.2, NAN, 0.4, None, 0.9]), stats.bootstrap_ci([0.2, 0.4, 0.9])
     assert (got.n, got.n_missing) == (3, 2)
-    assert (got.estimate, got.low, got.high) == (
-        pytest.approx(0.5),
-        stats.bootstrap_ci([0.2, 0.4, 0.9]).low,
-        stats.bootstrap_ci([0.2, 0.4, 0.9]).high,
-    )
+    assert (got.estimate, got.low, got.high) == (pytest.approx(0.5), whole.low, whole.high)
 
 
 def test_bootstrap_of_nothing_is_nan_and_of_one_value_has_no_bounds():
@@ -99,13 +94,18 @@ def test_memory_of_the_bootstrap_is_cut_into_blocks_without_changing_coverage(mo
     assert blocked.high - blocked.low == pytest.approx(2 * exact, rel=0.08)
 
 
-def test_paired_difference_leaves_out_pairs_with_a_missing_side():
-    got = stats.paired_bootstrap_difference([1, 2, NAN, 4], [0, 1, 1, NAN])
-    assert (got.estimate, got.low, got.high, got.n, got.n_missing) == (1, 1, 1, 2, 2)
-
-
 def test_interval_reads_as_estimate_bounds_and_counts():
     assert str(stats.bootstrap_ci([1, 1, NAN])) == "1.000 [1.000, 1.000] (n = 2, 1 missing)"
+
+
+def test_pairs_with_a_missing_side_are_left_out_and_counted():
+    got = stats.paired_bootstrap_difference([1, 2, NAN, 4], [0, 1, 1, NAN])
+    assert (got.estimate, got.low, got.high, got.n, got.n_missing) == (1, 1, 1, 2, 2)
+    got = stats.correlation([1, 2, NAN, 4], [2, 4, 6, NAN])
+    assert (got.estimate, got.n, got.n_missing) == (pytest.approx(1), 2, 2)
+    got = stats.paired_permutation_test([1, NAN, 3], [0, 0, None])
+    assert (got.n, got.n_missing, got.p_value) == (1, 2, 1)
+    assert np.isnan(stats.paired_permutation_test([NAN], [1]).p_value)
 
 
 # --- binomial, PPI ----------------------------------------------------------------------------------------------------
@@ -184,12 +184,6 @@ def test_sampled_p_value_is_never_zero_and_ties_in_the_last_bit_count():
     assert stats.paired_permutation_test(np.ones(40), np.zeros(40), resamples=999).p_value == 1 / 1000
     # 0.1 + 0.2 and 0.3 differ in the last bit: all eight patterns of (.1, .2, -.3) with |sum| >= 0 count.
     assert stats.paired_permutation_test([0.1, 0.2, 0.0], [0.0, 0.0, 0.3]).p_value == 1
-
-
-def test_permutation_test_counts_missing_pairs():
-    got = stats.paired_permutation_test([1, NAN, 3], [0, 0, None])
-    assert (got.n, got.n_missing, got.p_value) == (1, 2, 1)
-    assert np.isnan(stats.paired_permutation_test([NAN], [1]).p_value)
 
 
 def test_holm_by_hand_and_missing_tests_do_not_count():
@@ -289,11 +283,6 @@ def test_correlation_is_symmetric_and_blind_to_scale_shift_and_order(points, met
     assert stats.correlation(x * scale + shift, y, method, resamples=0).estimate == pytest.approx(base, nan_ok=True)
     assert stats.correlation(x[::-1], y[::-1], method, resamples=0).estimate == pytest.approx(base, nan_ok=True)
     assert stats.correlation(x, -y, method, resamples=0).estimate == pytest.approx(-base, nan_ok=True)
-
-
-def test_correlation_counts_pairs_with_a_missing_side():
-    got = stats.correlation([1, 2, NAN, 4], [2, 4, 6, NAN])
-    assert (got.estimate, got.n, got.n_missing) == (pytest.approx(1), 2, 2)
 
 
 # --- preference -------------------------------------------------------------------------------------------------------

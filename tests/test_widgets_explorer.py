@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiment_parts import words
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,11 +29,6 @@ QUESTIONS = [
     Question("q3", "Who sells Roman tea?", "Bob", ()),
 ]
 ATTACK = "<script>alert('x')</script>&amp;\""
-
-
-def words(text: str) -> list[int]:
-    """A tokenizer by hand: one token per word."""
-    return [m.end() for m in re.finditer(r"\S+", text)]
 
 
 class Fixed:
