@@ -97,6 +97,7 @@ def execute(
         km=kernel,
         timeout=timeout_s,
         kernel_name="python3",
+        coalesce_streams=True,  # how a print is cut into messages differs from run to run
         resources={"metadata": {"path": str(path.parent)}},
         extra_arguments=["--log-level=ERROR"],  # the kernel's own start-up notes would break the progress bar
         on_cell_executed=(lambda **_: moved(1 / cells)) if moved else None,
