@@ -75,7 +75,7 @@ class LabellingTool(Panel):
 
     Parameters
     ----------
-    items : :class:`ragbench.labelling.LabelItem` records, or mappings with their fields (id, texts, candidates,
+    items : `ragbench.labelling.people.LabelItem` records, or mappings with their fields (id, texts, candidates,
         aspects).
     kind : "grade", "preference", "rubric", "ranks" or "keypoints".
     annotator : name or initials of who labels.
@@ -85,8 +85,8 @@ class LabellingTool(Panel):
 
     Attributes
     ----------
-    session : the :class:`ragbench.labelling.Session` behind the form.
-    labels : what this annotator says now, as :class:`ragbench.labelling.Label` records.
+    session : the `ragbench.labelling.people.Session` behind the form.
+    labels : what this annotator says now, as `ragbench.labelling.people.Label` records.
 
     Raises ConfigError for items that do not fit the kind, or no annotator; DataError for bad rows in the label file.
 
