@@ -69,19 +69,19 @@ _MODEL_OPTIONS: Mapping[str, tuple[Any, str]] = {
 def make_generator(name: str = "extractive", **options: Any) -> Any:
     """Make a generator by name: in `GENERATORS`, or a chat model such as ``"ollama:llama3:8b"`` or ``"smollm2"``.
 
-    ``options`` are of the entry in the table, or of :func:`ragbench.llm.chat_model`; ``hosts``, a list of addresses,
+    ``options`` are of the entry in the table, or of `ragbench.llm.chat_model`; ``hosts``, a list of addresses,
     makes one model on several hosts.
     """
     return make_model("generator", name, options)
 
 
 def make_judge(name: str = "embedded", **options: Any) -> Any:
-    """Make a judge by name: in `JUDGES`, or a chat model; see :func:`make_generator`."""
+    """Make a judge by name: in `JUDGES`, or a chat model; see `make_generator`."""
     return make_model("judge", name, options)
 
 
 def make_model(axis: str, name: str, options: Mapping[str, Any]) -> Any:
-    """Make a generator, a judge or who gives labels by name; see :func:`make_generator`."""
+    """Make a generator, a judge or who gives labels by name; see `make_generator`."""
     if name in _TABLES[axis]:
         return _TABLES[axis][name](**options)
     if ":" not in name and name not in NAMES:

@@ -162,7 +162,7 @@ def answer_prompts(
     with_documents: Prompt = PROMPTS["with_documents"],
     query_only: Prompt = PROMPTS["query_only"],
 ) -> list[AnswerPrompt]:
-    """Write the prompt of each answer; see :func:`generate`."""
+    """Write the prompt of each answer; see `generate`."""
     forms = {}
     for alone in {context is None for context in contexts}:  # only the prompts that are needed must be readable
         source = query_only if alone else with_documents

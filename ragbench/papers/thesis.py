@@ -82,7 +82,7 @@ def models(model: str | None = None, judge_model: str | None = None, recording: 
     model : a chat model such as ``"ollama:llama3:8b"``: it decomposes MLQ's questions, answers and grades. None: rules,
         the extractive reader and the embedded grader.
     judge_model : another chat model for the grades (the thesis: GPT-4o), or ``"embedded"``; None: ``model``.
-    recording : a file that records the calls of all three. options : of :func:`ragbench.llm.chat_model`.
+    recording : a file that records the calls of all three. options : of `ragbench.llm.chat_model`.
 
     Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
     """

@@ -146,7 +146,7 @@ def _substring(part, text, cuts, head, chain, head1, chain1, out):
 def substring_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out):
     """Fill ``out[i, j]`` with len(longest common substring of part i and text[:cuts[owner[i], j]]).
 
-    ``parts`` and ``texts`` with their offsets come from :func:`code_points`; ``owner[i]`` is the text of part i;
+    ``parts`` and ``texts`` with their offsets come from `code_points`; ``owner[i]`` is the text of part i;
     ``cuts`` int64 (n_texts, K), ascending along K and at most the text's length; ``out`` int64 (n_parts, K).
     """
     longest = 1
@@ -220,7 +220,7 @@ def _subsequence(part, text, cuts, symbol, masks, v, out):
 
 @njit(cache=True, nogil=True)
 def subsequence_lengths(parts, part_offsets, owner, texts, text_offsets, cuts, out):
-    """Fill ``out[i, j]`` with len(longest common subsequence ...); arguments as in :func:`substring_lengths`."""
+    """Fill ``out[i, j]`` with len(longest common subsequence ...); arguments as in `substring_lengths`."""
     longest, top = 1, np.uint32(0)
     for i in range(owner.size):
         longest = max(longest, part_offsets[i + 1] - part_offsets[i])

@@ -132,7 +132,7 @@ class Message(ipywidgets.HTML):
 
 
 class Panel(ipywidgets.VBox):
-    """A box with the shared styles and ``style``, a heading, and a :class:`Message` line, ``self.message``, below."""
+    """A box with the shared styles and ``style``, a heading, and a `Message` line, ``self.message``, below."""
 
     def __init__(self, children: Sequence[ipywidgets.Widget], label: str, style: str = "") -> None:
         self.message = Message()

@@ -1,6 +1,6 @@
 """The retrieval explorer: what retrievers find for a question, how much of its support, and what a cut loses.
 
-Scores at all cut-offs come from one pass of :func:`ragbench.metrics.ir_score.part_scores`; moving the slider only looks
+Scores at all cut-offs come from one pass of `ragbench.metrics.ir_score.part_scores`; moving the slider only looks
 them up and writes the text again.
 """
 
@@ -54,19 +54,19 @@ class RetrievalExplorer(Panel):
 
     Parameters
     ----------
-    questions : a :class:`ragbench.Dataset`, its :class:`ragbench.Question` records, or plain strings (which have no
+    questions : a `ragbench.Dataset`, its `ragbench.Question` records, or plain strings (which have no
         supporting facts).
     retrievers : retriever by name, each with ``search(queries, k)``.
-    tokenizer : what tokens are, see :class:`ragbench.TokenOffsets`; default the embedded model's WordPiece.
+    tokenizer : what tokens are, see `ragbench.TokenOffsets`; default the embedded model's WordPiece.
     k : chunks per retriever, one number or one by name.
     cutoff : the slider's first position, in tokens.
     max_tokens, step : the slider's reach and step, in tokens.
-    match : how facts are looked for: "substring", "substring_nfkc" or "exact", see :func:`ragbench.ir_score`.
+    match : how facts are looked for: "substring", "substring_nfkc" or "exact", see `ragbench.ir_score`.
 
     Attributes
     ----------
     question : the Question shown.
-    rankings : :class:`ScoredHits` by retriever.
+    rankings : `ScoredHits` by retriever.
     scores : IR score by retriever at the slider's cut-off; NaN where undefined.
     relevant : document -> gain, of the question shown.
     ranks : by retriever, the metrics of `ragbench.metrics.ranking.rank_scores` over all its hits; NaN without a

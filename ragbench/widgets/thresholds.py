@@ -63,7 +63,7 @@ class ThresholdExplorer(Panel):
     h, k : the sliders, in steps of 0.001.
     thresholds : the values of h and k that are shown.
     agreement : share of answers on which threshold and grade agree.
-    fitted : :class:`ragbench.metrics.thresholds.Thresholds`, or None where the grades do not allow a fit.
+    fitted : `ragbench.metrics.thresholds.Thresholds`, or None where the grades do not allow a fit.
 
     Raises DataError for empty input, lengths that differ, NaN scores, or grades outside 1-5.
 

@@ -1,6 +1,6 @@
 """JupyterLab in headless Chromium: one server for a test run, a fresh kernel and page for every notebook a test opens.
 
-A test takes ``open_notebook`` and gets a :class:`Book` back:
+A test takes ``open_notebook`` and gets a `Book` back:
 
     def test_something(open_notebook):
         book = open_notebook(["from ragbench.widgets import X", "X(...)"], theme="dark")
