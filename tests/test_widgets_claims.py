@@ -33,11 +33,7 @@ EXAMPLE = {
 }
 # One of three claims right; two of three reference claims in chunk 1, one of which the response uses; the second
 # response claim comes from the other chunk, the third from none.
-BY_HAND = {
-    "precision": 1 / 3, "recall": 1 / 3, "f1": 1 / 3, "claim_recall": 2 / 3, "context_precision": 1 / 2,
-    "context_utilization": 1 / 2, "relevant_noise_sensitivity": 0.0, "irrelevant_noise_sensitivity": 1 / 3,
-    "hallucination": 1 / 3, "self_knowledge": 0.0, "faithfulness": 2 / 3,
-}  # fmt: skip
+BY_HAND = dict(zip(METRICS, (1 / 3, 1 / 3, 1 / 3, 2 / 3, 1 / 2, 1 / 2, 0, 1 / 3, 1 / 3, 0, 2 / 3), strict=True))
 
 
 def change(**changes):
@@ -59,43 +55,30 @@ def button(inspector, tooltip):
     return found[0]
 
 
-def test_the_metrics_are_those_worked_by_hand(inspector):
+def test_the_metrics_are_those_worked_by_hand_beside_the_texts_and_counts(inspector):
     assert inspector.metrics == pytest.approx(BY_HAND)
     rows = re.findall(r"<tr><td>([^<]+)</td><td [^>]+>([^<]+)</td></tr>", inspector.table.value)
     assert [name.replace(" ", "_") for name, _ in rows] == list(METRICS)
     assert {name.replace(" ", "_"): float(value) for name, value in rows} == pytest.approx(BY_HAND, abs=5e-4)
-    assert "3 response claims, 3 reference claims, 2 chunks, 1 relevant chunks, 2 recalled claims" in (
-        inspector.table.value
-    )
+    counts = "3 response claims, 3 reference claims, 2 chunks, 1 relevant chunks, 2 recalled claims"
+    assert counts in inspector.table.value
+    assert all(EXAMPLE[name] in inspector.texts.value for name in ("query", "response", "gt_answer"))
 
 
 def test_the_matrix_shows_every_label_by_symbol_colour_and_words(inspector):
-    shown = [
-        (b.description, b._dom_classes[1]) for b in buttons(inspector) if ": " in b.tooltip and "chunk" in b.tooltip
-    ]
+    cells = [b for b in buttons(inspector) if ": " in b.tooltip and "chunk" in b.tooltip]
     look = {E: ("✓", "rb-entailed"), N: ("–", "rb-neutral"), C: ("✗", "rb-contradicted")}
-    expected = [
-        look[label] for side in ("retrieved2response", "retrieved2answer") for row in EXAMPLE[side] for label in row
-    ]
-    assert shown == expected
+    labels = [label for side in ("retrieved2response", "retrieved2answer") for row in EXAMPLE[side] for label in row]
+    assert [(b.description, b._dom_classes[1]) for b in cells] == [look[label] for label in labels]
     assert button(inspector, "response claim 3, reference: Contradiction").description == "✗"
     assert button(inspector, "reference claim 1, response: Entailment").description == "✓"
     assert button(inspector, "reference claim 2. Byron lived at the lake").description == "2. Byron lived at the lake"
 
 
-def test_a_chunk_that_entails_a_reference_claim_is_called_relevant(inspector):
+def test_a_chunk_that_entails_a_reference_claim_is_called_relevant_and_only_claims_are_stops_of_the_tab_key(inspector):
     heads = [b.description for b in buttons(inspector) if "rb-head" in b._dom_classes]
     assert heads == ["ref", "1 R", "2", "res", "1 R", "2"]
-
-
-def test_only_claims_are_stops_of_the_tab_key(inspector):
-    assert {b._dom_classes[1] for b in buttons(inspector) if b.tabbable is None} == {"rb-claim"}
-    assert sum(b.tabbable is None for b in buttons(inspector)) == 6
-
-
-def test_question_response_and_reference_are_shown(inspector):
-    for text in (EXAMPLE["query"], EXAMPLE["response"], EXAMPLE["gt_answer"]):
-        assert text in inspector.texts.value
+    assert [b._dom_classes[1] for b in buttons(inspector) if b.tabbable is None] == ["rb-claim"] * 6
 
 
 def test_clicking_a_claim_leads_to_the_first_chunk_that_entails_it(inspector):
@@ -134,11 +117,17 @@ def test_a_sentence_with_next_to_no_shared_words_is_not_marked(text, marked):
     claim = "Geneva is a town on the Rhône."
     share = best_sentence(claim, text)[2]
     assert (share >= 0.2) is marked
-    result = RagResult(1, "q", "a", "b", (RetrievedText(text=text),), (claim,), ("b",), (N,), (N,), ((N,),), ((N,),))
-    shown = ClaimInspector(result)
-    shown.select("response", 0, 1)
+    shown = one_cell(text, claim, N)
     assert ("<mark" in shown.detail.value) is marked
     assert (f"No sentence shares its words (at best {share:.0%} by weight)." in shown.detail.value) is not marked
+
+
+def one_cell(text, claim, label):
+    """The inspector of a response's one claim beside one chunk without an id."""
+    chunks = (RetrievedText(text=text),)
+    shown = ClaimInspector(RagResult(1, "q", "a", "b c", chunks, (claim,), ("b",), (N,), (N,), ((label,),), ((N,),)))
+    shown.select("response", 0, 1)
+    return shown
 
 
 def test_the_head_of_a_column_shows_the_chosen_claim_against_that_text(inspector):
@@ -268,16 +257,12 @@ def test_next_and_previous_walk_through_the_results_and_come_round(three):
         three.show("worst")
 
 
-@pytest.mark.parametrize(
-    ("metric", "expected"),
-    [("precision", ["geneva", "best", "none"]), ("hallucination", ["geneva", "best", "none"]),
-     ("faithfulness", ["geneva", "best", "none"]), ("as given", ["best", "none", "geneva"])],
-)  # fmt: skip
-def test_sorting_puts_the_worst_first_and_the_undefined_last(three, metric, expected):
+@pytest.mark.parametrize("metric", ["precision", "hallucination", "faithfulness", "as given"])
+def test_sorting_puts_the_worst_first_and_the_undefined_last(three, metric):
     three.order.value = "f1"
     three.order.value = metric
-    order = [three.results[i].id for _, i in three.choice.options]
-    assert order == expected
+    expected = ["best", "none", "geneva"] if metric == "as given" else ["geneva", "best", "none"]
+    assert [three.results[i].id for _, i in three.choice.options] == expected
     assert three.result.id == expected[0]
     if metric == "precision":
         assert [label.split(" ")[0] for label, _ in three.choice.options] == ["0.333", "1.000", "undefined"]
@@ -359,29 +344,14 @@ def test_the_marked_sentence_is_a_slice_of_the_text_whatever_the_text():
             assert not re.search(r"\b(geneva|lake)\b", text.lower())
 
 
-def test_where_nothing_entails_a_claim_the_first_chunk_is_shown():
-    assert first_entailing([N, C, N]) == 1
-    assert first_entailing([E, C, N]) == 0
-    assert first_entailing([E, N, E]) == 2
-    assert first_entailing([E, E, E]) == 1
-    assert first_entailing([N]) == 0
+@pytest.mark.parametrize(
+    ("labels", "column"), [((N, C, N), 1), ((E, C, N), 0), ((E, N, E), 2), ((E, E, E), 1), ((N,), 0)]
+)
+def test_the_first_chunk_that_entails_a_claim_is_shown_or_else_the_first_text(labels, column):
+    assert first_entailing(list(labels)) == column
 
 
 def test_chunks_without_ids_and_triples_are_shown():
-    result = RagResult(
-        1,
-        "q",
-        "a",
-        "b c",
-        (RetrievedText(text="A lake."),),
-        (("a", "is", "lake"),),
-        ("lake",),
-        (E,),
-        (N,),
-        ((C,),),
-        ((E,),),
-    )
-    shown = ClaimInspector(result)
-    shown.select("response", 0, 1)
+    shown = one_cell("A lake.", ("a", "is", "lake"), C)
     assert "<b>✗ Contradiction</b> by chunk 1</p>" in shown.detail.value
     assert "a is lake" in shown.detail.value

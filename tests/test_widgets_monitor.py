@@ -8,7 +8,7 @@ import time
 from collections import Counter
 
 import pytest
-from experiment_parts import Copier, Named, experiment
+from experiment_parts import QUICK, Copier, Named, experiment
 from fake_ollama import FakeOllama, Fault
 
 from ragbench.errors import ConfigError, DataError
@@ -16,8 +16,6 @@ from ragbench.experiment import load_rows
 from ragbench.llm import chat_model
 from ragbench.widgets import RunMonitor
 from ragbench.widgets.monitor import AGAIN, RowsSeen, bar, duration, remedy
-
-QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
 
 
 def watch(run, **options):
@@ -56,26 +54,19 @@ def test_a_whole_run_is_shown_by_step(tmp_path):
     assert (monitor.start_button.description, monitor.stop_button.disabled) == ("Start", True)
     done(monitor)
     assert "<b>done</b>" in monitor.state.value
-    assert bars(monitor) == {
-        "all rows": (18, 18, "18 of 18"),
-        "retrieve, this run": (18, 18, "18 of 18"),
-        "generate, this run": (18, 18, "18 of 18"),
-        "grade, this run": (18, 18, "18 of 18"),
-    }
+    steps = ("all rows", "retrieve, this run", "generate, this run", "grade, this run")
+    assert bars(monitor) == dict.fromkeys(steps, (18, 18, "18 of 18"))
     assert len(monitor.rows) == 18
-    assert monitor.failures.value == ""
-    assert monitor.message.value == ""
+    assert monitor.failures.value == monitor.message.value == ""
     assert "tokens" not in monitor.facts.value
 
 
-def test_a_run_without_generator_has_the_one_step(tmp_path):
-    assert set(bars(done(watch(experiment(tmp_path, generator=None, judge=None))))) == {
-        "all rows",
-        "retrieve, this run",
-    }
-    assert set(bars(done(watch(experiment(tmp_path, judge=None))))) == {
-        "all rows", "retrieve, this run", "generate, this run",
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    ("without", "steps"), [(("judge",), {"retrieve", "generate"}), (("generator", "judge"), {"retrieve"})]
+)
+def test_a_run_without_judge_or_generator_has_fewer_steps(tmp_path, without, steps):
+    monitor = done(watch(experiment(tmp_path, **dict.fromkeys(without))))
+    assert set(bars(monitor)) == {"all rows", *(f"{step}, this run" for step in steps)}
 
 
 def test_the_kernel_is_free_while_the_run_goes_on(tmp_path):
@@ -375,13 +366,8 @@ def test_remedies_come_from_the_error_then_from_its_kind():
 
 
 def test_durations_and_bars_read_well():
-    assert [duration(s) for s in (0, 42.4, 200, 7500, math.nan)] == [
-        "0 s",
-        "42 s",
-        "3 min 20 s",
-        "2 h 5 min",
-        "unknown",
-    ]
+    spoken = ["0 s", "42 s", "3 min 20 s", "2 h 5 min", "unknown"]
+    assert [duration(s) for s in (0, 42.4, 200, 7500, math.nan)] == spoken
     assert "width:50.00%" in bar("x", 5, 0, 10)
     assert "5 of 10, 2 failed here" in bar("x", 5, 2, 10)
     assert "<td>5</td>" in bar("x", 5, 0, None)

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from checks import refusals
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,18 +115,12 @@ def test_grades_that_allow_no_fit_say_why_and_the_sliders_work():
     assert "not fitted" in one.message.value
 
 
-@pytest.mark.parametrize(
-    ("scores", "grades", "message"),
-    [
-        ([0.1, float("nan")], [1, 5], "NaN"),
-        ([0.1, 0.2], [1, 6], "outside 1-5"),
-        ([0.1], [1, 5], "1 scores and 2 grades"),
-        ([], [], "at least one"),
-    ],
+test_bad_points_are_refused = refusals(
+    (lambda: ThresholdExplorer([0.1, float("nan")], [1, 5]), DataError, "NaN"),
+    (lambda: ThresholdExplorer([0.1, 0.2], [1, 6]), DataError, "outside 1-5"),
+    (lambda: ThresholdExplorer([0.1], [1, 5]), DataError, "1 scores and 2 grades"),
+    (lambda: ThresholdExplorer([], []), DataError, "at least one"),
 )
-def test_bad_points_are_refused(scores, grades, message):
-    with pytest.raises(DataError, match=message):
-        ThresholdExplorer(scores, grades)
 
 
 def test_scores_outside_0_to_1_widen_the_scale():
