@@ -18,24 +18,10 @@ from ragbench.report.methods import score_methods
 from ragbench.scoring import LABELS, metric_table, score
 
 README = Path(__file__).parents[1] / "README.md"
-ROWS = [
-    {
-        "question": "How high is the tower?",
-        "answer": "The tower is 330 metres high.",
-        "reference": "The tower is 330 metres high.",
-        "chunks": ["The tower is 330 metres high.", "Ships pass the lighthouse at night."],
-        "facts": ["The tower is 330 metres high."],
-        "keypoints": ["The tower is 330 metres high."],
-    },
-    {
-        "question": "How high is the tower?",
-        "answer": "The tower is 120 metres high.",
-        "reference": "The tower is 330 metres high.",
-        "chunks": ["The tower is 330 metres high."],
-        "facts": ["The tower is 330 metres high."],
-        "keypoints": ["The tower is 330 metres high."],
-    },
-]
+HIGH, LOW = "The tower is 330 metres high.", "The tower is 120 metres high."
+RIGHT = {"question": "How high is the tower?", "answer": HIGH, "reference": HIGH,
+         "chunks": [HIGH, "Ships pass the lighthouse at night."], "facts": [HIGH], "keypoints": [HIGH]}  # fmt: skip
+ROWS = [RIGHT, RIGHT | {"answer": LOW, "chunks": [HIGH]}]
 
 
 def test_every_metric_has_a_source_a_range_and_needs():
@@ -49,8 +35,8 @@ def test_every_metric_has_a_source_a_range_and_needs():
 def test_metrics_of_texts_equal_their_functions():
     table = rb.score(ROWS, ["ir_score", "token_f1", "rouge_l"])
     assert table["ir_score"].tolist() == [rb.ir_score(r["facts"], " ".join(r["chunks"])) for r in ROWS]
-    assert table["token_f1"].tolist() == [rb.token_f1(r["answer"], r["reference"]) for r in ROWS]
-    assert table["rouge_l"].tolist() == [rb.rouge_l(r["answer"], r["reference"]) for r in ROWS]
+    for name, function in (("token_f1", rb.token_f1), ("rouge_l", rb.rouge_l)):
+        assert table[name].tolist() == [function(r["answer"], r["reference"]) for r in ROWS]
     assert table["unscored"].tolist() == [0, 0]
     assert table["question"].tolist() == [r["question"] for r in ROWS]
 
@@ -210,12 +196,8 @@ def test_other_languages_are_told_where_the_labels_are_made_for_english(minilm):
 @pytest.mark.filterwarnings("ignore:.*not in English")
 def test_nan_empty_lists_and_mixed_languages_spoil_no_other_row(minilm):
     whole = {name: ROWS[0][name] for name in ("question", "answer", "reference", "chunks")}
-    chinese = {
-        "question": "塔有多高？",
-        "answer": "塔高三百三十米。",
-        "reference": "塔高三百三十米。",
-        "chunks": ["山很高。"],
-    }
+    high = "塔高三百三十米。"
+    chinese = {"question": "塔有多高？", "answer": high, "reference": high, "chunks": ["山很高。"]}
     rows = [whole, whole | {"answer": math.nan}, whole | {"chunks": []}, whole | {"reference": ""}, chinese]
     table = score(rows, ["token_f1", "ragchecker"])
     assert table["unscored"].tolist() == [0, 12, 7, 7, 1]

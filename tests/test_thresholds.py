@@ -55,11 +55,26 @@ def agreement(scores, positive, side, threshold) -> float:
 # --- the sweep --------------------------------------------------------------------------------------------------------
 
 
-def test_threshold_by_hand_with_its_plateau():
-    got = best_threshold([0.1, 0.2, 0.6, 0.9], [False, False, True, True])
-    assert (got.value, got.low, got.high, got.agreement, got.plateaus) == (0.4, 0.2, 0.6, 1.0, 1)
-    got = best_threshold([0.0, 0.1, 0.3, 0.9], [True, True, False, False], "below")
-    assert (got.value, got.low, got.high, got.agreement) == (pytest.approx(0.2), 0.1, 0.3, 1.0)
+@pytest.mark.parametrize(
+    ("scores", "positive", "side", "low", "high", "value", "agrees", "plateaus"),
+    [
+        ([0.1, 0.2, 0.6, 0.9], [0, 0, 1, 1], "above", 0.2, 0.6, 0.4, 1, 1),
+        ([0.0, 0.1, 0.3, 0.9], [1, 1, 0, 0], "below", 0.1, 0.3, 0.2, 1, 1),
+        # 0.4 holds a hit and a miss: moving past it changes nothing.
+        ([0.1, 0.4, 0.4, 0.8], [0, 1, 0, 1], "above", 0.1, 0.8, 0.45, 3 / 4, 1),
+        # The plateau reaches to the end of the unit interval where the labels run against the score.
+        ([0.2, 0.3, 0.6], [1, 0, 0], "above", 0.6, 1.0, 0.8, 2 / 3, 1),
+        ([0.2, 0.3, 0.6], [1, 1, 0], "above", 0.0, 0.2, 0.1, 2 / 3, 1),
+        # No k >= 0 calls a score of 0 positive, so the best there is agrees on the last point only.
+        ([0.0, 0.0, 0.9], [1, 1, 0], "above", 0.9, 1.0, 0.95, 1 / 3, 1),
+        # Of several best plateaus the widest is given.
+        ([0.1, 0.2, 0.3, 0.9], [0, 1, 0, 1], "above", 0.3, 0.9, 0.6, 3 / 4, 2),
+    ],
+)
+def test_threshold_by_hand_with_its_plateau(scores, positive, side, low, high, value, agrees, plateaus):
+    got = best_threshold(scores, [bool(p) for p in positive], side)
+    assert (got.low, got.high, got.plateaus) == (low, high, plateaus)
+    assert (got.value, got.agreement) == pytest.approx((value, agrees))
     assert float(got) == got.value
 
 
@@ -67,34 +82,6 @@ def test_scores_equal_to_the_threshold_are_neither_above_nor_below():
     # With k = 0.5 the score 0.5 is not above, so the plateau begins there; with h = 0.5 it is not below.
     assert best_threshold([0.5, 0.5, 0.8], [False, False, True]).low == 0.5
     assert best_threshold([0.5, 0.5, 0.2], [False, False, True], "below").high == 0.5
-
-
-def test_plateau_runs_over_scores_where_a_hit_and_a_miss_cancel():
-    # 0.4 holds one of each: moving past it changes nothing.
-    got = best_threshold([0.1, 0.4, 0.4, 0.8], [False, True, False, True])
-    assert (got.low, got.high, got.agreement) == (0.1, 0.8, 0.75)
-
-
-def test_plateau_reaches_to_the_ends_of_the_unit_interval():
-    # Nothing is best called "above" when the labels run against the score.
-    got = best_threshold([0.2, 0.3, 0.6], [True, False, False])
-    assert (got.low, got.high, got.value, got.agreement) == (0.6, 1.0, 0.8, pytest.approx(2 / 3))
-    got = best_threshold([0.2, 0.3, 0.6], [True, True, False])
-    assert (got.low, got.high, got.agreement) == (0.0, 0.2, pytest.approx(2 / 3))
-
-
-def test_everything_above_needs_a_threshold_under_the_lowest_score():
-    # No k >= 0 calls a score of 0 positive, so the best there is agrees on the last point only.
-    got = best_threshold([0.0, 0.0, 0.9], [True, True, False])
-    assert (got.low, got.high, got.value) == (0.9, 1.0, pytest.approx(0.95))
-    assert got.agreement == pytest.approx(1 / 3)
-
-
-def test_widest_of_several_best_plateaus_is_given_and_their_number():
-    scores, positive = [0.1, 0.2, 0.3, 0.9], [False, True, False, True]
-    got = best_threshold(scores, positive)
-    assert (got.low, got.high, got.agreement, got.plateaus) == (0.3, 0.9, 0.75, 2)
-    assert agreement(scores, positive, "above", 0.15) == 0.75
 
 
 def test_middle_of_neighbouring_floats_stays_on_the_plateau():
@@ -263,13 +250,9 @@ def test_boxes_fitted_to_noise_do_not_beat_the_commoner_answer_on_unseen_questio
 
 
 def test_isotonic_groups_follow_the_shares_at_each_score():
-    scores = np.repeat([0.1, 0.5, 0.9], 4)
     grades = [1, 1, 1, 3, 1, 2, 4, 5, 3, 5, 5, 5]
-    assert group_probabilities(scores, grades, [0.1, 0.5, 0.9]).tolist() == [
-        [0.75, 0.25, 0.0],
-        [0.25, 0.5, 0.25],
-        [0.0, 0.25, 0.75],
-    ]
+    shares = [[0.75, 0.25, 0.0], [0.25, 0.5, 0.25], [0.0, 0.25, 0.75]]
+    assert group_probabilities(np.repeat([0.1, 0.5, 0.9], 4), grades, [0.1, 0.5, 0.9]).tolist() == shares
 
 
 @pytest.mark.parametrize("method", ["isotonic", "logistic"])
