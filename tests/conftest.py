@@ -82,3 +82,14 @@ def recorded(data_mirror):
             return json.load(file) if path.endswith(".json.gz") else [json.loads(line) for line in file]
 
     return read
+
+
+@pytest.fixture
+def write_lines(tmp_path):
+    """Writes records as JSON lines under a name, and returns the path."""
+
+    def write(name: str, *rows: dict) -> Path:
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return tmp_path / name
+
+    return write

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 
@@ -110,18 +109,13 @@ def test_measure_judge_needs_no_argument_and_takes_a_split():
     assert report.second_grading.n == 28
 
 
-def write(path, *rows):
-    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-    return path
-
-
 GOOD = {"id": "a", "question_id": "q", "answer": "x", "grade": 3, "split": "dev"}
 
 
-def test_a_file_of_ones_own_is_read_and_an_empty_answer_kept(tmp_path):
-    (one,) = load_graded_answers(write(tmp_path / "g.jsonl", GOOD | {"answer": "", "second_grade": 2}))
+def test_a_file_of_ones_own_is_read_and_an_empty_answer_kept(write_lines):
+    (one,) = load_graded_answers(write_lines("g.jsonl", GOOD | {"answer": "", "second_grade": 2}))
     assert (one.text, one.grade, one.second_grade) == ("", 3, 2)
-    assert math.isnan(second_grading_kappa(load_graded_answers(write(tmp_path / "h.jsonl", GOOD))).estimate)
+    assert math.isnan(second_grading_kappa(load_graded_answers(write_lines("h.jsonl", GOOD))).estimate)
 
 
 @pytest.mark.parametrize(
@@ -139,14 +133,14 @@ def test_a_file_of_ones_own_is_read_and_an_empty_answer_kept(tmp_path):
         ({"answer": None}, "line 2: 'answer' is None"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path, change, message):
-    path = write(tmp_path / "g.jsonl", GOOD, GOOD | {"id": "b"} | change)
+def test_a_bad_line_is_named(write_lines, change, message):
+    path = write_lines("g.jsonl", GOOD, GOOD | {"id": "b"} | change)
     with pytest.raises(DataError, match=message):
         load_graded_answers(path)
 
 
-def test_several_bad_lines_are_listed_together_and_a_missing_field_is_named(tmp_path):
-    path = write(tmp_path / "g.jsonl", GOOD | {"grade": 7}, GOOD, {"id": "z"})
+def test_several_bad_lines_are_listed_together_and_a_missing_field_is_named(write_lines):
+    path = write_lines("g.jsonl", GOOD | {"grade": 7}, GOOD, {"id": "z"})
     with pytest.raises(DataError, match=r"(?s)2 of 3 records.*line 1.*line 3: no field 'question_id'"):
         load_graded_answers(path)
 

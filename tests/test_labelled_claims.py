@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections import Counter
 
@@ -26,11 +25,6 @@ from ragbench.labelling.claims import (
 E, N, C = "Entailment", "Neutral", "Contradiction"
 ROW = {"id": "a", "document": "Moss", "claim": "Moss is green.", "label": E, "split": "dev"}
 TEXTS = {"Moss": "Moss is green.", "Fern": "Ferns are old."}
-
-
-def write(path, *rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def test_there_are_hundreds_of_claims_about_a_third_of_each_label_in_either_split():
@@ -79,8 +73,8 @@ def test_two_labellings_agree_but_for_the_claim_whose_label_was_changed():
     assert all(c.first_label is None for c in reworded)
 
 
-def test_an_own_file_is_joined_with_its_texts(tmp_path):
-    path = write(tmp_path / "c.jsonl", ROW, {**ROW, "id": "b", "claim": "Moss is red.", "label": C, "second_label": N})
+def test_an_own_file_is_joined_with_its_texts(write_lines):
+    path = write_lines("c.jsonl", ROW, {**ROW, "id": "b", "claim": "Moss is red.", "label": C, "second_label": N})
     first, second = load_labelled_claims(path, texts=TEXTS)
     assert (first.text, first.first_label, first.second_label) == ("Moss is green.", None, None)
     assert (second.label, second.first_label, second.second_label) == (C, C, N)
@@ -102,14 +96,14 @@ def test_an_own_file_is_joined_with_its_texts(tmp_path):
         ({"split": "test"}, "'Moss' is in both splits"),
     ],
 )
-def test_bad_rows_are_named_by_file_and_line(tmp_path, change, message):
+def test_bad_rows_are_named_by_file_and_line(write_lines, change, message):
     bad = {**ROW, "id": "b", "claim": "Moss is old.", **change}
     with pytest.raises(DataError, match=rf"c.jsonl, line 2: .*{message}"):
-        load_labelled_claims(write(tmp_path / "c.jsonl", ROW, bad), texts=TEXTS)
+        load_labelled_claims(write_lines("c.jsonl", ROW, bad), texts=TEXTS)
 
 
-def test_all_bad_rows_are_listed_at_once_and_a_split_is_one_of_two(tmp_path):
-    path = write(tmp_path / "c.jsonl", {**ROW, "label": "x"}, ROW, {**ROW, "id": "c", "split": "x"})
+def test_all_bad_rows_are_listed_at_once_and_a_split_is_one_of_two(write_lines):
+    path = write_lines("c.jsonl", {**ROW, "label": "x"}, ROW, {**ROW, "id": "c", "split": "x"})
     with pytest.raises(DataError, match="2 of 3 records are bad"):
         load_labelled_claims(path, texts=TEXTS)
     with pytest.raises(ConfigError, match="did you mean 'test'"):
