@@ -73,9 +73,8 @@ def test_of_two_equal_systems_the_clustered_test_is_wrong_as_often_as_it_says_an
     for _ in range(runs):
         difference, cluster = clustered(rng)
         for i, groups in enumerate((cluster, None)):
-            wrong[i] += (
-                paired_permutation_test(difference, 0 * difference, cluster=groups, resamples=199).p_value <= 0.05
-            )
+            test = paired_permutation_test(difference, 0 * difference, cluster=groups, resamples=199)
+            wrong[i] += test.p_value <= 0.05
     with_clusters, without = wrong / runs
     assert 0.02 <= with_clusters <= 0.08
     assert without > 0.2
@@ -96,10 +95,8 @@ def test_intervals_over_clusters_hold_the_true_mean_and_those_over_questions_do_
 def test_compare_takes_a_column_of_clusters_and_refuses_a_question_in_two():
     rng = np.random.default_rng(4)
     difference, cluster = clustered(rng, clusters=6, size=3, effect=0.2)
-    rows = pd.DataFrame(
-        {"question_id": [*range(18)] * 2, "topic": [*cluster] * 2, "system": ["b"] * 18 + ["a"] * 18,
-         "score": [*difference, *([0.0] * 18)]}
-    )  # fmt: skip
+    asked = {"question_id": [*range(18)] * 2, "topic": [*cluster] * 2, "system": ["b"] * 18 + ["a"] * 18}
+    rows = pd.DataFrame(asked | {"score": [*difference, *([0.0] * 18)]})
     table = compare(rows, "system", "score", cluster="topic")
     together = paired_permutation_test(difference, 0 * difference, cluster=cluster)
     assert table["p"].tolist() == [together.p_value]
@@ -240,9 +237,8 @@ def test_questions_that_share_a_document_belong_together_also_through_others():
 
 
 def test_a_persons_grades_stand_beside_the_judges_question_by_question(tmp_path):
-    rows = pd.DataFrame(
-        {"question_id": ["q1", "q2", "q3"] * 2, "system": ["x"] * 3 + ["y"] * 3, "grade": [5, 1, 5, 5, 5, None]}
-    )
+    grades = {"system": list("xxxyyy"), "grade": [5, 1, 5, 5, 5, None]}
+    rows = pd.DataFrame({"question_id": ["q1", "q2", "q3"] * 2, **grades})
     path = tmp_path / "grades.csv"
 
     def label(item, grade):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from word_bags import Bags
 
+from ragbench.data import load_minihop
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText, from_ragchecker, to_ragchecker
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling import checkers, claims
@@ -185,17 +187,12 @@ def test_every_text_is_embedded_once_in_one_call():
 
 
 def test_what_is_there_stays_and_only_the_missing_is_made():
-    given = replace(
-        RESULT,
-        reference_claims=(("dam", "of", "1902"),),
-        response_in_reference=(N, N),
-        response_claims=("Nile", "dam"),
-        metrics={"f1": 1.0},
-    )
+    claims = {"reference_claims": (("dam", "of", "1902"),), "response_claims": ("Nile", "dam")}
+    given = replace(RESULT, **claims, response_in_reference=(N, N), metrics={"f1": 1.0})
     counting = Counting()
     found = embedded_labels(RagResults((given,), {"overall": {"f1": 99.0}}, {"tool": "x"}), EmbeddedChecker(Bags()))
     (row,) = found.results.results
-    assert (row.reference_claims, row.response_claims) == ((("dam", "of", "1902"),), ("Nile", "dam"))
+    assert {name: getattr(row, name) for name in claims} == claims
     assert row.response_in_reference == (N, N)
     assert row.reference_in_chunks == ((E, N),)
     assert (row.metrics, found.results.metrics, found.results.extra) == (None, None, {"tool": "x"})
@@ -260,22 +257,14 @@ def test_a_checker_whose_labels_do_not_fit_is_refused(wrong):
 
 
 def test_the_same_labels_as_pair_by_pair_on_minihop(kept_minilm):
-    from ragbench.data import load_minihop
-
     data = load_minihop()
     asked = [q for q in data.questions if q.meta.get("long_answer")][:4]
     about = {d.id: d.text for d in data.documents}
-    rows = [
-        RagResult(
-            q.id,
-            q.text,
-            q.meta["long_answer"],
-            about[q.meta["doc_ids"][0]],
-            tuple(RetrievedText(text=about[d], doc_id=d) for d in q.meta["doc_ids"]),
-            reference_claims=tuple(c["text"] for c in q.meta["claims"]),
-        )
-        for q in asked
-    ]
+    rows = []
+    for q in asked:
+        chunks = tuple(RetrievedText(text=about[d], doc_id=d) for d in q.meta["doc_ids"])
+        claims = tuple(c["text"] for c in q.meta["claims"])
+        rows.append(RagResult(q.id, q.text, q.meta["long_answer"], chunks[0].text, chunks, reference_claims=claims))
     rule = EmbeddedChecker(kept_minilm)
     for row in embedded_labels(rows, rule).results.results:
         for i, claim in enumerate(row.reference_claims):
@@ -285,8 +274,6 @@ def test_the_same_labels_as_pair_by_pair_on_minihop(kept_minilm):
 
 
 def test_a_table_is_refused_where_results_are_wanted():
-    import pandas as pd
-
     frame = pd.DataFrame({"question": ["Who?"], "answer": ["Ann"]})
     with pytest.raises(DataError, match=r"(?s)results to label: item 0 is str 'question'.*one RagResult per row"):
         embedded_labels(frame)

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.container import BarContainer
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from ragbench import plots
@@ -15,15 +16,8 @@ from ragbench.errors import ConfigError
 
 @pytest.fixture
 def curves():
-    return pd.DataFrame(
-        {
-            "retriever": ["BM25", "BM25", "REO", "REO"],
-            "N": [100, 200, 100, 200],
-            "mean": [0.4, 0.5, 0.1, 0.2],
-            "low": [0.3, 0.4, 0.0, 0.1],
-            "high": [0.5, 0.6, 0.2, 0.3],
-        }
-    )
+    cells = {"retriever": ["BM25", "BM25", "REO", "REO"], "N": [100, 200] * 2, "mean": [0.4, 0.5, 0.1, 0.2]}
+    return pd.DataFrame(cells | {"low": [0.3, 0.4, 0.0, 0.1], "high": [0.5, 0.6, 0.2, 0.3]})
 
 
 def test_curves_show_ours_beside_the_paper(curves):
@@ -70,12 +64,8 @@ def test_saving_writes_picture_print_numbers_and_words(tmp_path, monkeypatch, cu
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
     figure = plots.ir_score_curves(curves)
     paths = plots.save_figure(figure, "99_x", curves, "Two curves.")
-    assert {k: p.name for k, p in paths.items()} == {
-        "png": "99_x.png",
-        "pdf": "99_x.pdf",
-        "csv": "99_x.csv",
-        "alt": "99_x.txt",
-    }
+    names = {"png": "99_x.png", "pdf": "99_x.pdf", "csv": "99_x.csv", "alt": "99_x.txt"}
+    assert {kind: path.name for kind, path in paths.items()} == names
     assert paths["png"].read_bytes()[:4] == b"\x89PNG"
     assert b"Two curves." in paths["png"].read_bytes()
     assert paths["pdf"].read_bytes()[:4] == b"%PDF"
@@ -158,9 +148,7 @@ def test_heat_map_hides_panels_without_a_table_and_survives_a_constant_column(sy
 
 
 def test_dots_stand_on_their_row_with_their_interval():
-    frame = pd.DataFrame(
-        {"metric": ["m", "n", "m", "n"], "who": ["x", "x", "y", "y"], "r": [0.1, 0.2, 0.3, 0.4], "aspect": ["a"] * 4}
-    )
+    frame = pd.DataFrame({"metric": ["m", "n"] * 2, "who": list("xxyy"), "r": [0.1, 0.2, 0.3, 0.4], "aspect": "a"})
     frame = frame.assign(low=frame["r"] - 0.1, high=frame["r"] + 0.2)
     axis = plots.dots(frame, "metric", "r", "who", xlabel="correlation", panel="aspect").axes[0]
     points = [c.lines[0] for c in axis.containers]
@@ -190,14 +178,8 @@ def test_violins_join_the_means_and_skip_what_has_no_spread():
 
 
 def models() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "panel": ["CN"] * 3 + ["EN"] * 3,
-            "name": list("abcabc"),
-            "x": [3, 2, 1, 1, 2, 3],
-            "y": [0.1, 0.5, 0.5, 3, 2, 1],
-        }
-    )
+    measures = {"x": [3, 2, 1, 1, 2, 3], "y": [0.1, 0.5, 0.5, 3, 2, 1]}
+    return pd.DataFrame({"panel": ["CN"] * 3 + ["EN"] * 3, "name": list("abcabc"), **measures})
 
 
 def test_rank_lines_start_at_the_rank_by_the_left_measure_and_end_at_the_right_one():
@@ -256,8 +238,7 @@ def ranks() -> pd.DataFrame:
         for criterion, level in (("safety", 0.5), ("clarity", 0.4))
         for writer, share in (("RAGEval", level + more), ("zero-shot", level - 0.2))
     ]
-    columns = ["language", "domain", "criterion", "writer", "first", "low", "high", "n"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=["language", "domain", "criterion", "writer", "first", "low", "high", "n"])
 
 
 def first_ranks(frame: pd.DataFrame):
@@ -269,11 +250,7 @@ def test_bars_are_the_shares_by_writer_and_criterion():
     figure = first_ranks(ranks())
     chinese, english = figure.axes
     assert [a.get_title() for a in figure.axes] == ["law, zh (n = 20)", "law, en (n = 20)"]
-    bars = {
-        c.get_label(): [b.get_height() for b in c]
-        for c in english.containers
-        if c.get_label() in ("RAGEval", "zero-shot")
-    }
+    bars = {c.get_label(): [b.get_height() for b in c] for c in english.containers if isinstance(c, BarContainer)}
     np.testing.assert_allclose(bars["RAGEval"], [0.6, 0.5])
     np.testing.assert_allclose(bars["zero-shot"], [0.3, 0.2])
     ends = english.collections[0].get_segments()
@@ -288,15 +265,8 @@ def test_panels_without_data_are_hidden():
 
 
 def test_verdicts_stack_to_one_and_the_first_generator_is_on_top():
-    frame = pd.DataFrame(
-        {
-            "language": ["CN", "CN", "EN"],
-            "generator": ["a", "b", "a"],
-            "completeness": [0.5, 0.2, 0.7],
-            "hallucination": [0.3, 0.2, 0.1],
-            "irrelevance": [0.2, 0.6, 0.2],
-        }
-    )
+    rows = [("CN", "a", 0.5, 0.3, 0.2), ("CN", "b", 0.2, 0.2, 0.6), ("EN", "a", 0.7, 0.1, 0.2)]
+    frame = pd.DataFrame(rows, columns=["language", "generator", "completeness", "hallucination", "irrelevance"])
     colours = list(plots.VERDICT_COLOURS.values())
     look = {"panel": "language", "colours": colours, "hatches": plots.VERDICT_HATCHES}
     chinese, english = plots.stacked_shares(frame, "generator", list(plots.VERDICT_COLOURS), **look).axes
@@ -333,20 +303,17 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are(draw, column):
 
 
 def test_titles_of_pairs_stay_over_their_own_panel():
-    frame = pd.DataFrame(
-        [("rules on MiniLM vectors: WikiEval", d, 0.9, 0.4) for d in ("faithfulness", "answer relevance", "context")],
-        columns=["source", "dimension", "better", "worse"],
-    )
-    figure = plots.pair_scatter(frame)
+    source = {"source": "rules on MiniLM vectors: WikiEval", "better": 0.9, "worse": 0.4}
+    dimensions = ["faithfulness", "answer relevance", "context"]
+    figure = plots.pair_scatter(pd.DataFrame({"dimension": dimensions} | source))
     figure.canvas.draw()
     spans = sorted((axis.title.get_window_extent().x0, axis.title.get_window_extent().x1) for axis in figure.axes)
     assert all(end < start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
 def test_dots_of_every_panel_are_inside_the_axes_the_panels_share():
-    frame = pd.DataFrame(
-        {"row": ["a", "a"], "panel": ["first", "second"], "value": [0.2, 0.8], "low": [0.1, 0.6], "high": [0.3, 1.4]}
-    )
+    intervals = {"value": [0.2, 0.8], "low": [0.1, 0.6], "high": [0.3, 1.4]}
+    frame = pd.DataFrame({"row": "a", "panel": ["first", "second"], **intervals})
     figure = plots.dots(frame, "row", "value", xlabel="share", panel="panel")
     for axis in figure.axes:
         low, high = axis.get_xlim()

@@ -74,10 +74,8 @@ def test_the_table_of_answers_says_why_a_score_is_missing():
     assert table["supported"].tolist() == [1, 0, 1, 0]
     assert table["unread"].tolist() == [0, 0, 1, 0]
     assert table["faithfulness"].isna().tolist() == [False, True, True, True]
-    assert faithfulness_table([["Yes", None]], unread="dropped").loc[0, ["faithfulness", "status"]].tolist() == [
-        1.0,
-        "scored",
-    ]
+    dropped = faithfulness_table([["Yes", None]], unread="dropped")
+    assert dropped.loc[0, ["faithfulness", "status"]].tolist() == [1.0, "scored"]
 
 
 # --- answer relevance -------------------------------------------------------------------------------------------

@@ -124,9 +124,7 @@ class Model:
 
 
 F = [Pair("w", "Who built the tower?", "Ann built it.", "Rob built it. Ann built it.", "Ann built it. It is tall.")]
-C = [
-    Pair("w", "Who built the tower?", "Ann built it. It is tall.", "Ann built it. It is tall. Moss grows. Rain falls.")
-]
+C = [Pair("w", F[0].question, "Ann built it. It is tall.", "Ann built it. It is tall. Moss grows. Rain falls.")]
 
 
 def test_the_three_metrics_by_a_model_and_the_calls_they_take(minilm):

@@ -68,10 +68,8 @@ def test_incomplete_answers_come_in_three_kinds_in_turn(made):
     for row in made:
         if row.meta["incomplete"] == "without the answer" and questions[row.id].answer in row.answer:
             assert questions[row.id].answer not in row.poor_answer
-            assert (
-                set(split_sentences(row.poor_answer, "en")) < set(split_sentences(row.answer, "en"))
-                or len(row.poor_answer) < 45
-            )
+            poor, whole = (set(split_sentences(text, "en")) for text in (row.poor_answer, row.answer))
+            assert poor < whole or len(row.poor_answer) < 45
         if row.meta["incomplete"] == "vague":
             assert not re.search(r"\d", row.poor_answer)
 
@@ -98,9 +96,8 @@ def test_graded_pairs_hold_a_right_answer_and_a_worse_one_of_the_split_asked_for
 
 def test_exchanged_names_are_new_and_the_same_throughout():
     others = ["He met Rosa Lee in Bergen and in Oslo."]
-    text = exchanged(
-        "It was made by Ann in 1896. Later Ann sold it, and by Bob it was kept.", "Ann 1896", others, random.Random(0)
-    )
+    told = "It was made by Ann in 1896. Later Ann sold it, and by Bob it was kept."
+    text = exchanged(told, "Ann 1896", others, random.Random(0))
     assert "1896" not in text
     first, second = re.findall(r"by (.+?) (?:in|it)", text)
     assert {first, second} <= {"Rosa Lee", "Bergen", "Oslo"}
@@ -152,11 +149,8 @@ def test_four_calls_per_page_make_a_row_and_a_fifth_pads_a_page_that_nobody_ment
     assert len(made) == 3
     assert not made.failed
     tower, raopura, moss = made
-    assert (tower.question, tower.answer, tower.poor_answer) == (
-        "When was it finished?",
-        "In 1896.",
-        "Towers take time.",
-    )
+    assert (tower.question, tower.answer) == ("When was it finished?", "In 1896.")
+    assert tower.poor_answer == "Towers take time."
     assert tower.ungrounded_answer == "In 1900, I think."
     assert tower.context_v2 == (PAGES[0].text, "The Clock Tower rises beside it.")
     assert (tower.meta["padding"], moss.meta["padding"]) == ("back-links", "model")

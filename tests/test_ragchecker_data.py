@@ -81,9 +81,8 @@ def records(draw):
     claim = texts | st.lists(texts, min_size=3, max_size=3)
     several = lambda item, size: st.lists(item, min_size=size, max_size=size)  # noqa: E731
     ids = texts | st.integers() | st.none()
-    chunk = st.builds(
-        lambda a, b, c: a | b | c, st.fixed_dictionaries({"text": texts}, optional={"doc_id": ids}), extras, extras
-    )
+    bare = st.fixed_dictionaries({"text": texts}, optional={"doc_id": ids})
+    chunk = st.builds(lambda a, b, c: a | b | c, bare, extras, extras)
     optional = {
         "response_claims": several(claim, n),
         "gt_answer_claims": several(claim, m),
@@ -167,44 +166,36 @@ def test_missing_field_is_named_with_the_id_of_its_result(name):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"query_id": None}, ["results[0]", "'query_id' is None"]),
-        ({"gt_answer": 5}, ["(id 'q1')", "'gt_answer' is 5"]),
-        ({"retrieved_context": ["text"]}, ["(id 'q1')", "'retrieved_context[0]' is 'text'", "an object"]),
-        (
-            {"retrieved_context": [{"doc_id": "a"}]},
-            ["(id 'q1')", "no field 'retrieved_context[0].text' (retrieved_context[0] has 'doc_id')"],
-        ),
-        ({"response_claims": "Titan is a moon."}, ["(id 'q1')", "'response_claims' is 'Titan is a moon.'", "a list"]),
-        (
-            {"response_claims": ["ok", ["Titan", "is"]]},
-            ["(id 'q1')", "'response_claims[1]' is ['Titan', 'is']", "triple"],
-        ),
+        ({"gt_answer": 5}, ["'gt_answer' is 5"]),
+        ({"retrieved_context": ["text"]}, ["'retrieved_context[0]' is 'text'", "an object"]),
+        ({"retrieved_context": [{"doc_id": "a"}]}, ["no field 'retrieved_context[0].text'", "[0] has 'doc_id')"]),
+        ({"response_claims": "Titan is a moon."}, ["'response_claims' is 'Titan is a moon.'", "a list"]),
+        ({"response_claims": ["ok", ["Titan", "is"]]}, ["'response_claims[1]' is ['Titan', 'is']", "triple"]),
         ({"response_claims": ["ok", ["Titan", "is", 1]]}, ["'response_claims[1]' is ['Titan', 'is', 1]", "sentence"]),
-        (
-            {"answer2response": ["Neutral", "entailment"]},
-            ["(id 'q1')", "'answer2response[1]' is 'entailment'", *LABELS],
-        ),
+        ({"answer2response": ["Neutral", "entailment"]}, ["'answer2response[1]' is 'entailment'", *LABELS]),
         ({"answer2response": ["Neutral", ["Neutral"]]}, ["'answer2response[1]' is ['Neutral']"]),
         ({"answer2response": {"0": "Neutral"}}, ["'answer2response' is {'0': 'Neutral'}", "a list"]),
-        (
-            {"answer2response": ["Neutral"]},
-            ["(id 'q1')", "answer2response has 1", "response_claims has 2", "do not pad"],
-        ),
-        ({"response2answer": []}, ["(id 'q1')", "response2answer has 0", "gt_answer_claims has 1"]),
+        ({"answer2response": ["Neutral"]}, ["answer2response has 1", "response_claims has 2", "do not pad"]),
+        ({"response2answer": []}, ["response2answer has 0", "gt_answer_claims has 1"]),
         ({"retrieved2response": [["Neutral", "Neutral"]]}, ["retrieved2response has 1", "answer2response has 2"]),
         ({"retrieved2response": [["Neutral"], ["Neutral"]]}, ["retrieved2response[0] has 1 labels", "2 labels"]),
         ({"retrieved2response": ["Neutral", "Neutral"]}, ["'retrieved2response[0]' is 'Neutral'", "a list"]),
-        ({"retrieved2answer": [["Neutral", "?"]]}, ["(id 'q1')", "'retrieved2answer[0][1]' is '?'"]),
-        ({"metrics": [0.5]}, ["(id 'q1')", "'metrics' is [0.5]", "an object"]),
-        ({"metrics": {"f1": "high"}}, ["(id 'q1')", "'metrics.f1' is 'high'"]),
+        ({"retrieved2answer": [["Neutral", "?"]]}, ["'retrieved2answer[0][1]' is '?'"]),
+        ({"metrics": [0.5]}, ["'metrics' is [0.5]", "an object"]),
+        ({"metrics": {"f1": "high"}}, ["'metrics.f1' is 'high'"]),
         ({"metrics": {"f1": True}}, ["'metrics.f1' is True", "a number, or null"]),
     ],
 )
 def test_bad_field_is_named_with_the_id_of_its_result(change, said):
     with pytest.raises(DataError) as caught:
         from_ragchecker(file(RECORD | change))
-    for part in said:
+    for part in ("results[0] (id 'q1')", *said):
         assert part in str(caught.value)
+
+
+def test_a_result_without_an_id_is_named_by_its_place():
+    with pytest.raises(DataError, match=r"results\[0\].*'query_id' is None"):
+        from_ragchecker(file(RECORD | {"query_id": None}))
 
 
 def test_several_bad_results_are_listed_together_and_nothing_is_loaded(tmp_path):
@@ -213,13 +204,8 @@ def test_several_bad_results_are_listed_together_and_nothing_is_loaded(tmp_path)
     path.write_text(json.dumps(file(RECORD, broken, RECORD, "text")))
     with pytest.raises(DataError) as caught:
         read_ragchecker(path)
-    for part in (
-        str(path),
-        "3 of 4",
-        "'Maybe'",
-        "the id 'q1' was there before (results[0])",
-        "results[3] is a JSON str",
-    ):
+    repeated = "the id 'q1' was there before (results[0])"
+    for part in (str(path), "3 of 4", "'Maybe'", repeated, "results[3] is a JSON str"):
         assert part in str(caught.value)
 
 
@@ -328,47 +314,26 @@ def test_the_judge_is_fitted_on_these_pairs_read_and_checked_once(meta_folder):
         load_ragchecker_pairs(meta_folder)
 
 
+HUMAN, SCORES = "human_labeled_data.json", "baseline_ragchecker.json"
+
+
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
+        (HUMAN, lambda r: r[1].update(overall_label=3), "'overall_label' is 3\n  expected: less than or equal to 2"),
+        (HUMAN, lambda r: r[1].update(overall_label=True), "'overall_label' is True\n  expected: a whole number"),
+        (HUMAN, lambda r: r[1].pop("gt_answer"), "record 1 .instance 0.: no field 'gt_answer'"),
+        (HUMAN, lambda r: r[2].pop("model2"), "record 2 .instance 1.: no field 'model2'(?s:.)*do: add it"),
+        (HUMAN, lambda r: r[2]["model2"].pop("response"), "no field 'model2.response' .model2 has 'model_name'"),
+        (HUMAN, lambda r: r[2].pop("instance_id"), "no field 'instance_id'"),
+        (HUMAN, lambda r: r[3]["model1"].update(response="x"), "record 3 .instance 1.: other texts"),
+        (HUMAN, lambda r: r.pop(), r"annotators that differ: 1 \(pair 1\), 2 \(pair 0\)"),
+        (HUMAN, lambda r: r.clear(), "not a list of objects"),
+        (SCORES, lambda r: r.pop(0), "instance 1: no scores"),
+        (SCORES, lambda r: r[0]["model1"].update(response="x"), "record 0 .instance 1.: no scores"),
+        (SCORES, lambda r: r[0]["model1"].pop("ragchecker"), "no scores of(.|\n)*with 'ragchecker' scores"),
         (
-            "human_labeled_data.json",
-            lambda r: r[1].update(overall_label=3),
-            "record 1 .instance 0.: 'overall_label' is 3\n  expected: less than or equal to 2",
-        ),
-        (
-            "human_labeled_data.json",
-            lambda r: r[1].update(overall_label=True),
-            "'overall_label' is True\n  expected: a whole number",
-        ),
-        ("human_labeled_data.json", lambda r: r[1].pop("gt_answer"), "record 1 .instance 0.: no field 'gt_answer'"),
-        (
-            "human_labeled_data.json",
-            lambda r: r[2].pop("model2"),
-            "record 2 .instance 1.: no field 'model2'(?s:.)*do: add it",
-        ),
-        (
-            "human_labeled_data.json",
-            lambda r: r[2]["model2"].pop("response"),
-            "instance 1.: no field 'model2.response' .model2 has 'model_name'",
-        ),
-        ("human_labeled_data.json", lambda r: r[2].pop("instance_id"), "no field 'instance_id'"),
-        (
-            "human_labeled_data.json",
-            lambda r: r[3]["model1"].update(response="x"),
-            "record 3 .instance 1.: other texts",
-        ),
-        ("human_labeled_data.json", lambda r: r.pop(), r"annotators that differ: 1 \(pair 1\), 2 \(pair 0\)"),
-        ("human_labeled_data.json", lambda r: r.clear(), "not a list of objects"),
-        ("baseline_ragchecker.json", lambda r: r.pop(0), "instance 1: no scores"),
-        ("baseline_ragchecker.json", lambda r: r[0]["model1"].update(response="x"), "record 0 .instance 1.: no scores"),
-        (
-            "baseline_ragchecker.json",
-            lambda r: r[0]["model1"].pop("ragchecker"),
-            "record 0 .instance 1.: no scores of(.|\n)*with 'ragchecker' scores",
-        ),
-        (
-            "baseline_ragchecker.json",
+            SCORES,
             lambda r: r[0]["model2"]["ragchecker"].update(overall_label=61),
             "'model2.ragchecker.overall_label' is 61\n",
         ),
@@ -378,7 +343,7 @@ def test_bad_meta_evaluation_is_named_with_file_and_record(meta_folder, name, ch
     rewrite(meta_folder, name, change)
     with pytest.raises(DataError, match=said) as caught:
         load_ragchecker_meta(meta_folder)
-    assert "human_labeled_data.json" in str(caught.value) or name in str(caught.value)
+    assert HUMAN in str(caught.value) or name in str(caught.value)
 
 
 def test_loaders_without_their_data_say_where_to_put_it(tmp_path, monkeypatch):
@@ -406,11 +371,11 @@ def test_recorded_meta_evaluation_has_280_pairs_in_ten_domains(data_mirror):
     assert sum(scores["completeness"] > 0 for scores in empty) == 4
 
 
+CLAIM = {"triplet": ["s", "p", "o"], "human_label": "Neutral"}
+
+
 def claims_row(setting="zero_context", dataset="nq", name="11", model="alpaca_7B", label="Neutral") -> dict:
-    claims = [
-        {"triplet": ["s", "p", "o"], "human_label": label},
-        {"triplet": ["s", "q", "o"], "human_label": "Entailment"},
-    ]
+    claims = [CLAIM | {"human_label": label}, {"triplet": ["s", "q", "o"], "human_label": "Entailment"}]
     return {"setting": setting, "dataset": dataset, "model": model, "id": name, "response": "r", "claims": claims}
 
 
@@ -429,17 +394,11 @@ def refchecker_file(tmp_path):
 
 def test_human_labels_are_kept_apart_and_empty_responses_stay(refchecker_file):
     rows = load_refchecker(refchecker_file)
-    assert [row.labels for row in rows] == [
-        ("Neutral", "Entailment"),
-        (),
-        ("Contradiction", "Entailment"),
-        ("Neutral", "Entailment"),
-    ]
+    neutral, contradicted = ("Neutral", "Entailment"), ("Contradiction", "Entailment")
+    assert [row.labels for row in rows] == [neutral, (), contradicted, neutral]
     assert rows[0].claims == (("s", "p", "o"), ("s", "q", "o"))
-    assert [(row.setting, row.dataset, row.model, row.id) for row in rows[:2]] == [
-        ("zero_context", "nq", "alpaca_7B", "11"),
-        ("zero_context", "nq", "gpt4", "11"),
-    ]
+    assert [row.model for row in rows[:2]] == ["alpaca_7B", "gpt4"]
+    assert {(row.setting, row.dataset, row.id) for row in rows[:2]} == {("zero_context", "nq", "11")}
     assert {row.references for row in rows} == {()}
 
 
@@ -484,11 +443,9 @@ def test_reference_texts_are_joined_from_the_original_sets(refchecker_file, tmp_
 def test_reference_texts_are_joined_from_refcheckers_own_files_first(refchecker_file, tmp_path):
     originals(tmp_path)
     (tmp_path / "zero_context").mkdir()
-    gathered = [
-        {"id": "11", "question": "gathered?", "context": ["a", "b"]},
-        {"id": "12", "question": "", "context": []},
-    ]
-    (tmp_path / "zero_context" / "nq.json").write_text(json.dumps(gathered))
+    gathered = {"id": "11", "question": "gathered?", "context": ["a", "b"]}
+    other = {"id": "12", "question": "", "context": []}
+    (tmp_path / "zero_context" / "nq.json").write_text(json.dumps([gathered, other]))
     rows = load_refchecker(refchecker_file)
     assert (rows[0].question, rows[0].references) == ("gathered?", ("a", "b"))
     assert [(row.question, row.references) for row in rows[2:]] == JOINED[2:]
@@ -497,9 +454,7 @@ def test_reference_texts_are_joined_from_refcheckers_own_files_first(refchecker_
 def test_source_that_lacks_a_labelled_example_or_has_another_form_is_named(refchecker_file, tmp_path):
     dolly = tmp_path / "databricks-dolly-15k.jsonl"
     dolly.write_text(json.dumps({"instruction": "", "context": ""}))
-    with pytest.raises(
-        DataError, match=r"databricks-dolly-15k\.jsonl: 1 of 1 labelled examples are not there .first: 1."
-    ):
+    with pytest.raises(DataError, match=r"dolly-15k\.jsonl: 1 of 1 labelled examples are not there .first: 1."):
         load_refchecker(refchecker_file)
     dolly.write_text('{"text": ""}\n{"text": ""}\n')
     with pytest.raises(DataError, match=r"databricks-dolly-15k\.jsonl: not dolly as published \(KeyError"):
@@ -511,14 +466,8 @@ def test_source_that_lacks_a_labelled_example_or_has_another_form_is_named(refch
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (
-            {"claims": [{"triplet": ["s", "p", "o"], "human_label": "Abstain"}]},
-            r"'claims\[0\].human_label' is 'Abstain'",
-        ),
-        (
-            {"claims": [{"triplet": ["s", "p"], "human_label": "Neutral"}]},
-            r"'claims\[0\].triplet' is \['s', 'p'\]\n  expected: a longer list",
-        ),
+        ({"claims": [CLAIM | {"human_label": "Abstain"}]}, r"'claims\[0\].human_label' is 'Abstain'"),
+        ({"claims": [CLAIM | {"triplet": ["s"]}]}, r"'claims\[0\].triplet' is \['s'\]\n  expected: a longer list"),
         ({"claims": None}, "'claims' is None\n  expected: a list"),
         ({"setting": "noisy_context"}, "setting 'noisy_context' with dataset 'nq'"),
         ({"model": ""}, "'model' is empty"),
@@ -536,9 +485,8 @@ def test_recorded_claim_labels_have_the_published_counts(data_mirror):
     rows = load_refchecker(data_mirror / "refchecker" / "human_annotations_v1.jsonl.gz")
     counts = Counter(label for row in rows for label in row.labels)
     assert counts == {"Entailment": 7176, "Neutral": 2622, "Contradiction": 935}
-    assert Counter(row.setting for row in rows) == dict.fromkeys(
-        ("zero_context", "noisy_context", "accurate_context"), 700
-    )
+    settings = ("zero_context", "noisy_context", "accurate_context")
+    assert Counter(row.setting for row in rows) == dict.fromkeys(settings, 700)
     assert sum(not row.claims for row in rows) == 195
     assert all(len(row.claims) == len(row.labels) for row in rows)
     zero = [label for row in rows if row.setting == "zero_context" for label in row.labels]

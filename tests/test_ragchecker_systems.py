@@ -62,9 +62,8 @@ def test_nearest_embeds_a_text_once_and_shares_it_with_other_budgets():
     reader.warm(["the north"], [CONTEXT])
     assert reader.with_n(2).answer("the north", CONTEXT).startswith("The dam is old. The Nile flows north.")
     reader.answer("the north", CONTEXT)
-    assert [sorted(a) for a in embedder.asked] == [
-        ["A river has a mouth.", "The Nile flows north.", "The dam is old.", "The river Nile is long.", "the north"]
-    ]
+    sentences = {"A river has a mouth.", "The Nile flows north.", "The dam is old.", "The river Nile is long."}
+    assert [sorted(asked) for asked in embedder.asked] == [sorted(sentences | {"the north"})]
     reader.with_n(2).answer("the dam", CONTEXT)
     assert embedder.asked[1:] == [["the dam"]]
 
@@ -103,10 +102,9 @@ def test_clapnq_has_300_long_answers_without_claims(data_mirror):
 
 
 TEXTS = ("The river Nile is long. It flows north.", "The dam is old. It was built in 1902.")
+CLAIMED = {"claims": ({"text": "The Nile is long."},)}
 QUESTIONS = (
-    Question(
-        "q1", "Which river is long?", "The river Nile is long.", meta={"claims": ({"text": "The Nile is long."},)}
-    ),
+    Question("q1", "Which river is long?", "The river Nile is long.", meta=CLAIMED),
     Question("q2", "When was the dam built?", "The dam was built in 1902. It is old.", meta={"claims": None}),
 )
 SMALL = Dataset("small", QUESTIONS, tuple(Document(f"d{i}", f"d{i}", t, ()) for i, t in enumerate(TEXTS)))
@@ -144,15 +142,13 @@ def test_rows_of_other_data_are_refused():
             rc.results(GRID, rows_of(wrong))
 
 
-def result(question, retriever, generator, correct, found, chunks):
-    """A result with one response claim per letter of ``correct`` and the reference's two claims in ``chunks``."""
-    about = {"question_id": question, "retriever": retriever, "generator": generator}
-    n = len(correct)
+def result(retriever, correct, found):
+    """An answer to q1 with one claim per letter of ``correct`` and the reference's two claims in two chunks."""
+    n, about = len(correct), {"question_id": "q1", "retriever": retriever, "generator": "lead 3"}
     return RagResult(
-        question + retriever, "?", "r", "a", tuple(RetrievedText(text=str(i)) for i in range(chunks)),
+        f"q1{retriever}", "?", "r", "a", (RetrievedText(text="0"), RetrievedText(text="1")),
         ("c",) * n, ("r1", "r2"), tuple(E if c == "1" else N for c in correct), (E, N),
-        tuple((N,) * chunks for _ in range(n)), tuple(tuple(E if c == "1" else N for c in row) for row in found),
-        extra=about,
+        ((N, N),) * n, tuple(tuple(E if c == "1" else N for c in row) for row in found), extra=about,
     )  # fmt: skip
 
 
@@ -161,7 +157,7 @@ def labelled(*results):
 
 
 def test_failed_rows_are_counted_with_every_metric_missing():
-    made = labelled(*(result("q1", name, "lead 3", "1", ("01", "00"), 2) for name in ("BM25", "SIM")))
+    made = labelled(*(result(name, "1", ("01", "00")) for name in ("BM25", "SIM")))
     scores = rc.scores(GRID, ROWS, made)
     assert scores["scored"].tolist() == [True, True, False, False]
     assert scores[list(METRICS)].isna().all(axis=1).tolist() == [False, False, True, True]
@@ -172,13 +168,10 @@ def test_failed_rows_are_counted_with_every_metric_missing():
 
 
 def test_what_is_undefined_for_a_response_stays_so_and_is_counted():
-    made = labelled(
-        result("q1", "BM25", "lead 3", "1", ("00", "00"), 2), result("q1", "SIM", "lead 3", "", ("10", "00"), 2)
-    )
-    scores = rc.scores(GRID, ROWS, made)
-    assert scores.loc[[0, 1], ["context_utilization", "precision"]].isna().to_numpy().tolist() == [
-        [True, False], [False, True],
-    ]  # fmt: skip
+    unused, silent = result("BM25", "1", ("00", "00")), result("SIM", "", ("10", "00"))
+    scores = rc.scores(GRID, ROWS, labelled(unused, silent))
+    missing = scores.loc[[0, 1], ["context_utilization", "precision"]].isna()
+    assert missing.to_numpy().tolist() == [[True, False], [False, True]]
     table = means(scores, systems.SYSTEM, METRICS, resamples=10).set_index(["retriever", "metric"])
     assert table.loc[("BM25", "context_utilization"), ["n", "unscored"]].tolist() == [0, 2]
     assert table.loc[("SIM", "precision"), ["n", "unscored"]].tolist() == [0, 2]

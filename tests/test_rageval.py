@@ -22,7 +22,7 @@ from ragbench.papers import rageval
 from ragbench.papers.rageval import retrieval
 from ragbench.paths import mirror
 from ragbench.records import Chunk, Dataset, Document, Question
-from ragbench.retrieval import make_retriever
+from ragbench.retrieval import BM25, make_retriever
 from ragbench.stats import means
 from ragbench.text.sentences import split_sentences
 
@@ -42,10 +42,9 @@ def small_dataset() -> Dataset:
         Document("a", "Marn Ltd", "Profit rose to 7 crowns in the third quarter. Staff stayed as it was.", (), EN),
         Document("b", "Voss Ltd", "Profit fell to 3 crowns in the third quarter. A mill was sold in May.", (), EN),
     )
+    fell = "Profit fell to 3 crowns in the third quarter."
     questions = (
-        Question(
-            "q1", "What was the profit of Voss?", "3", ("Profit fell to 3 crowns in the third quarter.",), "f", meta=EN
-        ),
+        Question("q1", "What was the profit of Voss?", "3", (fell,), "f", meta=EN),
         Question("q2", "Was a mill sold?", "yes", ("A mill was sold in May.", "Staff stayed as it was."), "f", meta=EN),
         Question("q3", "Who painted the mill?", "not said", (), "u", meta=EN),
     )
@@ -81,22 +80,13 @@ def test_questions_without_references_are_counted_as_unscored_or_scored_zero_on_
     assert means(zeros, BY, retrieval.MEASURES)["mean"].tolist() == [pytest.approx(1.5 / 3), pytest.approx(2 / 3)]
 
 
-class Down:
-    """BM25 that fails for one question."""
-
-    def __init__(self, chunks):
-        self.inner = retrieval.bm25("en")(chunks)
-
-    def settings(self):
-        return {"retriever": "down"}
-
-    def search(self, queries, k, scope=None):
-        if any("profit" in query for query in queries):
-            raise OSError("no connection")
-        return self.inner.search(queries, k)
-
-
 def test_a_failed_search_is_unscored_and_not_zero():
+    class Down(BM25):
+        def search(self, queries, k, scope=None):
+            if any("profit" in query for query in queries):
+                raise OSError("no connection")
+            return super().search(queries, k, scope)
+
     rows = retrieval.retrieval_rows(small_dataset(), {"down": Down}, {"1": (50, 1)}, prefix=[True])
     assert all(math.isnan(v) for v in scores(rows, "q1"))
     assert scores(rows, "q2") == (0.5, 1.0)
@@ -186,9 +176,8 @@ def test_a_smaller_k_is_the_beginning_of_a_larger_one():
 
 def test_rows_come_in_the_order_of_settings_prefix_retrievers_and_questions():
     makes = {"b": retrieval.bm25("en"), "a": retrieval.bm25("en", "plain")}
-    rows = retrieval.retrieval_rows(
-        small_dataset(), makes, {"x": (50, 2), "w": (90, 1), "v": (50, 1)}, prefix=[True, False]
-    )
+    settings = {"x": (50, 2), "w": (90, 1), "v": (50, 1)}
+    rows = retrieval.retrieval_rows(small_dataset(), makes, settings, prefix=[True, False])
     keys = [tuple(r) for r in rows[["setting", "prefix", "retriever", "question_id"]].itertuples(index=False)]
     assert keys == list(itertools.product("xwv", [True, False], "ba", ["q1", "q2", "q3"]))
     assert rows.groupby("setting")[["size", "k"]].first().to_dict("index")["w"] == {"size": 90, "k": 1}
@@ -307,9 +296,8 @@ def test_dense_uses_the_embedder_it_is_given():
         def embed_query(self, text):
             return self.embed_documents([text])[0]
 
-    rows = retrieval.retrieval_rows(
-        small_dataset(), {"letters": partial(make_retriever, "SIM", embedder=Letters())}, {"4": (50, 4)}, prefix=[False]
-    )
+    letters = {"letters": partial(make_retriever, "SIM", embedder=Letters())}
+    rows = retrieval.retrieval_rows(small_dataset(), letters, {"4": (50, 4)}, prefix=[False])
     assert rows["recall"].tolist()[:2] == [1.0, 1.0]
     assert rows["words"].tolist() == [9 + 5 + 9 + 6] * 3
 

@@ -16,14 +16,19 @@ from fake_ollama import FakeOllama
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragbench import papers
+from ragbench import datagen, papers
+from ragbench.data import load_dragonball
 from ragbench.data.dragonball import DOMAINS, LANGUAGES, QUESTION_TYPES
+from ragbench.datagen import parts
+from ragbench.embedding import default_tokenizer
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling import agreement, people
+from ragbench.labelling.checkers import EmbeddedChecker
 from ragbench.labelling.keypoints import embedded_keypoint_verdicts
-from ragbench.llm import Cassette, chat_model
+from ragbench.llm import Cassette, Reply, chat_model
 from ragbench.papers import rageval
 from ragbench.papers.rageval import quality
+from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Question
 
 
@@ -132,10 +137,6 @@ def test_items_show_what_annotators_are_given_and_not_who_wrote_it():
 
 
 def test_the_writer_makes_both_baselines_and_reports_failures(monkeypatch):
-    from ragbench import datagen
-    from ragbench.datagen import parts
-    from ragbench.llm import Reply
-
     seen = []
 
     def ask(model, prompts, schema, **options):
@@ -156,18 +157,11 @@ def test_the_writer_makes_both_baselines_and_reports_failures(monkeypatch):
 
 
 def test_scores_are_averaged_by_hand():
-    labels = [
-        score("finance/en/factual/a", 5),
-        score("finance/en/factual/b", 3),
-        score("finance/en/summary/c", 4),
-        score("law/zh/summary/d", 2),
-        score("law/zh/summary/d", 4, "bo"),
-    ]
+    given = {"finance/en/factual/a": 5, "finance/en/factual/b": 3, "finance/en/summary/c": 4, "law/zh/summary/d": 2}
+    labels = [*(score(item, label) for item, label in given.items()), score("law/zh/summary/d", 4, "bo")]
     means = quality.quality_means(labels)
-    assert means[["language", "domain", "mean", "n", "annotators"]].to_numpy().tolist() == [
-        ["zh", "law", 3.0, 1, 2],
-        ["en", "finance", 4.0, 3, 1],
-    ]
+    rows = means[["language", "domain", "mean", "n", "annotators"]].to_numpy().tolist()
+    assert rows == [["zh", "law", 3.0, 1, 2], ["en", "finance", 4.0, 3, 1]]
     assert means["share_4_5"].tolist() == [0.0, pytest.approx(2 / 3)]
     by_type = quality.quality_means(labels, ("type",)).set_index("type")
     assert list(by_type.index) == ["factual", "summary"]
@@ -182,13 +176,8 @@ def test_table_2_has_the_papers_cells_and_counts_what_is_missing():
     assert (first["row"], first["column"], first["value"], first["n"], first["unscored"]) == ("CN", "Finance", 4, 1, 69)
     assert table["value"].isna().sum() == 5
     assert table["unscored"].sum() == 419
-
-
-def test_without_labels_every_cell_of_table_2_is_undefined():
-    table = quality.table_2([])
-    assert table["value"].isna().all()
-    assert (table["n"] == 0).all()
-    assert (table["unscored"] == 70).all()
+    assert (table.loc[1:, ["n", "unscored"]] == [0, 70]).all(axis=None)
+    assert quality.table_2([])["value"].isna().all()
 
 
 @settings(deadline=None, max_examples=50)
@@ -343,40 +332,35 @@ def test_a_model_cuts_the_keypoints_and_says_where_it_failed(tmp_path):
 
 def corpus(language="en"):
     about = {"domain": "finance", "language": language}
-    texts = {
-        "en": ("Marn Works", "Marn Works sold apples in May. The mill burned down in June."),
-        "zh": ("鸢屿公司", "鸢屿公司于五月出售苹果。工厂在六月烧毁。"),
-    }
-    title, text = texts[language]
-    asked = {"en": "When did the mill burn down?", "zh": "工厂何时烧毁？"}[language]
+    english = (
+        "Marn Works",
+        "Marn Works sold apples in May. The mill burned down in June.",
+        "When did the mill burn down?",
+    )
+    chinese = ("鸢屿公司", "鸢屿公司于五月出售苹果。工厂在六月烧毁。", "工厂何时烧毁？")
+    title, text, asked = english if language == "en" else chinese
     q = Question("q1", asked, "In June.", (), "factual", "", {**about, "keypoints": ("x",)})
     return Dataset("small", (q,), (Document("d1", title, text, (), about),))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_generator_reads_passages_with_their_title(language):
-    class Echo:
-        name = "echo"
-
-        def answer(self, question, context):
-            return context
+    def echo(question, context):
+        return context
 
     data = corpus(language)
-    answer = rageval.answers(data, Echo())["answer"].item()
+    answer = rageval.answers(data, echo)["answer"].item()
     assert answer == f"({data.documents[0].title}) {data.documents[0].text}"
     with pytest.raises(ConfigError, match="budget=3") as refused:
-        rageval.answers(data, Echo(), budget=3)
+        rageval.answers(data, echo, budget=3)
     alone = int(re.search(r"the (\d+) tokens", str(refused.value))[1])
-    short = rageval.answers(data, Echo(), budget=alone + 3)["answer"].item()
+    short = rageval.answers(data, echo, budget=alone + 3)["answer"].item()
     assert 0 < len(short) < len(answer)
     assert answer.startswith(short)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_live_run_sends_its_own_prompt_and_the_limits_of_section_5_1(language):
-    from ragbench.embedding import default_tokenizer
-    from ragbench.prompts import prompt_hash
-
     data = corpus(language)
     long = replace(data, documents=(replace(data.documents[0], text=data.documents[0].text * 600),))
     with FakeOllama() as server:
@@ -439,8 +423,6 @@ def test_the_extractive_reader_is_the_default_and_abstains_in_the_language():
 
 
 def test_embedded_verdicts_cover_what_is_said_and_see_other_numbers(minilm):
-    from ragbench.labelling.checkers import EmbeddedChecker
-
     points = [["The mill burned down in June.", "Sales reached 40 crowns.", "A new chairman was elected."]] * 2
     answers = ["The mill burned down in June. Sales reached 90 crowns.", " "]
     found = embedded_keypoint_verdicts(points, answers, checker=EmbeddedChecker(minilm))
@@ -452,8 +434,6 @@ def test_embedded_verdicts_cover_what_is_said_and_see_other_numbers(minilm):
 
 
 def test_embedded_verdicts_read_chinese_character_by_character(minilm):
-    from ragbench.labelling.checkers import EmbeddedChecker
-
     said = "公司于2023年2月11日并购霂汀服务有限公司，价款为4968万元。工厂在六月烧毁。"
     points = ["公司收购了霂汀服务有限公司。", "价款为1234万元。", "董事会有7名董事，其中3名独立董事。"]
     checker = EmbeddedChecker(minilm)
@@ -542,8 +522,6 @@ def test_rows_that_do_not_pair_up_are_refused():
 
 @pytest.mark.data
 def test_dragonball_has_questions_for_every_cell_of_the_protocol(data_mirror):
-    from ragbench.data import load_dragonball
-
     sample, cells = quality.question_sample(load_dragonball().questions)
     assert len(sample) + cells["short"].sum() == 420
     assert cells["short"].sum() == 0

@@ -28,19 +28,14 @@ from ragbench.metrics.reference_free import INSUFFICIENT, pick
 QUIET = {"progress": False, "retries": 0}
 
 
-class Scripted:
-    """A server's reply by a function from the prompt to JSON (or text)."""
+def serve(answer):
+    """A server whose reply is made of the prompt: JSON, or text as it stands."""
 
-    def __init__(self, answer):
-        self.answer = answer
-
-    def __call__(self, body):
-        made = self.answer(body["messages"][0]["content"])
+    def reply(body):
+        made = answer(body["messages"][0]["content"])
         return made if isinstance(made, str) else json.dumps(made)
 
-
-def serve(answer):
-    return FakeOllama(reply=Scripted(answer))
+    return FakeOllama(reply=reply)
 
 
 def model_at(server):
@@ -282,14 +277,11 @@ def test_a_fair_ranking_asks_both_orders_and_agrees_with_itself():
     assert got.position_bias == 0.0
 
 
-def test_a_model_that_takes_the_first_place_decides_nothing_and_shows_its_bias():
-    with serve(lambda prompt: {"better": 1}) as server:
+@pytest.mark.parametrize(("place", "bias"), [(1, 0.5), (2, -0.5)])
+def test_a_model_that_always_takes_one_place_decides_nothing_and_shows_its_bias(place, bias):
+    with serve(lambda prompt: {"better": place}) as server:
         got = gpt_ranking(model_at(server), "answer_relevance", ["Q", "R"], ["a", "b"], ["c", "d"], **QUIET)
-    assert got.preferences == (0.5, 0.5)
-    assert got.position_bias == 0.5
-    with serve(lambda prompt: {"better": 2}) as server:
-        got = gpt_ranking(model_at(server), "answer_relevance", ["Q", "R"], ["a", "b"], ["c", "d"], **QUIET)
-    assert (got.position_bias, got.preferences) == (-0.5, (0.5, 0.5))
+    assert (got.position_bias, got.preferences) == (bias, (0.5, 0.5))
 
 
 def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():

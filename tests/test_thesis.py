@@ -8,12 +8,13 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from experiment_parts import graded
 from fake_ollama import FakeOllama
 
 from ragbench import papers
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_dataset, load_minihop
-from ragbench.embedding import default_embedder
+from ragbench.embedding import default_embedder, default_tokenizer
 from ragbench.errors import ConfigError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.grades import GRADE_COLUMNS, grade_shares
@@ -29,9 +30,9 @@ MODEL = "ollama:llama3:8b"
 def minihop_rows(tmp_path_factory):
     data = load_minihop()
     chunks = semantic_chunks(data.documents, default_embedder())
-    run = thesis.experiment("Table 3.1", data, chunker={"as run": lambda documents: chunks},
-                            folder=tmp_path_factory.mktemp("table_3_1"))  # fmt: skip
-    return data, {c.id: c.text for c in chunks}, run.run(progress=False)
+    options = {"chunker": {"as run": lambda documents: chunks}, "folder": tmp_path_factory.mktemp("table_3_1")}
+    rows = thesis.experiment("Table 3.1", data, **options).run(progress=False)
+    return data, {c.id: c.text for c in chunks}, rows
 
 
 def test_every_retriever_keeps_the_number_of_chunks_of_the_published_run(minihop_rows):
@@ -50,8 +51,6 @@ def test_reo_holds_the_chunks_of_sim_with_the_best_one_last(minihop_rows):
 
 def test_scores_equal_the_definition_on_every_tenth_question(minihop_rows):
     data, texts, rows = minihop_rows
-    from ragbench.embedding import default_tokenizer
-
     tokenizer = default_tokenizer()
     mine = rows[(rows["retriever"] == "MMR") & (rows["N"] == 300)].set_index("question_id")
     for question in data.questions[::10]:
@@ -191,9 +190,8 @@ def test_copied_evidence_is_fully_right_and_an_abstention_has_no_information(row
 
 
 def test_shares_are_of_the_scored_answers_and_count_the_unscored():
-    frame = pd.DataFrame(
-        {"system": ["A"] * 4 + ["B"], "grade": pd.array([5, 5, 1, None, None], dtype="Int64"), "seconds": [1.0] * 5}
-    )
+    grades = pd.array([5, 5, 1, None, None], dtype="Int64")
+    frame = pd.DataFrame({"system": list("AAAAB"), "grade": grades, "seconds": 1.0})
     table = grade_shares(frame, "system").set_index("system")
     assert table.loc["A", ["grade 1", "grade 5", "n", "unscored"]].tolist() == [1 / 3, 2 / 3, 3, 1]
     assert math.isnan(table.loc["B", "grade 5"])
@@ -207,10 +205,7 @@ def test_shares_are_of_the_scored_answers_and_count_the_unscored():
 
 def test_a_model_server_answers_and_grades_and_a_recording_replays_without_it(tmp_path):
     def reply(request):
-        if request.get("format"):
-            (name, spec), *_ = request["format"]["properties"].items()
-            return json.dumps({name: [5] * spec["minItems"]})
-        return f"Ely, {len(request['messages'][-1]['content'])}."  # every prompt has an answer of its own
+        return graded(request) or f"Ely, {len(request['messages'][-1]['content'])}."  # an own answer to each prompt
 
     with FakeOllama(reply=reply) as server:
         who = thesis.models(MODEL, recording=tmp_path / "c.sqlite", host=server.url)
@@ -253,9 +248,8 @@ def test_one_name_makes_decomposer_generator_and_judge_and_the_rows_name_them(tm
 
 def test_without_a_name_no_part_is_a_language_model_and_another_judge_can_be_named():
     who = thesis.models()
-    assert str(who) == (
-        "decomposer rules (stand-in, no LLM), generator extractive reader (no LLM), judge embedded grader"
-    )
+    parts = ["rules (stand-in, no LLM)", "extractive reader (no LLM)", "embedded grader"]
+    assert str(who) == "decomposer {}, generator {}, judge {}".format(*parts)
     assert who.recording is None
     mixed = thesis.models(MODEL, "ollama:llama3:70b").names
     assert mixed == {"decomposer": MODEL, "generator": MODEL, "judge": "ollama:llama3:70b"}
