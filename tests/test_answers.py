@@ -126,9 +126,8 @@ def test_answers_written_for_ragas_have_its_names_and_leave_out_what_is_missing(
         {"user_input": "p", "question_id": "8", "retrieved_context_ids": [3, 5]},
     ]  # fmt: skip
     arrays = pd.DataFrame([RAGAS | {"notes": np.array(["a"])}] * 2)  # as Parquet gives lists; one question, two rows
-    assert [
-        sorted(json.loads(line)) for line in write_ragas(arrays, tmp_path / "t.jsonl").read_text().splitlines()
-    ] == [["notes", "reference", "response", "retrieved_contexts", "user_input"]] * 2
+    lines = write_ragas(arrays, tmp_path / "t.jsonl").read_text().splitlines()
+    assert [set(json.loads(line)) for line in lines] == [{*RAGAS, "notes"}] * 2
 
 
 def test_supporting_texts_have_three_names_and_deepevals_context_is_one():
@@ -248,34 +247,32 @@ def test_all_bad_cells_are_listed_together_and_frames_name_their_own_rows():
         read_answers(rows)
 
 
-def test_files_that_are_missing_empty_in_another_encoding_or_of_another_kind_are_told(tmp_path):
-    latin = tmp_path / "latin.csv"
-    latin.write_bytes("question,answer\nWo?,Köln\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"latin\.csv, line 2: byte 0xf6 is not UTF-8"):
-        read_answers(latin)
-    bare = tmp_path / "bare.csv"
-    bare.write_bytes("question,answer\nWo?,Köln\n".encode("utf-8-sig"))  # as spreadsheets write it
-    assert read_answers(bare)[["question", "answer"]].to_numpy().tolist() == [["Wo?", "Köln"]]
-    wide = tmp_path / "wide.jsonl"
-    wide.write_bytes(json.dumps(OURS).encode("utf-16"))
-    with pytest.raises(DataError, match="UTF-16"):
-        read_answers(wide)
-    with pytest.raises(DataError, match=r"there is no file .*none\.csv"):
-        read_answers(tmp_path / "none.csv")
-    with pytest.raises(DataError, match=r"there is no file .*none\.parquet"):
-        read_answers(tmp_path / "none.parquet")
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("latin.csv", "question,answer\nWo?,Köln\n".encode("latin-1"), r"latin\.csv, line 2: byte 0xf6 is not UTF-8"),
+        ("wide.jsonl", json.dumps(OURS).encode("utf-16"), "UTF-16"),
+        ("none.csv", None, r"there is no file .*none\.csv"),
+        ("none.parquet", None, r"there is no file .*none\.parquet"),
+        ("bad.parquet", b"PAR1 no more", r"bad\.parquet cannot be read"),
+        ("dict.json", b'{"question": {"0": "x"}}', r"dict\.json holds no list of objects"),
+    ],
+)
+def test_a_file_that_is_missing_damaged_or_in_another_encoding_is_told(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_answers(tmp_path / name)
+
+
+def test_a_csv_as_spreadsheets_write_it_is_read_and_other_kinds_are_refused(tmp_path):
+    path = tmp_path / "bare.csv"
+    path.write_bytes("question,answer\nWo?,Köln\n".encode("utf-8-sig"))
+    assert read_answers(path)[["question", "answer"]].to_numpy().tolist() == [["Wo?", "Köln"]]
     with pytest.raises(ConfigError, match=r"unknown kind of file '.xlsx'(.|\n)*Save as, CSV UTF-8"):
         read_answers("answers.xlsx")
     with pytest.raises(ConfigError, match=r"unknown kind of file '.docx'"):
         read_answers("answers.docx")
-    (tmp_path / "bad.parquet").write_bytes(b"PAR1 no more")
-    with pytest.raises(DataError, match=r"bad\.parquet cannot be read"):
-        read_answers(tmp_path / "bad.parquet")
-    (tmp_path / "dict.json").write_text('{"question": {"0": "x"}}', encoding="utf-8")
-    with pytest.raises(DataError, match=r"dict\.json holds no list of objects"):
-        read_answers(tmp_path / "dict.json")
-    for nothing in (pd.DataFrame(), []):
-        with pytest.raises(DataError, match="has no row"):
+    for nothing, message in ((pd.DataFrame(), "has no row"), ([], "has no row"), (3, "a table as int")):
+        with pytest.raises(DataError, match=message):
             read_answers(nothing)
-    with pytest.raises(DataError, match="a table as int"):
-        read_answers(3)

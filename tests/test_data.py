@@ -20,18 +20,26 @@ from pydantic import Field, StrictInt
 
 from ragbench.data import hotpotqa as hotpotqa_module
 from ragbench.data import (
+    load_clapnq,
     load_csv,
     load_documents,
+    load_dragonball,
     load_hotpotqa,
     load_jsonl,
     load_minihop,
     load_questions,
+    load_ragchecker_counts,
+    load_ragchecker_meta,
+    load_refchecker,
+    load_wikieval,
+    load_wikieval_runs,
     validate,
     validate_files,
 )
 from ragbench.data.files import Filled, Row, as_record
 from ragbench.data.validate import _plain
 from ragbench.errors import ConfigError, DataError
+from ragbench.labelling.preferences import load_ragchecker_pairs
 from ragbench.records import Dataset, Document, Question
 
 
@@ -252,11 +260,26 @@ def test_a_column_named_in_fields_has_to_be_there(tmp_path):
         load_csv(questions, documents, fields=both | {"title": "titl"})
 
 
-def test_without_hotpotqa_the_way_to_get_it_is_told(tmp_path, monkeypatch):
-    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (load_hotpotqa, "ragbench data fetch hotpotqa"),
+        (load_clapnq, r"RAGBENCH_DATA/clapnq/clapnq_dev_answerable\.jsonl"),
+        (load_dragonball, "data generate"),
+        (load_wikieval, "set RAGBENCH_DATA"),
+        (load_wikieval_runs, "set RAGBENCH_DATA"),
+        (load_ragchecker_meta, "RAGBENCH_DATA/ragchecker"),
+        (load_ragchecker_counts, "RAGBENCH_DATA/ragchecker"),
+        (load_refchecker, "RAGBENCH_DATA/refchecker"),
+        (load_ragchecker_pairs, "RAGBENCH_DATA"),
+    ],
+)
+@pytest.mark.parametrize("folder", [True, False], ids=["an empty folder", "no folder"])
+def test_without_its_data_a_loader_says_where_they_belong(tmp_path, monkeypatch, load, message, folder):
     monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path))
-    with pytest.raises(DataError, match="ragbench data fetch hotpotqa"):
-        load_hotpotqa()
+    monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path) if folder else "")
+    with pytest.raises(DataError, match=message):
+        load()
 
 
 def test_one_dangling_fact_is_left_out_of_the_official_file_only(tmp_path, monkeypatch, capsys):

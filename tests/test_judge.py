@@ -20,7 +20,7 @@ from ragbench.labelling import judge_fit
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.labelling.embedded_judge import NAMES, EmbeddedJudge, features, load_coefficients
 from ragbench.labelling.judge_fit import FitReport, fit_judge, ridge
-from ragbench.labelling.preferences import LabelledPair, load_ragchecker_pairs, read_pairs
+from ragbench.labelling.preferences import LabelledPair, read_pairs
 from ragbench.text.apart import take_apart
 from ragbench.text.common import lcs_length
 from ragbench.text.sentences import split_sentences
@@ -385,12 +385,6 @@ def test_too_few_pairs_or_no_common_criterion_is_an_error():
     pairs[3] = LabelledPair("q", "...", ("a", "b"), {"overall": (1.0,)})
     with pytest.raises(DataError, match="pair 3"):
         fit_judge(pairs, Bags())
-
-
-def test_missing_labels_say_where_they_belong(monkeypatch):
-    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
-    with pytest.raises(DataError, match="RAGBENCH_DATA"):
-        load_ragchecker_pairs()
 
 
 @pytest.mark.data

@@ -46,14 +46,6 @@ def test_bad_rows_are_named_by_file_and_line(write_lines):
         data.load_wikieval(write_lines("w.jsonl", {**ROW, "question": " "}))
 
 
-def test_without_the_mirror_the_message_says_how_to_get_the_data(monkeypatch):
-    monkeypatch.delenv("RAGBENCH_DATA", raising=False)
-    with pytest.raises(DataError, match="set RAGBENCH_DATA"):
-        data.load_wikieval()
-    with pytest.raises(DataError, match="set RAGBENCH_DATA"):
-        data.load_wikieval_runs()
-
-
 @pytest.mark.parametrize(
     ("reply", "verdict"),
     [
