@@ -33,30 +33,21 @@ def doc(text, name="d"):
 
 
 def test_token_chunks_of_ten_words_by_hand():
-    words = "one two three four five six seven eight nine ten"
-    chunks = token_chunks([doc(words)], size=4, overlap=0.5)
-    assert [c.text for c in chunks] == [
-        "one two three four",
-        "three four five six",
-        "five six seven eight",
-        "seven eight nine ten",
-    ]
-    assert [c.id for c in chunks] == ["d#0", "d#1", "d#2", "d#3"]
-    assert {c.title for c in chunks} == {"T"}
+    chunks = token_chunks([doc("one two three four five six seven eight nine ten")], size=4, overlap=0.5)
+    texts = ["one two three four", "three four five six", "five six seven eight", "seven eight nine ten"]
+    assert [(c.id, c.text, c.title) for c in chunks] == [(f"d#{i}", text, "T") for i, text in enumerate(texts)]
 
 
-def test_token_chunks_without_overlap_end_with_a_short_one():
-    assert [c.text for c in token_chunks([doc("one two three four five")], size=2, overlap=0)] == [
-        "one two",
-        "three four",
-        "five",
-    ]
-
-
-def test_short_document_is_one_chunk_and_empty_document_none():
-    assert [c.text for c in token_chunks([doc("one two")], size=300)] == ["one two"]
-    assert token_chunks([doc("   ")], size=300) == []
-    assert semantic_chunks([doc("  \n ")], Topics()) == []
+@pytest.mark.parametrize(
+    ("text", "size", "chunks"),
+    [
+        ("one two three four five", 2, ["one two", "three four", "five"]),  # the last is short
+        ("one two", 300, ["one two"]),
+        ("   ", 300, []),
+    ],
+)
+def test_token_chunks_without_overlap_by_hand(text, size, chunks):
+    assert [c.text for c in token_chunks([doc(text)], size=size, overlap=0)] == chunks
 
 
 @given(st.integers(1, 60), st.integers(1, 12), st.sampled_from([0.0, 0.2, 0.5, 0.9]))
@@ -132,6 +123,7 @@ def test_identical_windows_need_no_embedding_and_make_no_break():
     chunks = semantic_chunks([doc(text)], embedder, "as_run", min_chars=0)
     assert [c.text for c in chunks] == [text]
     assert embedder.seen == []
+    assert semantic_chunks([doc("  \n ")], embedder) == []
 
 
 def test_chunks_are_slices_that_cover_the_document_in_order():

@@ -182,9 +182,9 @@ def test_what_is_not_on_disk_is_known_apart_for_queries_where_the_model_embeds_t
 
 def test_cache_keeps_models_apart(tmp_path):
     CachedEmbeddings(Letters(), folder=tmp_path).embed_array(["a"])
-    other = Letters()
-    CachedEmbeddings(other, model_id="letters 2", folder=tmp_path).embed_array(["a"])
-    assert other.asked == ["a"]
+    other = CachedEmbeddings(Letters(), model_id="letters 2", folder=tmp_path)
+    other.embed_array(["a"])
+    assert other.embedder.asked == ["a"]
 
 
 def test_a_run_that_breaks_off_keeps_the_blocks_it_finished(tmp_path, capsys):

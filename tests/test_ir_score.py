@@ -10,7 +10,7 @@ from checks import refusals
 from experiment_parts import words
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.cutoffs import TokenOffsets, joined_cutoffs, token_cutoffs, truncate
@@ -32,27 +32,19 @@ GPT_PATTERN = r"'s|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*
 
 def byte_level_bpe(split: bool) -> Tokenizer:
     """A small BPE of the GPT-2 kind (or with a Llama-3-like split before it), trained on the spot."""
-    from tokenizers import Regex
-
     tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not split)
     if split:
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Split(Regex(GPT_PATTERN), "isolated"),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            ]
-        )
-    else:
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        first = pre_tokenizers.Split(Regex(GPT_PATTERN), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([first, tokenizer.pre_tokenizer])
     # Runs of white space are learnt as tokens, so that white space at the seam of two chunks changes the count.
     corpus = [
         "the river and the town",
         "a river of 1234 towns, the 1990s; l'été à Paris",
         "a   b    c \n\n d  \n e",
     ] * 9
-    trainer = trainers.BpeTrainer(
-        vocab_size=330, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=330, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(corpus, trainer)
     return tokenizer
 
@@ -95,12 +87,6 @@ def test_score_is_the_mean_over_facts_of_matched_characters_by_length():
     assert ir_score(["abcd", "river bank", "qqq"], text) == pytest.approx(1.7 / 3)
 
 
-def test_subsequence_may_skip_characters_and_substring_may_not():
-    assert ir_score(["ace"], "abcde", "substring") == pytest.approx(1 / 3)
-    assert ir_score(["ace"], "abcde", "subsequence") == 1.0
-    assert ir_score(["ace"], "ecabd", "subsequence") == pytest.approx(1 / 3)
-
-
 def test_curve_counts_a_match_cut_by_the_cutoff_only_up_to_the_cut():
     # C_1 = "on"; C_2 = "on big": "big"; C_3 = "on big r": "big r"; C_4 adds "big", no better; C_5 holds it all.
     curve = ir_score_curve(["big river"], "on big r big river", [0, 1, 2, 3, 4, 5, 99], tokenizer=words)
@@ -110,11 +96,21 @@ def test_curve_counts_a_match_cut_by_the_cutoff_only_up_to_the_cut():
 def test_characters_are_code_points_not_bytes_or_utf16_units():
     assert ir_score(["é😀中x"], "..é😀中..") == 0.75
     assert ir_score(["é😀中x"], "😀x", "subsequence") == 0.5
+    assert ir_score(["a\ud800b"], "xa\ud800") == pytest.approx(2 / 3)  # a lone surrogate
 
 
-def test_fact_longer_than_the_text_is_scored_by_its_own_length():
-    assert ir_score(["abcdefgh"], "cd") == 0.25
-    assert ir_score(["abcdefgh"], "hd", "subsequence") == 0.125
+@pytest.mark.parametrize(
+    ("fact", "text", "substring", "subsequence"),
+    [
+        ("ace", "abcde", 1 / 3, 1),  # a subsequence may skip characters
+        ("ace", "ecabd", 1 / 3, 1 / 3),
+        ("abcdefgh", "cd", 2 / 8, 2 / 8),  # a fact longer than the text has its own length
+        ("abcdefgh", "hd", 1 / 8, 1 / 8),
+    ],
+)
+def test_substring_and_subsequence_by_hand(fact, text, substring, subsequence):
+    assert ir_score([fact], text, "substring") == pytest.approx(substring)
+    assert ir_score([fact], text, "subsequence") == pytest.approx(subsequence)
 
 
 @pytest.mark.parametrize("match", ["substring", "subsequence"])
@@ -123,13 +119,10 @@ def test_empty_text_scores_zero_and_missing_or_empty_facts_are_nan(match):
     assert np.isnan(ir_score([], "abc", match))
     assert np.isnan(ir_score(["abc", ""], "abc", match))
     table = ir_score_table([["ab"], [], ["ab", ""], ["b"]], ["ab", "ab", "ab", ""], [1, 5], words, match)
+    assert ir_score_table([], [], [1, 2], words).shape == (0, 2)
     assert np.isnan(table).tolist() == [[False] * 2, [True] * 2, [True] * 2, [False] * 2]
     assert table[0].tolist() == [1, 1]
     assert table[3].tolist() == [0, 0]
-
-
-def test_table_of_no_questions_is_empty():
-    assert ir_score_table([], [], [1, 2], words).shape == (0, 2)
 
 
 # --- layout -----------------------------------------------------------------------------------------------------------
@@ -155,11 +148,9 @@ def test_layout_does_not_lower_the_score_but_exactly_compared_it_does(fact, text
 
 
 def test_full_width_text_matches_under_nfkc_only():
-    text = "Ｔｈｅ　ｆｏｘ，１９６７"
-    assert ir_score(["The fox,1967"], text) < 0.2
-    assert (
-        ir_score(["The fox,1967"], text, "substring_nfkc") == ir_score(["The fox,1967"], text, "subsequence_nfkc") == 1
-    )
+    fact, text = "The fox,1967", "Ｔｈｅ　ｆｏｘ，１９６７"
+    assert ir_score([fact], text) < 0.2
+    assert ir_score([fact], text, "substring_nfkc") == ir_score([fact], text, "subsequence_nfkc") == 1
 
 
 def test_cutoffs_of_wrapped_text_are_those_of_the_text_as_it_is():
@@ -334,21 +325,20 @@ PIECES = [*"abé中12 .,'-\n😀\u0301[]", "[SEP]", "river ", "the town", "1990s
 CHUNKS = st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
-@given(CHUNKS, st.lists(st.integers(0, 30), min_size=1, max_size=4), st.booleans())
-def test_wordpiece_counts_add_up_over_the_join(tokens, chunks, cutoffs, begin_token):
-    whole = token_cutoffs(" ".join(chunks), cutoffs, TokenOffsets(tokens._tokenizer), begin_token)
-    assert joined_cutoffs(chunks, cutoffs, tokens, begin_token).tolist() == whole.tolist()
-
-
 BPE = {split: TokenOffsets(byte_level_bpe(split)) for split in (False, True)}
 
 
-@settings(max_examples=150, deadline=None)
-@given(CHUNKS, st.lists(st.integers(0, 30), min_size=1, max_size=4), st.sampled_from([False, True]))
-def test_byte_level_bpe_counts_add_up_over_the_join(chunks, cutoffs, split):
-    whole = token_cutoffs(" ".join(chunks), cutoffs, TokenOffsets(BPE[split]._tokenizer))
-    assert joined_cutoffs(chunks, cutoffs, BPE[split]).tolist() == whole.tolist()
+@settings(max_examples=300, deadline=None)
+@given(
+    CHUNKS,
+    st.lists(st.integers(0, 30), min_size=1, max_size=4),
+    st.booleans(),
+    st.sampled_from(["WordPiece", "BPE", "BPE after a split"]),
+)
+def test_token_counts_add_up_over_the_join(tokens, chunks, cutoffs, begin_token, kind):
+    joined = {"WordPiece": tokens, "BPE": BPE[False], "BPE after a split": BPE[True]}[kind]
+    whole = token_cutoffs(" ".join(chunks), cutoffs, TokenOffsets(joined._tokenizer), begin_token)
+    assert joined_cutoffs(chunks, cutoffs, joined, begin_token).tolist() == whole.tolist()
 
 
 def test_byte_level_bpe_tokenises_a_chunk_once_not_once_per_join():
@@ -426,10 +416,6 @@ def test_file_that_is_no_tokenizer_is_named(tmp_path):
     path.write_text("{}")
     with pytest.raises(ConfigError, match=r"x\.json is not a tokenizer file"):
         TokenOffsets(path)
-
-
-def test_lone_surrogate_is_scored_as_a_character():
-    assert ir_score(["a\ud800b"], "xa\ud800") == pytest.approx(2 / 3)
 
 
 # --- Eq 2.1 -----------------------------------------------------------------------------------------------------------
