@@ -157,16 +157,9 @@ def test_failed_rows_and_unread_labels_are_counted_not_dropped(world, tmp_path):
     assert table[["n", "unscored"]].to_numpy().tolist() == [[0, 3]]
 
 
-class Says:
-    """A reader that says its context's first words, or nothing of it."""
-
-    name = "says"
-
-    def settings(self):
-        return {"reader": "says"}
-
-    def answer(self, question, context):
-        return "Red stones fall. Pigs fly." if "two" not in question else "Blue birds sing."
+def says(question, context):
+    """A reader that says what the world begins with, whatever its context holds."""
+    return "Red stones fall. Pigs fly." if "two" not in question else "Blue birds sing."
 
 
 class Same:
@@ -178,7 +171,7 @@ class Same:
 
 
 def test_the_answers_half_takes_claims_of_the_true_answer_and_of_the_response(world, tmp_path):
-    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generators={"default": Says()})
+    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generators={"default": says})
     scored = score(grid, rows, lambda r: embedded_labels(r, Same()), "answers").set_index("question_id")
     assert scored.loc["q1", ["precision", "recall", "claim_recall", "hallucination"]].tolist() == [0.5, 1, 1, 0.5]
     assert scored.loc["q1", "f1"] == pytest.approx(2 / 3)
@@ -189,11 +182,8 @@ def test_the_answers_half_takes_claims_of_the_true_answer_and_of_the_response(wo
 
 
 def test_noise_sensitivity_is_the_sum_of_its_two_kinds(world, tmp_path):
-    class Noisy(Says):
-        def answer(self, question, context):
-            return "Red stones fall. W30 is wrong. W700 is wrong."
-
-    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generators={"default": Noisy()})
+    noisy = {"default": lambda question, context: "Red stones fall. W30 is wrong. W700 is wrong."}
+    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generators=noisy)
     first = score(grid, rows, lambda r: embedded_labels(r, Same()), "answers").iloc[0]
     # w30 is in the chunk that holds the fact, w700 in others
     assert first[[*rc.NOISE, "noise_sensitivity", "precision"]].tolist() == pytest.approx([1 / 3, 1 / 3, 2 / 3, 1 / 3])
@@ -202,7 +192,7 @@ def test_noise_sensitivity_is_the_sum_of_its_two_kinds(world, tmp_path):
 def test_minihops_own_claims_are_taken_for_its_long_answers(tmp_path):
     data = dg.answerable(dg.topic_pages(load_minihop(limit=1)))
     seen = []
-    grid = rc.grid("made", data, {"in order": InOrder}, {"default": Says()}, folder=tmp_path)
+    grid = rc.grid("made", data, {"in order": InOrder}, {"default": says}, folder=tmp_path)
 
     def noted(results):
         seen.extend(results)

@@ -57,11 +57,8 @@ def test_html_and_docx_give_their_parts_in_order_and_once(tmp_path):
     letter.save(str(tmp_path / "b.docx"))
     (tmp_path / "c.txt").write_text("plain", encoding="utf-8")
     documents = load_documents(tmp_path)
-    assert [d.text for d in documents] == [
-        "Mill\nIt burned down.\nIn 1902.\nIn spring.",
-        "Dam\nIt is 48 metres high.\n\tstone",
-        "plain",
-    ]
+    texts = ["Mill\nIt burned down.\nIn 1902.\nIn spring.", "Dam\nIt is 48 metres high.\n\tstone", "plain"]
+    assert [d.text for d in documents] == texts
     assert [(d.id, d.title) for d in documents] == [("a.html", "a"), ("b.docx", "b"), ("c.txt", "c")]
 
 

@@ -118,25 +118,20 @@ def lines(pages) -> bytes:
 
 
 def dump_as(kind: str, tmp_path):
-    if kind == "jsonl":
-        path = tmp_path / "dump.jsonl"
-        path.write_bytes(lines(PAGES))
-    elif kind == "gz":
-        path = tmp_path / "dump.jsonl.gz"
-        path.write_bytes(gzip.compress(lines(PAGES)))
-    elif kind == "folder":
-        path = tmp_path / "dump"
+    parts = {f"AA/wiki_0{i}.bz2": bz2.compress(lines(part)) for i, part in enumerate((PAGES[:20], PAGES[20:]))}
+    path = tmp_path / {"jsonl": "dump.jsonl", "gz": "dump.jsonl.gz", "folder": "dump", "tar": "dump.tar.bz2"}[kind]
+    if kind == "folder":
         (path / "AA").mkdir(parents=True)
-        (path / "AA" / "wiki_00.bz2").write_bytes(bz2.compress(lines(PAGES[:20])))
-        (path / "AA" / "wiki_01.bz2").write_bytes(bz2.compress(lines(PAGES[20:])))
-    else:
-        path = tmp_path / "dump.tar.bz2"
+        for name, part in parts.items():
+            (path / name).write_bytes(part)
+    elif kind == "tar":
         with tarfile.open(path, "w:bz2") as archive:
-            for name, part in (("AA/wiki_00.bz2", PAGES[:20]), ("AA/wiki_01.bz2", PAGES[20:])):
-                data = bz2.compress(lines(part))
+            for name, part in parts.items():
                 member = tarfile.TarInfo(name)
-                member.size = len(data)
-                archive.addfile(member, io.BytesIO(data))
+                member.size = len(part)
+                archive.addfile(member, io.BytesIO(part))
+    else:
+        path.write_bytes(gzip.compress(lines(PAGES)) if kind == "gz" else lines(PAGES))
     return path
 
 

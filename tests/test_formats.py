@@ -48,11 +48,8 @@ def test_faults_of_a_beir_folder_name_file_and_line(beir):
     with pytest.raises(DataError, match=r"no file .*dev\.tsv \(there is test\.tsv\)"):
         formats.load_beir(beir, "dev")
     path = beir / "qrels" / "test.tsv"
-    for line, message in (
-        ("q1\td9\t1", "document 'd9' is not there"),
-        ("q1\td1\tx", "the gain is 'x'"),
-        ("q1 d1", "has 1 cells"),
-    ):
+    faults = {"q1\td9\t1": "document 'd9' is not there", "q1\td1\tx": "the gain is 'x'", "q1 d1": "has 1 cells"}
+    for line, message in faults.items():
         path.write_text(f"query-id\tcorpus-id\tscore\n{line}\n", encoding="utf-8")
         with pytest.raises(DataError, match=rf"test\.tsv, line 2.*{message}"):
             formats.load_beir(beir)
@@ -75,22 +72,17 @@ def test_trec_files_give_the_scores_of_ir_measures_own_reader(tmp_path):
     table = rb.score(formats.trec_rows(tmp_path / "run.txt", tmp_path / "qrels.txt"), ["ranking"])
     assert table["system"].unique().tolist() == ["bm25"]
     measures = [ir_measures.parse_measure(name) for name in table.attrs["numbers"]]
-    theirs = ir_measures.calc(
-        measures,
-        ir_measures.read_trec_qrels(str(tmp_path / "qrels.txt")),
-        ir_measures.read_trec_run(str(tmp_path / "run.txt")),
-    )
+    judged = ir_measures.read_trec_qrels(str(tmp_path / "qrels.txt"))
+    theirs = ir_measures.calc(measures, judged, ir_measures.read_trec_run(str(tmp_path / "run.txt")))
     for name, measure in zip(table.attrs["numbers"], measures, strict=True):
         assert table[name].mean() == pytest.approx(theirs.aggregated[measure]), name
     assert table.set_index("question_id")["RR"].to_dict() == {"q1": 0.5, "q2": 0.0, "q3": 0.0}
 
 
 def test_hits_are_written_as_a_run_that_keeps_their_order(tmp_path):
-    hits = [
-        Hit(Chunk(f"c{i}", "t", doc, doc), score, i) for i, (doc, score) in enumerate([("d2", 3.0), ("d1", 2.5)], 1)
-    ]
-    again = [*hits, Hit(Chunk("c3", "t", "d2", "d2"), 1.0, 3)]  # the second chunk of d2
-    path = formats.write_trec_run({"q1": again, "q2": ["a", "b"]}, tmp_path / "new" / "run.txt", "mine")
+    found = [("d2", 3.0), ("d1", 2.5), ("d2", 1.0)]  # two chunks of d2
+    hits = [Hit(Chunk(f"c{i}", "t", doc, doc), score, i) for i, (doc, score) in enumerate(found, 1)]
+    path = formats.write_trec_run({"q1": hits, "q2": ["a", "b"]}, tmp_path / "new" / "run.txt", "mine")
     assert path.read_text().splitlines()[0] == "q1 Q0 d2 1 3.0 mine"
     assert formats.read_trec_run(path) == ("mine", {"q1": {"d2": 3.0, "d1": 2.5}, "q2": {"a": 2.0, "b": 1.0}})
     judged = {"q1": {"d1": 2, "d2": 0}}

@@ -45,7 +45,7 @@ def test_what_a_question_asks_for_is_read_from_its_question_words():
 
 
 @pytest.mark.parametrize(
-    "sentence",
+    "evasion",
     [
         "I could not find where she lived.",
         "Its price isn't specified.",
@@ -56,16 +56,18 @@ def test_what_a_question_asks_for_is_read_from_its_question_words():
         "None of the passages lets me compare them.",
     ],
 )
-def test_evasions_are_told(sentence):
-    assert abstains(sentence, "sentence")
+def test_evasions_are_told(evasion):
+    assert abstains(evasion, "sentence")
 
 
-@pytest.mark.parametrize(
-    "sentence",
-    ["Ann Carter built it.", "It could not float, so it sank.", "She was not a queen.", "He did not stay in Bath."],
-)
-def test_negated_facts_are_no_evasions(sentence):
-    assert not abstains(sentence, "sentence")
+def test_negated_facts_are_no_evasions():
+    facts = [
+        "Ann Carter built it.",
+        "It could not float, so it sank.",
+        "She was not a queen.",
+        "He did not stay in Bath.",
+    ]
+    assert [fact for fact in facts if abstains(fact, "sentence")] == []
 
 
 def test_needs_are_met_by_new_names_numbers_and_dates_not_by_the_questions_own():
@@ -98,20 +100,15 @@ def test_a_bare_name_is_an_answer_and_an_evasion_is_zero(scorer):
 
 def test_an_answer_to_something_else_scores_below_the_same_facts_on_the_subject(scorer):
     question = "Who built the old tower beside the river?"
-    on, off = (
-        "The old tower beside the river was the work of Ann Carter.",
-        "Ferns and mosses thrive under Cornish oaks, says Ann Carter.",
-    )
+    on = "The old tower beside the river was the work of Ann Carter."
+    off = "Ferns and mosses thrive under Cornish oaks, says Ann Carter."
     table = scorer.answer_relevance([question] * 2, [on, off])
     assert table["score"].iloc[0] > 1.5 * table["score"].iloc[1]
 
 
 def test_made_up_names_and_numbers_lower_faithfulness(scorer):
-    answers = [
-        "The tower was built by Ann Carter in 1896.",
-        "The tower was built by Ann Carter in 1901.",
-        "The tower was built by Rob Miller in 1901.",
-    ]
+    makers = ("Ann Carter in 1896", "Ann Carter in 1901", "Rob Miller in 1901")
+    answers = [f"The tower was built by {maker}." for maker in makers]
     scores = scorer.faithfulness(answers, [CONTEXT] * 3)["score"].tolist()
     assert scores[0] > 0.9
     assert scores[0] > 1.2 * scores[1] > 1.2 * 1.2 * scores[2]
@@ -166,19 +163,20 @@ def test_empty_texts_have_defined_values_and_a_reason(scorer):
     assert c["score"].isna().all()
 
 
-def test_bad_parameters_and_lists_are_refused():
-    with pytest.raises(ConfigError, match="keep=0"):
-        EmbeddedRagas(keep=0)
-    with pytest.raises(ConfigError, match="2 answers, 1 contexts"):
-        EmbeddedRagas(Words()).faithfulness(["a", "b"], ["c"])
-    with pytest.raises(ConfigError, match="answer 1 is nan"):
-        EmbeddedRagas(Words()).faithfulness(["a", float("nan")], ["c", "d"])
-    with pytest.raises(ConfigError, match="question 0 is None"):
-        EmbeddedRagas(Words()).answer_relevance([None], ["b"])
-    with pytest.raises(ConfigError, match="the context of 0 holds something else than texts"):
-        EmbeddedRagas(Words()).context_relevance(["Who?"], [None])
-    with pytest.raises(ConfigError, match="questions is one string"):
-        EmbeddedRagas(Words()).answer_relevance("a", ["b"])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: EmbeddedRagas(keep=0), "keep=0"),
+        (lambda: EmbeddedRagas(Words()).faithfulness(["a", "b"], ["c"]), "2 answers, 1 contexts"),
+        (lambda: EmbeddedRagas(Words()).faithfulness(["a", float("nan")], ["c", "d"]), "answer 1 is nan"),
+        (lambda: EmbeddedRagas(Words()).answer_relevance([None], ["b"]), "question 0 is None"),
+        (lambda: EmbeddedRagas(Words()).answer_relevance("a", ["b"]), "questions is one string"),
+        (lambda: EmbeddedRagas(Words()).context_relevance(["Who?"], [None]), "context of 0 holds something else than"),
+    ],
+)
+def test_bad_parameters_and_lists_are_refused(call, message):
+    with pytest.raises(ConfigError, match=message):
+        call()
 
 
 @pytest.fixture(scope="module")

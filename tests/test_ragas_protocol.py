@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
 from scipy.stats import binom
+from test_steps_ragas import verdicts
 
 from ragbench.data.wikieval import Pair
 from ragbench.errors import ConfigError, DataError
@@ -97,30 +98,25 @@ def test_both_texts_of_every_pair_go_to_the_scorer_in_one_call():
 # --- with a model -----------------------------------------------------------------------------------------------
 
 
-class Model:
-    """Statements are sentences, supported when the context has them; questions repeat the answer's first word."""
-
-    def __call__(self, body):
-        prompt = body["messages"][0]["content"]
-        fields = body["format"]["properties"]
-        if "claims" in fields:
-            answer = prompt.split("Answer:\n")[1].split("\n\nReply")[0]
-            made = {"claims": [s.strip() + "." for s in answer.split(".") if s.strip()]}
-        elif "labels" in fields:
-            context = prompt.split("Context:\n")[1].split("\n\nFor each")[0]
-            lines = prompt.split("statements:\n")[1].split("\n\n")[0].splitlines()
-            words = ["Yes" if line.split(". ", 1)[1] in context else "No" for line in lines]
-            made = {"labels": [{"why": "Seen.", "verdict": w} for w in words]}
-        elif "questions" in fields:
-            answer = prompt.split("Answer:\n")[1].split("\n\nReply")[0]
-            made = {"questions": ["Who built the tower?" if "Ann" in answer else "What is a fern?"] * 3}
-        elif "sentences" in fields:
-            made = {"sentences": ["Ann built it."]}
-        elif "score" in fields:
-            made = {"score": 9 if "Ann" in prompt.split("Rob")[0] and "Rob" not in prompt else 2}
-        else:
-            made = {"better": 1}
-        return json.dumps(made)
+def model_reply(body):
+    """Statements are sentences, supported when the context has them; a question is asked back by the answer's name."""
+    prompt = body["messages"][0]["content"]
+    fields = body["format"]["properties"]
+    if "claims" in fields:
+        answer = prompt.split("Answer:\n")[1].split("\n\nReply")[0]
+        made = {"claims": [s.strip() + "." for s in answer.split(".") if s.strip()]}
+    elif "labels" in fields:
+        made = verdicts(prompt)
+    elif "questions" in fields:
+        answer = prompt.split("Answer:\n")[1].split("\n\nReply")[0]
+        made = {"questions": ["Who built the tower?" if "Ann" in answer else "What is a fern?"] * 3}
+    elif "sentences" in fields:
+        made = {"sentences": ["Ann built it."]}
+    elif "score" in fields:
+        made = {"score": 9 if "Ann" in prompt.split("Rob")[0] and "Rob" not in prompt else 2}
+    else:
+        made = {"better": 1}
+    return json.dumps(made)
 
 
 F = [Pair("w", "Who built the tower?", "Ann built it.", "Rob built it. Ann built it.", "Ann built it. It is tall.")]
@@ -128,7 +124,7 @@ C = [Pair("w", F[0].question, "Ann built it. It is tall.", "Ann built it. It is 
 
 
 def test_the_three_metrics_by_a_model_and_the_calls_they_take(minilm):
-    with FakeOllama(reply=Model()) as server:
+    with FakeOllama(reply=model_reply) as server:
         scorer = ModelRagas(chat_model("ollama:llama3:8b", host=server.url), minilm, **QUIET)
         f = score_pairs(scorer, F, "faithfulness")
         a = score_pairs(scorer, [Pair("w", F[0].question, "Ann did.", "Ferns grow.")], "answer_relevance")
@@ -171,7 +167,7 @@ def test_unread_replies_leave_a_pair_unscored_with_the_reason():
 
 
 def test_a_ranking_that_always_takes_the_first_place_is_a_tie_with_full_position_bias():
-    with FakeOllama(reply=Model()) as server:
+    with FakeOllama(reply=model_reply) as server:
         model = chat_model("ollama:llama3:8b", host=server.url)
         tables, bias = baseline_scores(model, F, "faithfulness", **QUIET)
         prompts = [call.prompt for call in server.calls]

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from experiment_parts import Copier
 from fake_ollama import FakeOllama
 
 from ragbench.data import load_dataset
@@ -204,33 +205,18 @@ def test_a_pair_with_a_missing_side_is_left_out_and_n_says_so():
 # --- the whole way ----------------------------------------------------------------------------------------------------
 
 
-class Once:
-    """A reader that counts its answers."""
-
-    name = "once"
-
-    def __init__(self):
-        self.answers = 0
-
-    def settings(self):
-        return {}
-
-    def answer(self, question, context):
-        self.answers += 1
-        return context
-
-
 def test_a_run_is_resumed_from_its_rows_and_shows_all_20_chunks(tmp_path, minilm):
-    reader = Once()
+    log = tmp_path / "answered"
+    copier = {"copier": Copier(str(log))}
     documents = tuple(Document(f"d{i}", f"d{i}", f"River {i} is long.", ()) for i in range(25))
     data = Dataset("small", QUESTIONS, documents)
-    first = rc.grid("small", data, systems.RETRIEVERS, {"once": reader}, folder=tmp_path).run(progress=False)
-    assert (len(first), reader.answers) == (6, 6)
+    first = rc.grid("small", data, systems.RETRIEVERS, copier, folder=tmp_path).run(progress=False)
+    assert len(first) == len(log.read_text().splitlines()) == 6
     assert list(dict.fromkeys(first["retriever"])) == ["BM25", "SIM", "hybrid"]
     assert first[first["retriever"] == "SIM"]["hits"].map(len).tolist() == [20, 20]
     assert first.loc[0, "answer"].count("River") == len(first.loc[0, "hits"])
-    again = rc.grid("small", data, systems.RETRIEVERS, {"once": reader}, folder=tmp_path).run(progress=False)
-    assert reader.answers == 6
+    again = rc.grid("small", data, systems.RETRIEVERS, copier, folder=tmp_path).run(progress=False)
+    assert len(log.read_text().splitlines()) == 6
     assert again["answer"].tolist() == first["answer"].tolist()
 
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from experiment_parts import graded
+from experiment_parts import Copier, graded
 from fake_ollama import FakeOllama
 
 from ragbench import papers
@@ -138,15 +138,6 @@ def found(*titles):
 
 
 GOOD, POOR = found("Ann Lee", "Bob Ray", "Kelp"), found("Kelp", "Bob Ray", "Kelp")
-
-
-class Copier:
-    """A generator that returns its context."""
-
-    name = "copier"
-
-    def answer(self, question, context):
-        return context or "There is not enough information."
 
 
 def run(folder, data, who, retriever, N, **options):
