@@ -292,12 +292,6 @@ def test_an_unanswerable_question_asks_for_what_was_left_out_on_purpose(shipped)
             assert not mentions(texts[doc_id].text, by_id[doc_id].text[name])
 
 
-def test_one_document_gets_no_question_over_several():
-    one = datagen.make_set(load_schema_cached("law", "en"), 1, 0)
-    assert one.problems() == []
-    assert {q.kind for q in one.questions} == {"factual", "multi-hop", "summary", "unanswerable"}
-
-
 def test_summaries_were_refined(shipped):
     changed = [q for q in shipped.questions if q.changes]
     assert {q.kind for q in changed} == {"summary"}
@@ -409,25 +403,29 @@ def test_references_are_the_sentences_that_state_the_facts(shop, case):
     assert found.references == (datagen.Reference("d1", document.sentences[2].text),)
 
 
-def test_a_fact_without_reference_that_the_document_states_gains_its_reference(shop, case):
-    got = refined(shop, case, statements=("It took 500 crowns.", "It sells green tea."))
-    assert [r.text for r in got.references] == [case[1].sentences[0].text, case[1].sentences[2].text]
-    assert got.statements == ("It took 500 crowns.", "It sells green tea.")
-    assert sum(c.startswith("reference added") for c in got.changes) == 2
+TIMES = "It opened on 1 May 2004 and closed on 15 May 2004."
 
 
-def test_a_fact_that_the_document_does_not_state_is_removed_from_the_answer(shop, case):
-    got = refined(shop, case, statements=("It took 500 crowns.", "The owner is Ada Quarsk."))
-    assert got.statements == ("It took 500 crowns.",)
-    assert "removed: The owner is Ada Quarsk." in got.changes
-
-
-def test_content_of_the_references_that_the_answer_lacks_is_added(shop, case):
-    opened = datagen.Reference("d1", case[1].sentences[1].text)
-    got = refined(shop, case, references=(opened,))
-    assert got.statements == ("It took 500 crowns.", "It opened on 1 May 2004 and closed on 15 May 2004.")
-    assert [r.text for r in got.references] == [case[1].sentences[1].text, case[1].sentences[2].text]
-    assert "supplemented: It opened on 1 May 2004 and closed on 15 May 2004." in got.changes
+@pytest.mark.parametrize(
+    ("more", "references", "statements", "cited", "changes"),
+    [
+        # The document states the fact: it gains its reference.
+        ("It sells green tea.", None, ["It sells green tea."], [0, 2], ["reference added"] * 2),
+        # The document does not state it: it is removed from the answer.
+        ("The owner is Ada Quarsk.", None, [], [2], ["reference added", "removed: The owner is Ada Quarsk."]),
+        # A reference says more than the answer: that is added.
+        ("", [1], [TIMES], [1, 2], ["reference added", f"supplemented: {TIMES}"]),
+    ],
+)
+def test_refinement_brings_answer_and_references_together(shop, case, more, references, statements, cited, changes):
+    sentences = [sentence.text for sentence in case[1].sentences]
+    given = {"statements": tuple(filter(None, ("It took 500 crowns.", more)))}
+    if references:
+        given["references"] = tuple(datagen.Reference("d1", sentences[i]) for i in references)
+    got = refined(shop, case, **given)
+    assert got.statements == ("It took 500 crowns.", *statements)
+    assert [r.text for r in got.references] == [sentences[i] for i in cited]
+    assert all(told.startswith(change) for told, change in zip(got.changes, changes, strict=True))
 
 
 def test_an_unanswerable_question_stays_as_it_is(shop, case):
@@ -702,11 +700,23 @@ def test_a_schema_file_of_ones_own_is_read_and_faults_name_the_file(tmp_path, sh
         datagen.read_schema(tmp_path / "none.yaml")
 
 
-def test_a_set_from_ones_own_schema(shop):
-    generated = datagen.make_set(shop, 5, 2)
+def test_a_set_from_ones_own_schema_keeps_its_domain(tmp_path):
+    generated = datagen.make_set(datagen.build_schema(raw(("domain",), "corner-shops")), 5, 2)
     assert generated.problems() == []
-    kinds = ("factual", "multi-hop", "summary", "unanswerable")
-    assert Counter(q.kind for q in generated.questions) == dict.fromkeys(kinds, 5)
+    assert Counter(q.kind for q in generated.questions) == dict.fromkeys(ONE_DOCUMENT, 5)
+    folder = datagen.write_set(generated, tmp_path / "set")
+    for name in ("documents", "questions"):
+        lines = (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+        assert {json.loads(line)["domain"] for line in lines} == {"corner-shops"}
+
+
+ONE_DOCUMENT = ("factual", "multi-hop", "summary", "unanswerable")
+
+
+def test_one_document_gets_no_question_over_several():
+    one = datagen.make_set(load_schema_cached("law", "en"), 1, 0)
+    assert one.problems() == []
+    assert {q.kind for q in one.questions} == set(ONE_DOCUMENT)
 
 
 # --- the folder -------------------------------------------------------------------------------------------------------
@@ -730,15 +740,6 @@ def test_generate_writes_what_load_jsonl_reads(name, tmp_path):
     rows = [json.loads(line) for line in (folder / "configurations.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [len(r["dropped"]) > 0 for r in rows] == [True] * 6
     assert len({tuple(r["patterns"]) for r in rows}) == 6
-
-
-def test_a_domain_with_a_hyphen_keeps_its_name(tmp_path):
-    folder = datagen.write_set(
-        datagen.make_set(datagen.build_schema(raw(("domain",), "corner-shops")), 2, 1), tmp_path / "set"
-    )
-    for name in ("documents", "questions"):
-        lines = (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-        assert {json.loads(line)["domain"] for line in lines} == {"corner-shops"}
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):

@@ -241,8 +241,8 @@ def test_settings_name_the_model_and_every_parameter():
     dense = Dense(chunks_of("a"), Hashed())
     about = {"retriever": "Dense", "embedder": "hashed-8", "similarity": "cosine", "chunks": 1}
     assert dense.settings() == about
-    mmr = {"retriever": "MMR", "fetch_k": 7, "lambda_mult": 0.25}
-    assert MMR(dense, 7, 0.25).settings() == mmr | {"over": about}
+    mmr = {"retriever": "MMR", "fetch_k": 7, "lambda_mult": 0.25, "over": about}
+    assert MMR(dense, 7, 0.25).settings() == mmr
 
 
 def test_faiss_backend_gives_the_same_hits():

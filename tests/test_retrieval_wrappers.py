@@ -200,11 +200,7 @@ def test_llm_decomposer_sends_the_prompt_with_the_question_in_it(monkeypatch, tm
 def test_llm_decomposer_never_passes_over_a_failed_reply(monkeypatch):
     from ragbench.llm import Reply
 
-    replies = [
-        Reply(text="fine", parsed=None, ok=True, error=None),
-        Reply(text="", parsed=None, ok=False, error=None),
-        Reply(text="  \n", parsed=None, ok=True, error=None),
-    ]
+    replies = [Reply(text=t, parsed=None, ok=t != "", error=None) for t in ("fine", "", "  \n")]
     monkeypatch.setattr("ragbench.llm.ask", lambda *a, **k: replies)
     with pytest.raises(ModelError, match=r"2 of 3 questions .* reply to 'b'"):
         llm_decomposer("m").batch(["a", "b", "c"])
@@ -250,18 +246,18 @@ def test_rules_of_the_stand_in_decomposer(question, queries):
     assert rule_decomposer(question) == queries
 
 
-def test_the_stand_in_says_that_it_is_no_llm():
-    settings = MultiQuery(bm25(), rule_decomposer).settings()
-    assert "no LLM" in settings["decompose"]["decomposer"]
-    assert settings["over"]["retriever"] == "BM25"
-
-
 @settings(deadline=None)
 @given(st.text(min_size=1, max_size=80).filter(str.strip))
-def test_the_stand_in_always_gives_one_to_four_queries(question):
+def test_the_rules_always_give_one_to_four_queries(question):
     queries = rule_decomposer(question)
     assert 1 <= len(queries) <= 4
     assert all(q.strip() for q in queries)
+
+
+def test_the_rules_say_that_they_are_no_llm():
+    settings = MultiQuery(bm25(), rule_decomposer).settings()
+    assert "no LLM" in settings["decompose"]["decomposer"]
+    assert settings["over"]["retriever"] == "BM25"
 
 
 def test_hybrid_by_hand():
@@ -300,22 +296,15 @@ def test_hybrid_refuses_one_id_for_two_texts():
 )
 def test_every_retriever_is_a_langchain_retriever(build):
     from langchain_core.retrievers import BaseRetriever
-    from langchain_core.runnables import RunnableLambda
 
     retriever = build()
     assert isinstance(retriever, BaseRetriever)
     hits = retriever.search(["red dog"], retriever.k)[0]
     documents = retriever.invoke("red dog")
     assert [d.page_content for d in documents] == [h.chunk.text for h in hits]
-    first = hits[0]
-    assert documents[0].id == first.chunk.id
-    assert documents[0].metadata == {
-        "title": first.chunk.title,
-        "doc_id": first.chunk.doc_id,
-        "chunk_id": first.chunk.id,
-        "score": first.score,
-        "rank": 1,
-    }
+    first = hits[0].chunk
+    about = {"title": first.title, "doc_id": first.doc_id, "chunk_id": first.id, "score": hits[0].score, "rank": 1}
+    assert (documents[0].id, documents[0].metadata) == (first.id, about)
     assert len(retriever.invoke("red dog", k=1)) == 1
     assert {d.metadata["doc_id"] for d in retriever.invoke("red dog", scope={"d1"})} == {"d1"}
     assert (retriever | RunnableLambda(len)).invoke("red dog") == len(documents)
