@@ -11,22 +11,10 @@ from checks import refusals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import ragbench.metrics.claims as claims_module
 from ragbench.data.ragchecker import from_ragchecker, read_ragchecker
 from ragbench.errors import DataError
-from ragbench.metrics.claims import (
-    CHECKS,
-    COUNTS,
-    METRICS,
-    RAGCHECKER_NAMES,
-    ClaimLabels,
-    claim_counts,
-    claim_metrics,
-    claim_metrics_table,
-    macro_average,
-    ragchecker_averages,
-    score_ragchecker,
-)
+from ragbench.metrics import claims
+from ragbench.metrics.claims import COUNTS, METRICS, ClaimLabels, claim_metrics
 
 # Busy machines: the time one example takes says nothing about the code.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -55,8 +43,8 @@ def slow(response, reference, response_chunks, reference_chunks, empty=math.nan,
     p, r = share(correct, n), share({i for i in range(m) if reference[i]}, m)
     f1 = 2 * p * r / (p + r) if n and m and p + r else 0.0 if n and m else empty
     used = share({i for i in recalled if reference[i]}, len(recalled))
-    noise = [share(claims, n, k > 0 and m > 0) for claims in (first, second)]
-    grounds = [share(claims, n, k > 0) for claims in (wrong - faithful, correct - faithful, faithful)]
+    noise = [share(part, n, k > 0 and m > 0) for part in (first, second)]
+    grounds = [share(part, n, k > 0) for part in (wrong - faithful, correct - faithful, faithful)]
     values = (p, r, f1, share(recalled, m), share(relevant, k, m > 0), used, *noise, *grounds)
     return dict(zip(METRICS, values, strict=True))
 
@@ -89,7 +77,7 @@ BY_HAND = dict(zip(METRICS, NUMBERS, strict=True))
 
 
 def test_all_eleven_metrics_and_the_counts_worked_by_hand():
-    scores, counts = claim_metrics(*EXAMPLE), claim_counts(*EXAMPLE)
+    scores, counts = claim_metrics(*EXAMPLE), claims.claim_counts(*EXAMPLE)
     assert list(scores) == list(METRICS)
     assert scores == pytest.approx(BY_HAND)
     assert counts == dict(zip(COUNTS, (13, 5, 3, 2, 4), strict=True))
@@ -101,7 +89,7 @@ def test_all_eleven_metrics_and_the_counts_worked_by_hand():
 
 
 def test_example_in_the_documentation_holds():
-    assert doctest.testmod(claims_module).failed == 0
+    assert doctest.testmod(claims).failed == 0
 
 
 @unhurried
@@ -155,13 +143,13 @@ def test_duplicated_chunk_changes_context_precision_only(sets, data):
 @settings(unhurried, max_examples=30)
 @given(st.lists(labels(), max_size=12))
 def test_many_results_of_different_sizes_score_as_each_alone(sets):
-    table = claim_metrics_table(ClaimLabels(*one, id=f"q{i}") for i, one in enumerate(sets))
+    table = claims.claim_metrics_table(ClaimLabels(*one, id=f"q{i}") for i, one in enumerate(sets))
     assert table.index.tolist() == [f"q{i}" for i in range(len(sets))]
     assert table.columns.tolist() == [*METRICS, *COUNTS]
     assert table.dtypes.tolist() == [np.float64] * len(METRICS) + [np.int64] * len(COUNTS)
     for i, one in enumerate(sets):
         assert same(table.iloc[i][list(METRICS)].to_dict(), slow(*one))
-        assert table.iloc[i][list(COUNTS)].to_dict() == claim_counts(*one)
+        assert table.iloc[i][list(COUNTS)].to_dict() == claims.claim_counts(*one)
 
 
 def test_labels_may_be_words_numbers_arrays_or_tuples():
@@ -213,20 +201,20 @@ def test_what_is_undefined_is_nan_and_zero_only_by_name(sets, undefined):
 
 
 def test_macro_average_leaves_out_what_is_undefined_and_counts_it():
-    table = claim_metrics_table([ClaimLabels([1, 0], [1], [[1], [0]], [[1]]), ClaimLabels([], [0], [], [[1]])])
-    average = macro_average(table)
+    table = claims.claim_metrics_table([ClaimLabels([1, 0], [1], [[1], [0]], [[1]]), ClaimLabels([], [0], [], [[1]])])
+    average = claims.macro_average(table)
     assert average.index.tolist() == list(METRICS)
     assert average.loc["precision"].tolist() == [0.5, 1, 1]
     assert average.loc["recall"].tolist() == [0.5, 2, 0]
     assert average.loc["faithfulness"].tolist() == [0.5, 1, 1]
-    published = macro_average(claim_metrics_table([ClaimLabels([], [0], [], [[1]])], empty="published"))
+    published = claims.macro_average(claims.claim_metrics_table([ClaimLabels([], [0], [], [[1]])], empty="published"))
     assert published.loc["precision"].tolist() == [0, 1, 0]
 
 
 def test_no_result_at_all_gives_an_empty_table():
-    table = claim_metrics_table([])
+    table = claims.claim_metrics_table([])
     assert table.shape == (0, len(METRICS) + len(COUNTS))
-    assert macro_average(table)["mean"].isna().all()
+    assert claims.macro_average(table)["mean"].isna().all()
 
 
 @pytest.mark.parametrize(
@@ -252,8 +240,11 @@ def test_no_result_at_all_gives_an_empty_table():
     ],
 )
 def test_bad_labels_are_named_with_field_and_place(change, said):
-    good = dict(zip(CHECKS, ([True, False], [True], [[1, 0, 1], [0, 0, 0]], [[1, 0, 0]]), strict=True))
-    for call in (lambda: claim_metrics(**good | change), lambda: claim_metrics_table([{"id": "q7"} | good | change])):
+    good = dict(zip(claims.CHECKS, ([True, False], [True], [[1, 0, 1], [0, 0, 0]], [[1, 0, 0]]), strict=True))
+    for call in (
+        lambda: claim_metrics(**good | change),
+        lambda: claims.claim_metrics_table([{"id": "q7"} | good | change]),
+    ):
         with pytest.raises(DataError) as caught:
             call()
         for part in said:
@@ -262,39 +253,39 @@ def test_bad_labels_are_named_with_field_and_place(change, said):
 
 
 def test_result_that_was_not_checked_is_named_with_all_it_lacks():
-    whole = SimpleNamespace(id="a", **dict(zip(CHECKS, ([1], [1], [[1]], [[1]]), strict=True)))
+    whole = SimpleNamespace(id="a", **dict(zip(claims.CHECKS, ([1], [1], [[1]], [[1]]), strict=True)))
     part = SimpleNamespace(id="b", response_in_reference=[1], reference_in_response=None)
     with pytest.raises(
         DataError, match=r"'b': no labels for reference_in_response, response_in_chunks, reference_in_ch"
     ):
-        claim_metrics_table([whole, part])
+        claims.claim_metrics_table([whole, part])
     with pytest.raises(DataError, match=r"result '1': no labels"):
-        claim_metrics_table([{check: getattr(whole, check) for check in CHECKS}, {}])
+        claims.claim_metrics_table([{check: getattr(whole, check) for check in claims.CHECKS}, {}])
 
 
 def test_fields_that_nobody_knows_are_shown_where_labels_are_missing():
-    good = {check: getattr(ClaimLabels([1], [1], [[1]], [[1]]), check) for check in CHECKS}
+    good = {check: getattr(ClaimLabels([1], [1], [[1]], [[1]]), check) for check in claims.CHECKS}
     typo = {"id": "q7", "response_in_refrence": good.pop("response_in_reference")} | good
     with pytest.raises(DataError, match=r"'q7': no labels for response_in_reference \(it has response_in_refrence\)"):
-        claim_metrics_table([typo])
+        claims.claim_metrics_table([typo])
     record = ragchecker_record()
     record["answer2respones"] = record.pop("answer2response")
     with pytest.raises(DataError, match=r"'q': no labels for response_in_reference \(it has answer2respones\)"):
-        score_ragchecker(from_ragchecker({"results": [record]}))
+        claims.score_ragchecker(from_ragchecker({"results": [record]}))
 
 
 def test_a_file_as_it_was_read_is_a_list_of_results_and_one_result_is_not():
     read = from_ragchecker({"results": [ragchecker_record()]})
-    pd.testing.assert_frame_equal(claim_metrics_table(read), claim_metrics_table(read.results))
-    for one in ({check: [1] for check in CHECKS}, read.results[0], "q7"):
+    pd.testing.assert_frame_equal(claims.claim_metrics_table(read), claims.claim_metrics_table(read.results))
+    for one in ({check: [1] for check in claims.CHECKS}, read.results[0], "q7"):
         with pytest.raises(DataError, match=r"results is (dict|RagResult|str)(?s:.)*pass \[result\]"):
-            claim_metrics_table(one)
+            claims.claim_metrics_table(one)
 
 
 test_unknown_options_name_the_choices = refusals(
     (lambda: claim_metrics(*EXAMPLE, irrelevant_noise="exclusiv"), r"'exclusiv'(?s:.)*exclusive, literal"),
     (lambda: claim_metrics(*EXAMPLE, empty="zero"), "published"),
-    (lambda: claim_metrics_table([], empty=None), "empty=None"),
+    (lambda: claims.claim_metrics_table([], empty=None), "empty=None"),
 )
 
 
@@ -311,9 +302,9 @@ def test_ragcheckers_file_is_completed_with_its_own_names_and_percentages():
     results = from_ragchecker(
         {"results": [ragchecker_record(), ragchecker_record(query_id="r", answer2response=["Entailment"] * 2)]}
     )
-    scored = score_ragchecker(results)
+    scored = claims.score_ragchecker(results)
     first, second = (result.metrics for result in scored.results)
-    assert set(first) == set(RAGCHECKER_NAMES.values())
+    assert set(first) == set(claims.RAGCHECKER_NAMES.values())
     assert (first["precision"], second["precision"]) == (0.5, 1)
     assert (first["noise_sensitivity_in_relevant"], second["noise_sensitivity_in_relevant"]) == (0.5, 0)
     assert scored.metrics["overall"] == {"precision": 75.0, "recall": 0.0, "f1": 0.0}
@@ -325,18 +316,18 @@ def test_ragcheckers_file_is_completed_with_its_own_names_and_percentages():
 
 def test_files_without_a_response_claim_get_the_released_zero():
     record = ragchecker_record(answer2response=[], retrieved2response=[])
-    scored = score_ragchecker(from_ragchecker({"results": [record]}))
+    scored = claims.score_ragchecker(from_ragchecker({"results": [record]}))
     assert scored.results[0].metrics["faithfulness"] == 0
-    assert math.isnan(score_ragchecker(scored, empty=math.nan).results[0].metrics["faithfulness"])
+    assert math.isnan(claims.score_ragchecker(scored, empty=math.nan).results[0].metrics["faithfulness"])
 
 
 @pytest.mark.data
 def test_recorded_example_is_reproduced_per_question_and_overall(data_mirror):
     recorded = read_ragchecker(data_mirror / "ragchecker" / "examples" / "checking_outputs.json")
-    table = claim_metrics_table(recorded.results)
+    table = claims.claim_metrics_table(recorded.results)
     assert len(table) == 2
     for result in recorded.results:
-        ours = {RAGCHECKER_NAMES[name]: value for name, value in table.loc[result.id, list(METRICS)].items()}
+        ours = {claims.RAGCHECKER_NAMES[name]: value for name, value in table.loc[result.id, list(METRICS)].items()}
         assert ours == result.metrics
-    assert ragchecker_averages(table) == recorded.metrics
-    assert score_ragchecker(recorded) == recorded
+    assert claims.ragchecker_averages(table) == recorded.metrics
+    assert claims.score_ragchecker(recorded) == recorded

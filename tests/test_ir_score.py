@@ -389,9 +389,6 @@ def test_wordpiece_joins_add_up_on_real_paragraphs(tokens, recorded):
         assert joined_cutoffs(chunks, cuts, tokens).tolist() == token_cutoffs(" ".join(chunks), cuts, whole).tolist()
 
 
-# --- bad input --------------------------------------------------------------------------------------------------------
-
-
 test_bad_input_says_what_was_wrong = refusals(
     (lambda: ir_score(["a"], "a", "substr"), "did you mean 'substring'"),
     (lambda: ir_score("abc", "abc"), r"write \[fact\]"),

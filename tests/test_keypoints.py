@@ -28,10 +28,13 @@ SPLIT_OVER_TWO = ["(Company: Marn) Oil rose in May. Nothing else.", "Gas fell in
 def test_keypoint_metrics_are_shares_of_the_verdicts():
     got = keypoint_metrics(["covered", "neither", "covered", "contradicted"])
     assert got == {"completeness": 0.5, "hallucination": 0.25, "irrelevance": 0.25}
+    assert np.isnan(list(keypoint_metrics([]).values())).all()
 
 
-def test_keypoint_metrics_without_keypoints_are_nan():
-    assert all(math.isnan(v) for v in keypoint_metrics([]).values())
+@pytest.mark.parametrize("bad", ["covered", ["Covered"], [None], [1], [["covered"]]])
+def test_keypoint_metrics_refuse_what_is_no_verdict(bad):
+    with pytest.raises(DataError, match="expected"):
+        keypoint_metrics(bad)
 
 
 @given(st.lists(st.sampled_from(VERDICTS), min_size=1, max_size=20), st.randoms())
@@ -43,12 +46,6 @@ def test_keypoint_metrics_add_up_to_one_in_any_order(verdicts, random):
     assert keypoint_metrics(shuffled) == got
     assert got["completeness"] == pytest.approx(np.mean([v == "covered" for v in verdicts]))
     assert got["hallucination"] == pytest.approx(np.mean([v == "contradicted" for v in verdicts]))
-
-
-@pytest.mark.parametrize("bad", ["covered", ["Covered"], [None], [1], [["covered"]]])
-def test_keypoint_metrics_refuse_what_is_no_verdict(bad):
-    with pytest.raises(DataError, match="expected"):
-        keypoint_metrics(bad)
 
 
 def test_an_unread_verdict_leaves_the_answer_unscored_and_counted():

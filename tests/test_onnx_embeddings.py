@@ -59,9 +59,8 @@ def test_a_folder_says_its_own_pooling_prefixes_and_length(tiny):
     model = OnnxEmbeddings(tiny)
     assert (model.pooling, model.query_prefix, model.document_prefix) == ("cls", "query : ", "passage : ")
     mean = OnnxEmbeddings(tiny, pooling="mean", query_prefix="")
-    np.testing.assert_allclose(
-        mean.embed_query("sun sun rain rain"), mean.embed_query("sun sun"), atol=1e-6
-    )  # 4 tokens
+    four_tokens = mean.embed_query("sun sun")
+    np.testing.assert_allclose(mean.embed_query("sun sun rain rain"), four_tokens, atol=1e-6)
 
 
 def test_the_id_names_all_that_changes_a_vector(tiny, tmp_path):
@@ -95,11 +94,7 @@ def test_safetensors_of_roberta_begin_at_position_two_and_may_have_a_prefix(tmp_
         (lambda folder: (folder / "model.onnx").unlink(), DataError, "neither model.onnx nor model.safetensors"),
         (lambda folder: (folder / "model.onnx").write_bytes(b"no model"), DataError, "model.onnx"),
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), DataError, "tokenizer.json"),
-        (
-            lambda folder: (folder / "modules.json").write_text('[{"type": "sentence_transformers.models.Dense"}]'),
-            ConfigError,
-            "a step Dense after the pooling",
-        ),
+        (lambda folder: (folder / "modules.json").write_text('[{"type": "x.Dense"}]'), ConfigError, "step Dense after"),
     ],
 )
 def test_a_folder_that_cannot_work_is_named(tiny, break_it, error, message):

@@ -439,9 +439,6 @@ def test_confusion_matrix_rows_are_truth():
     assert np.isnan(stats.confusion_matrix([], []).accuracy)
 
 
-# --- bad input --------------------------------------------------------------------------------------------------------
-
-
 test_bad_input_says_what_was_wrong = refusals(
     (lambda: stats.bootstrap_ci([1, 2], level=95), "level 95"),
     (lambda: stats.bootstrap_ci([1, 2], resamples=-1), "resamples -1"),

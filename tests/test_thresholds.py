@@ -293,9 +293,6 @@ def test_reliability_curve_by_hand_keeps_equal_predictions_together():
     assert (curve.observed <= curve.high).all()
 
 
-# --- bad input --------------------------------------------------------------------------------------------------------
-
-
 test_bad_input_says_what_was_wrong_and_numpy_does_not_warn = pytest.mark.filterwarnings("error")(
     refusals(
         (lambda: fit_thresholds([0.1, 0.2], [1, 6]), DataError, "6.0 at position 1"),
