@@ -424,8 +424,7 @@ def test_kappa_of_one_shared_label_is_nan_and_unscored_items_are_counted():
 
 
 def test_kappa_is_symmetric_and_zero_for_independent_judges():
-    cells = list(itertools.product([1, 2, 3], [1, 1, 2]))  # every combination as often as chance
-    a, b = zip(*cells, strict=True)
+    a, b = zip(*itertools.product([1, 2, 3], [1, 1, 2]), strict=True)  # every combination as often as chance
     assert stats.kappa(a, b).estimate == pytest.approx(0)
     assert stats.kappa(b, a).estimate == pytest.approx(stats.kappa(a, b).estimate)
 
@@ -434,8 +433,7 @@ def test_confusion_matrix_rows_are_truth():
     got = stats.confusion_matrix([1, 1, 5, 3, None], [1, 5, 5, 3, 1], labels=[1, 2, 3, 4, 5])
     assert got.counts[0].tolist() == [1, 0, 0, 0, 1]
     assert (got.n, got.n_missing, got.accuracy) == (4, 1, 0.75)
-    assert got.to_frame().loc[1, 5] == 1
-    assert got.to_frame().loc[5, 1] == 0
+    assert (got.to_frame().loc[1, 5], got.to_frame().loc[5, 1]) == (1, 0)
     assert np.isnan(stats.confusion_matrix([], []).accuracy)
 
 
