@@ -68,8 +68,7 @@ def test_doctor_lists_the_models_of_a_running_ollama(monkeypatch):
     monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{server.server_address[1]}")
     check = doctor._ollama()
     server.shutdown()
-    assert check.ok
-    assert check.what == "1 models: llama3:8b"
+    assert (check.ok, check.what) == (True, "1 models: llama3:8b")
 
 
 def test_doctor_tries_a_model_as_judge(capsys):
@@ -165,8 +164,7 @@ def test_without_a_command_all_of_them_are_listed(capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "passed"),
-    [([], []), (["--port", "9999"], ["--port", "9999"]), (["--no-browser"], ["--no-browser"])],
+    ("options", "passed"), [([], []), (["--port", "9999"], ["--port", "9999"]), (["--no-browser"], ["--no-browser"])]
 )
 def test_lab_passes_port_and_browser_on(options, passed, monkeypatch):
     started = []
@@ -366,8 +364,7 @@ def test_a_failing_cell_is_named_and_the_copy_kept(book, tmp_path):
 
 def test_notebooks_are_found_by_paper_and_in_order():
     every = [p.stem for p in notebooks.find()]
-    assert every == sorted(every)
-    assert every[0] == "00_start_here"
+    assert (every, every[0]) == (sorted(every), "00_start_here")
     assert all(p.stem.startswith("1") for p in notebooks.find("thesis"))
 
 

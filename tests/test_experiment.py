@@ -73,8 +73,7 @@ def test_a_grid_may_keep_some_cells_of_its_product_and_builds_nothing_for_the_ot
         tmp_path, 2, **axes, retriever={"n": noted}, keep=lambda c: c.chunker == "whole" and (c.k == 2 or c.N == 0)
     )
     rows = around.run(progress=False)
-    assert set(zip(rows["chunker"], rows["k"], strict=True)) == {("whole", 2)}
-    assert len(rows) == 2
+    assert (set(zip(rows["chunker"], rows["k"], strict=True)), len(rows)) == ({("whole", 2)}, 2)
     assert built == [2]
     assert around.plan()["retrieve"].calls == 2
     everything = experiment(tmp_path, 2, **axes, retriever={"n": noted}).run(progress=False)
@@ -89,8 +88,7 @@ def test_a_row_holds_the_score_of_the_text_the_answer_came_from(rows):
     assert cut["answer"] == "Person1 Lee was born"
     assert cut["ir_score"] == pytest.approx(ir_score([fact], cut["answer"]))
     assert cut["ir_score"] == pytest.approx(len("Person1 Lee was born") / len(fact))
-    assert cut["context_tokens"] == 4
-    assert cut["hits"] == ["d1#0", "d0#0"]
+    assert (cut["context_tokens"], cut["hits"]) == (4, ["d1#0", "d0#0"])
     long = rows[(rows["N"] == 20) & (rows["question_id"] == "q1")].iloc[0]
     assert long["ir_score"] == 1.0
     assert long["grade"] == EmbeddedGrader().grade(
@@ -255,8 +253,7 @@ def test_an_answer_the_rules_cannot_grade_is_unscored_with_its_reason(tmp_path):
     assert rows["status"].tolist() == ["failed", "ok"]
     assert (rows["error_step"][0], rows["error_kind"][0]) == ("grade", "unscored")
     assert "the words of the true answer '-(x+1)', but other signs" in rows["error"][0]
-    assert rows["answer"][0] == "-(x-1)"
-    assert rows["grade"].isna().tolist() == [True, False]
+    assert (rows["answer"][0], rows["grade"].isna().tolist()) == ("-(x-1)", [True, False])
 
 
 def test_kill_minus_nine_and_resume_repeats_no_row(tmp_path):
@@ -276,8 +273,7 @@ def test_kill_minus_nine_and_resume_repeats_no_row(tmp_path):
     before = Counter(log.read_text().splitlines())
     done = experiment(tmp_path / "run", 60, N=(0, 20), generator={"copier": Copier(str(log))}).run(progress=False)
     after = Counter(log.read_text().splitlines())
-    assert len(done) == 120
-    assert set(done["status"]) == {"ok"}
+    assert (len(done), set(done["status"])) == (120, {"ok"})
     assert after.total() - before.total() == 120 - len(kept)
     # Answers in flight at the kill, at most one question per thread, are all that was asked twice.
     assert after.total() - 120 <= 2 * (os.cpu_count() or 1)

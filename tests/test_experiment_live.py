@@ -47,10 +47,8 @@ def test_models_answer_and_grade_and_rows_say_who_they_were(tmp_path, server):
     assert rows["answer"].str.split(",").str[0].tolist() == ["Ely"] * 3 + ["Rome"] * 3
     assert rows["grade"].eq(5).all()
     for side in ("", "judge_"):
-        assert set(rows[f"{side}model"]) == {"ollama:llama3:8b"}
-        assert set(rows[f"{side}digest"]) == {DIGEST}
-        assert set(rows[f"{side}seed"]) == {3}
-        assert set(rows[f"{side}temperature"]) == {0.0}
+        assert (set(rows[f"{side}model"]), set(rows[f"{side}digest"])) == ({"ollama:llama3:8b"}, {DIGEST})
+        assert (set(rows[f"{side}seed"]), set(rows[f"{side}temperature"])) == ({3}, {0.0})
         assert set(rows[f"{side}num_ctx"]) == {4096}
     assert set(rows["prompt_sha256"]) == {prompt_hash(prompt) for prompt in PROMPTS.values()}
     assert set(rows["judge_prompt_sha256"]) == {prompt_hash("thesis_grade")}
@@ -135,8 +133,7 @@ def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_pat
     assert "mirostat" in rows.loc["q1", "error"]
     assert rows.loc["q2", ["error_step", "error_kind"]].tolist() == ["grade", "invalid"]
     assert rows.loc["q2", "answer"].startswith("Rome, after")
-    assert rows.loc["q2", "judge_raw"] == "no JSON"
-    assert rows.loc["q2", "judge_repairs"] == 1
+    assert (rows.loc["q2", "judge_raw"], rows.loc["q2", "judge_repairs"]) == ("no JSON", 1)
     server.fault = None
     before = Counter(call.prompt for call in server.calls)
     again = live(tmp_path, server, 3, N=(4,)).run(progress=False, retry_failed=True)
@@ -149,8 +146,7 @@ def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_pat
 def test_one_prompt_can_grade_the_answers_of_all_systems(tmp_path, server):
     grid = {"retriever": {"a": Named, "b": lambda c: Named(c, broken="x")}, "N": (0, 4), "per_prompt": "systems"}
     rows = live(tmp_path, server, 1, **grid).run(progress=False)
-    assert rows["judge_shown"].tolist() == [3, 3, 3]
-    assert rows["judge_position"].tolist() == [1, 2, 3]
+    assert (rows["judge_shown"].tolist(), rows["judge_position"].tolist()) == ([3, 3, 3], [1, 2, 3])
     gradings = [call for call in server.calls if call.body.get("format")]
     assert len(gradings) == 1
 

@@ -50,8 +50,7 @@ judge: embedded
     grid = Experiment.from_yaml(write(tmp_path, text))
     assert grid.grid.k == {"BM25": (5,), "SIM": (10,), "MMR": (10,), "MLQ": (5,), "REO": (10,), "Hybrid": (10,)}
     rows = grid.run(progress=False)
-    assert len(rows) == 3 * (1 + 6)
-    assert set(rows["status"]) == {"ok"}
+    assert (len(rows), set(rows["status"])) == (3 * (1 + 6), {"ok"})
     assert (tmp_path / "out" / "rows.jsonl").exists()
     told = json.loads((tmp_path / "out" / "manifest.json").read_text())["axes"]
     assert told["retriever"]["few/small/REO"]["order"] == "published"
@@ -85,8 +84,7 @@ def test_own_files_are_found_beside_the_file(tmp_path, name, between):
         HEAD.replace("minihop", f"{{own: {{questions: {name}, documents: docs}}}}") + "folder: out\nN: 50\nk: [1, 2]\n"
     )
     rows = Experiment.from_yaml(write(tmp_path, text)).run(progress=False)
-    assert rows["ir_score"].tolist() == [1.0, 1.0]
-    assert rows["k"].tolist() == [1, 2]
+    assert (rows["ir_score"].tolist(), rows["k"].tolist()) == ([1.0, 1.0], [1, 2])
 
 
 def test_a_model_takes_its_options_and_hosts(tmp_path):
@@ -121,10 +119,7 @@ def test_a_model_takes_its_options_and_hosts(tmp_path):
         (HEAD.replace("minihop", "{a: {use: minihop, limits: 3}}"), r"data\.a: unknown option of minihop 'limits'"),
         (HEAD + "generator: extractiv\n", r"generator\.extractiv: unknown generator"),
         (HEAD + "generator: extractive\njudge: {e: {use: embedded, size: 3}}\n", r"judge\.e: unknown option of embed"),
-        (
-            HEAD + "generator: {l: {use: 'ollama:x', api_key: abc}}\n",
-            r"generator\.l\.api_key\n.*no secret",
-        ),
+        (HEAD + "generator: {l: {use: 'ollama:x', api_key: abc}}\n", r"generator\.l\.api_key\n.*no secret"),
         (HEAD + "generator: {l: {use: 'ollama:x', heat: 1}}\n", r"generator\.l: unknown option of ollama:x 'heat'"),
         (HEAD + "generator: {l: {use: 'ollama:x', hosts: gpu1}}\n", r"generator\.l: hosts is 'gpu1'"),
         (HEAD + "generator: {l: {use: 'olama:x'}}\n", r"generator\.l: unknown model provider 'olama'"),
@@ -228,8 +223,7 @@ def test_metrics_of_a_file_see_what_the_generator_read_and_leave_rows_as_they_ar
     frame = made.answers(rows)
     assert frame["system"].tolist()[:3] == ["LLM only@0", "BM25@5", "BM25@50"]
     first = frame.set_index(["question_id", "N"]).loc[frame["question_id"][0]]
-    assert first.loc[0, "chunks"] == []
-    assert first.loc[5, "chunks"] == ["Ann Lee was born in"]
+    assert (first.loc[0, "chunks"], first.loc[5, "chunks"]) == ([], ["Ann Lee was born in"])
     assert first.loc[50, "context"] == " ".join(first.loc[50, "chunks"])
     assert len(first.loc[50, "chunks"]) == 2
     table = made.score(rows)
@@ -284,8 +278,7 @@ def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(sco
         assert server.calls[asked:]
         assert all(call.prompt.startswith("Document: ") for call in server.calls[asked:])
     table = pd.read_csv(scored / "out" / "scores.csv")
-    assert table["system"].tolist() == ["BM25@50"] * 2
-    assert table["precision"].tolist() == [1.0, 1.0]
+    assert (table["system"].tolist(), table["precision"].tolist()) == (["BM25@50"] * 2, [1.0, 1.0])
     assert (scored / "checker.sqlite").is_file()
 
 
@@ -312,8 +305,7 @@ def test_the_export_of_a_run_has_its_scores_as_score_writes_them(scored, capsys,
     assert "mean of every metric" in (to / "report.html").read_text(encoding="utf-8")
     # Rows that came later have no scores: the export says so.
     write(scored, SCORED.replace("[0, 5, 50]", "[0, 5, 50, 80]") + "generator: extractive\n")
-    assert main(["run", str(path)]) == 0
-    assert main(["export", str(scored / "out"), "--to", str(to)]) == 0
+    assert (main(["run", str(path)]), main(["export", str(scored / "out"), "--to", str(to)])) == (0, 0)
     assert "scores are of 6 of 8 rows" in capsys.readouterr().out
     (scored / "out" / "scores.csv").unlink()
     assert main(["export", str(scored / "out"), "--to", str(to)]) == 0

@@ -276,13 +276,11 @@ def test_retry_after_is_obeyed_by_the_whole_host():
 def test_retry_after_is_read_as_seconds_or_as_a_date():
     from datetime import UTC, datetime, timedelta
 
-    assert retry_after("3") == 3.0
-    assert retry_after("0.5") == 0.5
+    assert (retry_after("3"), retry_after("0.5")) == (3.0, 0.5)
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
     assert 25 < retry_after(soon) <= 30
     assert retry_after(format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True)) == 0.0
-    assert retry_after("soon") is None
-    assert retry_after(None) is None
+    assert (retry_after("soon"), retry_after(None)) == (None, None)
 
 
 def test_pauses_between_tries_grow_and_are_never_the_same():

@@ -27,11 +27,8 @@ def one(prompt, **options):
 
 
 def test_estimate_is_four_plain_characters_or_one_other_per_token():
-    assert estimate_tokens("") == 0
-    assert estimate_tokens("abcd") == 1
-    assert estimate_tokens("abcde") == 2
-    assert estimate_tokens("检索增强生成") == 6
-    assert estimate_tokens("abcd检") == 2
+    assert (estimate_tokens(""), estimate_tokens("abcd"), estimate_tokens("abcde")) == (0, 1, 2)
+    assert (estimate_tokens("检索增强生成"), estimate_tokens("abcd检")) == (6, 2)
 
 
 @settings(max_examples=100, deadline=None)
@@ -67,8 +64,7 @@ def test_a_cut_prompt_is_a_failure_that_names_a_num_ctx_that_would_do(overflow):
     text = "some words to fill the window " * 120
     reply, calls = one(text, num_ctx=512, num_predict=200, overflow=overflow)
     assert calls == 1
-    assert not reply.ok
-    assert reply.error.kind == "context"
+    assert (reply.ok, reply.error.kind) == (False, "context")
     would_do = int(reply.error.do.split("num_ctx=")[1].split(",")[0])
     again, _ = one(text, num_ctx=would_do, num_predict=200, overflow=overflow)
     assert again.ok, again.error
@@ -85,8 +81,7 @@ def test_without_counts_a_prompt_near_the_window_is_not_trusted():
     reply, _ = one("four" * 600, num_ctx=512, no_counts=True, overflow="half")
     assert "gives no count" in str(reply.error)
     reply, _ = one("four" * 400, num_ctx=512, no_counts=True)
-    assert reply.ok
-    assert reply.usage.uncounted == 1
+    assert (reply.ok, reply.usage.uncounted) == (True, 1)
 
 
 @pytest.mark.parametrize(
@@ -112,13 +107,10 @@ def test_the_servers_count_is_judged_against_window_and_estimate(estimate, count
 
 
 def test_an_unknown_window_is_not_checked():
-    assert was_cut(driver(None), 10**6, 10**6, 10) is None
-    assert too_long(driver(None), 10**6) is None
+    assert (was_cut(driver(None), 10**6, 10**6, 10), too_long(driver(None), 10**6)) == (None, None)
 
 
 def test_enough_leaves_room_for_the_reply_in_round_steps():
     assert enough(100, 100) == 256
     assert enough(100, -1) == 768  # no limit on the reply: room for 512
-    assert enough(5000, 2048) == 7168
-    assert enough(5000, 2168) == 7168
-    assert enough(5000, 2169) == 8192
+    assert (enough(5000, 2048), enough(5000, 2168), enough(5000, 2169)) == (7168, 7168, 8192)

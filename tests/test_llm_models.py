@@ -44,8 +44,7 @@ def test_an_ollama_model_has_every_option_and_limit_set(monkeypatch):
     assert (model.temperature, model.seed, model.num_ctx, model.num_predict) == (0, 0, 8192, 2048)
     assert model.deadline_s == 600
     for client in (model._client._client, model._async_client._client):
-        assert client.timeout.read == 600
-        assert client.timeout.connect == 10
+        assert (client.timeout.read, client.timeout.connect) == (600, 10)
 
 
 def test_the_host_comes_from_the_argument_or_the_environment(monkeypatch):
@@ -156,8 +155,7 @@ def test_an_openai_server_is_asked_with_explicit_options_and_counted(fake):
     reply = ask(openai_at(fake, temperature=0.5, seed=3, num_predict=50, price=(1.0, 2.0)), ["a b"], progress=False)[0]
     sent = fake.calls[0].body
     assert (sent["temperature"], sent["seed"], sent["max_tokens"], sent["model"]) == (0.5, 3, 50, "made")
-    assert reply.ok
-    assert (reply.usage.prompt_tokens, reply.finish) == (6, "stop")
+    assert (reply.ok, reply.usage.prompt_tokens, reply.finish) == (True, 6, "stop")
     assert reply.usage.cost == pytest.approx((6 * 1.0 + reply.usage.output_tokens * 2.0) / 1e6)
 
 
@@ -260,8 +258,7 @@ def test_any_langchain_chat_model_can_be_asked():
     assert [reply.text for reply in replies[:2]] == ["ONE", "TWO"]
     assert ["system", "human"] in model.seen
     assert (replies[0].usage.prompt_tokens, replies[0].model) == (3, "scripted:Scripted")
-    assert replies[2].error.kind == "truncated"
-    assert replies[3].error.kind == "other"
+    assert (replies[2].error.kind, replies[3].error.kind) == ("truncated", "other")
     assert "RuntimeError: boom" in str(replies[3].error)
     assert "hf_secret" not in str(replies[3].error)
 

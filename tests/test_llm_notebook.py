@@ -62,8 +62,7 @@ def test_a_cell_asks_shows_progress_and_survives_an_interrupt(kernel, tmp_path):
         reply = client.get_shell_msg(timeout=30)
         while reply["parent_header"].get("msg_id") != message:
             reply = client.get_shell_msg(timeout=30)
-        assert reply["content"]["status"] == "error"
-        assert reply["content"]["ename"] == "Interrupted"
+        assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "Interrupted")
         done = int(re.match(r"(\d+) of 100 replies are done \(recorded on c.sqlite", reply["content"]["evalue"])[1])
         assert 40 <= done < 100
         time.sleep(1)  # a kernel throws away what it is sent just after an error

@@ -23,8 +23,7 @@ class Word(BaseModel):
 def test_the_thesis_count_is_reproduced():
     """Thesis, section 3.2.1: 7404 x 5 = 37,020 calls and 7404 + 10 x 7404 x 5 = 377,604 iterations."""
     made = plan(steps(questions=7404, retrievers=5, budgets=10))
-    assert made["grading"].calls == 37_020
-    assert made["generation"].calls == 377_604
+    assert (made["grading"].calls, made["generation"].calls) == (37_020, 377_604)
     assert made.total.calls == made.total.remaining == 414_624
     assert math.isnan(made.total.seconds)
     assert math.isnan(made.total.prompt_tokens)
@@ -50,8 +49,7 @@ def test_plan_is_a_table_and_can_be_added_and_asked_by_name():
     one = plan(Step("a", calls=3, prompt_tokens=10, output_tokens=1), tokens_per_second=1)
     both = one + plan(Step("b", calls=4))
     frame = both.to_frame()
-    assert list(frame["name"]) == ["a", "b", "total"]
-    assert list(frame["calls"]) == [3, 4, 7]
+    assert (list(frame["name"]), list(frame["calls"])) == (["a", "b", "total"], [3, 4, 7])
     assert isinstance(both, Plan)
     assert len(both) == 2
     assert math.isnan(both.total.seconds)
@@ -87,8 +85,7 @@ def test_plan_agrees_with_what_the_run_then_takes(tmp_path):
     spent = sum((reply.usage for reply in replies if not reply.cached), Usage())
     assert made.remaining == spent.calls == 40
     assert made.prompt_tokens == pytest.approx(spent.prompt_tokens, rel=0.05)
-    assert made.output_tokens == spent.output_tokens
-    assert made.cost == pytest.approx(spent.cost, rel=0.05)
+    assert (made.output_tokens, made.cost) == (spent.output_tokens, pytest.approx(spent.cost, rel=0.05))
     assert made.seconds == pytest.approx(spent.output_seconds + spent.prompt_seconds, rel=0.05)
 
 
@@ -140,8 +137,7 @@ def test_a_recorded_reply_tells_what_it_once_cost(tmp_path):
         more = {"cassette": tmp_path / "c.sqlite", "progress": False}
         first, again = (ask(model, ["a b c d"], **more)[0] for _ in range(2))
     assert (first.cached, again.cached) == (False, True)
-    assert again.usage == first.usage
-    assert (again.usage.calls, again.usage.prompt_tokens) == (1, 8)
+    assert (again.usage, again.usage.calls, again.usage.prompt_tokens) == (first.usage, 1, 8)
     assert again.usage.cost == pytest.approx(8 * 2.0 / 1e6)
 
 
@@ -176,8 +172,7 @@ def test_a_good_judge_is_fit_and_its_record_says_why():
     assert found.problems == ()
     assert (found.deterministic, found.obeyed, found.asked, found.right) == (True, 4, 4, 4)
     assert (found.num_ctx, found.context_length, found.window_works) == (8192, 8192, True)
-    assert (found.calls, found.failed) == (8, 0)
-    assert found.tokens_per_second == pytest.approx(20_000)
+    assert (found.calls, found.failed, found.tokens_per_second) == (8, 0, pytest.approx(20_000))
     assert 0 < found.latency_s < 5
     assert max(sizes) > 20_000  # the window was really tried
     assert "verdict        fit" in str(found)

@@ -132,8 +132,7 @@ def test_a_bad_reply_is_repaired_once_and_that_is_counted(bad):
     assert reply.ok
     assert (reply.repairs, reply.attempts, reply.usage.calls, len(calls)) == (1, 2, 2, 2)
     first, second = calls[0].body["messages"], calls[1].body["messages"]
-    assert second[: len(first)] == first
-    assert second[len(first)] == {"role": "assistant", "content": bad}
+    assert (second[: len(first)], second[len(first)]) == (first, {"role": "assistant", "content": bad})
     assert "JSON schema" in second[-1]["content"]
     assert calls[1].body["format"] == calls[0].body["format"]
 
@@ -158,8 +157,7 @@ def test_a_broken_connection_during_the_repair_does_not_cost_a_second_repair():
         model = fake.model()
         reply = ask(model, ["p"], schema=Verdict, backoff_s=0.01, progress=False)[0]
         assert [len(call.body["messages"]) for call in fake.calls] == [1, 3, 3]
-    assert reply.ok
-    assert (reply.repairs, reply.attempts) == (1, 3)
+    assert (reply.ok, reply.repairs, reply.attempts) == (True, 1, 3)
 
 
 @pytest.mark.parametrize("after", ["good", "cut again"])
@@ -172,8 +170,7 @@ def test_a_truncated_json_reply_gets_the_repair_try_and_is_never_closed_by_us(af
         reply = ask(model, ["p"], schema=Verdict, progress=False)[0]
         assert len(fake.calls) == 2
     if after == "good":
-        assert reply.ok
-        assert reply.repairs == 1
+        assert (reply.ok, reply.repairs) == (True, 1)
     else:
         assert reply.error.kind == "truncated"
         assert "num_predict=77" in str(reply.error)
@@ -184,8 +181,7 @@ def test_a_json_text_that_is_whole_but_was_cut_off_is_not_taken():
     """The server may stop at the limit just after a closing brace: complete by luck is not complete."""
     with FakeOllama(reply=lambda body: GOOD + " x x x x", fault=lambda p, n: Fault("truncated")) as fake:
         reply = ask(fake.model(), ["p"], schema=Verdict, progress=False)[0]
-    assert reply.raw == GOOD
-    assert reply.error.kind == "truncated"
+    assert (reply.raw, reply.error.kind) == (GOOD, "truncated")
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -193,9 +189,7 @@ def test_too_few_or_too_many_labels_are_not_padded_or_cut(count):
     schema = label_schema(3, ("yes", "no"))
     wrong, right = json.dumps({"labels": ["yes"] * count}), '{"labels": ["yes", "no", "yes"]}'
     (reply,), _ = talk([wrong, right], schema=schema)
-    assert reply.ok
-    assert reply.repairs == 1
-    assert reply.parsed.labels == ["yes", "no", "yes"]
+    assert (reply.ok, reply.repairs, reply.parsed.labels) == (True, 1, ["yes", "no", "yes"])
     (reply,), _ = talk([wrong, wrong], schema=schema)
     assert reply.error.kind == "invalid"
     assert "3 items" in str(reply.error)

@@ -79,8 +79,7 @@ def test_many_claims_at_once_end_with_a_label_each_whatever_the_model_counts():
     claims = [[f"The bridge at mile {n} was built in {1900 + 7 * n + i}." for i in range(3)] for n in range(2)]
     judged = check_claims(small(), claims, [f"A bridge stands at mile {n}." for n in range(2)], 3, progress=False)
     report = judged.report
-    assert report.joint == 2
-    assert report.rechecked == 3 * (report.mismatches + report.unreadable)
+    assert (report.joint, report.rechecked) == (2, 3 * (report.mismatches + report.unreadable))
     assert all(label in LABELS for row in judged.labels for label in row)
     ranked = gpt_ranking(small(), "answer_relevance", ["Where?"], ["a"], ["b"], progress=False)
     assert all(choice in (1, 2) for pair in ranked.choices for choice in pair)

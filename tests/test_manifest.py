@@ -112,8 +112,7 @@ def test_seeds_parameters_and_the_grid_in_its_order_are_there(told):
     assert (parameters["per_prompt"], parameters["max_chars"], parameters["concurrency"]) == ("one", 4000, 4)
     assert parameters["options"] == QUICK
     assert parameters["tokenizer"].startswith("function ")
-    assert told["grid"]["retriever"] == ["b", "a"]
-    assert told["grid"]["judge"] == ["llama"]
+    assert (told["grid"]["retriever"], told["grid"]["judge"]) == (["b", "a"], ["llama"])
     (run,) = told["runs"]
     assert run["rows_made"] == run["rows"] == 2 * 5
     assert run["began"] <= run["ended"]
@@ -147,8 +146,7 @@ def test_diff_names_the_seed_and_the_cells_that_moved(server, tmp_path):
     entries = found.manifest.set_index("what")
     assert entries.loc["seeds.generator/llama"].tolist() == [3, 4]
     assert {"axes.generator.llama.options.options.seed", "seeds.judge/llama"} <= set(entries.index)
-    assert len(found.moved) == 3
-    assert found.moved["answers"].tolist() == [2, 2, 2]
+    assert (len(found.moved), found.moved["answers"].tolist()) == (3, [2, 2, 2])
     assert found.moved["grades"].tolist() == [0, 0, 0]
     assert "seeds.generator/llama: 3 -> 4" in str(found)
 
@@ -179,9 +177,7 @@ def test_diff_names_other_weights_data_chunks_and_parameters(server, tmp_path):
 def test_diff_of_a_run_with_itself_is_empty_and_moves_nothing(tmp_path):
     experiment(tmp_path, generator={"c": Copier(broken="Person1")}, judge={"e": EmbeddedGrader()}).run(progress=False)
     found = diff(tmp_path, tmp_path)
-    assert found.manifest.empty
-    assert len(found.cells) == 3
-    assert found.moved.empty
+    assert (found.manifest.empty, len(found.cells), found.moved.empty) == (True, 3, True)
 
 
 def test_diff_counts_grades_that_moved_with_the_same_answers(tmp_path):

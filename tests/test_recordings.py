@@ -237,8 +237,7 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, ser
     server.stop()
     monkeypatch.setattr(recordings, "shipped", lambda folder, name: small / name)
     rows = recordings.rows("small", "decompositions").set_index("question_id")
-    assert sorted(rows["N"]) == [5] * 3 + [100] * 3
-    assert set(rows.loc["q0", "error_kind"]) == {"ModelError"}
+    assert (sorted(rows["N"]), set(rows.loc["q0", "error_kind"])) == ([5] * 3 + [100] * 3, {"ModelError"})
     assert rows.loc[["q1", "q2"], "status"].eq("ok").all()
     found = {name: [hit.partition("#")[0] for hit in rows.loc[name, "hits"].iloc[0]] for name in ("q1", "q2")}
     assert found == {"q1": ["Riga", "Ulm"], "q2": ["Ely", "Ulm"]}

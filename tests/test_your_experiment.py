@@ -68,8 +68,7 @@ def test_a_generated_folder_loads_by_its_name_alone(tmp_path):
     folder = generate_set("finance", "en", 2, 7, tmp_path / "finance")
     whole = load_jsonl(folder / "questions.jsonl", folder / "documents.jsonl")
     for loaded in (load_jsonl(folder), load_jsonl(folder / "questions.jsonl", folder)):
-        assert loaded.questions == whole.questions
-        assert loaded.documents == whole.documents
+        assert (loaded.questions, loaded.documents) == (whole.questions, whole.documents)
     own = your_experiment.load(str(folder))
     assert (own.name, own.questions) == ("finance", whole.questions)
     assert your_experiment.load(folder / "questions.jsonl", folder).name == "finance"
@@ -156,8 +155,7 @@ def test_the_file_beside_the_rows_does_the_same_headless(own, results, capsys, t
     path = written(**own, retrievers=["BM25", "SIM"], N=[0, 50], k=3, chunk_tokens=60, overlap=0.0)
     assert path == results / "mine" / "experiment.yaml"
     rows = Experiment.from_yaml(path).run(progress=False)
-    assert len(rows) == 6 * 3
-    assert set(rows["status"]) == {"ok"}
+    assert (len(rows), set(rows["status"])) == (6 * 3, {"ok"})
     before = (results / "mine" / "rows.jsonl").read_bytes()
     assert main(["run", str(path)]) == 0
     assert "18 rows, 0 failed" in capsys.readouterr().out
@@ -183,13 +181,11 @@ def test_every_parameter_reaches_the_experiment(own):
     assert told["chunker"] == {"33 tokens": {"use": "token_chunks", "size": 33, "overlap": 0.1}}
     assert told["generator"] == {"ollama:llama3:8b": {"use": "ollama:llama3:8b", "hosts": ["gpu1:1", "gpu2:1"]}}
     assert told["judge"]["ollama:llama3:70b"]["hosts"] == ["gpu1:1", "gpu2:1"]
-    assert told["cassette"] == str(Path("calls.sqlite").resolve())
-    assert told["metrics"] == ["token_f1"]
+    assert (told["cassette"], told["metrics"]) == (str(Path("calls.sqlite").resolve()), ["token_f1"])
     assert told["checker"] == {"use": "ollama:bespoke-minicheck", "host": "gpu1:1"}
     made = Experiment.from_yaml(path)
     assert [model.base_url for model in made.labels] == ["http://gpu1:1", "http://gpu2:1"]
-    assert made.checker.model.base_url == "http://gpu1:1"
-    assert made.grid.k == {"MMR": (7,), "REO": (7,)}
+    assert (made.checker.model.base_url, made.grid.k) == ("http://gpu1:1", {"MMR": (7,), "REO": (7,)})
     assert made.grid.N == (0, 90)
     (load,) = made.grid.data.values()
     assert len(load().questions) == 4
@@ -424,10 +420,8 @@ def test_a_printed_table_has_the_interval_beside_the_difference_and_whole_questi
     shown = comparison.printed(table)
     row, wide = table.iloc[0], shown.iloc[0]
     assert wide["difference [95%]"] == f"{row['difference']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
-    assert wide["p (Holm)"] == "< 0.001"
-    assert wide["questions needed"] == f"{row['needed_all']:.0f}"
-    assert shown["questions needed"].iloc[3] == "unlimited"
-    assert len(shown) == len(table)
+    assert (wide["p (Holm)"], wide["questions needed"]) == ("< 0.001", f"{row['needed_all']:.0f}")
+    assert (shown["questions needed"].iloc[3], len(shown)) == ("unlimited", len(table))
 
 
 def test_two_retrievers_are_compared_under_each_k():

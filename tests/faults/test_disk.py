@@ -211,8 +211,7 @@ def test_numbers_and_ordinary_texts_stay_as_they_are():
     frame = pd.DataFrame({"a": [-1.5, math.nan], "b": ["-1.5", "- "], "c": ["Ely - or Bath", "-"], "d": [True, None]})
     same = no_formulas(frame)
     pd.testing.assert_frame_equal(same[["a", "d"]], frame[["a", "d"]])
-    assert same["b"].tolist() == ["-1.5", "'- "]
-    assert same["c"].tolist() == ["Ely - or Bath", "-"]
+    assert (same["b"].tolist(), same["c"].tolist()) == (["-1.5", "'- "], ["Ely - or Bath", "-"])
 
 
 def test_the_name_of_a_run_is_no_markdown(tmp_path):
@@ -385,8 +384,7 @@ def test_export_import_and_verify_of_a_cassette_hold_a_part_of_it_whatever_its_s
         with Cassette(path, "replay") as cassette, Cassette(tmp_path / f"{replies}b.sqlite") as other:
             steps = (cassette.verify, lambda: cassette.export(lines), lambda: other.import_(lines))  # noqa: B023
             peaks[replies] = [peak(step) for step in steps]
-            assert len(other) == replies
-            assert other.verify() == []
+            assert (len(other), other.verify()) == (replies, [])
         assert lines.stat().st_size > 2000 * replies
     for small, large in zip(*peaks.values(), strict=True):
         assert large < small + 200_000
@@ -426,8 +424,7 @@ def test_the_last_try_of_a_row_counts_in_its_first_place_but_no_failure_over_a_s
 )  # fmt: skip
 def test_whole_numbers_stay_whole_and_missing_ones_missing(values, expected):
     frame = Rows({"key": str(i), "status": "ok", "seed": value} for i, value in enumerate(values)).frame()
-    assert frame["seed"].dtype == "Int64"
-    assert frame["seed"].tolist() == expected
+    assert (frame["seed"].dtype, frame["seed"].tolist()) == ("Int64", expected)
 
 
 def test_a_column_of_one_value_is_kept_and_read_as_one(tmp_path, monkeypatch):
@@ -449,8 +446,7 @@ def test_a_column_of_one_value_is_kept_and_read_as_one(tmp_path, monkeypatch):
     with open(path, "a") as file:
         file.write(json.dumps({"key": "7", "status": "ok", "data": "e"}) + "\n")
     frame = Rows.read(path).frame()
-    assert frame["data"].tolist() == ["d"] * 7 + ["e"] + ["d"] * 32
-    assert frame["k"].isna().sum() == 1
+    assert (frame["data"].tolist(), frame["k"].isna().sum()) == (["d"] * 7 + ["e"] + ["d"] * 32, 1)
 
 
 def test_a_large_file_of_rows_is_read_by_columns_and_every_line_counts(tmp_path, monkeypatch):

@@ -92,8 +92,7 @@ def test_every_prompt_ends_with_an_answer_or_a_failure_of_the_right_kind(name, t
         assert calls[prompt] == reply.attempts == expected
     recorded = Counter(row[0] for row in cassette.rows("SELECT prompt_id FROM replies"))
     assert recorded == Counter(prompts)  # none lost, none twice
-    assert len(cassette) == PROMPTS - (len(hit) if drill.kind else 0)
-    assert cassette.verify() == []
+    assert (len(cassette), cassette.verify()) == (PROMPTS - (len(hit) if drill.kind else 0), [])
     assert [(reply.ok, reply.text) for reply in again] == [(reply.ok, reply.text) for reply in replies]
 
 
@@ -151,6 +150,5 @@ def test_every_bad_structured_reply_is_repaired_once_or_fails_with_its_raw_text(
         if prompt in (hit if empty else twice):
             assert (reply.ok, reply.error.kind, reply.raw) == (False, "empty" if empty else "invalid", text)
         else:
-            assert reply.parsed == Verdict(verdict=3)
-            assert reply.repairs == (prompt in hit)
+            assert (reply.parsed, reply.repairs) == (Verdict(verdict=3), prompt in hit)
         assert calls[prompt] == (2 if prompt in hit and not empty else 1)

@@ -195,8 +195,7 @@ def test_a_long_answer_that_does_not_repeat_itself_is_read_to_its_end():
     long = json.dumps({"answer": " ".join(map(str, range(20_000)))})
     with FakeOllama(models={"made": "d"}, fault=lambda p, n: Fault("answer", long)) as fake:
         reply = ask(fake.model("openai:made"), ["p"], schema=Said, **LIMITS)[0]
-    assert reply.raw == long
-    assert reply.usage.uncounted == 0
+    assert (reply.raw, reply.usage.uncounted) == (long, 0)
 
 
 def test_a_loop_is_no_cut_prompt_in_the_audit(tmp_path):
@@ -211,8 +210,7 @@ def test_a_loop_is_no_cut_prompt_in_the_audit(tmp_path):
     assert rows["error_kind"].tolist() == ["truncated", "", ""]
     assert rows["judge_repairs"].tolist() == [1, 1, 0]
     told = audit(tmp_path)
-    assert checked(told, "judge's prompts cut") == (0, 3)
-    assert checked(told, "judge's replies cut") == (1, 3)
+    assert (checked(told, "judge's prompts cut"), checked(told, "judge's replies cut")) == ((0, 3), (1, 3))
     assert checked(told, "judge's prompts not counted") == (1, 3)  # of the repaired one, the loop was not counted
     assert "the judge repeated itself" in render(told)
 

@@ -187,8 +187,7 @@ def test_a_real_stream_gives_what_one_answer_gives(two_slots):
     assert driver_for(streamed)._streams
     assert [reply.parsed for reply in one] == [reply.parsed for reply in other]
     for a, b in zip(one, other, strict=True):
-        assert a.ok
-        assert (a.raw, a.finish, a.form) == (b.raw, b.finish, "json_schema")
+        assert (a.ok, a.raw, a.finish, a.form) == (True, b.raw, b.finish, "json_schema")
         assert (a.usage.prompt_tokens, a.usage.output_tokens) == (b.usage.prompt_tokens, b.usage.output_tokens)
         assert min(a.usage.prompt_seconds, a.usage.output_seconds) > 0
 
