@@ -31,6 +31,12 @@ def words(text: str) -> list[int]:
     return [m.end() for m in re.finditer(r"\S+", text)]
 
 
+def write_lines(path: Path, *records: dict) -> Path:
+    """Write records as JSON lines."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
 def people(count: int = 6) -> Dataset:
     """One document and one question per person."""
     documents, questions = [], []

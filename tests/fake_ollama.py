@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
+import itertools
 import json
 import random
 import re
@@ -57,6 +58,18 @@ def default_reply(request: dict[str, Any]) -> str:
     options = {k: v for k, v in request.get("options", {}).items() if k != "num_ctx"}
     told = json.dumps([request["model"], request["messages"], options], sort_keys=True)
     return "Answer " + hashlib.sha256(told.encode()).hexdigest()[:8] + "."
+
+
+def at_call(number: int, act: Callable[[], Any]) -> Callable[[dict[str, Any]], str]:
+    """Return a reply that answers as usual, and does something beside it when that many calls were made."""
+    seen = itertools.count(1)
+
+    def reply(request: dict[str, Any]) -> str:
+        if next(seen) == number:
+            threading.Thread(target=act).start()
+        return default_reply(request)
+
+    return reply
 
 
 def example(schema: dict[str, Any], top: dict[str, Any] | None = None) -> Any:

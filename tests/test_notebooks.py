@@ -10,10 +10,14 @@ import shutil
 import signal
 import threading
 import time
+from dataclasses import dataclass, field
+from typing import Any
 
+import nbformat
 import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from ragbench import notebooks
 from ragbench.metrics.table import find_numbers
@@ -23,94 +27,97 @@ from ragbench.paths import mirror, published_figures
 from ragbench.prompts import load_prompt
 from ragbench.recordings import RECORDINGS, manifest
 
-SMALL = {
-    "00_start_here": {"LIMIT": 20},
-    "10_thesis_corpus_and_chunks": {"LIMIT": 40, "SAMPLE": 60},
-    "11_thesis_ir_score": {"LIMIT": 40},
-    "12_thesis_context_budget": {"LIMIT": 20},
-    "13_thesis_grades": {"LIMIT": 40},
-    "14_thesis_thresholds": {"LIMIT": 120},
-    "15_thesis_related_protocols": {"QUESTIONS": 20},
-    "16_thesis_real_answers": {"RESAMPLES": 200},
-    "17_thesis_real_thresholds": {"RESAMPLES": 200},
-    "20_ragchecker_metrics": {},
-    "20b_ragchecker_checker": {"CLAIMS": 60},
-    "21_ragchecker_meta_evaluation": {"RESAMPLES": 50},
-    "22_ragchecker_systems": {"LIMIT": 8, "RESAMPLES": 50},
-    "23_ragchecker_diagnosis": {
-        "SOURCE": "minihop",
-        "PER_KIND": 2,
-        "CHECKED": 1,
-        "ALL_DOCUMENTS": False,
-        "RESAMPLES": 50,
-    },
-    "24_ragchecker_real_answers": {"RESAMPLES": 200},
-    "30_ragas_wikieval": {"LIMIT": 12},
-    "40_rageval_generate": {"DOCUMENTS": 6},
-    "41_rageval_dragonball": {"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}},
-    "42_rageval_experiments": {"DOCUMENTS": 4, "RESAMPLES": 50},
-    "43_rageval_quality": {"SET": "generated", "DOCUMENTS": 4, "PER_CELL": 1, "FIRST": {"generated": 2}},
-    "90_concordance": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM", "MMR"], "RESAMPLES": 20},
-    "91_your_experiment": {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]},
-    "92_workbench": {"GRADED": 12, "CHECKED": 1, "LABELLED": 8, "WATCHED": 10},
-    "93_score_your_answers": {"METRICS": ["lexical", "ir_score", "ragchecker"]},
-    "94_half_the_evidence": {"RESAMPLES": 200},
-    "95_chunks_and_labels": {"CLAIMS": 40, "DRAWS": 5, "SIZES": [60]},
-    "96_questions_without_answer": {},
-}
-FIGURES = {
-    "10_thesis_corpus_and_chunks": ["10_chunk_lengths", "10_figure_2.6_as_run", "10_figure_2.6_paper"],
-    "11_thesis_ir_score": ["11_table_3.1", "11_reorder", "11_by_type"],
-    "12_thesis_context_budget": ["12_table_3.2"],
-    "13_thesis_grades": ["13_judge_confusion", "13_table_3.3", "13_table_3.3_published", "13_table_3.3_model"],
-    "14_thesis_thresholds": ["14_figure_3.1", "14_figure_3.2", "14_reliability"],
-    "20_ragchecker_metrics": ["20_table_3", "20_tables_6_15", "20_correlation_with_f1"],
-    "16_thesis_real_answers": ["16_grade_shares"],
-    "17_thesis_real_thresholds": ["17_figure_3.1_model", "17_agreement"],
-    "20b_ragchecker_checker": ["20_checker_confusion"],
-    "21_ragchecker_meta_evaluation": ["21_table_5_published"],
-    "22_ragchecker_systems": ["22_systems", "22_correlation_with_f1"],
-    "23_ragchecker_diagnosis": ["23_figure_6", "23_figure_7", "23_figure_8", "23_figure_10", "23_equal_budget"],
-    "24_ragchecker_real_answers": ["24_survival"],
-    "30_ragas_wikieval": ["30_table_1", "30_pairs"],
-    "41_rageval_dragonball": ["41_table_1", "41_table_3"],
-    "42_rageval_experiments": ["42_table_5", "42_prefix", "42_by_type"],
-    "43_rageval_quality": ["43_table_3"],
-    "90_concordance": [
-        "90_grade_agreement",
-        "90_correlations",
-        "90_rankings_200",
-        "90_rankings_800",
-        "90_ranking_correlations",
-    ],
-    "91_your_experiment": ["91_differences", "91_power"],
-    "93_score_your_answers": ["93_scores"],
-    "94_half_the_evidence": ["94_evidence", "94_half_minus"],
-    "95_chunks_and_labels": ["95_placebo"],
-    "96_questions_without_answer": ["96_no_answer"],
-}
-# Rows of the recorded models are counted apart: they grow with the recordings.
-RECORDED = {
-    "11_thesis_ir_score": {"Table 3.1"},
-    "12_thesis_context_budget": {"Table 3.2"},
-    "13_thesis_grades": {"Table 3.3"},
-    "14_thesis_thresholds": {"Equation 3.1", "Figure 3.1"},
-    "16_thesis_real_answers": {"Recorded answers, grades", "Table 3.3"},
-    "17_thesis_real_thresholds": {"Equation 3.1", "Figure 3.1"},
-}
-LEDGER = {
-    "11_thesis_ir_score": {"Table 3.1": 50},
-    "12_thesis_context_budget": {"Table 3.2": 66, "Section 3.2.1": 2},
-    "13_thesis_grades": {"Table 3.3": 30},
-    "16_thesis_real_answers": {},
-    "17_thesis_real_thresholds": {},
-    "14_thesis_thresholds": {"Figure 3.1": 3, "Figure 3.2": 15},
-    "20b_ragchecker_checker": {"Checker validation": 16},
-    "22_ragchecker_systems": {"Table 3": 108},
-    "23_ragchecker_diagnosis": {"Section 4.4": 36, "Figure 6": 42, "Figure 7": 42, "Figure 10": 42},
-    "30_ragas_wikieval": {"Table 1": 6},
-    "42_rageval_experiments": {"Table 4": 6, "Table 5": 36},
-    "43_rageval_quality": {"Table 3": 8, "Table 4": 6, "Table 5": 36},
+
+@dataclass(frozen=True)
+class Book:
+    """A notebook: small parameters, the figures it leaves, and its measured rows in the ledger, by item.
+
+    Rows of the recorded models are counted apart, since they grow with the recordings: ``recorded`` names their items.
+    ``live`` names, by item, the parts that one switch makes live.
+    """
+
+    small: dict[str, Any]
+    figures: str = ""
+    ledger: dict[str, int] | None = None
+    recorded: frozenset[str] = frozenset()
+    live: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+BOOKS = {
+    "00_start_here": Book({"LIMIT": 20}),
+    "10_thesis_corpus_and_chunks": Book(
+        {"LIMIT": 40, "SAMPLE": 60}, "10_chunk_lengths 10_figure_2.6_as_run 10_figure_2.6_paper"
+    ),
+    "11_thesis_ir_score": Book(
+        {"LIMIT": 40},
+        "11_table_3.1 11_reorder 11_by_type",
+        {"Table 3.1": 50},
+        recorded=frozenset({"Table 3.1"}),
+        live={"Table 3.1": ("decomposer",)},
+    ),
+    "12_thesis_context_budget": Book(
+        {"LIMIT": 20},
+        "12_table_3.2",
+        {"Table 3.2": 66, "Section 3.2.1": 2},
+        recorded=frozenset({"Table 3.2"}),
+        live={"Table 3.2": ("generator", "judge")},
+    ),
+    "13_thesis_grades": Book(
+        {"LIMIT": 40},
+        "13_judge_confusion 13_table_3.3 13_table_3.3_published 13_table_3.3_model",
+        {"Table 3.3": 30},
+        recorded=frozenset({"Table 3.3"}),
+        live={"Table 3.3": ("decomposer", "generator", "judge")},
+    ),
+    "14_thesis_thresholds": Book(
+        {"LIMIT": 120},
+        "14_figure_3.1 14_figure_3.2 14_reliability",
+        {"Figure 3.1": 3, "Figure 3.2": 15},
+        recorded=frozenset({"Equation 3.1", "Figure 3.1"}),
+        live={
+            "Figure 3.1": ("generator", "judge"),
+            "Figure 3.2": ("decomposer",),
+            "Equation 3.1": ("decomposer", "generator", "judge"),
+        },
+    ),
+    "15_thesis_related_protocols": Book({"QUESTIONS": 20}),
+    "16_thesis_real_answers": Book(
+        {"RESAMPLES": 200}, "16_grade_shares", {}, recorded=frozenset({"Recorded answers, grades", "Table 3.3"})
+    ),
+    "17_thesis_real_thresholds": Book(
+        {"RESAMPLES": 200}, "17_figure_3.1_model 17_agreement", {}, recorded=frozenset({"Equation 3.1", "Figure 3.1"})
+    ),
+    "20_ragchecker_metrics": Book({}, "20_table_3 20_tables_6_15 20_correlation_with_f1"),
+    "20b_ragchecker_checker": Book({"CLAIMS": 60}, "20_checker_confusion", {"Checker validation": 16}),
+    "21_ragchecker_meta_evaluation": Book({"RESAMPLES": 50}, "21_table_5_published"),
+    "22_ragchecker_systems": Book({"LIMIT": 8, "RESAMPLES": 50}, "22_systems 22_correlation_with_f1", {"Table 3": 108}),
+    "23_ragchecker_diagnosis": Book(
+        {"SOURCE": "minihop", "PER_KIND": 2, "CHECKED": 1, "ALL_DOCUMENTS": False, "RESAMPLES": 50},
+        "23_figure_6 23_figure_7 23_figure_8 23_figure_10 23_equal_budget",
+        {"Section 4.4": 36, "Figure 6": 42, "Figure 7": 42, "Figure 10": 42},
+    ),
+    "24_ragchecker_real_answers": Book({"RESAMPLES": 200}, "24_survival"),
+    "30_ragas_wikieval": Book({"LIMIT": 12}, "30_table_1 30_pairs", {"Table 1": 6}),
+    "40_rageval_generate": Book({"DOCUMENTS": 6}),
+    "41_rageval_dragonball": Book({"STAND_IN": {"finance": 3, "law": 3, "medicine": 3}}, "41_table_1 41_table_3"),
+    "42_rageval_experiments": Book(
+        {"DOCUMENTS": 4, "RESAMPLES": 50}, "42_table_5 42_prefix 42_by_type", {"Table 4": 6, "Table 5": 36}
+    ),
+    "43_rageval_quality": Book(
+        {"SET": "generated", "DOCUMENTS": 4, "PER_CELL": 1, "FIRST": {"generated": 2}},
+        "43_table_3",
+        {"Table 3": 8, "Table 4": 6, "Table 5": 36},
+    ),
+    "90_concordance": Book(
+        {"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM", "MMR"], "RESAMPLES": 20},
+        "90_grade_agreement 90_correlations 90_rankings_200 90_rankings_800 90_ranking_correlations",
+    ),
+    "91_your_experiment": Book({"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]}, "91_differences 91_power"),
+    "92_workbench": Book({"GRADED": 12, "CHECKED": 1, "LABELLED": 8, "WATCHED": 10}),
+    "93_score_your_answers": Book({"METRICS": ["lexical", "ir_score", "ragchecker"]}, "93_scores"),
+    "94_half_the_evidence": Book({"RESAMPLES": 200}, "94_evidence 94_half_minus"),
+    "95_chunks_and_labels": Book({"CLAIMS": 40, "DRAWS": 5, "SIZES": [60]}, "95_placebo"),
+    "96_questions_without_answer": Book({}, "96_no_answer"),
 }
 
 
@@ -125,7 +132,7 @@ def by_a_recorded_model(ledger: pd.DataFrame) -> pd.Series:
 
 
 def test_every_notebook_has_small_parameters():
-    assert {p.stem for p in find()} == set(SMALL)
+    assert {p.stem for p in find()} == set(BOOKS)
 
 
 def mixed_replies(request) -> str:
@@ -165,18 +172,19 @@ def run(process, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", find(), ids=lambda p: p.stem)
 def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, run):
-    small = dict(SMALL[path.stem])
+    book = BOOKS[path.stem]
+    small = dict(book.small)
     if "DATA = " in parameters(path):
         small["DATA"] = "minihop"
     out, calls = run(path, small)
     assert calls == []
-    for name in FIGURES.get(path.stem, ()):
+    for name in book.figures.split():
         for kind in ("png", "pdf", "csv", "txt"):
             assert (out / f"{name}.{kind}").stat().st_size > 0, f"{name}.{kind}"
-    if path.stem in LEDGER:
+    if book.ledger is not None:
         ledger = pd.read_csv(out / "ledger.csv")
         by_model = by_a_recorded_model(ledger)
-        assert set(ledger.loc[by_model, "item"]) == RECORDED.get(path.stem, set())
+        assert set(ledger.loc[by_model, "item"]) == book.recorded
         covered = {plan["covered"] for name in RECORDINGS for plan in manifest(name)["grids"].values()}
         each = {"Equation 3.1": len(RETRIEVERS)}  # answers of a question among the points
         asked = ledger["n"] + ledger["unscored"].fillna(0)
@@ -186,9 +194,9 @@ def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, run):
         measured = ledger[ledger["ours_by"].notna() & ledger["ours"].notna()]
         counts = measured.groupby("item").size().to_dict()
         if mirror("hotpotqa") is None:
-            assert counts == LEDGER[path.stem]
+            assert counts == book.ledger
         else:  # recorded data sets add cells
-            assert all(counts.get(item, 0) >= n for item, n in LEDGER[path.stem].items())
+            assert all(counts.get(item, 0) >= n for item, n in book.ledger.items())
         assert measured["n"].dropna().gt(0).all()
 
 
@@ -272,20 +280,14 @@ def test_the_bar_moves_by_what_a_notebook_takes_and_its_time_to_go_is_true(monke
 
 
 def test_a_notebook_says_after_each_cell_how_far_it_is(tmp_path):
-    import nbformat
-    from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-
     cells = [new_code_cell("1"), new_markdown_cell("# text"), new_code_cell(""), new_code_cell("2")]
     nbformat.write(new_notebook(cells=cells), tmp_path / "two.ipynb")
-    shares = []
+    shares: list[float] = []
     execute(tmp_path / "two.ipynb", out=tmp_path / "out.ipynb", moved=shares.append)
     assert shares == [0.5, 0.5]
 
 
 def notebook(path, *sources: str):
-    import nbformat
-    from nbformat.v4 import new_code_cell, new_notebook
-
     nbformat.write(new_notebook(cells=[new_code_cell(source) for source in sources]), path)
     return path
 
@@ -369,20 +371,8 @@ def test_answers_of_ones_own_go_through_the_notebook_that_scores_them(metrics, r
     assert "one system: nothing to compare" in shown
 
 
-LIVE = {
-    "11_thesis_ir_score": {"Table 3.1": ("decomposer",)},
-    "12_thesis_context_budget": {"Table 3.2": ("generator", "judge")},
-    "13_thesis_grades": {"Table 3.3": ("decomposer", "generator", "judge")},
-    "14_thesis_thresholds": {
-        "Figure 3.1": ("generator", "judge"),
-        "Figure 3.2": ("decomposer",),
-        "Equation 3.1": ("decomposer", "generator", "judge"),
-    },
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LIVE)
+@pytest.mark.parametrize("name", [name for name, book in BOOKS.items() if book.live])
 def test_one_switch_makes_every_part_of_a_thesis_notebook_live_and_the_ledger_names_it(name, run, tmp_path):
     path = next(p for p in find() if p.stem == name)
     live = {"DATA": "minihop", "LIMIT": 12, "MODEL": "ollama:llama3:8b", "CASSETTE": str(tmp_path / "c.sqlite")}
@@ -393,8 +383,8 @@ def test_one_switch_makes_every_part_of_a_thesis_notebook_live_and_the_ledger_na
     ledger = pd.read_csv(out / "ledger.csv")
     replayed = by_a_recorded_model(ledger)
     ledger = ledger[ledger["ours"].notna() & (ledger["item"] != "Section 3.2.1") & ~replayed]
-    assert set(ledger["item"]) == set(LIVE[name])
-    for item, parts in LIVE[name].items():
+    assert set(ledger["item"]) == set(BOOKS[name].live)
+    for item, parts in BOOKS[name].live.items():
         told = ledger[ledger["item"] == item]["ours_by"].unique()
         assert len(told) == 1
         for part in parts:

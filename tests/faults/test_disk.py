@@ -18,7 +18,7 @@ from collections import Counter
 
 import pandas as pd
 import pytest
-from experiment_parts import Named, experiment
+from experiment_parts import Named, experiment, graded
 from fake_ollama import FakeOllama, Fault
 
 from ragbench.cli import main
@@ -148,14 +148,10 @@ def test_a_full_disk_is_told_with_the_first_model_that_is_noted(tmp_path):
 # -- edited replies ----------------------------------------------------------------------------------------------------
 
 
-def graded_run(folder):
-    with FakeOllama(reply=lambda body: "Ely.") as server:
-        model = server.model()
-        experiment(folder, 3, N=(4,), generator={"llama": model}, judge=None, options=LIMITS).run(progress=False)
-
-
 def test_the_audit_of_a_run_finds_a_reply_that_was_edited(tmp_path, capsys):
-    graded_run(tmp_path / "r")
+    with FakeOllama(reply=lambda body: "Ely.") as server:
+        models = {"generator": {"llama": server.model()}, "judge": None}
+        experiment(tmp_path / "r", 3, N=(4,), **models, options=LIMITS).run(progress=False)
     checks = audit(tmp_path / "r").set_index(["table", "check"])
     assert checks.loc[("cassette", "changed or damaged"), ["rows", "of"]].tolist() == [0, 3]
     with Cassette(tmp_path / "r" / "cassette.sqlite") as cassette:
@@ -287,7 +283,7 @@ def cut_answers(folder, judge=None, **settings):
 
     def reply(body):
         asked["grade" if body.get("format") else "answer"] += 1
-        return graded_five(body) if body.get("format") else "Ely and then"
+        return graded(body) or "Ely and then"
 
     def fault(prompt, before):
         return Fault("truncated") if "Person1 Lee born?" in prompt and not grading(prompt) else None
@@ -303,11 +299,6 @@ def cut_answers(folder, judge=None, **settings):
 
 def grading(prompt: str) -> bool:
     return "categories" in prompt
-
-
-def graded_five(body):
-    (name, spec), *_ = body["format"]["properties"].items()
-    return json.dumps({name: [5] * spec["minItems"]})
 
 
 @pytest.mark.parametrize("judge", [None, EmbeddedGrader()])
@@ -335,7 +326,7 @@ def test_a_truncated_answer_is_an_answer_and_graded_or_not_as_asked(tmp_path, ju
 
 def test_a_truncated_answer_that_is_left_out_is_not_shown_beside_others_either(tmp_path):
     def reply(body):
-        return graded_five(body) if body.get("format") else "Ely and then"
+        return graded(body) or "Ely and then"
 
     def fault(prompt, before):  # with the second sentence of its document
         return Fault("truncated") if "sang" in prompt and not grading(prompt) else None

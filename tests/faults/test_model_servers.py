@@ -14,10 +14,10 @@ from urllib.parse import unquote
 
 import httpx
 import pytest
-from experiment_parts import experiment
-from fake_ollama import FakeOllama, Fault
+from experiment_parts import QUICK, experiment, graded
+from fake_ollama import FakeOllama, Fault, at_call
 from pydantic import BaseModel, field_validator
-from test_odd_servers import CHAT, LARGE, LIMITS, MODELS, SMALL, Said, live, llama_cpp, served, stop_at, with_content
+from test_odd_servers import CHAT, LARGE, LIMITS, MODELS, SMALL, Said, live, llama_cpp, served, with_content
 
 from ragbench.cli import main
 from ragbench.errors import ModelError
@@ -30,15 +30,10 @@ from ragbench.report.audit import audit, render
 from ragbench.widgets import RunMonitor
 from ragbench.widgets.monitor import duration
 
-QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
-
 
 def grades(body):
     """The reply of a judge that gives a 5 to whatever it is shown, else an answer."""
-    if not body.get("format"):
-        return f"Ely, after {len(body['messages'][-1]['content'])} characters."
-    (name, spec), *_ = body["format"]["properties"].items()
-    return json.dumps({name: [5] * spec["minItems"]})
+    return graded(body) or f"Ely, after {len(body['messages'][-1]['content'])} characters."
 
 
 def judged(folder, spec, server, count=2, **changes):
@@ -327,7 +322,7 @@ def test_a_list_of_models_has_the_same_limit(monkeypatch):
 
 def test_a_dead_server_ends_the_run_whatever_share_of_its_prompts_may_fail(tmp_path):
     with FakeOllama() as fake:
-        fake.reply = stop_at(fake, 6)
+        fake.reply = at_call(6, fake.stop)
         with pytest.raises(ModelError, match="ollama serve"):
             live(tmp_path, fake, 40).run(progress=False, stop_after=1)
     assert 4 <= len(load_rows(tmp_path)) < 10

@@ -6,15 +6,14 @@ import json
 import os
 import random
 import sqlite3
-import threading
 import time
 from collections import Counter
 from copy import deepcopy
 
 import httpx
 import pytest
-from experiment_parts import experiment
-from fake_ollama import FakeOllama, Fault
+from experiment_parts import QUICK, experiment
+from fake_ollama import FakeOllama, Fault, at_call
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -30,7 +29,6 @@ from ragbench.records import Grade
 
 LIMITS = {"concurrency": 8, "retries": 0, "backoff_s": 0.01, "progress": False}
 MUTATED = int(os.environ.get("RAGBENCH_MUTATED", "3000"))  # replies of the wire fuzz
-QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}
 
 
 class Said(BaseModel):
@@ -270,7 +268,7 @@ def live(folder, server, count, **changes):
 
 def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path):
     with FakeOllama() as fake:
-        fake.reply = stop_at(fake, 6)
+        fake.reply = at_call(6, fake.stop)
         with pytest.raises(ModelError, match="ollama serve"):
             live(tmp_path, fake, 40).run(progress=False)
         rows = load_rows(tmp_path)
@@ -283,18 +281,6 @@ def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path):
         fake.start()
         rows = live(tmp_path, fake, 40).run(progress=False)
     assert (set(rows["status"]), len(rows)) == ({"ok"}, 40)
-
-
-def stop_at(fake, number):
-    seen = []
-
-    def reply(body):
-        seen.append(1)
-        if len(seen) == number:
-            threading.Thread(target=fake.stop).start()
-        return "Ely."
-
-    return reply
 
 
 def test_a_run_ends_when_its_server_fails_most_prompts_and_makes_their_rows_next_time(tmp_path):
