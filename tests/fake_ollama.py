@@ -190,9 +190,8 @@ class FakeOllama:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
                 method, path, _ = head[0].split(" ", 2)
-                headers = {
-                    k.strip().lower(): v.strip() for k, _, v in (line.partition(":") for line in head[1:] if line)
-                }
+                pairs = (line.partition(":") for line in head[1:] if line)
+                headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 await self._answer(method, path, headers, json.loads(body) if body else {}, writer)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError, Hangup):
@@ -250,9 +249,7 @@ class FakeOllama:
         self.most_at_once = max(self.most_at_once, self.under_way)
         try:
             if self.busy_above is not None and self.under_way > self.busy_above:
-                return await send_json(
-                    out, {"error": "server busy, please try again.  maximum pending requests exceeded"}, 503
-                )
+                return await BEFORE["503"](out, None)
             if self.latency_s:
                 await asyncio.sleep(self.latency_s)
             if fault and fault.name in BEFORE:
@@ -294,10 +291,8 @@ class FakeOllama:
             return await send_json(out, {**final, "message": {"role": "assistant", "content": "".join(words)}})
         parts = [{"model": body["model"], "created_at": CREATED, "message": {"role": "assistant", "content": word},
                   "done": False} for word in words]  # fmt: skip
-        lines = [
-            json.dumps(part) + "\n" for part in [*parts, {**final, "message": {"role": "assistant", "content": ""}}]
-        ]
-        await stream(out, lines, fault)
+        parts.append({**final, "message": {"role": "assistant", "content": ""}})
+        await stream(out, [json.dumps(part) + "\n" for part in parts], fault)
         return None
 
     async def _speak_openai(self, call: Call, fault: Fault | None, out: asyncio.StreamWriter) -> None:
@@ -336,9 +331,8 @@ class FakeOllama:
         words = re.findall(r"\s*\S+|\s+$", choice["message"]["content"])
         reason = fault.value if fault and fault.name == "finish" else choice["finish_reason"]
         choices = [{"index": 0, "delta": {"content": word}, "finish_reason": None} for word in words]
-        events: list[dict] = [
-            {"choices": [one]} for one in [*choices, {"index": 0, "delta": {}, "finish_reason": reason}]
-        ]
+        choices.append({"index": 0, "delta": {}, "finish_reason": reason})
+        events: list[dict] = [{"choices": [one]} for one in choices]
         if self.openai_stream == "counted":
             events.append({"choices": [], "usage": answer["usage"]})
         lines = [f"data: {json.dumps(event)}\n\n" for event in events] + ["data: [DONE]\n\n"]

@@ -11,17 +11,14 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import nbformat
 import pandas as pd
 import pytest
 from experiment_parts import Named, experiment, graded, write_lines
 from fake_ollama import FakeOllama
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from test_steps import reply
 
 import ragbench
-from ragbench import cli, doctor, notebooks
-from ragbench.errors import DataError
+from ragbench import cli, doctor
 from ragbench.papers import record
 from ragbench.paths import shipped
 from ragbench.widgets import ClaimInspector
@@ -211,7 +208,7 @@ def test_a_run_that_is_not_there_is_told_with_those_that_are(command, tmp_path, 
     assert "did you mean 'first'? known runs" in command("audit", "frist", status=2)
     monkeypatch.chdir(tmp_path / "of init")
     assert "did you mean 'my-look'? known runs: first, my-look" in command("audit", "my-lok", status=2)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(own)
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "nothing yet"))
     assert "make one first: ragbench run" in command("audit", "first", status=2)
 
@@ -263,55 +260,6 @@ def test_interrupt_says_that_work_is_kept(command, monkeypatch):
 
     monkeypatch.setattr(doctor, "checks", interrupted)
     assert "is kept" in command("doctor", status=130)
-
-
-# ---------------------------------------------------------------- notebook runner
-
-
-@pytest.fixture
-def book(tmp_path):
-    path = tmp_path / "12_made.ipynb"
-    cells = [
-        new_markdown_cell("# Made"),
-        new_code_cell("LIMIT = 5\nNAME = 'x'", metadata={"tags": ["parameters"]}),
-        new_code_cell("import sys\nprint('bar', file=sys.stderr)\nprint(LIMIT * 2)"),
-    ]
-    nbformat.write(new_notebook(cells=cells), path)
-    return path
-
-
-def outputs(path):
-    return [
-        "".join(o.get("text", "")) for c in nbformat.read(path, 4).cells if c.cell_type == "code" for o in c.outputs
-    ]
-
-
-def test_a_notebook_runs_with_other_parameters_and_stays_as_it_was(book, tmp_path):
-    before = book.read_bytes()
-    out = notebooks.execute(book, {"LIMIT": 21}, tmp_path / "out.ipynb")
-    assert outputs(out) == ["42\n"]
-    assert book.read_bytes() == before
-    assert outputs(notebooks.execute(book, out=tmp_path / "plain.ipynb")) == ["10\n"]
-
-
-def test_an_unknown_parameter_is_named(book, tmp_path):
-    with pytest.raises(DataError, match=r"12_made\.ipynb has no parameter LIMITS"):
-        notebooks.execute(book, {"LIMITS": 3}, tmp_path / "out.ipynb")
-
-
-def test_a_failing_cell_is_named_and_the_copy_kept(book, tmp_path):
-    nb = nbformat.read(book, 4)
-    nb.cells.append(new_code_cell("1 / 0"))
-    nbformat.write(nb, book)
-    with pytest.raises(notebooks.NotebookError, match=r"12_made\.ipynb, cell 3: ZeroDivisionError: division by zero"):
-        notebooks.execute(book, out=tmp_path / "out.ipynb")
-    assert outputs(tmp_path / "out.ipynb")[0] == "10\n"
-
-
-def test_notebooks_are_found_by_paper_and_in_order():
-    every = [p.stem for p in notebooks.find()]
-    assert (every, every[0]) == (sorted(every), "00_start_here")
-    assert all(p.stem.startswith("1") for p in notebooks.find("thesis"))
 
 
 def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_inspector(command, tmp_path, minilm):

@@ -35,7 +35,7 @@ def server():
 
 
 def live(folder, server, count=2, **changes):
-    model = chat_model("ollama:llama3:8b", host=server.url, seed=3, num_ctx=4096)
+    model = server.model(seed=3, num_ctx=4096)
     settings = {"generator": {"llama": model}, "judge": {"llama": model}, "options": QUICK}
     return experiment(folder, count, **(settings | changes))
 
@@ -107,16 +107,20 @@ def test_several_questions_are_under_way_at_once_up_to_the_limit(tmp_path):
     assert server.most_at_once == 3
 
 
-def test_several_hosts_share_the_questions_and_a_dead_one_loses_none(tmp_path):
+def test_several_hosts_share_the_questions_and_one_that_is_dead_or_without_money_loses_none(tmp_path):
     with FakeOllama(reply=reply, latency_s=0.01) as one, FakeOllama(reply=reply, latency_s=0.01) as two:
-        hosts = [chat_model("ollama:llama3:8b", host=fake.url) for fake in (one, two)]
-        settings = {"generator": {"llama": hosts}, "judge": None, "options": QUICK}
+        settings = {"generator": {"llama": [one.model(), two.model()]}, "judge": None, "options": QUICK}
         experiment(tmp_path / "a", 8, **settings).run(progress=False)
         assert min(len(one.calls), len(two.calls)) >= 3
         assert len(one.calls) + len(two.calls) == 24
+        one.calls.clear()
+        one.fault = lambda prompt, before: Fault("402")
+        without_money = experiment(tmp_path / "b", 8, **settings).run(progress=False)
+        assert one.calls
+        one.fault = None
         two.stop()
-        rows = experiment(tmp_path / "b", 8, **settings).run(progress=False)
-    assert set(rows["status"]) == {"ok"}
+        dead = experiment(tmp_path / "c", 8, **settings).run(progress=False)
+    assert set(without_money["status"]) == set(dead["status"]) == {"ok"}
 
 
 def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_path, server):
@@ -225,7 +229,7 @@ def test_the_plan_counts_a_retrievers_own_calls(tmp_path, server, tape):
         return "Person1 town\nPerson2 town" if prompt in to_derive else reply(request)
 
     server.reply = speak
-    model = chat_model("ollama:llama3:8b", host=server.url, seed=3, num_ctx=4096)
+    model = server.model(seed=3, num_ctx=4096)
     derive = llm_decomposer(model, cassette=tmp_path / "derived.sqlite" if tape else None, progress=False)
     to_derive = derive.prompts([question.text for question in people(3).questions])
     grid = live(tmp_path / "run", server, 3, retriever={"MLQ": lambda c: MultiQuery(Named(c), derive)}, k=[1, 2])
@@ -239,15 +243,6 @@ def test_the_plan_counts_a_retrievers_own_calls(tmp_path, server, tape):
     assert len(server.calls) <= planned.total.remaining - planned["retrieve"].remaining
     assert "decompose" not in [step.name for step in live(tmp_path / "other", server, 3).plan()]
     assert grid.plan().total.remaining == 0
-
-
-def test_a_host_whose_account_is_empty_leaves_its_questions_to_the_others(tmp_path):
-    with FakeOllama(reply=reply, fault=lambda prompt, before: Fault("402")) as one, FakeOllama(reply=reply) as two:
-        hosts = [chat_model("ollama:llama3:8b", host=fake.url) for fake in (one, two)]
-        settings = {"generator": {"llama": hosts}, "judge": None, "options": QUICK}
-        rows = experiment(tmp_path, 6, **settings).run(progress=False)
-    assert one.calls
-    assert set(rows["status"]) == {"ok"}
 
 
 def test_a_stopped_run_keeps_the_calls_under_way(tmp_path):
@@ -314,7 +309,7 @@ def prompt_file(folder, text):
 
 
 def two_prompts(folder, server, prompt, **changes):
-    model = chat_model("ollama:llama3:8b", host=server.url, seed=3, num_ctx=4096)
+    model = server.model(seed=3, num_ctx=4096)
     generators = {"plain": model, "mine": model}
     return live(folder, server, 1, generator=generators, judge=None, prompts={"mine": prompt}, **changes)
 

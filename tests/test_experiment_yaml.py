@@ -8,7 +8,7 @@ import time
 
 import pandas as pd
 import pytest
-from experiment_parts import people
+from experiment_parts import people, write_lines
 from fake_ollama import FakeOllama
 from test_steps import reply as labels
 
@@ -45,8 +45,8 @@ judge: embedded
     made = people(12)
     asked = [{"id": q.id, "question": q.text, "answer": q.answer, "references": q.references} for q in made.questions]
     told = [{"id": d.id, "title": d.title, "text": d.text} for d in made.documents]
-    for name, records in (("q", asked), ("d", told)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_lines(tmp_path / "q.jsonl", *asked)
+    write_lines(tmp_path / "d.jsonl", *told)
     grid = Experiment.from_yaml(write(tmp_path, text))
     assert grid.grid.k == {"BM25": (5,), "SIM": (10,), "MMR": (10,), "MLQ": (5,), "REO": (10,), "Hybrid": (10,)}
     rows = grid.run(progress=False)

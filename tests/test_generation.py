@@ -7,6 +7,7 @@ import math
 import time
 
 import pytest
+from experiment_parts import words
 from fake_ollama import Fault
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,13 +39,8 @@ CONTEXT = (
 )
 
 
-def words(text):
-    """End offsets of words: a tokenizer for the tests."""
-    ends, at = [], 0
-    for word in text.split():
-        at = text.index(word, at) + len(word)
-        ends.append(at)
-    return ends
+LIVES = "Ada Vorn was born in 1800 and died in 1890. Bela Husk was born in 1820 and died in 1850."
+SHIPS = "Which was launched first, the Korr or the Vann?"
 
 
 def hits(*texts):
@@ -80,22 +76,19 @@ def test_a_comparison_names_the_winner_and_shows_both_pieces_of_evidence(asked, 
     assert evidence in answer
 
 
-def test_the_date_beside_the_asked_word_decides_not_the_first_in_the_sentence():
-    context = "Ada Vorn was born in 1800 and died in 1890. Bela Husk was born in 1820 and died in 1850."
-    assert ExtractiveReader().answer("Who died first, Ada Vorn or Bela Husk?", context).startswith("Bela Husk: ")
-    assert ExtractiveReader().answer("Who was born first, Ada Vorn or Bela Husk?", context).startswith("Ada Vorn: ")
-
-
-def test_days_and_months_break_a_tie_of_years():
-    context = "The Korr was launched on 9 May 1911. The Vann was launched on 2 May 1911."
-    answer = ExtractiveReader().answer("Which was launched first, the Korr or the Vann?", context)
-    assert answer.startswith("The Vann: ")
-
-
-def test_a_tie_is_not_decided():
-    context = "The Korr was launched in 1911. The Vann was launched in 1911."
-    answer = ExtractiveReader().answer("Which was launched first, the Korr or the Vann?", context)
-    assert ":" not in answer
+@pytest.mark.parametrize(
+    ("asked", "context", "opening"),
+    [
+        ("Who died first, Ada Vorn or Bela Husk?", LIVES, "Bela Husk: "),
+        ("Who was born first, Ada Vorn or Bela Husk?", LIVES, "Ada Vorn: "),
+        (SHIPS, "The Korr was launched on 9 May 1911. The Vann was launched on 2 May 1911.", "The Vann: "),
+        (SHIPS, "The Korr was launched in 1911. The Vann was launched in 1911.", None),
+    ],
+    ids=["the date beside died", "the date beside born", "days break a tie of years", "a tie is not decided"],
+)
+def test_a_comparison_of_dates_takes_the_one_beside_the_asked_word_and_the_whole_date(asked, context, opening):
+    answer = ExtractiveReader().answer(asked, context)
+    assert answer.startswith(opening) if opening else ":" not in answer
 
 
 def test_a_two_hop_answer_joins_the_sentence_described_and_the_one_about_its_name():
@@ -270,16 +263,8 @@ def test_the_grid_has_the_number_of_answers_that_the_thesis_counts():
     tasks = generation_tasks(asked, found, tokenizer=words)
     assert BUDGETS == (0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
     assert len(tasks) == 2 * (1 + 10 * 5)
-    assert [(t.question.id, t.system, t.n_tokens, t.context) for t in tasks[:2]] == [
-        ("a", "query only", 0, None),
-        ("a", "BM25", 100, "one two"),
-    ]
-    assert (tasks[-1].question.id, tasks[-1].system, tasks[-1].n_tokens, tasks[-1].context) == (
-        "b",
-        "REO",
-        1000,
-        "three",
-    )
+    ends = [(t.question.id, t.system, t.n_tokens, t.context) for t in (*tasks[:2], tasks[-1])]
+    assert ends == [("a", "query only", 0, None), ("a", "BM25", 100, "one two"), ("b", "REO", 1000, "three")]
     assert [t.system for t in generation_tasks(asked, found, [0], words)] == ["query only"] * 2
     with pytest.raises(ConfigError, match="1 lists of hits of 'X' for 2 questions"):
         generation_tasks(asked, {"X": [[]]}, tokenizer=words)
@@ -343,12 +328,6 @@ def test_the_prompts_carry_their_fields_and_end_with_what_varies():
     assert "{documents}" not in alone
 
 
-def model_at(server):
-    from ragbench.llm import chat_model
-
-    return chat_model("ollama:llama3:8b", host=server.url)
-
-
 def sent(call):
     return call.body["messages"][-1]["content"]
 
@@ -358,7 +337,7 @@ def test_each_context_gets_its_own_prompt_and_answers_come_back_in_our_order(fak
     asked = [question("A?", "a"), question("B?", "b"), question("A?", "a"), question("A?", "a")]
     contexts = ["one two three", "", "one", None]
     meta = [{"n_tokens": n} for n in (300, 100, 100, 0)]
-    answers = generate(model_at(fake), asked, contexts, meta=meta, progress=False)
+    answers = generate(fake.model(), asked, contexts, meta=meta, progress=False)
     documents, alone = load_prompt("thesis_with_documents"), load_prompt("thesis_query_only")
     expected = [
         alone.replace("{query}", "A?"),
@@ -387,9 +366,9 @@ def test_each_context_gets_its_own_prompt_and_answers_come_back_in_our_order(fak
 def test_where_the_prompt_asks_for_tags_the_answer_is_what_stands_between_them(fake, reply, text, tagged):
     fake.reply = lambda body: reply
     asked, options = [question("A?", "a")], {"progress": False}
-    (made,) = generate(model_at(fake), asked, ["one"], with_documents="ragchecker_default", **options)
+    (made,) = generate(fake.model(), asked, ["one"], with_documents="ragchecker_default", **options)
     assert (made.text, made.meta["tagged"]) == (text, tagged)
-    (made,) = generate(model_at(fake), asked, ["<answer>"], **options)
+    (made,) = generate(fake.model(), asked, ["<answer>"], **options)
     assert made.text == reply
     assert "tagged" not in made.meta
 
@@ -397,7 +376,7 @@ def test_where_the_prompt_asks_for_tags_the_answer_is_what_stands_between_them(f
 def test_failed_calls_become_empty_answers_with_the_reason(fake):
     fake.fault = lambda prompt, _: Fault("400") if "B?" in prompt else None
     answers = generate(
-        model_at(fake), [question("A?", "a"), question("B?", "b")], [None, None], progress=False, retries=0
+        fake.model(), [question("A?", "a"), question("B?", "b")], [None, None], progress=False, retries=0
     )
     assert answers[0].text
     assert "error" not in answers[0].meta
@@ -425,7 +404,7 @@ def test_calls_to_a_model_run_one_at_a_time_unless_told_otherwise(fake, monkeypa
 
 
 def test_braces_in_documents_are_not_filled_in(fake):
-    generate(model_at(fake), [question("A?")], ["see {query}"], progress=False)
+    generate(fake.model(), [question("A?")], ["see {query}"], progress=False)
     assert "see {query}" in sent(fake.calls[0])
 
 

@@ -36,6 +36,19 @@ class Other(BaseModel):
     other: str
 
 
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "c.sqlite"
+
+
+@pytest.fixture
+def recorded(fake, path):
+    """A cassette with the replies to p0, p1 and p2."""
+    cassette = Cassette(path)
+    run(fake, cassette)
+    return cassette
+
+
 def run(fake, cassette, prompts=("p0", "p1", "p2"), schema=None, **options):
     before = len(fake.calls)
     replies = ask(fake.model(**options), list(prompts), schema=schema, cassette=cassette, progress=False)
@@ -76,23 +89,23 @@ def test_a_list_of_texts_is_written_as_any_other_value(values):
         {"prompts": [[("system", "Be brief."), ("user", p)] for p in ("p0", "p1", "p2")]},
     ],
 )
-def test_anything_that_can_change_a_reply_is_a_miss(fake, tmp_path, change):
-    cassette = Cassette(tmp_path / "c.sqlite")
+def test_anything_that_can_change_a_reply_is_a_miss(fake, change, path):
+    cassette = Cassette(path)
     assert (run(fake, cassette)[1], run(fake, cassette)[1], run(fake, cassette, **change)[1]) == (3, 0, 3)
     assert run(fake, cassette, **change)[1] == 0
 
 
-def test_another_model_or_another_schema_is_a_miss(fake, tmp_path):
+def test_another_model_or_another_schema_is_a_miss(fake, path):
     fake.models["mistral:7b"] = "1" * 64
-    cassette = Cassette(tmp_path / "c.sqlite")
+    cassette = Cassette(path)
     run(fake, cassette, schema=Word)
     assert run(fake, cassette, schema=Other)[1] == 3
     replies = ask(fake.model("ollama:mistral:7b"), ["p0"], cassette=cassette, schema=Word, progress=False)
     assert not replies[0].cached
 
 
-def test_host_deadline_retries_and_concurrency_do_not_change_the_key(fake, tmp_path):
-    cassette = Cassette(tmp_path / "c.sqlite")
+def test_host_deadline_retries_and_concurrency_do_not_change_the_key(fake, path):
+    cassette = Cassette(path)
     run(fake, cassette, keep_alive="5m")
     with FakeOllama() as elsewhere:
         model = elsewhere.model(deadline_s=7, keep_alive=-1, price=(1, 1))
@@ -102,9 +115,9 @@ def test_host_deadline_retries_and_concurrency_do_not_change_the_key(fake, tmp_p
         assert not elsewhere.calls
 
 
-def test_a_model_without_a_tag_is_the_same_as_latest(tmp_path):
+def test_a_model_without_a_tag_is_the_same_as_latest(path):
     with FakeOllama(models={"llama3:latest": DIGEST}) as fake:
-        cassette = Cassette(tmp_path / "c.sqlite")
+        cassette = Cassette(path)
         ask(fake.model("ollama:llama3"), ["p"], cassette=cassette, progress=False)
         again = ask(fake.model("ollama:llama3:latest"), ["p"], cassette=cassette, progress=False)
         assert again[0].cached
@@ -128,10 +141,10 @@ def test_numbers_that_are_equal_are_written_alike():
     assert canonical({"b": 0.0, "a": [1.0, True, None]}) == '{"a":[1,true,null],"b":0}'
 
 
-def test_any_text_can_be_recorded_and_replayed(fake, tmp_path):
+def test_any_text_can_be_recorded_and_replayed(fake, path):
     nasty = ["lone \ud800 surrogate", "nul \x00 byte", "“quotes” 引号", "\u2028 line", ""]
     fake.reply = lambda body: "got: 引号 \x00 " + repr(body["messages"][0]["content"])
-    cassette = Cassette(tmp_path / "c.sqlite")
+    cassette = Cassette(path)
     first = ask(fake.model(), nasty, cassette=cassette, progress=False)
     again = ask(fake.model(), nasty, cassette=cassette, progress=False)
     assert all(reply.cached for reply in again)
@@ -152,20 +165,19 @@ def no_sockets(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
-def test_replay_gives_the_same_replies_without_a_server_or_a_socket(fake, tmp_path, monkeypatch):
-    recorded, _ = run(fake, Cassette(tmp_path / "c.sqlite"))
+def test_replay_gives_the_same_replies_without_a_server_or_a_socket(fake, monkeypatch, path):
+    recorded, _ = run(fake, Cassette(path))
     fake.stop()
     no_sockets(monkeypatch)
-    replayed = ask(fake.model(), ["p0", "p1", "p2"], cassette=Cassette(tmp_path / "c.sqlite", mode="replay"))
+    replayed = ask(fake.model(), ["p0", "p1", "p2"], cassette=Cassette(path, mode="replay"))
     assert [r.text for r in replayed] == [r.text for r in recorded]
     assert [r.usage for r in replayed] == [r.usage for r in recorded]
     assert [(r.cached, r.digest, r.seconds) for r in replayed] == [(True, DIGEST, r.seconds) for r in recorded]
 
 
-def test_a_miss_in_replay_names_the_prompt_and_the_command_that_records_it(fake, tmp_path, monkeypatch):
-    run(fake, Cassette(tmp_path / "c.sqlite"))
+def test_a_miss_in_replay_names_the_prompt_and_the_command_that_records_it(fake, monkeypatch, recorded, path):
     no_sockets(monkeypatch)
-    cassette = Cassette(tmp_path / "c.sqlite", mode="replay", command="ragbench run thesis --live")
+    cassette = Cassette(path, mode="replay", command="ragbench run thesis --live")
     with pytest.raises(CallError) as caught:
         ask(fake.model(), ["p0", "new", "p1", "newer"], ids=["q0", "q17", "q1", "q18"], cassette=cassette)
     told = str(caught.value)
@@ -178,21 +190,19 @@ def test_a_miss_in_replay_names_the_prompt_and_the_command_that_records_it(fake,
     assert "'q17'" in str(kept[1].error)
 
 
-def test_the_command_in_a_miss_is_the_running_script_when_none_is_given(fake, tmp_path, monkeypatch):
-    run(fake, Cassette(tmp_path / "c.sqlite"))
+def test_the_command_in_a_miss_is_the_running_script_when_none_is_given(fake, monkeypatch, recorded, path):
     monkeypatch.setattr(sys, "argv", ["/home/somebody/study.py", "--api-key", "sk-verysecret"])
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     with pytest.raises(CallError) as caught:
-        ask(fake.model(), ["new"], cassette=Cassette(tmp_path / "c.sqlite", mode="replay"))
+        ask(fake.model(), ["new"], cassette=Cassette(path, mode="replay"))
     assert "RAGBENCH_CASSETTE=record python study.py ..." in str(caught.value)
     assert "somebody" not in str(caught.value)
     assert "verysecret" not in str(caught.value)
 
 
-def test_the_environment_turns_a_replaying_script_into_a_recording_one(fake, tmp_path, monkeypatch):
-    run(fake, Cassette(tmp_path / "c.sqlite"))
+def test_the_environment_turns_a_replaying_script_into_a_recording_one(fake, monkeypatch, recorded, path):
     monkeypatch.setenv("RAGBENCH_CASSETTE", "record")
-    cassette = Cassette(tmp_path / "c.sqlite", mode="replay")
+    cassette = Cassette(path, mode="replay")
     assert cassette.mode == "record"
     assert run(fake, cassette, ["p0", "new"])[1] == 1
 
@@ -228,33 +238,29 @@ def test_a_missing_file_or_mode_is_named(tmp_path):
         Cassette(tmp_path / "none.sqlite", mode="reply")
 
 
-def test_a_read_only_folder_can_be_replayed_from(fake, tmp_path):
-    folder = tmp_path / "shipped"
-    cassette = Cassette(folder / "c.sqlite")
-    run(fake, cassette)
-    cassette.close()
-    assert os.listdir(folder) == ["c.sqlite"]
-    folder.chmod(0o555)
+def test_a_read_only_folder_can_be_replayed_from(fake, recorded, path, tmp_path):
+    recorded.close()
+    assert os.listdir(tmp_path) == ["c.sqlite"]
+    tmp_path.chmod(0o555)
     try:
-        replies = ask(fake.model(), ["p0"], cassette=Cassette(folder / "c.sqlite", mode="replay"))
-        assert replies[0].cached
+        assert ask(fake.model(), ["p0"], cassette=Cassette(path, mode="replay"))[0].cached
     finally:
-        folder.chmod(0o755)
+        tmp_path.chmod(0o755)
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["truncated", "400", "oom"])
-def test_a_failure_is_recorded_as_one_asked_again_and_never_served_as_answer(fake, tmp_path, name):
+def test_a_failure_is_recorded_as_one_asked_again_and_never_served_as_answer(fake, name, path):
     fake.fault = lambda prompt, before: Fault(name)
     fake.reply = lambda body: "a long answer of many words"
     options = {"retries": 0, "progress": False}
-    cassette = Cassette(tmp_path / "c.sqlite")
+    cassette = Cassette(path)
     first = ask(fake.model(), ["p"], cassette=cassette, **options)[0]
     assert not first.ok
     assert len(cassette) == 0
-    replayed = ask(fake.model(), ["p"], cassette=Cassette(tmp_path / "c.sqlite", mode="replay"))[0]
+    replayed = ask(fake.model(), ["p"], cassette=Cassette(path, mode="replay"))[0]
     assert (replayed.ok, replayed.cached, replayed.error.kind) == (False, True, first.error.kind)
     assert fake.url in str(first.error)  # told on the screen, and not stored
     assert (str(replayed.error), replayed.raw) == (str(first.error).replace(fake.url, "the server"), first.raw)
@@ -265,8 +271,8 @@ def test_a_failure_is_recorded_as_one_asked_again_and_never_served_as_answer(fak
     assert (len(cassette), cassette.stats()["failures"]) == (1, 0)
 
 
-def test_an_answer_is_never_replaced_by_a_later_failure_or_answer(tmp_path):
-    cassette = Cassette(tmp_path / "c.sqlite")
+def test_an_answer_is_never_replaced_by_a_later_failure_or_answer(path):
+    cassette = Cassette(path)
     keys = Keys("ollama", "m", "d", {})
     request, key = keys.request([]), keys.key([])
     answer = {"ok": True, "text": "first", "usage": {}}
@@ -279,12 +285,10 @@ def test_an_answer_is_never_replaced_by_a_later_failure_or_answer(tmp_path):
 # -- digests -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_changed_digest_on_the_server_is_an_error_that_says_so(fake, tmp_path):
-    cassette = Cassette(tmp_path / "c.sqlite")
-    run(fake, cassette)
+def test_a_changed_digest_on_the_server_is_an_error_that_says_so(fake, recorded):
     fake.models["llama3:8b"] = "f" * 64
     with pytest.raises(CallError) as caught:
-        run(fake, cassette)
+        run(fake, recorded)
     assert caught.value.kind == "digest"
     assert (
         f"two digests under one name: c.sqlite was recorded with {DIGEST[:12]}..., the server now has ffffffffffff"
@@ -308,10 +312,10 @@ def test_another_digest_chosen_by_name_is_a_miss_and_both_can_be_replayed(fake, 
     assert "2 digests under one name" in " ".join(Cassette(path).verify())
 
 
-def test_nothing_is_recorded_while_nobody_can_say_whose_replies_they_would_be(tmp_path):
+def test_nothing_is_recorded_while_nobody_can_say_whose_replies_they_would_be(path):
     with FakeOllama() as fake:
         pass
-    cassette = Cassette(tmp_path / "c.sqlite")
+    cassette = Cassette(path)
     replies = ask(fake.model(), ["p"], cassette=cassette, backoff_s=0.01, progress=False)
     assert replies[0].error.kind == "server_down"
     assert cassette.stats()["models"] == []
@@ -321,11 +325,9 @@ def test_nothing_is_recorded_while_nobody_can_say_whose_replies_they_would_be(tm
     assert cassette.stats()["models"] == [{"model": "ollama:llama3:8b", "digest": DIGEST}]
 
 
-def test_recorded_replies_are_served_while_the_server_is_down(fake, tmp_path):
-    cassette = Cassette(tmp_path / "c.sqlite")
-    run(fake, cassette)
+def test_recorded_replies_are_served_while_the_server_is_down(fake, recorded):
     fake.stop()
-    replies = ask(fake.model(), ["p0", "new"], cassette=cassette, retries=0, outage_s=0, progress=False)
+    replies = ask(fake.model(), ["p0", "new"], cassette=recorded, retries=0, outage_s=0, progress=False)
     assert [(reply.ok, reply.cached) for reply in replies] == [(True, True), (False, False)]
 
 
@@ -359,10 +361,8 @@ def test_export_and_import_carry_every_reply_over(fake, tmp_path):
         ('"digest"', '"digesd"', "KeyError"),
     ],
 )
-def test_import_refuses_a_damaged_line_by_file_and_line_and_takes_nothing(fake, tmp_path, old, new, words):
-    cassette = Cassette(tmp_path / "a.sqlite")
-    run(fake, cassette)
-    cassette.export(tmp_path / "a.jsonl")
+def test_import_refuses_a_damaged_line_by_file_and_line_and_takes_nothing(recorded, tmp_path, old, new, words):
+    recorded.export(tmp_path / "a.jsonl")
     lines = (tmp_path / "a.jsonl").read_text().splitlines(keepends=True)
     lines.sort(key=lambda line: '"p1"' in line)  # p1 comes last, then is moved to line 2
     lines.insert(1, lines.pop())
@@ -376,7 +376,7 @@ def test_import_refuses_a_damaged_line_by_file_and_line_and_takes_nothing(fake, 
     assert len(other) == 0
 
 
-def test_a_compressed_export_holds_the_chosen_rows_and_a_cut_one_is_refused(fake, tmp_path):
+def test_a_compressed_export_holds_the_chosen_rows_and_a_cut_one_is_refused(fake, tmp_path, path):
     cassette = Cassette(tmp_path / "a.sqlite")
     replies, _ = run(fake, cassette)
     chosen = {replies[0].key, replies[2].key}
@@ -390,19 +390,17 @@ def test_a_compressed_export_holds_the_chosen_rows_and_a_cut_one_is_refused(fake
     assert set(other.get(reply.key for reply in replies)) == chosen
     (tmp_path / "a.jsonl.gz").write_bytes(packed[:-20])
     with pytest.raises(DataError, match=r"a\.jsonl\.gz, line \d: EOFError"):
-        Cassette(tmp_path / "c.sqlite").import_(tmp_path / "a.jsonl.gz")
+        Cassette(path).import_(tmp_path / "a.jsonl.gz")
 
 
-def test_import_needs_record_mode(fake, tmp_path):
-    cassette = Cassette(tmp_path / "a.sqlite")
-    run(fake, cassette)
-    cassette.export(tmp_path / "a.jsonl")
+def test_import_needs_record_mode(recorded, path, tmp_path):
+    recorded.export(tmp_path / "a.jsonl")
     with pytest.raises(ConfigError, match="record mode"):
-        Cassette(tmp_path / "a.sqlite", mode="replay").import_(tmp_path / "a.jsonl")
+        Cassette(path, mode="replay").import_(tmp_path / "a.jsonl")
 
 
-def test_stats_count_replies_failures_and_tokens_by_step(fake, tmp_path):
-    cassette = Cassette(tmp_path / "c.sqlite")
+def test_stats_count_replies_failures_and_tokens_by_step(fake, path):
+    cassette = Cassette(path)
     fake.fault = lambda prompt, before: Fault("400") if prompt == "bad" else None
     ask(fake.model(), ["a b c", "bad"], cassette=cassette, step="generation", progress=False)
     ask(fake.model(), ["d"], cassette=cassette, step="grading", progress=False)
@@ -416,17 +414,15 @@ def test_stats_count_replies_failures_and_tokens_by_step(fake, tmp_path):
     assert stats["bytes"] > 0
 
 
-def test_verify_finds_a_changed_answer_and_a_changed_request(fake, tmp_path):
-    cassette = Cassette(tmp_path / "c.sqlite")
-    run(fake, cassette)
-    assert cassette.verify() == []
-    cassette.close()
-    db = sqlite3.connect(tmp_path / "c.sqlite")
+def test_verify_finds_a_changed_answer_and_a_changed_request(fake, recorded, path):
+    assert recorded.verify() == []
+    recorded.close()
+    db = sqlite3.connect(path)
     db.execute("UPDATE replies SET answer = replace(answer, 'Answer', 'Forged') WHERE prompt_id = '0'")
     db.execute("UPDATE replies SET request = replace(request, 'p1', 'p9') WHERE prompt_id = '1'")
     db.commit()
     db.close()
-    problems = Cassette(tmp_path / "c.sqlite", mode="replay").verify()
+    problems = Cassette(path, mode="replay").verify()
     assert len(problems) == 2
     assert any("prompt '0'" in problem and "changed after recording" in problem for problem in problems)
     assert any("prompt '1'" in problem and "does not belong" in problem for problem in problems)
@@ -467,11 +463,11 @@ def test_two_processes_write_the_same_cassette_and_agree(fake, tmp_path):
     assert second[1:] == texts[50:]
 
 
-def test_a_cassette_can_be_sent_to_another_process_and_used_by_threads(fake, tmp_path):
+def test_a_cassette_can_be_sent_to_another_process_and_used_by_threads(fake, path):
     import pickle
     from concurrent.futures import ThreadPoolExecutor
 
-    cassette = Cassette(tmp_path / "c.sqlite", command="make it")
+    cassette = Cassette(path, command="make it")
     model = fake.model()
     with ThreadPoolExecutor(4) as pool:
         asked = pool.map(lambda n: ask(model, [f"p{n}", "same"], cassette=cassette, progress=False), range(8))
@@ -499,10 +495,3 @@ def test_a_file_left_by_kill_9_opens_with_every_finished_reply(fake, tmp_path):
     prompts = sorted(recorded)
     again = ask(fake.model(), prompts, cassette=Cassette(path, mode="replay"))
     assert all(reply.ok and reply.cached for reply in again)
-
-
-def test_a_full_disk_stops_the_run_with_words(fake, tmp_path, monkeypatch):
-    cassette = Cassette(tmp_path / "c.sqlite")
-    cassette.rows("PRAGMA max_page_count = 14")
-    with pytest.raises(DataError, match=r"c\.sqlite: cannot be written \(database or disk is full\)"):
-        ask(fake.model(), [f"{'long ' * 200}{n}" for n in range(50)], cassette=cassette, progress=False)

@@ -64,14 +64,11 @@ def test_the_host_comes_from_the_argument_or_the_environment(monkeypatch):
         ("https://gpu/ollama/", "https://gpu/ollama"),
         ("0.0.0.0", "http://127.0.0.1:11434"),
         ("[::1]:11434", "http://[::1]:11434"),
+        ("http://anna:pw@gpu:1", "http://gpu:1"),
     ],
 )
-def test_addresses_are_completed(host, expected):
-    assert address(host, 11434) == (expected, None)
-
-
-def test_user_and_password_are_taken_out_of_an_address():
-    assert address("http://anna:pw@gpu:1", 11434) == ("http://gpu:1", "anna:pw")
+def test_addresses_are_completed_and_user_and_password_taken_out(host, expected):
+    assert address(host, 11434) == (expected, "anna:pw" if "anna" in host else None)
 
 
 @pytest.mark.parametrize(
@@ -165,9 +162,7 @@ def test_the_form_of_the_schema_that_a_server_takes_is_found_out_once(form):
         replies = ask(openai_at(fake), ["a", "b", "c"], schema=Word, concurrency=1, retries=0, progress=False)
         assert [reply.parsed for reply in replies] == [Word(word="x")] * 3
         forms = [call.body["response_format"]["type"] for call in fake.calls]
-    assert forms == ["json_schema"] * (3 if form == "json_schema" else 1) + ["json_object"] * (
-        0 if form == "json_schema" else 3
-    )
+    assert forms == (["json_schema"] * 3 if form == "json_schema" else ["json_schema"] + ["json_object"] * 3)
 
 
 @pytest.mark.parametrize(
@@ -192,12 +187,9 @@ def test_failures_of_openai_servers_have_the_same_names(fault, kind):
     assert reply.error.got.startswith(f"openai:made at {fake.url}/v1")
 
 
-def test_num_ctx_of_an_openai_server_is_checked_and_part_of_the_key(tmp_path):
-    with FakeOllama(models={"made": "d"}) as fake:
-        cassette = Cassette(tmp_path / "c.sqlite")
-        prompt = ["word " * 300]
-        fine = ask(openai_at(fake), prompt, cassette=cassette, progress=False)[0]
-        small = ask(openai_at(fake, num_ctx=304), prompt, cassette=cassette, progress=False)[0]
+def test_num_ctx_of_an_openai_server_is_checked_and_part_of_the_key(fake, tmp_path):
+    more = {"cassette": tmp_path / "c.sqlite", "progress": False}
+    fine, small = (ask(openai_at(fake, **window), ["word " * 300], **more)[0] for window in ({}, {"num_ctx": 304}))
     assert fine.ok
     assert "fills the window: 304 tokens" in str(small.error)
 
@@ -250,9 +242,8 @@ class Scripted(BaseChatModel):
 
 
 def test_any_langchain_chat_model_can_be_asked():
-    assert [reply.text for reply in ask(FakeListChatModel(responses=["same"]), ["a", "b"], progress=False)] == [
-        "same"
-    ] * 2
+    listed = ask(FakeListChatModel(responses=["same"]), ["a", "b"], progress=False)
+    assert [reply.text for reply in listed] == ["same"] * 2
     model = Scripted()
     replies = ask(model, ["one", [("system", "s"), ("user", "two")], "long", "raise"], retries=0, progress=False)
     assert [reply.text for reply in replies[:2]] == ["ONE", "TWO"]

@@ -89,20 +89,14 @@ def test_plan_agrees_with_what_the_run_then_takes(tmp_path):
     assert made.seconds == pytest.approx(spent.output_seconds + spent.prompt_seconds, rel=0.05)
 
 
-def test_a_failed_reply_on_the_cassette_is_still_to_be_made(tmp_path):
-    with FakeOllama(fault=lambda p, n: Fault("400")) as fake:
-        model = fake.model()
-        ask(model, ["p"], cassette=tmp_path / "c.sqlite", progress=False)
-        made = plan(Step("s", ["p"]), model, Cassette(tmp_path / "c.sqlite", mode="replay"))["s"]
-    assert (made.cached, made.remaining) == (0, 1)
-
-
-def test_a_finished_plan_takes_nothing(tmp_path):
-    with FakeOllama() as fake:
-        model = fake.model()
-        ask(model, ["p"], cassette=tmp_path / "c.sqlite", progress=False)
-        total = plan(Step("s", ["p"]), model, Cassette(tmp_path / "c.sqlite")).total
-    assert (total.remaining, total.prompt_tokens, total.seconds) == (0, 0, 0)
+@pytest.mark.parametrize("failing", [True, False])
+def test_a_failed_reply_on_the_cassette_is_still_to_be_made_and_a_finished_plan_takes_nothing(fake, tmp_path, failing):
+    fake.fault = (lambda p, n: Fault("400")) if failing else None
+    ask(fake.model(), ["p"], cassette=tmp_path / "c.sqlite", progress=False)
+    made = plan(Step("s", ["p"]), fake.model(), Cassette(tmp_path / "c.sqlite", mode="replay"))
+    assert (made["s"].cached, made.total.remaining) == ((0, 1) if failing else (1, 0))
+    if not failing:
+        assert (made.total.prompt_tokens, made.total.seconds) == (0, 0)
 
 
 def test_a_plan_without_prompts_or_model_says_what_is_missing(tmp_path):
@@ -141,12 +135,11 @@ def test_a_recorded_reply_tells_what_it_once_cost(tmp_path):
     assert again.usage.cost == pytest.approx(8 * 2.0 / 1e6)
 
 
-def test_usage_of_tries_that_were_not_accepted_is_counted_too():
+def test_usage_of_tries_that_were_not_accepted_is_counted_too(fake):
     script = itertools.chain(["not json"], itertools.repeat('{"word": "x"}'))
-    with FakeOllama(reply=lambda body: next(script)) as fake:
-        reply = ask(fake.model(), ["p"], schema=Word, progress=False)[0]
-        counted = [call for call in fake.calls if call.written]
-    assert reply.usage.calls == len(counted) == 2
+    fake.reply = lambda body: next(script)
+    reply = ask(fake.model(), ["p"], schema=Word, progress=False)[0]
+    assert reply.usage.calls == len(fake.calls) == 2
     assert reply.repairs == 1
 
 
@@ -178,28 +171,32 @@ def test_a_good_judge_is_fit_and_its_record_says_why():
     assert "verdict        fit" in str(found)
 
 
-def test_a_judge_that_answers_differently_each_time_is_not_fit():
-    number = itertools.count()
-    good = judge_reply()
-    with FakeOllama(reply=lambda body: good(body) if body.get("format") else f"reply {next(number)}") as fake:
-        found = fitness(fake.model(), probe_context=False)
-    assert found.deterministic is False
-    assert "3 different replies in 3 calls" in found.problems[0]
-    assert found.window_works is None
+NUMBER = itertools.count()
 
 
-def test_a_judge_that_does_not_obey_the_schema_is_not_fit():
-    with FakeOllama(reply=lambda body: "I think it follows.") as fake:
-        found = fitness(fake.model(), probe_context=False)
-    assert (found.obeyed, found.repaired, found.asked) == (0, 0, 4)
-    assert "4 of 4 structured replies unusable" in found.problems
-
-
-def test_a_judge_that_obeys_but_is_wrong_is_not_fit():
-    with FakeOllama(reply=judge_reply("yes")) as fake:
-        found = fitness(fake.model(), probe_context=False)
-    assert found.right == 2
-    assert "only 2 of 4 plain verdicts are right" in found.problems
+@pytest.mark.parametrize(
+    ("reply", "seen", "problem"),
+    [
+        (
+            lambda body: judge_reply()(body) if body.get("format") else f"reply {next(NUMBER)}",
+            {"deterministic": False, "window_works": None},
+            "3 different replies in 3 calls",
+        ),
+        (
+            lambda body: "I think it follows.",
+            {"obeyed": 0, "repaired": 0, "asked": 4},
+            "4 of 4 structured replies unusable",
+        ),
+        (judge_reply("yes"), {"right": 2}, "only 2 of 4 plain verdicts are right"),
+    ],
+    ids=["another answer each time", "no schema obeyed", "wrong"],
+)
+def test_a_judge_is_not_fit_that_is_not_deterministic_or_not_obedient_or_not_right(fake, reply, seen, problem):
+    fake.reply = reply
+    found = fitness(fake.model(), probe_context=False)
+    assert {name: getattr(found, name) for name in seen} == seen
+    assert not found.fit
+    assert any(problem in told for told in found.problems)
 
 
 def test_a_window_larger_than_the_model_or_cut_by_the_server_is_told():
@@ -222,9 +219,8 @@ def test_a_window_larger_than_the_model_or_cut_by_the_server_is_told():
         assert "num_ctx=8192" in found.problems[0]
 
 
-def test_a_server_that_is_not_there_is_a_problem_not_an_exception():
-    with FakeOllama() as fake:
-        pass
+def test_a_server_that_is_not_there_is_a_problem_not_an_exception(fake):
+    fake.stop()
     found = fitness(fake.model())
     assert not found.fit
     assert "server_down" in found.problems[0]

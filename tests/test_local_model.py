@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 from typing import Literal
@@ -249,27 +248,6 @@ def test_forked_processes_have_servers_of_their_own():
     assert here[1] not in {pid for _, pid in there}
     assert all(soon(lambda pid=pid: gone(pid)) for _, pid in there)
     assert _in_a_process(None)[1] == here[1]
-
-
-@pytest.mark.live
-def test_a_server_killed_in_mid_run_is_started_again_and_the_run_ends_whole(tmp_path):
-    model, path = small(num_predict=24), tmp_path / "killed.sqlite"
-    ask(model, ["Hi"], on_length="keep", progress=False)
-    before = server_of(model).pid
-
-    def kill_when_some_are_done():
-        cassette = Cassette(path)
-        while len(cassette) < 4:
-            time.sleep(0.005)
-        os.kill(before, signal.SIGKILL)
-
-    killer = threading.Thread(target=kill_when_some_are_done)
-    killer.start()
-    replies = ask(model, claims(10), cassette=path, backoff_s=0.02, on_length="keep", progress=False)
-    killer.join()
-    assert all(reply.ok for reply in replies)
-    assert 10 <= sum(reply.attempts for reply in replies) <= 13
-    assert server_of(model).pid != before
 
 
 # -- the live path -----------------------------------------------------------------------------------------------------

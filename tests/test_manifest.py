@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import subprocess
@@ -32,7 +33,7 @@ def sized(documents, size=3):
 
 
 def live(folder, server, seed=3, **changes):
-    model = chat_model("ollama:llama3:8b", host=server.url, seed=seed, num_ctx=4096)
+    model = server.model(seed=seed, num_ctx=4096)
     settings = {"generator": {"llama": model}, "judge": {"llama": model}, "options": QUICK, "order": 7}
     experiment(folder, 2, **(settings | changes)).run(progress=False)
     return load_manifest(folder)
@@ -46,12 +47,8 @@ def server():
 
 @pytest.fixture(scope="module")
 def told(server, tmp_path_factory):
-    return live(
-        tmp_path_factory.mktemp("run"),
-        server,
-        chunker={"cut": partial(sized, size=4)},
-        retriever={"b": Named, "a": Named},
-    )
+    axes = {"chunker": {"cut": partial(sized, size=4)}, "retriever": {"b": Named, "a": Named}}
+    return live(tmp_path_factory.mktemp("run"), server, **axes)
 
 
 def test_data_are_named_counted_and_hashed(told, tmp_path):
@@ -89,12 +86,8 @@ def test_packages_python_git_and_machine_are_those_of_this_process(told):
 def test_models_stand_with_provider_digest_and_options(told):
     for axis in ("generator", "judge"):
         model = told["axes"][axis]["llama"]
-        assert (model["provider"], model["model"], model["digest"], model["num_ctx"]) == (
-            "ollama",
-            "llama3:8b",
-            DIGEST,
-            4096,
-        )
+        told_of = {name: model[name] for name in ("provider", "model", "digest", "num_ctx")}
+        assert told_of == {"provider": "ollama", "model": "llama3:8b", "digest": DIGEST, "num_ctx": 4096}
         assert model["options"]["options"]["temperature"] == 0.0
     assert "127.0.0.1" not in json.dumps(told)
 
@@ -172,12 +165,16 @@ def test_diff_names_other_weights_data_chunks_and_parameters(server, tmp_path):
     # q1 is in both, q0 in a only, q2 in b only; N = 0 and 20 are in a only, 6 in b only.
     assert cells.loc[4, ["n", "only_a", "only_b"]].tolist() == [1, 1, 1]
     assert cells.loc[6, ["n", "only_a", "only_b"]].tolist() == [0, 0, 2]
+    assert cells.loc[4, "ir_score_b"] < cells.loc[4, "ir_score_a"]  # with the begin token, one word less is read
+    assert math.isnan(cells.loc[20, "ir_score_b"])
+    assert cells["moved"].all()
 
 
 def test_diff_of_a_run_with_itself_is_empty_and_moves_nothing(tmp_path):
     experiment(tmp_path, generator={"c": Copier(broken="Person1")}, judge={"e": EmbeddedGrader()}).run(progress=False)
     found = diff(tmp_path, tmp_path)
     assert (found.manifest.empty, len(found.cells), found.moved.empty) == (True, 3, True)
+    assert "0 of 3 cells moved" in str(found)
 
 
 def test_diff_counts_grades_that_moved_with_the_same_answers(tmp_path):

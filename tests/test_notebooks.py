@@ -20,6 +20,7 @@ from fake_ollama import FakeOllama
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from ragbench import notebooks
+from ragbench.errors import DataError
 from ragbench.metrics.table import find_numbers
 from ragbench.notebooks import NotebookError, execute, find, run_all, shared_kernel
 from ragbench.papers.thesis import RETRIEVERS
@@ -131,8 +132,8 @@ def by_a_recorded_model(ledger: pd.DataFrame) -> pd.Series:
     return ledger["ours_by"].str.contains(names, na=False)
 
 
-def test_every_notebook_has_small_parameters():
-    assert {p.stem for p in find()} == set(BOOKS)
+def test_every_notebook_has_small_parameters_and_its_expected_seconds():
+    assert set(BOOKS) == set(notebooks.SECONDS) == {p.stem for p in find()}
 
 
 def mixed_replies(request) -> str:
@@ -255,10 +256,6 @@ def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkey
     assert len({kernel for _, _, kernel in ran}) <= 2  # packages are loaded once for each of two lanes
 
 
-def test_every_notebook_has_its_expected_seconds():
-    assert set(notebooks.SECONDS) == {p.stem for p in find()}
-
-
 def test_the_bar_moves_by_what_a_notebook_takes_and_its_time_to_go_is_true(monkeypatch, capsys):
     clock = [0.0]
     took = {"20_ragchecker_metrics": 10, "20b_ragchecker_checker": 30, "21_ragchecker_meta_evaluation": 60}
@@ -280,31 +277,66 @@ def test_the_bar_moves_by_what_a_notebook_takes_and_its_time_to_go_is_true(monke
 
 
 def test_a_notebook_says_after_each_cell_how_far_it_is(tmp_path):
-    cells = [new_code_cell("1"), new_markdown_cell("# text"), new_code_cell(""), new_code_cell("2")]
-    nbformat.write(new_notebook(cells=cells), tmp_path / "two.ipynb")
+    two = notebook(tmp_path / "two.ipynb", "1", new_markdown_cell("# text"), "", "2")
     shares: list[float] = []
-    execute(tmp_path / "two.ipynb", out=tmp_path / "out.ipynb", moved=shares.append)
+    execute(two, out=tmp_path / "out.ipynb", moved=shares.append)
     assert shares == [0.5, 0.5]
 
 
-def notebook(path, *sources: str):
-    nbformat.write(new_notebook(cells=[new_code_cell(source) for source in sources]), path)
+def notebook(path, *cells):
+    """Write a notebook; a text is a code cell."""
+    nbformat.write(new_notebook(cells=[new_code_cell(c) if isinstance(c, str) else c for c in cells]), path)
     return path
+
+
+def said(path):
+    """What each code cell printed or returned."""
+    cells = (cell for cell in nbformat.read(path, 4).cells if cell.cell_type == "code")
+    return ["".join(o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.outputs) for cell in cells]
+
+
+@pytest.fixture
+def book(tmp_path):
+    parameters = new_code_cell("LIMIT = 5\nNAME = 'x'", metadata={"tags": ["parameters"]})
+    shown = "import sys\nprint('bar', file=sys.stderr)\nprint(LIMIT * 2)"
+    return notebook(tmp_path / "12_made.ipynb", new_markdown_cell("# Made"), parameters, shown)
+
+
+def test_a_notebook_runs_with_other_parameters_and_stays_as_it_was(book, tmp_path):
+    before = book.read_bytes()
+    assert said(execute(book, {"LIMIT": 21}, tmp_path / "out.ipynb"))[-1] == "42\n"
+    assert book.read_bytes() == before
+    assert said(execute(book, out=tmp_path / "plain.ipynb"))[-1] == "10\n"
+
+
+def test_an_unknown_parameter_is_named(book, tmp_path):
+    with pytest.raises(DataError, match=r"12_made\.ipynb has no parameter LIMITS"):
+        execute(book, {"LIMITS": 3}, tmp_path / "out.ipynb")
+
+
+def test_a_failing_cell_is_named_and_the_copy_kept(tmp_path):
+    book = notebook(tmp_path / "12_made.ipynb", "print(10)", "", "1 / 0")
+    with pytest.raises(NotebookError, match=r"12_made\.ipynb, cell 3: ZeroDivisionError: division by zero"):
+        execute(book, out=tmp_path / "out.ipynb")
+    assert said(tmp_path / "out.ipynb")[0] == "10\n"
+
+
+def test_notebooks_are_found_by_paper_and_in_order():
+    every = [p.stem for p in find()]
+    assert (every, every[0]) == (sorted(every), "00_start_here")
+    assert all(p.stem.startswith("1") for p in find("thesis"))
 
 
 def test_notebooks_of_one_kernel_share_its_process_and_no_name(tmp_path):
     first = notebook(tmp_path / "1.ipynb", "import os; left = 3; os.getpid()")
     second = notebook(tmp_path / "2.ipynb", "import os; os.getpid()", "'left' in globals()")
     with shared_kernel() as kernel:
-        books = [json.loads(execute(p, out=p, kernel=kernel).read_text()) for p in (first, second)]
+        for path in (first, second):
+            execute(path, out=path, kernel=kernel)
         assert kernel.has_kernel
     assert not kernel.has_kernel
-    (pid,), (same_pid, left) = (
-        ["".join(c["outputs"][0]["data"]["text/plain"]) for c in book["cells"]] for book in books
-    )
-    assert pid == same_pid
-    assert left == "False"
-    assert [c["execution_count"] for c in books[1]["cells"]] == [1, 2]
+    assert said(second) == [*said(first), "False"]
+    assert [cell.execution_count for cell in nbformat.read(second, 4).cells] == [1, 2]
 
 
 def test_a_notebook_that_fails_leaves_nothing_to_the_next_one_of_its_kernel(tmp_path):
@@ -313,8 +345,7 @@ def test_a_notebook_that_fails_leaves_nothing_to_the_next_one_of_its_kernel(tmp_
     with shared_kernel() as kernel:
         with pytest.raises(NotebookError, match="ZeroDivisionError"):
             execute(failing, out=failing, kernel=kernel)
-        book = json.loads(execute(asking, out=asking, kernel=kernel).read_text())
-    assert book["cells"][0]["outputs"][0]["data"]["text/plain"] == ["False"]
+        assert said(execute(asking, out=asking, kernel=kernel)) == ["False"]
 
 
 def test_interrupting_the_run_of_all_ends_the_notebooks_in_flight_at_once(tmp_path, monkeypatch):
@@ -349,8 +380,7 @@ def test_the_template_goes_on_where_there_is_nothing_to_compare(changed, run, tm
         (tmp_path / "docs" / "mill.txt").write_text("Ada Ruck founded the mill in 1841. It stands in Ely.")
         changed = changed | {"QUESTIONS": str(tmp_path / "q.csv"), "DOCUMENTS": str(tmp_path / "docs")}
     out, _ = run(next(p for p in find() if p.stem.startswith("91")), changed)
-    cells = json.loads((out / "91_your_experiment.ipynb").read_text())["cells"]
-    told = "".join("".join(o.get("text", "")) for cell in cells for o in cell.get("outputs", []))
+    told = "".join(said(out / "91_your_experiment.ipynb"))
     assert "nothing to compare" in told or "no pair of systems has a question scored for both" in told
     assert "files in " in told  # the export, at its end
 

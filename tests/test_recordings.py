@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from fake_ollama import DIGEST, FakeOllama
+from fake_ollama import DIGEST
 
 from ragbench import Dataset, Question, recordings
 from ragbench.cli import main
@@ -103,13 +103,7 @@ QUESTIONS = tuple(
 
 
 @pytest.fixture
-def server():
-    with FakeOllama() as fake:
-        yield fake
-
-
-@pytest.fixture
-def small(monkeypatch, tmp_path, server):
+def small(monkeypatch, tmp_path, fake):
     """Three questions, recorded from a made server; returns the folder they are exported to."""
     monkeypatch.setenv("RAGBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(recordings, "load_minihop", lambda: Dataset("towns", QUESTIONS, TOWNS))
@@ -118,10 +112,25 @@ def small(monkeypatch, tmp_path, server):
     monkeypatch.setattr(recordings.thesis, "TOP_K", {"BM25": 2})
     grids = {name: replace(recordings.GRIDS[name], questions=n) for name, n in (("retrievers", 3), ("budgets", 2))}
     monkeypatch.setattr(recordings, "GRIDS", grids)
-    options = {"host": server.url, "digest": DIGEST, "num_predict": 50}
+    options = {"host": fake.url, "digest": DIGEST, "num_predict": 50}
     recording = Recording("ollama:llama3:8b", "none", options, tuple(grids))
     monkeypatch.setitem(recordings.RECORDINGS, "small", recording)
     return tmp_path / "shipped"
+
+
+@pytest.fixture
+def shipped(small, monkeypatch):
+    """The same, exported, and what is shipped with the package as far as these tests see."""
+    recordings.ship("small", recordings.record_replies("small"), small)
+    monkeypatch.setattr(recordings, "shipped", lambda folder, name: small / name)
+    return small
+
+
+@pytest.fixture
+def reworded(monkeypatch):
+    """Word the first question anew, once called."""
+    words = (replace(QUESTIONS[0], text="Which is the older of Ely and Ulm?"), *QUESTIONS[1:])
+    return lambda: monkeypatch.setattr(recordings, "load_minihop", lambda: Dataset("towns", words, TOWNS))
 
 
 def copy_without(cassette, path, unwanted):
@@ -134,11 +143,11 @@ def copy_without(cassette, path, unwanted):
     return path
 
 
-def test_a_recording_goes_on_is_exported_whole_and_verifies(small, server):
+def test_a_recording_goes_on_is_exported_whole_and_verifies(small, fake):
     cassette = recordings.record_replies("small")
-    asked = len(server.calls)
+    asked = len(fake.calls)
     recordings.record_replies("small")
-    assert len(server.calls) == asked
+    assert len(fake.calls) == asked
     file = recordings.ship("small", cassette, small)
     first = file.read_bytes()
     assert recordings.ship("small", cassette, small).read_bytes() == first
@@ -146,7 +155,7 @@ def test_a_recording_goes_on_is_exported_whole_and_verifies(small, server):
     assert {grid: plan["covered"] for grid, plan in told["grids"].items()} == {"retrievers": 3, "budgets": 2}
     assert told["replies"] == len(gzip.decompress(first).splitlines()) > 0
     assert told["digest"] == DIGEST
-    server.stop()
+    fake.stop()
     assert recordings.verify("small", small) == []
 
 
@@ -164,21 +173,18 @@ def test_questions_are_shipped_up_to_the_first_without_all_its_answers(small, tm
         recordings.ship("small", nothing, small)
 
 
-def test_verify_finds_prompts_without_a_reply_and_replies_without_a_prompt(small, monkeypatch):
-    recordings.ship("small", recordings.record_replies("small"), small)
-    reworded = (replace(QUESTIONS[0], text="Which is the older of Ely and Ulm?"), *QUESTIONS[1:])
-    monkeypatch.setattr(recordings, "load_minihop", lambda: Dataset("towns", reworded, TOWNS))
-    problems = recordings.verify("small", small)
+def test_verify_finds_prompts_without_a_reply_and_replies_without_a_prompt(shipped, reworded):
+    reworded()
+    problems = recordings.verify("small", shipped)
     assert any(p.startswith("retrievers: miss: no reply to q0, gold documents, N = ") for p in problems)
     assert any(p.startswith("stale: no prompt asks for the reply to 'q0/") for p in problems)
     assert not any("q1" in p or "q2" in p for p in problems)
 
 
-def test_verify_finds_what_the_manifest_says_wrongly(small):
-    recordings.ship("small", recordings.record_replies("small"), small)
+def test_verify_finds_what_the_manifest_says_wrongly(shipped):
     wrong = {"digest": "0" * 64, "options": {}, "prompts": {"thesis_with_documents": "0"}, "order_seed": 1}
-    (small / "small.json").write_text(json.dumps(recordings.manifest("small", small) | wrong))
-    problems = recordings.verify("small", small)
+    (shipped / "small.json").write_text(json.dumps(recordings.manifest("small", shipped) | wrong))
+    problems = recordings.verify("small", shipped)
     for key in wrong:
         assert any(problem.startswith(f"{key}: the manifest says ") for problem in problems)
     assert f"digest: ollama:llama3:8b is recorded with {DIGEST}" in problems
@@ -191,28 +197,23 @@ def test_replies_that_are_not_the_manifests_are_refused(small):
         recordings.verify("small", small)
 
 
-def test_a_replay_with_a_miss_stops(small, monkeypatch, tmp_path):
-    recordings.ship("small", recordings.record_replies("small"), small)
-    monkeypatch.setattr(recordings, "shipped", lambda folder, name: small / name)
+def test_a_replay_with_a_miss_stops(shipped, reworded):
     assert recordings.rows("small", "retrievers")["grade"].notna().all()
-    reworded = (replace(QUESTIONS[0], text="Which is the older of Ely and Ulm?"), *QUESTIONS[1:])
-    monkeypatch.setattr(recordings, "load_minihop", lambda: Dataset("towns", reworded, TOWNS))
+    reworded()
     with pytest.raises(CallError, match="prompts are not on small-") as caught:
         recordings.rows("small", "retrievers")
     assert "ragbench recordings record small" in str(caught.value)
 
 
-def test_fresh_rows_ask_the_model_and_not_the_recording(small, monkeypatch, server):
-    recordings.ship("small", recordings.record_replies("small"), small)
-    monkeypatch.setattr(recordings, "shipped", lambda folder, name: small / name)
-    before = len(server.calls)
+def test_fresh_rows_ask_the_model_and_not_the_recording(shipped, fake):
+    before = len(fake.calls)
     assert recordings.rows("small", "budgets")["cached"].all()
-    assert len(server.calls) == before
+    assert len(fake.calls) == before
     rows = recordings.rows("small", "budgets", fresh=True)
-    assert len(server.calls) - before == (~rows["cached"].astype(bool)).sum() > 0  # equal prompts are asked once
+    assert len(fake.calls) - before == (~rows["cached"].astype(bool)).sum() > 0  # equal prompts are asked once
 
 
-def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, server, monkeypatch):
+def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fake, monkeypatch):
     def settings(questions, data):
         return {
             "data": {"towns": replace(data, questions=tuple(questions))},
@@ -229,12 +230,12 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, ser
     # A list that is cut at the limit of tokens is one still: what was written of it counts.
     # One that holds no question fails its rows, and is a reply all the same.
     lists = {"Ely or Ulm": "Here it is:", "Riga or Ely": "1. Riga\n2. Ulm", "Ulm or Riga": "Ely\n" + "Ulm " * 60}
-    server.reply = lambda body: next(v for k, v in lists.items() if k in body["messages"][-1]["content"])
+    fake.reply = lambda body: next(v for k, v in lists.items() if k in body["messages"][-1]["content"])
     cassette = recordings.record_replies("small")
     recordings.ship("small", cassette, small)
     told = recordings.manifest("small", small)["grids"]["decompositions"]
     assert told["covered"] == 3
-    server.stop()
+    fake.stop()
     monkeypatch.setattr(recordings, "shipped", lambda folder, name: small / name)
     rows = recordings.rows("small", "decompositions").set_index("question_id")
     assert (sorted(rows["N"]), set(rows.loc["q0", "error_kind"])) == ([5] * 3 + [100] * 3, {"ModelError"})
@@ -261,19 +262,17 @@ def test_gold_documents_come_in_the_order_of_the_hops_and_at_most_k(small):
     assert [len(found) for found in gold.search(["a?"], 1)] == [1]
 
 
-def test_recorded_prompts_are_asked_again_and_equal_replies_are_counted(small, server, monkeypatch, capsys):
-    recordings.ship("small", recordings.record_replies("small"), small)
-    monkeypatch.setattr(recordings, "shipped", lambda folder, name: small / name)
-    asked = len(server.calls)
+def test_recorded_prompts_are_asked_again_and_equal_replies_are_counted(shipped, fake, capsys):
+    asked = len(fake.calls)
     same = recordings.ask_again("small", 4)
-    assert len(server.calls) == asked + 4
+    assert len(fake.calls) == asked + 4
     assert same["same"].tolist() == [True] * 4
-    server.reply = lambda call: "another answer"
+    fake.reply = lambda call: "another answer"
     other = recordings.ask_again("small", 4)
     assert other["prompt_id"].tolist() == same["prompt_id"].tolist()
     assert other["recorded"].tolist() == same["fresh"].tolist()
     assert other["fresh"].tolist() == ["another answer"] * 4
-    replies = recordings.manifest("small", small)["replies"]
+    replies = recordings.manifest("small", shipped)["replies"]
     assert main(["recordings", "again", "small"]) == 0
     assert f"0 of {replies} fresh replies" in capsys.readouterr().out
 

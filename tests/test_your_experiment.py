@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import os
 import re
@@ -15,7 +14,7 @@ import onnx_parts
 import pandas as pd
 import pytest
 import yaml
-from experiment_parts import graded
+from experiment_parts import TOWNS, graded, write_lines
 from fake_ollama import FakeOllama
 
 from ragbench import comparison, plots, your_experiment
@@ -29,8 +28,6 @@ from ragbench.labelling.people import Label, append_labels
 from ragbench.notebooks import execute, find
 from ragbench.scoring import compare_scores
 from ragbench.stats import compare, holm, paired_bootstrap_difference, paired_permutation_test, questions_for
-
-TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells"]
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +43,7 @@ def own(tmp_path):
     texts = tmp_path / "texts" / "people"
     texts.mkdir(parents=True)
     lines = ["query,gold,passages"]
-    for i, town in enumerate(TOWNS):
+    for i, town in enumerate(TOWNS[:6]):
         (texts / f"person {i}.txt").write_text(f"Person{i} Lee was born in {town}. Her house still stands.")
         lines.append(f"In which town was Person{i} Lee born?,{town},Person{i} Lee was born in {town}.")
     (tmp_path / "asked.csv").write_text("\n".join(lines) + "\n")
@@ -55,6 +52,15 @@ def own(tmp_path):
         "documents": str(tmp_path / "texts"),
         "fields": {"question": "query", "answer": "gold", "references": "passages"},
     }
+
+
+def grades_of(questions, systems, by=lambda question, system: "5"):
+    """Grades of one person, as the form of the template's section 11 writes them: every question under every system."""
+    return [
+        Label("grade", f"{question}/{system}", "grade", by(i, j), "me", "2026-01-31T09:30:00+00:00")
+        for i, question in enumerate(questions)
+        for j, system in enumerate(systems)
+    ]
 
 
 def written(name="mine", **settings):
@@ -102,7 +108,7 @@ def test_hidden_files_are_no_documents_and_other_formats_are_named(tmp_path):
 
 def test_own_columns_and_a_folder_of_texts_are_read(own):
     dataset = your_experiment.load(**own)
-    assert [q.answer for q in dataset.questions] == TOWNS
+    assert [q.answer for q in dataset.questions] == TOWNS[:6]
     assert len(dataset.documents) == 6
     assert not len(your_experiment.problems(dataset))
     assert len(your_experiment.load(**own, limit=2).questions) == 2
@@ -113,15 +119,11 @@ def test_without_own_files_it_is_minihop():
 
 
 def test_problems_are_counted_by_kind_with_the_questions_to_look_at(tmp_path):
-    rows = [
-        {"id": "a", "question": "Where?", "answer": "Ely", "references": ["Nobody wrote this of Ely."]},
-        {"id": "b", "question": "Where?", "answer": "York", "references": ["Ann Lee was born in Ely."]},
-        {"id": "c", "question": "Where?", "answer": "Bath", "references": ["Ann Lee was born in Ely."]},
-        {"id": "d", "question": "Where?", "answer": "Ely"},
-        {"id": "e", "question": "Where?", "answer": "Wells", "references": ["Ann Lee was born in Ely."]},
-        {"id": "f", "question": "Where?", "answer": "Ripon", "references": ["Ann Lee was born in Ely."]},
-    ]
-    (tmp_path / "q.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    written, unwritten = {"references": ["Ann Lee was born in Ely."]}, {"references": ["Nobody wrote this of Ely."]}
+    evidence = {"a": ("Ely", unwritten), "b": ("York", written), "c": ("Bath", written), "d": ("Ely", {})}
+    evidence |= {"e": ("Wells", written), "f": ("Ripon", written)}
+    rows = ({"id": name, "question": "Where?", "answer": town} | facts for name, (town, facts) in evidence.items())
+    write_lines(tmp_path / "q.jsonl", *rows)
     (tmp_path / "d.txt").write_text("Ann Lee was born in Ely.")
     found = your_experiment.problems(your_experiment.load(tmp_path / "q.jsonl", tmp_path))
     assert found[["questions", "first"]].values.tolist() == [[4, "b, c, e"], [1, "a"], [1, "d"]]
@@ -328,30 +330,24 @@ def test_a_comparison_is_the_paired_test_on_the_same_questions_corrected_over_th
         assert (row["mean a"], row["mean b"]) == (pytest.approx(a.mean()), pytest.approx(b.mean()))
         assert row["p"] == pytest.approx(paired_permutation_test(a, b).p_value, abs=0.01)
         interval = paired_bootstrap_difference(a, b)
-        assert (row["low"], row["high"]) == (
-            pytest.approx(interval.low, abs=0.02),
-            pytest.approx(interval.high, abs=0.02),
-        )
+        assert [row["low"], row["high"]] == pytest.approx([interval.low, interval.high], abs=0.02)
     close = comparison.compare_systems(rows, ("A@100", "C@100"))  # in the order of the rows, the test is the same
     sides = column(rows, "A", 100, "ir_score"), column(rows, "C", 100, "ir_score")
     assert close["p"][0] == paired_permutation_test(*sides).p_value
     right = table[(table["measure"] == "fully right") & (table["a"] == "A@50")].iloc[0]
     assert right["difference"] == pytest.approx(8 / 24 - 1)
     assert table["p_holm"].tolist() == holm(table["p"]).tolist()
-    for row, analysis in zip(
-        table.to_dict("records"), comparison.analyses(made_rows(), ("A", "B")).values(), strict=True
-    ):
-        assert row["needed_all"] == questions_for(analysis.difference, analysis.sd, 0.8, 0.05 / 4)
-        assert row["needed"] == analysis.needed <= row["needed_all"]
     assert (table["n"] == 24).all()
-    surer = comparison.compare_systems(made_rows(), ("A", "B"), power=0.95, alpha=0.01)
-    for row, analysis in zip(
-        surer.to_dict("records"),
-        comparison.analyses(made_rows(), ("A", "B"), power=0.95, alpha=0.01).values(),
-        strict=True,
-    ):
-        assert row["needed_all"] == questions_for(analysis.difference, analysis.sd, 0.95, 0.01 / 4)
-        assert row["needed"] == questions_for(analysis.difference, analysis.sd, 0.95, 0.01)
+
+
+@pytest.mark.parametrize(("power", "alpha"), [(0.8, 0.05), (0.95, 0.01)])
+def test_a_comparison_tells_the_questions_needed_alone_and_for_the_whole_table(power, alpha):
+    asked = {"power": power, "alpha": alpha} if power != 0.8 else {}  # the first are the defaults
+    table = comparison.compare_systems(made_rows(), ("A", "B"), **asked).to_dict("records")
+    for row, analysis in zip(table, comparison.analyses(made_rows(), ("A", "B"), **asked).values(), strict=True):
+        assert row["needed_all"] == questions_for(analysis.difference, analysis.sd, power, alpha / 4)
+        assert row["needed"] == analysis.needed == questions_for(analysis.difference, analysis.sd, power, alpha)
+        assert row["needed"] <= row["needed_all"]
 
 
 def test_systems_are_compared_at_every_budget_both_have_or_where_told():
@@ -507,10 +503,7 @@ def test_the_template_takes_a_foreign_folder_to_a_latex_table(tmp_path, results,
     made = results / "finance"
     made.mkdir(parents=True)
     first = your_experiment.load(folder).questions[0].id
-    labels = [
-        Label("grade", f"{first}/{s}@100", "grade", "5", "me", "2026-01-31T09:30:00+00:00") for s in ("BM25", "SIM")
-    ]
-    append_labels(made / "labels.csv", labels)  # as the form of section 11 writes it
+    append_labels(made / "labels.csv", grades_of([first], ("BM25@100", "SIM@100")))
     done = execute(template, {**own, "RETRIEVERS": ["BM25", "SIM"], "N": [100]}, tmp_path / "done.ipynb", timeout_s=300)
     said = done.read_text()
     assert "questions labelled: 1; next, for BM25@100 and SIM@100:" in said
@@ -529,16 +522,8 @@ def test_the_template_takes_a_foreign_folder_to_a_latex_table(tmp_path, results,
 def test_the_template_takes_a_persons_grades_to_shares_and_a_difference(tmp_path, results, monkeypatch):
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
     grades = tmp_path / "grades.csv"
-    systems = list(enumerate(("BM25@300", "SIM@300")))
-    questions = load_minihop(limit=12).questions
-    append_labels(
-        grades,
-        [
-            Label("grade", f"{question.id}/{system}", "grade", "54"[(i + j) % 2], "me", "2026-01-31T09:30:00+00:00")
-            for i, question in enumerate(questions) if i % 4
-            for j, system in systems
-        ],
-    )  # fmt: skip
+    questions = [q.id for i, q in enumerate(load_minihop(limit=12).questions) if i % 4]
+    append_labels(grades, grades_of(questions, ("BM25@300", "SIM@300"), lambda i, j: "54"[(i + j) % 2]))
     book = nbformat.read(next(path for path in find() if path.stem == "91_your_experiment"), 4)
     for cell in book.cells:
         cell.source = cell.source.replace("LABELLED = None", f"LABELLED = {str(grades)!r}")

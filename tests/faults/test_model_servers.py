@@ -15,9 +15,9 @@ from urllib.parse import unquote
 import httpx
 import pytest
 from experiment_parts import QUICK, experiment, graded
-from fake_ollama import FakeOllama, Fault, at_call
+from fake_ollama import FakeOllama, Fault
 from pydantic import BaseModel, field_validator
-from test_odd_servers import CHAT, LARGE, LIMITS, MODELS, SMALL, Said, live, llama_cpp, served, with_content
+from test_odd_servers import CHAT, LARGE, LIMITS, MODELS, SMALL, Said, llama_cpp, served, with_content
 
 from ragbench.cli import main
 from ragbench.errors import ModelError
@@ -318,15 +318,6 @@ def test_a_list_of_models_has_the_same_limit(monkeypatch):
         pytest.raises(ModelError, match="more than"),
     ):
         model_identity([fake.model()], None, None, ask_server=True)
-
-
-def test_a_dead_server_ends_the_run_whatever_share_of_its_prompts_may_fail(tmp_path):
-    with FakeOllama() as fake:
-        fake.reply = at_call(6, fake.stop)
-        with pytest.raises(ModelError, match="ollama serve"):
-            live(tmp_path, fake, 40).run(progress=False, stop_after=1)
-    assert 4 <= len(load_rows(tmp_path)) < 10
-    assert set(load_rows(tmp_path)["status"]) == {"ok"}
 
 
 class Touchy(BaseModel):

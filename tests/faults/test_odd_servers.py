@@ -266,18 +266,18 @@ def live(folder, server, count, **changes):
     return experiment(folder, count, **{**axes, **changes})
 
 
-def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path):
+@pytest.mark.parametrize("share", [{}, {"stop_after": 1}], ids=["", "whatever share of its prompts may fail"])
+def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path, share):
     with FakeOllama() as fake:
         fake.reply = at_call(6, fake.stop)
         with pytest.raises(ModelError, match="ollama serve"):
-            live(tmp_path, fake, 40).run(progress=False)
+            live(tmp_path, fake, 40).run(progress=False, **share)
         rows = load_rows(tmp_path)
         assert 4 <= len(rows) < 10
         assert set(rows["status"]) == {"ok"}
         with pytest.raises(ModelError):
-            live(tmp_path, fake, 40).run(progress=False)
+            live(tmp_path, fake, 40).run(progress=False, **share)
         assert len(load_rows(tmp_path)) == len(rows)
-        fake.reply = lambda body: "Ely."
         fake.start()
         rows = live(tmp_path, fake, 40).run(progress=False)
     assert (set(rows["status"]), len(rows)) == ({"ok"}, 40)
@@ -361,7 +361,10 @@ class Full:
 def test_a_full_disk_is_told_once_and_closing_says_nothing_over_it(tmp_path, monkeypatch):
     cassette = Cassette(tmp_path / "c.sqlite")
     cassette.rows("PRAGMA max_page_count = 1")
-    with FakeOllama() as fake, pytest.raises(DataError, match="make room"):
+    with (
+        FakeOllama() as fake,
+        pytest.raises(DataError, match=r"(?s)c\.sqlite: cannot be written \(database or disk is full\).*make room"),
+    ):
         ask(fake.model(), ["x" * 100_000, "y"], cassette=cassette, **LIMITS)
     monkeypatch.setattr(cassette, "_db", Full(cassette._db))
     cassette.close()
