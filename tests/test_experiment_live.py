@@ -60,8 +60,7 @@ def test_models_answer_and_grade_and_rows_say_who_they_were(tmp_path, server):
 def test_rerunning_asks_nothing_even_with_the_server_gone(tmp_path, server):
     first = live(tmp_path, server).run(progress=False)
     server.stop()
-    again = live(tmp_path, server).run(progress=False)
-    assert again.equals(first)
+    assert live(tmp_path, server).run(progress=False).equals(first)
     assert len(server.calls) == 12
 
 
@@ -140,8 +139,7 @@ def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_pat
     assert (rows.loc["q2", "judge_raw"], rows.loc["q2", "judge_repairs"]) == ("no JSON", 1)
     server.fault = None
     before = Counter(call.prompt for call in server.calls)
-    again = live(tmp_path, server, 3, N=(4,)).run(progress=False, retry_failed=True)
-    assert set(again["status"]) == {"ok"}
+    assert set(live(tmp_path, server, 3, N=(4,)).run(progress=False, retry_failed=True)["status"]) == {"ok"}
     asked = Counter(call.prompt for call in server.calls) - before
     assert asked.total() == 3  # q1: answer and grade; q2: its grade alone
     assert not any("Person0" in prompt for prompt in asked)

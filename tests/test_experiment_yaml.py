@@ -264,8 +264,7 @@ def test_labels_of_a_model_are_planned_recorded_beside_the_rows_and_replayed(sco
         assert server.calls == []
         assert re.search(r"claims +4 +0 +4", planned)
         assert main(["run", str(path)]) == 0
-        printed = capsys.readouterr().out
-        assert re.search(r"BM25@50 +precision", printed)
+        assert re.search(r"BM25@50 +precision", capsys.readouterr().out)
         asked = len(server.calls)
         kept = (scored / "out" / "scores.csv").read_bytes()
         assert main(["run", str(path)]) == 0

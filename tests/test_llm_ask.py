@@ -332,9 +332,8 @@ def test_failures_are_logged_by_kind_with_the_first_one(fake, caplog):
 
 
 @pytest.mark.parametrize("spec", ["ollama:llama3:8b", "openai:made"])
-def test_a_dead_server_that_never_answered_is_told_at_once_for_every_prompt(spec):
-    with FakeOllama() as fake:
-        pass
+def test_a_dead_server_that_never_answered_is_told_at_once_for_every_prompt(spec, fake):
+    fake.stop()
     model, start = fake.model(spec), time.monotonic()
     replies = ask(model, numbered(2000), outage_s=60, progress=False)
     assert time.monotonic() - start < 3
@@ -342,9 +341,8 @@ def test_a_dead_server_that_never_answered_is_told_at_once_for_every_prompt(spec
     assert len(replies) == 2000
 
 
-def test_a_prompt_too_long_to_be_sent_says_nothing_about_the_server():
-    with FakeOllama() as fake:
-        pass
+def test_a_prompt_too_long_to_be_sent_says_nothing_about_the_server(fake):
+    fake.stop()
     model = fake.model("openai:made", num_ctx=256)
     start = time.monotonic()
     replies = ask(model, ["word " * 2000, "short"], concurrency=1, outage_s=60, progress=False)

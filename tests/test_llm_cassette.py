@@ -312,9 +312,8 @@ def test_another_digest_chosen_by_name_is_a_miss_and_both_can_be_replayed(fake, 
     assert "2 digests under one name" in " ".join(Cassette(path).verify())
 
 
-def test_nothing_is_recorded_while_nobody_can_say_whose_replies_they_would_be(path):
-    with FakeOllama() as fake:
-        pass
+def test_nothing_is_recorded_while_nobody_can_say_whose_replies_they_would_be(path, fake):
+    fake.stop()
     cassette = Cassette(path)
     replies = ask(fake.model(), ["p"], cassette=cassette, backoff_s=0.01, progress=False)
     assert replies[0].error.kind == "server_down"
@@ -492,6 +491,5 @@ def test_a_file_left_by_kill_9_opens_with_every_finished_reply(fake, tmp_path):
     assert len(finished) >= 40
     assert finished <= recorded
     assert cassette.verify() == []
-    prompts = sorted(recorded)
-    again = ask(fake.model(), prompts, cassette=Cassette(path, mode="replay"))
+    again = ask(fake.model(), sorted(recorded), cassette=Cassette(path, mode="replay"))
     assert all(reply.ok and reply.cached for reply in again)

@@ -21,9 +21,7 @@ def driver(num_ctx):
 def one(prompt, **options):
     server = {name: options.pop(name) for name in ("overflow", "no_counts") if name in options}
     with FakeOllama(**server) as fake:
-        model = fake.model(**options)
-        reply = ask(model, [prompt], retries=0, progress=False)[0]
-        return reply, len(fake.calls)
+        return ask(fake.model(**options), [prompt], retries=0, progress=False)[0], len(fake.calls)
 
 
 def test_estimate_is_four_plain_characters_or_one_other_per_token():

@@ -57,17 +57,16 @@ def test_plan_is_a_table_and_can_be_added_and_asked_by_name():
         both["c"]
 
 
-def test_what_is_on_the_cassette_is_not_planned_again(tmp_path):
-    with FakeOllama() as fake:
-        model = fake.model()
-        cassette = Cassette(tmp_path / "c.sqlite")
-        prompts = [f"question number {n}" for n in range(10)]
-        ask(model, prompts[:4], cassette=cassette, progress=False)
-        ask(model, prompts[:1], schema=Word, cassette=cassette, progress=False)
-        seen = len(fake.calls)
-        steps = [Step("plain", [*prompts, prompts[9]]), Step("structured", prompts[:2], schema=Word)]
-        made = plan(steps, model, cassette)
-        assert len(fake.calls) == seen  # a plan makes no call
+def test_what_is_on_the_cassette_is_not_planned_again(tmp_path, fake):
+    model = fake.model()
+    cassette = Cassette(tmp_path / "c.sqlite")
+    prompts = [f"question number {n}" for n in range(10)]
+    ask(model, prompts[:4], cassette=cassette, progress=False)
+    ask(model, prompts[:1], schema=Word, cassette=cassette, progress=False)
+    seen = len(fake.calls)
+    steps = [Step("plain", [*prompts, prompts[9]]), Step("structured", prompts[:2], schema=Word)]
+    made = plan(steps, model, cassette)
+    assert len(fake.calls) == seen  # a plan makes no call
     row = made["plain"]
     assert (row.calls, row.cached, row.repeated, row.remaining) == (11, 4, 1, 6)
     assert (made["structured"].cached, made["structured"].remaining) == (1, 1)
@@ -125,11 +124,10 @@ def test_usage_adds_up_and_an_unknown_cost_stays_unknown():
         assert Usage.from_dict(json.loads(json.dumps(usage.to_dict()))) == usage
 
 
-def test_a_recorded_reply_tells_what_it_once_cost(tmp_path):
-    with FakeOllama() as fake:
-        model = fake.model(price=(2.0, 0.0))
-        more = {"cassette": tmp_path / "c.sqlite", "progress": False}
-        first, again = (ask(model, ["a b c d"], **more)[0] for _ in range(2))
+def test_a_recorded_reply_tells_what_it_once_cost(tmp_path, fake):
+    model = fake.model(price=(2.0, 0.0))
+    more = {"cassette": tmp_path / "c.sqlite", "progress": False}
+    first, again = (ask(model, ["a b c d"], **more)[0] for _ in range(2))
     assert (first.cached, again.cached) == (False, True)
     assert (again.usage, again.usage.calls, again.usage.prompt_tokens) == (first.usage, 1, 8)
     assert again.usage.cost == pytest.approx(8 * 2.0 / 1e6)

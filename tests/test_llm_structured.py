@@ -154,8 +154,7 @@ def test_a_broken_connection_during_the_repair_does_not_cost_a_second_repair():
 
     script = iter(["not json", GOOD, GOOD])
     with FakeOllama(reply=lambda body: next(script), fault=fault) as fake:
-        model = fake.model()
-        reply = ask(model, ["p"], schema=Verdict, backoff_s=0.01, progress=False)[0]
+        reply = ask(fake.model(), ["p"], schema=Verdict, backoff_s=0.01, progress=False)[0]
         assert [len(call.body["messages"]) for call in fake.calls] == [1, 3, 3]
     assert (reply.ok, reply.repairs, reply.attempts) == (True, 1, 3)
 
@@ -166,8 +165,7 @@ def test_a_truncated_json_reply_gets_the_repair_try_and_is_never_closed_by_us(af
         return Fault("truncated") if before == 0 or after == "cut again" else None
 
     with FakeOllama(reply=lambda body: GOOD, fault=fault) as fake:
-        model = fake.model(num_predict=77)
-        reply = ask(model, ["p"], schema=Verdict, progress=False)[0]
+        reply = ask(fake.model(num_predict=77), ["p"], schema=Verdict, progress=False)[0]
         assert len(fake.calls) == 2
     if after == "good":
         assert (reply.ok, reply.repairs) == (True, 1)

@@ -131,8 +131,7 @@ def test_names_options_and_numbers_are_checked(tmp_path):
         chat_model("smollm2", host="gpu1:8000")
     with pytest.raises(ConfigError, match="gguf:FILE"):
         chat_model("gguf:")
-    model = chat_model(f"gguf:{tmp_path}/Some-Model.gguf")
-    driver = driver_for(model)
+    driver = driver_for(chat_model(f"gguf:{tmp_path}/Some-Model.gguf"))
     assert (driver.model, driver.num_ctx) == ("gguf:Some-Model", 8192)
     assert str(tmp_path) not in json.dumps([driver.options(), driver.model, driver.host])
 
@@ -225,8 +224,7 @@ def test_no_server_outlives_its_process(way):
     try:
         assert soon(lambda: gone(pid))
         if not fork:
-            error = parent.communicate(timeout=30)[1]
-            assert ("KeyboardInterrupt" in error) == (way == "interrupt")
+            assert ("KeyboardInterrupt" in parent.communicate(timeout=30)[1]) == (way == "interrupt")
     finally:
         parent.kill()
         if fork:

@@ -57,8 +57,7 @@ def test_the_thesis_grid_answers_and_grades_with_as_many_calls_as_planned(tmp_pa
 
 
 def test_a_question_is_taken_apart_for_mlq_or_its_failure_is_told():
-    question = load_minihop().questions[0].text
-    lists = llm_decomposer(small(200)).batch([question])
+    lists = llm_decomposer(small(200)).batch([load_minihop().questions[0].text])
     assert len(lists) == 1
     assert all(text.strip() for text in lists[0])
 

@@ -233,8 +233,7 @@ def test_the_questions_that_a_model_derives_are_recorded_and_replayed(small, fak
     fake.reply = lambda body: next(v for k, v in lists.items() if k in body["messages"][-1]["content"])
     cassette = recordings.record_replies("small")
     recordings.ship("small", cassette, small)
-    told = recordings.manifest("small", small)["grids"]["decompositions"]
-    assert told["covered"] == 3
+    assert recordings.manifest("small", small)["grids"]["decompositions"]["covered"] == 3
     fake.stop()
     monkeypatch.setattr(recordings, "shipped", lambda folder, name: small / name)
     rows = recordings.rows("small", "decompositions").set_index("question_id")

@@ -107,8 +107,7 @@ def test_all_faults_together_each_prompt_another(tmp_path):
 
     with FakeOllama(reply=echo, fault=fault) as fake:
         start = time.monotonic()
-        model = fake.model()
-        replies = ask(model, prompts, cassette=tmp_path / "c.sqlite", **{**LIMITS, "deadline_s": 4.0})
+        replies = ask(fake.model(), prompts, cassette=tmp_path / "c.sqlite", **{**LIMITS, "deadline_s": 4.0})
         assert time.monotonic() - start < 60
         assert len(fake.calls) == PROMPTS + sum(drill.times for drill in met.values())
     assert [reply.text for reply in replies] == [f"echo of {prompt}" for prompt in prompts]

@@ -248,8 +248,7 @@ def test_a_stream_is_recorded_as_one_answer_is(tmp_path):
 )
 def test_failures_inside_a_stream_have_their_names(fault, kind):
     with FakeOllama(models={"made": "d"}, fault=lambda p, n: fault, reply=lambda body: '{"answer": "x y z"}') as fake:
-        model = fake.model("openai:made")
-        reply = ask(model, ["p"], schema=Said, **LIMITS, deadline_s=1.0)[0]
+        reply = ask(fake.model("openai:made"), ["p"], schema=Said, **LIMITS, deadline_s=1.0)[0]
     assert reply.error.kind == kind, reply.error
 
 
@@ -381,8 +380,7 @@ def test_control_codes_of_a_server_reach_neither_terminal_nor_tables(tmp_path, c
 
     models = {"llama3:8b": "d" * 8 + CODES, "other" + CODES: "e" * 64}
     with FakeOllama(models=models, fault=fault, reply=lambda body: "Ely.") as fake:
-        model = fake.model()
-        axes = {"generator": {"llama": model}, "judge": None, "N": (0,), "options": QUICK}
+        axes = {"generator": {"llama": fake.model()}, "judge": None, "N": (0,), "options": QUICK}
         rows = experiment(tmp_path / "run", 3, **axes).run(progress=False, stop_after=1)
         absent = ask(fake.model("ollama:absent"), ["p"], **LIMITS)[0]
         monkeypatch.setenv("OLLAMA_HOST", fake.url)

@@ -226,8 +226,7 @@ SMALL, LARGE = ({"meta": {"size": size, "n_params": size, "n_vocab": 9}} for siz
 def test_another_model_behind_the_same_port_is_not_recorded_on_the_same_cassette(tmp_path, one, other):
     state = {"entry": one}
     model, cassette = llama_cpp(state), Cassette(tmp_path / "c.sqlite")
-    first = ask(model, ["p"], cassette=cassette, **LIMITS)[0]
-    assert first.digest.startswith("told-")
+    assert ask(model, ["p"], cassette=cassette, **LIMITS)[0].digest.startswith("told-")
     state["entry"] = other
     with pytest.raises(CallError, match="two digests under one name"):
         ask(model, ["p", "q"], cassette=cassette, **LIMITS)
@@ -236,8 +235,7 @@ def test_another_model_behind_the_same_port_is_not_recorded_on_the_same_cassette
 
 
 def test_a_server_that_comes_back_with_another_model_ends_the_ask():
-    state = {"entry": SMALL, "then": LARGE}
-    model = llama_cpp(state)
+    model = llama_cpp({"entry": SMALL, "then": LARGE})
     with pytest.raises(CallError, match="two digests under one name"):
         ask(model, [f"p{n}" for n in range(10)], **{**LIMITS, "concurrency": 1, "outage_s": 30})
 
@@ -267,19 +265,18 @@ def live(folder, server, count, **changes):
 
 
 @pytest.mark.parametrize("share", [{}, {"stop_after": 1}], ids=["", "whatever share of its prompts may fail"])
-def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path, share):
-    with FakeOllama() as fake:
-        fake.reply = at_call(6, fake.stop)
-        with pytest.raises(ModelError, match="ollama serve"):
-            live(tmp_path, fake, 40).run(progress=False, **share)
-        rows = load_rows(tmp_path)
-        assert 4 <= len(rows) < 10
-        assert set(rows["status"]) == {"ok"}
-        with pytest.raises(ModelError):
-            live(tmp_path, fake, 40).run(progress=False, **share)
-        assert len(load_rows(tmp_path)) == len(rows)
-        fake.start()
-        rows = live(tmp_path, fake, 40).run(progress=False)
+def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path, share, fake):
+    fake.reply = at_call(6, fake.stop)
+    with pytest.raises(ModelError, match="ollama serve"):
+        live(tmp_path, fake, 40).run(progress=False, **share)
+    rows = load_rows(tmp_path)
+    assert 4 <= len(rows) < 10
+    assert set(rows["status"]) == {"ok"}
+    with pytest.raises(ModelError):
+        live(tmp_path, fake, 40).run(progress=False, **share)
+    assert len(load_rows(tmp_path)) == len(rows)
+    fake.start()
+    rows = live(tmp_path, fake, 40).run(progress=False)
     assert (set(rows["status"]), len(rows)) == ({"ok"}, 40)
 
 
@@ -299,39 +296,36 @@ def test_a_run_ends_when_its_server_fails_most_prompts_and_makes_their_rows_next
 # -- cassettes ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_import_is_undone_and_the_replies_that_follow_are_kept(tmp_path):
-    with FakeOllama() as fake:
-        model = fake.model()
-        with Cassette(tmp_path / "one.sqlite") as one:
-            ask(model, ["a", "b"], cassette=one, **LIMITS)
-            one.export(tmp_path / "one.jsonl")
-        lines = [json.loads(line) for line in (tmp_path / "one.jsonl").read_text().splitlines()]
-        lines[1]["step"] = {"no": "text"}
-        (tmp_path / "odd.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        cassette = Cassette(tmp_path / "two.sqlite")
-        with pytest.raises(DataError):
-            cassette.import_(tmp_path / "odd.jsonl")
-        assert len(cassette) == 0
-        assert all(reply.ok for reply in ask(model, ["c", "d"], cassette=cassette, **LIMITS))
-        del cassette
+def test_a_failed_import_is_undone_and_the_replies_that_follow_are_kept(tmp_path, fake):
+    model = fake.model()
+    with Cassette(tmp_path / "one.sqlite") as one:
+        ask(model, ["a", "b"], cassette=one, **LIMITS)
+        one.export(tmp_path / "one.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "one.jsonl").read_text().splitlines()]
+    lines[1]["step"] = {"no": "text"}
+    (tmp_path / "odd.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    cassette = Cassette(tmp_path / "two.sqlite")
+    with pytest.raises(DataError):
+        cassette.import_(tmp_path / "odd.jsonl")
+    assert len(cassette) == 0
+    assert all(reply.ok for reply in ask(model, ["c", "d"], cassette=cassette, **LIMITS))
+    del cassette
     with Cassette(tmp_path / "two.sqlite", mode="replay") as again:
         assert len(again) == 2
 
 
-def test_a_reply_edited_on_the_cassette_is_never_served(tmp_path):
-    with FakeOllama() as fake:
-        model, cassette = fake.model(), Cassette(tmp_path / "c.sqlite")
-        ask(model, ["a", "b"], ids=["one", "two"], cassette=cassette, **LIMITS)
-        sql = "UPDATE replies SET answer = replace(answer, 'Answer', 'Answes') WHERE prompt_id = 'two'"
-        cassette.rows(sql)
-        with pytest.raises(DataError, match=r"prompt 'two'.*changed after recording"):
-            ask(model, ["a", "b"], cassette=cassette, **LIMITS)
-        assert ask(model, ["a"], cassette=cassette, **LIMITS)[0].cached
+def test_a_reply_edited_on_the_cassette_is_never_served(tmp_path, fake):
+    model, cassette = fake.model(), Cassette(tmp_path / "c.sqlite")
+    ask(model, ["a", "b"], ids=["one", "two"], cassette=cassette, **LIMITS)
+    cassette.rows("UPDATE replies SET answer = replace(answer, 'Answer', 'Answes') WHERE prompt_id = 'two'")
+    with pytest.raises(DataError, match=r"prompt 'two'.*changed after recording"):
+        ask(model, ["a", "b"], cassette=cassette, **LIMITS)
+    assert ask(model, ["a"], cassette=cassette, **LIMITS)[0].cached
 
 
-def test_a_cassette_is_shown_verified_and_copied_from_the_command_line(tmp_path, capsys):
+def test_a_cassette_is_shown_verified_and_copied_from_the_command_line(tmp_path, capsys, fake):
     path, copy, lines = (str(tmp_path / name) for name in ("c.sqlite", "d.sqlite", "c.jsonl.gz"))
-    with FakeOllama() as fake, Cassette(path) as cassette:
+    with Cassette(path) as cassette:
         ask(fake.model(), ["a", "b"], cassette=cassette, **LIMITS)
     assert main(["cassette", "export", path, lines]) == main(["cassette", "import", copy, lines]) == 0
     assert main(["cassette", "show", copy]) == main(["cassette", "verify", copy]) == 0
@@ -358,7 +352,7 @@ class Full:
         self.db.close()
 
 
-def test_a_full_disk_is_told_once_and_closing_says_nothing_over_it(tmp_path, monkeypatch):
+def test_a_full_disk_is_told_once_and_closing_says_nothing_over_it(tmp_path, monkeypatch, fake):
     cassette = Cassette(tmp_path / "c.sqlite")
     cassette.rows("PRAGMA max_page_count = 1")
     with (
