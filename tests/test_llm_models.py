@@ -30,10 +30,6 @@ def fake():
         yield server
 
 
-def openai_at(fake, **options):
-    return fake.model("openai:made", **options)
-
-
 def test_an_ollama_model_has_every_option_and_limit_set(monkeypatch):
     monkeypatch.delenv("OLLAMA_HOST", raising=False)
     from langchain_ollama import ChatOllama
@@ -149,7 +145,9 @@ def test_embeddings_of_ollama_work_against_the_same_server(fake):
 
 
 def test_an_openai_server_is_asked_with_explicit_options_and_counted(fake):
-    reply = ask(openai_at(fake, temperature=0.5, seed=3, num_predict=50, price=(1.0, 2.0)), ["a b"], progress=False)[0]
+    reply = ask(
+        fake.model("openai:made", temperature=0.5, seed=3, num_predict=50, price=(1.0, 2.0)), ["a b"], progress=False
+    )[0]
     sent = fake.calls[0].body
     assert (sent["temperature"], sent["seed"], sent["max_tokens"], sent["model"]) == (0.5, 3, 50, "made")
     assert (reply.ok, reply.usage.prompt_tokens, reply.finish) == (True, 6, "stop")
@@ -159,7 +157,7 @@ def test_an_openai_server_is_asked_with_explicit_options_and_counted(fake):
 @pytest.mark.parametrize("form", ["json_schema", "json_object"])
 def test_the_form_of_the_schema_that_a_server_takes_is_found_out_once(form):
     with FakeOllama(openai_schema=form, models={"made": "d"}) as fake:
-        replies = ask(openai_at(fake), ["a", "b", "c"], schema=Word, concurrency=1, retries=0, progress=False)
+        replies = ask(fake.model("openai:made"), ["a", "b", "c"], schema=Word, concurrency=1, retries=0, progress=False)
         assert [reply.parsed for reply in replies] == [Word(word="x")] * 3
         forms = [call.body["response_format"]["type"] for call in fake.calls]
     assert forms == (["json_schema"] * 3 if form == "json_schema" else ["json_schema"] + ["json_object"] * 3)
@@ -182,14 +180,18 @@ def test_the_form_of_the_schema_that_a_server_takes_is_found_out_once(form):
 )
 def test_failures_of_openai_servers_have_the_same_names(fault, kind):
     with FakeOllama(fault=lambda p, n: fault, models={"made": "d"}) as fake:
-        reply = ask(openai_at(fake), ["p"], retries=0, deadline_s=0.5 if kind == "no_bytes" else 10, progress=False)[0]
+        reply = ask(
+            fake.model("openai:made"), ["p"], retries=0, deadline_s=0.5 if kind == "no_bytes" else 10, progress=False
+        )[0]
     assert reply.error.kind == kind
     assert reply.error.got.startswith(f"openai:made at {fake.url}/v1")
 
 
 def test_num_ctx_of_an_openai_server_is_checked_and_part_of_the_key(fake, tmp_path):
     more = {"cassette": tmp_path / "c.sqlite", "progress": False}
-    fine, small = (ask(openai_at(fake, **window), ["word " * 300], **more)[0] for window in ({}, {"num_ctx": 304}))
+    fine, small = (
+        ask(fake.model("openai:made", **window), ["word " * 300], **more)[0] for window in ({}, {"num_ctx": 304})
+    )
     assert fine.ok
     assert "fills the window: 304 tokens" in str(small.error)
 
@@ -198,7 +200,7 @@ def test_an_openai_model_invokes_with_its_own_class_and_hides_its_key(fake):
     from langchain_openai import ChatOpenAI
 
     fake.api_key = "sk-topsecret99"
-    model = openai_at(fake, api_key="sk-topsecret99")
+    model = fake.model("openai:made", api_key="sk-topsecret99")
     assert isinstance(model, ChatOpenAI)
     assert model.invoke("hi").usage_metadata["input_tokens"] == 5
     assert "topsecret" not in repr(model)
@@ -207,7 +209,7 @@ def test_an_openai_model_invokes_with_its_own_class_and_hides_its_key(fake):
 
 def test_the_digest_of_the_weights_can_be_given_by_hand(tmp_path, fake):
     cassette = Cassette(tmp_path / "c.sqlite")
-    ask(openai_at(fake, digest="a" * 64), ["p"], cassette=cassette, progress=False)
+    ask(fake.model("openai:made", digest="a" * 64), ["p"], cassette=cassette, progress=False)
     assert cassette.stats()["models"] == [{"model": "openai:made", "digest": "a" * 64}]
 
 

@@ -51,6 +51,14 @@ def disk_with(most: int):
         sys.dont_write_bytecode = kept
 
 
+def exported(folder, answer, **settings):
+    """Export a run whose reader gives this answer; return the folder of the export."""
+    made = {"N": (4,), "judge": None, "generator": {"f": lambda question, context: answer}}
+    experiment(folder / "r", 1, **made | settings).run(progress=False)
+    export(folder / "r", folder / "o")
+    return folder / "o"
+
+
 def parts(folder):
     return [path.name for path in folder.rglob("*.part*")]
 
@@ -182,10 +190,8 @@ def test_a_failure_that_is_marked_as_an_answer_is_not_served_as_one(tmp_path):
 
 def test_half_of_a_surrogate_pair_in_a_reply_is_exported_as_its_escape(tmp_path):
     said = "Ely \ud83d!"
-    experiment(tmp_path / "r", 2, N=(4,), judge=None, generator={"f": lambda q, c: said}).run(progress=False)
-    export(tmp_path / "r", tmp_path / "o")
-    assert pd.read_csv(tmp_path / "o" / "rows.csv")["answer"].tolist() == ["Ely \\ud83d!"] * 2
-    assert load_rows(tmp_path / "r")["answer"].tolist() == [said] * 2
+    assert pd.read_csv(exported(tmp_path, said) / "rows.csv")["answer"].tolist() == ["Ely \\ud83d!"]
+    assert load_rows(tmp_path / "r")["answer"].tolist() == [said]
 
 
 def test_an_export_that_breaks_off_leaves_nothing(run, tmp_path, monkeypatch):
@@ -197,9 +203,7 @@ def test_an_export_that_breaks_off_leaves_nothing(run, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("cell", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
 def test_no_cell_of_an_exported_csv_is_a_formula(tmp_path, cell):
-    experiment(tmp_path / "r", 1, N=(4,), judge=None, generator={"f": lambda q, c: cell}).run(progress=False)
-    export(tmp_path / "r", tmp_path / "o")
-    rows = pd.read_csv(tmp_path / "o" / "rows.csv", dtype=str, keep_default_na=False)
+    rows = pd.read_csv(exported(tmp_path, cell) / "rows.csv", dtype=str, keep_default_na=False)
     assert rows["answer"].tolist() == [f"'{cell}".replace("\r", "\n")]
 
 
@@ -214,10 +218,9 @@ def test_the_name_of_a_run_is_no_markdown(tmp_path):
     name = "*all* [here](http) `x` <b> _so_ my_run"
     shown = r"\*all\* [here\](http) \`x\` \<b> \_so\_ my_run"
     assert in_markdown(name) == shown
-    experiment(tmp_path / "r", 1, N=(4,), judge=None, generator=None, name=name.replace("/", "")).run(progress=False)
-    export(tmp_path / "r", tmp_path / "o")
-    assert (tmp_path / "o" / "README.md").read_text().startswith(f"# {shown}\n")
-    assert (tmp_path / "o" / "tables" / "audit.md").read_text().startswith(f"{shown}: ")
+    out = exported(tmp_path, "Ely.", name=name)
+    assert (out / "README.md").read_text().startswith(f"# {shown}\n")
+    assert (out / "tables" / "audit.md").read_text().startswith(f"{shown}: ")
 
 
 # -- archives and names ------------------------------------------------------------------------------------------------

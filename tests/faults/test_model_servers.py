@@ -17,7 +17,7 @@ import pytest
 from experiment_parts import QUICK, experiment, graded
 from fake_ollama import FakeOllama, Fault
 from pydantic import BaseModel, field_validator
-from test_odd_servers import CHAT, LARGE, LIMITS, MODELS, SMALL, Said, llama_cpp, served, with_content
+from test_odd_servers import CHAT, LARGE, LIMITS, MODELS, SMALL, Said, llama_cpp, mocked, served, with_content
 
 from ragbench.cli import main
 from ragbench.errors import ModelError
@@ -83,9 +83,7 @@ def props_of(answers):
             return httpx.Response(status, json=body)
         return httpx.Response(200, json=CHAT)
 
-    model = chat_model("openai:made", host="http://made.example/v1")
-    driver_for(model)._client_options = {"transport": httpx.MockTransport(handle)}
-    return model
+    return mocked(handle)
 
 
 LISTED = {"data": [{"id": "m.gguf", **SMALL}]}
@@ -123,8 +121,7 @@ def test_a_server_that_was_started_anew_in_between_is_asked_again_who_it_is(brea
             raise httpx.ReadError("broken")
         return plain(request)
 
-    model = chat_model("openai:made", host="http://made.example/v1")
-    driver_for(model)._client_options = {"transport": httpx.MockTransport(handle)}
+    model = mocked(handle)
     with pytest.raises(CallError, match="two digests under one name"):
         ask(model, [f"p{n}" for n in range(10)], **{**LIMITS, "concurrency": 1, "retries": 1})
 
@@ -298,10 +295,7 @@ def test_a_reply_of_200_mb_is_refused_by_a_named_limit_and_not_read_to_its_end(p
             yield b" " * 1_000_000
             await asyncio.sleep(0)
 
-    model = served(provider, lambda p: "")
-    driver = driver_for(model)
-    driver.pinned_digest = "d"
-    driver._client_options = {"transport": httpx.MockTransport(lambda _: httpx.Response(status, content=endless()))}
+    model = mocked(lambda _: httpx.Response(status, content=endless()), MODELS[provider], digest="d")
     reply = ask(model, ["p"], cassette=tmp_path / "c.sqlite", **LIMITS)[0]
     assert reply.error.kind == "oversized"
     assert "more than 64 MiB" in str(reply.error)

@@ -73,6 +73,13 @@ LINE = {
 MODELS = {"ollama": "ollama:llama3:8b", "openai": "openai:made"}
 
 
+def mocked(handle, spec="openai:made", **options):
+    """A model whose server is a function of the request."""
+    model = chat_model(spec, host="http://made.example" + "/v1" * spec.startswith("openai"), **options)
+    driver_for(model)._client_options = {"transport": httpx.MockTransport(handle)}
+    return model
+
+
 def served(provider, reply, kind="json"):
     """A model whose server gives ``reply(prompt)`` as the body of every chat."""
 
@@ -85,9 +92,7 @@ def served(provider, reply, kind="json"):
         content = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
         return httpx.Response(200, content=content, headers={"content-type": f"text/{kind}"})
 
-    model = chat_model(MODELS[provider], host="http://made.example")
-    driver_for(model)._client_options = {"transport": httpx.MockTransport(handle)}
-    return model
+    return mocked(handle, MODELS[provider])
 
 
 def with_content(provider, content):
@@ -176,8 +181,7 @@ def test_a_connection_that_breaks_after_the_end_mark_costs_no_answer(provider):
         raise httpx.ReadError("broken")
 
     answer = {"content": broken(), "headers": {"content-type": "text/event-stream"}}
-    model = chat_model(MODELS[provider], host="http://made.example", digest="d")
-    driver_for(model)._client_options = {"transport": httpx.MockTransport(lambda _: httpx.Response(200, **answer))}
+    model = mocked(lambda _: httpx.Response(200, **answer), MODELS[provider], digest="d")
     reply = ask(model, ["p"], **LIMITS)[0]
     assert (reply.text, reply.attempts, reply.usage.output_tokens) == ("Ely.", 1, 2)
 
@@ -214,9 +218,7 @@ def llama_cpp(state):
             raise httpx.ConnectError("refused")
         return httpx.Response(200, json=CHAT)
 
-    model = chat_model("openai:made", host="http://made.example/v1")
-    driver_for(model)._client_options = {"transport": httpx.MockTransport(handle)}
-    return model
+    return mocked(handle)
 
 
 SMALL, LARGE = ({"meta": {"size": size, "n_params": size, "n_vocab": 9}} for size in (135, 360))
