@@ -36,7 +36,7 @@ def numbered(count):
 
 
 def pending(prompts):
-    """Prompts to be asked, as (group or None, text)."""
+    """Prompts to be asked, as (group or "", text)."""
     return [Pending([n], str(n), [{"content": text}], group=group) for n, (group, text) in enumerate(prompts)]
 
 
@@ -136,13 +136,13 @@ def test_a_host_that_dies_leaves_its_prompts_to_the_other():
 def test_prompts_with_a_common_beginning_go_to_one_host_side_by_side_longest_group_first():
     question = "Question about rivers and the lakes that feed them? "
     prompts = ["short one"] + [question + "context " * n for n in (4, 2, 3)] + ["another thing entirely"]
-    assert in_groups((None, text) for text in prompts) == [[2, 3, 1], [4], [0]]
+    assert in_groups(("", text) for text in prompts) == [[2, 3, 1], [4], [0]]
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.text(max_size=12), max_size=30))
 def test_grouping_keeps_every_prompt_once(texts):
-    assert sorted(itertools.chain(*in_groups((None, text) for text in texts))) == list(range(len(texts)))
+    assert sorted(itertools.chain(*in_groups(("", text) for text in texts))) == list(range(len(texts)))
 
 
 def test_the_prompts_of_a_named_group_stay_together_each_before_those_that_continue_it():
