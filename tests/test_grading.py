@@ -435,6 +435,16 @@ def test_shuffling_is_recorded_seeded_and_changes_no_grade_of_a_fair_judge():
     assert one[0].meta["order"] == 1
 
 
+def test_the_order_of_a_prompt_depends_on_its_question():
+    shuffled = {}
+    for name in ("b1", "b2"):
+        answers = [Answer(name, str(place), "g") for place in range(8)]
+        (prompt,) = grading_prompts([Question(name, "Who?", "Ada")], answers, per_prompt=8, order=0)
+        shuffled[name] = prompt.places
+    assert sorted(shuffled["b1"]) == sorted(shuffled["b2"]) == list(range(8))
+    assert shuffled["b1"] != shuffled["b2"]
+
+
 def test_a_position_bias_shows_when_orders_are_compared():
     answers = grid(budgets=range(100, 1001, 100))
 
