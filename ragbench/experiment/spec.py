@@ -182,7 +182,7 @@ def _check_metrics(names: Sequence[str], answered: bool) -> None:
         raise ConfigError(f"the metric {lacking[0]!r} without a generator", "answers to score", "add a generator")
 
 
-def checked(function: Callable) -> Callable:
+def by_annotations(function: Callable) -> Callable:
     """Check the arguments of a function by their annotations: the first one that does not fit is a ConfigError."""
     check = validate_call(function, config=ConfigDict(strict=True, arbitrary_types_allowed=True))  # type: ignore[call-overload]
     signature = inspect.signature(function)
@@ -248,7 +248,7 @@ class Experiment:
     ... ).run()  # doctest: +SKIP
     """
 
-    @checked
+    @by_annotations
     def __init__(
         self,
         name: str,
