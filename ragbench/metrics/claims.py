@@ -174,6 +174,7 @@ def claim_metrics_table(
         name, sets = _named(result, number)
         names.append(name)
         try:
+            sets = _entailed(*sets)  # once for both
             rows.append(claim_metrics(*sets, empty, irrelevant_noise) | claim_counts(*sets))
         except DataError as error:
             raise DataError(f"result {name!r}, {error.got}", error.expected, error.do) from None
@@ -248,7 +249,10 @@ def _named(result: Any, number: int) -> tuple[str, list[Any]]:
 
 def _entailed(*sets: Any) -> list[np.ndarray]:
     """The four sets of labels as boolean arrays of shapes that fit."""
-    correct, covered, in_response, in_reference = (np.asarray(labels, dtype=object) for labels in sets)
+    ready = [isinstance(labels, np.ndarray) and labels.dtype == bool for labels in sets]
+    correct, covered, in_response, in_reference = (
+        labels if known else np.asarray(labels, dtype=object) for labels, known in zip(sets, ready, strict=True)
+    )
     for check, labels in zip(CHECKS[:2], (correct, covered), strict=True):
         if labels.ndim == 0:
             raise DataError(f"{check} is {labels.item()!r:.60}", "an array or a list of labels", "one label per claim")
@@ -288,6 +292,8 @@ def _matrix(labels: np.ndarray, claims: int, check: str) -> np.ndarray:
 
 
 def _booleans(labels: np.ndarray, check: str) -> np.ndarray:
+    if labels.dtype == bool:
+        return labels
     flat = labels.ravel()
     try:
         return np.fromiter(map(_ENTAILED.__getitem__, flat), bool, flat.size).reshape(labels.shape)
