@@ -18,8 +18,8 @@ from ragbench.labelling import checkers, claims
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.labelling.claims import embedded_labels
 from ragbench.metrics.claims import claim_metrics_table
-from ragbench.text.apart import take_apart
-from ragbench.text.stance import NEGATION
+from ragbench.text.negation import NEGATION
+from ragbench.text.parse import parse
 
 E, N, C = "Entailment", "Neutral", "Contradiction"
 WORDS = ("river", "Nile", "dam", "not", "1902", "1910", "Egypt", "the", ".", ".\n")
@@ -28,7 +28,7 @@ texts = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
 
 def slow_label(claim, text, rule):
     """The rule as its docstring has it, window by window and word by word."""
-    claim, text = take_apart(claim), take_apart(text)
+    claim, text = parse(claim), parse(text)
     if not claim.stems:
         return N, 0.0
     embedder = Bags()
@@ -52,7 +52,7 @@ def slow_label(claim, text, rule):
         return N, 0.0
     window = text.sentences[where[0] : where[1]]
     if claim.numbers - text.numbers:
-        others = {n for s in window for n in take_apart(s).numbers} - claim.numbers
+        others = {n for s in window for n in parse(s).numbers} - claim.numbers
         return (C if others and best >= rule.related else N), best
     if best < rule.entail:
         return N, best

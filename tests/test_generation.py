@@ -27,7 +27,7 @@ from ragbench.generation.compare import options
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.prompts import load_prompt
 from ragbench.records import Chunk, Hit, Question
-from ragbench.text.apart import sentence, sentences, trim
+from ragbench.text.parse import sentence, sentences, trim
 from ragbench.text.words import stems
 
 CONTEXT = (

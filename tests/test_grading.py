@@ -38,8 +38,8 @@ from ragbench.labelling.grades import (
 from ragbench.llm import Cassette, chat_model
 from ragbench.papers.thesis import steps
 from ragbench.records import Answer, Question
-from ragbench.text.apart import signs, tokens
-from ragbench.text.stance import abstains, polarity
+from ragbench.text.negation import abstains, polarity
+from ragbench.text.parse import signs, tokens
 
 BRIDGE = Question(
     "b1",

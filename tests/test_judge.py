@@ -21,10 +21,10 @@ from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.labelling.embedded_judge import NAMES, EmbeddedJudge, features, load_coefficients
 from ragbench.labelling.judge_fit import FitReport, fit_judge, ridge
 from ragbench.labelling.preferences import LabelledPair, read_pairs
-from ragbench.text.apart import take_apart
 from ragbench.text.common import lcs_length
+from ragbench.text.negation import abstains, is_polar, stance
+from ragbench.text.parse import parse
 from ragbench.text.sentences import split_sentences
-from ragbench.text.stance import abstains, is_polar, stance
 from ragbench.text.words import word_weight
 
 LEXICAL = tuple(n for n in NAMES if n != "cosine")
@@ -63,7 +63,7 @@ def test_abstention_is_looked_for_at_the_start_only():
 
 
 def test_names_and_numbers_are_taken_inside_sentences():
-    p = take_apart("Then John Speke saw (Ripon) falls 1,858 times. The end.")
+    p = parse("Then John Speke saw (Ripon) falls 1,858 times. The end.")
     assert p.names == {"john", "speke", "ripon"}
     assert p.numbers == {"1858"}
 

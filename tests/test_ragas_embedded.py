@@ -11,7 +11,7 @@ from ragbench.errors import ConfigError
 from ragbench.labelling.checkers import EmbeddedChecker
 from ragbench.labelling.statements import EmbeddedRagas, answer_parts, asked_for, backing
 from ragbench.papers import ragas
-from ragbench.text.stance import abstains
+from ragbench.text.negation import abstains
 
 
 class Words:

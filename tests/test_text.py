@@ -16,7 +16,7 @@ from ragbench.metrics.keypoints import effective_information_rate, reference_rec
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.text.languages import language_of
 from ragbench.text.layout import comparable, contains, normalise
-from ragbench.text.stance import abstains
+from ragbench.text.negation import abstains
 from ragbench.text.words import word_weight
 from ragbench.widgets.explorer import column, score_hits
 

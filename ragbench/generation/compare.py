@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from ragbench.text.apart import SentenceParts, opening_name, sentence, trim
+from ragbench.text.parse import ParsedSentence, opening_name, sentence, trim
 from ragbench.text.words import ANY_MONTH, MONTHS, stem, stems
 
 _YES_NO = re.compile(r"^(?:did|do|does|was|were|is|are|has|have|had)\b", re.IGNORECASE)
@@ -60,7 +60,7 @@ def options(question: str) -> tuple[str, str, str] | None:
     return a, b, last.replace(a, " ", 1).replace(b, " ", 1)
 
 
-def answer_comparison(question: str, sentences: Sequence[SentenceParts], rarity: Rarity) -> str | None:
+def answer_comparison(question: str, sentences: Sequence[ParsedSentence], rarity: Rarity) -> str | None:
     """Decide a comparison or yes/no question by the sentences of the context, in order.
 
     "NAME: evidence; evidence." or "Yes: ..." or "No: ...", or None when the question is no comparison or the context
@@ -92,7 +92,7 @@ def answer_comparison(question: str, sentences: Sequence[SentenceParts], rarity:
     return f"{_shown(a, sentences, i) if (x < y) == least else _shown(b, sentences, j)}: {evidence}"
 
 
-def _evidence(option: str, rest: str, sentences: Sequence[SentenceParts], rarity: Rarity, wants: str) -> int | None:
+def _evidence(option: str, rest: str, sentences: Sequence[ParsedSentence], rarity: Rarity, wants: str) -> int | None:
     """The sentence that says most about the option; names may stand up to eight sentences before it."""
     named, asked = set(stems(option, "reader")), set(stems(rest, "reader")) - set(stems(option, "reader"))
     total = sum(map(rarity, named))
@@ -130,7 +130,7 @@ def _date(text: str, rest: str) -> tuple[int, int, int]:
 
 
 def _holds(
-    x: SentenceParts, y: SentenceParts, rest: str, word: re.Match | None, limit: re.Match | None, rarity: Rarity
+    x: ParsedSentence, y: ParsedSentence, rest: str, word: re.Match | None, limit: re.Match | None, rarity: Rarity
 ) -> bool:
     if limit is not None:
         least = limit[1] != "after"
@@ -145,7 +145,7 @@ def _holds(
     return all(sum(rarity(t) for t in asked & s.terms) / total >= _REST_SHARE for s in (x, y))
 
 
-def _shown(option: str, sentences: Sequence[SentenceParts], k: int) -> str:
+def _shown(option: str, sentences: Sequence[ParsedSentence], k: int) -> str:
     """The option's name: as the question gives it, or for a description the last subject before the evidence."""
     if re.match(r"(?:the|a|an) [a-z]", option):
         for s in reversed(sentences[max(0, k - _BACK) : k + 1]):

@@ -21,8 +21,8 @@ import numpy as np
 from ragbench.errors import ConfigError
 from ragbench.generation.compare import Rarity, answer_comparison, name_stems
 from ragbench.records import Chunk
-from ragbench.text.apart import SentenceParts, sentences, trim
 from ragbench.text.languages import language_of
+from ragbench.text.parse import ParsedSentence, sentences, trim
 from ragbench.text.words import stem, stems
 
 ABSTENTION = "The documents do not contain enough information to answer this question."
@@ -101,13 +101,13 @@ class ExtractiveReader:
             return self.abstention
         return ABSTENTIONS.get(language_of([question]) or language_of([context]) or "", ABSTENTION)
 
-    def _rarity(self, parts: Sequence[SentenceParts]) -> Rarity:
+    def _rarity(self, parts: Sequence[ParsedSentence]) -> Rarity:
         frequency, n = self._frequency, self._texts
         if frequency is None:
             frequency, n = Counter(t for s in parts for t in s.terms), len(parts)
         return lambda term: math.log1p((n + 1) / (frequency[term] + 0.5))
 
-    def _pair(self, question: str, parts: Sequence[SentenceParts], asked: Sequence[str], rarity: Rarity) -> str:
+    def _pair(self, question: str, parts: Sequence[ParsedSentence], asked: Sequence[str], rarity: Rarity) -> str:
         """Answer by the best pair of sentences; empty when it covers too little of the question."""
         weights = np.array([rarity(t) for t in asked])
         idf = weights / weights.sum()
@@ -135,7 +135,7 @@ class ExtractiveReader:
         return " ".join(trim(parts[c].text) for c in chosen)
 
 
-def _links(parts: Sequence[SentenceParts], first: np.ndarray, known: set[str], rarity: Rarity) -> np.ndarray:
+def _links(parts: Sequence[ParsedSentence], first: np.ndarray, known: set[str], rarity: Rarity) -> np.ndarray:
     """How strongly a name that sentence a adds to the question is taken up by sentence b, 0 to 1."""
     new = [name_stems(s.names) - known for s in parts]
     names = sorted(set().union(*(new[i] for i in first)))
@@ -173,7 +173,7 @@ def _asking_clause(question: str) -> str:
     return parts[-1] if parts else question
 
 
-def _fits(s: SentenceParts, kind: str, known: set[str]) -> float:
+def _fits(s: ParsedSentence, kind: str, known: set[str]) -> float:
     """1 when the sentence holds something of the asked kind that the question does not name already, else 0."""
     if kind == "time":
         return float(s.dated)

@@ -24,9 +24,9 @@ from ragbench.data.ragchecker import LABELS
 from ragbench.embedding import default_embedder, embed_distinct
 from ragbench.errors import ConfigError, ModelError, check_known
 from ragbench.onnx_models import Classifier
-from ragbench.text.apart import Prepared, take_apart
+from ragbench.text.negation import NEGATION
+from ragbench.text.parse import ParsedText, parse
 from ragbench.text.sentences import split_sentences
-from ragbench.text.stance import NEGATION
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = LABELS
 _MARKER = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+")
@@ -168,16 +168,16 @@ class EmbeddedChecker(Checker):
 
     def _ready(
         self, claims: Sequence[Claim], texts: Sequence[str]
-    ) -> tuple[list[Prepared], list[_Text], dict[str, np.ndarray]]:
+    ) -> tuple[list[ParsedText], list[_Text], dict[str, np.ndarray]]:
         """Take claims and texts apart, and embed all their sentences unless each of them is kept."""
-        ready = [take_apart(sentence) for sentence in _sentences(claims, texts)]
-        sources = [take_apart(text) for text in texts]
+        ready = [parse(sentence) for sentence in _sentences(claims, texts)]
+        sources = [parse(text) for text in texts]
         needed = [c.text for c in ready] + [s for t in sources for s in t.sentences]
         known = all(text in self._vectors for text in needed)
         vectors = self._vectors if known else embed_distinct(self.embedder, needed)
         return ready, [self._texts.get(t.text) or _Text(t, vectors, self.window) for t in sources], vectors
 
-    def _slices(self, ready: Sequence[Prepared], sources: Sequence[_Text]) -> list[tuple[list[int], list[_Text]]]:
+    def _slices(self, ready: Sequence[ParsedText], sources: Sequence[_Text]) -> list[tuple[list[int], list[_Text]]]:
         """Texts with their places, in groups whose tables fit into memory; a text without a sentence is in none."""
         height = 1 + len(ready) + len({s for c in ready for s in c.weight})
         groups: list[list[int]] = []
@@ -191,7 +191,7 @@ class EmbeddedChecker(Checker):
                 groups[-1].append(j)
         return [(places, [sources[j] for j in places]) for places in groups if places]
 
-    def _label(self, claim: Prepared, vector: np.ndarray, text: _Text, support: float, best: int) -> str:
+    def _label(self, claim: ParsedText, vector: np.ndarray, text: _Text, support: float, best: int) -> str:
         missing = claim.numbers - text.prepared.numbers
         if missing:
             others = text.numbers(best) - claim.numbers
@@ -205,7 +205,7 @@ class EmbeddedChecker(Checker):
 class _Text:
     """A text's windows: runs of 1..size sentences, and how long the sums of their vectors are."""
 
-    def __init__(self, prepared: Prepared, vectors: dict[str, np.ndarray], size: int) -> None:
+    def __init__(self, prepared: ParsedText, vectors: dict[str, np.ndarray], size: int) -> None:
         self.prepared = prepared
         n = len(prepared.sentences)
         self.spans = [(i, i + k) for k in range(1, size + 1) for i in range(n - k + 1)]
@@ -216,7 +216,7 @@ class _Text:
     def numbers(self, i: int) -> frozenset[str]:
         """Return the numbers in window ``i``."""
         a, b = self.spans[i]
-        return frozenset().union(*(take_apart(s).numbers for s in self.prepared.sentences[a:b]))
+        return frozenset().union(*(parse(s).numbers for s in self.prepared.sentences[a:b]))
 
     def negated(self, i: int, vector: np.ndarray) -> bool:
         """Whether the sentence of window ``i`` that is nearest to the claim has a negation."""
@@ -226,7 +226,7 @@ class _Text:
 
 
 def _supports(
-    claims: Sequence[Prepared], texts: Sequence[_Text], vectors: dict[str, np.ndarray], mix: float
+    claims: Sequence[ParsedText], texts: Sequence[_Text], vectors: dict[str, np.ndarray], mix: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Support of every claim in every window, shape (n_claims, n_windows), and where each text's windows lie."""
     rows: dict[str, int] = {}

@@ -15,8 +15,8 @@ import numpy as np
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.grades import GRADES, facts_of, questions_of
 from ragbench.records import Answer, Grade, Question
-from ragbench.text.apart import Token, content_stems, folded_line, holds, signs, token_stems, tokens
-from ragbench.text.stance import abstains, guesses, polarity
+from ragbench.text.negation import abstains, guesses, polarity
+from ragbench.text.parse import Token, content_stems, folded_line, holds, signs, token_stems, tokens
 
 # An answer held against the true answer and the facts: what is hit, what is backed, what is not
 

@@ -22,9 +22,9 @@ from langchain_core.embeddings import Embeddings
 
 from ragbench.embedding import default_embedder, embed_distinct
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.text.apart import Prepared, take_apart
 from ragbench.text.common import lcs_length
-from ragbench.text.stance import abstains, is_polar, stance
+from ragbench.text.negation import abstains, is_polar, stance
+from ragbench.text.parse import ParsedText, parse
 
 # Features
 
@@ -50,11 +50,11 @@ def _overlap(reference: dict[str, float], answer: dict[str, float]) -> tuple[flo
     return r, p, _harmonic(r, p)
 
 
-def _bag(text: Prepared, left_out: frozenset[str]) -> dict[str, float]:
+def _bag(text: ParsedText, left_out: frozenset[str]) -> dict[str, float]:
     return {s: math.log1p(n) * text.weight[s] for s, n in text.counts.items() if s not in left_out}
 
 
-def _sentence_coverage(text: Prepared, other: Prepared, left_out: frozenset[str]) -> float:
+def _sentence_coverage(text: ParsedText, other: ParsedText, left_out: frozenset[str]) -> float:
     """Share of a text's sentences found in the other's best single sentence, by content weight."""
     total = covered = 0.0
     for stems in text.sentence_stems:
@@ -68,7 +68,7 @@ def _sentence_coverage(text: Prepared, other: Prepared, left_out: frozenset[str]
     return covered / total if total > 0 else 0.0
 
 
-def _lexical(question: Prepared, reference: Prepared, answer: Prepared) -> dict[str, float]:
+def _lexical(question: ParsedText, reference: ParsedText, answer: ParsedText) -> dict[str, float]:
     """Compute the features that need no vectors."""
     asked = frozenset(question.stems)
     if asked.issuperset(reference.stems):  # "Paris or Rome?"
@@ -117,7 +117,7 @@ def features(
     """
     rows = _rows(questions, references, answers)
     check_known("feature", names, NAMES)
-    prepared = [tuple(take_apart(t) for t in row) for row in rows]
+    prepared = [tuple(parse(t) for t in row) for row in rows]
     vectors: dict[str, np.ndarray] = {}
     if "cosine" in names and rows:
         vectors = embed_distinct(embedder or default_embedder(), [text for row in rows for text in row])

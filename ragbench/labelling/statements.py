@@ -44,9 +44,9 @@ from ragbench.metrics.reference_free import (
     pick,
 )
 from ragbench.prompts import Prompt
-from ragbench.text.apart import Prepared, take_apart
+from ragbench.text.negation import abstains
+from ragbench.text.parse import ParsedText, parse
 from ragbench.text.sentences import split_sentences
-from ragbench.text.stance import abstains
 
 # The model's steps
 
@@ -347,7 +347,7 @@ def answer_parts(question: str, answer: str) -> AnswerParts:
     sentences = split_sentences(answer, "claims")
     kept = [s for s in sentences if not abstains(s, "sentence")]
     text = " ".join(kept)
-    asked, said, needs = take_apart(question), take_apart(text), asked_for(question)
+    asked, said, needs = parse(question), parse(text), asked_for(question)
     stems = frozenset(asked.stems)
     content = sum(weight for stem, weight in said.weight.items() if stem not in stems)
     met = [_met(kind, asked, said, content) for kind in needs]
@@ -355,7 +355,7 @@ def answer_parts(question: str, answer: str) -> AnswerParts:
     return AnswerParts(len(kept) / max(len(sentences), 1), sum(met) / len(met), told, needs, text)
 
 
-def _met(kind: str, asked: Prepared, said: Prepared, content: float) -> float:
+def _met(kind: str, asked: ParsedText, said: ParsedText, content: float) -> float:
     if kind == "what":
         return content / (content + CONTENT)
     new = frozenset(said.words) - frozenset(asked.words)
@@ -453,7 +453,7 @@ class EmbeddedRagas:
             parts = answer_parts(question, answer)
             near = max(float(vectors[question] @ vectors[answer]), 0.0) / self.gate
             # A word or two has no direction to speak of.
-            affinity = 1.0 if len(take_apart(parts.text).words) <= SHORT else min(near, 1.0)
+            affinity = 1.0 if len(parse(parts.text).words) <= SHORT else min(near, 1.0)
             rows.append((parts.committed * affinity * (parts.met + parts.told) / 2, len(parts.needs), "scored"))
         return pd.DataFrame(rows, columns=_COLUMNS)
 
@@ -481,9 +481,9 @@ class EmbeddedRagas:
         return needed
 
     def _worth(self, question: str, sentences: Sequence[str], vectors: dict[str, np.ndarray]) -> np.ndarray:
-        weights = take_apart(question).weight
+        weights = parse(question).weight
         total = sum(weights.values()) or 1.0
-        stems = [frozenset(take_apart(s).stems) for s in sentences]
+        stems = [frozenset(parse(s).stems) for s in sentences]
         covered = np.array([sum(w for stem, w in weights.items() if stem in part) for part in stems]) / total
         near = np.array([float(vectors[s] @ vectors[question]) for s in sentences])
         return self.mix * covered + (1 - self.mix) * near
@@ -491,11 +491,11 @@ class EmbeddedRagas:
 
 def backing(checker: EmbeddedChecker, statements: Sequence[str], context: str) -> dict[str, float]:
     """Return for each statement the degree, in [0, 1], to which a context backs it."""
-    source = take_apart(context)
+    source = parse(context)
     words = frozenset(source.words)
     degrees = {}
     for statement, value in zip(statements, checker.support(statements, [context])[:, 0].clip(0, 1), strict=True):
-        said = take_apart(statement)
+        said = parse(statement)
         facts = said.numbers | said.names
         backed = sum(fact in source.numbers or fact in words for fact in facts)
         degrees[statement] = float(value) * (backed / len(facts) if facts else 1.0)

@@ -77,7 +77,7 @@ def _answered(rows: pd.DataFrame) -> pd.Series:
 
 
 def _abstained(rows: pd.DataFrame) -> pd.Series:
-    from ragbench.text.stance import abstains
+    from ragbench.text.negation import abstains
 
     known = _column(rows, "abstained").notna()
     texts = rows.loc[~known, "answer"].unique()  # reading one takes a quarter of a millisecond

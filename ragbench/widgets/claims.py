@@ -395,9 +395,9 @@ def best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
     Returns (start, end, share): its place, the first of equally good ones, and the shared weight as a share of the
     claim's, in (0, 1].
     """
-    from ragbench.text.apart import take_apart
+    from ragbench.text.parse import parse
 
-    claimed, searched = take_apart(claim).weight, take_apart(text)
+    claimed, searched = parse(claim).weight, parse(text)
     total = sum(claimed.values())
     start, best, most = 0, None, 0.0
     for sentence, stems in zip(searched.sentences, searched.sentence_stems, strict=True):

@@ -103,7 +103,7 @@ _EVASION = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Pattern:
     """One look for words that decline."""
 
     pattern: re.Pattern[str]
@@ -111,27 +111,27 @@ class Look:
     last: int = 0  # and from the end
     folded: bool = False  # look at folded case with straight apostrophes
 
-    def sees(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         text = _folded(text) if self.folded else text
         at_end = self.last > 0 and self.pattern.search(text[-self.last :])
         return bool(self.pattern.search(text[: self.first]) or at_end)
 
 
-_JUDGE = Look(_CANNOT, first=300)
-_ELSEWHERE = Look(_DECLINES_ELSEWHERE, _LOOKED, _LOOKED, folded=True)
-ABSTENTIONS: dict[str, tuple[Look, ...]] = {
+_JUDGE = Pattern(_CANNOT, first=300)
+_ELSEWHERE = Pattern(_DECLINES_ELSEWHERE, _LOOKED, _LOOKED, folded=True)
+ABSTENTIONS: dict[str, tuple[Pattern, ...]] = {
     "judge": (_JUDGE,),
-    "grader": (Look(_DECLINES, _LOOKED, _LOOKED, folded=True), _ELSEWHERE),
+    "grader": (Pattern(_DECLINES, _LOOKED, _LOOKED, folded=True), _ELSEWHERE),
     "other_languages": (_ELSEWHERE,),
-    "sentence": (Look(_EVASION),),
-    "audit": (_JUDGE, _ELSEWHERE, Look(_TOO_LITTLE)),
+    "sentence": (Pattern(_EVASION),),
+    "audit": (_JUDGE, _ELSEWHERE, Pattern(_TOO_LITTLE)),
 }
 
 
 def abstains(text: str, profile: str) -> bool:
     """Say whether an answer, or a sentence of it, states that something is not known, by a row of `ABSTENTIONS`."""
     check_known("abstention profile", [profile], ABSTENTIONS)
-    return any(look.sees(text) for look in ABSTENTIONS[profile])
+    return any(look.matches(text) for look in ABSTENTIONS[profile])
 
 
 def _folded(text: str) -> str:

@@ -1,6 +1,6 @@
-"""Texts taken apart once for many comparisons: by the judge, by the grader, by the extractive reader.
+"""Texts parsed once for many comparisons: for the judge, the grader, the extractive reader.
 
-`take_apart` for the judge and the checker: stems with weights, sentences, numbers, names. Made for English; other
+`parse`      for the judge and the checker: stems with weights, sentences, numbers, names. Made for English; other
              languages with spaces work through the pieces of the vocabulary, languages without spaces do not.
 `tokens`     for the grader: comparable words (accents, number words, months and possessives made equal), with names and
              numbers marked. Words of other scripts are kept; they share none with an English reference.
@@ -42,8 +42,8 @@ _INNER_NAME = re.compile(r"(?<=[^\W_.!?][ \t])[A-Z][\w-]+|(?<=[,;:(\"'] )[A-Z][\
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A text taken apart: words, their stems and weights (log ranks); ``bounds`` of the sentences among them."""
+class ParsedText:
+    """A parsed text: words, their stems and weights (log ranks); ``bounds`` of the sentences among them."""
 
     text: str
     words: tuple[str, ...]
@@ -72,13 +72,13 @@ class Prepared:
 
 
 @functools.lru_cache(maxsize=20_000)
-def take_apart(text: str) -> Prepared:
-    """Take a text apart; the last 20,000 texts are remembered, since a reference meets many answers."""
+def parse(text: str) -> ParsedText:
+    """Parse a text; the last 20,000 texts are remembered, since a reference meets many answers."""
     pieces = split_sentences(text, "claims")
     by_sentence = [words(piece, "claims") for piece in pieces]
     every = [word for ws in by_sentence for word in ws]
     ends = np.cumsum([0, *map(len, by_sentence)]).tolist()
-    return Prepared(
+    return ParsedText(
         text,
         tuple(every),
         tuple(stemmer("english").stemWords(every)),
@@ -222,7 +222,7 @@ _QUANTITY = re.compile(r"\d[\d,]*(?:\.\d+)?|\b(?:" + "|".join(sorted(_NUMBER_WOR
 
 
 @dataclass(frozen=True, slots=True)
-class SentenceParts:
+class ParsedSentence:
     """One sentence and what was found in it."""
 
     text: str
@@ -242,7 +242,7 @@ def _trim_name(name: str) -> str:
 
 
 @functools.lru_cache(maxsize=32768)
-def sentence(text: str) -> SentenceParts:
+def sentence(text: str) -> ParsedSentence:
     """Analyse one sentence; remembered, since the same sentences come back in many contexts."""
     names = tuple(n for n in (_trim_name(m[0]) for m in _NAME.finditer(text)) if n)
     years = tuple(int(y) for y in YEAR.findall(text))
@@ -250,16 +250,16 @@ def sentence(text: str) -> SentenceParts:
     numbers = tuple(float(value) for value in quantities if value not in years)
     dated = bool(years) or bool(re.search(rf"\b(?:{ANY_MONTH})\b", text))
     terms, placed = frozenset(stems(text, "reader")), bool(_PLACE.search(text))
-    return SentenceParts(text, terms, names, years, numbers, dated, placed)
+    return ParsedSentence(text, terms, names, years, numbers, dated, placed)
 
 
-def opening_name(s: SentenceParts) -> str:
+def opening_name(s: ParsedSentence) -> str:
     """Return the name a sentence begins with, which the next sentences are likely about; empty when there is none."""
     return s.names[0] if s.names and s.text.removeprefix("The ").startswith(s.names[0]) else ""
 
 
 @functools.lru_cache(maxsize=4096)
-def sentences(text: str) -> tuple[SentenceParts, ...]:
+def sentences(text: str) -> tuple[ParsedSentence, ...]:
     """Split a text into analysed sentences; a piece cut off at the end counts as one."""
     return tuple(map(sentence, split_sentences(text, "reader")))
 
