@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ragbench.errors import DataError
-from ragbench.paths import cache_dir, mirror, shipped
+from ragbench.paths import cache_dir, packaged_data, shared_data
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,9 @@ def data_checks() -> list[Check]:
     from ragbench.data.files import read_text
     from ragbench.data.hotpotqa import find_hotpotqa
 
-    counts = [len(read_text(shipped("minihop", f"{name}.jsonl")).splitlines()) for name in ("documents", "questions")]
+    counts = [
+        len(read_text(packaged_data("minihop", f"{name}.jsonl")).splitlines()) for name in ("documents", "questions")
+    ]
     hotpot = find_hotpotqa()
     do = "ragbench data fetch hotpotqa, or set RAGBENCH_DATA to a folder with hotpotqa/"
     lines = [
@@ -92,7 +94,7 @@ def data_checks() -> list[Check]:
     ]
     folder = "RAGBENCH_DATA" if os.environ.get("RAGBENCH_DATA", "").strip() else "a folder, set RAGBENCH_DATA to it,"
     for name, parts in _MIRRORED.items():
-        there = mirror(*parts) is not None
+        there = shared_data(*parts) is not None
         what = f"in RAGBENCH_DATA/{parts[0]}" if there else "not here"
         lines.append(Check(name, there, what, f"put it into {folder} as {'/'.join(parts)}", optional=True))
     size = sum(path.stat().st_size for path in cache_dir().rglob("*") if path.is_file())

@@ -1,4 +1,4 @@
-"""Where things are on this machine: shipped data, the user's data mirror, the cache, the results."""
+"""Where things are on this machine: shipped data, the folder RAGBENCH_DATA, the cache, the results."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def project_root() -> Path:
     return _ROOT if _CHECKOUT else Path.cwd()
 
 
-def shipped(*parts: str) -> Path:
-    """Return the path of what comes with ragbench: ``shipped("minihop", "questions.jsonl")``, ``shipped("docs")``."""
+def packaged_data(*parts: str) -> Path:
+    """Return the path of what comes with ragbench, such as ``packaged_data("minihop", "questions.jsonl")``."""
     package = Path(__file__).resolve().parent
     for base in (_ROOT / "data", _ROOT) if _CHECKOUT else (package / "_shipped",):
         if base.joinpath(*parts).exists():
@@ -32,8 +32,8 @@ def shipped(*parts: str) -> Path:
     )
 
 
-def mirror(*parts: str) -> Path | None:
-    """Return the path of a data set in the user's mirror ``RAGBENCH_DATA``, or None when it is not there."""
+def shared_data(*parts: str) -> Path | None:
+    """Return the path of a data set in the folder ``RAGBENCH_DATA``, or None when it is not there."""
     base = _named("RAGBENCH_DATA")
     return base.joinpath(*parts) if base and base.joinpath(*parts).exists() else None
 

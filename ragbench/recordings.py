@@ -38,7 +38,7 @@ from ragbench.llm.cassette import canonical
 from ragbench.llm.drivers import driver_for
 from ragbench.onnx_models import cores
 from ragbench.papers import NOT_COMPARABLE, thesis
-from ragbench.paths import cache_dir, project_root, results_dir, shipped, written_whole
+from ragbench.paths import cache_dir, packaged_data, project_root, results_dir, written_whole
 from ragbench.records import Dataset, Question
 from ragbench.retrieval import llm_decomposer
 
@@ -218,7 +218,7 @@ def manifest(name: str, folder: Path | None = None) -> dict[str, Any]:
 
 
 def _file(name: str, folder: Path | None) -> Path:
-    return shipped(_FOLDER, name) if folder is None else folder / name
+    return packaged_data(_FOLDER, name) if folder is None else folder / name
 
 
 def replay(name: str, folder: Path | None = None) -> Cassette:

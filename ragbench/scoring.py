@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from ragbench.data.answers import lacks, read_answers
+from ragbench.data.answers import is_missing, read_answers
 from ragbench.data.ragchecker import RagResult, RetrievedText
 from ragbench.errors import DataError
 from ragbench.labelling.checkers import ModelChecker, PairCounter, asks_model, make_checker, split_claims
@@ -181,7 +181,7 @@ def _prepare(rows: Any, metrics: Sequence[str], columns: Mapping[str, str] | Non
         raise DataError("rows of a run without the texts behind them", "both", "take experiment.answers(rows)")
     table = read_answers(rows, columns)
     if "context" not in table and "chunks" in table:
-        table["context"] = table["chunks"].map(lambda chunks: None if lacks(chunks) else " ".join(chunks))
+        table["context"] = table["chunks"].map(lambda chunks: None if is_missing(chunks) else " ".join(chunks))
     _require(table, _metrics_of(asked))
     return table, asked
 
@@ -254,7 +254,7 @@ def _require(table: pd.DataFrame, asked: Sequence[str]) -> None:
 
 def _whole(label: str, table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that have all a label is made from."""
-    return table[~table[list(LABELS[label].needs)].map(lacks).any(axis=1)]
+    return table[~table[list(LABELS[label].needs)].map(is_missing).any(axis=1)]
 
 
 def _made(label: str, table: pd.DataFrame, by: Labeller) -> pd.Series:
@@ -267,7 +267,7 @@ def _made(label: str, table: pd.DataFrame, by: Labeller) -> pd.Series:
 def _values(name: str, table: pd.DataFrame) -> list[Any]:
     metric = METRICS[name]
     rows = zip(*(table[need] for need in metric.needs), strict=True)
-    return [math.nan if any(map(lacks, cells)) else metric.function(*cells) for cells in rows]
+    return [math.nan if any(map(is_missing, cells)) else metric.function(*cells) for cells in rows]
 
 
 def _reason(row: Mapping[str, Any], asked: Numbers) -> str:
@@ -279,12 +279,12 @@ def _reason(row: Mapping[str, Any], asked: Numbers) -> str:
 
 
 def _why(row: Mapping[str, Any], name: str) -> str:
-    absent = next((need for need in METRICS[name].needs if lacks(row[need])), None)
+    absent = next((need for need in METRICS[name].needs if is_missing(row[need])), None)
     if absent is None:
         unread = name == "ragchecker" and not readable(row["claim_labels"])
         return "a label could not be read" if unread else "undefined"
     while absent in LABELS:
-        before = [need for need in LABELS[absent].needs if need in row and lacks(row[need])]
+        before = [need for need in LABELS[absent].needs if need in row and is_missing(row[need])]
         if not before:
             return f"{absent} could not be read"
         absent = before[0]
@@ -293,7 +293,7 @@ def _why(row: Mapping[str, Any], name: str) -> str:
 
 def _warn_of_languages(table: pd.DataFrame) -> None:
     texts = [column for column in ("question", "answer", "reference") if column in table]
-    spoken = [language_of(str(cell) for cell in row if not lacks(cell)) for row in table[texts].to_numpy()]
+    spoken = [language_of(str(cell) for cell in row if not is_missing(cell)) for row in table[texts].to_numpy()]
     others = Counter(name for name in spoken if name not in (None, "english"))
     if others:
         named = ", ".join(f"{name} {n}" for name, n in others.most_common())
@@ -374,8 +374,8 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
     for name, row in zip(names, rows.to_dict("records"), strict=True):
         true, claims = row.get("long_reference"), row.get("reference_claims")
         chunks = tuple(RetrievedText(text=text) for text in row["chunks"])
-        result = RagResult(name, row["question"], row["reference"] if lacks(true) else true, row["answer"], chunks)
-        results.append(result if lacks(claims) else replace(result, reference_claims=tuple(claims)))
+        result = RagResult(name, row["question"], row["reference"] if is_missing(true) else true, row["answer"], chunks)
+        results.append(result if is_missing(claims) else replace(result, reference_claims=tuple(claims)))
     return results
 
 

@@ -23,7 +23,7 @@ from ragbench.data.files import closest
 from ragbench.data.user import QUESTION_ENDINGS
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.metrics.ir_score import MATCHES
-from ragbench.paths import project_root, results_dir, shipped
+from ragbench.paths import packaged_data, project_root, results_dir
 from ragbench.records import Dataset
 from ragbench.retrieval.table import settings_of
 
@@ -45,9 +45,9 @@ def lay_out(folder: str | os.PathLike[str]) -> Path:
         got = f"{target} cannot be made: {error.strerror}"
         raise ConfigError(got, "a folder to write to", "check path and rights") from None
     shutil.copytree(Path(__file__).parent / "template", target, dirs_exist_ok=True)
-    shutil.copytree(shipped("docs"), target / "help")
+    shutil.copytree(packaged_data("docs"), target / "help")
     for name in TEMPLATES:
-        book = json.loads(shipped("notebooks", name).read_text(encoding="utf-8"))
+        book = json.loads(packaged_data("notebooks", name).read_text(encoding="utf-8"))
         _set_to_folder(book)
         (target / name).write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return target

@@ -16,7 +16,7 @@ from ragbench.data.files import sha256
 from ragbench.labelling.embedded_grader import MODEL_FILE, RIDGE, evidence, fit_embedded_grader, odds_of
 from ragbench.labelling.graded_answers import load_graded_answers
 from ragbench.labelling.grades import facts_of
-from ragbench.paths import shipped
+from ragbench.paths import packaged_data
 
 FOLDS, REPEATS = 10, 5
 
@@ -52,7 +52,9 @@ def main() -> None:
         "what": "multinomial logistic regression, L2, on standardised features; weights are for raw features",
         "made_by": "scripts/fit_embedded_grader.py",
         "fitted_on": f"{len(answers)} answers to {len({a.question_id for a in answers})} questions, split dev",
-        "data_sha256": {name: sha256(shipped("minihop", name)) for name in ("questions.jsonl", "graded_answers.jsonl")},
+        "data_sha256": {
+            name: sha256(packaged_data("minihop", name)) for name in ("questions.jsonl", "graded_answers.jsonl")
+        },
         "ridge_C": RIDGE,
         "dev_accuracy_cross_validated": round(float(np.mean(scores[RIDGE])), 3),
         "labels": "reference labels, assigned by a strong language model under a written guideline; "

@@ -15,7 +15,7 @@ from fake_ollama import FakeOllama
 from hypothesis import HealthCheck, settings
 
 from ragbench.llm.local import smollm2
-from ragbench.paths import mirror
+from ragbench.paths import shared_data
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")  # how long an example takes says more of the machine than of the code
@@ -24,7 +24,7 @@ settings.load_profile("any machine")  # how long an example takes says more of t
 def pytest_collection_modifyitems(items):
     """Skip, with the reason, the tests that need the recorded data sets or the small model where these are not."""
     missing = {}
-    if mirror("hotpotqa") is None:
+    if shared_data("hotpotqa") is None:
         missing["data"] = "RAGBENCH_DATA does not lead to the recorded data sets"
     if smollm2().path is None or importlib.util.find_spec("xllamacpp") is None:
         missing["live"] = "the small model is not installed (make setup says why)"

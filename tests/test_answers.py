@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ragbench as rb
-from ragbench.data.answers import MOST, lacks, read_answers, write_ragas
+from ragbench.data.answers import MOST, is_missing, read_answers, write_ragas
 from ragbench.errors import ConfigError, DataError
 
 QUESTION, ANSWER, TRUTH = "How high is the tower?", "It is 330 m high.", "330 metres."
@@ -113,7 +113,7 @@ CELLS = {
 def test_answers_written_for_ragas_are_read_again(tmp_path_factory, rows):
     path = write_ragas(rows, tmp_path_factory.mktemp("r") / "new" / "s.jsonl")
     again = read_answers(path).drop(columns="question_id").to_dict("records")
-    there = [{name: cell for name, cell in row.items() if not lacks(cell)} for row in again]
+    there = [{name: cell for name, cell in row.items() if not is_missing(cell)} for row in again]
     assert there == [{name: cell for name, cell in row.items() if cell is not None} for row in rows]
 
 

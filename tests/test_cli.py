@@ -20,7 +20,7 @@ from test_steps import reply
 import ragbench
 from ragbench import cli, doctor
 from ragbench.papers import record
-from ragbench.paths import shipped
+from ragbench.paths import packaged_data
 from ragbench.widgets import ClaimInspector
 
 
@@ -229,7 +229,7 @@ def test_data_list_counts_what_is_shipped_and_verify_checks_the_weights(command)
 
 
 def test_data_validate_prints_problems_and_fails(command, tmp_path):
-    folder, bad = shipped("minihop"), tmp_path / "q.jsonl"
+    folder, bad = packaged_data("minihop"), tmp_path / "q.jsonl"
     said = command("data", "validate", folder / "questions.jsonl", folder / "documents.jsonl")
     assert said == "0 problems, 0 notes\n"
     noted = {"id": "x", "question": "a", "answer": "b", "references": ["c"]}

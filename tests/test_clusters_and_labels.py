@@ -14,7 +14,7 @@ from ragbench.errors import DataError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.graded_answers import as_answers, load_graded_answers
 from ragbench.labelling.people import Label, append_labels
-from ragbench.paths import shipped
+from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Question
 from ragbench.stats import (
     bootstrap_ci,
@@ -34,7 +34,7 @@ NAN = float("nan")
 @pytest.fixture(scope="module")
 def minihop_grades(minilm):
     """Grades of the embedded grader, and the reference labels, of SmolLM2's answers."""
-    every = load_graded_answers(shipped("minihop", "model_answers.jsonl"))
+    every = load_graded_answers(packaged_data("minihop", "model_answers.jsonl"))
     labelled = [answer for answer in every if answer.id.startswith("smollm2-")]
     grades = EmbeddedGrader().grade_all(load_minihop().questions, as_answers(labelled))
     return np.array([one.value for one in grades]), np.array([one.grade for one in labelled])

@@ -22,7 +22,7 @@ from ragbench.labelling.claims import embedded_labels, ragchecker_labels
 from ragbench.llm import chat_model
 from ragbench.papers import ragchecker as rc
 from ragbench.papers.ragchecker import diagnosis as dg
-from ragbench.paths import mirror
+from ragbench.paths import shared_data
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Hit, Question
 from ragbench.stats import means
@@ -521,7 +521,9 @@ def test_without_the_mirror_minihop_takes_dragonballs_place(monkeypatch):
     assert load_dataset("auto", dg.DATA, per_kind=1).name == "minihop pages"
 
 
-@pytest.mark.skipif(mirror("rageval", "dragonball_docs.jsonl") is None, reason="DRAGONBall is not in RAGBENCH_DATA")
+@pytest.mark.skipif(
+    shared_data("rageval", "dragonball_docs.jsonl") is None, reason="DRAGONBall is not in RAGBENCH_DATA"
+)
 def test_dragonballs_documents_are_long_enough_and_hold_their_references():
     data = load_dataset("auto", dg.DATA, per_kind=20)
     assert (data.name, len(data.questions), len(data.documents)) == ("dragonball", 420, 108)

@@ -12,7 +12,7 @@ import pytest
 from ragbench.data import load_minihop
 from ragbench.data.ragchecker import RagResult, RetrievedText, read_ragchecker
 from ragbench.metrics.claims import CHECKS
-from ragbench.paths import project_root, shipped
+from ragbench.paths import packaged_data, project_root
 from ragbench.recordings import answers_to_label
 
 
@@ -78,7 +78,7 @@ def test_the_labelled_answers_are_those_the_plan_draws_with_their_probabilities(
 
     items = answers_to_label(recordings.rows(name, "retrievers"))
     chosen = script.draw(items)
-    path, told = shipped("minihop", "model_answers.jsonl"), recordings.manifest(name)
+    path, told = packaged_data("minihop", "model_answers.jsonl"), recordings.manifest(name)
     every = pd.read_json(path, lines=True)
     labelled = every[every["model"] == told["model"]].reset_index(drop=True)
     assert labelled["id"].tolist() == [f"{name}-{each}" for each in chosen["id"]]
@@ -86,7 +86,7 @@ def test_the_labelled_answers_are_those_the_plan_draws_with_their_probabilities(
     assert labelled["inclusion_probability"].to_numpy() == pytest.approx(chosen["inclusion_probability"].to_numpy())
     assert labelled["second_grade"].notna().tolist() == chosen["second_pass"].notna().tolist()
     assert len(load_graded_answers(path)) == len(every)  # grades 1 to 5, a question in one split
-    assert told["file"]["sha256"] in shipped("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
+    assert told["file"]["sha256"] in packaged_data("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
 
 
 def test_the_census_holds_every_distinct_answer_once_whoever_gave_it(script):
@@ -119,12 +119,12 @@ def test_every_answer_of_the_evidence_experiment_has_its_label_and_no_other_answ
     from ragbench import recordings
 
     chosen = script.census(recordings.evidence_rows())
-    labelled = pd.read_json(shipped("minihop", "evidence_answers.jsonl"), lines=True)
+    labelled = pd.read_json(packaged_data("minihop", "evidence_answers.jsonl"), lines=True)
     assert labelled["id"].tolist() == chosen["id"].tolist()
     assert labelled[["question_id", "answer"]].equals(chosen[["question_id", "answer"]])
     assert set(labelled["grade"]) <= {1, 2, 3, 4, 5}
     assert labelled["second_grade"].notna().tolist() == chosen["second_pass"].notna().tolist()
-    plan = shipped("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
+    plan = packaged_data("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
     for name in ("qwen", "smollm2"):
         assert recordings.manifest(name)["file"]["sha256"] in plan
 
@@ -133,27 +133,27 @@ def test_every_answer_to_a_probe_has_its_label_and_no_other_answer_has(script):
     from ragbench import recordings
 
     chosen = script.census(script.rows_of("probes"), "probes")
-    labelled = pd.read_json(shipped("minihop", "probe_answers.jsonl"), lines=True)
+    labelled = pd.read_json(packaged_data("minihop", "probe_answers.jsonl"), lines=True)
     assert labelled["id"].tolist() == chosen["id"].tolist()
     assert labelled[["question_id", "answer"]].equals(chosen[["question_id", "answer"]])
     assert set(labelled["grade"]) <= {1, 2, 3, 4, 5}
     assert labelled["second_grade"].notna().tolist() == chosen["second_pass"].notna().tolist()
     told = {item["id"]: item for item in script.blind(chosen)}
     assert all(item["supporting_facts"] for item in told.values())  # of a false premise: what is true instead
-    plan = shipped("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
+    plan = packaged_data("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
     assert all(recordings.manifest(name)["file"]["sha256"] in plan for name in recordings.RECORDINGS)
 
 
 def test_the_labelled_claims_are_those_of_the_recorded_answers_and_the_chunks_that_were_read(script):
     results = script.to_check()
-    labelled = {r.id: r for r in read_ragchecker(shipped("minihop", "answer_claims.json")).results}
+    labelled = {r.id: r for r in read_ragchecker(packaged_data("minihop", "answer_claims.json")).results}
     assert list(labelled) == [result.id for result in results]
     assert len(results) == script.CHECKED * len(script.SYSTEMS) == 150
     for result in results:
         bare = replace(labelled[result.id], **dict.fromkeys(CHECKS))
         assert bare == result
         assert not labelled[result.id].missing()
-    again = read_ragchecker(shipped("minihop", "answer_claims_second.json")).results
+    again = read_ragchecker(packaged_data("minihop", "answer_claims_second.json")).results
     assert {r.extra["question_id"] for r in again} == {
         sheet["question_id"] for sheet in script.second_sheets(script.claim_sheets(results))
     }
@@ -163,7 +163,7 @@ def test_the_labelled_claims_are_those_of_the_recorded_answers_and_the_chunks_th
 def test_two_systems_with_the_same_text_or_answer_have_the_same_labels():
     for name in ("answer_claims.json", "answer_claims_second.json"):
         seen = {}
-        for result in read_ragchecker(shipped("minihop", name)).results:
+        for result in read_ragchecker(packaged_data("minihop", name)).results:
             for column, chunk in enumerate(result.chunks):
                 labels = tuple(row[column] for row in result.reference_in_chunks)
                 assert seen.setdefault((result.extra["question_id"], chunk.text), labels) == labels

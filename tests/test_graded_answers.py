@@ -22,7 +22,7 @@ from ragbench.labelling.graded_answers import (
     second_grading_kappa,
 )
 from ragbench.labelling.grades import grade
-from ragbench.paths import shipped
+from ragbench.paths import packaged_data
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_it_beats_the_baselines_tuned_on_dev_with_intervals_that_exclude_zero(qu
 def test_the_shipped_weights_are_a_fit_on_dev_alone_of_the_shipped_data(questions):
     card = EmbeddedGrader().card
     for name, digest in card["data_sha256"].items():
-        assert sha256(shipped("minihop", name)) == digest, f"{name} changed: run scripts/fit_embedded_grader.py"
+        assert sha256(packaged_data("minihop", name)) == digest, f"{name} changed: run scripts/fit_embedded_grader.py"
     assert "179 answers to 94 questions, split dev" in card["fitted_on"]
     made, grader = fit_embedded_grader(questions, load_graded_answers(split="dev")), EmbeddedGrader()
     np.testing.assert_allclose(made["weights"], grader._weights, atol=2e-3)

@@ -24,7 +24,7 @@ from ragbench.errors import DataError
 from ragbench.metrics.table import find_numbers
 from ragbench.notebooks import NotebookError, execute, find, run_all, shared_kernel
 from ragbench.papers.thesis import RETRIEVERS
-from ragbench.paths import mirror, published_figures
+from ragbench.paths import published_figures, shared_data
 from ragbench.prompts import load_prompt
 from ragbench.recordings import RECORDINGS, manifest
 
@@ -194,7 +194,7 @@ def test_notebook_runs_and_leaves_its_figures_and_ledger_rows(path, run):
         ledger = ledger[~by_model]
         measured = ledger[ledger["ours_by"].notna() & ledger["ours"].notna()]
         counts = measured.groupby("item").size().to_dict()
-        if mirror("hotpotqa") is None:
+        if shared_data("hotpotqa") is None:
             assert counts == book.ledger
         else:  # recorded data sets add cells
             assert all(counts.get(item, 0) >= n for item, n in book.ledger.items())

@@ -20,7 +20,7 @@ from ragbench.embedding import default_tokenizer
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.papers import rageval
 from ragbench.papers.rageval import retrieval
-from ragbench.paths import mirror
+from ragbench.paths import shared_data
 from ragbench.records import Chunk, Dataset, Document, Question
 from ragbench.retrieval import BM25, make_retriever
 from ragbench.stats import means
@@ -372,7 +372,7 @@ def mixed() -> Dataset:
     return Dataset("mixed", (one, other), small_dataset().documents)
 
 
-@pytest.mark.skipif(mirror("rageval", "dragonball_docs.jsonl") is None, reason="needs RAGBENCH_DATA/rageval")
+@pytest.mark.skipif(shared_data("rageval", "dragonball_docs.jsonl") is None, reason="needs RAGBENCH_DATA/rageval")
 def test_first_documents_of_dragonball_keep_only_the_questions_about_them():
     few, all_of_it = (rageval.dragonball(documents=n) for n in (4, 40))
     assert len(few.documents) == 4

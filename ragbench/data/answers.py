@@ -102,13 +102,13 @@ def write_ragas(source: Any, path: str | Path, columns: Mapping[str, str] | None
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = table.rename(columns=RAGAS).to_dict("records")
-    there = [{name: cell for name, cell in row.items() if not lacks(cell)} for row in rows]
+    there = [{name: cell for name, cell in row.items() if not is_missing(cell)} for row in rows]
     lines = [json.dumps(row, ensure_ascii=False, default=np.ndarray.tolist) for row in there]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
 
-def lacks(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Tell whether a cell is empty: None, NaN or pandas' NA."""
     return value is None or (pd.api.types.is_scalar(value) and bool(pd.isna(value)))
 
@@ -147,7 +147,7 @@ def _identify(frame: pd.DataFrame, places: Sequence[str]) -> None:
     named = [name for name in ("question_id", "system") if name in frame]
     seen: dict[tuple, str] = {}
     for place, key in zip(places, frame[named].itertuples(index=False, name=None), strict=True):
-        if any(map(lacks, key)) or key in seen:
+        if any(map(is_missing, key)) or key in seen:
             got = f"{key} is that of {seen[key]} too" if key in seen else f"{key} lacks a part"
             raise DataError(
                 f"{place}: the {'id and system' if 'system' in frame else 'id'} {got}",
@@ -162,7 +162,7 @@ def _text(value: Any, column: str, place: str, repairs: Counter[str]) -> str | N
     if isinstance(value, np.ndarray | list | tuple) and len(value) == 1 and isinstance(value[0], str):
         repairs[f"{{cells}} of {column!r} held a list of one text: its text was taken"] += 1
         value = value[0]
-    if lacks(value):
+    if is_missing(value):
         return None
     if isinstance(value, bool | int | float):
         repairs[f"{{cells}} of {column!r} held a number: written as text"] += 1
@@ -178,7 +178,7 @@ def _text(value: Any, column: str, place: str, repairs: Counter[str]) -> str | N
 def _list(value: Any, column: str, place: str, repairs: Counter[str]) -> Any:
     if isinstance(value, Mapping) and column in _IDS:
         return value  # gains by id
-    if lacks(value) or (isinstance(value, str) and not value.strip()):
+    if is_missing(value) or (isinstance(value, str) and not value.strip()):
         return None
     if isinstance(value, str):
         value = _from_text(value, column, place, repairs)
@@ -188,7 +188,7 @@ def _list(value: Any, column: str, place: str, repairs: Counter[str]) -> Any:
     for item in value:
         if isinstance(item, Mapping) and isinstance(item.get("text"), str):
             item = item["text"]  # RAGChecker's {"doc_id", "text"}
-        if lacks(item):
+        if is_missing(item):
             repairs[f"{{n}} empty places in lists of {column!r} were left out"] += 1
         elif isinstance(item, str) or column in _IDS:
             items.append(item)

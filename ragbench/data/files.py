@@ -18,7 +18,7 @@ from typing import IO, Annotated, Any, AnyStr, TypeVar
 from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
 from ragbench.errors import ConfigError, DataError, EmptyFileError, NotHereError, check_known
-from ragbench.paths import mirror
+from ragbench.paths import shared_data
 
 MAX_FIELD = 1_000_000  # characters; a longer line or field is a damaged file, not a document
 MAX_LINE = 64 * 2**20  # characters or bytes of a line in a file that is read line by line, as it unpacks
@@ -334,7 +334,7 @@ def split_records(
 
 def from_mirror(path: str | Path | None, *parts: str, got: str, do: str, expected: str = "") -> Path:
     """Return a given path, or that in ``RAGBENCH_DATA``; NotHereError (got, expected, do) when there is neither."""
-    there = Path(path).expanduser() if path is not None else mirror(*parts)
+    there = Path(path).expanduser() if path is not None else shared_data(*parts)
     if there is None:
         raise NotHereError(got, expected or f"RAGBENCH_DATA/{'/'.join(parts)}", do)
     return there

@@ -27,7 +27,7 @@ from ragbench.data.files import (
     sha256,
 )
 from ragbench.errors import DataError, NotHereError
-from ragbench.paths import cache_dir, mirror
+from ragbench.paths import cache_dir, shared_data
 from ragbench.records import Dataset, Document, Question
 
 OFFICIAL_NAME = "hotpot_dev_distractor_v1.json"
@@ -48,11 +48,11 @@ def is_official(ids: list[str]) -> bool:
 
 def find_hotpotqa() -> Path | None:
     """Return the file `load_hotpotqa` would read: official before subset, or None when there is neither."""
-    official = mirror("hotpotqa", OFFICIAL_NAME)
+    official = shared_data("hotpotqa", OFFICIAL_NAME)
     if official:
         return official
     fetched = cache_dir("hotpotqa") / OFFICIAL_NAME
-    return fetched if fetched.is_file() else mirror(*SUBSET)
+    return fetched if fetched.is_file() else shared_data(*SUBSET)
 
 
 def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> Dataset:

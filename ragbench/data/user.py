@@ -18,7 +18,7 @@ from ragbench.data.documents import is_document, read_document, read_folder
 from ragbench.data.files import Filled, Row, as_record, check_limit, each_record, read_jsonl
 from ragbench.data.tables import CSV_ENDINGS, as_frame, is_csv, plain_name, read_csv, written_list
 from ragbench.errors import DataError, check_known
-from ragbench.paths import shipped
+from ragbench.paths import packaged_data
 from ragbench.records import Dataset, Document, Question
 
 Source = Any  # a path; or a table: a data frame, or a sequence of dicts
@@ -145,7 +145,7 @@ def load_minihop_probes() -> Dataset:
 
 
 def _shipped(name: str, file: str, meta: Mapping[str, str], limit: int | None = None) -> Dataset:
-    folder = shipped("minihop")
+    folder = packaged_data("minihop")
     data = load_jsonl(folder / file, folder / "documents.jsonl", limit=limit)
     return Dataset(name, data.questions, data.documents, meta={"file": file, **meta})
 

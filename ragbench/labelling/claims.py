@@ -37,7 +37,7 @@ from ragbench.labelling.asking import (
 from ragbench.labelling.checkers import ENTAILMENT, EmbeddedChecker, split_claims
 from ragbench.llm import Step
 from ragbench.metrics.claims import CHECKS
-from ragbench.paths import shipped
+from ragbench.paths import packaged_data
 from ragbench.prompts import Prompt
 from ragbench.records import check_records
 from ragbench.stats import Interval, bootstrap_ci, correlation
@@ -431,7 +431,7 @@ def load_labelled_claims(
 
         texts = {d.title: d.text for d in load_minihop().documents}
     return split_records(
-        shipped("minihop", "labelled_claims.jsonl") if path is None else Path(path),
+        packaged_data("minihop", "labelled_claims.jsonl") if path is None else Path(path),
         split,
         lambda row, where: _labelled_claim(row, where, texts),
         lambda claim: [f"id {claim.id!r}", f"the claim {claim.claim!r} about {claim.document!r}"],

@@ -24,7 +24,7 @@ from ragbench.data.files import Filled, Plain, as_record, split_records
 from ragbench.errors import DataError, ModelError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.grades import GRADES, by_id, grade, questions_of
-from ragbench.paths import shipped
+from ragbench.paths import packaged_data
 from ragbench.records import Answer, Question
 from ragbench.stats import ConfusionMatrix, Interval, bootstrap_ci, confusion_matrix, kappa, paired_bootstrap_difference
 
@@ -53,7 +53,7 @@ def load_graded_answers(path: str | Path | None = None, split: str | None = None
         optionally ``second_grade``; default ``data/minihop/graded_answers.jsonl``.
     split : only this one; default both. Tune a judge on "dev" and open "test" when it is finished.
     """
-    path = shipped("minihop", "graded_answers.jsonl") if path is None else Path(path)
+    path = packaged_data("minihop", "graded_answers.jsonl") if path is None else Path(path)
     make = partial(as_record, GradedAnswer)
     return split_records(path, split, make, lambda row: [f"id {row.id!r}"], lambda row: row.question_id, "question")
 

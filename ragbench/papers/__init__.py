@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from ragbench._lazy import lazy
 from ragbench.errors import ConfigError, check_known, unknown
-from ragbench.paths import figures_dir, published_figures, shipped
+from ragbench.paths import figures_dir, packaged_data, published_figures
 
 PAPERS = {
     "thesis": "El Yagouby 2024, Evaluation Framework for Retrieval-Augmented Generation Systems",
@@ -43,7 +43,7 @@ Every published cell, measured or not, is in [`ledger.csv`](ledger.csv).
 def published_items(paper: str) -> dict[str, Path]:
     """Return the published tables and figures of a paper: item name, as the paper calls it, and its file."""
     check_known("paper", [paper], PAPERS)
-    files = sorted(shipped("papers").glob(f"{paper}_*.csv"))
+    files = sorted(packaged_data("papers").glob(f"{paper}_*.csv"))
     names = (file.stem.removeprefix(f"{paper}_").replace("_", " ") for file in files)
     return {name[0].upper() + name[1:]: file for name, file in zip(names, files, strict=True)}
 

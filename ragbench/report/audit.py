@@ -323,7 +323,7 @@ def in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFra
     return rows if sorted_rows.is_monotonic_increasing else rows.loc[sorted_rows].reset_index(drop=True)
 
 
-def those(rows: pd.DataFrame, wanted: pd.Series) -> pd.DataFrame:
+def select(rows: pd.DataFrame, wanted: pd.Series) -> pd.DataFrame:
     """Return the rows that are wanted; all of them are not copied."""
     return rows if wanted.all() else rows[wanted]
 
@@ -337,17 +337,17 @@ def _once(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
 
 def scored_contexts(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one row per question and retrieved context (N > 0)."""
-    return _once(those(rows, rows["N"] > 0), RETRIEVED, "ir_score")
+    return _once(select(rows, rows["N"] > 0), RETRIEVED, "ir_score")
 
 
 def answered(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one row per question and answer."""
-    return _once(those(rows, rows["generator"] != "none"), ANSWERED, "answer")
+    return _once(select(rows, rows["generator"] != "none"), ANSWERED, "answer")
 
 
 def graded(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that were to be graded, with 1.0 for grade 5, 0.0 for another one, NaN where there is none."""
-    asked = those(rows, rows["judge"] != "none")
+    asked = select(rows, rows["judge"] != "none")
     right = asked["grade"].eq(5).astype(object).where(asked["grade"].notna(), np.nan).astype(float)
     return asked.assign(**{RIGHT: right})
 

@@ -42,7 +42,7 @@ from ragbench.report.audit import (
     in_grid_order,
     ranges,
     scored_contexts,
-    those,
+    select,
     varying,
 )
 from ragbench.report.audit import COLUMNS as AUDIT_COLUMNS
@@ -181,7 +181,7 @@ def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[R
         yield _grades(marks, name, notes)
         judged = (marks["N"] > 0) & marks["ir_score"].notna()
         if judged.any():
-            yield _thresholds(those(marks, judged), name)
+            yield _thresholds(select(marks, judged), name)
     yield _ranges(contexts, marks, name)
     shown = audit.drop(columns=[n for n in ("mean", "if_worst", "if_best") if audit[n].isna().all()])
     caption = f"{name}: what could have gone wrong in silence"
