@@ -46,7 +46,6 @@ _HOME = {
         "ragchecker_labels",
         "steps_for_ragchecker",
     ],
-    "labelling.judge_fit": ["fit_judge"],
     "datagen.curation": ["downsample", "long_answers", "short_answered", "steps_for_long_answers"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table", "macro_average"],

@@ -19,7 +19,7 @@ from ragbench.paths import project_root, published_figures
 
 _GROUPS = {
     "data": "list, fetch, verify or validate data",
-    "judge": "measure a grader, or fit the embedded judge",
+    "judge": "measure a grader or a claim checker",
     "recordings": "replies of real models: record, ship, verify",
 }
 _COMMANDS: dict[Callable[[argparse.Namespace], int | None], tuple] = {}
@@ -227,22 +227,6 @@ def _judge_measure(arguments: argparse.Namespace) -> None:
         options = {"per_prompt": arguments.per_prompt}
         options |= {"cassette": rb.Cassette(arguments.cassette)} if arguments.cassette else {}
     print(measure_judge(make_judge(arguments.model, **host), split=arguments.split, **options))
-
-
-@_command(
-    _arg("--pairs", help="JSON lines of labelled pairs (default: RAGChecker's 280 in RAGBENCH_DATA)"),
-    _arg("--out", help="where to save the coefficients and their card"),
-)
-def _judge_fit(arguments: argparse.Namespace) -> None:
-    """Fit the embedded judge on labelled pairs of answers, with a nested report."""
-    from ragbench.labelling.judge_fit import fit_judge
-    from ragbench.labelling.preferences import read_pairs
-
-    report = fit_judge(read_pairs(arguments.pairs) if arguments.pairs else None)
-    print(report)
-    if arguments.out:
-        report.save(arguments.out)
-        print(f"saved: {arguments.out}")
 
 
 @_command(

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -82,18 +81,6 @@ def test_judge_measure_fails_when_nothing_was_graded(capsys):
     out, err = capsys.readouterr()
     assert re.search(r"none of \d+ answers was graded; the first reason: .*127\.0\.0\.1:9.*no connection", err)
     assert "kappa" not in out
-
-
-def test_judge_fit_says_where_it_saved(command, tmp_path, monkeypatch):
-    # Fitting takes minutes; here it only matters what is said of a report that saves itself.
-    report = SimpleNamespace(save=lambda path: Path(path).write_text("{}", encoding="utf-8") and None)
-    monkeypatch.setattr("ragbench.labelling.judge_fit.fit_judge", lambda pairs: report)
-    assert f"saved: {tmp_path / 'c.json'}" in command("judge", "fit", "--out", tmp_path / "c.json")
-    assert (tmp_path / "c.json").read_text() == "{}"
-
-
-def test_judge_fit_names_a_bad_pairs_file(command, tmp_path):
-    assert "there is no file" in command("judge", "fit", "--pairs", tmp_path / "none.jsonl", status=2)
 
 
 def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(command, tmp_path):

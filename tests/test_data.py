@@ -39,7 +39,6 @@ from ragbench.data import (
 from ragbench.data.files import Filled, Row, as_record
 from ragbench.data.validate import _plain
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.preferences import load_ragchecker_pairs
 from ragbench.records import Dataset, Document, Question
 
 
@@ -271,7 +270,6 @@ def test_a_column_named_in_fields_has_to_be_there(tmp_path):
         (load_ragchecker_meta, "RAGBENCH_DATA/ragchecker"),
         (load_ragchecker_counts, "RAGBENCH_DATA/ragchecker"),
         (load_refchecker, "RAGBENCH_DATA/refchecker"),
-        (load_ragchecker_pairs, "RAGBENCH_DATA"),
     ],
 )
 @pytest.mark.parametrize("folder", [True, False], ids=["an empty folder", "no folder"])

@@ -23,7 +23,6 @@ from ragbench.data import (
 )
 from ragbench.data.ragchecker import ASPECTS, LABELS, RetrievedText, claim_text, from_ragchecker, to_ragchecker
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.preferences import load_ragchecker_pairs
 
 RECORD = {
     "query_id": "q1",
@@ -299,19 +298,6 @@ def test_labels_load_without_recorded_scores_which_are_then_missed_by_name(meta_
     assert meta.labels("overall").shape == (2, 2)
     with pytest.raises(DataError, match=r"pair 0 has no recorded scores(?s:.)*baseline_ragchecker\.json"):
         meta.recorded("overall")
-
-
-def test_the_judge_is_fitted_on_these_pairs_read_and_checked_once(meta_folder):
-    rewrite(meta_folder, "human_labeled_data.json", lambda rows: None)  # plain JSON does as well
-    first, second = load_ragchecker_pairs(meta_folder)
-    assert (first.question, first.reference, first.answers, first.group) == ("why?", "so", ("r01", "r02"), "kiwi")
-    assert (first.labels["overall"], second.labels["overall"]) == ((2, -1), (0, 1))
-    assert (first.recorded["overall"], second.recorded["overall"]) == ((0, 0.5), (0.25, 1))
-    (meta_folder / "baseline_ragchecker.json").unlink()
-    assert [pair.recorded for pair in load_ragchecker_pairs(meta_folder)] == [{}, {}]
-    rewrite(meta_folder, "human_labeled_data.json", lambda rows: rows[1].pop("overall_label"))
-    with pytest.raises(DataError, match=r"record 1 .instance 0.: no field 'overall_label'"):
-        load_ragchecker_pairs(meta_folder)
 
 
 HUMAN, SCORES = "human_labeled_data.json", "baseline_ragchecker.json"

@@ -1,7 +1,7 @@
 """The embedded judge: a score for an answer against a reference, without a language model.
 
-A weighted sum of features, fitted on people's comparisons of answers (`ragbench.labelling.judge_fit`), scaled per
-reference so that an empty answer has 0 and the reference itself 1.
+A weighted sum of features, fitted on people's comparisons of answers (``scripts/fit_embedded_judge.py``, notebook 21),
+scaled per reference so that an empty answer has 0 and the reference itself 1.
 
 A feature is a function of (question, reference, answer) alone, never of a second answer, so a weighted sum of them is a
 score, and the difference of two scores is the same sum over feature differences. ``_r`` is recall (how much of the
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from ragbench.embedding import default_embedder, embed_distinct
-from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.errors import DataError, check_known
 from ragbench.text.common import lcs_length
 from ragbench.text.negation import abstains, is_polar, stance
 from ragbench.text.parse import ParsedText, parse
@@ -112,17 +112,21 @@ def features(
     ----------
     questions, references, answers : texts, one of each per row; a question may be None. A reference without a word
         gives a row of NaN: there is nothing to compare with.
-    embedder : a LangChain ``Embeddings`` with unit vectors; default the embedded MiniLM, asked once for all texts, and
-        only when ``names`` has ``cosine``.
+    embedder : with unit vectors; default the embedded MiniLM. It is asked once for all texts, and only when ``names``
+        has ``cosine``.
     """
-    rows = _rows(questions, references, answers)
     check_known("feature", names, NAMES)
-    prepared = [tuple(parse(t) for t in row) for row in rows]
+    if isinstance(answers, str) or not len(questions) == len(references) == len(answers):
+        sizes = f"{len(questions)} questions, {len(references)} references, {len(answers)} answers"
+        raise DataError(sizes, "one question and one reference per answer", "pass lists; repeat the reference")
+    rows = [(question or "", *texts) for question, *texts in zip(questions, references, answers, strict=True)]
+    if strange := [text for row in rows for text in row if not isinstance(text, str)]:
+        raise DataError(f"{strange[0]!r:.60} among the texts", "texts", "pass '' for an empty answer")
     vectors: dict[str, np.ndarray] = {}
     if "cosine" in names and rows:
         vectors = embed_distinct(embedder or default_embedder(), [text for row in rows for text in row])
     result = np.full((len(rows), len(names)), np.nan)
-    for i, (question, reference, answer) in enumerate(prepared):
+    for i, (question, reference, answer) in enumerate(tuple(map(parse, row)) for row in rows):
         if not reference.words:
             continue
         f = _lexical(question, reference, answer)
@@ -133,49 +137,26 @@ def features(
     return result
 
 
-def _rows(
-    questions: Sequence[str | None], references: Sequence[str], answers: Sequence[str]
-) -> list[tuple[str, str, str]]:
-    """Return (question, reference, answer) rows, a missing question as ""; an error names the argument and the row."""
-    if isinstance(answers, str):
-        raise ConfigError("answers is one text", "a list of texts", "use score() for one answer, or pass a list")
-    if not len(questions) == len(references) == len(answers):
-        raise DataError(
-            f"{len(questions)} questions, {len(references)} references, {len(answers)} answers",
-            "one question and one reference per answer",
-            "repeat the reference for each answer to its question",
-        )
-    rows = []
-    for i, row in enumerate(zip(questions, references, answers, strict=True)):
-        for name, text in zip(("question", "reference", "answer"), row, strict=True):
-            if not isinstance(text, str) and not (name == "question" and text is None):
-                raise ConfigError(f"{name} {i} is {type(text).__name__}", "a text", "pass '' for an empty answer")
-        rows.append((row[0] or "", row[1], row[2]))
-    return rows
-
-
 # Scores
 
 COEFFICIENTS = Path(__file__).with_name("embedded_judge.json")
+NESTED = Path(__file__).with_name("embedded_judge_nested.csv")  # tests of the fit, for notebook 21
 
 
 def load_coefficients(path: str | Path | None = None) -> dict[str, Any]:
-    """Read fitted coefficients, the shipped ones or a file written by ``FitReport.save``: ``criteria`` and ``card``."""
-    from ragbench.data.files import read_json
+    """Read coefficients, the shipped ones or a file of the same form: ``criteria`` and ``card``."""
+    from ragbench.data.files import read_json  # brings pandas
 
     path = Path(path) if path is not None else COEFFICIENTS
     data = read_json(path)
     try:
-        for entry in data["criteria"].values():
-            same = len(entry["features"]) == len(entry["weights"]) and np.isfinite(entry["weights"]).all()
-            if not same or not set(entry["features"]) <= set(NAMES) or not entry["floor"] > 0:
-                raise KeyError
+        fits = all(set(c["features"]) <= set(NAMES) and c["floor"] > 0 for c in data["criteria"].values())
+        fits = fits and all(len(c["features"]) == len(c["weights"]) for c in data["criteria"].values())
     except (KeyError, TypeError, AttributeError):
-        raise DataError(
-            f"{path} does not hold the judge's coefficients",
-            "criteria, each with known features, as many weights, and a floor above 0",
-            "write it anew with `ragbench judge fit`",
-        ) from None
+        fits = False
+    if not fits:
+        expected = "criteria, each with known features, as many weights, and a floor above 0"
+        raise DataError(f"{path} does not hold the judge's coefficients", expected, "see scripts/fit_embedded_judge.py")
     return data
 
 
@@ -192,10 +173,9 @@ class EmbeddedJudge:
 
     Parameters
     ----------
-    criterion : ``"overall"``, ``"correctness"`` or ``"completeness"`` (or a criterion of your own coefficients).
-    embedder : a LangChain ``Embeddings``; default the embedded MiniLM with its vectors cached on disk. The shipped
-        coefficients were fitted with MiniLM: refit for another model.
-    coefficients : a file written by ``FitReport.save``, or its content; default the shipped ones.
+    criterion : ``"overall"``, ``"correctness"`` or ``"completeness"``.
+    embedder : default the embedded MiniLM, with which the shipped coefficients were fitted: refit for another.
+    coefficients : a file of the same form as the shipped one.
 
     Fitted on English long-form answers; a score is comparable between answers to one question and, less surely,
     between questions. ``card`` says what it was fitted on and how well it agrees with people.
@@ -205,9 +185,9 @@ class EmbeddedJudge:
         self,
         criterion: str = "overall",
         embedder: Embeddings | None = None,
-        coefficients: str | Path | Mapping[str, Any] | None = None,
+        coefficients: str | Path | None = None,
     ) -> None:
-        data = coefficients if isinstance(coefficients, Mapping) else load_coefficients(coefficients)
+        data = load_coefficients(coefficients)
         check_known("criterion", [criterion], data["criteria"])
         entry = data["criteria"][criterion]
         self.criterion, self.card = criterion, data.get("card", {})
@@ -225,10 +205,9 @@ class EmbeddedJudge:
         return self._embedder or default_embedder()
 
     def score(self, answer: str, reference: str, question: str | None = None) -> float:
-        """Score one answer: 0 for an empty one, 1 for the reference word for word.
+        """Score one answer: 0 for an empty one, 1 for the reference word for word, NaN without a reference.
 
-        A little outside for answers that are worse than none (a wrong yes) or longer than the reference. NaN for a
-        reference without a word.
+        It may lie a little outside: an answer can be worse than none (a wrong yes), or longer than the reference.
         """
         return float(self.scores([answer], [reference], [question])[0])
 
@@ -249,7 +228,6 @@ def anchored(
     names: Sequence[str] = NAMES,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features of answers, of the empty answer and of the reference as its own answer: three arrays (n, n_features)."""
-    _rows(questions, references, answers)
     keys = list(dict.fromkeys(zip(questions, references, strict=True)))
     place = {key: i for i, key in enumerate(keys)}
     asked, true = [q for q, _ in keys], [r for _, r in keys]

@@ -1,97 +1,24 @@
-"""Preferences: which of two answers is better, and how good one is.
+"""Preferences: RAGAS's two baselines, a score from 0 to 10 (GPT Score) and the better of two (GPT Ranking).
 
-People's: RAGChecker's labelled pairs, or your own. The model's way: RAGAS's two baselines, a score from 0 to 10 (GPT
-Score) and the better of two (GPT Ranking), per dimension. The paper's ranking asks once per pair; here both orders are
-asked, so that a model that takes whatever stands first shows as such, and decides nothing. The embedded way:
-`ragbench.labelling.embedded_judge`; how far it agrees with people: `ragbench.labelling.judge_fit`.
+The paper's ranking asks once per pair. Here both orders are asked: a model that prefers whatever comes first shows it,
+and decides nothing. Without a model: `ragbench.labelling.embedded_judge`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 from operator import attrgetter
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_jsonl
 from ragbench.errors import ConfigError, check_known
 from ragbench.labelling.asking import Context, LabelStep, StepReport, context_text, names_of
 from ragbench.llm import Step
 from ragbench.prompts import Prompt, load_prompt
-
-# Pairs of answers that people compared
-
-
-@dataclass(frozen=True)
-class LabelledPair:
-    """Two answers to one question, and how people compare them.
-
-    ``labels`` maps a criterion to one label per annotator, -2 (answer 1 much better) .. 2 (answer 2 much better).
-    ``group`` names the domain that is left out together; ``recorded`` holds another metric's scores of both answers.
-    """
-
-    question: str
-    reference: str
-    answers: tuple[str, str]
-    labels: Mapping[str, tuple[float, ...]]
-    group: str = ""
-    recorded: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-
-
-def load_ragchecker_pairs(path: str | Path | None = None) -> list[LabelledPair]:
-    """Load RAGChecker's 280 human-labelled pairs: 10 groups, two labels for each of three criteria.
-
-    ``recorded`` is empty where RAGChecker's scores are not beside the labels. Path and errors as for
-    `ragbench.data.load_ragchecker_meta`.
-    """
-    from ragbench.data.ragchecker import load_ragchecker_meta
-
-    pairs = []
-    for pair in load_ragchecker_meta(path).pairs:
-        first, second = pair.responses
-        labels = {criterion: tuple(map(float, given)) for criterion, given in pair.labels.items()}
-        recorded = {criterion: (score, second.scores[criterion]) for criterion, score in first.scores.items()}
-        answers = (first.text, second.text)
-        pairs.append(LabelledPair(pair.question, pair.reference, answers, labels, pair.domain, recorded))
-    return pairs
-
-
-_Given = Annotated[float, Field(strict=True, ge=-2, le=2)]
-
-
-class _Row(Row):
-    question: Filled
-    reference: Filled
-    answer_1: Plain
-    answer_2: Plain
-    labels: Annotated[dict[str, _Given | Annotated[list[_Given], Field(min_length=1)]], Field(min_length=1)]
-    group: Any = None
-
-
-def read_pairs(path: str | Path) -> list[LabelledPair]:
-    """Read a user's labelled pairs from JSON lines.
-
-    Each line: ``question``, ``reference``, ``answer_1``, ``answer_2`` (texts; an answer may be empty), ``labels``: an
-    object from criterion to a label or a list of labels in -2..2 (or ``label``, which is ``overall``), and where
-    there is one ``group``: the domain, left out together with its fellows when the fit is measured.
-    """
-    return each_record(path, read_jsonl(path), _pair)
-
-
-def _pair(row: dict, where: str) -> LabelledPair:
-    if "label" in row and "labels" not in row:
-        row = row | {"labels": {"overall": row["label"]}}
-    pair = as_record(_Row, row, where)
-    labels = {name: tuple(given) if isinstance(given, list) else (given,) for name, given in pair.labels.items()}
-    return LabelledPair(pair.question, pair.reference, (pair.answer_1, pair.answer_2), labels, str(pair.group or ""))
-
-
-# A model scores and ranks
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
 DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
