@@ -21,18 +21,10 @@ from ragbench.data.ragchecker import ASPECTS, PreferencePair, RatedResponse, loa
 from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
-<<<<<<< HEAD
-from ragbench.labelling.embedded_judge import NAMES, EmbeddedJudge, features, load_coefficients
-from ragbench.labelling.judge_fit import FitReport, fit_judge, ridge
-from ragbench.labelling.preferences import LabelledPair, read_pairs
-from ragbench.text.common import lcs_length
-from ragbench.text.negation import abstains, is_polar, stance
-from ragbench.text.parse import parse
-=======
 from ragbench.labelling.embedded_judge import NAMES, NESTED, EmbeddedJudge, features, load_coefficients
 from ragbench.paths import project_root
+from ragbench.text.negation import abstains, is_polar, stance
 from ragbench.text.parse import parse
->>>>>>> 0040c13 (The judge's fit is a script; notebook 21 shows the coefficients and reads the nested differences; the command judge fit goes)
 from ragbench.text.sentences import split_sentences
 from ragbench.text.words import word_weight
 
