@@ -1,6 +1,6 @@
 """Start a real Ollama on this machine and give it the two models that the environment carries.
 
-    .venv/bin/python scripts/serve_ollama.py            # make serve: smollm2 and all-minilm on 127.0.0.1:11434, until Ctrl-C
+    make serve      # smollm2 and all-minilm on 127.0.0.1:11434, until Ctrl-C
 
 The program comes from `scripts/ollama.sh`; models and the server's key pair lie beside it. Nothing is downloaded.
 """
@@ -37,7 +37,7 @@ def program() -> str:
 
 @contextlib.contextmanager
 def serving(folder: Path, port: int = 11434, ollama: str | None = None, **environment: str) -> Iterator[str]:
-    """Serve the models of a folder on loopback; yield the server's address. ``environment``: ``OLLAMA_...`` settings."""
+    """Serve the models of a folder on loopback; yield its address. ``environment``: ``OLLAMA_...`` settings."""
     folder.mkdir(parents=True, exist_ok=True)
     address = f"http://127.0.0.1:{port}"
     own = {"OLLAMA_HOST": address, "OLLAMA_MODELS": str(folder / "models"), "HOME": str(folder)}
