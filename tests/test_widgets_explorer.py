@@ -384,7 +384,7 @@ def test_saved_workbench_shows_words_in_place_of_widgets_without_a_kernel():
     shown = [o["data"] for c in book["cells"] for o in c.get("outputs", ()) if "data" in o]
     assert not [d for d in shown if "application/vnd.jupyter.widget-view+json" in d]
     words = "\n".join("".join(d["text/plain"]) for d in shown)
-    for name in ("RetrievalExplorer", "ClaimInspector", "ThresholdExplorer", "LabellingTool", "RunMonitor"):
+    for name in ("RetrievalExplorer", "ClaimInspector", "ThresholdExplorer", "LabellingTool"):
         assert name in words
 
 

@@ -13,6 +13,5 @@ _HOME: dict[str, list[str]] = {
     "explorer": ["RetrievalExplorer"],
     "thresholds": ["ThresholdExplorer"],
     "labelling": ["LabellingTool"],
-    "monitor": ["RunMonitor"],
 }
 __getattr__, __dir__ = lazy(__name__, _HOME)
