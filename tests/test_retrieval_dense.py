@@ -12,10 +12,11 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from retrieval_parts import chunks_of, hotpot_chunks, ids
 
-from ragbench.errors import ConfigError, DataError, ModelError
+from ragbench.errors import DataError, ModelError
 from ragbench.records import Chunk
 from ragbench.retrieval import BM25, MMR, Dense
-from ragbench.retrieval._kernels import TILE, exact_hits
+from ragbench.retrieval import dense as dense_module
+from ragbench.retrieval.dense import _exact
 from ragbench.retrieval.mmr import select_mmr
 
 
@@ -62,9 +63,9 @@ class Numbered(Embeddings):
         return self.queries[int(text)].tolist()
 
 
-def near(vectors, queries, k, scope=None, docs=None, **options):
+def near(vectors, queries, k, scope=None, docs=None):
     """The hits of query vectors among chunks with these vectors."""
-    dense = Dense(chunks_of(*"x" * len(vectors), docs=docs), Numbered(queries), vectors=vectors, **options)
+    dense = Dense(chunks_of(*"x" * len(vectors), docs=docs), Numbered(queries), vectors=vectors)
     return dense.search([str(i) for i in range(len(queries))], k, scope)
 
 
@@ -85,9 +86,10 @@ def test_cosines_by_hand():
     assert [h.rank for h in hits] == [1, 2, 3]
 
 
-def test_equals_brute_force_over_several_tiles_and_batches():
+def test_equals_brute_force_over_several_tiles(monkeypatch):
+    monkeypatch.setattr(dense_module, "_TILE", 20_000)  # 17 queries of 1,150 chunks
     rng = np.random.default_rng(0)
-    vectors, queries = rng.standard_normal((2 * TILE + 99, 24)), rng.standard_normal((1100, 24))
+    vectors, queries = rng.standard_normal((1150, 24)), rng.standard_normal((110, 24))
     docs = [f"d{i % 4}" for i in range(len(vectors))]
     exact = unit(queries) @ unit(vectors).T
     order = np.argsort(-exact, axis=1)[:, :7]
@@ -104,7 +106,7 @@ def test_equals_brute_force_over_several_tiles_and_batches():
 @pytest.mark.parametrize("n_twins", [3, 12, 500])
 def test_equal_vectors_tie_and_ids_decide_however_many_they_are(n_twins):
     rng = np.random.default_rng(n_twins)
-    vectors = rng.standard_normal((TILE + 300, 33))
+    vectors = rng.standard_normal((4400, 33))
     twins = rng.permutation(len(vectors))[:n_twins]
     vectors[twins] = rng.standard_normal(33)
     queries = vectors[twins[:1]] + 0.01 * rng.standard_normal((20, 33))
@@ -114,16 +116,19 @@ def test_equal_vectors_tie_and_ids_decide_however_many_they_are(n_twins):
             assert ids(best) == [f"c{i:05d}" for i in sorted(twins)[:k]]
 
 
-def test_hits_that_rounding_kept_from_the_candidates_are_found_again():
-    # ten equal vectors; the matrix product, had it rounded badly, would have proposed only the last three
-    vectors, query = np.full((10, 4), 0.5, np.float32), np.full((1, 4), 0.5, np.float32)
-    rough, candidates = np.full((1, 3), 1.0 - 1e-7, np.float32), np.array([[9, 8, 7]], np.int32)
-    scores, items, found = np.zeros((1, 2)), np.zeros((1, 2), np.int32), np.zeros(1, np.int32)
-    exact_hits(query, vectors, rough, candidates, np.array([3], np.int32), 1e-6, scores, items, found)
-    assert (items[0].tolist(), scores[0].tolist(), found[0]) == ([0, 1], [1.0, 1.0], 2)
-    rough[:] = 0.9  # nothing outside the candidates can reach 1
-    exact_hits(query, vectors, rough, candidates, np.array([3], np.int32), 1e-6, scores, items, found)
-    assert items[0].tolist() == [7, 8]
+def test_hits_that_the_rounding_of_the_product_ranked_too_low_are_found():
+    vectors, query = np.full((10, 4), 0.5, np.float32), np.full(4, 0.5, np.float32)
+    rough = np.full(10, 1 - 1e-7, np.float32)
+    rough[7:] = 1  # ten equal vectors, of which the product, badly rounded, prefers the last three
+    places, scores = _exact(rough, query, vectors, 2)
+    assert (places.tolist(), scores.tolist()) == ([0, 1], [1.0, 1.0])
+    rough[:7] = 0.9  # further off than rounding: those are not looked at
+    assert _exact(rough, query, vectors, 2)[0].tolist() == [7, 8]
+
+
+def test_hits_below_zero_come_after_chunks_that_are_none():
+    vectors = [[1.0, 0.0], *[[0.0, 1.0]] * 3, [-1.0, 1.0], [-1.0, 0.0]]
+    assert ids(near(vectors, [[1.0, 0.0]], 2)[0]) == ["c00000", "c00004"]
 
 
 @settings(max_examples=30, deadline=None)
@@ -184,14 +189,12 @@ def test_mmr_selects_what_langchain_selects(weight):
     vectors = centres[rng.integers(0, 6, 400)] + 0.4 * rng.standard_normal((400, 16))
     queries = rng.standard_normal((50, 16)) + centres[0]
     dense = Dense(chunks_of(*"x" * 400), Hashed(), vectors=vectors)
-    items, scores, found = dense.nearest(unit(queries).astype(np.float32), 20)
-    chosen, n = select_mmr(dense.vectors, items, scores, found, 10, weight)
-    assert n.tolist() == [10] * 50
-    for q in range(50):
-        expected = maximal_marginal_relevance(queries[q], dense.vectors[items[q]].astype(float).tolist(), weight, 10)
-        assert chosen[q].tolist() == expected
-    if weight == 0.5:
-        assert any(chosen[q].tolist() != list(range(10)) for q in range(50))
+    chosen = []
+    for query, (places, scores) in zip(queries, dense.nearest(unit(queries).astype(np.float32), 20), strict=True):
+        candidates = dense.vectors[places]
+        chosen.append(select_mmr(candidates, scores, 10, weight))
+        assert chosen[-1] == maximal_marginal_relevance(query, candidates.astype(float).tolist(), weight, 10)
+    assert weight != 0.5 or any(one != list(range(10)) for one in chosen)
 
 
 @settings(max_examples=40, deadline=None)
@@ -245,22 +248,6 @@ def test_settings_name_the_model_and_every_parameter():
     assert MMR(dense, 7, 0.25).settings() == mmr
 
 
-def test_faiss_backend_gives_the_same_hits():
-    pytest.importorskip("faiss")
-    rng = np.random.default_rng(4)
-    vectors, queries = rng.standard_normal((500, 12)), rng.standard_normal((30, 12))
-    vectors[100:160] = vectors[0]
-    queries[0] = vectors[0]
-    for scope in (None, {"d3", "d5"}):
-        assert near(vectors, queries, 9, scope) == near(vectors, queries, 9, scope, backend="faiss")
-
-
-def test_faiss_backend_says_how_to_install_it(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "faiss", None)
-    with pytest.raises(ConfigError, match=r"ragbench\[faiss\]"):
-        Dense(chunks_of("a"), Hashed(), backend="faiss")
-
-
 @pytest.mark.data
 def test_recorded_minilm_rankings_agree_on_the_first_places(recorded, minilm):
     paragraphs, rows = hotpot_chunks(recorded), recorded("hotpotqa/first500_dense_minilm_results.csv.gz")
@@ -288,11 +275,13 @@ test_bad_input_is_named = refusals(
     (lambda: Dense([], Hashed()), DataError, "no chunks to index"),
     (lambda: Dense(ONE + ONE, Hashed()), DataError, "chunks 0 and 2 share the id"),
     (lambda: Dense(ONE, "minilm"), "embedder is str"),
-    (lambda: Dense(ONE, Hashed(), backend="annoy"), "unknown dense backend"),
     (lambda: Dense(ONE, Hashed(), vectors=np.ones((3, 2))), r"vectors of shape \(3, 2\)"),
-    (lambda: Dense(ONE, Broken([[1.0, 2.0]])).vectors, ModelError, "1 vectors for 2 texts"),
+    (lambda: Dense(ONE, Broken([[1.0, 2.0]])).vectors, ModelError, r"Broken .* shape \(1, 2\) for 2 texts"),
     (lambda: Dense(ONE, Broken([[1.0, math.nan], [1.0, 2.0]])).vectors, ModelError, "vector of text 0 is not finite"),
-    (lambda: Dense(ONE, Broken([1.0, 2.0])).vectors, ModelError, r"vectors of shape \(2,\)"),
+    (lambda: Dense(ONE, Broken([1.0, 2.0])).vectors, ModelError, r"shape \(2,\) for 2 texts"),
+    (lambda: Dense(ONE, Broken([[1.0], [1.0, 2.0]])).vectors, ModelError, "Broken returned vectors of several lengths"),
+    (lambda: Dense(ONE, Broken([[], []])).vectors, ModelError, r"shape \(2, 0\)"),
+    (lambda: Dense(ONE, Broken(None)).vectors, ModelError, r"Broken .* shape \(\)"),
     (lambda: Dense(ONE, Broken([[1.0] * 5] * 2)).search(["q"], 1), ModelError, "dimension 8"),
     (lambda: Dense(ONE, Hashed()).search(["q"], 1, scope={"nope"}), "such as 'nope'"),
     (lambda: Dense(ONE, Hashed()).search([""], 1), "query 0 is ''"),

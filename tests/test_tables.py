@@ -12,12 +12,12 @@ import ragbench as rb
 from ragbench import cli
 from ragbench.chunking import CHUNKERS
 from ragbench.data import DATASETS, load_dataset
-from ragbench.errors import ConfigError
+from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
 from ragbench.papers import thesis
 from ragbench.papers.ragchecker import systems as ragchecker
 from ragbench.paths import project_root
-from ragbench.records import Chunk
+from ragbench.records import Chunk, Hit
 from ragbench.retrieval import RETRIEVERS, Index, make_retriever
 
 CHUNKS = [Chunk("c", "the red fox", "d1"), Chunk("a", "a red red bird", "d2"), Chunk("b", "the fox and a dog", "d1")]
@@ -101,21 +101,37 @@ def test_code_that_cannot_be_run_is_named(tmp_path, code, message):
         Experiment.from_yaml(experiment_file(tmp_path, f"code: {code}\n"))
 
 
-def test_settings_of_a_retriever_of_ones_own_follow_its_fields_and_its_code():
-    class First(Index):
-        above: int = 0
+class Returns(Index):
+    """A retriever of one's own that returns what it was given."""
 
-        def _search(self, queries, k, scopes):
-            return self.best([[1.0] * len(self.chunks)] * len(queries), k, scopes)
+    found: object
 
-    def edited(self, queries, k, scopes):
-        return self.best([[2.0] * len(self.chunks)] * len(queries), k, scopes)
+    def _search(self, queries, k, scopes):
+        return self.found(self, k, scopes) if callable(self.found) else self.found
 
-    settings = First(CHUNKS, above=3).settings()
-    assert (settings["retriever"], settings["above"]) == ("First", 3)
-    assert settings == First(CHUNKS[:2], above=3).settings()
-    again = type("First", (First,), {"_search": edited, "__module__": "typed"})
-    assert again(CHUNKS, above=3).settings()["code"] != settings["code"]
+
+def test_settings_of_a_retriever_of_ones_own_are_its_fields():
+    assert Returns(CHUNKS, found=3).settings() == {"retriever": "Returns", "found": 3}
+
+
+HIT = Hit(CHUNKS[0], 1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (None, "Returns._search returned None(?s:.)*a list of 2 lists, each of at most 1 Hit"),
+        ([[HIT]], "a list of 2 lists"),
+        ([[HIT, HIT], []], "at most 1 Hit"),
+        ([[HIT], ["a"]], "Hit"),
+        (lambda self, k, scopes: self.best([[1.0], [1.0]], k, scopes), r"Returns gave scores of shape \(2, 1\)"),
+        (lambda self, k, scopes: self.best([[1.0] * 3, [1.0]], k, scopes), "Returns gave scores"),
+        (lambda self, k, scopes: self.best([[1.0] * 3, [float("nan")] * 3], k, scopes), "one that is NaN"),
+    ],
+)
+def test_what_a_retriever_of_ones_own_returns_is_checked(found, message):
+    with pytest.raises(DataError, match=message):
+        Returns(CHUNKS, found=found).search(["x", "y"], 1)
 
 
 class SharedLetters:

@@ -216,9 +216,8 @@ def test_a_model_on_another_host_is_asked_there(own):
 
 def test_embedder_reranker_and_checker_are_named_in_the_file(own, tmp_path):
     scores = onnx_parts.rows(1, sun=[1.0])
-    onnx_parts.encoder(tmp_path / "vectors", onnx_parts.rows(2, sun=[1.0, 0.0]))
     onnx_parts.classifier(tmp_path / "scorer", scores, scores, None)
-    models = {"embedder": f"onnx:{tmp_path / 'vectors'}", "reranker": f"onnx:{tmp_path / 'scorer'}"}
+    models = {"embedder": "ollama:bge-m3", "reranker": f"onnx:{tmp_path / 'scorer'}"}
     path = written(
         **own, retrievers=["SIM", "Rerank"], **models, checker="ollama:bespoke-minicheck", host=["a:1", "b:2"]
     )
@@ -227,8 +226,8 @@ def test_embedder_reranker_and_checker_are_named_in_the_file(own, tmp_path):
     experiment = Experiment.from_yaml(path)
     chunks = experiment.grid.chunker["200 tokens"](experiment.grid.data["asked"]().documents)
     sim, reranked = (build(chunks) for build in experiment.grid.retriever.values())
-    assert sim.settings()["embedder"].startswith("vectors-")
-    assert reranked.settings()["scorer"]["scorer"] == "onnx:scorer"
+    assert repr(sim.embedder.embedder) == "OllamaEmbedder('bge-m3')"
+    assert reranked.scorer.settings()["scorer"] == "onnx:scorer"
     assert yaml.safe_load(written(**own, checker="embedded", host="a:1").read_text())["checker"] == "embedded"
 
 

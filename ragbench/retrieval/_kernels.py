@@ -1,4 +1,4 @@
-"""The compiled loops of retrieval: a heap of hits, BM25's inverted index, dense candidates, MMR's selection.
+"""The compiled loops of BM25: a heap of hits, the inverted index, its search.
 
 One file for all of them, because numba's cache looks for changes only in the file of the function that is called.
 The first use in a new environment waits for the compiler: array expressions (``np.diff``, ``np.argsort``, a slice
@@ -13,8 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-BLOCK = 1 << 14  # chunks scored at a time by BM25: their sums stay in the second-level cache
-TILE = 4096  # chunks per matrix product of dense retrieval
+BLOCK = 1 << 14  # chunks scored at a time: their sums stay in the second-level cache
 SKIP = 0.2  # share of the worst hit that unread terms may add
 GROUP = 64  # constant bounds, so that the compiler compares a whole group of scores at once
 
@@ -214,88 +213,3 @@ def _next_group(block, group, floor):
         if better:
             return g
     return BLOCK
-
-
-@njit(nogil=True, cache=True)
-def collect(tile, width, first, scores, items, found):
-    """Offer a tile of similarities (queries, TILE), of which ``width`` columns count, to each query's heap."""
-    k = scores.shape[1]
-    for q in range(len(tile)):
-        row, n = tile[q], np.int64(found[q])
-        worst = scores[q, 0] if n == k else np.float32(-np.inf)
-        for group in range(0, TILE, GROUP):
-            better = 0
-            for c in range(group, group + GROUP):
-                better += row[c] > worst
-            if better == 0:
-                continue
-            for c in range(group, min(group + GROUP, width)):
-                if row[c] > worst:
-                    n = push(scores[q], items[q], n, row[c], first + c)
-                    if n == k:
-                        worst = scores[q, 0]
-        found[q] = n
-
-
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
-def dot(x, y):
-    """Inner product in float64. Reordered for speed, yet equal vectors always give equal products."""
-    total = 0.0
-    for i in range(len(x)):
-        total += np.float64(x[i]) * np.float64(y[i])
-    return total
-
-
-@njit(nogil=True, cache=True)
-def exact_hits(queries, vectors, rough, candidates, n_candidates, error, scores, items, found):
-    """Turn rough candidates into exact hits, best first, zeros left out.
-
-    ``rough``, ``candidates`` (queries, more than k) come from ``collect``; ``scores``, ``items`` (queries, k) receive
-    the hits. Where more chunks than the candidates could tie with the last hit, all chunks are scored again.
-    """
-    for q in range(len(queries)):
-        n = np.int64(0)
-        for c in range(n_candidates[q]):
-            score = dot(queries[q], vectors[candidates[q, c]])
-            if score != 0.0:
-                n = push(scores[q], items[q], n, score, np.int64(candidates[q, c]))
-        left_out = n_candidates[q] < len(vectors)
-        if left_out and (n < scores.shape[1] or rough[q, 0] + error >= scores[q, 0]):
-            n = np.int64(0)
-            for c in range(len(vectors)):
-                score = dot(queries[q], vectors[c])
-                if score != 0.0:
-                    n = push(scores[q], items[q], n, score, c)
-        sort_best_first(scores[q], items[q], n)
-        found[q] = n
-
-
-@njit(nogil=True, cache=True)
-def diversify(vectors, candidates, similarity, n_candidates, weight, chosen, found):
-    """Select by maximal marginal relevance (Carbonell and Goldstein 1998) among each query's candidates.
-
-    The first pick is the most similar candidate; each next one has the largest
-    ``weight * similarity - (1 - weight) * (largest similarity to a pick)``, the earlier candidate winning a tie.
-    ``chosen`` (queries, k) receives places in the candidate lists.
-    """
-    k = chosen.shape[1]
-    redundancy = np.empty(candidates.shape[1])
-    free = np.empty(candidates.shape[1], np.bool_)
-    for q in range(len(candidates)):
-        n = n_candidates[q]
-        redundancy[:n] = -np.inf
-        free[:n] = True
-        for step in range(min(k, n)):
-            best, best_value = 0, -np.inf  # candidates come most similar first, so the first pick is the first one
-            if step > 0:
-                for c in range(n):
-                    value = weight * similarity[q, c] - (1.0 - weight) * redundancy[c]
-                    if free[c] and value > best_value:
-                        best, best_value = c, value
-            chosen[q, step] = best
-            free[best] = False
-            if step + 1 < min(k, n):
-                for c in range(n):
-                    if free[c]:
-                        redundancy[c] = max(redundancy[c], dot(vectors[candidates[q, c]], vectors[candidates[q, best]]))
-        found[q] = min(k, n)

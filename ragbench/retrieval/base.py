@@ -6,11 +6,8 @@ input gives the same output, whatever the order of the chunks.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any
@@ -21,7 +18,6 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import AfterValidator, PositiveInt, PrivateAttr, ValidationError
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.onnx_models import cores
 from ragbench.records import Chunk, Hit
 
 Scope = Collection[str] | Sequence[Collection[str] | None] | None
@@ -72,16 +68,6 @@ def model_name(model: Any) -> str:
     return name if isinstance(name, str) else type(name).__name__
 
 
-def in_parts(n: int, size: int, work: Callable[[int, int], Any]) -> list[Any]:
-    """Call ``work(start, stop)`` for consecutive parts of ``range(n)`` on all cores; return the results in order."""
-    parts = [(i, min(n, i + size)) for i in range(0, n, size)]
-    threads = min(len(parts), cores())
-    if threads <= 1:
-        return [work(*part) for part in parts]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(lambda part: work(*part), parts))
-
-
 def before(end: int, chunks: Iterable[Chunk]) -> list[Chunk]:
     """Return the chunks that begin before character ``end`` of their texts joined with one space, the last one cut."""
     kept, start = [], 0
@@ -96,14 +82,6 @@ def before(end: int, chunks: Iterable[Chunk]) -> list[Chunk]:
 def ranked(pairs: Iterable[tuple[Chunk, float]]) -> list[Hit]:
     """Number hits that are in order, from 1."""
     return [Hit(chunk, score, rank) for rank, (chunk, score) in enumerate(pairs, 1)]
-
-
-def hits_of(chunks: Sequence[Chunk], places: np.ndarray, scores: np.ndarray, counts: np.ndarray) -> list[list[Hit]]:
-    """Return each query's hits: the first ``counts`` of its row of places in ``chunks`` and of its row of scores."""
-    return [
-        ranked((chunks[i], s) for i, s in zip(places[q, :n].tolist(), scores[q, :n].tolist(), strict=True))
-        for q, n in enumerate(counts.tolist())
-    ]
 
 
 def as_document(chunk: Chunk, **more: Any) -> LangChainDocument:
@@ -135,36 +113,32 @@ class Retriever(BaseRetriever):
         ``scope`` restricts the hits to chunks of these documents: a set of document ids, or one set (or None) per
         query. The index's statistics stay those of all chunks.
 
-        Raises ConfigError for an empty query, a wrong type, ``k`` below 1, or a document id that has no chunk.
+        Raises ConfigError for an empty query, a wrong type, ``k`` below 1, or a document id that has no chunk;
+        DataError where a class of one's own returns something else than lists of hits.
         """
         queries = _texts(queries)
         if isinstance(k, bool) or not hasattr(k, "__index__") or k < 1:
             raise ConfigError(f"k={k!r}", "a whole number, at least 1", "use for instance k=10")
-        return self._search(queries, int(k), _scopes(scope, len(queries))) if queries else []
+        if not queries:
+            return []
+        found = self._search(queries, int(k), _scopes(scope, len(queries)))
+        return _checked(type(self).__name__, found, len(queries), int(k))
 
     @abstractmethod
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]: ...
 
     def settings(self) -> dict[str, Any]:
-        """Return every parameter that can change the hits, ready for JSON. Default: the fields, and a hash of the code.
-
-        A run keeps rows by these settings, so rows of an edited ``_search`` are made again.
-        """
-        try:
-            code = inspect.getsource(type(self)).encode()
-        except (OSError, TypeError):  # typed at a prompt
-            function = type(self)._search.__code__
-            code = function.co_code + repr((function.co_names, function.co_consts)).encode()
+        """Return every parameter that can change the hits, ready for JSON. Default: the fields of the class."""
         fields = {name: value for name, value in self if name not in Retriever.model_fields}
-        return {"retriever": type(self).__name__, **fields, "code": hashlib.sha256(code).hexdigest()}
+        return {"retriever": type(self).__name__, **fields}
 
     def __repr__(self) -> str:
         """Write what changes the hits in one line: ``Dense(embedder='all-MiniLM-L6-v2-fp32', chunks=12)``."""
         settings = describe(self)
         over = settings.get("over", [])
         parts = [str(inner.get("retriever")) for inner in (over if isinstance(over, list) else [over])]
-        hidden = ("retriever", "code")
-        parts += [f"{k}={v!r}" for k, v in settings.items() if k not in hidden and not isinstance(v, dict | list)]
+        shown = {k: v for k, v in settings.items() if k != "retriever" and not isinstance(v, dict | list)}
+        parts += [f"{k}={v!r}" for k, v in shown.items()]
         return f"{type(self).__name__}({', '.join(parts)})"
 
     __str__ = __repr__
@@ -174,6 +148,16 @@ class Retriever(BaseRetriever):
     ) -> list[LangChainDocument]:
         hits = self.search([query], self.k if k is None else k, scope)[0]
         return [as_document(hit.chunk, score=hit.score, rank=hit.rank) for hit in hits]
+
+
+def _checked(name: str, found: Any, n: int, k: int) -> list[list[Hit]]:
+    """Return what ``_search`` of a class of that name returned; DataError unless it is n lists of at most k hits."""
+    lists = isinstance(found, list) and all(isinstance(hits, list) and len(hits) <= k for hits in found)
+    if not lists or len(found) != n or not all(isinstance(hit, Hit) for hits in found for hit in hits):
+        got = f"{name}._search returned {repr(found)[:120]}"
+        do = "return self.best(scores, k, scopes), or lists of Hit"
+        raise DataError(got, f"a list of {n} lists, each of at most {k} Hit", do)
+    return found
 
 
 def _texts(queries: Sequence[str]) -> list[str]:
@@ -223,13 +207,19 @@ class Index(Retriever):
 
     def best(self, scores: Sequence[Sequence[float]], k: int, scopes: Scopes) -> list[list[Hit]]:
         """Return what ``_search`` has to return, from scores of shape (queries, chunks), in the order of ``chunks``."""
-        allowed = {q: places for places, members in self._by_scope(scopes) for q in members}
-        hits = []
-        for q, row in enumerate(scores):
-            places = allowed.get(q)
-            places = range(len(self._chunks)) if places is None else places
-            order = sorted((i for i in places if row[i] != 0), key=lambda i: (-row[i], i))
-            hits.append(ranked((self._chunks[i], float(row[i])) for i in order[:k]))
+        table = np.asarray(scores, np.float64) if len({len(row) for row in scores}) == 1 else np.empty(0)
+        if table.shape != (len(scores), len(self._chunks)) or np.isnan(table).any():
+            got = f"{type(self).__name__} gave scores of shape {table.shape}, or one that is NaN"
+            expected = f"numbers of shape (queries, chunks): ({len(scores)}, {len(self._chunks)})"
+            raise DataError(got, expected, "score every chunk, with 0 for no hit")
+        hits: list[list[Hit]] = [[] for _ in scores]
+        for places, members in self._by_scope(scopes, len(scores)):
+            for q in members:
+                row = table[q] if places is None else table[q, places]
+                order = np.argsort(-row, kind="stable")
+                order = order[row[order] != 0][:k]
+                chosen = order if places is None else places[order]
+                hits[q] = ranked((self._chunks[i], s) for i, s in zip(chosen, row[order].tolist(), strict=True))
         return hits
 
     @cached_property
@@ -240,10 +230,10 @@ class Index(Retriever):
             places.setdefault(chunk.doc_id, []).append(i)
         return places
 
-    def _by_scope(self, scopes: Scopes) -> list[tuple[list[int] | None, list[int]]]:
-        """Group queries by scope: (positions of the allowed chunks or None: all, numbers of the queries)."""
+    def _by_scope(self, scopes: Scopes, n: int) -> list[tuple[np.ndarray | None, list[int]]]:
+        """Group n queries by scope: (positions of the allowed chunks or None: all, numbers of the queries)."""
         groups: dict[frozenset[str] | None, list[int]] = {}
-        for q, scope in enumerate(scopes or ()):
+        for q, scope in enumerate(scopes or [None] * n):
             groups.setdefault(scope, []).append(q)
         for scope in groups:
             if missing := [d for d in scope or () if d not in self._places]:
@@ -253,6 +243,6 @@ class Index(Retriever):
                     "use Document.id as it stands in Chunk.doc_id",
                 )
         return [
-            (None if scope is None else sorted(i for d in scope for i in self._places[d]), members)
+            (None if scope is None else np.array(sorted(i for d in scope for i in self._places[d]), np.int32), members)
             for scope, members in groups.items()
         ]

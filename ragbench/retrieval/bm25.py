@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from pydantic import Field, PrivateAttr
 from ragbench.errors import check_known
 from ragbench.onnx_models import cores
 from ragbench.records import Chunk, Hit
-from ragbench.retrieval.base import Index, Scopes, check_chunks, hits_of, in_parts
+from ragbench.retrieval.base import Index, Scopes, check_chunks, ranked
 from ragbench.retrieval.text import AUTO, Tokenizer, Words, get_tokenizer, number_tokens, tokenizer_name
 
 _HITS_AT_ONCE = 1 << 22  # bounds the memory of results when k is in the thousands
@@ -129,7 +130,7 @@ class BM25(Index):
         n, tokenizer = len(self._chunks), self._tokenizer
         size = -(-n // cores())
         texts = [chunk.text for chunk in self._chunks]
-        parts = in_parts(n, size, lambda first, stop: number_tokens(texts[first:stop], tokenizer))
+        parts = _in_parts(n, size, lambda first, stop: number_tokens(texts[first:stop], tokenizer))
         terms: dict[str, int] = {}
         term_of = []  # by part: token number -> term number, -1 where it is dropped
         for _, _, tokens in parts:
@@ -142,7 +143,7 @@ class BM25(Index):
             i = first // size
             _kernels.count(*parts[i][:2], term_of[i], frequency[i], lengths[first:stop])
 
-        in_parts(n, size, count)
+        _in_parts(n, size, count)
         df = frequency.sum(axis=0)
         self._terms = terms
         self._start = np.concatenate(([0], np.cumsum(df)))
@@ -154,7 +155,7 @@ class BM25(Index):
             i = first // size
             _kernels.fill(*parts[i][:2], first, at[i], self._postings, self._tf)
 
-        in_parts(n, size, fill)
+        _in_parts(n, size, fill)
         average = int(lengths.sum()) / n or 1.0  # no chunk has a term: there is nothing to normalise
         self._norm = self.k1 * (1 - self.b + self.b * lengths / average)
         self._idf = self._weights(df)
@@ -196,10 +197,10 @@ class BM25(Index):
         weight = self._idf[term] * np.array(factor)
         lightest = np.lexsort((weight, np.repeat(np.arange(len(terms)), np.diff(bounds))))
         row_of = np.full(len(queries), -1, np.int64)
-        rows = [(allowed, members) for allowed, members in self._by_scope(scopes) if allowed is not None]
+        rows = [(allowed, members) for allowed, members in self._by_scope(scopes, len(queries)) if allowed is not None]
         for row, (_, members) in enumerate(rows):
             row_of[members] = row
-        scope = np.array([i for allowed, _ in rows for i in allowed], np.int32)
+        scope = np.concatenate([np.empty(0, np.int32), *(allowed for allowed, _ in rows)])
         scope_ends = np.cumsum([0] + [len(allowed) for allowed, _ in rows])
         gain = self.k1 + 1 if _VARIANTS[self.variant][1] else 1.0
 
@@ -208,7 +209,20 @@ class BM25(Index):
             scores, items, found = np.empty((m, k)), np.empty((m, k), np.int32), np.zeros(m, np.int32)
             asked, within = (bounds[first : stop + 1], term, weight, lightest), (scope, scope_ends, row_of[first:stop])
             _kernels.search(*index, gain, *asked, *within, scores, items, found)
-            return hits_of(chunks, items, scores, found)
+            return [
+                ranked((chunks[i], s) for i, s in zip(items[q, :n].tolist(), scores[q, :n].tolist(), strict=True))
+                for q, n in enumerate(found.tolist())
+            ]
 
         size = max(1, min(256, _HITS_AT_ONCE // k))
-        return [hits for hits_of_part in in_parts(len(queries), size, part) for hits in hits_of_part]
+        return [hits for hits_of_part in _in_parts(len(queries), size, part) for hits in hits_of_part]
+
+
+def _in_parts(n: int, size: int, work: Callable[[int, int], Any]) -> list[Any]:
+    """Call ``work(start, stop)`` for consecutive parts of ``range(n)`` on all cores; return the results in order."""
+    parts = [(i, min(n, i + size)) for i in range(0, n, size)]
+    threads = min(len(parts), cores())
+    if threads <= 1:
+        return [work(*part) for part in parts]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda part: work(*part), parts))

@@ -8,9 +8,9 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from ragbench.errors import ConfigError
-from ragbench.onnx_models import cores
 from ragbench.records import Hit
-from ragbench.retrieval.base import Retriever, Scopes, hits_of, in_parts
+from ragbench.retrieval.base import Retriever, Scopes, ranked
+from ragbench.retrieval.dense import dots
 
 
 class MMR(Retriever):
@@ -47,27 +47,21 @@ class MMR(Retriever):
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
         candidates = self.dense.nearest(self.dense.embed_queries(queries), self.fetch_k, scopes)
-        chosen, counts = select_mmr(self.dense.vectors, *candidates, k, self.lambda_mult)
-        places, scores = (np.take_along_axis(array, chosen, axis=1) for array in candidates[:2])
-        return hits_of(self.dense.chunks, places, scores, counts)
+        chunks, vectors = self.dense.chunks, self.dense.vectors
+        hits = []
+        for places, scores in candidates:
+            chosen = select_mmr(vectors[places], scores, k, self.lambda_mult)
+            hits.append(ranked((chunks[places[c]], float(scores[c])) for c in chosen))
+        return hits
 
 
-def select_mmr(
-    vectors: np.ndarray, places: np.ndarray, scores: np.ndarray, counts: np.ndarray, k: int, lambda_mult: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Select for many queries at once among candidates as ``Dense.nearest`` returns them.
-
-    ``vectors`` are the chunks', of unit length. Returns places in each row of candidates, int64 (queries, k or fewer),
-    and how many of each row count.
-    """
-    from ragbench.retrieval import _kernels
-
-    chosen = np.zeros((len(places), min(k, places.shape[1])), np.int64)
-    n = np.zeros(len(places), np.int32)
-
-    def part(first: int, stop: int) -> None:
-        r = slice(first, stop)
-        _kernels.diversify(vectors, places[r], scores[r], counts[r], float(lambda_mult), chosen[r], n[r])
-
-    in_parts(len(places), max(64, -(-len(places) // cores())), part)
-    return chosen, n
+def select_mmr(vectors: np.ndarray, similarity: np.ndarray, k: int, lambda_mult: float) -> list[int]:
+    """Select among candidates, the most similar one first, by their unit vectors; the earlier one wins a tie."""
+    chosen = [0] if len(vectors) else []
+    redundancy = np.full(len(vectors), -np.inf)  # largest similarity to one that is chosen
+    while len(chosen) < min(k, len(vectors)):
+        redundancy = np.maximum(redundancy, dots(vectors, vectors[chosen[-1]]))
+        value = lambda_mult * similarity - (1 - lambda_mult) * redundancy
+        value[chosen] = -np.inf
+        chosen.append(int(value.argmax()))
+    return chosen

@@ -29,13 +29,13 @@ _OBJECTS = ("self", "chunks", "embedder", "reranker", "decompose", "k", *Retriev
 _latest: tuple[list[Chunk], Embeddings | None, Dense] | None = None
 
 
-def _dense(chunks: Sequence[Chunk], embedder: Embeddings | None = None, backend: str = "numpy") -> Dense:
+def _dense(chunks: Sequence[Chunk], embedder: Embeddings | None = None) -> Dense:
     """Index the chunks, or take the index of the call before: SIM, MMR, MLQ, REO and Hybrid share one."""
     global _latest
     chunks, latest = check_chunks(chunks), _latest
-    if latest and latest[1] is embedder and latest[2].backend == backend and latest[0] == chunks:
+    if latest and latest[1] is embedder and latest[0] == chunks:
         return latest[2]
-    dense = Dense(chunks, embedder or default_embedder(), backend=backend)
+    dense = Dense(chunks, embedder or default_embedder())
     _latest = chunks, embedder, dense
     return dense
 
