@@ -62,8 +62,8 @@ def score(item, label, annotator="ana"):
 
 
 def ranked(item, aspect="safety", annotator="ana", **ranks):
-    label = people.rank_label({name.replace("_", "-"): rank for name, rank in ranks.items()})
-    return people.Label("ranks", item, aspect, label, annotator, AT)
+    names = {f"{aspect}/{name.replace('_', '-')}": str(rank) for name, rank in ranks.items()}
+    return [people.Label("ranks", item, name, rank, annotator, AT) for name, rank in names.items()]
 
 
 # the samples
@@ -195,10 +195,11 @@ def test_the_mean_is_over_items_whatever_was_labelled_before(given_scores):
 
 def test_shares_of_first_ranks_by_hand_with_ties():
     labels = [
-        ranked("finance/en/d1", RAGEval=1, zero_shot=2, one_shot=3),
-        ranked("finance/en/d2", RAGEval=1, zero_shot=1, one_shot=2),
-        ranked("finance/en/d3", RAGEval=2, zero_shot=3, one_shot=1),
-        ranked("finance/en/d3", "clarity", RAGEval=2, zero_shot=1, one_shot=1),
+        *ranked("finance/en/d1", RAGEval=1, zero_shot=2, one_shot=3),
+        *ranked("finance/en/d2", RAGEval=2, zero_shot=2, one_shot=3),  # only the order counts
+        *ranked("finance/en/d9", RAGEval=1, zero_shot=2),  # half done: no order
+        *ranked("finance/en/d3", RAGEval=2, zero_shot=3, one_shot=1),
+        *ranked("finance/en/d3", "clarity", RAGEval=2, zero_shot=1, one_shot=1),
     ]
     table = quality.rank_shares(labels, ("criterion", "writer")).set_index(["criterion", "writer"])
     assert table.loc[("safety", "RAGEval"), "first"] == pytest.approx(2 / 3)
@@ -212,16 +213,16 @@ def test_shares_of_first_ranks_by_hand_with_ties():
 
 def test_two_peoples_ranks_of_one_document_count_once():
     labels = [
-        ranked("law/zh/d1", annotator="ana", RAGEval=1, zero_shot=2),
-        ranked("law/zh/d1", annotator="bo", RAGEval=2, zero_shot=1),
-        ranked("law/zh/d2", annotator="ana", RAGEval=1, zero_shot=2),
+        *ranked("law/zh/d1", annotator="ana", RAGEval=1, zero_shot=2),
+        *ranked("law/zh/d1", annotator="bo", RAGEval=2, zero_shot=1),
+        *ranked("law/zh/d2", annotator="ana", RAGEval=1, zero_shot=2),
     ]
     own = quality.rank_shares(labels).query("writer == 'RAGEval'").iloc[0]
     assert (own["first"], own["n"]) == (0.75, 2)
 
 
 def test_figure_5_has_the_papers_rows_in_percent():
-    table = quality.figure_5([ranked("law/zh/d1", "richness", RAGEval=1, zero_shot=2)]).set_index("row")
+    table = quality.figure_5(ranked("law/zh/d1", "richness", RAGEval=1, zero_shot=2)).set_index("row")
     assert set(papers.published("rageval", "Figure 5")["row"]) <= set(table.index)
     assert table.loc["Richness CN", ["value", "n"]].tolist() == [100, 1]
     assert math.isnan(table.loc["Richness EN", "value"])

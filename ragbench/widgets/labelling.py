@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import ipywidgets
-import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, RagbenchError
 from ragbench.labelling.agreement import agreement, partners
-from ragbench.labelling.people import Label, LabelItem, Session, kind_of
+from ragbench.labelling.people import Label, LabelItem, Session
 from ragbench.paths import results_dir
 from ragbench.stats import interval_text
 from ragbench.widgets.base import Panel, escape, row, tag
@@ -33,8 +33,7 @@ _KEYS = """<style onload="
     root.addEventListener('click', (e) => {
       if (e.detail && e.target.closest('button')) root.focus({preventScroll: true});
     });
-    const names = {ArrowLeft: 'back', ArrowRight: 'forward', ArrowUp: 'up', ArrowDown: 'down', Enter: 'open',
-                   Backspace: 'undo'};
+    const names = {ArrowLeft: 'back', ArrowRight: 'forward', ArrowUp: 'up', ArrowDown: 'down', Enter: 'open'};
     root.addEventListener('keydown', (e) => {
       if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches('input, textarea')) return;
       if (e.key === 'Enter' && e.target.matches('button')) return;
@@ -58,7 +57,6 @@ _NAVIGATION = {
     "back": ("← Back", "The item before"),
     "forward": ("Next →", "The item after"),
     "open": ("Next open (Enter)", "The next item without a label"),
-    "undo": ("Undo (Backspace)", "Take back the last label"),
     "up": ("↑", "The question before"),
     "down": ("↓", "The question after"),
 }
@@ -69,9 +67,9 @@ class LabellingTool(Panel):
     """Label items one by one; each label is in the CSV before the next item is shown.
 
     Keys, once the tool has been clicked or reached by Tab: digits give labels, left and right move between items, up
-    and down between questions about one item, Enter goes to the next open item, Backspace takes back. Who wrote what
-    is labelled is never shown. With a second person's labels in the same file, or in a label file beside it, the
-    agreement of the two is shown.
+    and down between questions about one item, Enter goes to the next open item. To correct a label, go back and label
+    again. Who wrote what is labelled is never shown. With a second person's labels in the same file, or in a label file
+    beside it, the agreement of the two is shown.
 
     Parameters
     ----------
@@ -103,9 +101,7 @@ class LabellingTool(Panel):
         *,
         pause_s: float = 0.2,
     ) -> None:
-        if not annotator.strip():
-            raise ConfigError("no annotator", "a name or initials", "pass annotator='...'")
-        path = path or results_dir("labels") / f"{kind_of(kind).name}_{annotator.strip()}.csv"
+        path = path or results_dir("labels") / f"{kind}_{annotator.strip()}.csv"
         self.session = Session([_item(item) for item in items], kind, annotator, path, seed)
         self._pause, self._shown_at, self._shown = pause_s, 0.0, -1
         self._head, self._item, self._asked, self._agreement = (ipywidgets.HTML() for _ in range(4))
@@ -114,10 +110,10 @@ class LabellingTool(Panel):
         self._buttons = {key: self._press(key, "", self._label) for key in "0123456789"}
         ways = {name: self._press(name, words, self._move, hint) for name, (words, hint) in _NAVIGATION.items()}
         choose = "↑ ↓ choose the question, "
-        if all(len(item.asked(self.session.kind)) == 1 for item in self.session.items):
+        if all(len(self.session.asked(item)) == 1 for item in self.session.items):
             ways["up"].layout.display = ways["down"].layout.display = "none"
             choose = ""
-        help_text = f"Click the form, then: digits label, ← → move, {choose}Enter next open, Backspace undo."
+        help_text = f"Click the form, then: digits label, ← → move, {choose}Enter next open."
         children = [
             ipywidgets.HTML(f"<span class='rb-quiet'>{help_text}</span>"),
             self._head,
@@ -174,11 +170,7 @@ class LabellingTool(Panel):
 
     def _move(self, way: str) -> None:
         session = self.session
-        if way == "undo":
-            if not session.undo():
-                self.message.say("Nothing to take back in this session; go back and label again to correct.")
-            self._draw_agreement()
-        elif way == "open":
+        if way == "open":
             session.next_open()
         elif way in ("up", "down"):
             session.step_aspect(1 if way == "down" else -1)
@@ -200,21 +192,19 @@ class LabellingTool(Panel):
             if key in choices:
                 button.description = f"{key}  {choices[key]}"
                 button.button_style = "primary" if given == key else ""
-        self._asked.value = "".join(map(self._aspect, session.item.asked(session.kind)))
+        self._asked.value = "".join(itertools.starmap(self._aspect, session.asked().items()))
         if self._shown != session.position:
             self._item.value = _item_html(session)
             self._shown, self._shown_at = session.position, time.monotonic()
 
-    def _aspect(self, aspect: str) -> str:
+    def _aspect(self, aspect: str, question: str) -> str:
         """What is asked of the item under one aspect, and the label it has, as HTML."""
-        session, now = self.session, aspect == self.session.aspect
-        asked, label = session.item.asked(session.kind), session.shown_label(aspect)
-        if now and session.typed:
-            label = "".join(str(session.typed[n]) for n in session.candidates().values() if n in session.typed) + "…"
-        name = f"<b>{escape(aspect)}</b> " if len(asked) > 1 else ""
+        session, label = self.session, self.session.shown_label(aspect)
+        several = len(session.asked()) > 1
+        name = f"<b>{escape(aspect.partition('/')[0] if session.kind.each else aspect)}</b> " if several else ""
         badge = f" {tag(1, label)}" if label else ""
-        current = " rb-now' aria-current='step" if now else ""
-        return f"<div class='rb-asked{current}'>{name}{escape(asked[aspect])}{badge}</div>"
+        now = " rb-now' aria-current='step" if aspect == session.aspect else ""
+        return f"<div class='rb-asked{now}'>{name}{escape(question)}{badge}</div>"
 
     def _draw_agreement(self) -> None:
         try:
@@ -225,10 +215,9 @@ class LabellingTool(Panel):
         lines = []
         for name, table in tables.items():
             for line in table[table["n"] > 0].itertuples():
-                measure, value = ("kappa", line.kappa) if self.session.kind.labels else ("tau-b", line.tau_b)
-                number = interval_text(value, line.kappa_low, line.kappa_high, ".2f")
-                number = "undefined (no variety)" if np.isnan(value) else number
-                cells = (name, line.aspect, f"{line.n}", f"{line.agreement:.0%}", f"{measure} {number}")
+                number = interval_text(line.kappa, line.kappa_low, line.kappa_high, ".2f")
+                number = "undefined (no variety)" if pd.isna(line.kappa) else number
+                cells = (name, line.aspect, f"{line.n}", f"{line.agreement:.0%}", f"kappa {number}")
                 lines.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
         body = f"<tr>{_HEADS}</tr>{''.join(lines)}"
         self._agreement.value = f"<table class='rb-agreement'>{body}</table>" if lines else ""

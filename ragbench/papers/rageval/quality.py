@@ -18,7 +18,7 @@ import pandas as pd
 
 from ragbench.data.dragonball import DOMAINS, LANGUAGES, QUESTION_TYPES
 from ragbench.errors import DataError
-from ragbench.labelling.people import KINDS, Label, LabelItem, by_annotator, current, ranks_of
+from ragbench.labelling.people import KINDS, Label, LabelItem, by_annotator, current
 from ragbench.metrics.keypoints import keypoint_metrics
 from ragbench.papers.rageval import PRINTED
 from ragbench.records import Document, Question
@@ -217,11 +217,15 @@ def rank_shares(
     """
     by = list(by)
     ranks = [
-        {**_parts(label.item, _DOCUMENT_PARTS), "item": label.item, "criterion": label.aspect, "writer": w, "rank": r}
+        _parts(label.item, _DOCUMENT_PARTS)
+        | dict(zip(("criterion", "writer"), label.aspect.split("/", 1), strict=True))
+        | {"item": label.item, "who": label.annotator, "rank": int(label.label)}
         for label in current(labels, "ranks")
-        for w, r in ranks_of(label.label).items()
     ]
-    ranks = _scored(ranks, ["domain", "language", "item", "criterion", "writer", "rank"], by)
+    ranks = _scored(ranks, ["domain", "language", "item", "criterion", "writer", "who", "rank"], by)
+    orders = ranks.groupby(["item", "criterion", "who"])["rank"]
+    ranks = ranks.assign(rank=orders.rank("dense"), of=orders.transform("size"))  # only the order counts
+    ranks = ranks[ranks["of"] == ranks["of"].max()]  # an order that lacks a document is none
     documents = ranks.assign(first=ranks["rank"] == 1).groupby([*by, "item"], sort=False)[["first", "rank"]].mean()
     documents = documents.reset_index()
     table = means(documents, by, "first", resamples=resamples, seed=seed).rename(columns={"mean": "first"})
