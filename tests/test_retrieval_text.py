@@ -20,7 +20,7 @@ from ragbench.retrieval.text import (
     number_tokens,
     word_table,
 )
-from ragbench.text.languages import FUNCTION_WORDS, language_of
+from ragbench.text.languages import language_of
 from ragbench.text.words import STOP_WORDS
 
 UNICODE = st.text(
@@ -88,22 +88,23 @@ def test_a_language_adds_its_stemmer():
     assert len(set(TOKENIZERS["french"]("continuer continuait"))) == 1
     assert TOKENIZERS["english"]("running runs") == ["run", "run"]
     assert TOKENIZERS["chinese"]("中文信") == ["中文", "文信"]
-    for name in FUNCTION_WORDS:
-        assert TOKENIZERS[name]("2024") == ["2024"]  # every stemmer is there
 
 
 SENTENCES = {
     "english": "The mill was built by the river, and it is the oldest of the town.",
     "german": "Die Mühle wurde am Fluss gebaut und ist die älteste der Stadt.",
     "french": "Le moulin a été construit sur la rivière et c'est le plus ancien de la ville.",
+    "chinese": "磨坊建在河边，是城里最古老的建筑。",
+}
+
+
+OTHERS = {
     "spanish": "El molino fue construido en la orilla del río y es el más antiguo de la ciudad.",
     "italian": "Il mulino è stato costruito sulla riva del fiume ed è il più antico della città.",
     "portuguese": "O moinho foi construído na margem do rio e é o mais antigo da cidade.",
-    "dutch": "De molen werd aan de rivier gebouwd en is de oudste van het dorp.",
     "swedish": "Kvarnen byggdes vid ån och är den äldsta som finns i staden, inte den största av dem.",
     "danish": "Møllen blev bygget af en bager ved åen og er den ældste i byen, ikke den største af dem.",
     "russian": "Мельница была построена на реке, и это не самая старая мельница в городе.",
-    "chinese": "磨坊建在河边，是城里最古老的建筑。",
     "japanese": "水車小屋は川のそばに建てられ、町で最も古い建物です。",
     "korean": "방앗간은 강가에 지어졌으며 마을에서 가장 오래된 건물이다.",
 }
@@ -117,7 +118,7 @@ def test_the_language_of_a_sentence_is_told_by_its_script_or_function_words(lang
 
 
 def test_in_doubt_no_language_is_told():
-    for text in ("", "42", "Königsallee", "Die Hard", "x = y + 1"):
+    for text in ("", "42", "Königsallee", "Die Hard", "x = y + 1", *OTHERS.values()):
         assert language_of([text]) is None
     assert get_tokenizer("auto", ["Königsallee 5"]) is WORDS
     mixed = [SENTENCES["german"]] * 9 + [SENTENCES["english"], SENTENCES["chinese"]]
@@ -192,7 +193,7 @@ def test_word_table_of_words_goes_by_category_and_script():
 
 
 test_bad_tokenisers_are_named = refusals(
-    (lambda: get_tokenizer("porter"), r"one of .*, german, .*, terrier, .*, words"),
+    (lambda: get_tokenizer("porter"), r"one of .*, german, .*, terrier, words"),
     (lambda: get_tokenizer(3), "tokenizer is int"),
     (lambda: Tokenizer("t", "letters"), "unknown token pattern 'letters'"),
 )

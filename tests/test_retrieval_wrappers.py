@@ -349,10 +349,12 @@ def answering(*documents):
 def test_a_vector_store_of_langchain_ranks_as_our_dense_retriever_does():
     store = InMemoryVectorStore(default_embedder())
     store.add_documents(to_langchain(CHUNKS))
-    theirs = FromLangChain(store.as_retriever(search_kwargs={"k": 5}), CHUNKS, label="in memory, MiniLM")
+    theirs = FromLangChain(store.as_retriever(), CHUNKS, label="in memory, MiniLM")
     queries = ["a fox", "cats and dogs", "red bird"]
     ours = Dense(CHUNKS, default_embedder()).search(queries, 4)
     assert [[hit.chunk for hit in hits] for hits in theirs.search(queries, 4)] == [[h.chunk for h in o] for o in ours]
+    assert [len(theirs.search(["a fox"], k)[0]) for k in (1, 4, 6, 9)] == [1, 4, 6, 6]  # a store alone gives four
+    assert [len(FromLangChain(bm25(), CHUNKS, "BM25").search(["red"], k)[0]) for k in (1, 3)] == [1, 3]
     assert [hit.score for hit in theirs.search(["a fox"], 3)[0]] == [1, 1 / 2, 1 / 3]
     assert {hit.chunk.doc_id for hit in theirs.search(["a fox"], 4, {"d1"})[0]} == {"d1"}
     assert theirs.invoke("a fox")[0].metadata["chunk_id"] == ours[0][0].chunk.id

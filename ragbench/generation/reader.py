@@ -30,8 +30,6 @@ ABSTENTIONS = {
     "english": ABSTENTION,
     "german": "Die Dokumente enthalten nicht genügend Informationen, um diese Frage zu beantworten.",
     "french": "Les documents ne contiennent pas assez d'informations pour répondre à cette question.",
-    "spanish": "Los documentos no contienen suficiente información para responder a esta pregunta.",
-    "italian": "I documenti non contengono abbastanza informazioni per rispondere a questa domanda.",
     "chinese": "现有文档不足以回答该问题。",
 }
 

@@ -225,7 +225,7 @@ class EmbeddedGrader:
     wrongly ("born at Streator in Kansas", where both occur in the facts) pass as right; English only.
 
     Defined values, without asking the model: the true answer itself is 5; an answer without a letter or digit is 1 (no
-    information), and so is one that declines in German, French, Spanish, Italian or Chinese, or in another script than
+    information), and so is one that declines in German, French or Chinese, or in another script than
     the question's. Any other answer of which no word is written in the script of question, true answer or facts is 4
     (nothing in it can be matched). Of an answer longer than 20,000 characters the first 20,000 are compared.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from langchain_core.documents import Document as LangChainDocument
+from langchain_core.retrievers import BaseRetriever
 from pydantic import PrivateAttr
 
 from ragbench.errors import ConfigError, DataError
@@ -23,8 +24,8 @@ class FromLangChain(Index):
 
     Parameters
     ----------
-    retriever : with ``invoke(query)``, which returns documents, best first. It decides how many: let that be k or more
-        (``store.as_retriever(search_kwargs={"k": 20})``).
+    retriever : with ``invoke(query)``, which returns documents, best first. It is asked for k of them where it has
+        ``search_kwargs`` (a vector store's) or a field ``k``; any other decides itself how many.
     chunks : those that it searches, see `to_langchain`. A document is found again by its chunk's id, else by its text.
     label : what it is, with all that can change its hits ("Chroma, bge-m3"): a run keeps rows by this label.
 
@@ -48,15 +49,18 @@ class FromLangChain(Index):
         self._known = {c.text: c for c in reversed(self._chunks)} | {c.id: c for c in self._chunks}
 
     def _search(self, queries: list[str], k: int, scopes: Scopes) -> list[list[Hit]]:
-        return [
-            self._hits(self._retriever.invoke(query), k, scopes[n] if scopes else None)
-            for n, query in enumerate(queries)
-        ]
+        retriever, hits = self._asking_for(k), []
+        for query, scope in zip(queries, scopes or [None] * len(queries), strict=True):
+            found = dict.fromkeys(map(self._chunk, retriever.invoke(query)))
+            kept = [chunk for chunk in found if scope is None or chunk.doc_id in scope][:k]
+            hits.append(ranked((chunk, 1 / rank) for rank, chunk in enumerate(kept, 1)))
+        return hits
 
-    def _hits(self, documents: list[LangChainDocument], k: int, scope: frozenset[str] | None) -> list[Hit]:
-        found = dict.fromkeys(map(self._chunk, documents))
-        kept = [chunk for chunk in found if scope is None or chunk.doc_id in scope][:k]
-        return ranked((chunk, 1 / rank) for rank, chunk in enumerate(kept, 1))
+    def _asking_for(self, k: int) -> Any:
+        inner = self._retriever
+        if isinstance(inner, BaseRetriever) and isinstance(getattr(inner, "search_kwargs", None), dict):
+            return inner.model_copy(update={"search_kwargs": inner.search_kwargs | {"k": k}})
+        return inner.model_copy(update={"k": k}) if isinstance(inner, BaseRetriever) and hasattr(inner, "k") else inner
 
     def _chunk(self, document: LangChainDocument) -> Chunk:
         for key in (document.metadata.get("chunk_id"), document.id, document.page_content):

@@ -3,7 +3,7 @@
 ``auto``     the default: the row below for the language that the chunks are in (`language_of`), else ``words``.
 ``words``    runs of letters, digits and their marks in any script, compared under NFKC and case folding; no stop words,
              no stems. Scripts without blanks (Chinese, Japanese, Thai ...) and Korean: overlapping pairs of characters.
-a language   ``words`` with its Snowball stemmer where it has one: ``english``, ``german``, ``chinese`` ...
+a language   ``english``, ``german``, ``french``: ``words`` with Snowball stems; ``chinese``: ``words``.
 ``jieba``    Chinese words by the package jieba; where it is installed, ``auto`` takes it for Chinese.
 ``terrier``  as the thesis ran it (§2.5.3, PyTerrier's defaults): runs of ASCII letters and digits, lower case, no term
              longer than 20 characters, with more than four digits or four equal characters in a row, English stop
@@ -29,8 +29,6 @@ from ragbench.text.languages import LANGUAGES, UNSPACED, language_of
 from ragbench.text.words import STOP_WORDS, stemmer
 
 AUTO = "auto"
-# Languages that PyStemmer has had no Snowball stemmer for since 2.2; some came later, which would change results.
-_UNSTEMMED = frozenset(("polish", "czech", "persian", "chinese", "japanese", "korean", "thai"))
 _CHARACTER = {"ascii": "[a-z0-9]", "unicode": r"\w", "space": r"\S", "words": r"[^\W_]"}  # that a token is made of
 _NOT_IN_QUERY = re.compile(r"[^A-Za-z0-9 ]+")
 # Terrier's filter: more than 20 characters, the same one four times in a row, or more than four digits.
@@ -56,11 +54,6 @@ def word_table(pattern: str) -> np.ndarray:
         table[[i for i in marks if not 0xFE00 <= i <= 0xFE0F]] = 1
         table[[m.start() for m in re.finditer(f"[{UNSPACED}]", every)]] *= 2
     return table
-
-
-@functools.cache
-def _kinds() -> bytes:
-    return word_table("words").tobytes()
 
 
 def fold(text: str) -> str:
@@ -102,7 +95,7 @@ class Tokenizer:
         text = self.prepared(text)
         if self.pattern != "words":
             return re.findall(f"{_CHARACTER[self.pattern]}+", text)
-        kinds, tokens = _kinds(), []
+        kinds, tokens = word_table("words"), []
         for kind, run in itertools.groupby(text, key=lambda c: kinds[ord(c)]):
             word = "".join(run)
             pairs = [word[i : i + 2] for i in range(len(word) - 1)] if kind == 2 else []
@@ -155,8 +148,7 @@ def jieba_words(text: str) -> list[str]:
     return [word for word in jieba.lcut(text.lower()) if any(c.isalnum() for c in word)]
 
 
-def folded_jieba_words(text: str) -> list[str]:
-    """`jieba_words` of the folded text."""
+def _folded_jieba_words(text: str) -> list[str]:
     return jieba_words(fold(text))
 
 
@@ -166,10 +158,9 @@ SPLIT = Tokenizer("split", "space")
 WORDS = Tokenizer("words", "words")
 TOKENIZERS: dict[str, Words] = {
     **{t.name: t for t in (TERRIER, PLAIN, SPLIT, WORDS)},
-    **{name: Tokenizer(name, "words", stemmer=None if name in _UNSTEMMED else name) for name in LANGUAGES},
-    "jieba": folded_jieba_words,
+    **{name: Tokenizer(name, "words", stemmer=None if name == "chinese" else name) for name in LANGUAGES},
+    "jieba": _folded_jieba_words,
 }
-TOKENIZER_NAMES = (AUTO, *TOKENIZERS)
 
 
 def get_tokenizer(tokenizer: str | Words, texts: Sequence[str] = ()) -> Words:
@@ -180,10 +171,9 @@ def get_tokenizer(tokenizer: str | Words, texts: Sequence[str] = ()) -> Words:
     if not isinstance(tokenizer, str):
         if callable(tokenizer):
             return tokenizer
-        names = ", ".join(TOKENIZER_NAMES)
-        expected = f"a name ({names}) or a callable text -> list of terms"
+        expected = f"a name ({', '.join((AUTO, *TOKENIZERS))}) or a callable text -> list of terms"
         raise ConfigError(f"tokenizer is {type(tokenizer).__name__}", expected, "pass for instance tokenizer='auto'")
-    check_known("tokenizer", [tokenizer], TOKENIZER_NAMES)
+    check_known("tokenizer", [tokenizer], (AUTO, *TOKENIZERS))
     jieba_is_there = importlib.util.find_spec("jieba") is not None
     if tokenizer == AUTO:
         tokenizer = language_of(texts[:: max(1, len(texts) // _SAMPLE)]) or WORDS.name

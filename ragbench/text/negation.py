@@ -3,8 +3,8 @@
 Fitted models depend on what counts as "I do not know", so each use has its own row in `ABSTENTIONS`.
 
 ``judge``            English, in the first 300 characters: a feature of the embedded judge.
-``grader``           English and five other languages, in the first and the last 400 characters: the embedded grader.
-``other_languages``  the same without English: German, French, Spanish, Italian, Chinese.
+``grader``           English, German, French, Chinese, in the first and the last 400 characters: the embedded grader.
+``other_languages``  the same without English.
 ``sentence``         English, anywhere in one sentence: the rules beside RAGAS.
 ``audit``            ``judge``, ``other_languages``, and "not enough information", which models often write.
 """
@@ -72,10 +72,6 @@ _DECLINES_ELSEWHERE = re.compile(
     r"|\bn'(?:est|sont|a|ont) pas (?:été )?(?:mentionn|précis|indiqu|connu|possible|donné|clair)"
     r"|\bimpossible de (?:\w+ )?(?:répondre|déterminer|dire|savoir|trouver)|\bje (?:ne )?sais pas\b|\bje l'ignore\b"
     r"|\bne (?:peu[tx]|peuvent|permett?\w*) pas (?:\w+ )?(?:répondre|déterminer|de répondre|de déterminer)"
-    # Spanish, Italian
-    r"|\bno (?:\w+ ){0,2}(?:suficiente )?(?:información|informaciones)\b|\bno lo sé\b"
-    r"|\bno se (?:menciona|indica|especifica|sabe|puede)"
-    r"|\bnon (?:\w+ ){0,3}(?:informazioni|menzionat\w|indicat\w|specificat\w|rispondere)\b|\bnon lo so\b"
     # Chinese, both scripts
     r"|(?:不足以|[无無]法|不能|未能|[难難]以)[^。！？\n]{0,12}(?:回答|[确確]定|判[断斷]|得知|找到|作答|推[断斷]|得出)"
     r"|(?:[没沒]有|[并並]?未(?:曾|能|有)?)[^。！？，\n]{0,6}(?:提到|提及|提供|[说說]明|[记記][载載]|包含|[给給]出|涉及|指出)"
