@@ -22,7 +22,8 @@ settings.load_profile("any machine")  # how long an example takes says more of t
 
 
 def pytest_collection_modifyitems(items):
-    """Skip, with the reason, the tests that need the recorded data sets or the small model where these are not."""
+    """Begin with the longest test; skip, with the reason, those whose data sets or small model are missing."""
+    items.sort(key=lambda item: item.path.name != "test_ledger.py")
     missing = {}
     if shared_data("hotpotqa") is None:
         missing["data"] = "RAGBENCH_DATA does not lead to the recorded data sets"

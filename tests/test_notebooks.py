@@ -159,6 +159,7 @@ def run(process, monkeypatch):
     kernel, out, server = process
     shutil.rmtree(out)
     out.mkdir()
+    monkeypatch.delenv("RAGBENCH_DATA", raising=False)  # full size on the recorded data: test_ledger.py
     for name, value in {"RAGBENCH_FIGURES": out, "RAGBENCH_RESULTS": out, "OLLAMA_HOST": server.url}.items():
         monkeypatch.setenv(name, str(value))
 
