@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ragbench.errors import DataError
-from ragbench.paths import cache_dir, packaged_data, shared_data
+from ragbench.paths import cache_dir, mirror, shipped
+
+_MIRRORED = {
+    "RAGChecker meta-evaluation": ("ragchecker", "meta_evaluation"),
+    "WikiEval": ("wikieval", "wikieval.jsonl"),
+    "DRAGONBall": ("rageval", "dragonball_docs.jsonl"),
+    "ClapNQ": ("clapnq", "clapnq_dev_answerable.jsonl"),
+    "RefChecker labels": ("refchecker", "human_annotations_v1.jsonl.gz"),
+}
 
 
 @dataclass(frozen=True)
@@ -26,8 +34,8 @@ class Check:
 
 
 def checks() -> list[Check]:
-    """Run every check; nothing is downloaded and no server is contacted but a local Ollama."""
-    return [*_environment(), *_weights(), *data_checks(), *_extras(), _ollama()]
+    """Run every check. Nothing is downloaded, and no server is contacted but Ollama's."""
+    return [*_packages(), *_weights(), *_data(), _ollama()]
 
 
 def check_lines(results: Sequence[Check]) -> str:
@@ -42,71 +50,51 @@ def check_lines(results: Sequence[Check]) -> str:
     return "\n".join(lines)
 
 
-def _environment() -> Iterator[Check]:
+def _packages() -> Iterator[Check]:
     yield Check("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer")
     for package in ("jupyterlab", "ipywidgets", "langchain-core", "langchain-ollama", "onnxruntime", "numba"):
         try:
             yield Check(package, True, importlib.metadata.version(package))
         except importlib.metadata.PackageNotFoundError:
             yield Check(package, False, "missing", "run `make setup`")
+    extras = {"openai": "langchain_openai", "local": "xllamacpp", "dask": "distributed", "st": "sentence_transformers"}
+    for extra, module in extras.items():
+        ok = importlib.util.find_spec(module) is not None
+        what = "installed" if ok else "not installed"
+        yield Check(f"extra [{extra}]", ok, what, f"pip install 'ragbench[{extra}]'", optional=True)
 
 
 def _weights() -> Iterator[Check]:
     from ragbench.embedding import verify_minilm
-    from ragbench.llm.local import GET_SERVER, verify_smollm2
+    from ragbench.llm.local import verify_smollm2
 
-    yield _verified("MiniLM weights", "all-MiniLM-L6-v2", verify_minilm, optional=False)
-    there = importlib.util.find_spec("xllamacpp") is not None
-    yield Check("xllamacpp", there, "runs GGUF files here" if there else "not installed", GET_SERVER, optional=True)
-    yield _verified("SmolLM2 weights", "SmolLM2-135M-Instruct", verify_smollm2, optional=True)
+    def verified(name: str, weights: str, verify: Callable[[], object], optional: bool) -> Check:
+        try:
+            verify()
+        except DataError as error:
+            return Check(name, False, error.got, error.do, optional)
+        return Check(name, True, f"{weights}, sha256 as published")
 
-
-def _verified(name: str, weights: str, verify: Callable[[], object], optional: bool) -> Check:
-    try:
-        verify()
-    except DataError as error:
-        return Check(name, False, error.got, error.do, optional)
-    return Check(name, True, f"{weights}, sha256 as published")
+    yield verified("MiniLM weights", "all-MiniLM-L6-v2", verify_minilm, optional=False)
+    yield verified("SmolLM2 weights", "SmolLM2-135M-Instruct", verify_smollm2, optional=True)
 
 
-_MIRRORED = {
-    "RAGChecker meta-evaluation": ("ragchecker", "meta_evaluation"),
-    "WikiEval": ("wikieval", "wikieval.jsonl"),
-    "DRAGONBall": ("rageval", "dragonball_docs.jsonl"),
-    "ClapNQ": ("clapnq", "clapnq_dev_answerable.jsonl"),
-    "RefChecker labels": ("refchecker", "human_annotations_v1.jsonl.gz"),
-}
-
-
-def data_checks() -> list[Check]:
-    """Say which data sets are there, and where."""
+def _data() -> Iterator[Check]:
     from ragbench.data.files import read_text
     from ragbench.data.hotpotqa import find_hotpotqa
 
-    counts = [
-        len(read_text(packaged_data("minihop", f"{name}.jsonl")).splitlines()) for name in ("documents", "questions")
-    ]
+    counts = [len(read_text(shipped("minihop", f"{name}.jsonl")).splitlines()) for name in ("documents", "questions")]
+    yield Check("MiniHop", True, "shipped, {} documents and {} questions".format(*counts))
     hotpot = find_hotpotqa()
     do = "ragbench data fetch hotpotqa, or set RAGBENCH_DATA to a folder with hotpotqa/"
-    lines = [
-        Check("MiniHop", True, "shipped, {} documents and {} questions".format(*counts)),
-        Check("HotpotQA", bool(hotpot), hotpot.name if hotpot else "not here; the notebooks use MiniHop", do, True),
-    ]
-    folder = "RAGBENCH_DATA" if os.environ.get("RAGBENCH_DATA", "").strip() else "a folder, set RAGBENCH_DATA to it,"
+    yield Check("HotpotQA", bool(hotpot), hotpot.name if hotpot else "not here; the notebooks use MiniHop", do, True)
     for name, parts in _MIRRORED.items():
-        there = shared_data(*parts) is not None
-        what = f"in RAGBENCH_DATA/{parts[0]}" if there else "not here"
-        lines.append(Check(name, there, what, f"put it into {folder} as {'/'.join(parts)}", optional=True))
+        ok = mirror(*parts) is not None
+        what = f"in RAGBENCH_DATA/{parts[0]}" if ok else "not here"
+        do = f"set RAGBENCH_DATA to a folder and put it there as {'/'.join(parts)}"
+        yield Check(name, ok, what, do, optional=True)
     size = sum(path.stat().st_size for path in cache_dir().rglob("*") if path.is_file())
-    return [*lines, Check("cache", True, f"{size / 2**20:.0f} MiB")]
-
-
-def _extras() -> Iterator[Check]:
-    modules = {"openai": "langchain_openai", "dask": "distributed", "st": "sentence_transformers"}
-    for extra, module in modules.items():
-        there = importlib.util.find_spec(module) is not None
-        what = "installed" if there else "not installed"
-        yield Check(f"extra [{extra}]", there, what, f"pip install -e .[{extra}]", optional=True)
+    yield Check("cache", True, f"{size / 2**20:.0f} MiB")
 
 
 def _ollama() -> Check:
