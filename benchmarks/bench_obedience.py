@@ -4,7 +4,7 @@
     python benchmarks/bench_obedience.py ollama:llama3:8b      # any other model
 
 A reply is asked for under a JSON schema; one that does not fit gets one repair try. A label that ended at the limit of
-new tokens is a failure. What the labels say is not looked at here: `ragbench judge measure` does that for checkers and
+new tokens is a failure. What the labels say is not looked at here: `ragbench.measure_judge` does that for checkers and
 graders. All texts are MiniHop's.
 """
 

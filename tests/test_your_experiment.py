@@ -543,7 +543,7 @@ def test_init_makes_a_folder_whose_files_run_and_are_answerable(tmp_path, monkey
     assert "ragbench run 'my thesis/experiment.yaml'; ragbench lab 'my thesis'" in capsys.readouterr().out
     folder = tmp_path / "my thesis"
     assert len((folder / "README.md").read_text().splitlines()) <= 10
-    assert main(["data", "validate", "my thesis/questions.csv", "my thesis/docs"]) == 0
+    assert main(["validate", "my thesis/questions.csv", "my thesis/docs"]) == 0
     assert main(["run", "my thesis/experiment.yaml"]) == 0
     rows = pd.read_json(folder / "results" / "first-look" / "rows.jsonl", lines=True)
     assert set(rows["status"]) == {"ok"}

@@ -4,8 +4,8 @@
 inference model): results made with it are labelled *embedded*. It sees shared words, numbers, names and topic; it does
 not see who did what to whom. `OnnxChecker` reads a folder with an exported classifier (NLI or MiniCheck's kind),
 `ModelChecker` asks a chat model in MiniCheck's document / claim form (Tang et al. 2024; ``ollama:bespoke-minicheck`` is
-made for it). `make_checker` makes one by name; `ragbench.labelling.claims.checker_quality` and
-``ragbench judge measure --checker`` measure all alike.
+made for it). `make_checker` makes one by name; `ragbench.labelling.claims.checker_quality` measures
+all alike.
 """
 
 from __future__ import annotations

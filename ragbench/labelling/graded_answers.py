@@ -178,7 +178,7 @@ def measure_judge(
     split: str | None = None,
     **options: Any,
 ) -> JudgeReport:
-    """Grade the graded answers with a judge and report how good it is: what ``ragbench judge`` does.
+    """Grade the graded answers with a judge and report how good it is.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import Cassette, ask
 from ragbench.llm.cassette import Keys
 from ragbench.report import export as exporting
-from ragbench.report.audit import audit
+from ragbench.report.audit import audit, render
 from ragbench.report.export import export
 from ragbench.report.folder import Folder
 from ragbench.report.tables import in_markdown, no_formulas
@@ -136,11 +136,10 @@ def test_an_export_on_a_full_disk_leaves_the_earlier_one_as_it_was(run, tmp_path
     assert parts(tmp_path) == []
 
 
-def test_a_cassette_that_cannot_be_exported_leaves_no_file(tmp_path, capsys):
+def test_a_cassette_that_cannot_be_exported_leaves_no_file(tmp_path):
     path = tape(tmp_path / "c.sqlite", 100, 200)
-    with disk_with(40_000):
-        assert main(["cassette", "export", str(path), str(tmp_path / "c.jsonl")]) == 2
-    assert "File too large" in capsys.readouterr().err
+    with disk_with(40_000), Cassette(path) as cassette, pytest.raises(OSError, match="File too large"):
+        cassette.export(tmp_path / "c.jsonl")
     assert not (tmp_path / "c.jsonl").exists()
     assert parts(tmp_path) == []
 
@@ -156,7 +155,7 @@ def test_a_full_disk_is_told_with_the_first_model_that_is_noted(tmp_path):
 # -- edited replies ----------------------------------------------------------------------------------------------------
 
 
-def test_the_audit_of_a_run_finds_a_reply_that_was_edited(tmp_path, capsys):
+def test_the_audit_of_a_run_finds_a_reply_that_was_edited(tmp_path):
     with FakeOllama(reply=lambda body: "Ely.") as server:
         models = {"generator": {"llama": server.model()}, "judge": None}
         experiment(tmp_path / "r", 3, N=(4,), **models, options=LIMITS).run(progress=False)
@@ -164,15 +163,14 @@ def test_the_audit_of_a_run_finds_a_reply_that_was_edited(tmp_path, capsys):
     assert checks.loc[("cassette", "changed or damaged"), ["rows", "of"]].tolist() == [0, 3]
     with Cassette(tmp_path / "r" / "cassette.sqlite") as cassette:
         cassette.rows("UPDATE replies SET answer = replace(answer, 'Ely.', 'Bath.') WHERE prompt_id LIKE 'q1%'")
-    assert main(["audit", str(tmp_path / "r")]) == 0
-    told = capsys.readouterr().out
+    told = render(audit(tmp_path / "r"))
     assert "changed or damaged          1 of 3" in told
     assert "the answer was changed after recording" in told
     shutil.move(tmp_path / "r" / "cassette.sqlite", tmp_path / "c.sqlite")
-    assert main(["audit", str(tmp_path / "r")]) == main(["audit", str(tmp_path / "r"), "--cassette", "none"]) - 2 == 0
-    assert "--cassette" in capsys.readouterr().out
-    assert main(["audit", str(tmp_path / "r"), "--cassette", str(tmp_path / "c.sqlite")]) == 0
-    assert "1 of 3" in capsys.readouterr().out
+    assert "no cassette" in render(audit(tmp_path / "r"))
+    with pytest.raises(DataError, match="there is no cassette"):
+        audit(tmp_path / "r", cassette="none")
+    assert "1 of 3" in render(audit(tmp_path / "r", cassette=tmp_path / "c.sqlite"))
 
 
 def test_a_failure_that_is_marked_as_an_answer_is_not_served_as_one(tmp_path):

@@ -377,8 +377,6 @@ def test_control_codes_of_a_server_reach_neither_terminal_nor_tables(tmp_path, c
         main(["doctor", "--model", "ollama:llama3:8b"])
         main(["doctor", "--model", "ollama:absent"])
     assert set(rows["error_kind"]) == {"server_error", "unfinished"}
-    main(["audit", str(tmp_path / "run")])
-    main(["cassette", "show", str(tmp_path / "run" / "cassette.sqlite")])
     main(["export", str(tmp_path / "run"), "--to", str(tmp_path / "export")])
     shown = capsys.readouterr()
     told = [shown.out, shown.err, caplog.text, str(absent.error), rows.to_csv(), load_rows(tmp_path / "run").to_csv()]

@@ -18,7 +18,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from ragbench.cli import main
 from ragbench.errors import DataError, ModelError
 from ragbench.experiment import load_rows
 from ragbench.experiment.rows import Journal, read_rows
@@ -325,20 +324,17 @@ def test_a_reply_edited_on_the_cassette_is_never_served(tmp_path, fake):
     assert ask(model, ["a"], cassette=cassette, **LIMITS)[0].cached
 
 
-def test_a_cassette_is_shown_verified_and_copied_from_the_command_line(tmp_path, capsys, fake):
+def test_a_cassette_is_shown_verified_and_copied(tmp_path, fake):
     path, copy, lines = (str(tmp_path / name) for name in ("c.sqlite", "d.sqlite", "c.jsonl.gz"))
     with Cassette(path) as cassette:
         ask(fake.model(), ["a", "b"], cassette=cassette, **LIMITS)
-    assert main(["cassette", "export", path, lines]) == main(["cassette", "import", copy, lines]) == 0
-    assert main(["cassette", "show", copy]) == main(["cassette", "verify", copy]) == 0
-    shown = capsys.readouterr().out
-    for words in ("2 rows written", "2 rows added", "replies: 2", "0 problems"):
-        assert words in shown
+        assert cassette.export(lines) == 2
     with Cassette(copy) as cassette:
+        assert cassette.import_(lines) == cassette.stats()["replies"] == 2
+        assert cassette.verify() == []
         cassette.rows("UPDATE replies SET answer = replace(answer, 'Answer', 'Answes') WHERE prompt_id = '0'")
-    assert main(["cassette", "verify", copy]) == 1
-    assert "the answer was changed after recording" in capsys.readouterr().out
-    assert main(["cassette", "export", copy]) == main(["cassette", "show", str(tmp_path / "none")]) == 2
+        (problem,) = cassette.verify()
+    assert "the answer was changed after recording" in problem
 
 
 class Full:
