@@ -1,0 +1,26 @@
+"""Functions that stand in a notebook, for tests with hand-made data."""
+
+from __future__ import annotations
+
+import ast
+from types import SimpleNamespace
+
+import nbformat
+
+from ragbench.notebooks import find
+
+
+def parts(number: str) -> SimpleNamespace:
+    """Execute the imports, functions, classes and CONSTANTS of a notebook, in its order, and nothing else."""
+    (path,) = (path for path in find() if path.stem.startswith(f"{number}_"))
+    source = "\n".join(cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "code")
+    kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+
+    def constant(node: ast.stmt) -> bool:
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        return isinstance(target, ast.Name) and target.id.isupper()
+
+    body = [node for node in ast.parse(source).body if isinstance(node, kept) or constant(node)]
+    names: dict = {}
+    exec(compile(ast.Module(body, []), str(path), "exec"), names)
+    return SimpleNamespace(**names)
