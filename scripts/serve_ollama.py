@@ -27,11 +27,12 @@ EMBEDDER_FILES += ("tokenizer_config.json", "special_tokens_map.json", "vocab.tx
 START_S = 60.0
 
 
-def program() -> str:
+def program(*, build: bool = True) -> str:
     """Return the path of an `ollama`, built first where there is none; RuntimeError says what is missing for that."""
-    found = subprocess.run([SCRIPTS / "ollama.sh"], stdout=subprocess.PIPE, text=True, cwd=SCRIPTS.parent, check=False)
+    command = [SCRIPTS / "ollama.sh", *(["--find"] * (not build))]
+    found = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=SCRIPTS.parent, check=False)
     if found.returncode:
-        raise RuntimeError("no Ollama: scripts/ollama.sh says above what is missing")
+        raise RuntimeError("there is no Ollama here; `make ollama` builds one, or says what is missing for that")
     return found.stdout.strip()
 
 
