@@ -22,7 +22,6 @@ from matplotlib.figure import Figure
 from ragbench._lazy import ours
 from ragbench.errors import ConfigError, check_known
 from ragbench.paths import figures_dir
-from ragbench.stats import PowerAnalysis, power_curve
 
 __dir__ = ours(globals())
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7F7F7F", "#F0E442"]
@@ -38,8 +37,10 @@ _PER_ROW = 4
 _LEAST_SPAN = 0.2  # a point or two of difference must not fill a panel
 
 
-def _open(width: float = 7.0, height: float = 4.2, ncols: int = 1, nrows: int = 1, **grid: Any) -> tuple[Figure, Any]:
-    """Open a figure in the project's look."""
+def open_figure(
+    width: float = 7.0, height: float = 4.2, ncols: int = 1, nrows: int = 1, **grid: Any
+) -> tuple[Figure, Any]:
+    """Open a figure in the project's look: (figure, axes of shape (nrows, ncols)); ``grid`` is for ``plt.subplots``."""
     import seaborn as sns  # slow to import, and a program that only saves tables needs none of it
 
     plt.draw_if_interactive()  # loads the backend: within rc_context a notebook's would lose "interactive" again, and
@@ -52,7 +53,7 @@ def _open(width: float = 7.0, height: float = 4.2, ncols: int = 1, nrows: int = 
 
 
 def _open_one(width: float, height: float) -> tuple[Figure, Axes]:
-    figure, axes = _open(width, height)
+    figure, axes = open_figure(width, height)
     return figure, axes[0, 0]
 
 
@@ -144,7 +145,7 @@ def ir_score_curves(ours: pd.DataFrame, paper: pd.DataFrame | None = None, title
     panels = [(title, ours)] + ([("as published", paper)] if paper is not None else [])
     for _, frame in panels:
         _need(frame, "retriever", "N", "mean")
-    figure, axes = _open(4.6 * len(panels), 4.0, ncols=len(panels), sharey=True)
+    figure, axes = open_figure(4.6 * len(panels), 4.0, ncols=len(panels), sharey=True)
     look = _look(_unique(ours["retriever"]))
     for axis, (name, frame) in zip(axes[0], panels, strict=True):
         for retriever, line in frame.groupby("retriever", sort=False):
@@ -194,7 +195,7 @@ def settings(
     ncols = len(panels) if row else min(_PER_ROW, len(panels))
     nrows = len(rows) if row else -(-len(panels) // ncols)
     size = (0.9 + max(2.6, 0.75 * len(values)) * ncols, 0.8 + 2.3 * nrows)
-    figure, axes = _open(*size, ncols=ncols, nrows=nrows, sharey="row" if row else False, sharex=bool(row))
+    figure, axes = open_figure(*size, ncols=ncols, nrows=nrows, sharey="row" if row else False, sharex=bool(row))
     _hide_empty(axes, len(panels) * len(rows))
     for (place, axis), (line, name) in zip(enumerate(axes.ravel()), product(rows, panels), strict=False):
         part, printed = (f[(f[panel] == name) & (f[row] == line if row else True)] for f in (ours, paper))
@@ -234,38 +235,6 @@ def settings(
     return figure
 
 
-def power_curves(analyses: Mapping[Any, PowerAnalysis], limit: int = 5000) -> Figure:
-    """Draw the chance of finding each difference again against the number of questions; a marker stands at the run's.
-
-    ``analyses`` are by name or (a, b, measure), as `ragbench.comparison.analyses` returns them; those without a
-    standard deviation have no curve and are named in the legend. The axis ends at ``limit`` at the latest.
-    """
-    figure, axis = _open_one(8.4, 3.8)
-    finite = [a.needed for a in analyses.values() if np.isfinite(a.needed)]
-    end = float(min(limit, 1.6 * max([20, *finite, *(a.n for a in analyses.values())])))
-    sizes = np.unique(np.geomspace(5, end, 60).round().astype(int)).tolist()
-    for i, (key, analysis) in enumerate(analyses.items()):
-        colour, marker = PALETTE[i % len(PALETTE)], MARKERS[i % len(MARKERS)]
-        name = key if isinstance(key, str) else f"{key[0]} - {key[1]}, {key[2]}"
-        curve = power_curve(analysis, sizes)
-        if not curve:
-            axis.plot([], [], color=colour, marker=marker, label=f"{name}: too few pairs")
-            continue
-        needed = f"{analysis.needed:,.0f}" if np.isfinite(analysis.needed) else "no number"
-        axis.plot(*zip(*curve, strict=True), color=colour, ls=("-", "--")[i // len(PALETTE) % 2])
-        place = (analysis.n, analysis.power) if analysis.n <= end else ([], [])
-        axis.plot(*place, color=colour, marker=marker, ms=7, label=f"{name}: {needed}")
-    first = next(iter(analyses.values()))
-    axis.axhline(first.target, color="#777777", lw=0.8, ls=":")
-    axis.set(xscale="log", ylim=(0, 1.03), xlabel="questions", ylabel="chance of finding the difference")
-    ticks = [t for t in (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000) if t <= end]
-    axis.set_xticks(ticks, [f"{t:,}" for t in ticks], fontsize=8)
-    axis.minorticks_off()
-    title = f"questions needed, each test at {first.alpha:g}"
-    figure.legend(fontsize=8, loc="outside right upper", title=title, title_fontsize=8)
-    return figure
-
-
 def rank_lines(
     frame: pd.DataFrame,
     measures: Sequence[str],
@@ -283,7 +252,7 @@ def rank_lines(
         raise ConfigError(f"{len(names)} systems", f"at most {len(PALETTE)}", "draw fewer in one figure")
     two, last = len(measures) == 2, len(measures) - 1
     width = 5.2 if two else 2.4 + 0.85 * len(measures)
-    figure, axes = _open(width * len(panels), 1.6 + 0.34 * len(names), ncols=len(panels))
+    figure, axes = open_figure(width * len(panels), 1.6 + 0.34 * len(names), ncols=len(panels))
     for axis, (title, part) in zip(axes[0], panels, strict=True):
         signs = [-1 if measure in lower_is_better else 1 for measure in measures]
         ranks = part[list(measures)].mul(signs).rank(ascending=False)
@@ -317,7 +286,7 @@ def grouped_bars(
     nrows = -(-len(panels) // ncols)
     width = max(6.0 if panel is None else 3.4, 1.1 * len(groups) * max(1, len(names) / 3))
     size = (width * ncols, 3.6 if panel is None else 0.9 + 2.5 * nrows)
-    figure, axes = _open(*size, ncols=ncols, nrows=nrows, sharex=True, sharey=True)
+    figure, axes = open_figure(*size, ncols=ncols, nrows=nrows, sharex=True, sharey=True)
     bar, look = 0.8 / len(names), _look(names)
     for axis, (heading, cell) in zip(axes.ravel(), panels, strict=False):
         for i, name in enumerate(names):
@@ -360,7 +329,7 @@ def stacked_shares(
     _need(table, row, panel, *columns)
     panels, rows = _panels(table, panel), _unique(table[row])
     size = (7.5 if panel is None else 1.2 + 4.4 * len(panels), 1.3 + (0.45 if panel is None else 0.34) * len(rows))
-    figure, axes = _open(*size, ncols=len(panels), sharey=True)
+    figure, axes = open_figure(*size, ncols=len(panels), sharey=True)
     for axis, (heading, part) in zip(axes[0], panels, strict=True):
         place, left = np.array([rows.index(name) for name in part[row]]), np.zeros(len(part))
         for i, (column, colour) in enumerate(zip(columns, colours, strict=False)):
@@ -404,7 +373,9 @@ def dots(
     panels, rows = _panels(frame, panel), _unique(frame[row])
     names = _unique(frame[hue]) if hue else [""]
     alone = not frame.duplicated([row, *([panel] if panel else [])]).any()
-    figure, axes = _open(3.6 + 2.9 * len(panels), 1.4 + 0.32 * len(rows), ncols=len(panels), sharex=True, sharey=True)
+    figure, axes = open_figure(
+        3.6 + 2.9 * len(panels), 1.4 + 0.32 * len(rows), ncols=len(panels), sharex=True, sharey=True
+    )
     for axis, (title, part) in zip(axes[0], panels, strict=True):
         for i, name in enumerate(names):
             points = part[part[hue] == name] if hue else part
@@ -454,7 +425,7 @@ def heat_maps(
     low, reach = stacked.min(), stacked.max() - stacked.min()
     nrows = -(-len(tables) // ncols)
     width, height = 1.8 + 0.55 * first.shape[1] * ncols, 1.3 + (0.28 * len(first) + 0.35) * nrows
-    figure, axes = _open(width, height, ncols=ncols, nrows=nrows, sharex=True, sharey=True)
+    figure, axes = open_figure(width, height, ncols=ncols, nrows=nrows, sharex=True, sharey=True)
     for axis, (title, table) in zip(axes.ravel(), tables.items(), strict=False):
         shade = ((table - low) / reach.where(reach > 0, 1)).to_numpy(float)
         shade = np.where(table.columns.isin(lower_is_better), 1 - shade, shade)
@@ -499,7 +470,7 @@ def clustered_heat_map(matrix: pd.DataFrame, groups: Mapping[str, str], title: s
     names, tree = cluster_order(matrix)
     values = matrix.loc[names, names].to_numpy(float)
     side = 2.2 + 0.31 * len(names)
-    figure, axes = _open(side + 2.2, side, ncols=2, gridspec_kw={"width_ratios": [1, 7]})
+    figure, axes = open_figure(side + 2.2, side, ncols=2, gridspec_kw={"width_ratios": [1, 7]})
     branch, axis = axes[0]
     if len(tree):
         grey = {"color_threshold": 0, "above_threshold_color": "#777777"}
@@ -534,22 +505,9 @@ def _dark(colour: str) -> str:
     return to_hex((red * factor, green * factor, blue * factor))
 
 
-def histogram(groups: Mapping[str, Sequence[float]], xlabel: str, title: str, bins: int = 40) -> Figure:
-    """Distribution of a quantity, one outline per group."""
-    figure, axis = _open_one(7.0, 3.2)
-    top = float(np.percentile(np.concatenate([np.asarray(v, float) for v in groups.values()]), 99.5))
-    # Dashes of its own for each outline: where two coincide, both are seen.
-    for i, (name, values) in enumerate(groups.items()):
-        style: dict[str, Any] = {"lw": 1.5, "color": PALETTE[i], "ls": ("-", "--", ":", "-.")[i % 4]}
-        axis.hist(np.clip(values, 0, top), bins, range=(0, top), histtype="step", label=name, **style)
-    axis.set(xlabel=xlabel, ylabel="count", title=title)
-    axis.legend(fontsize=8)
-    return figure
-
-
 def sorted_scores(groups: Mapping[str, Sequence[float]], h: float, k: float, *, shares: bool = False) -> Figure:
     """Sorted IR scores of each group with the thresholds h and k, and the shares beyond them (Figures 3.1 and 3.2)."""
-    figure, axes = _open((2.6 if shares else 3.1) * len(groups), 3.2, ncols=len(groups), sharey=True)
+    figure, axes = open_figure((2.6 if shares else 3.1) * len(groups), 3.2, ncols=len(groups), sharey=True)
     for axis, (name, scores) in zip(axes[0], groups.items(), strict=True):
         ordered = np.sort(np.asarray(scores, float))
         axis.plot(np.arange(len(ordered)), ordered, color=PALETTE[0])
@@ -569,46 +527,6 @@ def sorted_scores(groups: Mapping[str, Sequence[float]], h: float, k: float, *, 
     if not shares:
         axes[0, -1].legend(loc="lower right", fontsize=8)
     return figure
-
-
-def pair_scatter(frame: pd.DataFrame, row: str = "source", column: str = "dimension") -> Figure:
-    """Draw each pair at its two scores, better and worse: above the diagonal the text made better wins.
-
-    A pair without a score is counted in the title. The values of ``row`` and ``column`` make the panels.
-    """
-    _need(frame, row, column, "better", "worse")
-    rows, columns = _unique(frame[row]), _unique(frame[column])
-    figure, axes = _open(1.0 + 2.9 * len(columns), 0.7 + 2.7 * len(rows), ncols=len(columns), nrows=len(rows))
-    for i, source in enumerate(rows):
-        for j, name in enumerate(columns):
-            axis, part = axes[i, j], frame[(frame[row] == source) & (frame[column] == name)]
-            known = part.dropna(subset=["better", "worse"])
-            low, high = _range(known[["better", "worse"]].to_numpy(float))
-            axis.plot([low, high], [low, high], color="#777777", lw=0.8, ls=":")
-            wins = (known["better"] > known["worse"]).to_numpy()
-            for k, (label, chosen) in enumerate({"made better wins": wins, "tie or loss": ~wins}.items()):
-                points = known[chosen]
-                style = {"color": PALETTE[(0, 4)[k]], "marker": MARKERS[(0, 6)[k]], "s": 22, "alpha": 0.75}
-                axis.scatter(points["worse"], points["better"], label=f"{label} ({len(points)})", linewidths=0, **style)
-            unscored = len(part) - len(known)
-            axis.set(xlim=(low, high), ylim=(low, high), aspect="equal")
-            axis.set_title(
-                f"{name}\n{source}, n = {len(known)}" + (f" ({unscored} unscored)" if unscored else ""), fontsize=8
-            )
-            axis.legend(fontsize=7, loc="lower right", handletextpad=0.1, borderpad=0.2)
-            if i == len(rows) - 1:
-                axis.set_xlabel("score, text made worse")
-        axes[i, 0].set_ylabel("score, text made better")
-    return figure
-
-
-def _range(values: np.ndarray) -> Sequence[float]:
-    """From a little below the least to a little above the greatest; 0..1 without values."""
-    if not values.size:
-        return 0.0, 1.0
-    low, high = float(values.min()), float(values.max())
-    room = 0.06 * max(high - low, 0.1)
-    return low - room, high + room
 
 
 def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
@@ -644,61 +562,4 @@ def score_strips(scores: pd.DataFrame, means: pd.DataFrame) -> Figure:
     axis.set(ylim=(len(lines) - 0.4, -0.6), xlim=(-0.04, 1.04), xlabel="dots: answers; diamond: mean with 95% interval")
     if len(systems) > 1:
         _legend_below(figure)
-    return figure
-
-
-def score_violins(frame: pd.DataFrame) -> Figure:
-    """Distribution of normalised score differences at each human label, means joined by a dashed line (Figure 4).
-
-    ``frame`` has a row per label given: aspect (a column of panels), metric (a row of them), label and score (-2..2).
-    """
-    _need(frame, "aspect", "metric", "label", "score")
-    aspects, metrics = _unique(frame["aspect"]), _unique(frame["metric"])
-    size = (1.0 + 2.9 * len(aspects), 0.8 + 2.1 * len(metrics))
-    figure, axes = _open(*size, ncols=len(aspects), nrows=len(metrics), sharex=True, sharey=True)
-    for i, metric in enumerate(metrics):
-        for j, aspect in enumerate(aspects):
-            axis, part = axes[i, j], frame[(frame["metric"] == metric) & (frame["aspect"] == aspect)]
-            by_label = {label: scores.to_numpy(float) for label, scores in part.groupby("label")["score"]}
-            # A single point, or equal ones, have no density: they are drawn as their mean alone.
-            spread = {label: scores for label, scores in by_label.items() if np.ptp(scores) > 0}
-            if spread:
-                drawn = axis.violinplot(list(spread.values()), list(spread), widths=0.8, showextrema=False)
-                for body in drawn["bodies"]:
-                    body.set(facecolor=PALETTE[i % len(PALETTE)], alpha=0.45)
-            means = [scores.mean() for scores in by_label.values()]
-            axis.plot(list(by_label), means, color="#222222", ls="--", lw=1.2, marker="o", ms=3)
-            axis.set(ylim=(-2.1, 2.1), xticks=range(-2, 3))
-            if i == 0:
-                axis.set_title(aspect)
-            if i == len(metrics) - 1:
-                axis.set_xlabel("human label")
-        axes[i, 0].set_ylabel(f"{metric}\nscore difference", fontsize=9)
-    return figure
-
-
-def reliability(curves: Mapping[str, pd.DataFrame]) -> Figure:
-    """Predicted probability against observed share, a line per group (columns predicted, observed, low, high)."""
-    figure, axis = _open_one(4.6, 4.2)
-    axis.plot([0, 1], [0, 1], color="#777777", lw=0.8, ls=":")
-    for i, (name, curve) in enumerate(curves.items()):
-        _need(curve, "predicted", "observed")
-        style = {"color": PALETTE[i], "marker": MARKERS[i], "ms": 5, "lw": 1}
-        axis.errorbar(curve["predicted"], curve["observed"], _reach(curve, "observed"), label=name, **style)
-    axis.set(xlabel="predicted probability", ylabel="observed share", xlim=(0, 1), ylim=(0, 1))
-    axis.legend(fontsize=8)
-    return figure
-
-
-def window_distances(distances: np.ndarray, threshold: float, breaks: Sequence[int], title: str) -> Figure:
-    """Cosine distance from each window of sentences to the next, with the breaks (Figure 2.6)."""
-    figure, axis = _open_one(7.5, 3.2)
-    x = np.arange(len(distances))
-    axis.plot(x, distances, color=PALETTE[0], marker="o", ms=3)
-    axis.axhline(threshold, color=PALETTE[4], ls="--", lw=1, label=f"threshold {threshold:.3f}")
-    for i, at in enumerate(breaks):
-        axis.axvline(at, color=PALETTE[6], lw=0.8, label="new chunk after this window" if i == 0 else None)
-    axis.set(xlabel="window", ylabel="cosine distance to the next", title=title)
-    axis.set_ylim(0, max(float(np.max(distances, initial=0)), threshold) * 1.35)  # room for the legend
-    axis.legend(loc="upper right", ncols=2, fontsize=8)
     return figure

@@ -86,23 +86,8 @@ def test_the_recorded_column_of_table_1():
     assert table["unscored"].tolist() == [0, 0, 6]
 
 
-def test_figures_show_every_scored_pair_and_say_how_many_are_not(tmp_path, monkeypatch):
+def test_the_figure_has_a_row_per_source(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
-    points = pd.DataFrame(
-        {
-            "source": ["recorded"] * 3 + ["embedded"] * 2,
-            "dimension": ["faithfulness"] * 3 + ["answer relevance"] * 2,
-            "better": [1.0, 0.5, math.nan, 0.2, 0.3],
-            "worse": [0.0, 0.5, 0.1, 0.1, 0.4],
-        }
-    )
-    figure = plots.pair_scatter(points)
-    axes = figure.get_axes()
-    assert len(axes) == 4
-    assert axes[0].get_title() == "faithfulness\nrecorded, n = 2 (1 unscored)"
-    drawn = [sum(len(c.get_offsets()) for c in axis.collections) for axis in axes]
-    assert drawn == [2, 0, 0, 2]
-    assert [t.get_text() for t in axes[0].get_legend().get_texts()] == ["made better wins (1)", "tie or loss (1)"]
     table = pd.DataFrame({"source": ["paper", "ours"], "dimension": "faithfulness", "agreement": [0.95, 0.9]})
     table["low"], table["high"] = [math.nan, 0.8], [math.nan, 1.0]
     dots = plots.dots(table, "source", "agreement", "source", xlabel="agreement", panel="dimension", at=0.5)
