@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 
 from ragbench._lazy import ours
 from ragbench.errors import ConfigError, check_known
+from ragbench.labelling.grades import GRADE_COLUMNS
 from ragbench.paths import figures_dir
 
 __dir__ = ours(globals())
@@ -28,7 +29,8 @@ PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 DASHES = [":", "--", "-.", (0, (1, 3)), (0, (6, 2))]
 RETRIEVERS = ["BM25", "SIM", "MMR", "MLQ", "REO"]
-GRADE_COLOURS = ["#999999", "#E69F00", "#F0E442", "#D55E00", "#009E73"]  # none, part wrong, part, wrong, right
+GRADE_COLOURS = ["#999999", "#E69F00", "#F0E442", "#D55E00", "#009E73"]
+GRADE_NAMES = dict(zip(GRADE_COLUMNS, ["no answer", "partly wrong", "incomplete", "wrong", "right"], strict=True))
 # Covered, contradicted, neither: apart in grey too, by hatching.
 VERDICT_COLOURS = {"completeness": PALETTE[2], "hallucination": PALETTE[4], "irrelevance": "#BBBBBB"}
 VERDICT_HATCHES = ["", "///", "..."]
@@ -325,7 +327,10 @@ def stacked_shares(
     hatches: Sequence[str] = (),
     xlabel: str = "share of answers",
 ) -> Figure:
-    """Shares of categories as one stacked bar per row, each share written into its part unless that is hatched."""
+    """Shares of categories as one stacked bar per row, each share written into its part unless that is hatched.
+
+    The legend says what the five grades mean.
+    """
     _need(table, row, panel, *columns)
     panels, rows = _panels(table, panel), _unique(table[row])
     size = (7.5 if panel is None else 1.2 + 4.4 * len(panels), 1.3 + (0.45 if panel is None else 0.34) * len(rows))
@@ -335,7 +340,8 @@ def stacked_shares(
         for i, (column, colour) in enumerate(zip(columns, colours, strict=False)):
             values = part[column].to_numpy(float)
             hatch = {"hatch": hatches[i], "edgecolor": "white"} if hatches else {}
-            axis.barh(place, values, left=left, color=colour, label=column, height=0.75, **hatch)
+            name = f"{column}: {GRADE_NAMES[column]}" if column in GRADE_NAMES else column
+            axis.barh(place, values, left=left, color=colour, label=name, height=0.75, **hatch)
             for y, start, value in zip(place, left, values, strict=True):
                 if value >= 0.04 and not hatches:
                     axis.text(start + value / 2, y, f"{value:.2f}", ha="center", va="center", fontsize=8)
@@ -346,7 +352,7 @@ def stacked_shares(
         axis.grid(axis="y", visible=False)
     axes[0, 0].set_yticks(range(len(rows)), [str(name) for name in rows])
     axes[0, 0].set_ylim(len(rows) - 0.5, -0.5)
-    _legend_below(figure, ncols=len(columns))
+    _legend_below(figure, ncols=min(3, len(columns)))
     return figure
 
 

@@ -69,6 +69,8 @@ def test_stacked_shares_fill_the_bar_and_write_the_larger_ones():
     ends = [round(p.get_x() + p.get_width(), 6) for p in axis.patches]
     assert ends == [0.25, 0.02, 1.0, 1.0]
     assert [t.get_text() for t in axis.texts] == ["0.25", "0.75", "0.98"]
+    legend = axis.get_figure().legends[0]
+    assert [t.get_text() for t in legend.get_texts()] == ["grade 1: no answer", "grade 2: partly wrong"]
 
 
 def test_a_long_title_of_shares_stays_within_the_figure():

@@ -226,7 +226,7 @@ def _as_frame(entries: Sequence[Entry]) -> AuditTable:
 def audit(
     run: str | os.PathLike[str] | pd.DataFrame, *, cassette: str | os.PathLike[str] | None = None
 ) -> pd.DataFrame:
-    """List per table of a run what could have gone wrong in silence, as ``audit_rows`` does.
+    """List per table of a run what could have gone wrong in silence, as ``audit_rows`` does. DataError without rows.
 
     ``run`` is its name or folder, or its rows (then without the manifest, which says how many rows there should be, and
     without the cassette). The tables are "rows", "IR score" (cells with documents; each context once, whatever the
