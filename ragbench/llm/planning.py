@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -114,10 +115,11 @@ class Plan:
 
 
 def plan(
-    steps: Sequence[Step] | Step,
+    steps: Mapping[str, int] | Sequence[Step] | Step,
     model: Any = None,
     cassette: Cassette | None = None,
     *,
+    seconds_per_call: float = math.nan,
     tokens_per_second: float = math.nan,
     prompt_tokens_per_second: float = math.nan,
     concurrency: int = 1,
@@ -128,6 +130,8 @@ def plan(
 
     Parameters
     ----------
+    steps : how many calls each step makes, by its name (the ``step`` of `ask`).
+    seconds_per_call : of a step of which nothing is recorded.
     model : the chat model; needed to look prompts up on the cassette.
     cassette : recorded replies of the same model also give the tokens per reply, the correction of the token estimate
         and the speed, where these are not given.
@@ -137,6 +141,10 @@ def plan(
     price : money per million (prompt tokens, output tokens). Default: the model's own.
     on_recorded : called with place and text of every prompt that the cassette has the reply to.
     """
+    if isinstance(steps, Mapping):
+        return Plan(
+            tuple(_planned(name, calls, model, cassette, seconds_per_call, price) for name, calls in steps.items())
+        )
     if cassette is not None and model is None:
         raise ConfigError("a cassette without a model", "the chat model as well", "plan(steps, model, cassette)")
     driver = None if model is None else driver_for(chat_model(model) if isinstance(model, str) else model)
@@ -157,6 +165,36 @@ def plan(
         cost = (row["prompt_tokens"] * price[0] + row["output_tokens"] * price[1]) / 1e6 if price else math.nan
         rows.append(PlannedStep(step.name, **row, seconds=seconds / concurrency, cost=cost))
     return Plan(tuple(rows))
+
+
+_TIMED = 5  # recorded replies of a step, whose median time is taken
+
+
+def _planned(
+    name: str, calls: int, model: Any, cassette: Cassette | None, seconds: float, price: tuple[float, float] | None
+) -> PlannedStep:
+    """Count what a step has still to ask; its time is that of the first replies recorded of it."""
+    driver = None if model is None else driver_for(chat_model(model) if isinstance(model, str) else model)
+    price, cost, cached, basis = price or (driver.price if driver else None), math.nan, 0, ""
+    if driver is not None and cassette is not None:
+        of_model = "FROM replies WHERE ok = 1 AND provider = ? AND model = ?"
+        who = (driver.provider, driver.name)
+        cached = min(calls, cassette.rows(f"SELECT count(*) {of_model} AND step = ?", (*who, name))[0][0])
+        first = "SELECT answer {} {} ORDER BY rowid LIMIT {}"
+        replies = cassette.rows(first.format(of_model, "AND step = ?", _TIMED), (*who, name))
+        replies = [
+            json.loads(answer) for (answer,) in replies or cassette.rows(first.format(of_model, "", _TIMED), who)
+        ]
+        if replies:
+            seconds = statistics.median(reply["seconds"] for reply in replies)
+            basis = f"{seconds:.1f} s a call, the median of {len(replies)} recorded"
+            if price:
+                used = [Usage.from_dict(reply["usage"]) for reply in replies]
+                cost = statistics.median(u.prompt_tokens * price[0] + u.output_tokens * price[1] for u in used) / 1e6
+    left = calls - cached
+    return PlannedStep(
+        name, calls, cached, remaining=left, seconds=left * seconds if left else 0.0, cost=left * cost, basis=basis
+    )
 
 
 class _History:
