@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import ipywidgets as w
+import numpy as np
 import pandas as pd
 
 from ragbench.data.ragchecker import LABELS, RagResult, RagResults, claim_text, from_ragchecker
@@ -70,10 +70,10 @@ _STYLE = """<style onload="
 .rb-widget .rb-cell.rb-contradicted { background: var(--rb-bad); color: #000; font-weight: 700; }
 .rb-widget .rb-cell.rb-unread { background: transparent; border: 2px dashed var(--rb-rule); }
 .rb-widget .rb-cell.rb-chosen { border: 2px solid var(--rb-text); text-decoration: underline; }
+.rb-claims p { margin: 4px 0; }
 .rb-widget .rb-texts { display: grid; grid-template-columns: 1fr 1fr; gap: 2px 16px; }
 .rb-widget .rb-long { white-space: pre-wrap; max-height: 11em; overflow: auto; overflow-wrap: anywhere; }
 </style>"""
-
 
 Row = tuple[str, tuple[str | None, ...]]
 
@@ -83,20 +83,16 @@ class ClaimInspector(Panel):
 
     The matrix has a row for every claim and a column for every text it was checked against: the other answer first,
     then the chunks by rank ("R": relevant, it entails a reference claim). Click a claim to see where it is entailed, a
-    cell to see that text. By keyboard: Tab to a claim, arrow keys from there, or the lists *Claim* and *Text*.
+    cell to see that text. By keyboard: Tab to a claim, arrow keys from there, or the lists *Claim* and *Text*. A label
+    that could not be read is shown as "?".
 
-    Parameters
-    ----------
-    results : what `ragbench.data.read_ragchecker` reads, a list of its results, or the same as plain dicts in
-        RAGChecker's JSON form (a file, a list of results, or one); or a table of `ragbench.score` with claim_labels.
-    labels : label words for results that lack them: (id, check) -> labels, as in ``Labelled.partial``, or id -> an
-        object or mapping with some of the four checks. A label that is None is shown as unread ("?").
-
-    Raises DataError for malformed or no results, and for labels that do not fit; ConfigError for anything else.
+    ``results`` are what `ragbench.data.read_ragchecker` reads, a list of its results, the same as plain dicts in
+    RAGChecker's JSON form, or a table of `ragbench.score` with claim_labels. Raises DataError for malformed or no
+    results; ConfigError for anything else.
     """
 
-    def __init__(self, results: Any, labels: Mapping[Any, Any] | None = None) -> None:
-        self.results = _labelled(_as_results(results), labels or {})
+    def __init__(self, results: Any) -> None:
+        self.results = _as_results(results)
         self._scores = [_scores_of(result) for result in self.results]
         self.at, self.side, self.claim, self.column = 0, "response", 0, 0
         self._quiet = False
@@ -111,28 +107,19 @@ class ClaimInspector(Panel):
         self.choice = w.Dropdown(options=self._choices(range(len(self.results))), description="Result", layout=wide)
         self.claims = w.Dropdown(description="Claim", layout=wide)
         self.columns = w.Dropdown(description="Text", layout=narrow)
-        self.texts, self.detail = w.HTML(), w.HTML()
+        self.texts, self.detail, self.table = w.HTML(), w.HTML(), w.HTML(layout=w.Layout(flex="0 1 380px"))
         self.detail.add_class("rb-detail")
-        self.table = w.HTML(layout=w.Layout(flex="0 1 380px"))
         self.grid = w.GridBox(layout=w.Layout(flex="1 1 560px", overflow="auto", grid_gap="2px"))
-        super().__init__(
-            [
-                row([self.previous, self.next, self.choice, self.order]),
-                self.texts,
-                row([self.grid, self.table], align_items="flex-start"),
-                w.HTML(_LEGEND),
-                row([self.claims, self.columns]),
-                self.detail,
-            ],
-            "Claim inspector",
-            _STYLE,
-        )
+        above = row([self.previous, self.next, self.choice, self.order])
+        middle = row([self.grid, self.table], align_items="flex-start")
+        below = [w.HTML(_LEGEND), row([self.claims, self.columns]), self.detail]
+        super().__init__([above, self.texts, middle, *below], "Claim inspector", _STYLE)
         self.add_class("rb-claims")
         self._watch(self.choice, self._choose)
         self._watch(self.order, self._sort)
         self._watch(self.claims, lambda place: self.select(*place))
         self._watch(self.columns, lambda column: self.select(self.side, self.claim, column))
-        self._show()
+        self._choose(0)
 
     @property
     def result(self) -> RagResult:
@@ -154,7 +141,7 @@ class ClaimInspector(Panel):
         """Choose a claim of "response" or "reference" by number, from 0, and the text to see it against.
 
         Column 0 is the other answer, 1 the first chunk ...; None: the first text that entails the claim, chunks before
-        the other answer. Raises ConfigError for a place that is not there.
+        the other answer. Raises ConfigError for a place that does not exist.
         """
         rows = self.rows(side) if side in _OTHER else []
         width = len(self.result.chunks) + 1
@@ -187,11 +174,9 @@ class ClaimInspector(Panel):
     def _quietly(self, widget: w.Widget, **values: Any) -> None:
         """Set a list without taking it for the reader's choice."""
         self._quiet = True
-        try:
-            for name, value in values.items():
-                setattr(widget, name, value)
-        finally:
-            self._quiet = False
+        for name, value in values.items():
+            setattr(widget, name, value)
+        self._quiet = False
 
     def _choices(self, places: Sequence[int]) -> list[tuple[str, int]]:
         choices = []
@@ -212,22 +197,19 @@ class ClaimInspector(Panel):
         order = [i for _, i in self.choice.options]
         self.choice.value = order[(order.index(self.at) + by) % len(order)]
 
-    def _choose(self, number: int) -> None:
-        self.at, self.side, self.claim, self.column = number, "response", 0, 0
-        self._show()
-
     def _clicked(self, number: int) -> None:
         side, claim, column = self._places[number]
         if claim < 0:  # the head of a column: the chosen claim of this side against that text
             claim = self.claim if self.side == side else 0
         self.select(side, claim, None if column < 0 else column)
 
-    def _show(self) -> None:
-        """Draw the chosen result anew."""
+    def _choose(self, number: int) -> None:
+        """Draw a result."""
+        self.at, self.side, self.claim, self.column = number, "response", 0, 0
         sides = {side: self.rows(side) for side in _OTHER}
         order = [i for _, i in self.choice.options]
-        self.texts.value = _texts(self.result, order.index(self.at) + 1, len(order))
-        self.table.value = _metrics_table(*self._scores[self.at])
+        self.texts.value = _texts(self.result, order.index(number) + 1, len(order))
+        self.table.value = _metrics_table(*self._scores[number])
         self._fill(sides)
         listed = [
             (f"{side} {i + 1}: {_short(text, 90)}", (side, i))
@@ -303,22 +285,18 @@ class ClaimInspector(Panel):
         if share >= _LEAST_SHARE:
             marked, hint = f"{escape(text[:a])}{mark(1, escape(text[a:b]))}{escape(text[b:])}", _HINT.format(share)
         return (
-            f"<p style='margin:4px 0'><b>{side.capitalize()} claim {self.claim + 1}:</b> {escape(words)}<br>"
-            f"{escape(where)}.</p><p class='rb-said' style='margin:4px 0'><b>{SYMBOLS[label]} {label or 'no label'}</b>"
-            f" by {_place(side, column)}{name}</p><div class='rb-long' tabindex='0'>{marked}</div>"
-            f"<p class='rb-quiet' style='margin:4px 0'>{escape(hint)}</p>"
+            f"<p><b>{side.capitalize()} claim {self.claim + 1}:</b> {escape(words)}<br>{escape(where)}.</p>"
+            f"<p class='rb-said'><b>{SYMBOLS[label]} {label or 'no label'}</b> by {_place(side, column)}{name}</p>"
+            f"<div class='rb-long' tabindex='0'>{marked}</div><p class='rb-quiet'>{escape(hint)}</p>"
         )
 
 
 def _as_results(given: Any) -> tuple[RagResult, ...]:
-    """Take results in any of the forms `ClaimInspector` takes; DataError for malformed ones or none."""
     if isinstance(given, pd.DataFrame) and "claim_labels" in given:
-        given = given["claim_labels"]
-    if isinstance(given, pd.Series):
-        given = given.dropna().tolist()
+        given = given["claim_labels"].dropna().tolist()
     if isinstance(given, Mapping):
-        given = from_ragchecker(dict(given) if "results" in given else {"results": [dict(given)]})
-    results = given.results if isinstance(given, RagResults) else [given] if isinstance(given, RagResult) else given
+        given = from_ragchecker(dict(given))
+    results = given.results if isinstance(given, RagResults) else given
     if not isinstance(results, Sequence) or isinstance(results, str):
         raise ConfigError(
             f"results is {type(given).__name__}",
@@ -332,61 +310,20 @@ def _as_results(given: Any) -> tuple[RagResult, ...]:
     return tuple(results)
 
 
-def _labelled(results: Sequence[RagResult], labels: Mapping[Any, Any]) -> tuple[RagResult, ...]:
-    """Give results the labels beside them, before their own; DataError for labels that do not fit."""
-    given: dict[Any, dict[str, Any]] = {}
-    for key, value in labels.items():
-        if isinstance(key, tuple):
-            given.setdefault(key[0], {})[key[1]] = value
-        else:
-            read = value.get if isinstance(value, Mapping) else lambda name, of=value: getattr(of, name, None)
-            given.setdefault(key, {}).update({check: read(check) for check in CHECKS if read(check) is not None})
-    ids = {result.id for result in results}
-    for name, checks in given.items():
-        for check in checks:
-            if name not in ids or check not in CHECKS:
-                expected = f"an id of the results and one of {', '.join(CHECKS)}"
-                raise DataError(f"labels for {check!r} of result {name!r}", expected, "check the keys of labels")
-    labelled = tuple(replace(result, **given.get(result.id, {})) for result in results)
-    for result in labelled:
-        for side, (one, many) in _CHECKS_OF.items():
-            claims = getattr(result, f"{side}_claims")
-            for check, width in ((one, None), (many, len(result.chunks))):
-                if (of_check := getattr(result, check)) is not None:
-                    _check_labels(of_check, claims, width, f"result {result.id!r}: {check}")
-    return labelled
-
-
-def _check_labels(labels: Any, claims: Sequence | None, width: int | None, where: str) -> None:
-    rows = [[label] for label in labels] if width is None else labels
-    if claims is not None and len(rows) != len(claims) and (rows or width != 0):
-        raise DataError(f"{where} has {len(rows)} labels", f"{len(claims)}, one per claim", "check them again")
-    for of_claim in rows:
-        if width is not None and len(of_claim) != width:
-            raise DataError(f"{where} has a row of {len(of_claim)}", f"{width}, one per chunk", "check them again")
-        for label in of_claim:
-            if not (label is None or isinstance(label, str)) or label not in SYMBOLS:
-                raise DataError(f"{where}: label {label!r}", f"one of {', '.join(LABELS)}, or None", "mend it")
-
-
 def _scores_of(result: RagResult) -> tuple[dict[str, float], dict[str, str], dict[str, int]]:
     """Return the metrics, NaN where undefined, for each undefined one the reason, and the counts if all is read."""
     checks = {check: getattr(result, check) for check in CHECKS}
-    why = [f"{check.replace('_', ' ')} not checked" for check, labels in checks.items() if labels is None]
-    why += [f"{check.replace('_', ' ')} has unread labels" for check, labels in checks.items() if _unread(labels)]
+    why = [f"{check.replace('_', ' ')} not checked" for check in result.missing()]
+    unread = [check for check, labels in checks.items() if None in np.array(labels or (), dtype=object)]
+    why += [f"{check.replace('_', ' ')} has unread labels" for check in unread]
     if why:
         return dict.fromkeys(METRICS, math.nan), dict.fromkeys(METRICS, "; ".join(why)), {}
     values, counts = claim_metrics(**checks), claim_counts(**checks)
-    # A matrix without rows does not tell how many chunks there were.
-    counts["n_chunks"] = len(result.chunks)
+    counts["n_chunks"] = len(result.chunks)  # a matrix without rows does not tell how many chunks there were
     absent = [not counts[f"n_{name}"] for name in ("response_claims", "reference_claims", "chunks", "recalled_claims")]
     possible = [reason for reason, is_so in zip(_UNDEFINED, absent, strict=True) if is_so]
     undefined = [name for name, value in values.items() if math.isnan(value)]
     return values, {n: next(why for why in possible if n in _UNDEFINED[why]) for n in undefined}, counts
-
-
-def _unread(labels: Sequence | None) -> bool:
-    return any(label is None or (not isinstance(label, str) and None in label) for label in labels or ())
 
 
 def best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
@@ -437,7 +374,7 @@ def _texts(result: RagResult, position: int, count: int) -> str:
         for name, text in (("Response", result.response), ("Reference", result.reference))
     ]
     head = f"<span class='rb-quiet'>result {position} of {count}, id {escape(result.id)}</span>"
-    question = f"<p style='margin:4px 0'>{head}<br><b>{escape(result.question)}</b></p>"
+    question = f"<p>{head}<br><b>{escape(result.question)}</b></p>"
     return f"{question}<div class='rb-texts'>{''.join(parts)}</div>"
 
 
@@ -449,4 +386,4 @@ def _metrics_table(values: Mapping[str, float], reasons: Mapping[str, str], coun
         look = "class='rb-quiet'" if name in reasons else "class='rb-number'"
         rows.append(f"<tr><td>{name.replace('_', ' ')}</td><td {look}>{escape(words)}</td></tr>")
     rest = ", ".join(f"{counts[name]} {name[2:].replace('_', ' ')}" for name in COUNTS) if counts else ""
-    return f"<table><tbody>{''.join(rows)}</tbody></table><p class='rb-quiet' style='margin:4px 0'>{rest}</p>"
+    return f"<table><tbody>{''.join(rows)}</tbody></table><p class='rb-quiet'>{rest}</p>"
