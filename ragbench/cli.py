@@ -333,7 +333,7 @@ def _data_fetch(name: str) -> None:
 def _data_generate(domain: str, language: str, documents: int, seed: int, out: str) -> None:
     """Write a made data set of one domain, offline (RAGEval)."""
     folder = rb.datagen.generate_set(domain, language, documents, seed, out)
-    dataset = rb.data.load_jsonl(folder)
+    dataset = rb.data.load_questions(folder)
     kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(q.kind for q in dataset.questions).items())
     print(f"{folder}: {len(dataset.documents)} documents, {len(dataset.questions)} questions ({kinds})")
     print(f"in experiment.yaml: data: {{{domain}: {{questions: {folder / 'questions.jsonl'}, documents: {folder}}}}}")

@@ -151,9 +151,9 @@ def verdicts(table: pd.DataFrame, alpha: float = 0.05) -> list[str]:
 def document_clusters(dataset: Dataset) -> dict[str, int]:
     """Number groups of questions that share relevant documents, directly or through others: question id -> group.
 
-    A question without a relevant document (see `ragbench.data.formats.judgements`) is a group of its own.
+    A question without a relevant document (see `ragbench.data.relevance.judgements`) is a group of its own.
     """
-    from ragbench.data.formats import judgements
+    from ragbench.data.relevance import judgements
 
     judged = judgements(dataset)
     return linked_questions({question.id: judged.get(question.id, ()) for question in dataset.questions})

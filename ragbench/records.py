@@ -127,6 +127,15 @@ class Dataset:
         return pd.DataFrame([row]).to_html(index=False, border=0)
 
 
+def as_id(value: Any) -> str:
+    """Write an id as text. A whole number that is a float, as pandas makes it beside empty cells, is that number.
+
+    >>> as_id(7.0), as_id("7.0")
+    ('7', '7.0')
+    """
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def check_records(values: Iterable[Any], kind: type, what: str) -> None:
     """Refuse anything but records of one kind, by a DataError that names the first stranger and how to make a record.
 

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import warnings
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -21,11 +21,9 @@ from pydantic import Field, StrictInt
 from ragbench.data import hotpotqa as hotpotqa_module
 from ragbench.data import (
     load_clapnq,
-    load_csv,
     load_documents,
     load_dragonball,
     load_hotpotqa,
-    load_jsonl,
     load_minihop,
     load_questions,
     load_ragchecker_counts,
@@ -71,51 +69,37 @@ class Part(Row):
 class Whole(Row):
     id: Filled
     parts: Annotated[tuple[Part | str, ...], Field(min_length=1)]
-    pair: tuple[StrictInt, StrictInt] = (0, 0)
-    kind: Literal["a", "b"] = "a"
-
-
-GOOD = {"id": "1", "parts": [{"name": "n"}, "text"]}
 
 
 @pytest.mark.parametrize(
     ("change", "got", "expected", "do"),
     [
-        ({"id": 7}, "f, line 1: 'id' is 7", "a text", "mend that record"),
-        ({"id": ""}, "f, line 1: 'id' is empty", "a text", "fill it in, or remove the record"),
-        ({"kind": "c"}, "f, line 1: 'kind' is 'c'", "'a' or 'b'", "mend that record"),
-        ({"parts": []}, "f, line 1: 'parts' is []", "a list of one or more", "mend that record"),
-        ({"parts": None}, "f, line 1: 'parts' is None", "a list", "mend that record"),
-        ({"parts": [5]}, "f, line 1: 'parts[0]' is 5", "an object or a text", "mend that record"),
-        ({"parts": [{"name": "n", "score": "x"}]}, "f, line 1: 'parts[0].score' is 'x'", "a whole number",
-         "mend that record"),
-        ({"parts": [{"nam": "n"}]}, "f, line 1: no field 'parts[0].name' (parts[0] has 'nam')",
-         "a value under 'name'", "rename 'nam', or add it"),
-        ({"pair": [1]}, "f, line 1: 'pair' is [1]", "a longer list", "mend that record"),
-        ({"id": 7, "kind": "c"}, "f, line 1: 'id' is 7; 'kind' is 'c'", "a text", "mend that record"),
+        ({"id": 7}, "'id' is 7", "Input should be a valid string", "mend that record"),
+        ({"id": " "}, "'id' is empty", "Input should be a text that is not empty", "mend that record"),
+        ({"id": "x" * 1_000_001}, "'id' is 'xxx", "String should have at most 1000000 characters", "mend that record"),
+        ({"parts": []}, "'parts' is []", "should have at least 1 item", "mend that record"),
+        ({"parts": [{"name": "n", "score": "x"}]}, "'parts.0.Part.score' is 'x'; ", "a valid integer", "mend"),
+        ({"id": 7, "parts": None}, "'id' is 7; 'parts' is None", "valid string or Input should be a valid tup", "mend"),
     ],
-)  # fmt: skip
-def test_a_record_of_another_shape_is_told_by_field_with_what_is_there_and_what_was_expected(change, got, expected, do):
-    assert as_record(Whole, GOOD, "f, line 1").parts == (Part(name="n"), "text")
+)
+def test_a_record_of_another_shape_is_told_by_field_in_pydantics_words(change, got, expected, do):
+    good = {"id": "1", "parts": [{"name": "n"}, "text"]}
+    assert as_record(Whole, good, "f, line 1").parts == (Part(name="n"), "text")
     with pytest.raises(DataError) as told:
-        as_record(Whole, GOOD | change, "f, line 1")
-    assert (told.value.got, told.value.expected, told.value.do) == (got, expected, do)
+        as_record(Whole, good | change, "f, line 1")
+    assert told.value.got.startswith(f"f, line 1: {got}")
+    assert expected in told.value.expected
+    assert told.value.do.startswith(do)
+    assert len(str(told.value)) < 1000
 
 
 def test_a_missing_field_is_told_with_a_name_like_it_unless_that_is_another_field():
-    told = (
-        r"^f: no field 'id' \(it has 'idd', 'parts'\)\n  expected: a value under 'id'\n  do: rename 'idd', or add id$"
-    )
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=r"no field 'id' \(it has 'idd', 'parts'\)(?s:.)*rename 'idd', or add id$"):
         as_record(Whole, {"idd": "1", "parts": ["x"]}, "f", add="add {field}")
     with pytest.raises(DataError, match=r"no field 'parts'(?s:.)*do: add it$"):
-        as_record(Whole, {"id": "1", "pair": [1, 2]}, "f")
-
-
-def test_of_very_many_faults_the_first_are_told():
+        as_record(Whole, {"id": "1", "kind": "a"}, "f")
     with pytest.raises(DataError) as told:
-        as_record(Whole, GOOD | {"parts": [{"name": ""}] * 5000}, "f")
-    assert told.value.got.count("is empty") == 8
+        as_record(Whole, {"id": "1", "parts": [{"name": ""}] * 5000}, "f")
     assert told.value.got.endswith("; and more")
 
 
@@ -153,15 +137,12 @@ def test_gzip_and_limit(tmp_path):
         ({"supporting_facts": [["Ann", 2]]}, r"record 1 \(q1\): .* \['Ann', 2\] points nowhere.*has 2 sentences"),
         ({"supporting_facts": [["Bob", 0]]}, r"\['Bob', 0\] points nowhere, that paragraph is not in the context"),
         ({"supporting_facts": [["Ann", -1]]}, r"\['Ann', -1\] points nowhere"),
-        ({"supporting_facts": [["Ann", "1"]]}, r"'supporting_facts\[0\]\[1\]' is '1'\n  expected: a whole number"),
-        ({"supporting_facts": []}, r"'supporting_facts' is \[\]\n  expected: a list of one or more"),
-        ({"context": None}, r"'context' is None\n  expected: a list"),
-        ({"context": [["Ann", "text"]]}, r"'context\[0\]\[1\]' is 'text'\n  expected: a list"),
-        ({"context": [["Ann"]]}, r"'context\[0\]' is \['Ann'\]\n  expected: a longer list"),
-        ({"context": [["Ann", [1]]]}, r"'context\[0\]\[1\]\[0\]' is 1\n  expected: a text"),
+        (
+            {"supporting_facts": [["Ann", "1"]]},
+            r"'supporting_facts\.0\.1' is '1'",
+        ),
+        ({"context": [["Ann", "text"]]}, r"'context\.0\.1' is 'text'"),
         ({"answer": " "}, "'answer' is empty"),
-        ({"question": 7}, r"'question' is 7\n  expected: a text"),
-        ({"question": "x" * 1_000_001}, "'question' has 1,000,001 characters"),
     ],
 )
 def test_bad_hotpotqa_rows_are_named_by_record(tmp_path, changes, message):
@@ -193,7 +174,7 @@ def test_all_bad_rows_are_listed_together(tmp_path):
         (b'[\n{"_id": "q1" "x"}]', "line 2, column 14"),
         (b'{"_id": "q1"}', "holds a JSON dict"),
         (b"[]", "holds a JSON list"),
-        (b"[3]", "record 1 is a JSON int"),
+        (b"[3]", "record 1: 'the record' is 3"),
         ('[{"question": "café"}]'.encode("latin-1"), "line 1: byte 0xe9 is not UTF-8"),
         ("[]".encode("utf-16"), "UTF-16"),
         (b"\x1f\x8b\x08broken", "damaged gzip"),
@@ -235,28 +216,27 @@ def test_missing_file_shows_what_is_there(tmp_path):
 
 def test_a_limit_is_a_whole_number_of_at_least_one(tmp_path):
     path = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b"}] * 2)
-    for limit in (0, -1, 1.5, "1", True):
-        for load in (load_jsonl, load_hotpotqa):
-            with pytest.raises(ConfigError, match=f"limit={limit!r}"):
-                load(path, limit=limit)
-    assert len(load_jsonl(path, limit=1).questions) == 1
+    for limit in (0, 1.5, True):
+        with pytest.raises(ConfigError, match=f"limit={limit!r}"):
+            load_questions(path, limit=limit)
+    assert len(load_questions(path, limit=1).questions) == 1
 
 
 def test_a_column_named_in_fields_has_to_be_there(tmp_path):
     questions = write(tmp_path / "q.csv", "frage,answer,passages\na,b,c\n")
     names = {"question": "frage", "references": "passages"}
-    assert load_csv(questions, fields=names).questions[0].references == ("c",)
+    assert load_questions(questions, fields=names).questions[0].references == ("c",)
     with pytest.raises(DataError, match=r"(?s)the column 'passage' for 'references'.*answer, frage, passages"):
-        load_csv(questions, fields=names | {"references": "passage"})
+        load_questions(questions, fields=names | {"references": "passage"})
     with pytest.raises(ConfigError, match=r"unknown name in fields.*'frage'"):
-        load_csv(questions, fields={"frage": "question"})
+        load_questions(questions, fields={"frage": "question"})
     # A document's column counts where a table of documents is read, and may be named where none is.
     documents = write(tmp_path / "d.csv", "titel,body\nA,c.\n")
     both = names | {"title": "titel", "text": "body"}
-    assert load_csv(questions, documents, fields=both).documents[0].text == "c."
-    assert load_csv(questions, fields=both).questions[0].text == "a"
+    assert load_questions(questions, documents, fields=both).documents[0].text == "c."
+    assert load_questions(questions, fields=both).questions[0].text == "a"
     with pytest.raises(DataError, match="'titl' for 'title'"):
-        load_csv(questions, documents, fields=both | {"title": "titl"})
+        load_questions(questions, documents, fields=both | {"title": "titl"})
 
 
 @pytest.mark.parametrize(
@@ -331,7 +311,7 @@ def test_own_questions_and_documents_by_jsonl(tmp_path):
     who = {"question": "Who sang?", "answer": "Ann", "supporting_facts": [["Ann", 1]], "topic": "music"}
     what = {"id": 7, "question": "What is it?", "answer": "a river", "references": ["A river."]}
     documents = jsonl(tmp_path / "d.jsonl", [ann, {"id": "o", "title": "Ouse", "text": "A river."}])
-    data = load_jsonl(jsonl(tmp_path / "q.jsonl", [who, what]), documents)
+    data = load_questions(jsonl(tmp_path / "q.jsonl", [who, what]), documents)
     assert [d.id for d in data.documents] == ["Ann", "o"]
     assert data.documents[0].text == "Ann was born. She sang."
     assert "".join(data.documents[0].sentences) == data.documents[0].text
@@ -344,23 +324,23 @@ def test_own_questions_and_documents_by_jsonl(tmp_path):
 def test_columns_with_other_capitals_spaces_or_hyphens_are_recognised(tmp_path):
     path = tmp_path / "q.csv"
     path.write_text("ID,Question,Answer , REFERENCES ,Level of Care\n7,Who?,Ann,Ann was.||It was Ann.,low\n")
-    (question,) = load_csv(path).questions
+    (question,) = load_questions(path).questions
     assert (question.id, question.text, question.answer) == ("7", "Who?", "Ann")
     assert question.references == ("Ann was.", "It was Ann.")
     assert question.meta == {"Level of Care": "low"}
     path.write_text("Question,question,Answer,gold\nnot this,Who?,Bob,Ann\n")
-    (question,) = load_csv(path, fields={"answer": "gold"}).questions
+    (question,) = load_questions(path, fields={"answer": "gold"}).questions
     assert (question.text, question.answer) == ("Who?", "Ann")
     assert question.meta == {"Question": "not this"}
     path.write_text("Question,Answer,Contexts,Ground Truth\nWho?,Ann,[],Ann\n")
     with pytest.raises(DataError, match="answers that were already given"):
-        load_csv(path)
+        load_questions(path)
 
 
 def test_own_columns_are_renamed_and_csv_reads_lists(tmp_path):
     rows = ['"Who, then?",Ann,"One text.||Two texts."', 'Why?,So,"[""a"", ""b""]"']
     path = write(tmp_path / "q.csv", "\n".join(["query,gold,references", *rows]))
-    data = load_csv(path, fields={"question": "query", "answer": "gold"})
+    data = load_questions(path, fields={"question": "query", "answer": "gold"})
     assert [q.text for q in data.questions] == ["Who, then?", "Why?"]
     assert [q.references for q in data.questions] == [("One text.", "Two texts."), ("a", "b")]
 
@@ -369,11 +349,11 @@ def test_a_table_of_given_answers_is_refused_and_its_true_answers_can_be_named(t
     header = "question,answer,contexts,ground_truth"
     path = write(tmp_path / "ragas.csv", f'{header}\nWho?,Bob,"[""Ann did it.""]",Ann\n')
     with pytest.raises(DataError, match=r"(?s)line 2: columns of answers.*rb.score.*'answer': 'ground_truth'"):
-        load_csv(path)
-    truth = load_csv(path, fields={"answer": "ground_truth"})
+        load_questions(path)
+    truth = load_questions(path, fields={"answer": "ground_truth"})
     assert truth.questions[0].answer == "Ann"
     first = write(tmp_path / "first.csv", 'ground_truth,question,answer,contexts\nAnn,Who?,Bob,"[""Ann did it.""]"\n')
-    assert load_csv(first, fields={"answer": "ground_truth"}).questions[0].answer == "Ann"
+    assert load_questions(first, fields={"answer": "ground_truth"}).questions[0].answer == "Ann"
 
 
 @pytest.mark.parametrize("escape", [r"\ud800", r"\uDFFF", r"\u0000"])
@@ -381,13 +361,13 @@ def test_text_that_cannot_be_written_again_is_refused_with_its_line(tmp_path, es
     good = '{"question": "a \\ud83d\\ude00", "answer": "b"}'
     path = write(tmp_path / "q.jsonl", good + "\n" + f'{{"question": "a{escape}", "answer": "b"}}\n')
     with pytest.raises(DataError, match="line 2: an escape that stands for no character"):
-        load_jsonl(path)
-    assert load_jsonl(write(tmp_path / "good.jsonl", good)).questions[0].text == "a \N{GRINNING FACE}"
+        load_questions(path)
+    assert load_questions(write(tmp_path / "good.jsonl", good)).questions[0].text == "a \N{GRINNING FACE}"
 
 
 def test_a_nul_character_is_refused_with_its_line(tmp_path):
     with pytest.raises(DataError, match="line 3: a NUL character"):
-        load_csv(write(tmp_path / "q.csv", "question,answer\na,b\nc\0,d\n"))
+        load_questions(write(tmp_path / "q.csv", "question,answer\na,b\nc\0,d\n"))
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -396,13 +376,13 @@ def test_cells_of_a_csv_may_stand_between_commas_semicolons_or_tabs(tmp_path, se
     rows = [["question", "answer", "references"], ["Where, and when; why?", '"Ely"; 1900', "In Ely.||In 1900."]]
     with open(path, "w", newline="", encoding="utf-8-sig") as file:
         csv.writer(file, delimiter=separator).writerows(rows)
-    (question,) = load_csv(path).questions
+    (question,) = load_questions(path).questions
     assert (question.text, question.answer) == ("Where, and when; why?", '"Ely"; 1900')
     assert question.references == ("In Ely.", "In 1900.")
     path.write_text(separator.join(["question", "answer"]) + "\n" + separator.join("abc"), encoding="utf-8")
     word = {",": "commas", ";": "semicolons", "\t": "tabs"}[separator]
     with pytest.raises(DataError, match=rf"line 2: the number of cells(.|\n)*cells that hold {word}"):
-        load_csv(path)
+        load_questions(path)
 
 
 @pytest.mark.parametrize("name", ["questions.tsv", "questions.TSV.gz"])
@@ -416,7 +396,7 @@ def test_questions_and_documents_come_from_tsv_files(tmp_path, name):
         assert [(d.id, d.text) for d in loaded.documents] == [("d1", "The mill is in Ely, and old.")]
     assert validate_files(tmp_path / name, tmp_path / "documents.tsv") == []
     if name.endswith(".tsv"):
-        assert load_csv(tmp_path) == load_questions(tmp_path / name, tmp_path)
+        assert load_questions(tmp_path) == load_questions(tmp_path / name, tmp_path)
 
 
 def test_one_column_is_a_csv_too(tmp_path):
@@ -428,11 +408,11 @@ def test_one_column_is_a_csv_too(tmp_path):
 
 
 def test_a_spreadsheet_is_named_with_what_to_do(tmp_path):
-    for name, start in (("asked.xlsx", b"PK\3\4"), ("asked.xls", b"\xd0\xcf\x11\xe0")):
-        (tmp_path / name).write_bytes(start + b"\0 not text")
-        for load in (load_csv, load_jsonl):
-            with pytest.raises(DataError, match=rf"{name} is a spreadsheet(.|\n)*Save as, CSV UTF-8"):
-                load(tmp_path / name)
+    (tmp_path / "asked.csv").write_bytes(b"PK\3\4\0 not text")
+    with pytest.raises(DataError, match=r"asked\.csv is a spreadsheet(.|\n)*Save as, CSV UTF-8"):
+        load_questions(tmp_path / "asked.csv")
+    with pytest.raises(ConfigError, match=r"unknown kind of file '\.xlsx'(.|\n)*Save as, CSV UTF-8"):
+        load_questions(tmp_path / "asked.xlsx")
 
 
 def test_files_that_are_skipped_in_a_folder_are_counted_by_kind(tmp_path):
@@ -494,14 +474,17 @@ def test_a_folder_of_texts_is_a_corpus(tmp_path):
         ('{"question": "a?", "answer": ""}', "line 1: 'answer' is empty"),
         ('{"id": 1, "question": "a", "answer": "b"}\n\n' * 2, r"line 3: the id '1' was there before \(line 1\)"),
         ('{"question": "a", "answer": "b", "supporting_facts": [["X", 0]]}', "names 'X', which is no document's title"),
-        ('{"question": "a", "answer": "b", "references": [" "]}', r"line 1: 'references\[0\]' is empty"),
-        ('{"question": "a", "answer": "b", "supporting_facts": 3}', r"line 1: 'supporting_facts' is 3\n.*a list"),
+        ('{"question": "a", "answer": "b", "references": [" "]}', r"line 1: 'references\.0' is empty"),
+        (
+            '{"question": "a", "answer": "b", "supporting_facts": 3}',
+            r"line 1: 'supporting_facts' is 3\n.*valid tuple",
+        ),
         ("x" * 10_000_000, "line 1 has 10,000,000 characters"),
     ],
 )
 def test_bad_question_lines_are_named(tmp_path, text, message):
     with pytest.raises(DataError, match=message) as caught:
-        load_jsonl(write(tmp_path / "q.jsonl", text))
+        load_questions(write(tmp_path / "q.jsonl", text))
     assert "q.jsonl" in str(caught.value)
     assert len(str(caught.value)) < 1000
 
@@ -510,10 +493,10 @@ def test_supporting_fact_beyond_the_document_says_how_many_sentences_it_has(tmp_
     documents = jsonl(tmp_path / "d.jsonl", [{"title": "Ann", "sentences": ["One.", "Two."]}])
     questions = jsonl(tmp_path / "q.jsonl", [{"question": "a", "answer": "b", "supporting_facts": [["Ann", 2]]}])
     with pytest.raises(DataError, match="that document has 2 sentences"):
-        load_jsonl(questions, documents)
+        load_questions(questions, documents)
     claim = {"question": "a", "answer": "b", "claims": [{"text": "c", "support": [["Ann", 5]]}]}
     with pytest.raises(DataError, match=r"\['Ann', 5\]"):
-        load_jsonl(jsonl(tmp_path / "q.jsonl", [claim]), documents)
+        load_questions(jsonl(tmp_path / "q.jsonl", [claim]), documents)
 
 
 @pytest.mark.parametrize(
@@ -529,7 +512,7 @@ def test_supporting_fact_beyond_the_document_says_how_many_sentences_it_has(tmp_
 )
 def test_bad_csv_lines_are_named(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
-        load_csv(write(tmp_path / "q.csv", text))
+        load_questions(write(tmp_path / "q.csv", text))
 
 
 # ---------------------------------------------------------------- validation and MiniHop
@@ -540,7 +523,7 @@ def dataset(**changes) -> Dataset:
     documents = tuple(Document(title, title, text) for title, text in texts.items())
     fields = {"id": "q", "text": "Which town is meant?", "answer": "Ely", "kind": "bridge"}
     fields["references"] = ("She crossed the Ouse.", "Ely lies on the Ouse.")
-    fields["meta"] = {"doc_ids": ("Ann", "Ouse"), "supporting_facts": (("Ann", 1), ("Ouse", 0)), "both_hops": True}
+    fields["meta"] = {"doc_ids": ("Ann", "Ouse"), "supporting_facts": (("Ann", 1), ("Ouse", 0))}
     return Dataset("d", (Question(**(fields | changes)),), documents)
 
 
@@ -549,7 +532,6 @@ def dataset(**changes) -> Dataset:
     [
         ({"references": ()}, "no supporting text"),
         ({"references": ("She sang.", "Ely lies on the Ouse.")}, "not found in any document"),
-        ({"text": "Which town lies on the Ouse?"}, "names 'Ouse', which holds the answer"),
     ],
 )
 def test_each_defect_of_a_question_is_a_problem(changes, message):
@@ -579,54 +561,6 @@ def test_answers_may_follow_by_reasoning_or_be_a_choice_of_a_comparison():
     assert validate(dataset(answer="yes", kind="comparison", meta={})) == []
     twice = dataset()
     assert "more than once" in str(validate(Dataset("d", twice.questions * 2, twice.documents))[0])
-
-
-TWO = {
-    "Tern": ("The tern was built in 1901.", "It was the first ship to pass the strait, and faster than any other."),
-    "Kite": ("The kite was built in 1890.", "Its captain was Ann Lee, who was born in Ely."),
-}
-
-
-def reasons(text, answer, kind, *facts):
-    references = tuple(TWO[title][i] for title, i in facts)
-    question = Question("q", text, answer, references, kind, meta={"supporting_facts": facts, "reasoning": "r"})
-    documents = [Document(title, title, " ".join(sentences)) for title, sentences in TWO.items()]
-    made = validate(Dataset("d", (question,), tuple(documents)), min_documents=2)
-    assert validate(Dataset("d", (question,), tuple(documents))) == []
-    return [str(problem) for problem in made]
-
-
-@pytest.mark.parametrize(
-    ("text", "answer", "kind", "facts", "what"),
-    [
-        ("Were the Tern and Kite both built before 1900?", "no", "comparison", [("Tern", 0), ("Kite", 0)], "'both'"),
-        ("Did the Tern pass the strait before the Kite?", "yes", "comparison", [("Tern", 1), ("Kite", 0)], "'Tern'"),
-        ("Which was faster, the Tern or the Kite?", "Tern", "comparison", [("Tern", 1), ("Kite", 0)], "'Tern'"),
-        ("Where was the captain of the ship born that had been built in 1890?", "Ely", "bridge",
-         [("Tern", 0), ("Kite", 1)], "'Kite' has the answer"),
-    ],
-)  # fmt: skip
-def test_an_answer_that_one_document_gives_away_is_named(text, answer, kind, facts, what):
-    (problem,) = reasons(text, answer, kind, *facts)
-    assert "one document may be enough" in problem
-    assert what in problem
-
-
-@pytest.mark.parametrize(
-    ("text", "answer", "kind", "facts"),
-    [
-        ("Were the Tern and the Kite both built before 1910?", "yes", "comparison", [("Tern", 0), ("Kite", 0)]),
-        ("Were both ships built in the same year?", "no", "comparison", [("Tern", 0), ("Kite", 0)]),
-        ("Which was built first, the Tern or the Kite?", "Kite", "comparison", [("Tern", 0), ("Kite", 0)]),
-        ("Is the Tern at least ten years younger?", "yes", "comparison", [("Tern", 1), ("Kite", 0)]),
-        ("Where was Ann Lee born, captain of the ship that the Tern followed?", "Ely", "bridge",
-         [("Tern", 1), ("Kite", 1)]),
-        ("A fast ship passed the strait. In which town was the master of its rival born?", "Ely", "bridge",
-         [("Tern", 1), ("Kite", 1)]),
-    ],
-)  # fmt: skip
-def test_a_question_that_needs_both_documents_passes(text, answer, kind, facts):
-    assert reasons(text, answer, kind, *facts) == []
 
 
 def test_validate_files_reads_all_three_forms(tmp_path):
@@ -680,11 +614,6 @@ def test_minihop_bridge_answers_stand_in_the_evidence_or_are_derived_and_most_ne
     derived = [q.id for q in bridge if _plain(q.answer) not in _plain(" ".join(q.references))]
     assert len(derived) <= 5, derived
     assert sum(bool(q.meta["both_hops"]) for q in bridge) >= 0.7 * len(bridge)
-
-
-def test_minihop_limit_keeps_the_documents(minihop):
-    few = load_minihop(limit=3)
-    assert (len(few.questions), len(few.documents)) == (3, len(minihop.documents))
 
 
 def test_minihop_claims_are_supported_by_their_sentences_word_for_word_enough(minihop):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from shop_schema import RAW
 
 from ragbench import datagen
-from ragbench.data import load_jsonl
+from ragbench.data import load_questions
 from ragbench.datagen.configuration import blocklist, invent
 from ragbench.datagen.parts import KINDS, Derived, FactSentence, Section
 from ragbench.datagen.questions import annotate, facts_in
@@ -723,9 +723,9 @@ def test_one_document_gets_no_question_over_several():
 
 
 @pytest.mark.parametrize("name", SHIPPED, ids="-".join)
-def test_generate_writes_what_load_jsonl_reads(name, tmp_path):
+def test_generate_writes_what_load_questions_reads(name, tmp_path):
     folder = datagen.generate_set(*name, documents=6, seed=7, out=tmp_path / "new" / "set")
-    data = load_jsonl(folder / "questions.jsonl", folder / "documents.jsonl")
+    data = load_questions(folder / "questions.jsonl", folder / "documents.jsonl")
     assert len(data.documents) == 6
     texts = {d.id: d.text for d in data.documents}
     assert {q.kind for q in data.questions} == set(KINDS)

@@ -22,27 +22,14 @@ BODY = json.dumps([{"_id": f"q{i}", "question": "x" * 100} for i in range(2000)]
 
 
 class Server(BaseHTTPRequestHandler):
-    """Serves BODY; ``drop_at`` bytes into an answer the connection is cut, once."""
-
-    body, ranges, drop_at, requests, status = BODY, True, None, [], 200
+    body, requests, status = BODY, [], 200
 
     def do_GET(self):
-        cls = type(self)
-        wanted = self.headers.get("Range")
-        cls.requests.append(wanted)
-        start = int(wanted.split("=")[1].rstrip("-")) if wanted and cls.ranges else 0
-        if start >= len(cls.body):
-            self.send_response(416)
-            self.end_headers()
-            return
-        part = cls.body[start:]
-        self.send_response(cls.status if cls.status != 200 else 206 if start else 200)
-        self.send_header("Content-Length", str(len(part)))
+        type(self).requests.append(self.path)
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(self.body)))
         self.end_headers()
-        if cls.drop_at is not None:
-            part, cls.drop_at = part[: cls.drop_at], None
-            self.close_connection = True
-        self.wfile.write(part)
+        self.wfile.write(self.body)
 
     def log_message(self, *args):
         pass
@@ -59,50 +46,25 @@ def server(monkeypatch):
     http.shutdown()
 
 
-def test_a_download_is_accepted_by_its_hash_and_checked_again_later(server, tmp_path):
+def test_a_download_is_accepted_by_its_hash_and_made_once(server, tmp_path):
     path = fetch_hotpotqa(tmp_path, server.url)
     assert path.read_bytes() == BODY
     assert [file.name for file in tmp_path.iterdir()] == [OFFICIAL_NAME]
     assert fetch_hotpotqa(tmp_path, server.url) == path
-    assert len(server.requests) == 1  # the second call found it on disk
-    path.write_bytes(BODY[:-1] + b" ]")
-    with pytest.raises(DataError, match="changed since it was downloaded"):
-        fetch_hotpotqa(tmp_path, server.url)
+    assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("ranges", [True, False])
-def test_a_download_that_broke_off_is_continued(server, tmp_path, ranges):
-    server.drop_at, server.ranges = 50_000, ranges
-    with pytest.raises(DataError, match="continues where it stopped"):
-        fetch_hotpotqa(tmp_path, server.url)
-    have = (tmp_path / f"{OFFICIAL_NAME}.part").stat().st_size
-    assert 0 < have <= 50_000
-    assert fetch_hotpotqa(tmp_path, server.url).read_bytes() == BODY
-    assert server.requests == [None, f"bytes={have}-"]
-
-
-def test_a_complete_part_file_is_accepted(server, tmp_path):
-    (tmp_path / f"{OFFICIAL_NAME}.part").write_bytes(BODY)
-    assert fetch_hotpotqa(tmp_path, server.url).read_bytes() == BODY
-
-
-@pytest.mark.parametrize("body", [b"<html>Please log in</html>", BODY.replace(b"xx", b"xy", 1), BODY + b" ", b"[1, 2]"])
-def test_another_file_is_refused_and_deleted(server, tmp_path, body):
-    server.body = body
-    with pytest.raises(DataError, match="is not the official dev set"):
+@pytest.mark.parametrize(("status", "body"), [(200, b"<html>Please log in</html>"), (200, BODY + b" "), (404, BODY)])
+def test_another_file_or_a_refusing_server_is_told_and_nothing_is_kept(server, tmp_path, status, body):
+    server.status, server.body = status, body
+    with pytest.raises(DataError, match=r"http://127\.0\.0\.1:(.|\n)*(SHA256|hash|404)(.|\n)*RAGBENCH_DATA/hotpotqa"):
         fetch_hotpotqa(tmp_path, server.url)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_refusing_server_is_named(server, tmp_path):
-    server.status = 404
-    with pytest.raises(DataError, match="answered 404"):
-        fetch_hotpotqa(tmp_path, server.url)
-
-
 def test_an_absent_server_is_named(tmp_path):
-    with pytest.raises(DataError, match="ConnectError"):
-        fetch_hotpotqa(tmp_path, "http://127.0.0.1:9/x", timeout_s=2)
+    with pytest.raises(DataError, match=r"http://127\.0\.0\.1:9/x(.|\n)*refused"):
+        fetch_hotpotqa(tmp_path, "http://127.0.0.1:9/x")
 
 
 # ---------------------------------------------------------------- Wikipedia dump

@@ -89,7 +89,7 @@ def test_dir_shows_what_a_user_uses_and_nothing_else():
     assert {"ClaimInspector", "LabellingTool"} <= set(dir(ragbench.widgets))
     assert {"thesis", "ragas", "published", "record"} <= set(dir(ragbench.papers))
     assert {"claims", "thresholds"} <= set(dir(ragbench.metrics))
-    assert {"load_minihop", "load_csv", "DATASETS"} <= set(dir(ragbench.data))
+    assert {"load_minihop", "load_questions", "DATASETS"} <= set(dir(ragbench.data))
     for package in (ragbench, *(getattr(ragbench, name) for name in ragbench._MODULES)):
         assert not {"Any", "Mapping", "annotations", "importlib", "np", "pd", "lazy"} & set(dir(package))
         for name in dir(package):

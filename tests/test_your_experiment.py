@@ -19,7 +19,7 @@ from fake_ollama import FakeOllama
 
 from ragbench import comparison, plots, your_experiment
 from ragbench.cli import main
-from ragbench.data import load_csv, load_documents, load_jsonl, load_minihop
+from ragbench.data import load_documents, load_minihop, load_questions
 from ragbench.datagen import generate_set
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import TIMING, Experiment, load_rows
@@ -72,8 +72,8 @@ def written(name="mine", **settings):
 
 def test_a_generated_folder_loads_by_its_name_alone(tmp_path):
     folder = generate_set("finance", "en", 2, 7, tmp_path / "finance")
-    whole = load_jsonl(folder / "questions.jsonl", folder / "documents.jsonl")
-    for loaded in (load_jsonl(folder), load_jsonl(folder / "questions.jsonl", folder)):
+    whole = load_questions(folder / "questions.jsonl", folder / "documents.jsonl")
+    for loaded in (load_questions(folder), load_questions(folder / "questions.jsonl", folder)):
         assert (loaded.questions, loaded.documents) == (whole.questions, whole.documents)
     own = your_experiment.load(str(folder))
     assert (own.name, own.questions) == ("finance", whole.questions)
@@ -92,7 +92,7 @@ def test_a_table_of_documents_wins_over_the_readme_beside_it(tmp_path):
 def test_a_folder_of_csv_files_loads_by_its_name(tmp_path):
     (tmp_path / "questions.csv").write_text("question,answer\nWhere?,Ely\n")
     (tmp_path / "documents.csv").write_text("id,text\nd1,Ann Lee was born in Ely.\n")
-    loaded = load_csv(tmp_path)
+    loaded = load_questions(tmp_path)
     assert (len(loaded.questions), len(loaded.documents)) == (1, 1)
 
 

@@ -11,20 +11,11 @@ from ragbench._lazy import ours
 from ragbench.data.answers import read_answers, write_ragas
 from ragbench.data.clapnq import load_clapnq
 from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
-from ragbench.data.formats import (
-    load_beir,
-    load_ir_dataset,
-    read_trec_qrels,
-    read_trec_run,
-    trec_rows,
-    write_beir,
-    write_trec_qrels,
-    write_trec_run,
-)
 from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
 from ragbench.data.ragchecker import load_ragchecker_counts, load_ragchecker_meta, read_ragchecker, write_ragchecker
 from ragbench.data.refchecker import load_refchecker
-from ragbench.data.user import load_csv, load_documents, load_jsonl, load_minihop, load_minihop_probes, load_questions
+from ragbench.data.relevance import load_beir, read_trec_qrels, trec_rows, write_trec_run
+from ragbench.data.user import load_documents, load_minihop, load_minihop_probes, load_questions
 from ragbench.data.validate import Problem, validate, validate_files
 from ragbench.data.wiki import build_wiki_corpus
 from ragbench.data.wikieval import load_wikieval, load_wikieval_runs
@@ -32,7 +23,7 @@ from ragbench.errors import ConfigError, NotHereError, unknown
 from ragbench.records import Dataset
 
 __dir__ = ours(globals())
-# One of your own is a function that returns a Dataset, and one entry.
+# To add a data set, write a function that returns a Dataset and enter it here.
 DATASETS: dict[str, Callable[..., Dataset]] = {
     "minihop": load_minihop,
     "hotpotqa": load_hotpotqa,
@@ -57,7 +48,7 @@ def load_dataset(
         raise ConfigError(f"per_kind={per_kind}", "at least 1, or None for all questions", "leave it out")
     if name not in table and (name != "auto" or table is DATASETS):
         raise unknown_data(name, table if table is DATASETS else ("auto", *table))
-    data = _first_here(list(table.values()) if name == "auto" else [table[name]], options)
+    data = _first_available(list(table.values()) if name == "auto" else [table[name]], options)
     if per_kind is None:
         return data
     seen: Counter[tuple[Any, str]] = Counter()
@@ -70,7 +61,7 @@ def load_dataset(
     return replace(data, questions=tuple(kept))
 
 
-def _first_here(loaders: Sequence[Callable[..., Dataset]], options: Mapping[str, Any]) -> Dataset:
+def _first_available(loaders: Sequence[Callable[..., Dataset]], options: Mapping[str, Any]) -> Dataset:
     *others, last = loaders
     for load in others:
         with contextlib.suppress(NotHereError):

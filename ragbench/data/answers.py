@@ -7,6 +7,7 @@ and told; everything else is one error with file, row and column, and nothing is
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from ragbench.data.files import MAX_FIELD, raise_all
-from ragbench.data.tables import as_frame, plain_name, written_list
+from ragbench.data.tables import as_table, plain_name, written_list
 from ragbench.errors import DataError
 
 # Our name -> theirs: ragas (since 0.2, before), DeepEval, RAGChecker.
@@ -42,7 +43,7 @@ _TEXTS = ("system", "question", "answer", "reference", "context")
 _LISTS = ("chunks", "references", "keypoints", "retrieved", "relevant")
 _IDS = ("retrieved", "relevant")
 _DEEPEVAL = {"actual_output", "retrieval_context"}  # beside these, "context" is the list of ideal passages
-MOST = 1000  # passages in a row; more is a whole corpus, or a text cut into letters
+MAX_TEXTS = 1000  # passages in a row; more is a whole corpus, or a text cut into letters
 
 
 def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
@@ -59,8 +60,9 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     -------
     DataFrame, a row per answer, in our names; other columns as they are. ``question_id`` is always there: rows with the
     same question share it, where there was none. ``attrs["repairs"]`` lists what was mended, which is a warning too.
+    A ``reference`` of several true answers stays a list. An empty answer is a text; any other empty cell is missing.
     """
-    name, places, frame = as_frame(source)
+    name, places, frame, csv = as_table(source)
     if frame.empty:
         raise DataError(f"{name} has no row", "at least one answer", "check what made it")
     frame.columns = [str(column) for column in frame.columns]
@@ -68,13 +70,19 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
         twice = frame.columns[frame.columns.duplicated()][0]
         raise DataError(f"{name} has two columns {twice!r}", "one of them", "rename one, or drop it")
     frame = frame.rename(columns=_renamed(name, list(frame.columns), columns or {}))
+    if csv:
+        others = frame.columns.drop("answer", errors="ignore")
+        frame[others] = frame[others].replace("", None)
     repairs: Counter[str] = Counter()
     errors: list[DataError] = []
     for column in frame.columns.intersection([*_TEXTS, *_LISTS]):
         cells = []
-        for place, value in zip(places, frame[column], strict=True):
+        for place, value in zip(places, _whole_numbers(frame[column]), strict=True):
             try:
-                cells.append((_text if column in _TEXTS else _list)(value, column, place, repairs))
+                if csv and column == "reference" and isinstance(value, str) and re.match(r"\s*\[|.*\|\|", value):
+                    value = _from_text(value, column, place, repairs, csv)
+                read = _text(value, column, place, repairs) if column in _TEXTS else None
+                cells.append(read if column in _TEXTS else _list(value, column, place, repairs, csv))
             except DataError as error:
                 errors.append(error)
         if len(cells) == len(frame):
@@ -102,8 +110,8 @@ def write_ragas(source: Any, path: str | Path, columns: Mapping[str, str] | None
     path = Path(path).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = table.rename(columns=RAGAS).to_dict("records")
-    there = [{name: cell for name, cell in row.items() if not is_missing(cell)} for row in rows]
-    lines = [json.dumps(row, ensure_ascii=False, default=np.ndarray.tolist) for row in there]
+    filled = [{name: cell for name, cell in row.items() if not is_missing(cell)} for row in rows]
+    lines = [json.dumps(row, ensure_ascii=False, default=np.ndarray.tolist) for row in filled]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
@@ -157,17 +165,26 @@ def _identify(frame: pd.DataFrame, places: Sequence[str]) -> None:
         seen[key] = place
 
 
-def _text(value: Any, column: str, place: str, repairs: Counter[str]) -> str | None:
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, np.ndarray | list | tuple) and len(value) == 1 and isinstance(value[0], str):
-        repairs[f"{{cells}} of {column!r} held a list of one text: its text was taken"] += 1
-        value = value[0]
-    if is_missing(value):
+def _whole_numbers(cells: pd.Series) -> pd.Series:
+    """Return whole numbers as such: pandas makes 1979 to 1979.0 where another cell of the column is empty."""
+    whole = pd.api.types.is_float_dtype(cells) and cells.isna().any() and (cells.dropna() % 1 == 0).all()
+    return cells.astype("Int64").astype(object) if whole else cells
+
+
+def _text(value: Any, column: str, place: str, repairs: Counter[str]) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        value = int(value) if isinstance(value, np.floating) and value.is_integer() else value.tolist()
+    if isinstance(value, list | tuple) and value and all(isinstance(text, str) for text in value):
+        if column == "reference" and len(value) > 1:
+            return list(value)
+        if len(value) == 1:
+            repairs[f"{{cells}} of {column!r} held a list of one text: its text was taken"] += 1
+            value = value[0]
+    if is_missing(value) or (value == "" and column != "answer"):
         return None
     if isinstance(value, bool | int | float):
         repairs[f"{{cells}} of {column!r} held a number: written as text"] += 1
-        # pandas makes 1979 to 1979.0 where another cell of the column is empty.
-        value = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        value = str(value)
     if not isinstance(value, str):
         raise _bad(value, f"{place}: {column!r}", "a text (of a conversation: the last question and answer)")
     if len(value) > MAX_FIELD:
@@ -175,13 +192,13 @@ def _text(value: Any, column: str, place: str, repairs: Counter[str]) -> str | N
     return value
 
 
-def _list(value: Any, column: str, place: str, repairs: Counter[str]) -> Any:
+def _list(value: Any, column: str, place: str, repairs: Counter[str], csv: bool) -> Any:
     if isinstance(value, Mapping) and column in _IDS:
         return value  # gains by id
     if is_missing(value) or (isinstance(value, str) and not value.strip()):
         return None
     if isinstance(value, str):
-        value = _from_text(value, column, place, repairs)
+        value = _from_text(value, column, place, repairs, csv)
     if not isinstance(value, list | tuple | set | frozenset | np.ndarray):
         raise _bad(value, f"{place}: {column!r}", "a list of texts")
     items = []
@@ -194,22 +211,24 @@ def _list(value: Any, column: str, place: str, repairs: Counter[str]) -> Any:
             items.append(item)
         else:
             raise _bad(item, f"{place}: item {len(items)} of {column!r}", "a text")
-    if len(items) > MOST and column not in _IDS:
+    if len(items) > MAX_TEXTS and column not in _IDS:
         raise DataError(
             f"{place}: {column!r} has {len(items):,} texts",
-            f"at most {MOST:,}",
+            f"at most {MAX_TEXTS:,}",
             "keep what the answer was written from; a text that was cut into letters is one text",
         )
     return items
 
 
-def _from_text(text: str, column: str, place: str, repairs: Counter[str]) -> list[Any]:
+def _from_text(text: str, column: str, place: str, repairs: Counter[str], csv: bool) -> list[Any]:
     try:
-        items = written_list(text, numbers=column in _IDS)
+        items = written_list(text, csv=csv, numbers=column in _IDS)
     except ValueError as error:
         got = f"{place}: {column!r} begins like a list and cannot be read as one: {text[:40]!r}"
         do = "write the cell with json.dumps, or save the table as JSON lines or Parquet"
         raise DataError(got, str(error), do) from None
+    if csv and column in _IDS:  # 1.0 in a list of numbers that pandas wrote
+        items = [re.sub(r"^(-?\d+)\.0$", r"\1", item) if isinstance(item, str) else item for item in items]
     if text.lstrip().startswith("["):
         repairs[f"{{cells}} of {column!r} held a list written as text: read as lists"] += 1
     elif len(items) == 1:

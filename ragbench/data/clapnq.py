@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ragbench.data.files import Filled, Plain, Row, from_mirror, read_records
+from ragbench.data.files import Filled, Plain, Row, read_records, shared_file
 from ragbench.data.hotpotqa import Paragraphs
 from ragbench.errors import DataError
 from ragbench.records import Dataset, Question
 
-FILE = "clapnq_dev_answerable.jsonl"
+_FILE = "clapnq_dev_answerable.jsonl"
 
 
 class _Passage(Row):
@@ -57,7 +57,7 @@ def load_clapnq(path: str | Path | None = None) -> Dataset:
     Source: RAGChecker, section 4.1 and Table 1 (ClapNQ).
     """
     do = "copy annotated_data/dev from ClapNQ's repository there, or pass the file as path"
-    given = from_mirror(path, "clapnq", FILE, got="ClapNQ is not on this machine", do=do)
+    given = shared_file(path, "clapnq", _FILE, name="ClapNQ", do=do)
     documents = Paragraphs()
     questions = read_records(
         given, _Asked, lambda row, where: _question(row, where, documents), lambda question: [f"the id {question.id!r}"]
@@ -81,7 +81,7 @@ def _question(row: _Asked, where: str, documents: Paragraphs) -> Question:
 
 
 def _passage(passage: _Passage, where: str) -> tuple[str, str, tuple[str, ...]]:
-    """Return title, text, and the text cut after each of its sentences."""
+    """Return title, text, and the text divided after each of its sentences."""
     text = passage.text.strip()
     cut, start = [], 0
     for sentence in map(str.strip, passage.sentences):

@@ -1,35 +1,59 @@
-"""Documents of a user: a table of them, or a folder of text, PDF, DOCX and HTML files (extra ``[documents]``)."""
+"""Text, PDF, DOCX and HTML files as documents (extra ``[documents]``), with every visible word once and in order.
+
+Line breaks stay as the file has them. A word that a hyphen divides at a line end is joined where texts are compared:
+by the IR score and by BM25, both with `ragbench.text.layout`.
+"""
 
 from __future__ import annotations
 
 import importlib
+import io
+import re
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ragbench.data.files import MAX_FIELD, raise_all, read_text
+from ragbench.data.files import MAX_FIELD, MAX_LINE, raise_all, read_text
 from ragbench.errors import ConfigError, DataError, EmptyFileError
 from ragbench.records import Document
 
 _TEXTS = (".txt", ".md", ".rst")
-_READERS = {".pdf": "pypdf", ".docx": "docx", ".html": "bs4", ".htm": "bs4"}  # ending -> package
-_PARTS = ["h1", "h2", "h3", "h4", "h5", "h6", "p", "li", "td", "th", "pre", "blockquote", "figcaption", "dt", "dd"]
+_READERS = {".pdf": "pypdf", ".docx": "docx", ".html": "lxml", ".htm": "lxml"}  # ending -> package
+_MAX_TAGS = 1_000_000  # of a DOCX or HTML file
+# What stands on lines of its own, by the HTML standard's style sheet (15.3); other elements are parts of a line.
+_BLOCKS = frozenset((
+    "address", "article", "aside", "blockquote", "br", "caption", "center", "dd", "details", "dialog", "dir", "div",
+    "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header",
+    "hgroup", "hr", "html", "body", "legend", "li", "listing", "main", "menu", "nav", "ol", "optgroup", "option",
+    "p", "plaintext", "pre", "search", "section", "select", "summary", "table", "tbody", "td", "textarea", "tfoot",
+    "th", "thead", "tr", "ul", "xmp",
+))  # fmt: skip
+_UNSEEN = frozenset((
+    "title", "script", "style", "template", "noscript", "noframes", "iframe", "datalist", "audio", "video",
+    "canvas", "rp",
+))  # fmt: skip
+_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_AS_WRITTEN = ("pre", "textarea", "listing", "plaintext", "xmp")
+_BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}  # of a DOCX
+_LEFT_OUT = ("del", "moveFrom", "Fallback")  # deletions; the second form of a text box
 
 
 def is_document(path: Path) -> bool:
-    """Tell whether a file is one document, of PDF, DOCX or HTML."""
-    return path.suffix.lower() in _READERS and path.is_file()
+    """Tell whether a file is read by `read_document`, by its ending."""
+    return path.suffix.lower() in (*_TEXTS, *_READERS)
 
 
 def read_folder(folder: Path) -> Iterator[Document]:
-    """Read a folder's files, in subfolders too; hidden ones are passed over.
+    """Read a folder's files, in subfolders too, without the hidden ones.
 
-    Files that fail are told together. Files without text are left out, files of another kind skipped, with a warning.
+    Files that fail are reported together. A warning names files without text, and how many files of other kinds are
+    skipped.
     """
     visible = [p for p in folder.rglob("*") if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
-    files = sorted(p for p in visible if p.suffix.lower() in (*_TEXTS, *_READERS) and p.is_file())
+    files = sorted(p for p in visible if is_document(p) and p.is_file())
     if not files:
         held = _kinds(visible)
         raise DataError(
@@ -49,16 +73,14 @@ def read_folder(folder: Path) -> Iterator[Document]:
             empty.append(error)
         except DataError as error:
             errors.append(error)
-    raise_all(errors, folder, len(files), "files")
-    if len(empty) == len(files):
-        raise_all(empty, folder, len(files), "files")
+    raise_all(errors or (empty if len(empty) == len(files) else []), folder, len(files), "files")
     if empty:
         names = ", ".join(error.got for error in empty[:5]) + ", ..." * (len(empty) > 5)
         warnings.warn(f"{len(empty)} of {len(files)} files left out, without text: {names}", stacklevel=4)
 
 
 def _kinds(files: Iterable[Path]) -> str:
-    """Count files by ending, the commonest first: "3 .pdf, 1 .png"; empty for none."""
+    """Count files by ending, the most frequent first: "3 .pdf, 1 .png"; empty for none."""
     counts = Counter(p.suffix.lower() or "without an ending" for p in sorted(files) if p.is_file())
     return ", ".join(f"{count} {ending}" for ending, count in counts.most_common())
 
@@ -66,25 +88,18 @@ def _kinds(files: Iterable[Path]) -> str:
 def read_document(path: Path, name: str) -> list[Document]:
     """Read one file: a document, or one per page of a PDF ("report, page 3").
 
-    A page without text (a scan, mostly) is there, empty, and a warning names it.
-
-    Parameters
-    ----------
-    name : of the file in ids.
-
-    Raises
-    ------
-    ConfigError without the package that reads it; DataError for a file that is damaged, encrypted or too long,
-    EmptyFileError for one without any text.
+    A page without text (a scan, mostly) is kept, empty, and a warning names it. ``name`` is that of the file in ids;
+    ``meta`` holds it, and the page. ConfigError without the package that reads the file, DataError for a file that is
+    damaged, encrypted or too large, EmptyFileError for one without any text.
     """
     ending = path.suffix.lower()
     texts = _read(path, ending) if ending in _READERS else [read_text(path)]
     if size := max((len(text) for text in texts if len(text) > MAX_FIELD), default=0):
         raise DataError(f"{path} has {size:,} characters", f"at most {MAX_FIELD:,}", "split it into several files")
     if ending != ".pdf":
-        return [Document(name, path.stem, texts[0])]
+        return [Document(name, path.stem, texts[0], meta={"file": name})]
     return [
-        Document(f"{name}#page-{number}", f"{path.stem}, page {number}", text, meta={"page": number})
+        Document(f"{name}#page-{number}", f"{path.stem}, page {number}", text, meta={"file": name, "page": number})
         for number, text in enumerate(texts, 1)
     ]
 
@@ -92,11 +107,13 @@ def read_document(path: Path, name: str) -> list[Document]:
 def _read(path: Path, ending: str) -> list[str]:
     package = _READERS[ending]
     try:
-        module = importlib.import_module(package)
+        importlib.import_module(package)
     except ImportError:
         raise ConfigError(f"{path} without {package}", "that package", 'pip install "ragbench[documents]"') from None
     try:
-        texts = {"pypdf": _pages, "docx": _paragraphs, "bs4": _parts}[package](module, path)
+        texts = {"pypdf": _pdf_pages, "docx": _docx_text, "lxml": _html_text}[package](path)
+    except DataError:
+        raise
     except Exception as error:  # each library has errors of its own, and of its parser
         got = f"{path} cannot be read: {type(error).__name__}: {error}"
         expected = f"a whole {ending[1:].upper()} file without a password"
@@ -110,25 +127,134 @@ def _read(path: Path, ending: str) -> list[str]:
     return texts
 
 
-def _pages(pypdf: Any, path: Path) -> list[str]:
+def _check_size(path: Path, size: int, tags: int = 0) -> None:
+    if size > MAX_LINE or tags > _MAX_TAGS:
+        got = f"{path} has {f'{tags:,} elements' if tags else f'{size:,} bytes'}"
+        raise DataError(got, f"at most {_MAX_TAGS:,} elements and {MAX_LINE:,} bytes", "split it into several files")
+
+
+def _tags(raw: bytes) -> int:
+    return raw.count(b"<") - raw.count(b"</")
+
+
+def _lines(pieces: Iterable[str]) -> str:
+    """Join pieces of text to lines without white space around them, and without empty ones."""
+    lines = (line.strip(" \r\n\v\f") for line in "".join(pieces).split("\n"))
+    return "\n".join(line for line in lines if line.strip())
+
+
+# PDF
+
+
+def _pdf_pages(path: Path) -> list[str]:
+    import pypdf
+
     return [page.extract_text() for page in pypdf.PdfReader(path).pages]
 
 
-def _paragraphs(docx: Any, path: Path) -> list[str]:
-    parts = []
-    for part in docx.Document(str(path)).iter_inner_content():
-        if hasattr(part, "rows"):
-            parts += ["\t".join(cell.text for cell in row.cells) for row in part.rows]
+# DOCX
+
+
+def _docx_text(path: Path) -> list[str]:
+    """Read headers, body, notes and footers; tracked insertions are text, deletions are not, each cell stands once."""
+    import docx
+    from docx.oxml import parse_xml
+
+    with zipfile.ZipFile(path) as packed:
+        parts = [
+            info for info in packed.infolist() if info.filename.startswith("word/") and info.filename[-4:] == ".xml"
+        ]
+        for info in parts:
+            _check_size(path, info.file_size)
+        for info in parts:
+            _check_size(path, 0, _tags(packed.read(info)))
+    main = docx.Document(str(path)).part
+    named = {str(part.partname): part for part in main.package.iter_parts() if part is not main}
+    order = ("header", "", "footnotes", "endnotes", "footer")
+    pieces: list[str] = []
+    for kind in order:
+        found = [named[n] for n in sorted(named) if kind and re.search(rf"/{kind}\d*\.xml$", n)] if kind else [main]
+        for part in found:
+            root = part.element if hasattr(part, "element") else parse_xml(part.blob)
+            pieces += [*_docx_pieces(root), "\n"]
+    if any(part.reltype.endswith("/aFChunk") for part in main.rels.values()):
+        warnings.warn(f"{path}: a document that is embedded in it is not read", stacklevel=7)
+    return [_lines(pieces)]
+
+
+def _docx_pieces(root: Any) -> Iterator[str]:
+    from lxml import etree
+
+    walk = etree.iterwalk(root, events=("start", "end"))
+    cells = [0]  # of each table row that is open
+    for event, element in walk:
+        tag = etree.QName(element).localname if isinstance(element.tag, str) else ""
+        if event == "start":
+            if tag in _LEFT_OUT:
+                walk.skip_subtree()
+            elif tag == "t":
+                yield element.text or ""
+            elif tag in _BREAKS and element.getparent().tag.endswith("}r"):
+                yield _BREAKS[tag]
+            elif tag == "tr":
+                cells.append(0)
+                yield "\n"
+            elif tag == "tc":
+                cells[-1] += 1
+                yield "\t" * (cells[-1] > 1)
+            elif tag in ("txbxContent", "tbl"):
+                yield "\n"
+        elif tag == "tr":
+            cells.pop()
+            yield "\n"
+        elif tag == "p" and not (element.getnext() is None and element.getparent().tag.endswith("}tc")):
+            yield "\n"
+
+
+# HTML
+
+
+def _html_text(path: Path) -> list[str]:
+    from lxml import etree
+
+    raw = path.read_bytes()
+    _check_size(path, len(raw))
+    _check_size(path, 0, _tags(raw))
+    try:
+        raw.decode("utf-8")
+        encoding = "utf-8"
+    except UnicodeDecodeError:
+        encoding = None  # the one that the file names, else windows-1252
+    parser = etree.HTMLParser(encoding=encoding, huge_tree=True, remove_comments=True, remove_pis=True)
+    root = etree.parse(io.BytesIO(raw), parser).getroot() if raw.strip() else None
+    if cut := [entry.message for entry in parser.error_log if entry.level == etree.ErrorLevels.FATAL]:
+        raise DataError(f"{path} cannot be read to its end: {cut[0]}", "elements that end", "mend or simplify it")
+    if root is None:
+        return [""]
+    if frames := root.xpath("//iframe[@src] | //frame[@src]"):
+        pages = ", ".join(frame.get("src")[:60] for frame in frames[:5])
+        warnings.warn(f"{path}: the pages in its frames are not read: {pages}", stacklevel=7)
+    return [_lines(_html_pieces(root))]
+
+
+def _html_pieces(root: Any) -> Iterator[str]:
+    from lxml import etree
+
+    walk = etree.iterwalk(root, events=("start", "end"))
+    as_written = 0
+    for event, element in walk:
+        block = element.tag in _BLOCKS
+        if event == "start":
+            as_written += element.tag in _AS_WRITTEN
+            if block:
+                yield "\n"
+            if element.tag in _UNSEEN or "hidden" in element.attrib or _HIDDEN.search(element.get("style", "")):
+                walk.skip_subtree()
+            elif element.text:
+                yield element.text if as_written else re.sub(r"\s+", " ", element.text)
         else:
-            parts.append(part.text)
-    return ["\n".join(text for text in parts if text.strip())]
-
-
-def _parts(bs4: Any, path: Path) -> list[str]:
-    soup = bs4.BeautifulSoup(path.read_bytes(), "html.parser")
-    for unread in soup(["script", "style", "noscript", "template", "head"]):
-        unread.decompose()
-    # A part inside another one (p in li) is said once, by the inner one.
-    parts = [part for part in soup(_PARTS) if not part.find(_PARTS)]
-    texts = [" ".join(part.get_text(" ").split()) for part in parts] or [" ".join(soup.get_text(" ").split())]
-    return ["\n".join(text for text in texts if text)]
+            as_written -= element.tag in _AS_WRITTEN
+            if block:
+                yield "\n"
+            if element.tail and element is not root:
+                yield element.tail if as_written else re.sub(r"\s+", " ", element.tail)

@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 from pydantic import StrictInt
 
-from ragbench.data.files import Filled, Plain, Row, from_mirror, read_records
+from ragbench.data.files import Filled, Plain, Row, read_records, shared_file
 from ragbench.errors import DataError, check_known
 from ragbench.records import Answer, Dataset, Document, Question
 from ragbench.text.sentences import LANGUAGES
 
 DOMAINS = ("finance", "law", "medicine")
-DOCUMENTS_FILE = "dragonball_docs.jsonl"
-QUESTION_FILES = ("dragonball_queries.jsonl", "dragonball_queries.jsonl.gz", "dragonball_queries_rebuilt.jsonl.gz")
+_DOCUMENTS = "dragonball_docs.jsonl"
+_QUESTIONS = ("dragonball_queries.jsonl", "dragonball_queries.jsonl.gz", "dragonball_queries_rebuilt.jsonl.gz")
 ANSWERS_FILE = "example_finance_en_gpt-4o.jsonl.gz"
 QUESTION_TYPES = {
     "factual": ("Factual Question", "事实性问题"),
@@ -98,25 +98,24 @@ def load_dragonball(path: str | Path | None = None, language: str | None = None,
     for kind, known in (("language", LANGUAGES), ("domain", DOMAINS)):
         if wanted[kind] is not None:
             check_known(kind, [wanted[kind]], known)
-    expected = f"{DOCUMENTS_FILE} and {QUESTION_FILES[0]} in RAGBENCH_DATA/rageval"
     do = "pass the folder of the RAGEval release (non-commercial licence), or make a set: `ragbench data generate`"
-    given = from_mirror(path, "rageval", got="DRAGONBall is not on this machine", expected=expected, do=do)
+    given = shared_file(path, "rageval", name="DRAGONBall", do=do)
     folder = given if given.is_dir() else given.parent
-    there = [folder / name for name in QUESTION_FILES if (folder / name).is_file()] if given.is_dir() else [given]
-    if not there:
-        expected = "one of " + ", ".join(QUESTION_FILES)
+    files = [folder / name for name in _QUESTIONS if (folder / name).is_file()] if given.is_dir() else [given]
+    if not files:
+        expected = "one of " + ", ".join(_QUESTIONS)
         raise DataError(f"the folder {folder} has no questions file", expected, "check the path")
-    listed = read_records(folder / DOCUMENTS_FILE, _Text, _document, lambda document: [f"the id {document.id}"])
+    listed = read_records(folder / _DOCUMENTS, _Text, _document, lambda document: [f"the id {document.id}"])
     ids = {document.id for document in listed}
-    asked = read_records(there[0], _Asked, lambda row, where: _question(row, where, ids), lambda q: [f"the id {q.id}"])
+    asked = read_records(files[0], _Asked, lambda row, where: _question(row, where, ids), lambda q: [f"the id {q.id}"])
 
     def kept(record: Question | Document) -> bool:
         return all(value in (None, record.meta[name]) for name, value in wanted.items())
 
     questions = tuple(filter(kept, asked))
     meta = {
-        "file": there[0].name,
-        "setting": "rebuilt" if "rebuilt" in there[0].name else "release",
+        "file": files[0].name,
+        "setting": "rebuilt" if "rebuilt" in files[0].name else "release",
         "without_document": sum(not question.meta["doc_ids"] for question in questions),
         **wanted,
     }
@@ -136,8 +135,8 @@ def load_dragonball_answers(path: str | Path | None = None) -> tuple[tuple[Quest
     questions, answers : paired by position; an answer's ``meta["passages"]`` are the retrieved passages as recorded,
         metadata prefix included.
     """
-    got, do = "the recorded answers are not on this machine", "name a file with load_dragonball_answers(path)"
-    path = from_mirror(path, "rageval", ANSWERS_FILE, got=got, do=do)
+    do = "name a file with load_dragonball_answers(path)"
+    path = shared_file(path, "rageval", ANSWERS_FILE, name="the file of recorded answers", do=do)
     generator = path.name.split(".")[0].rsplit("_", 1)[-1]
 
     def pair(row: _Answered, where: str) -> tuple[Question, Answer]:
@@ -164,7 +163,7 @@ def _question(row: _Asked, where: str, ids: set[str] | None) -> Question:
         raise DataError(
             f"{where}: document {strange[0]} is not among the {len(ids)} documents",
             "the doc_id of a document",
-            f"check that {DOCUMENTS_FILE} belongs to this questions file",
+            f"check that {_DOCUMENTS} belongs to this questions file",
         )
     # The rebuilt file has query_id only for 350 rows, so its rows go by their line.
     name = where.rpartition(", ")[2].replace(" ", "-") if query.query_id is None else str(query.query_id)

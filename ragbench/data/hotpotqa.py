@@ -8,7 +8,6 @@ all contexts, title and sentences joined as they are. `fetch_hotpotqa` downloads
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -24,26 +23,25 @@ from ragbench.data.files import (
     raise_all,
     read_json,
     read_text,
-    sha256,
 )
 from ragbench.errors import DataError, NotHereError
 from ragbench.paths import cache_dir, shared_data
 from ragbench.records import Dataset, Document, Question
 
 OFFICIAL_NAME = "hotpot_dev_distractor_v1.json"
-OFFICIAL_URL = f"http://curtis.ml.cmu.edu/datasets/hotpot/{OFFICIAL_NAME}"
+_URL = f"http://curtis.ml.cmu.edu/datasets/hotpot/{OFFICIAL_NAME}"
 # Of the published file, 46,320,117 bytes: with it, it does not matter that its server speaks plain http only.
 OFFICIAL_SHA256 = "4e9ecb5c8d3b719f624d66b60f8d56bf227f03914f5f0753d6fa1b359d7104ea"
-OFFICIAL_IDS = 7405
+_IDS = 7405
 # sha256 of the 7,405 official ids in order, joined by line feeds: tells the real file whatever its white space.
-OFFICIAL_IDS_SHA256 = "c476b8bcccfa637e597454e9f24abe83af3738a47b873661b172effb2ca5710c"
-SUBSET = ("hotpotqa", "hotpot_dev_distractor_subset.json.gz")
+_IDS_SHA256 = "c476b8bcccfa637e597454e9f24abe83af3738a47b873661b172effb2ca5710c"
+_SUBSET = ("hotpotqa", "hotpot_dev_distractor_subset.json.gz")
 _MAX_DANGLING_SHARE = 1 / 1000
 
 
 def is_official(ids: list[str]) -> bool:
     """Tell whether these are the ids of the official dev set, in order."""
-    return len(ids) == OFFICIAL_IDS and hashlib.sha256("\n".join(ids).encode()).hexdigest() == OFFICIAL_IDS_SHA256
+    return len(ids) == _IDS and hashlib.sha256("\n".join(ids).encode()).hexdigest() == _IDS_SHA256
 
 
 def find_hotpotqa() -> Path | None:
@@ -52,7 +50,7 @@ def find_hotpotqa() -> Path | None:
     if official:
         return official
     fetched = cache_dir("hotpotqa") / OFFICIAL_NAME
-    return fetched if fetched.is_file() else shared_data(*SUBSET)
+    return fetched if fetched.is_file() else shared_data(*_SUBSET)
 
 
 def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> Dataset:
@@ -107,7 +105,7 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
     excluded = tuple((name, error.got) for name, error in dangling.items())
     for name, reason in excluded:
         print(f"HotpotQA: question {name} is left out ({reason})")
-    setting = "subset" if str(path).endswith(SUBSET[-1]) else Path(path).name
+    setting = "subset" if str(path).endswith(_SUBSET[-1]) else Path(path).name
     if official:
         same = hashlib.sha256(read_text(path).encode()).hexdigest() == OFFICIAL_SHA256
         setting = "official" if same else "questions of the official file, whose content differs"
@@ -163,60 +161,20 @@ def _question(row: _Asked, where: str, documents: Paragraphs) -> Question:
     return Question(row.id, row.question, row.answer, tuple(references), row.type, row.level, meta)
 
 
-def fetch_hotpotqa(folder: str | Path | None = None, url: str = OFFICIAL_URL, *, timeout_s: float = 60) -> Path:
-    """Download the official dev set (distractor setting), continuing a download that broke off.
+def fetch_hotpotqa(folder: str | Path | None = None, url: str = _URL) -> Path:
+    """Download the official dev set (distractor setting, 47 MB), and return its path.
 
     Parameters
     ----------
     folder : where to put it; default the cache, where `load_hotpotqa` looks.
-    url : the official address, or a mirror of the same file.
-    timeout_s : seconds without a byte after which the server is given up.
-
-    Raises
-    ------
-    DataError when the server fails (what has come so far is kept), or for a file with another sha256.
+    url : the official address, or a copy of the same file. DataError for a file with another sha256.
     """
-    target = (Path(folder).expanduser() if folder else cache_dir("hotpotqa")) / OFFICIAL_NAME
-    target.parent.mkdir(parents=True, exist_ok=True)
-    expected = f"sha256 {OFFICIAL_SHA256}"
-    if target.is_file():
-        if (got := sha256(target)) != OFFICIAL_SHA256:
-            do = "delete it and run `ragbench data fetch hotpotqa` again"
-            raise DataError(f"{target} changed since it was downloaded: sha256 {got}", expected, do)
-        return target
-    part = target.with_name(f"{OFFICIAL_NAME}.part")
-    _download(url, part, timeout_s)
-    if (got := sha256(part)) != OFFICIAL_SHA256:
-        got = f"what was downloaded is not the official dev set: {part.stat().st_size:,} bytes with sha256 {got}"
-        part.unlink()
-        do = "it was deleted; run the download again, and check for a proxy that answers in the server's place"
-        raise DataError(got, expected, do)
-    os.replace(part, target)
-    return target
+    import pooch
 
-
-def _download(url: str, part: Path, timeout_s: float) -> None:
-    import httpx
-    from tqdm.auto import tqdm
-
-    have = part.stat().st_size if part.exists() else 0
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    target = Path(folder).expanduser() if folder else cache_dir("hotpotqa")
+    download = pooch.HTTPDownloader(progressbar=True, timeout=60)
     try:
-        with httpx.stream("GET", url, headers=headers, timeout=timeout_s, follow_redirects=True) as reply:
-            if reply.status_code == 416:  # nothing after what is here: complete
-                return
-            if reply.status_code not in (200, 206):
-                do = "try again later, or pass url= of a mirror"
-                raise DataError(f"{url} answered {reply.status_code}", "200 or 206", do)
-            have = have if reply.status_code == 206 else 0
-            total = have + int(reply.headers.get("Content-Length", 0)) or None
-            bar = tqdm(total=total, initial=have, unit="B", unit_scale=True, desc=OFFICIAL_NAME)
-            with open(part, "ab" if have else "wb") as file, bar:
-                for block in reply.iter_raw():
-                    file.write(block)
-                    bar.update(len(block))
-    except httpx.HTTPError as error:
-        size = part.stat().st_size if part.exists() else 0
-        do = "run it again: it continues where it stopped. Without internet, copy the file into RAGBENCH_DATA/hotpotqa"
-        got = f"{url}: {type(error).__name__} {error} after {size:,} bytes"
-        raise DataError(got, "a complete download", do) from None
+        return Path(pooch.retrieve(url, f"sha256:{OFFICIAL_SHA256}", OFFICIAL_NAME, target, downloader=download))
+    except (OSError, ValueError) as error:  # requests' errors are OSErrors; pooch's ValueError names both hashes
+        do = "try again, or copy the file into RAGBENCH_DATA/hotpotqa; check for a proxy that answers for the server"
+        raise DataError(f"{url}: {error}", f"the official file, sha256 {OFFICIAL_SHA256}", do) from None

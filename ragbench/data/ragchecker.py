@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, Strict, StrictInt
 from typing_extensions import TypedDict
 
-from ragbench.data.files import Filled, Plain, Row, as_record, each_record, from_mirror, read_json
+from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_json, shared_file
 from ragbench.errors import DataError, check_known
 
 LABELS = ("Entailment", "Neutral", "Contradiction")
@@ -277,9 +277,8 @@ def load_ragchecker_counts(path: str | Path | None = None) -> dict[str, dict[str
 
     Source: RAGChecker, Table 1.
     """
-    got = "RAGChecker's benchmark metadata are not on this machine"
     do = "set RAGBENCH_DATA, or give the folder data/benchmark/metadata of RAGChecker's repository as path"
-    folder = from_mirror(path, "ragchecker", "benchmark", got=got, do=do)
+    folder = shared_file(path, "ragchecker", "benchmark", name="RAGChecker's benchmark", do=do)
     return {row: _counts(folder, name.removeprefix("robustqa/")) for row, (name, _) in BENCHMARK.items()}
 
 
@@ -397,10 +396,8 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
 
     Source: RAGChecker, section 4.2 (meta evaluation dataset: 280 pairs, 28 in each of 10 domains, two annotators each).
     """
-    got = "RAGChecker's human labels are not on this machine"
-    expected = f"RAGBENCH_DATA/ragchecker/meta_evaluation/{HUMAN}(.gz)"
     do = "set RAGBENCH_DATA, or give the folder data/meta_evaluation of RAGChecker's repository as path"
-    given = from_mirror(path, "ragchecker", "meta_evaluation", got=got, expected=expected, do=do)
+    given = shared_file(path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {HUMAN}", do=do)
     folder = given if given.is_dir() else given.parent
     human = given if not given.is_dir() else _plain_or_gzip(folder, HUMAN) or folder / HUMAN
     recorded = _plain_or_gzip(folder, RECORDED)

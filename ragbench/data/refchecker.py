@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ragbench.data.files import Filled, Plain, Row, bounded_lines, from_mirror, read_json, read_records
+from ragbench.data.files import Filled, Plain, Row, bounded_lines, read_json, read_records, shared_file
 from ragbench.data.ragchecker import LABELS
 from ragbench.errors import DataError
 
@@ -60,8 +60,7 @@ def load_refchecker(path: str | Path | None = None, sources: str | Path | None =
 
     Source: RAGChecker, appendix G, Table 16 (RefChecker benchmark).
     """
-    got, do = "RefChecker's claim labels are not on this machine", "set RAGBENCH_DATA, or give the file as path"
-    path = from_mirror(path, *_FILE, got=got, do=do)
+    path = shared_file(path, *_FILE, name="RefChecker's benchmark", do="set RAGBENCH_DATA, or give the file as path")
     rows = read_records(path, _Labelled, _response)
     folder = Path(sources).expanduser() if sources is not None else path.parent
     if not folder.is_dir():

@@ -10,19 +10,27 @@ import re
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ragbench.data.files import EXPORT, MAX_FIELD, SPREADSHEETS, read_json, read_jsonl, read_text
-from ragbench.data.parquet import read_parquet
+from ragbench.data.files import EXPORT, MAX_FIELD, MAX_UNPACKED, read_json, read_jsonl, read_text
 from ragbench.data.ragchecker import RagResult, RagResults, from_ragchecker
 from ragbench.errors import ConfigError, DataError, unknown
 
 CSV_ENDINGS = (".csv", ".tsv")
-ENDINGS = (*CSV_ENDINGS, ".jsonl", ".json", ".parquet")
-_BETWEEN = {",": "commas", ";": "semicolons", "\t": "tabs"}  # the cells of a CSV file, as spreadsheets write it
-_SEPARATOR = "||"
+_ENDINGS = (*CSV_ENDINGS, ".jsonl", ".json", ".parquet")
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_BATCH = 1024  # rows of a Parquet file
+
+
+class Table(NamedTuple):
+    """Rows, what the table and each row are called in messages, and whether lists are texts with || between them."""
+
+    name: str
+    places: list[str]
+    frame: pd.DataFrame
+    csv: bool = False
 
 
 def plain_name(column: str) -> str:
@@ -35,47 +43,75 @@ def is_csv(path: str | Path) -> bool:
     return str(path).lower().removesuffix(".gz").endswith(CSV_ENDINGS)
 
 
-def read_csv(path: str | Path) -> Iterator[tuple[str, dict]]:
-    """Yield ("line 3", record without its empty cells) of a CSV file with a header line.
+def read_csv(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield ("line 3", record) of a CSV file with a header line; commas, semicolons or tabs are between the cells.
 
-    Commas, semicolons or tabs are between the cells. DataError for a row with too few or too many of them.
+    A first line such as ``sep=;`` names the separator, as spreadsheets write it. DataError for a row with too few or
+    too many cells, and for a column that occurs twice.
     """
     csv.field_size_limit(MAX_FIELD)
-    text = read_text(path)
-    header = text.lstrip("\r\n").partition("\n")[0]
+    first, *rest = re.split(r"\r\n|\r|\n", read_text(path).lstrip("\r\n"), maxsplit=1)
+    named = re.fullmatch(r"sep=(.)", first.strip('"'))
+    text = rest[0] if named and rest else read_text(path).lstrip("\r\n")
+    header = re.split(r"[\r\n]", text, maxsplit=1)[0]
     # Most columns win; a comma wins a tie.
-    between = max(_BETWEEN, key=lambda separator: len(next(csv.reader([header], delimiter=separator))))
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=between)
+    separator = named[1] if named else max(_SEPARATORS, key=lambda s: len(next(csv.reader([header], delimiter=s), [])))
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
     try:
+        columns = list(reader.fieldnames or ())
+        if twice := [name for name in columns if columns.count(name) > 1]:
+            raise DataError(f"{path} has two columns {twice[0]!r}", "each column once", "rename one, or drop it")
         for row in reader:
+            line = reader.line_num + bool(named)
             if None in row or None in row.values():
+                between = _SEPARATORS.get(separator, repr(separator))
                 raise DataError(
-                    f"{path}, line {reader.line_num}: the number of cells differs from the header",
-                    f"{len(reader.fieldnames or ())} cells, one per column",
-                    f'put cells that hold {_BETWEEN[between]} or line breaks in double quotes, and write a quote as ""',
+                    f"{path}, line {line}: the number of cells differs from the header",
+                    f"{len(columns)} cells, one per column",
+                    f'put cells that hold {between} or line breaks in double quotes, and write a quote as ""',
                 )
-            yield f"line {reader.line_num}", {name: cell for name, cell in row.items() if cell != ""}
+            yield f"line {line}", row
     except csv.Error as error:
-        got = f"{path}, line {reader.reader.line_num}: {error}"
         expected = f"CSV cells of at most {MAX_FIELD:,} characters, quotes closed"
-        raise DataError(got, expected, "mend that line") from None
+        raise DataError(f"{path}, line {reader.reader.line_num}: {error}", expected, "mend that line") from None
 
 
-def as_frame(source: Any) -> tuple[str, list[str], pd.DataFrame]:
-    """Return what the source is called in messages, what each row is called, and the rows.
+def read_parquet(path: str | Path) -> pd.DataFrame:
+    """Read a Parquet file of at most `MAX_UNPACKED` bytes in memory; needs pyarrow."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ConfigError(f"{path} without pyarrow", "that package", 'pip install "ragbench[parquet]"') from None
+    try:
+        with pq.ParquetFile(path) as file:
+            groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+            columns = [group.column(i) for group in groups for i in range(group.num_columns)]
+            # A run of equal values takes no room in the file; in memory each takes eight bytes, or those of its text.
+            size = sum(max(column.total_uncompressed_size, 8 * column.num_values) for column in columns)
+            batches = []
+            for batch in file.iter_batches(_BATCH) if size <= MAX_UNPACKED else ():
+                size += batch.nbytes
+                batches.append(batch)
+                if size > MAX_UNPACKED:
+                    break
+            if size > MAX_UNPACKED:
+                got = f"{path} ({Path(path).stat().st_size:,} bytes) unpacks to more than {MAX_UNPACKED:,} bytes"
+                raise DataError(got, "a smaller table", "split it, or pass the columns that you need as a data frame")
+            return pa.Table.from_batches(batches, file.schema_arrow).to_pandas()
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}", "an existing file", "check the path") from None
+    except (OSError, ValueError) as error:
+        got = f"{path} cannot be read: {error}"
+        raise DataError(got, "a Parquet file", "check that it was written completely") from None
 
-    Parameters
-    ----------
-    source : a path with one of `ENDINGS`; a data frame; a list of dicts or a dict of lists; RAGChecker's JSON, parsed
-        or read; anything with ``to_pandas()``.
+
+def as_table(source: Any) -> Table:
+    """Return the rows of a path, a data frame, a list of dicts, a dict of lists, RAGChecker's JSON, or any object with
+    ``to_pandas()``.
     """
     if isinstance(source, str | Path):
-        path = Path(source).expanduser()
-        if path.suffix.lower() == ".parquet":
-            frame = read_parquet(path)
-            return str(path), [f"{path}, row {i}" for i in range(len(frame))], frame
-        places, rows = _file(path)
-        return str(path), [f"{path}, {place}" for place in places], _of_dicts(rows)
+        return _file(Path(source).expanduser())
     if isinstance(source, Mapping) and "results" in source:
         source = from_ragchecker(source)
     if isinstance(source, RagResults):
@@ -83,22 +119,24 @@ def as_frame(source: Any) -> tuple[str, list[str], pd.DataFrame]:
     if hasattr(source, "to_pandas"):
         source = source.to_pandas()
     if isinstance(source, Mapping):
-        if all(hasattr(part, "to_pandas") for part in source.values()):
+        if source and all(hasattr(part, "to_pandas") for part in source.values()):
             names = ", ".join(map(repr, source))
             raise DataError(f"several sets: {names}", "one of them", "pass for instance data[split]")
         source = pd.DataFrame({name: pd.Series(list(cells), dtype=object) for name, cells in source.items()})
     if isinstance(source, pd.DataFrame):
-        return "the table", [f"row {label!r}" for label in source.index], source.reset_index(drop=True)
+        return Table("the table", [f"row {label!r}" for label in source.index], source.reset_index(drop=True))
     rows = list(source) if isinstance(source, Iterable) else [source]
     if strange := [row for row in rows if not isinstance(row, Mapping | RagResult)]:
         expected, do = "a data frame, a list of dicts, or a path", "bring it into one of these forms"
         raise DataError(f"a table as {type(strange[0]).__name__}", expected, do)
-    return "the rows", [f"row {i}" for i in range(len(rows))], _of_dicts(rows)
+    return Table("the rows", [f"row {i}" for i in range(len(rows))], _of_dicts(rows))
 
 
-def _file(path: Path) -> tuple[list[str], Sequence[Any]]:
-    """Return what each row is called, and the rows."""
+def _file(path: Path) -> Table:
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if ending == ".parquet":
+        frame = read_parquet(path)
+        return Table(str(path), [f"{path}, row {i}" for i in range(len(frame))], frame)
     if ending == ".json":
         rows: Any = read_json(path)
         if isinstance(rows, dict) and "results" in rows:
@@ -109,13 +147,14 @@ def _file(path: Path) -> tuple[list[str], Sequence[Any]]:
                 'a list such as [{"question": ..., "answer": ...}], or RAGChecker\'s {"results": [...]}',
                 "write one object per answer",
             )
-        return [f"[{i}]" for i in range(len(rows))], rows
-    if ending in SPREADSHEETS:
-        raise ConfigError(f"unknown kind of file {ending!r}: {path.name}", ", ".join(ENDINGS), EXPORT)
-    if ending not in ENDINGS:
-        raise unknown("kind of file", ending or path.name, ENDINGS)
+        return Table(str(path), [f"{path}, [{i}]" for i in range(len(rows))], _of_dicts(rows))
+    if ending in (".xlsx", ".xls", ".ods"):
+        raise ConfigError(f"unknown kind of file {ending!r}: {path.name}", ", ".join(_ENDINGS), EXPORT)
+    if ending not in _ENDINGS:
+        raise unknown("kind of file", ending or path.name, _ENDINGS)
     numbered = list(read_csv(path) if is_csv(path) else read_jsonl(path))
-    return [place for place, _ in numbered], [row for _, row in numbered]
+    frame = _of_dicts([row for _, row in numbered])
+    return Table(str(path), [f"{path}, {place}" for place, _ in numbered], frame, is_csv(path))
 
 
 def _of_dicts(rows: Sequence[Mapping[str, Any] | RagResult]) -> pd.DataFrame:
@@ -136,15 +175,13 @@ def _of_result(result: RagResult) -> dict[str, Any]:
     return row if result.missing() else row | {"claim_labels": result}
 
 
-def written_list(text: str, *, numbers: bool = False) -> list[Any]:
-    """Read a list that a cell holds as text: JSON's, Python's or numpy's way of writing it, or texts with || between.
+def written_list(text: str, *, csv: bool, numbers: bool = False) -> list[Any]:
+    """Read a list that is written as text: by JSON, Python or numpy, or (in a CSV cell) texts with || between them.
 
-    Parameters
-    ----------
-    numbers : whether Python's way may hold numbers, which come back as texts.
+    Another text is a list of one. ``numbers``: whether Python's way may hold numbers, which come back as texts.
     """
     if not text.lstrip().startswith("["):
-        return [part.strip() for part in text.split(_SEPARATOR) if part.strip()]
+        return [part.strip() for part in text.split("||") if part.strip()] if csv else [text]
     try:
         return json.loads(text)
     except (json.JSONDecodeError, RecursionError):  # brackets by the thousand
@@ -157,13 +194,10 @@ def written_list(text: str, *, numbers: bool = False) -> list[Any]:
 
 def _literals(text: str, numbers: bool) -> list[str | None]:
     """Read Python's or numpy's way of writing a list."""
-    *tokens, last = [
-        token
-        for token in tokenize.generate_tokens(io.StringIO(text.strip()).readline)
-        if token.type not in (tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
-    ]
+    skipped = (tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
+    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text.strip()).readline) if t.type not in skipped]
     items: list[str | None] = []
-    for token in tokens[1:]:
+    for token in tokens[1:-1]:
         # numpy writes no commas: each literal is an item of its own, though Python would join them.
         if token.type == tokenize.STRING:
             items.append(ast.literal_eval(token.string))
@@ -173,6 +207,6 @@ def _literals(text: str, numbers: bool) -> list[str | None]:
             items.append(None)
         elif token.string != ",":
             raise ValueError
-    if last.string != "]" or not all(isinstance(item, str | None) for item in items):
+    if tokens[-1].string != "]" or not all(isinstance(item, str | None) for item in items):
         raise ValueError
     return items

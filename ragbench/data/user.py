@@ -1,4 +1,4 @@
-"""A user's own questions and documents: JSON lines, CSV, tables, or a folder of files; and MiniHop, which is read so.
+"""A user's own questions and documents: files, tables, or a folder of files; and MiniHop, which is read the same way.
 
 A question needs a question and an answer; the texts that support it are given either as ``references`` (a list of
 texts) or as ``supporting_facts`` (a list of [document title, sentence index]). A document needs a text, or a list of
@@ -8,28 +8,33 @@ sentences. Everything else a record carries is kept in ``meta``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, StrictInt
 
+from ragbench.data.answers import is_missing
 from ragbench.data.documents import is_document, read_document, read_folder
-from ragbench.data.files import Filled, Row, as_record, check_limit, each_record, read_jsonl
-from ragbench.data.tables import CSV_ENDINGS, as_frame, is_csv, plain_name, read_csv, written_list
+from ragbench.data.files import Filled, Row, as_record, check_limit, each_record
+from ragbench.data.tables import CSV_ENDINGS, as_table, plain_name, written_list
 from ragbench.errors import DataError, check_known
 from ragbench.paths import packaged_data
-from ragbench.records import Dataset, Document, Question
+from ragbench.records import Dataset, Document, Question, as_id
 
 Source = Any  # a path; or a table: a data frame, or a sequence of dicts
 QUESTION_ENDINGS = (".jsonl", *CSV_ENDINGS)
 # In these tables, ragas' and RAGChecker's, "answer" is what a system said, not what is true.
 _ANSWERED = ({"contexts", "retrieved_contexts", "retrieved_context"}, {"ground_truth", "ground_truths", "gt_answer"})
-_DOCUMENT_FIELDS = {"title", "text", "sentences"}
+_LISTS = ("references", "supporting_facts", "claims", "sentences")
+_DOCUMENT_FIELDS = {"id", "title", "text", "sentences"}
+_QUESTION_FIELDS = {"id", "_id", "question", "answer", "references", "supporting_facts", "type", "level"}
+_OURS = sorted(_DOCUMENT_FIELDS | _QUESTION_FIELDS | {"reasoning", "claims", "both_hops"})
+_KNOWN = {*_OURS, *_ANSWERED[0], *_ANSWERED[1]}
 _ADD = "add it, or name your own column with fields={'{field}': 'your column'}"
 
-_Cell = BeforeValidator(lambda value: written_list(value) if isinstance(value, str) else value)
-_Facts = Annotated[tuple[tuple[str, StrictInt], ...], _Cell]
+_Listed = BeforeValidator(lambda value: written_list(value, csv=False) if isinstance(value, str) else value)
+_Facts = Annotated[tuple[tuple[str, StrictInt], ...], _Listed]
 
 
 class _Claim(Row):
@@ -39,23 +44,17 @@ class _Claim(Row):
 class _Asked(Row):
     question: Filled
     answer: Filled
-    references: Annotated[tuple[Filled, ...], _Cell] = ()
+    references: Annotated[tuple[Filled, ...], _Listed] = ()
     supporting_facts: _Facts = ()
-    claims: Annotated[tuple[_Claim | str, ...], _Cell] = ()
+    claims: Annotated[tuple[_Claim | str, ...], _Listed] = ()
 
 
-class _Told(Row):
-    sentences: Annotated[tuple[Filled, ...], _Cell] = ()
+class _Sentences(Row):
+    sentences: Annotated[tuple[Filled, ...], _Listed] = ()
 
 
 class _Text(Row):
     text: Filled
-
-
-# Fields of a question that are not kept in its meta.
-_QUESTION_FIELDS = {"id", "_id", "question", "answer", "references", "supporting_facts", "type", "level"}
-_OURS = sorted(_DOCUMENT_FIELDS | _QUESTION_FIELDS | {"reasoning", "claims", "both_hops"})
-_KNOWN = {*_OURS, *_ANSWERED[0], *_ANSWERED[1]}
 
 
 def load_questions(
@@ -70,39 +69,40 @@ def load_questions(
     Parameters
     ----------
     questions : with ``question`` and ``answer``, and optionally ``id``, ``references`` or ``supporting_facts``,
-        ``type``, ``level``: a file (.csv, .tsv, else JSON lines), or a table: a data frame, a list of dicts. A folder
-        stands for the ``questions.jsonl`` in it, and for its documents where ``documents`` is left out (as
-        ``ragbench data generate`` writes them). In a cell of a CSV, several references are separated by ``||`` or
-        written as a JSON list; ``supporting_facts`` are a JSON list.
+        ``type``, ``level``: a file (.jsonl, .csv, .tsv, .json, .parquet), or a table: a data frame, a list of dicts. A
+        folder stands for the ``questions.jsonl``, ``.csv`` or ``.tsv`` in it, and for its documents where ``documents``
+        is left out. In a cell of a CSV, several references are separated by ``||`` or written as a JSON list;
+        ``supporting_facts`` are a JSON list.
     documents : with ``text`` or ``sentences``, and optionally ``id`` and ``title``; see `load_documents`. Or
         ``Document`` records.
     fields : your own column names, e.g. ``{"question": "query", "answer": "gold"}``.
     limit : keep the first so many questions.
     """
-    csv = isinstance(questions, str | Path) and is_csv(questions)
-    return _load(questions, documents, CSV_ENDINGS if csv else (".jsonl",), fields, limit)
-
-
-def load_jsonl(
-    questions: str | Path,
-    documents: Source | None = None,
-    *,
-    fields: Mapping[str, str] | None = None,
-    limit: int | None = None,
-) -> Dataset:
-    """Load questions from a JSON-lines file, whatever its ending; else as `load_questions`."""
-    return _load(questions, documents, (".jsonl",), fields, limit)
-
-
-def load_csv(
-    questions: str | Path,
-    documents: Source | None = None,
-    *,
-    fields: Mapping[str, str] | None = None,
-    limit: int | None = None,
-) -> Dataset:
-    """Load questions from a CSV file with a header line, whatever its ending; else as `load_questions`."""
-    return _load(questions, documents, CSV_ENDINGS, fields, limit)
+    check_limit(limit)
+    check_known("name in fields (ours: theirs)", fields or {}, _OURS)
+    name, meta = "mine", {"setting": "own"}
+    if isinstance(questions, str | Path):
+        questions = Path(questions).expanduser()
+        if questions.is_dir():
+            folder = questions
+            questions = next(iter(_tables(folder, "questions")), folder / "questions.jsonl")
+            if documents is None and _tables(folder, "documents"):
+                documents = folder
+        name, meta = questions.stem, {"file": questions.name, "setting": "own"}
+    listed, columns = _documents(documents, fields) if documents is not None else ((), set())
+    by_title: dict[str, Document] = {}
+    for document in listed:
+        by_title.setdefault(document.title, document)
+    asked, asked_columns = _records(questions, fields, lambda row, where: _question(row, where, by_title), "questions")
+    # Names of a document's columns are not looked for where no table of documents was read.
+    for ours, theirs in (fields or {}).items():
+        if theirs not in columns | asked_columns and (columns or ours not in _DOCUMENT_FIELDS - {"id"}):
+            raise DataError(  # a misspelt column of references would leave all questions without any
+                f"{meta.get('file', name)}: fields names the column {theirs!r} for {ours!r}, but no record has it",
+                f"a column that is there: {', '.join(sorted(columns | asked_columns))}",
+                f"mend fields={{{ours!r}: {theirs!r}}}: our name first, then your column",
+            )
+    return Dataset(name, asked[:limit], listed, meta=meta)
 
 
 def load_documents(path: Source, *, fields: Mapping[str, str] | None = None) -> tuple[Document, ...]:
@@ -110,10 +110,10 @@ def load_documents(path: Source, *, fields: Mapping[str, str] | None = None) -> 
 
     Parameters
     ----------
-    path : a file (.csv, .tsv, else JSON lines); or a folder with ``documents.jsonl``, ``.csv`` or ``.tsv``; or a
-        folder of ``.txt``, ``.md``, ``.rst``, ``.pdf``, ``.docx`` and ``.html`` files, in subfolders too (title: file
-        name, and page of a PDF). Hidden files and folders are passed over; a file without text is left out, with a
-        warning. Or a table: a data frame, a list of dicts.
+    path : a table as for `load_questions`; a folder with ``documents.jsonl``, ``.csv`` or ``.tsv``; one ``.pdf``,
+        ``.docx`` or ``.html`` file; or a folder of ``.txt``, ``.md``, ``.rst``, ``.pdf``, ``.docx`` and ``.html``
+        files, in subfolders too (title: file name, and page of a PDF). Hidden files and folders are left out; so is a
+        file without text, with a warning.
     fields : your own column names.
     """
     return _documents(path, fields)[0]
@@ -130,7 +130,7 @@ def load_minihop(limit: int | None = None) -> Dataset:
     Dataset. ``meta`` of a question holds ``supporting_facts`` ((title, index) pairs), ``reasoning``, ``both_hops``
     and, for about a third of them, ``long_answer`` and ``claims`` (a text and its supporting sentences each).
     """
-    return _shipped("minihop", "questions.jsonl", {"setting": "shipped"}, limit)
+    return _packaged("minihop", "questions.jsonl", {"setting": "shipped"}, limit)
 
 
 def load_minihop_probes() -> Dataset:
@@ -141,50 +141,13 @@ def load_minihop_probes() -> Dataset:
     Dataset with ``kind`` "single hop" or "unanswerable". The ``level`` of an unanswerable one is "not in the documents"
     or "false premise": to abstain, or to correct the premise, is right. It has no references and so no IR score.
     """
-    return _shipped("minihop probes", "probe_questions.jsonl", {})
+    return _packaged("minihop probes", "probe_questions.jsonl", {})
 
 
-def _shipped(name: str, file: str, meta: Mapping[str, str], limit: int | None = None) -> Dataset:
+def _packaged(name: str, file: str, meta: Mapping[str, str], limit: int | None = None) -> Dataset:
     folder = packaged_data("minihop")
-    data = load_jsonl(folder / file, folder / "documents.jsonl", limit=limit)
+    data = load_questions(folder / file, folder / "documents.jsonl", limit=limit)
     return Dataset(name, data.questions, data.documents, meta={"file": file, **meta})
-
-
-def _load(
-    questions: Source,
-    documents: Source | None,
-    endings: Sequence[str],
-    fields: Mapping[str, str] | None,
-    limit: int | None,
-) -> Dataset:
-    check_limit(limit)
-    check_known("name in fields (ours: theirs)", fields or {}, _OURS)
-    name, meta = "mine", {"setting": "own"}
-    if isinstance(questions, str | Path):
-        folder = Path(questions).expanduser()
-        if folder.is_dir():
-            questions = next(iter(_tables(folder, "questions", endings)), folder / f"questions{endings[0]}")
-            if documents is None and _tables(folder, "documents"):
-                documents = folder
-        name, meta = Path(questions).stem, {"file": Path(questions).name, "setting": "own"}
-    listed, columns = _documents(documents, fields) if documents is not None else ((), set())
-    by_title: dict[str, Document] = {}
-    for document in listed:
-        by_title.setdefault(document.title, document)
-    place, rows = _rows(questions, "the table of questions", csv=endings == CSV_ENDINGS)
-    # Names of a document's columns are not looked for where no table of documents was read.
-    wanted = [ours for ours in fields or {} if columns or ours not in _DOCUMENT_FIELDS]
-    columns = columns.union(*(row for _, row in rows))
-    for ours in wanted:
-        theirs = (fields or {})[ours]
-        if columns and theirs not in columns:  # or a misspelt column of references would leave all without any
-            raise DataError(
-                f"{place}: fields names the column {theirs!r} for {ours!r}, but no record has it",
-                f"a column that is there: {', '.join(sorted(columns))}",
-                f"mend fields={{{ours!r}: {theirs!r}}}: our name first, then your column",
-            )
-    asked = _records(place, rows, fields, lambda row, where: _question(row, where, by_title))
-    return Dataset(name, asked[:limit], listed, meta=meta)
 
 
 def _documents(source: Source, fields: Mapping[str, str] | None) -> tuple[tuple[Document, ...], set[str]]:
@@ -200,43 +163,34 @@ def _documents(source: Source, fields: Mapping[str, str] | None) -> tuple[tuple[
             source = tables[0]
         elif is_document(source):
             return tuple(read_document(source, source.name)), set()
-    place, rows = _rows(source, "the table of documents", csv=isinstance(source, Path) and is_csv(source))
-    return _records(place, rows, fields, _document, "id or title"), set().union(*(row for _, row in rows))
+    return _records(source, fields, _document, "documents", "id or title")
 
 
-def _tables(folder: Path, stem: str, endings: Sequence[str] = QUESTION_ENDINGS) -> list[Path]:
-    return [folder / f"{stem}{ending}" for ending in endings if (folder / f"{stem}{ending}").is_file()]
+def _tables(folder: Path, stem: str) -> list[Path]:
+    return [folder / f"{stem}{ending}" for ending in QUESTION_ENDINGS if (folder / f"{stem}{ending}").is_file()]
 
 
-def _rows(source: Source, name: str, *, csv: bool) -> tuple[str | Path, list[tuple[str, dict]]]:
-    """Return what the source is called, and (place, row) of each record."""
-    if isinstance(source, str | Path):
-        rows = list(read_csv(source) if csv else read_jsonl(source))
-    else:
-        rows = list(_of_table(source))
-    place = source if isinstance(source, str | Path) else name
-    if not rows:
-        do = "check that it was written completely"
-        raise DataError(f"{place} holds a header and no record", "at least one record", do)
-    return place, rows
-
-
-def _of_table(table: Any) -> Iterator[tuple[str, dict]]:
-    """Yield rows of a table as if they stood in a JSON-lines file."""
-    frame = as_frame(table)[2]
-    for number, row in enumerate(frame.astype(object).where(frame.notna(), None).to_dict("records")):
-        there = {str(name): value for name, value in row.items() if value is not None}
-        plain = json.dumps(there, default=lambda value: getattr(value, "tolist", value.__str__)())
-        yield f"row {number}", json.loads(plain)
-
-
-def _records(place: str | Path, rows: Any, fields: Mapping[str, str] | None, make: Any, key: str = "id") -> tuple:
+def _records(
+    source: Source, fields: Mapping[str, str] | None, make: Callable[[dict, str], Any], noun: str, key: str = "id"
+) -> tuple[tuple, set[str]]:
+    """Return the records, and the columns of the table."""
+    table = as_table(source)
+    if table.frame.empty:
+        raise DataError(f"{table.name} holds no record", "at least one", "check that it was written completely")
     rename = {theirs: ours for ours, theirs in (fields or {}).items()}
-    named = ((at, _named(row, rename)) for at, row in rows)
-    return tuple(each_record(place, named, make, lambda record: [f"the {key} {record.id!r}"]))
+    rows = []
+    for row in table.frame.to_dict("records"):
+        filled = {str(n): value for n, value in row.items() if not is_missing(value) and (value != "" or not table.csv)}
+        plain = json.loads(json.dumps(filled, default=lambda value: getattr(value, "tolist", value.__str__)()))
+        rows.append(_named(plain, rename, table.csv))
+    name, places = f"the table of {noun}", [f"row {i}" for i in range(len(rows))]
+    if isinstance(source, str | Path):
+        name, places = table.name, [place.removeprefix(f"{table.name}, ") for place in table.places]
+    records = each_record(name, zip(places, rows, strict=True), make, lambda record: [f"the {key} {record.id!r}"])
+    return tuple(records), set(table.frame.columns)
 
 
-def _named(row: Mapping[str, Any], rename: Mapping[str, str]) -> dict[str, Any]:
+def _named(row: Mapping[str, Any], rename: Mapping[str, str], csv: bool) -> dict[str, Any]:
     """Give the columns our names: those of ``rename``, else what only capitals, spaces or hyphens tell from ours."""
     named: dict[str, Any] = {}
     for column, value in row.items():
@@ -245,7 +199,8 @@ def _named(row: Mapping[str, Any], rename: Mapping[str, str]) -> dict[str, Any]:
             name = plain
         # A column of ours that fields replaces by another gives way, wherever it stands.
         if column in rename or name not in rename.values():
-            named[name] = value
+            listed = csv and name in _LISTS and not value.lstrip().startswith("[")
+            named[name] = written_list(value, csv=True) if listed else value
     return named
 
 
@@ -267,7 +222,7 @@ def _question(row: dict, where: str, by_title: Mapping[str, Document]) -> Questi
     for claim in asked.claims:
         for title, index in claim.support if isinstance(claim, _Claim) else ():
             _holder(title, index, where, by_title)
-    name = str(row.get("_id", row.get("id", _place(where))))
+    name = as_id(row.get("_id", row.get("id", _place(where))))
     kind, level = str(row.get("type", "")), str(row.get("level", ""))
     return Question(name, asked.question, asked.answer, references, kind, level, meta)
 
@@ -291,14 +246,13 @@ def _holder(title: str, index: int, where: str, by_title: Mapping[str, Document]
 
 
 def _document(row: dict, where: str) -> Document:
-    title = str(row.get("title", row.get("id", _place(where))))
-    name = str(row.get("id", title))
-    meta = {name: value for name, value in row.items() if name not in {"id", *_DOCUMENT_FIELDS}}
+    title = str(row["title"]) if "title" in row else as_id(row.get("id", _place(where)))
+    meta = {name: value for name, value in row.items() if name not in _DOCUMENT_FIELDS}
     # Sentences carry the space before them, as HotpotQA's do, so that joining them gives the text.
-    sentences = as_record(_Told, row, where).sentences
+    sentences = as_record(_Sentences, row, where).sentences
     spaced = tuple(s if i == 0 or s[:1].isspace() else f" {s}" for i, s in enumerate(sentences))
     text = "".join(spaced) or as_record(_Text, row, where, add=_ADD).text
-    return Document(name, title, text, spaced, meta)
+    return Document(as_id(row.get("id", title)), title, text, spaced, meta)
 
 
 def _place(where: str) -> str:

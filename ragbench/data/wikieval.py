@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Json
 
-from ragbench.data.files import Filled, Plain, Row, as_record, each_record, from_mirror, read_records, read_text
+from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_records, read_text, shared_file
 from ragbench.errors import DataError, check_known
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
@@ -120,7 +120,7 @@ def load_wikieval(path: str | Path | None = None) -> WikiEval:
     Source: RAGAS, section 4 (50 rows).
     """
     do = "set RAGBENCH_DATA, or pass WikiEval as JSON lines; ragbench.datagen.ragas_pairs makes a set of its shape"
-    given = from_mirror(path, "wikieval", "wikieval.jsonl", got="WikiEval is not on this machine", do=do)
+    given = shared_file(path, "wikieval", "wikieval.jsonl", name="WikiEval", do=do)
     numbers = itertools.count(1)
     rows = read_records(given, _Texts, lambda row, _: row.record(f"wikieval-{next(numbers):02d}"))
     return WikiEval("wikieval", tuple(rows))
@@ -211,8 +211,8 @@ def load_wikieval_runs(path: str | Path | None = None, rows: WikiEval | None = N
     whose replies often cannot be read. That was recorded as 0: `RecordedRow.verdicts` and `RecordedRow.extraction` tell
     it apart.
     """
-    got = "the recorded runs are not on this machine"
-    folder = from_mirror(path, "wikieval", got=got, do="set RAGBENCH_DATA, or pass the folder")
+    do = "set RAGBENCH_DATA, or pass the folder"
+    folder = shared_file(path, "wikieval", name="the folder of recorded runs", do=do)
     data = rows if rows is not None else load_wikieval(folder / "wikieval.jsonl")
     ids = {row.question: row.id for row in data}
 

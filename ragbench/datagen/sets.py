@@ -135,7 +135,7 @@ def generate_set(
 def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = None) -> Path:
     """Write a set to a folder that is new or empty, if it passes the validator.
 
-    Files: ``documents.jsonl`` and ``questions.jsonl``, which ``ragbench.data.load_jsonl(questions, documents)`` reads;
+    Files: ``documents.jsonl`` and ``questions.jsonl``, which ``ragbench.data.load_questions(FOLDER)`` reads;
     ``configurations.jsonl`` with each document's values, dropped facts and sentence patterns; ``summary.json`` with
     counts.
     """

@@ -23,7 +23,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
-from ragbench.data.formats import judgements
+from ragbench.data.relevance import judgements
 from ragbench.errors import ConfigError, DataError, ModelError, RagbenchError
 from ragbench.experiment import identity
 from ragbench.experiment import manifest as manifests

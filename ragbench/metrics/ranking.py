@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from ragbench.errors import ConfigError, check_known
-from ragbench.records import Chunk, Hit
+from ragbench.records import Chunk, Hit, as_id
 
 MEASURES = ("nDCG@10", "AP", "RR", "R@10", "P@10")
 
@@ -62,8 +62,8 @@ def rank_scores(
     run: dict[str, float] = {}
     for rank, item in enumerate(retrieved):
         chunk = item.chunk if isinstance(item, Hit) else item
-        name = str(getattr(chunk, by) if isinstance(chunk, Chunk) else chunk)
+        name = as_id(getattr(chunk, by) if isinstance(chunk, Chunk) else chunk)
         run[f"{name} again at {rank}" if name in run else name] = float(len(retrieved) - rank)
-    qrels = {"q": {str(name): int(gain) for name, gain in gains.items()}}
+    qrels = {"q": {as_id(name): int(gain) for name, gain in gains.items()}}
     values = {str(v.measure): v.value for v in ir_measures.iter_calc(parsed.values(), qrels, {"q": run})}
     return {name: values.get(str(measure), 0.0) for name, measure in parsed.items()}

@@ -14,7 +14,7 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
-from ragbench.data.formats import judgements
+from ragbench.data.relevance import judgements
 from ragbench.errors import ConfigError, RagbenchError, check_known
 from ragbench.metrics.cutoffs import TokenOffsets, as_offsets, joined_cutoffs
 from ragbench.metrics.ir_score import MATCHES, part_scores
@@ -49,8 +49,7 @@ class RetrievalExplorer(Panel):
     Choose a question by list, filter, or the buttons, or type one of your own. The slider moves the cut; the IR score
     of every retriever follows. In each text the longest match of each supporting fact before the cut is marked with
     the fact's number, colour and underline: the very match that the IR score counts. Where it is known which documents
-    are relevant (`ragbench.data.formats.judgements`), ranking metrics of all hits stand below, as `ragbench.score` has
-    them.
+    are relevant (`ragbench.data.relevance.judgements`), ranking metrics of all hits stand below, those of `score`.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from experiment_parts import Named, experiment, graded
 from fake_ollama import FakeOllama, Fault
 
 from ragbench.cli import main
-from ragbench.data import build_wiki_corpus, files, load_jsonl
+from ragbench.data import build_wiki_corpus, files, load_questions
 from ragbench.errors import DataError
 from ragbench.experiment import load_rows
 from ragbench.experiment.rows import BY_COLUMNS, COLUMNS, ROWS, Journal, Rows, _parsed
@@ -231,12 +231,12 @@ def test_a_small_archive_that_unpacks_to_more_than_the_limit_is_refused(tmp_path
 
     def read():
         with pytest.raises(DataError, match=r"unpacks to more than 3,000,000 bytes"):
-            load_jsonl(path)
+            load_questions(path)
 
     assert path.stat().st_size < 50_000
     assert peak(read) < 10_000_000
     path.write_bytes(gzip.compress(b'{"question": "Where?", "answer": "Ely", "references": []}\n'))
-    assert len(load_jsonl(path).questions) == 1
+    assert len(load_questions(path).questions) == 1
 
 
 @pytest.mark.parametrize("pack", [bz2, gzip])

@@ -1,0 +1,169 @@
+"""Which documents are relevant: BEIR folders, TREC runs and relevance judgements.
+
+A question's judgements are ``meta["relevant"]``: document id -> gain. `trec_rows` makes rows of a run and judgements,
+for `ragbench.score` and its ranking metrics.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+from pydantic import Field
+
+from ragbench.data.files import Filled, Plain, Row, closest, read_records, read_text
+from ragbench.errors import DataError
+from ragbench.records import Chunk, Dataset, Document, Hit, Question, as_id
+
+_BLANKS, _TAB = r"\s+", "\t"
+
+
+class _Page(Row):
+    id: Annotated[Filled, Field(alias="_id")]
+    title: Any = None
+    text: Plain
+
+
+class _Query(Row):
+    id: Annotated[Filled, Field(alias="_id")]
+    text: Filled
+
+
+def load_beir(folder: str | Path, split: str = "test") -> Dataset:
+    """Load a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``.
+
+    Questions are those that the split judges, without a true answer. Documents are all of the corpus. DataError with
+    file and line also for a judgement of a query or document that is not there.
+    """
+    folder = Path(folder).expanduser()
+    path = folder / "qrels" / f"{split}.tsv"
+    if not path.is_file():
+        found = ", ".join(closest(path.parent, path.name)) if path.parent.is_dir() else "no folder qrels"
+        raise DataError(f"there is no file {path} (there is {found})", "a split's judgements", "name another split")
+    judged = _judgements(path, ("query", "document", "gain"), _TAB)
+    documents = read_records(folder / "corpus.jsonl", _Page, lambda p, _: Document(p.id, str(p.title or ""), p.text))
+    queries = {query.id: query.text for query in read_records(folder / "queries.jsonl", _Query)}
+    for column, known in (("query", queries), ("document", {document.id for document in documents})):
+        _check(
+            path, ~judged[column].isin(known), judged[column], f"{column} {{!r}} is not there", "an id of the folder"
+        )
+    questions = []
+    for query, gains in _by_query(judged).items():
+        relevant = tuple(document for document, gain in gains.items() if gain > 0)
+        questions.append(Question(query, queries[query], "", meta={"relevant": gains, "doc_ids": relevant}))
+    return Dataset(folder.name, tuple(questions), tuple(documents), meta={"setting": "own"})
+
+
+def judgements(data: Dataset) -> dict[str, dict[str, int]]:
+    """Return question id -> relevant document -> gain, of the questions that have any.
+
+    They are a question's ``meta["relevant"]``, else the documents of its evidence (``meta["doc_ids"]``), else those in
+    which one of its references occurs.
+    """
+
+    def gains(question: Question) -> dict[str, int]:
+        named = question.meta.get("relevant") or question.meta.get("doc_ids")
+        if named is None:
+            named = [d.id for d in data.documents if any(part in d.text for part in question.references)]
+        gained = named if isinstance(named, Mapping) else dict.fromkeys(named, 1)
+        return {as_id(name): gain for name, gain in gained.items()}
+
+    judged = {question.id: gains(question) for question in data.questions}
+    return {name: gained for name, gained in judged.items() if gained}
+
+
+def read_trec_qrels(path: str | Path) -> dict[str, dict[str, int]]:
+    """Read judgements, one ``query 0 document gain`` a line: query -> document -> gain."""
+    return _by_query(_judgements(path, ("query", "zero", "document", "gain"), _BLANKS))
+
+
+def trec_rows(run: str | Path, qrels: str | Path | Mapping[str, Mapping[str, int]]) -> pd.DataFrame:
+    """Make the rows that `ragbench.score` takes for ``["ranking"]`` of a run and its judgements.
+
+    Parameters
+    ----------
+    run : a file of ``query Q0 document rank score tag`` lines. As in trec_eval the score gives the order, ties by
+        document id from the last one, and the written rank does not count.
+
+    Returns
+    -------
+    DataFrame, a row per judged query: question_id, system (the run's tag), retrieved, relevant. A query that the run
+    does not have retrieved nothing, as in trec_eval -c.
+    """
+    hits = _read(run, ("query", "Q0", "document", "rank", "score", "tag"), "score", _BLANKS)
+    hits = hits.sort_values(["score", "document"], ascending=False)
+    found = hits.groupby("query")["document"].agg(list)
+    judged = qrels if isinstance(qrels, Mapping) else read_trec_qrels(qrels)
+    tag = hits["tag"].iloc[0]
+    rows = [(query, tag, found.get(query, []), dict(gains)) for query, gains in judged.items()]
+    return pd.DataFrame(rows, columns=["question_id", "system", "retrieved", "relevant"])
+
+
+def write_trec_run(results: Mapping[str, Sequence[Hit | Chunk | str]], path: str | Path, tag: str = "ragbench") -> Path:
+    """Write hits by question as a run; return the path.
+
+    Of several chunks of one document the first is written. Scores are the hits' own if they fall with the rank; else
+    they count down, so that trec_eval keeps the order.
+    """
+    lines = []
+    for query, hits in results.items():
+        first: dict[str, float] = {}
+        for hit in hits:
+            chunk = hit.chunk if isinstance(hit, Hit) else hit
+            name = chunk.doc_id if isinstance(chunk, Chunk) else as_id(chunk)
+            first.setdefault(name, hit.score if isinstance(hit, Hit) else 0.0)
+        if blank := [name for name in (*first, tag) if len(name.split()) != 1]:
+            raise DataError(f"the id {blank[0]!r}", "an id without blanks, which separate cells here", "rename it")
+        scores = list(first.values())
+        if any(after >= before for before, after in itertools.pairwise(scores)):
+            scores = [float(len(first) - rank) for rank in range(len(first))]
+        ranked = enumerate(zip(first, scores, strict=True), 1)
+        lines += [f"{query} Q0 {name} {rank} {score!r} {tag}\n" for rank, (name, score) in ranked]
+    path = Path(path).expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def _judgements(path: str | Path, columns: Sequence[str], separator: str) -> pd.DataFrame:
+    judged = _read(path, columns, "gain", separator)
+    _check(path, judged["gain"] % 1 != 0, judged["gain"], "the gain is {!r}", "a whole number")
+    # Below 0 is "not relevant" too, in some collections of TREC.
+    return judged.assign(gain=judged["gain"].clip(lower=0).astype(int))
+
+
+def _by_query(judged: pd.DataFrame) -> dict[str, dict[str, int]]:
+    return {
+        query: dict(zip(group["document"], group["gain"].tolist(), strict=True))
+        for query, group in judged.groupby("query", sort=False)
+    }
+
+
+def _read(path: str | Path, columns: Sequence[str], number: str, separator: str) -> pd.DataFrame:
+    """Read cells of text and one of numbers; each query and document occur once together."""
+    settings = {"dtype": str, "keep_default_na": False, "quoting": csv.QUOTE_NONE, "skip_blank_lines": False}
+    try:
+        frame = pd.read_csv(io.StringIO(read_text(path)), sep=separator, names=[*columns, "more"], **settings)
+    except pd.errors.ParserError as error:
+        raise DataError(f"{path}: {error}", f"{len(columns)} cells a line", "mend that line") from None
+    frame = frame.fillna("")
+    frame = frame[(frame["query"] != "") & (frame["query"] != "query-id")]
+    wrong = (frame["more"] != "") | (frame[columns[-1]] == "")
+    _check(path, wrong, (frame != "").sum(axis=1), "{} cells", f"{len(columns)}: {', '.join(columns)}")
+    numbers = pd.to_numeric(frame[number], errors="coerce")
+    _check(path, numbers.isna(), frame[number], f"the {number} is {{!r}}", "a number")
+    twice = frame.duplicated(["query", "document"])
+    _check(path, twice, frame["document"], "document {!r} is there twice for its query", "each once")
+    return frame.assign(**{number: numbers})
+
+
+def _check(path: str | Path, wrong: pd.Series, values: pd.Series, what: str, expected: str) -> None:
+    """Raise DataError with the first line that is wrong; the index counts lines from 0."""
+    if wrong.any():
+        line = wrong.idxmax()
+        raise DataError(f"{path}, line {line + 1}: {what.format(values[line])}", expected, "mend that line")
