@@ -166,4 +166,5 @@ def _check(path: str | Path, wrong: pd.Series, values: pd.Series, what: str, exp
     """Raise DataError with the first line that is wrong; the index counts lines from 0."""
     if wrong.any():
         line = wrong.idxmax()
-        raise DataError(f"{path}, line {line + 1}: {what.format(values[line])}", expected, "mend that line")
+        value = getattr(values[line], "item", lambda: values[line])()
+        raise DataError(f"{path}, line {line + 1}: {what.format(value)}", expected, "mend that line")
