@@ -623,21 +623,21 @@ def test_statements_of_refusals_and_of_the_references_words_pass(finance):
         (raw(("sections", 0, "facts", 3, "lost", "ask"), "Who is the owner?"), "does not name 'shop'"),
         (raw(("questions", "summary", 0, "section"), "none"), "names the section 'none'"),
         (raw(("questions", "multi-hop", 0, "derive", "gap", "rule"), "weeks"), "derive.gap.rule' is 'weeks'"),
-        (raw(("questions", "riddle"), []), "'questions.riddle' is 'riddle'"),
+        (raw(("questions", "riddle"), []), "'questions.riddle.[key]' is 'riddle'"),
         (raw(("profiles", "Tea"), [["green tea", "black tea"]]), "2 values for 1 columns"),
         (raw(("language",), "fr"), "'language' is 'fr'"),
         (raw(("sections",), drop=True), "no field 'sections'"),
         (raw(("context",), ["shop", "town"]), "context field 'town' is missing"),
-        (raw(("sections", 0, "facts", 0, "id"), drop=True), "no field 'sections[0].facts[0].id'"),
-        (raw(("sections", 0, "facts", 3, "lsot"), {}), "'sections[0].facts[3].lsot' is {}"),
-        (raw(("sections", 0, "facts", 0, "say"), "{goods}."), "'sections[0].facts[0].say' is '{goods}.'"),
+        (raw(("sections", 0, "facts", 0, "id"), drop=True), "no field 'sections.0.facts.0.id'"),
+        (raw(("sections", 0, "facts", 3, "lsot"), {}), "'sections.0.facts.3.lsot' is {}"),
+        (raw(("sections", 0, "facts", 0, "say"), "{goods}."), "'sections.0.facts.0.say' is '{goods}.'"),
         (raw(("fields", "owner"), None), "'fields.owner' is None"),
         (raw(("fields", "closed", "after"), ["opened"]), "'fields.closed.after' is ['opened']"),
         (raw(("profiles",), {}), "'profiles' is {}"),
-        (raw(("profiles", "Tea"), [[True]]), "'profiles.Tea[0][0]' is True"),
+        (raw(("profiles", "Tea"), [[True]]), "'profiles.Tea.0.0.str' is True"),
         (raw(("questions",), None), "'questions' is None"),
         (raw(("drop",), -1), "'drop' is -1"),
-        (raw(("unanswerable",), [7] * 3), "'unanswerable[2]' is 7"),
+        (raw(("unanswerable",), [7] * 3), "'unanswerable.2' is 7"),
         (raw(("title",), "{shop} in {year"), "the title has a bracket without its partner in '{shop} in {year'"),
         (raw(("sections", 0, "facts", 3, "say"), ["[Its|The owner is {owner}."]), "the fact 'owner' has a bracket"),
         (raw(("questions", "multi-hop", 0, "derive", "gap", "of"), ["cash", "card"]), "made by the rule 'amount'"),
@@ -677,7 +677,7 @@ def test_values_that_cannot_be_made_name_the_field(shop):
     for number in (0, "3", 2.5):
         with pytest.raises(ConfigError, match=f"documents={number!r}"):
             datagen.make_configurations(shop, number)
-    with pytest.raises(ConfigError, match="schema is a JSON NoneType"):
+    with pytest.raises(ConfigError, match="schema: 'the record' is None"):
         datagen.build_schema(None)
     with pytest.raises(ConfigError, match="unknown type of question 'riddle'"):
         datagen.draft_questions(shop, [], [], 0, {"riddle": 1})
@@ -694,7 +694,7 @@ def test_a_schema_file_of_ones_own_is_read_and_faults_name_the_file(tmp_path, sh
     with pytest.raises(DataError, match=r"shops\.yaml, byte 11: no UTF-8"):
         datagen.read_schema(path)
     path.write_text("- 1", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"shops\.yaml is a JSON list"):
+    with pytest.raises(ConfigError, match=r"shops\.yaml: 'the record' is \[1\]"):
         datagen.read_schema(path)
     with pytest.raises(DataError, match="cannot read the schema"):
         datagen.read_schema(tmp_path / "none.yaml")

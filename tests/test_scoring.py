@@ -200,10 +200,11 @@ def test_nan_empty_lists_and_mixed_languages_spoil_no_other_row(minilm):
     chinese = {"question": "塔有多高？", "answer": high, "reference": high, "chunks": ["山很高。"]}
     rows = [whole, whole | {"answer": math.nan}, whole | {"chunks": []}, whole | {"reference": ""}, chinese]
     table = score(rows, ["token_f1", "ragchecker"])
-    assert table["unscored"].tolist() == [0, 12, 7, 7, 1]
-    assert table["precision"].fillna(-1).tolist() == [1.0, -1, 1.0, 0.0, 1.0]
+    assert table["unscored"].tolist() == [0, 12, 7, 12, 1]
+    assert table["precision"].fillna(-1).tolist() == [1.0, -1, 1.0, -1, 1.0]
     assert table["recall"].fillna(-1).tolist() == [1.0, -1, 1.0, -1, 1.0]
-    assert [reason.partition(":")[0] for reason in table["reason"]] == ["", "no answer", *["undefined"] * 3]
+    reasons = [reason.partition(":")[0] for reason in table["reason"]]
+    assert reasons == ["", "no answer", "undefined", "no reference", "undefined"]
     assert "claim_recall" not in table["reason"][2]  # nothing was found: 0
     alone = score([whole], ["token_f1", "ragchecker"])
     assert alone[alone.attrs["numbers"]].loc[0].equals(table[table.attrs["numbers"]].loc[0])
