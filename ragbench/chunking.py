@@ -10,7 +10,7 @@ so a supporting sentence inside it stays as it is.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,14 @@ import numpy as np
 
 from ragbench.errors import ConfigError, check_known
 from ragbench.records import Chunk, Document
-from ragbench.text.sentences import Span, sentence_spans, split_sentences
+from ragbench.text.sentences import LANGUAGES, Span, sentence_spans
 
 PROFILES: dict[str, dict] = {
     "as_run": {"window": 3, "stride": 1, "percentile": 80.0, "threshold": None, "min_chars": 200, "max_tokens": None},
     "paper": {"window": 3, "stride": 2, "percentile": None, "threshold": 0.5, "min_chars": 0, "max_tokens": 512},
 }
 UNITS = ("characters", "tokens")
+_BLOCK = 1024  # documents tokenised at a time
 
 
 def _documents(documents: Iterable[Document]) -> list[Document]:
@@ -35,30 +36,30 @@ def _documents(documents: Iterable[Document]) -> list[Document]:
     return documents
 
 
-def _slices(document: Document, spans: Iterable[Span]) -> list[Chunk]:
-    return _pieces(document, [document.text[start:end] for start, end in spans])
-
-
-def _pieces(document: Document, texts: Iterable[str]) -> list[Chunk]:
+def _chunks(document: Document, texts: Iterable[str]) -> list[Chunk]:
     """Return the chunks of a document; a piece without text leaves out its number, too."""
     named = enumerate(text.strip() for text in texts)
     return [Chunk(f"{document.id}#{i}", text, document.id, document.title) for i, text in named if text]
 
 
-def _offsets(texts: Sequence[str], tokenizer: Any = None) -> list[list[Span]]:
-    """Character spans of the tokens of each text."""
-    from ragbench.embedding import default_tokenizer
+def _slices(document: Document, spans: Iterable[Span]) -> list[Chunk]:
+    return _chunks(document, [document.text[start:end] for start, end in spans])
 
-    encodings = (tokenizer or default_tokenizer()).encode_batch(list(texts), add_special_tokens=False)
-    return [encoding.offsets for encoding in encodings]
+
+def _with_offsets(documents: Sequence[Document], tokenizer: Any = None) -> Iterator[tuple[Document, list[Span]]]:
+    """Yield documents with the character spans of their tokens, a block of them in memory at a time."""
+    from ragbench.embedding import default_tokenizer, token_offsets
+
+    tokenizer = tokenizer or default_tokenizer()
+    for i in range(0, len(documents), _BLOCK):
+        block = documents[i : i + _BLOCK]
+        yield from zip(block, token_offsets(tokenizer, [d.text for d in block]), strict=True)
 
 
 def token_chunks(
     documents: Iterable[Document], size: int = 300, overlap: float = 0.2, tokenizer: Any = None
 ) -> list[Chunk]:
-    """Cut documents into windows of ``size`` tokens.
-
-    ConfigError for a size or an overlap that cannot be.
+    """Cut documents into windows of ``size`` tokens; ConfigError for a size or an overlap that cannot be.
 
     Parameters
     ----------
@@ -71,13 +72,13 @@ def token_chunks(
         raise ConfigError(f"size={size!r}", "at least 1 token", "use for instance size=300")
     if not isinstance(overlap, int | float) or not 0 <= overlap < 1:
         raise ConfigError(f"overlap={overlap!r}", "a share in [0, 1)", "use for instance overlap=0.2")
-    documents = _documents(documents)
     step = max(1, size - round(size * overlap))
     chunks = []
-    for document, offsets in zip(documents, _offsets([d.text for d in documents], tokenizer), strict=True):
+    for document, offsets in _with_offsets(_documents(documents), tokenizer):
         starts = range(0, max(1, len(offsets) - size + step), step) if offsets else ()
-        windows = [offsets[i : i + size] for i in starts]
-        chunks += _slices(document, [(window[0][0], window[-1][1]) for window in windows])
+        # A window reaches up to the token after it: what a tokenizer drops, such as an accent, is not lost.
+        bounds = [*(start for start, _ in offsets), len(document.text)]
+        chunks += _slices(document, [(bounds[i] if i else 0, bounds[min(i + size, len(offsets))]) for i in starts])
     return chunks
 
 
@@ -214,11 +215,14 @@ def semantic_chunks(
 
 def _at_most(text: str, sentences: Sequence[Span], limit: int, tokenizer: Any) -> list[Span]:
     """Pack sentences into spans of at most ``limit`` tokens."""
-    base = sentences[0][0]
-    offsets = [(base + a, base + b) for a, b in _offsets([text[base : sentences[-1][1]]], tokenizer)[0]]
+    from ragbench.embedding import default_tokenizer, token_offsets
+
+    base, stop = sentences[0][0], sentences[-1][1]
+    (offsets,) = token_offsets(tokenizer or default_tokenizer(), [text[base:stop]])
     if len(offsets) <= limit:
-        return [(base, sentences[-1][1])]
-    first = np.searchsorted([a for a, _ in offsets], [a for a, _ in sentences])
+        return [(base, stop)]
+    bounds = [*(base + start for start, _ in offsets), stop]
+    first = np.searchsorted(bounds[:-1], [start for start, _ in sentences])
     spans, start = [], 0
     for begin, end in itertools.pairwise([*first.tolist(), len(offsets)]):
         if end - start > limit and begin > start:
@@ -229,7 +233,7 @@ def _at_most(text: str, sentences: Sequence[Span], limit: int, tokenizer: Any) -
             start += limit
     if start < len(offsets):
         spans.append((start, len(offsets)))
-    return [(offsets[a][0], offsets[b - 1][1]) for a, b in spans]
+    return [(bounds[a], bounds[b]) for a, b in spans]
 
 
 def sentence_chunks(
@@ -246,17 +250,17 @@ def sentence_chunks(
     if size < 1:
         raise ConfigError(f"size={size}", "at least 1", "use for instance 512 characters")
     check_known("unit", [unit], UNITS)
+    check_known("language", [language], LANGUAGES)
     documents = _documents(documents)
-    places: Sequence[Any] = [None] * len(documents)  # where tokens begin
-    if unit == "tokens":
-        places = [[start for start, _ in offsets] for offsets in _offsets([d.text for d in documents])]
+    counted: Iterable = ((d, None) for d in documents) if unit == "characters" else _with_offsets(documents)
     chunks = []
-    for document, begins in zip(documents, places, strict=True):
+    for document, offsets in counted:
+        begins = offsets and [start for start, _ in offsets]
         spans: list[Span] = []
-        end = 0
-        for sentence in split_sentences(document.text, language):
-            start = document.text.index(sentence, end)
-            end = start + len(sentence)
+        for start, end in sentence_spans(document.text, language):
+            sentence = document.text[start:end]
+            start += len(sentence) - len(sentence.lstrip())
+            end -= len(sentence) - len(sentence.rstrip())
             longer = (spans[-1][0] if spans else start, end)
             length = longer[1] - longer[0] if begins is None else np.diff(np.searchsorted(begins, longer))[0]
             if spans and length <= size:
@@ -267,17 +271,26 @@ def sentence_chunks(
     return chunks
 
 
-def split_chunks(documents: Iterable[Document], split: Callable[[str], Iterable[str]]) -> list[Chunk]:
+def split_chunks(documents: Iterable[Document], split: Callable[[str], Iterable[Any]]) -> list[Chunk]:
     """Cut documents by a function text -> texts, such as ``split_text`` of a LangChain text splitter.
 
-    ConfigError when ``split`` is no function.
+    A splitter by Markdown headers returns LangChain documents, which are taken by their text. White space at either
+    end is left out. ``split`` is for instance ``RecursiveCharacterTextSplitter(chunk_size=1000).split_text``.
 
-    White space at either end is left out. ``split`` is e.g.
-    ``RecursiveCharacterTextSplitter(chunk_size=1000, chunk_overlap=200).split_text``.
+    Raises ConfigError when ``split`` is no function, or returns something else than texts.
     """
+    name, chunks = getattr(split, "__qualname__", type(split).__name__), []
+    do = "pass splitter.split_text"
     if not callable(split):
-        raise ConfigError(f"split is {type(split).__name__}", "a function text -> texts", "pass splitter.split_text")
-    return [chunk for document in _documents(documents) for chunk in _pieces(document, split(document.text))]
+        raise ConfigError(f"split is {type(split).__name__}", "a function text -> texts", do)
+    for document in _documents(documents):
+        made = split(document.text)
+        pieces = None if isinstance(made, str) or not isinstance(made, Iterable) else list(made)
+        texts = pieces and [getattr(piece, "page_content", piece) for piece in pieces]
+        if pieces is None or not all(isinstance(text, str) for text in texts or ()):
+            raise ConfigError(f"{name} returned {repr(made)[:120]} for document {document.id!r}", "a list of texts", do)
+        chunks += _chunks(document, texts or ())
+    return chunks
 
 
 # One of your own is a function documents -> chunks, and one entry.

@@ -94,6 +94,11 @@ def default_tokenizer() -> Any:
     return ModelFolder(minilm_dir()).tokenizer()
 
 
+def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+    """Return the character spans of the tokens of each text, by a ``tokenizers.Tokenizer``."""
+    return [e.offsets for e in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+
+
 class _Arrays(Embeddings):
     """LangChain's two methods, by ``embed_array`` and, where queries differ, ``embed_queries``."""
 
