@@ -23,10 +23,11 @@ import numpy as np
 
 from ragbench.records import Chunk
 from ragbench.retrieval import BM25
-from ragbench.retrieval.text import PLAIN, Tokenizer
+from ragbench.retrieval.text import TOKENIZERS, Tokenizer
 from ragbench.text.words import STOP_WORDS
 
 K = 10
+PLAIN = TOKENIZERS["plain"]
 
 
 def hotpotqa(folder: str, n: int, m: int, rng: random.Random) -> tuple[list[str], list[str]]:

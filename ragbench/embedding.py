@@ -28,13 +28,13 @@ from ragbench.errors import ConfigError, DataError, ModelError, check_known, unk
 from ragbench.onnx_models import ModelFolder, cores, run_batches, session
 from ragbench.paths import cache_dir
 
-WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-HUB = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/"
-MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
-DIMENSION = 384
+_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+_HUB = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/"
+_MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
+_DIMENSION = 384
 _MINILM = {"model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": 1e-12}
-_MINILM |= {"num_hidden_layers": 6, "num_attention_heads": 12, "hidden_size": DIMENSION}
+_MINILM |= {"num_hidden_layers": 6, "num_attention_heads": 12, "hidden_size": _DIMENSION}
 _MOST_CHARACTERS = 1_100  # of English in 256 tokens
 _CHARACTERS_PER_SECOND = 13_000  # of one core that other work shares
 _AT_ONCE = 16  # texts in a request to Ollama: a laptop answers within the deadline
@@ -69,9 +69,9 @@ def verify_minilm() -> Path:
     path = minilm_dir() / "model.safetensors"
     with open(path, "rb") as file:
         got = hashlib.file_digest(file, "sha256").hexdigest()
-    if got != WEIGHTS_SHA256:
+    if got != _WEIGHTS_SHA256:
         do = "delete the file and install it again: `make setup` or `ragbench data fetch minilm`"
-        raise DataError(f"{path} has sha256 {got}", f"{WEIGHTS_SHA256}, the published all-MiniLM-L6-v2", do)
+        raise DataError(f"{path} has sha256 {got}", f"{_WEIGHTS_SHA256}, the published all-MiniLM-L6-v2", do)
     return path.parent
 
 
@@ -80,8 +80,8 @@ def fetch_minilm() -> Path:
     import pooch
 
     folder = cache_dir("minilm")
-    for name, sha in (("model.safetensors", WEIGHTS_SHA256), ("tokenizer.json", TOKENIZER_SHA256)):
-        pooch.retrieve(HUB + name, known_hash=f"sha256:{sha}", fname=name, path=folder, progressbar=True)
+    for name, sha in (("model.safetensors", _WEIGHTS_SHA256), ("tokenizer.json", _TOKENIZER_SHA256)):
+        pooch.retrieve(_HUB + name, known_hash=f"sha256:{sha}", fname=name, path=folder, progressbar=True)
     return folder
 
 
@@ -124,7 +124,7 @@ class MiniLM(_Arrays):
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        return ModelFolder(minilm_dir()).tokenizer(MAX_TOKENS)
+        return ModelFolder(minilm_dir()).tokenizer(_MAX_TOKENS)
 
     def seconds_for(self, texts: Sequence[str]) -> float:
         """Say about how long it takes to embed texts, by the speed of an ordinary core."""
@@ -134,7 +134,7 @@ class MiniLM(_Arrays):
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed texts: float32, shape (len(texts), 384), rows of unit length."""
         _require_texts(texts)
-        vectors = np.empty((len(texts), DIMENSION), dtype=np.float32)
+        vectors = np.empty((len(texts), _DIMENSION), dtype=np.float32)
         encodings = self._tokenizer.encode_batch_fast(list(texts))
         for rows, outputs in run_batches(_minilm(minilm_dir()), encodings):
             vectors[rows] = outputs[0]

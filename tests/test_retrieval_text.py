@@ -9,20 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
-from ragbench.retrieval.text import (
-    PLAIN,
-    SPLIT,
-    TERRIER,
-    TOKENIZERS,
-    WORDS,
-    Tokenizer,
-    get_tokenizer,
-    number_tokens,
-    word_table,
-)
+from ragbench.retrieval.text import TOKENIZERS, Tokenizer, get_tokenizer, number_tokens, word_table
 from ragbench.text.languages import language_of
 from ragbench.text.words import STOP_WORDS
 
+TERRIER, PLAIN, SPLIT, WORDS = (TOKENIZERS[name] for name in ("terrier", "plain", "split", "words"))
 UNICODE = st.text(
     st.one_of(
         st.characters(exclude_categories=()),  # every code point, lone surrogates too

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, PositiveInt, PrivateAttr, ValidationError
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Chunk, Hit
 
-Scope = Collection[str] | Sequence[Collection[str] | None] | None
+_Scope = Collection[str] | Sequence[Collection[str] | None] | None
 Scopes = list[frozenset[str] | None] | None
 
 
@@ -107,7 +107,7 @@ class Retriever(BaseRetriever):
             got, expected = f"{wrong['loc'][0]}={fields.get(wrong['loc'][0])!r}", wrong["msg"]
             raise ConfigError(got, expected, f"see help({type(self).__name__})") from None
 
-    def search(self, queries: Sequence[str], k: int, scope: Scope = None) -> list[list[Hit]]:
+    def search(self, queries: Sequence[str], k: int, scope: _Scope = None) -> list[list[Hit]]:
         """Return the best ``k`` hits of every query, best first; fewer where fewer chunks qualify.
 
         ``scope`` restricts the hits to chunks of these documents: a set of document ids, or one set (or None) per
@@ -144,7 +144,7 @@ class Retriever(BaseRetriever):
     __str__ = __repr__
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: Any = None, k: int | None = None, scope: Scope = None
+        self, query: str, *, run_manager: Any = None, k: int | None = None, scope: _Scope = None
     ) -> list[LangChainDocument]:
         hits = self.search([query], self.k if k is None else k, scope)[0]
         return [as_document(hit.chunk, score=hit.score, rank=hit.rank) for hit in hits]
@@ -171,7 +171,7 @@ def _texts(queries: Sequence[str]) -> list[str]:
     return queries
 
 
-def _scopes(scope: Scope, n: int) -> Scopes:
+def _scopes(scope: _Scope, n: int) -> Scopes:
     """Return one set of document ids (or None: everything) for each of ``n`` queries, or None."""
     if scope is None:
         return None

@@ -35,10 +35,10 @@ from ragbench.errors import check_known
 from ragbench.onnx_models import cores
 from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Index, Scopes, check_chunks, ranked
-from ragbench.retrieval.text import AUTO, Tokenizer, Words, get_tokenizer, number_tokens, tokenizer_name
+from ragbench.retrieval.text import Tokenizer, Words, get_tokenizer, number_tokens, tokenizer_name
 
 _HITS_AT_ONCE = 1 << 22  # bounds the memory of results when k is in the thousands
-Weight = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
+_Weight = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 
 
 def _odds(n: int, df: int) -> float:
@@ -48,9 +48,9 @@ def _odds(n: int, df: int) -> float:
 # variant -> (idf, whether saturation has the factor k1 + 1, default k1, default tokenizer, default order of ties)
 _VARIANTS: dict[str, tuple[Callable[[int, int], float], bool, float, str, str]] = {
     "terrier": (lambda n, df: math.log2(_odds(n, df)), True, 1.2, "terrier", "id"),
-    "lucene": (lambda n, df: math.log(1 + _odds(n, df)), False, 1.2, AUTO, "id"),
-    "robertson": (lambda n, df: math.log(max(1.0, _odds(n, df))), False, 1.2, AUTO, "id"),
-    "atire": (lambda n, df: math.log(n / df), True, 1.2, AUTO, "id"),
+    "lucene": (lambda n, df: math.log(1 + _odds(n, df)), False, 1.2, "auto", "id"),
+    "robertson": (lambda n, df: math.log(max(1.0, _odds(n, df))), False, 1.2, "auto", "id"),
+    "atire": (lambda n, df: math.log(n / df), True, 1.2, "auto", "id"),
     "okapi": (lambda n, df: math.log(n - df + 0.5) - math.log(df + 0.5), True, 1.5, "split", "corpus"),
 }
 
@@ -73,11 +73,11 @@ class BM25(Index):
     Raises ConfigError for a parameter out of range or an unknown name; DataError for no chunks or repeated ids.
     """
 
-    k1: Weight = Field(gt=0)
-    b: Weight = Field(le=1)
+    k1: _Weight = Field(gt=0)
+    b: _Weight = Field(le=1)
     variant: str
-    k3: Weight
-    epsilon: Weight
+    k3: _Weight
+    epsilon: _Weight
     ties: str
     _tokenizer: Words = PrivateAttr()
     _terms: dict[str, int] = PrivateAttr()

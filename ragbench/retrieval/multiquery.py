@@ -20,7 +20,7 @@ from ragbench.records import Chunk, Hit
 from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, model_name, ranked
 from ragbench.text.words import STOP_WORDS
 
-PROMPTS = {"perspectives": "multiquery_perspectives", "decomposition": "multiquery_decomposition"}
+_PROMPTS = {"perspectives": "multiquery_perspectives", "decomposition": "multiquery_decomposition"}
 
 
 class MultiQuery(Retriever):
@@ -122,7 +122,7 @@ def _inner(retriever: Any) -> list[Any]:
     return [inner for inner in (*inside, *(getattr(retriever, "retrievers", None) or ())) if inner is not None]
 
 
-class LLMDecomposer:
+class _LLMDecomposer:
     """question -> derived questions by a chat model, for ``MultiQuery``.
 
     Parameters
@@ -139,9 +139,9 @@ class LLMDecomposer:
     def __init__(self, model: Any, prompt: Prompt = "decomposition", cassette: Any = None, **options: Any) -> None:
         self.model, self.cassette, self.options = model, cassette, options
         is_name = isinstance(prompt, str) and os.path.basename(prompt) == prompt and "." not in prompt
-        if is_name and prompt not in PROMPTS:
-            raise unknown("multi-query prompt", prompt, PROMPTS)
-        self.prompt = PROMPTS.get(prompt, prompt) if isinstance(prompt, str) else prompt
+        if is_name and prompt not in _PROMPTS:
+            raise unknown("multi-query prompt", prompt, _PROMPTS)
+        self.prompt = _PROMPTS.get(prompt, prompt) if isinstance(prompt, str) else prompt
         self._text = load_prompt(self.prompt)
 
     def settings(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class LLMDecomposer:
         return lists
 
 
-llm_decomposer = LLMDecomposer
+llm_decomposer = _LLMDecomposer
 
 
 def parse_queries(text: str) -> list[str]:

@@ -19,8 +19,8 @@ from ragbench.prompts import fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Hit
 from ragbench.retrieval.base import Retriever, Scopes, Searcher, describe, model_name, ranked
 
-Pair = tuple[str, str]  # query, passage
-PROMPT = "rerank_passage"
+_Pair = tuple[str, str]  # query, passage
+_PROMPT = "rerank_passage"
 
 
 class Rerank(Retriever):
@@ -84,7 +84,7 @@ class OnnxScorer:
         """Return every parameter that can change a score."""
         return {"scorer": f"onnx:{self._model.folder.path.name}", "digest": self._model.digest}
 
-    def score(self, pairs: Sequence[Pair]) -> list[float]:
+    def score(self, pairs: Sequence[_Pair]) -> list[float]:
         """Score (query, text) pairs."""
         return [float(logits[:, -1].max()) for logits in self._model.logits(pairs)]
 
@@ -98,13 +98,13 @@ class ModelScorer:
 
     def __init__(self, model: Any, cassette: Any = None, **options: Any) -> None:
         self.model, self.cassette, self.options = model, cassette, options
-        self._text = load_prompt(PROMPT)
+        self._text = load_prompt(_PROMPT)
 
     def settings(self) -> dict[str, Any]:
         """Return what can change a score, ready for JSON."""
-        return {"scorer": "model", "model": model_name(self.model), "prompt_sha256": prompt_hash(PROMPT)}
+        return {"scorer": "model", "model": model_name(self.model), "prompt_sha256": prompt_hash(_PROMPT)}
 
-    def prompts(self, pairs: Sequence[Pair]) -> list[str]:
+    def prompts(self, pairs: Sequence[_Pair]) -> list[str]:
         """Return what the model is asked, one prompt per pair."""
         return [fill_prompt(self._text, query=query, passage=text) for query, text in pairs]
 
@@ -118,7 +118,7 @@ class ModelScorer:
         about = {"model": self.model, "cassette": self.cassette, "settings": self.settings}
         return SimpleNamespace(step="rerank", prompts=prompts, **about)
 
-    def score(self, pairs: Sequence[Pair]) -> list[float]:
+    def score(self, pairs: Sequence[_Pair]) -> list[float]:
         """Score (query, text) pairs; ModelError where a reply cannot be read (the cassette keeps the others)."""
         from ragbench.llm import ask
 

@@ -28,7 +28,6 @@ from ragbench.errors import ConfigError, check_known
 from ragbench.text.languages import LANGUAGES, UNSPACED, language_of
 from ragbench.text.words import STOP_WORDS, stemmer
 
-AUTO = "auto"
 _CHARACTER = {"ascii": "[a-z0-9]", "unicode": r"\w", "space": r"\S", "words": r"[^\W_]"}  # that a token is made of
 _NOT_IN_QUERY = re.compile(r"[^A-Za-z0-9 ]+")
 # Terrier's filter: more than 20 characters, the same one four times in a row, or more than four digits.
@@ -56,10 +55,10 @@ def word_table(pattern: str) -> np.ndarray:
     return table
 
 
-def fold(text: str) -> str:
+def _fold(text: str) -> str:
     """Make equal what looks the same: compatibility forms (NFKC) and case; soft hyphens go.
 
-    >>> fold("Ｓtra\u00adße")
+    >>> _fold("Ｓtra\u00adße")
     'strasse'
     """
     if text.isascii():
@@ -72,7 +71,7 @@ class Tokenizer:
     """A pipeline text -> tokens -> terms. Call it with a text to get its terms.
 
     ``pattern`` is what a token is: ``"ascii"`` ([a-z0-9]+), ``"unicode"`` (word characters) or ``"space"`` (str.split)
-    of the lower-cased text; or ``"words"``: of the folded text (`fold`), runs of letters, digits and marks, and pairs
+    of the lower-cased text; or ``"words"``: of the folded text (`_fold`), runs of letters, digits and marks, and pairs
     of characters in scripts without blanks.
     """
 
@@ -88,7 +87,7 @@ class Tokenizer:
 
     def prepared(self, text: str) -> str:
         """Return a text as it is cut."""
-        return fold(text) if self.pattern == "words" else text.lower()
+        return _fold(text) if self.pattern == "words" else text.lower()
 
     def tokens(self, text: str) -> list[str]:
         """Cut a text into tokens, before stop words and stems."""
@@ -149,15 +148,14 @@ def jieba_words(text: str) -> list[str]:
 
 
 def _folded_jieba_words(text: str) -> list[str]:
-    return jieba_words(fold(text))
+    return jieba_words(_fold(text))
 
 
-TERRIER = Tokenizer("terrier", "ascii", STOP_WORDS, "porter", drop_noise=True, strip_query=True)
-PLAIN = Tokenizer("plain", "unicode")
-SPLIT = Tokenizer("split", "space")
-WORDS = Tokenizer("words", "words")
 TOKENIZERS: dict[str, Words] = {
-    **{t.name: t for t in (TERRIER, PLAIN, SPLIT, WORDS)},
+    "terrier": Tokenizer("terrier", "ascii", STOP_WORDS, "porter", drop_noise=True, strip_query=True),
+    "plain": Tokenizer("plain", "unicode"),
+    "split": Tokenizer("split", "space"),
+    "words": Tokenizer("words", "words"),
     **{name: Tokenizer(name, "words", stemmer=None if name == "chinese" else name) for name in LANGUAGES},
     "jieba": _folded_jieba_words,
 }
@@ -171,12 +169,12 @@ def get_tokenizer(tokenizer: str | Words, texts: Sequence[str] = ()) -> Words:
     if not isinstance(tokenizer, str):
         if callable(tokenizer):
             return tokenizer
-        expected = f"a name ({', '.join((AUTO, *TOKENIZERS))}) or a callable text -> list of terms"
+        expected = f"a name (auto, {', '.join(TOKENIZERS)}) or a callable text -> list of terms"
         raise ConfigError(f"tokenizer is {type(tokenizer).__name__}", expected, "pass for instance tokenizer='auto'")
-    check_known("tokenizer", [tokenizer], (AUTO, *TOKENIZERS))
+    check_known("tokenizer", [tokenizer], ("auto", *TOKENIZERS))
     jieba_is_there = importlib.util.find_spec("jieba") is not None
-    if tokenizer == AUTO:
-        tokenizer = language_of(texts[:: max(1, len(texts) // _SAMPLE)]) or WORDS.name
+    if tokenizer == "auto":
+        tokenizer = language_of(texts[:: max(1, len(texts) // _SAMPLE)]) or "words"
         tokenizer = "jieba" if tokenizer == "chinese" and jieba_is_there else tokenizer
     if tokenizer == "jieba" and not jieba_is_there:
         raise ConfigError("jieba, which is not installed", "the package jieba", "pip install jieba, or use 'auto'")

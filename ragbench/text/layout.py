@@ -27,7 +27,7 @@ from typing import Literal
 import numpy as np
 
 Form = Literal["NFC", "NFKC"]
-Edit = tuple[int, int, str]
+_Edit = tuple[int, int, str]
 
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _BLANKS = f"{BREAKS}\t\x1f\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
@@ -148,7 +148,7 @@ def _single_spaced(normalised: Normalised) -> Normalised:
     return Normalised(re.sub("  +", " ", text), starts, stops)
 
 
-def _edited(normalised: Normalised, edits: Iterable[Edit]) -> Normalised:
+def _edited(normalised: Normalised, edits: Iterable[_Edit]) -> Normalised:
     """Replace pieces of a text, given in order as (start, stop, new); each new character stands for the whole piece."""
     edits = list(edits)
     if not edits:
@@ -164,7 +164,7 @@ def _edited(normalised: Normalised, edits: Iterable[Edit]) -> Normalised:
     return Normalised("".join(pieces), np.concatenate(firsts), np.concatenate(lasts))
 
 
-def _compositions(text: str, form: Form) -> Iterator[Edit]:
+def _compositions(text: str, form: Form) -> Iterator[_Edit]:
     """Compose each character with the marks that follow it, where that changes anything."""
     for run in _FOREIGN.finditer(text):
         if unicodedata.is_normalized(form, run[0]):
@@ -185,7 +185,7 @@ def _attaches(character: str, form: Form) -> bool:
     return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"
 
 
-def _divisions(text: str, facts: Iterable[str]) -> Iterator[Edit]:
+def _divisions(text: str, facts: Iterable[str]) -> Iterator[_Edit]:
     """Join words that a hyphen at a line end divides."""
     compounds = {pair for fact in facts for pair in _COMPOUND.findall(fact)}
     for run in _DIVIDED.finditer(text):

@@ -213,7 +213,7 @@ _NAME = re.compile(
     rf"(?<!\w){_CAPITAL}(?:(?:[ -]|, (?=Queen|King))(?:(?:of|the|de|la|du|von|van|d')[ ]?){{0,2}}{_CAPITAL})*"
 )
 _DAY = re.compile(rf"\b\d{{1,2}} (?={ANY_MONTH})|\b(?:{ANY_MONTH}) \d{{1,2}}\b")
-YEAR = re.compile(r"(?<![\d.,])\b(?:1\d{3}|20\d{2}|[3-9]\d{2}(?! (?:metres|km|kilometres|miles|men|square)))\b(?!,\d)")
+_YEAR = re.compile(r"(?<![\d.,])\b(?:1\d{3}|20\d{2}|[3-9]\d{2}(?! (?:metres|km|kilometres|miles|men|square)))\b(?!,\d)")
 _PLACE = re.compile(rf"\b(?:in|at|near|on|to|from|of|off|into) (?:the )?{_CAPITAL}")
 _NUMBER_WORDS = {w: v for w, v in (UNITS | TENS).items() if v} | {
     f"{ten}-{unit}": TENS[ten] + value for ten in TENS for unit, value in UNITS.items() if 0 < value < 10
@@ -245,7 +245,7 @@ def _trim_name(name: str) -> str:
 def sentence(text: str) -> ParsedSentence:
     """Analyse one sentence; remembered, since the same sentences come back in many contexts."""
     names = tuple(n for n in (_trim_name(m[0]) for m in _NAME.finditer(text)) if n)
-    years = tuple(int(y) for y in YEAR.findall(text))
+    years = tuple(int(y) for y in _YEAR.findall(text))
     quantities = (_NUMBER_WORDS.get(q) or float(q.replace(",", "")) for q in _QUANTITY.findall(_DAY.sub("", text)))
     numbers = tuple(float(value) for value in quantities if value not in years)
     dated = bool(years) or bool(re.search(rf"\b(?:{ANY_MONTH})\b", text))

@@ -71,7 +71,7 @@ def _english_end(text: str, start: int, gap: re.Match) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class SentenceRule:
+class _SentenceRule:
     """Where sentences end."""
 
     gap: re.Pattern[str]  # what may stand between two sentences; it belongs to neither
@@ -79,21 +79,21 @@ class SentenceRule:
     holds: re.Pattern[str] = re.compile(r"\S")  # what a piece must hold to be a sentence
 
 
-SENTENCES: dict[str, SentenceRule] = {
-    "chunks": SentenceRule(re.compile(r"(?<=[.?!])\s+")),
-    "claims": SentenceRule(
+SENTENCES: dict[str, _SentenceRule] = {
+    "chunks": _SentenceRule(re.compile(r"(?<=[.?!])\s+")),
+    "claims": _SentenceRule(
         re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[*]?[A-Z0-9])|\s*\n\s*"),
         _after_no_abbreviation,
         re.compile(r"[^\W_]"),
     ),
-    "reader": SentenceRule(re.compile(rf"(?:(?<=[.?!])|(?<=[.?!][\"'”’)])){_NO_TITLE}\s+|(?<=[。！？])|\n\s*")),
-    "en": SentenceRule(
+    "reader": _SentenceRule(re.compile(rf"(?:(?<=[.?!])|(?<=[.?!][\"'”’)])){_NO_TITLE}\s+|(?<=[。！？])|\n\s*")),
+    "en": _SentenceRule(
         re.compile(
             rf"(?<=[.!?{re.escape(_CLOSERS)}])[^\S{BREAKS}]+(?=[\"'“‘(\[]*(?P<next>[^\s.,;:!?\"'”’)\]]+))|[{BREAKS}]"
         ),
         _english_end,
     ),
-    "zh": SentenceRule(re.compile(r"(?<=[。！？])|\n")),
+    "zh": _SentenceRule(re.compile(r"(?<=[。！？])|\n")),
 }
 
 

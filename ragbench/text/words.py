@@ -108,7 +108,7 @@ _EVERYDAY = 4000  # rank up to which a word is everyday language
 
 
 @dataclass(frozen=True)
-class WordRule:
+class _WordRule:
     """What a word is, in lower case, and what becomes of it."""
 
     pattern: re.Pattern[str]
@@ -117,10 +117,10 @@ class WordRule:
     groups: tuple[str, ...] = ()  # words that share the stem of the first
 
 
-WORDS: dict[str, WordRule] = {
-    "overlap": WordRule(re.compile(r"\w+"), "porter"),
-    "claims": WordRule(re.compile(r"[^\W_]+(?:[.,]\d+)*")),
-    "reader": WordRule(re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+"), drop=STOP_WORDS | {"s"}, groups=_EVENTS),
+WORDS: dict[str, _WordRule] = {
+    "overlap": _WordRule(re.compile(r"\w+"), "porter"),
+    "claims": _WordRule(re.compile(r"[^\W_]+(?:[.,]\d+)*")),
+    "reader": _WordRule(re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+"), drop=STOP_WORDS | {"s"}, groups=_EVENTS),
 }
 
 
@@ -132,7 +132,7 @@ def stemmer(algorithm: str) -> Any:
     return Stemmer.Stemmer(algorithm, 0)
 
 
-def _rule(profile: str) -> WordRule:
+def _rule(profile: str) -> _WordRule:
     check_known("word profile", [profile], WORDS)
     return WORDS[profile]
 
