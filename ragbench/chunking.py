@@ -75,11 +75,16 @@ def token_chunks(
     step = max(1, size - round(size * overlap))
     chunks = []
     for document, offsets in _with_offsets(_documents(documents), tokenizer):
-        starts = range(0, max(1, len(offsets) - size + step), step) if offsets else ()
-        # A window reaches up to the token after it: what a tokenizer drops, such as an accent, is not lost.
-        bounds = [*(start for start, _ in offsets), len(document.text)]
-        chunks += _slices(document, [(bounds[i] if i else 0, bounds[min(i + size, len(offsets))]) for i in starts])
+        bounds = _bounds(offsets, 0, len(document.text))
+        n = len(bounds) - 1
+        starts = range(0, max(1, n - size + step), step)
+        chunks += _slices(document, [(bounds[i], bounds[min(i + size, n)]) for i in starts])
     return chunks
+
+
+def _bounds(offsets: Sequence[Span], start: int, stop: int) -> list[int]:
+    """Say where tokens begin and the last ends; what a tokenizer drops, as an accent, goes with the one before."""
+    return np.maximum.accumulate([start, *(start + a for a, _ in offsets[1:]), stop]).tolist()
 
 
 @dataclass(frozen=True)
@@ -221,7 +226,7 @@ def _at_most(text: str, sentences: Sequence[Span], limit: int, tokenizer: Any) -
     (offsets,) = token_offsets(tokenizer or default_tokenizer(), [text[base:stop]])
     if len(offsets) <= limit:
         return [(base, stop)]
-    bounds = [*(base + start for start, _ in offsets), stop]
+    bounds = _bounds(offsets, base, stop)
     first = np.searchsorted(bounds[:-1], [start for start, _ in sentences])
     spans, start = [], 0
     for begin, end in itertools.pairwise([*first.tolist(), len(offsets)]):

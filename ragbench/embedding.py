@@ -95,8 +95,23 @@ def default_tokenizer() -> Any:
 
 
 def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-    """Return the character spans of the tokens of each text, by a ``tokenizers.Tokenizer``."""
-    return [e.offsets for e in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+    """Return the character spans of the tokens of each text, by a ``tokenizers.Tokenizer``.
+
+    A run of more than 20 characters that the vocabulary does not know (Thai, base64) is one token for it; here it is
+    one for every four characters, so that a number of tokens is a limit for every text.
+    """
+    unknown, spans = tokenizer.token_to_id("[UNK]"), []
+    for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False):
+        offsets = encoding.offsets
+        if unknown is not None and unknown in (ids := encoding.ids):
+            tokens = zip(offsets, ids, strict=True)
+            offsets = [s for (a, b), i in tokens for s in (_fours(a, b) if i == unknown and b - a > 20 else [(a, b)])]
+        spans.append(offsets)
+    return spans
+
+
+def _fours(start: int, end: int) -> list[tuple[int, int]]:
+    return [(i, min(i + 4, end)) for i in range(start, end, 4)]
 
 
 class _Arrays(Embeddings):

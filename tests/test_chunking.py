@@ -1,15 +1,21 @@
 """Chunking: fixed windows of tokens and the thesis's semantic chunking (§2.5.2)."""
 
 import itertools
+import random
+import string
 
 import numpy as np
 import pytest
 from checks import refusals
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.documents import Document as LangChainDocument
 from langchain_core.embeddings import Embeddings
 
-from ragbench.chunking import segment, semantic_chunks, split_chunks, token_chunks
+from ragbench import chunking
+from ragbench.chunking import segment, semantic_chunks, sentence_chunks, split_chunks, token_chunks
+from ragbench.errors import ConfigError
+from ragbench.metrics.cutoffs import truncate
 from ragbench.records import Document
 from ragbench.text.sentences import sentence_spans
 
@@ -69,6 +75,67 @@ def test_a_text_splitter_makes_chunks_by_hand():
         ("d#2", "Three.", "d", "Title"),
         ("e#0", "Four.", "e", "E"),
     ]
+
+
+def test_a_splitter_by_headers_returns_documents_and_anything_else_is_named():
+    def by_header(text):
+        return [LangChainDocument(part, metadata={"Header 1": "A"}) for part in text.split("#")]
+
+    assert [(c.id, c.text) for c in split_chunks([doc("#one#two")], by_header)] == [("d#1", "one"), ("d#2", "two")]
+    assert split_chunks([doc("one")], lambda text: []) == []
+    for returned in (None, "one", [3]):
+
+        def mine(text, returned=returned):
+            return returned
+
+        with pytest.raises(ConfigError, match=r"mine returned .* for document 'd'"):
+            split_chunks([doc("one")], mine)
+
+
+SCRIPTS = "ab Z9-.?!\n\t，。！中文字กรุงเทพひカ서울ñ\u0301\u200b\ufffd😀_"
+TEXTS = st.one_of(st.text(st.sampled_from(SCRIPTS), max_size=60), st.text(max_size=40))
+
+
+def visible(texts):
+    return "".join("".join(texts).split())
+
+
+@settings(deadline=None)
+@given(TEXTS, st.integers(1, 8))
+def test_chunks_of_any_script_lose_no_character(text, size):
+    one = [doc(text)]
+    ways = [token_chunks(one, size, 0.0), semantic_chunks(one, Topics(), min_chars=0, percentile=50)]
+    ways += [semantic_chunks(one, Topics(), "paper", max_tokens=size)]
+    ways += [sentence_chunks(one, size, unit, language) for unit in chunking.UNITS for language in ("en", "zh")]
+    for chunks in ways:
+        assert visible(chunk.text for chunk in chunks) == visible(text)
+        assert all(chunk.text in text for chunk in chunks)
+    starts = [text.find(chunk.text) for chunk in token_chunks(one, size, 0.5)]
+    assert visible(text) == "" or starts[0] == len(text) - len(text.lstrip())
+
+
+def test_a_number_of_tokens_is_a_limit_for_texts_without_spaces():
+    thai = "กรุงเทพมหานครเป็นเมืองหลวงของประเทศไทย" * 30
+    assert truncate(thai, 10) == thai[:40]
+    assert truncate(f"a {thai} b", 11) == f"a {thai[:40]}"
+    run = "".join(random.Random(0).choices(string.ascii_letters + string.digits, k=22_000))
+    assert len(truncate(run, 300)) == 1200
+    assert len(token_chunks([doc(run)], 100, 0.0)) == 55
+    assert truncate("ทีปังกรรัศมีโชต b", 1) == "ทีปังกรรัศมีโชต"  # up to 20 unknown characters are one token, as published
+
+
+def test_a_text_of_chinese_sentences_is_cut_where_its_subject_changes():
+    text = "".join(f"cat猫坐在第{i}。" for i in range(20)) + "".join(f"dog狗跑了{i}！" for i in range(20))
+    chunks = semantic_chunks([doc(text)], Topics(), "paper")
+    assert [chunk.text.count("cat") for chunk in chunks] == [20, 0]
+
+
+def test_documents_are_tokenised_in_blocks(monkeypatch):
+    documents = [doc("one two three", f"d{i}") for i in range(7)]
+    whole = token_chunks(documents, 2, 0.0)
+    monkeypatch.setattr(chunking, "_BLOCK", 3)
+    assert token_chunks(documents, 2, 0.0) == whole
+    assert [chunk.id for chunk in whole][-2:] == ["d6#0", "d6#1"]
 
 
 def test_sentences_are_merged_until_long_enough_and_the_rest_joins_the_last():

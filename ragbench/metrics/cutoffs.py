@@ -67,8 +67,10 @@ class TokenOffsets:
     def _tokenise(self, texts: list[str]) -> list[Iterable[int]]:
         if self._function:
             return [self._tokenizer(t) for t in texts]
+        from ragbench.embedding import token_offsets
+
         try:
-            encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+            spans = token_offsets(self._tokenizer, texts)
         except (UnicodeEncodeError, TypeError):
             for text in texts:
                 if lone := re.search("[\ud800-\udfff]", text):
@@ -78,7 +80,7 @@ class TokenOffsets:
                         "read the file as UTF-8 with errors='replace'",
                     ) from None
             raise
-        return [(end for _, end in e.offsets) for e in encodings]
+        return [(end for _, end in of_text) for of_text in spans]
 
     def _inner(self, chunk: str) -> str:
         """The form in which a chunk that follows another one is tokenised."""

@@ -1,6 +1,6 @@
 """Sentences of a text. Fitted models and published numbers depend on the rule, so each use has its own row.
 
-``chunks``  after ``.?!`` and white space, as the thesis's published run cut its documents.
+``chunks``  after ``.?!`` and white space, as the thesis's published run cut its documents; after 。！？.
 ``claims``  at line ends, and after ``.!?`` before a capital or a digit, not after abbreviations; without a word it is
             no sentence. For the judge, the checker and the rules beside RAGAS.
 ``reader``  after ``.?!`` and white space, not after an initial or a title; after 。！？; at line ends.
@@ -80,7 +80,7 @@ class _SentenceRule:
 
 
 SENTENCES: dict[str, _SentenceRule] = {
-    "chunks": _SentenceRule(re.compile(r"(?<=[.?!])\s+")),
+    "chunks": _SentenceRule(re.compile(r"(?<=[.?!])\s+|(?<=[。！？])\s*")),
     "claims": _SentenceRule(
         re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[*]?[A-Z0-9])|\s*\n\s*"),
         _after_no_abbreviation,
