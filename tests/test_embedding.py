@@ -153,10 +153,6 @@ def test_text_is_read_up_to_256_tokens(minilm):
     assert cut @ minilm.embed_array(["river " * 200 + "volcano " * 53])[0] < 0.999999
 
 
-def test_default_tokenizer_neither_truncates_nor_pads():
-    assert len(default_tokenizer().encode("word " * 1000, add_special_tokens=False).ids) == 1000
-
-
 def test_weights_are_the_published_ones_and_others_are_refused(tmp_path, monkeypatch):
     assert verify_minilm() == minilm_dir()
     (tmp_path / "model.safetensors").write_bytes(b"not these")
@@ -198,13 +194,6 @@ def test_what_is_not_on_disk_is_known_apart_for_queries_where_the_model_embeds_t
     assert cached.not_on_disk(["bb", "ccc"]) == ["ccc"]
     assert cached.not_on_disk(["bb", "ccc"], queries=True) == (["bb", "ccc"] if queries_apart else ["ccc"])
     assert cached.embed_queries(["bb"])[0, 0] == (-2 if queries_apart else 2)
-
-
-def test_cache_keeps_models_apart(tmp_path):
-    CachedEmbeddings(Letters(), folder=tmp_path).embed_array(["a"])
-    other = CachedEmbeddings(Letters(), model_id="letters 2", folder=tmp_path)
-    other.embed_array(["a"])
-    assert other.embedder.asked == ["a"]
 
 
 def test_a_run_that_breaks_off_keeps_the_blocks_it_finished(tmp_path, capsys):

@@ -167,12 +167,6 @@ def test_scope_keeps_the_scores_and_order_of_the_allowed_chunks(pairs, scopes):
     assert bm25.search(queries, 2, scope=scopes[0])[0] == bm25.search(queries[:1], 2, scope=[list(scopes[0])])[0]
 
 
-def test_scopes_may_be_mixed_with_none_and_empty():
-    bm25 = BM25(chunks_of("red", "red dog", "cat", docs=["a", "b", "c"]), variant="lucene")
-    hits = bm25.search(["red"] * 3, 5, scope=[None, {"b"}, set()])
-    assert [[h.chunk.doc_id for h in one] for one in hits] == [["a", "b"], ["b"], []]
-
-
 def test_duplicate_texts_tie_and_ids_decide():
     chunks = [Chunk(i, "red dog", i) for i in ("z", "b", "10", "9", "a")]
     chunks += [Chunk("x", "cat", "x"), Chunk("y", "", "y")]
@@ -229,13 +223,6 @@ def test_a_term_in_most_chunks_has_no_weight_in_robertsons_formula_and_one_below
     assert hits[2].score < hits[1].score < 0
 
 
-def test_a_callable_tokenizer_serves_texts_and_queries():
-    bm25 = BM25(chunks_of("北京大学", "東京大学", "上海"), variant="lucene", tokenizer=list)
-    assert ids(bm25.search(["東京"], 5)[0]) == ["c00001", "c00000"]
-    same = BM25(chunks_of("red dog", "dog", "cat"), variant="lucene", tokenizer=str.split).search(["dog red"], 5)
-    assert same == BM25(chunks_of("red dog", "dog", "cat"), variant="lucene").search(["dog red"], 5)
-
-
 # Questions ask in other forms of the words than the texts use: "Häusern" for "Haus", "été" for "étés".
 GERMAN = {
     "In welcher Straße liegt das Café Möhring?": "Das Café Möhring befindet sich in der Königsallee, einer Straße mit "
@@ -275,14 +262,6 @@ def test_the_default_finds_what_the_thesis_tokenizer_lost_in_other_languages(tex
     assert bm25.settings()["tokenizer"] == tokenizer
     assert first(bm25) == len(texts)
     assert first(BM25(chunks, variant="terrier")) == found_before
-
-
-def test_letters_that_are_not_ascii_are_found_by_default():
-    chunks = chunks_of("Das Haus steht in der Straße Königsallee.", "Das Rathaus ist alt und steht am Markt.")
-    queries = ["Straße Königsallee", "STRASSE", "ko\u0308nigsallee", "strassen"]
-    assert [ids(hits) for hits in BM25(chunks).search(queries, 5)] == [["c00000"]] * 4
-    # The thesis's terms have ASCII letters only: "stra", "e", "k", "nigsallee"; its queries "Strae", "Knigsallee".
-    assert BM25(chunks, variant="terrier").search(["Straße Königsallee"], 5) == [[]]
 
 
 def test_searches_in_many_threads_at_once_agree():
@@ -338,26 +317,19 @@ test_bad_input_is_named = refusals(
     (lambda: BM25([]), DataError, "no chunks to index"),
     (lambda: BM25("text"), "chunks is str"),
     (lambda: BM25(["text"]), "chunk 0 is 'text'"),
-    (lambda: BM25([Chunk(1, "a", "d")]), r"chunk 0 is Chunk\(id=1"),
     (lambda: BM25([Chunk("a", None, "d")]), "text=None"),
     (lambda: BM25(ONE + chunks_of("dog")), DataError, "chunks 0 and 1 share the id 'c00000'"),
-    (lambda: BM25(ONE, variant="bm26"), "unknown BM25 variant 'bm26'"),
     (lambda: BM25(ONE, variant="lucine"), "did you mean 'lucene'"),
     (lambda: BM25(ONE, tokenizer="portr"), "unknown tokenizer 'portr'"),
     (lambda: BM25(ONE, k1=0), "k1=0"),
-    (lambda: BM25(ONE, k1=math.nan), "k1=nan"),
     (lambda: BM25(ONE, b=1.5), "b=1.5"),
-    (lambda: BM25(ONE, b="0.75"), "b='0.75'"),
     (lambda: BM25(ONE, ties="title"), "unknown order of ties"),
     (lambda: BM25(ONE, k=0), "k=0"),
     (lambda: BM25(ONE).search("red", 3), r"pass \[query\]"),
-    (lambda: BM25(ONE).search(["red", " "], 3), "query 1 is ' '"),
     (lambda: BM25(ONE).search(["red", None], 3), "query 1 is None"),
     (lambda: BM25(ONE).search(["red"], 0), "k=0"),
-    (lambda: BM25(ONE).search(["red"], 2.0), "k=2.0"),
     (lambda: BM25(ONE).search(["red"], True), "k=True"),
     (lambda: BM25(ONE).search(["red"], 1, scope="d0"), "scope is str"),
     (lambda: BM25(ONE).search(["red"], 1, scope=["d0", 3]), "2 scopes for 1 queries"),
-    (lambda: BM25(ONE).search(["red"], 1, scope=[3]), "scope is list"),
     (lambda: BM25(ONE).search(["red"], 1, scope={"d7"}), "such as 'd7'"),
 )

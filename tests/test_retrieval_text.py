@@ -23,10 +23,6 @@ UNICODE = st.text(
 )
 
 
-def test_terrier_drops_stop_words_then_stems():
-    assert TERRIER("The runners were running to the Relational databases!") == ["runner", "run", "relat", "databas"]
-
-
 @pytest.mark.parametrize(
     ("token", "kept"),
     [
@@ -122,16 +118,6 @@ def test_chinese_takes_pairs_where_jieba_is_not_installed(monkeypatch):
     assert get_tokenizer("auto", [SENTENCES["chinese"]]) is TOKENIZERS["chinese"]
     with pytest.raises(ConfigError, match="jieba, which is not installed"):
         get_tokenizer("jieba")
-
-
-def test_questions_of_minihop_are_english():
-    from ragbench.data import load_minihop
-
-    assert {language_of([q.text]) for q in load_minihop().questions} <= {"english", None}
-
-
-def test_a_stem_of_nothing_is_dropped():
-    assert Tokenizer("x", "ascii", stemmer="porter")("s cats") == ["cat"]
 
 
 def test_stop_words_are_lower_case_ascii_tokens_of_a_size_like_terriers():

@@ -81,18 +81,6 @@ def test_reorder_permutations(k, published, mended):
     assert reorder(range(1, k + 1), order="mended") == mended
 
 
-@settings(deadline=None)
-@given(st.integers(0, 60))
-def test_published_reorder_is_langchains_alternation(k):
-    result = []
-    for i, item in enumerate(reversed(range(k))):  # as LangChain does it: the worst first, then to either side
-        result = [*result, item] if i % 2 else [item, *result]
-    assert reorder(list(range(k))) == result
-    mended = reorder(list(range(k)), order="mended")
-    assert sorted(mended) == list(range(k))
-    assert k < 2 or (mended[0], mended[-1]) == (0, 1)
-
-
 def test_reo_reorders_hits_and_numbers_them_anew():
     inner = Listed(table={"q": list("abcdefghij")})
     hits = LongContextReorder(inner).search(["q"], 10)[0]
@@ -252,12 +240,6 @@ def test_the_rules_always_give_one_to_four_queries(question):
     queries = rule_decomposer(question)
     assert 1 <= len(queries) <= 4
     assert all(q.strip() for q in queries)
-
-
-def test_the_rules_say_that_they_are_no_llm():
-    settings = MultiQuery(bm25(), rule_decomposer).settings()
-    assert "no LLM" in settings["decompose"]["decomposer"]
-    assert settings["over"]["retriever"] == "BM25"
 
 
 def test_hybrid_by_hand():
