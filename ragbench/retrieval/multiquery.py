@@ -1,8 +1,8 @@
 """Multi-query retrieval (thesis: *mlq*): search for several derived questions and join what they find.
 
 The paper says the derived questions look from different *perspectives*; the published run asked for a *decomposition*
-into sub-questions. Both prompts are here, in our own wording. The rule-based decomposer is a stand-in for a machine
-without a language model: its numbers are not the thesis's MLQ, and everything it feeds says so.
+into sub-questions. Both prompts are here, in our own wording. Rules replace the language model where there is none:
+their numbers are not the thesis's MLQ, and everything they feed says so.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class MultiQuery(Retriever):
         derived = batch(list(questions)) if callable(batch) else [self.decompose(q) for q in questions]
         lists = []
         for question, asked in zip(questions, derived, strict=True):
-            usable = not isinstance(asked, str) and all(isinstance(q, str) for q in asked)
+            usable = isinstance(asked, list | tuple) and all(isinstance(q, str) for q in asked)
             lists.append(list(dict.fromkeys(q.strip() for q in asked if q.strip())) if usable else [])
             if not lists[-1]:
                 got = f"no derived question for {question!r}: the decomposer returned {asked!r}"
@@ -81,16 +81,14 @@ class MultiQuery(Retriever):
         derived = self.queries(queries)
         flat = [q for asked in derived for q in asked]
         flat_scopes = None if scopes is None else [s for s, asked in zip(scopes, derived, strict=True) for _ in asked]
-        hits = iter(self.retriever.search(flat, self.k_each, flat_scopes))
-        return [_union([next(hits) for _ in asked])[: min(k, self.keep)] for asked in derived]
-
-
-def _union(lists: list[list[Hit]]) -> list[Hit]:
-    first: dict[str, tuple[Chunk, float]] = {}
-    for hits in lists:
-        for hit in hits:
-            first.setdefault(hit.chunk.id, (hit.chunk, hit.score))
-    return ranked(first.values())
+        found = iter(self.retriever.search(flat, self.k_each, flat_scopes))
+        hits = []
+        for asked in derived:
+            first: dict[str, tuple[Chunk, float]] = {}
+            for hit in (hit for _ in asked for hit in next(found)):
+                first.setdefault(hit.chunk.id, (hit.chunk, hit.score))
+            hits.append(ranked(first.values())[: min(k, self.keep)])
+        return hits
 
 
 def decomposers_with_prompts(retriever: Any) -> Iterator[Any]:
@@ -182,7 +180,7 @@ llm_decomposer = _LLMDecomposer
 
 
 def parse_queries(text: str) -> list[str]:
-    """Read one query per line: numbers, bullets and quotes around it are removed, and lines that end with a colon.
+    """Read one query per line, without numbers, bullets, quotes, and lines that end with a colon.
 
     >>> parse_queries('Here they are:\\n1. Who wrote Emma?\\n- "When was she born?"')
     ['Who wrote Emma?', 'When was she born?']
@@ -202,11 +200,10 @@ _COMPARES = re.compile(r"\b(?:both|same|older|younger|earlier|first|more|larger|
 
 
 def rule_decomposer(question: str) -> list[str]:
-    """Derive up to four queries of an English question by rules, in place of a language model.
+    """Derive up to four queries of an English question by rules; no substitute for the model of the thesis.
 
     A question that compares named things gives one query per name, with the question's other content words; any other
-    is cut at relative pronouns and commas, and its names are added. No substitute for the model of the thesis: results
-    that used it carry ``"decomposer": "rules (stand-in, no LLM)"``.
+    is cut at relative pronouns and commas, and its names are added.
     """
     text = question.strip().rstrip("?.! ")
     names = _names(text)

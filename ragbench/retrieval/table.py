@@ -40,17 +40,27 @@ def _dense(chunks: Sequence[Chunk], embedder: Embeddings | None = None) -> Dense
     return dense
 
 
-def _over_dense(wrapper: type[Retriever], **defaults: Any) -> Callable[..., Retriever]:
-    """Return what builds a retriever over a dense one; it takes the wrapper's settings and ``embedder``."""
+def _mmr(
+    chunks: Sequence[Chunk], *, embedder: Embeddings | None = None, fetch_k: int = 20, lambda_mult: float = 0.5
+) -> MMR:
+    return MMR(_dense(chunks, embedder), fetch_k, lambda_mult)
 
-    def build(chunks: Sequence[Chunk], *, embedder: Embeddings | None = None, **settings: Any) -> Retriever:
-        return wrapper(_dense(chunks, embedder), **defaults | settings)
 
-    _, _, *own = inspect.signature(wrapper.__init__).parameters.values()  # but for self and the dense one
-    chunks, embedder, _ = inspect.signature(build).parameters.values()
-    parameters = [chunks, embedder, *(p.replace(kind=p.KEYWORD_ONLY) for p in own)]
-    build.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return build
+def _multi_query(
+    chunks: Sequence[Chunk],
+    *,
+    embedder: Embeddings | None = None,
+    decompose: Callable[[str], Sequence[str]] = rule_decomposer,
+    k_each: int = 10,
+    keep: int = 5,
+) -> MultiQuery:
+    return MultiQuery(_dense(chunks, embedder), decompose, k_each, keep)
+
+
+def _reordered(
+    chunks: Sequence[Chunk], *, embedder: Embeddings | None = None, budget: int | None = None, tokenizer: Any = None
+) -> LongContextReorder:
+    return LongContextReorder(_dense(chunks, embedder), budget, tokenizer)
 
 
 def _hybrid(
@@ -82,9 +92,9 @@ def _rerank(
 RETRIEVERS: dict[str, Callable[..., Any]] = {
     "BM25": BM25,
     "SIM": _dense,
-    "MMR": _over_dense(MMR),
-    "MLQ": _over_dense(MultiQuery, decompose=rule_decomposer),
-    "REO": _over_dense(LongContextReorder),
+    "MMR": _mmr,
+    "MLQ": _multi_query,
+    "REO": _reordered,
     "Hybrid": _hybrid,
     "Rerank": _rerank,
 }
