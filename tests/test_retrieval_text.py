@@ -86,8 +86,8 @@ SENTENCES = {
 
 
 OTHERS = {
-    "spanish": "El molino fue construido en la orilla del río y es el más antiguo de la ciudad.",
-    "italian": "Il mulino è stato costruito sulla riva del fiume ed è il più antico della città.",
+    "spanish": "La torre fue construida en 1887 y es la más alta de la ciudad, aunque un grupo se opuso a que se levantara.",
+    "italian": "La torre fu costruita nel 1887 e rimane la più alta della città, con un pubblico che non ha pari.",
     "portuguese": "O moinho foi construído na margem do rio e é o mais antigo da cidade.",
     "swedish": "Kvarnen byggdes vid ån och är den äldsta som finns i staden, inte den största av dem.",
     "danish": "Møllen blev bygget af en bager ved åen og er den ældste i byen, ikke den største af dem.",
