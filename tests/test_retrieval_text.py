@@ -86,7 +86,7 @@ SENTENCES = {
 
 
 OTHERS = {
-    "spanish": "La torre fue construida en 1887 y es la más alta de la ciudad, aunque un grupo se opuso a que se levantara.",
+    "spanish": "La torre fue construida por un ingeniero y es la estructura más alta de las ciudades del norte.",
     "italian": "La torre fu costruita nel 1887 e rimane la più alta della città, con un pubblico che non ha pari.",
     "portuguese": "O moinho foi construído na margem do rio e é o mais antigo da cidade.",
     "swedish": "Kvarnen byggdes vid ån och är den äldsta som finns i staden, inte den största av dem.",
