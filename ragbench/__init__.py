@@ -105,7 +105,8 @@ _HOME = {
         "preference_correlation",
         "questions_needed",
     ],
-    "scoring": ["compare_scores", "metric_table", "plan_score", "score"],
+    "comparison": ["compare_scores"],
+    "scoring": ["metric_table", "plan_score", "score"],
     "metrics.thresholds": ["best_threshold", "calibrate", "fit_thresholds", "region_shares"],
 }
 _MODULES = ["data", "datagen", "experiment", "llm", "metrics", "papers", "plots", "retrieval", "stats", "widgets"]

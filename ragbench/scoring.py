@@ -8,7 +8,6 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from ragbench.labelling.statements import EmbeddedRagas, ModelRagas, steps_for_r
 from ragbench.llm import Cassette, Plan, Step, plan
 from ragbench.metrics.table import METRICS, find_numbers, language, lower_is_better, numbers_by_column, readable
 from ragbench.records import Answer, Question
-from ragbench.stats import compare_pairs
 from ragbench.text.languages import language_of
 
 CLAIMS_PER_TEXT = 10  # that a plan reckons with before any text is taken apart
@@ -119,38 +117,6 @@ def plan_score(
     table, asked = _prepare(rows, metrics, columns)
     by = _labeller(labels, checker, {"cassette": cassette})
     return _plan(table, _labels_to_make(asked, table), by, speeds)
-
-
-def compare_scores(table: pd.DataFrame, columns: Sequence[str] | None = None, **options: Any) -> pd.DataFrame:
-    """Compare systems in pairs over the same questions, corrected by Holm for all that is compared.
-
-    Parameters
-    ----------
-    table : from `score`, with a column ``system``.
-    columns : numbers to compare; None: all. Choose few, and before you look.
-    options : for `ragbench.stats.compare_pairs`: ``power``, ``alpha``, ``seed`` ...
-
-    Returns
-    -------
-    DataFrame as from `ragbench.comparison.compare_systems`; `ragbench.comparison.verdicts` puts it into words. Pairs
-    without a question scored for both are left out.
-
-    Raises DataError without two systems, or when one answered a question twice.
-    """
-    systems = list(dict.fromkeys(table["system"])) if "system" in table else []
-    if len(systems) < 2:
-        raise DataError(
-            f"{len(systems)} systems", "two or more in the column 'system'", "name yours: columns={'system': 'model'}"
-        )
-    if table.duplicated(["question_id", "system"]).any():
-        raise DataError("a system answered a question twice", "one row per question and system", "drop one of them")
-    scores = {}
-    wide = table.pivot(index="question_id", columns="system", values=list(columns or table.attrs["numbers"]))
-    for name in wide.columns.unique(0):
-        for a, b in combinations(systems, 2):
-            if (wide[name, a] - wide[name, b]).notna().any():
-                scores[a, b, name] = wide[name, a], wide[name, b]
-    return compare_pairs(scores, ("a", "b", "measure"), **options)
 
 
 def metric_table() -> pd.DataFrame:

@@ -8,14 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ragbench.comparison import document_clusters, paired_labels
 from ragbench.data import load_minihop
 from ragbench.errors import DataError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.graded_answers import as_answers, load_graded_answers
-from ragbench.labelling.people import Label, append_labels
 from ragbench.paths import packaged_data
-from ragbench.records import Dataset, Question
 from ragbench.stats import (
     bootstrap_ci,
     compare,
@@ -224,35 +221,3 @@ def test_a_difference_of_independent_questions_agrees_with_ppi_mean():
     theirs = ppi_mean(values[drawn], f[drawn], f[~drawn], weight="tuned")
     assert ours.estimate == pytest.approx(theirs.estimate, abs=0.004)
     assert ours.high - ours.low == pytest.approx(theirs.high - theirs.low, rel=0.06)
-
-
-def test_questions_that_share_a_document_belong_together_also_through_others():
-    def asked(name, *documents):
-        return Question(name, "?", "", meta={"doc_ids": documents})
-
-    questions = (asked("a", "d1"), asked("b", "d1", "d2"), asked("c", "d2"), asked("d", "d3"), asked("e"), asked("f"))
-    groups = document_clusters(Dataset("made", questions, ()))
-    assert groups["a"] == groups["b"] == groups["c"]
-    assert len(set(groups.values())) == 4
-
-
-def test_a_persons_grades_stand_beside_the_judges_question_by_question(tmp_path):
-    grades = {"system": list("xxxyyy"), "grade": [5, 1, 5, 5, 5, None]}
-    rows = pd.DataFrame({"question_id": ["q1", "q2", "q3"] * 2, **grades})
-    path = tmp_path / "grades.csv"
-
-    def label(item, grade):
-        append_labels(path, [Label("grade", item, "grade", str(grade), "me", "2026-01-31T09:30:00+00:00")])
-
-    label("q1/x", 4)
-    label("q1/y", 5)
-    label("q2/x", 1)  # its other side is missing: not labelled
-    table = paired_labels(rows, "x", "y", path)
-    assert table.index.tolist() == ["q1", "q2"]
-    assert table["stratum"].tolist() == ["11", "01"]
-    assert table.loc["q1", ["judge a", "judge b", "label a", "label b"]].tolist() == [5, 5, 4, 5]
-    assert table.loc["q2", ["label a", "label b"]].isna().all()
-    assert paired_labels(rows, "x", "y")["label a"].isna().all()
-    label("q9/x", 4)
-    with pytest.raises(DataError, match=r"grades\.csv: the item 'q9/x'"):
-        paired_labels(rows, "x", "y", path)

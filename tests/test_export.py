@@ -39,8 +39,8 @@ from ragbench.report.tables import (
     latex_table,
     render_table,
     table,
-    with_interval,
 )
+from ragbench.stats import with_interval
 
 COMMANDS = {
     r"\textbackslash{}": "\\", r"\textasciitilde{}": "~", r"\textasciicircum{}": "^", r"\textless{}": "<",

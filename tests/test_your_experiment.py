@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
 import re
 from pathlib import Path
 
 import nbformat
-import numpy as np
 import onnx_parts
 import pandas as pd
 import pytest
@@ -17,7 +14,7 @@ import yaml
 from experiment_parts import TOWNS, graded, write_lines
 from fake_ollama import FakeOllama
 
-from ragbench import comparison, plots, your_experiment
+from ragbench import comparison, your_experiment
 from ragbench.cli import main
 from ragbench.data import load_documents, load_minihop, load_questions
 from ragbench.datagen import generate_set
@@ -26,8 +23,6 @@ from ragbench.experiment import TIMING, Experiment, load_rows
 from ragbench.experiment.rows import run_folder
 from ragbench.labelling.people import Label, append_labels
 from ragbench.notebooks import execute, find
-from ragbench.scoring import compare_scores
-from ragbench.stats import compare, holm, paired_bootstrap_difference, paired_permutation_test, questions_for
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +193,7 @@ def test_without_models_or_grades_only_retrieval_runs(own):
     path = written(**own, generator=None, judge=None)
     rows = Experiment.from_yaml(path).run(progress=False)
     assert rows["answer"].isna().all()
-    assert set(comparison.system_scores(rows)["measure"]) == {"IR score"}
+    assert comparison.system_scores(rows).attrs["numbers"] == ["IR score"]
 
 
 def test_a_model_on_another_host_is_asked_there(own):
@@ -293,193 +288,6 @@ def test_missing_columns_name_the_line_and_the_parameter(own):
         DataError, match=r"(?s)asked\.csv: 6 of 6 records are bad.*line 2: no field 'question'.*fields="
     ):
         your_experiment.load(own["questions"], own["documents"])
-
-
-# --- the comparison ---------------------------------------------------------------------------------------------------
-
-
-def made_rows(n=24, seed=0, **axes):
-    """Rows of three retrievers at two budgets: B beats A by 0.3, C equals A; grades only from N = 100."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    for i, (system, N) in itertools.product(range(n), [("A", 50), ("A", 100), ("B", 50), ("B", 100), ("C", 100)]):
-        score = rng.uniform(0, 0.6) + 0.3 * (system == "B")
-        grade = 5 if system == "B" or i % 3 == 0 else 1
-        row = {"data": "d", "question_id": f"q{i}", "chunker": "c", "retriever": system, "k": 5, "N": N,
-               "generator": "g", "judge": "j", "ir_score": score, "grade": grade}  # fmt: skip
-        rows.append(row | axes)
-    frame = pd.DataFrame(rows)
-    frame["grade"] = frame["grade"].astype("Int64")
-    return frame
-
-
-def column(rows, system, n, name):
-    return rows[(rows["retriever"] == system) & (rows["N"] == n)][name].to_numpy(float)
-
-
-def test_a_comparison_is_the_paired_test_on_the_same_questions_corrected_over_the_table():
-    rows = made_rows().sample(frac=1, random_state=1)  # the order of the rows does not matter
-    table = comparison.compare_systems(rows, ("A", "B"))
-    assert sorted(table["a"] + table["b"]) == ["A@100B@100"] * 2 + ["A@50B@50"] * 2
-    rows = made_rows()
-    for row in table[table["measure"] == "IR score"].to_dict("records"):
-        n = int(row["a"].split("@")[1])
-        a, b = column(rows, "A", n, "ir_score"), column(rows, "B", n, "ir_score")
-        assert row["difference"] == pytest.approx(a.mean() - b.mean())
-        assert (row["mean a"], row["mean b"]) == (pytest.approx(a.mean()), pytest.approx(b.mean()))
-        assert row["p"] == pytest.approx(paired_permutation_test(a, b).p_value, abs=0.01)
-        interval = paired_bootstrap_difference(a, b)
-        assert [row["low"], row["high"]] == pytest.approx([interval.low, interval.high], abs=0.02)
-    close = comparison.compare_systems(rows, ("A@100", "C@100"))  # in the order of the rows, the test is the same
-    sides = column(rows, "A", 100, "ir_score"), column(rows, "C", 100, "ir_score")
-    assert close["p"][0] == paired_permutation_test(*sides).p_value
-    right = table[(table["measure"] == "fully right") & (table["a"] == "A@50")].iloc[0]
-    assert right["difference"] == pytest.approx(8 / 24 - 1)
-    assert table["p_holm"].tolist() == holm(table["p"]).tolist()
-    assert (table["n"] == 24).all()
-
-
-@pytest.mark.parametrize(("power", "alpha"), [(0.8, 0.05), (0.95, 0.01)])
-def test_a_comparison_tells_the_questions_needed_alone_and_for_the_whole_table(power, alpha):
-    asked = {"power": power, "alpha": alpha} if power != 0.8 else {}  # the first are the defaults
-    table = comparison.compare_systems(made_rows(), ("A", "B"), **asked).to_dict("records")
-    for row, analysis in zip(table, comparison.analyses(made_rows(), ("A", "B"), **asked).values(), strict=True):
-        assert row["needed_all"] == questions_for(analysis.difference, analysis.sd, power, alpha / 4)
-        assert row["needed"] == analysis.needed == questions_for(analysis.difference, analysis.sd, power, alpha)
-        assert row["needed"] <= row["needed_all"]
-
-
-def test_systems_are_compared_at_every_budget_both_have_or_where_told():
-    rows = made_rows()
-    pairs = comparison.paired_scores(rows, None)
-    assert list(dict.fromkeys((a, b) for a, b, _ in pairs)) == [
-        ("A@50", "B@50"), ("A@100", "B@100"), ("A@50", "C@100"), ("A@100", "C@100"), ("B@50", "C@100"),
-        ("B@100", "C@100"),
-    ]  # fmt: skip
-    wider = pd.concat([rows, made_rows().query("retriever == 'A' and N == 50").assign(N=25)], ignore_index=True)
-    assert {key[:2] for key in comparison.paired_scores(wider, ("A", "B"))} == {("A@50", "B@50"), ("A@100", "B@100")}
-    assert {key[:2] for key in comparison.paired_scores(rows, ("A@50", "A@100"))} == {("A@50", "A@100")}
-    both = comparison.paired_scores(rows, [("A", "B@50"), ("C", "B@50")])
-    assert {key[:2] for key in both} == {("A@50", "B@50"), ("A@100", "B@50"), ("C@100", "B@50")}
-
-
-def test_a_question_that_one_system_lacks_is_missing_and_counted():
-    rows = made_rows()
-    rows.loc[rows["question_id"] == "q0", "grade"] = pd.NA
-    gone = (rows["question_id"] == "q1") & (rows["retriever"] == "A")
-    gone |= (rows["question_id"] == "q2") & (rows["retriever"] == "B")
-    table = comparison.compare_systems(rows[~gone], ("A@50", "B@50")).set_index("measure")
-    assert table["n"].to_dict() == {"IR score": 22, "fully right": 21}
-    assert table["missing"].to_dict() == {"IR score": 2, "fully right": 3}
-    for name, system in (("mean a", "A"), ("mean b", "B")):
-        both = np.delete(column(rows, system, 50, "ir_score"), [1, 2])
-        assert table.loc["IR score", name] == pytest.approx(both.mean())
-
-
-def test_systems_are_named_by_the_axes_that_differ():
-    rows = pd.concat([made_rows(4), made_rows(4, k=9)], ignore_index=True)
-    alone = made_rows(4).query("retriever == 'C'").assign(N=0, k=0, chunker="none", retriever="LLM only")
-    names = set(comparison.system_scores(pd.concat([rows, alone]))["system"])
-    assert names == {"A, k=5", "A, k=9", "B, k=5", "B, k=9", "C, k=5", "C, k=9", "LLM only"}
-    judged = pd.concat([made_rows(4), made_rows(4, judge="other")], ignore_index=True)
-    assert "A, other" in set(comparison.system_scores(judged)["system"])
-
-
-def test_a_verdict_says_who_is_better_or_how_many_questions_would_show_it():
-    table = comparison.compare_systems(made_rows(), [("A@100", "B@100"), ("A@100", "C@100")])
-    said = dict(zip(zip(table["b"], table["measure"], strict=True), comparison.verdicts(table), strict=True))
-    assert said["B@100", "IR score"].startswith("IR score: B@100 is higher than A@100: -0.")
-    assert "no difference shown between A@100 and C@100" in said["C@100", "IR score"]
-    assert "24 questions were asked, about" in said["C@100", "IR score"]
-    assert "24 questions were asked, no number would" in said["C@100", "fully right"]  # the very same grades
-
-
-@pytest.mark.parametrize(
-    ("measure", "said"),
-    [
-        ("token_f1", "token_f1: ample is higher than scant: +"),
-        ("hallucination", "hallucination (lower is better): scant is lower than ample: +"),
-        ("keypoints_hallucination", "keypoints_hallucination (lower is better): scant is lower than ample: +"),
-    ],
-)
-def test_a_verdict_names_the_better_system_where_less_is_better(measure, said):
-    scores = [(f"q{i}", "ample", 0.9) for i in range(20)] + [(f"q{i}", "scant", 0.1 + i / 99) for i in range(20)]
-    table = pd.DataFrame(scores, columns=["question_id", "system", measure])
-    assert comparison.verdicts(compare_scores(table, [measure]))[0].startswith(said)
-    alone = comparison.verdicts(compare(table, "system", measure))
-    assert alone[0].startswith("ample is higher than scant: +")  # the table does not name what it compares
-
-
-def test_a_printed_table_has_the_interval_beside_the_difference_and_whole_questions():
-    table = comparison.compare_systems(made_rows(), [("A@100", "B@100"), ("A@100", "C@100")])
-    shown = comparison.printed(table)
-    row, wide = table.iloc[0], shown.iloc[0]
-    assert wide["difference [95%]"] == f"{row['difference']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
-    assert (wide["p (Holm)"], wide["questions needed"]) == ("< 0.001", f"{row['needed_all']:.0f}")
-    assert (shown["questions needed"].iloc[3], len(shown)) == ("unlimited", len(table))
-
-
-def test_two_retrievers_are_compared_under_each_k():
-    rows = pd.concat([made_rows(), made_rows().assign(k=2)])
-    table = comparison.compare_systems(rows, ("A", "B"))
-    pairs = {(a, b) for a, b in zip(table["a"], table["b"], strict=True)}
-    assert pairs == {(f"A, k={k}@{n}", f"B, k={k}@{n}") for k in sorted(rows["k"].unique()) for n in (50, 100)}
-
-
-@pytest.mark.parametrize("pairs", [("A",), ["A"], None])
-def test_one_system_is_compared_with_itself_at_another_budget(pairs):
-    rows = made_rows()
-    rows = rows if pairs else rows[rows["retriever"] == "A"]
-    table = comparison.compare_systems(rows, pairs)
-    assert set(zip(table["a"], table["b"], strict=True)) == {("A@50", "A@100")}
-    both = comparison.compare_systems(pd.concat([rows, rows.assign(k=2)]), pairs)
-    ks = sorted({*rows["k"], 2}, key=str)
-    assert {a.partition("@")[0] for a in [*both["a"], *both["b"]]} == {f"A, k={k}" for k in ks}
-
-
-@pytest.mark.parametrize(
-    ("pairs", "message"),
-    [
-        (("A", "Z"), r"unknown system 'Z'(.|\n)*A@50"),
-        (("A@70", "B"), "unknown system 'A@70'"),
-        (("A", "A"), "A with itself"),
-        ([("A", "B", "C")], "two systems"),
-        (["A", "B", "C"], "COMPARE has 'A'"),
-        ("A", "COMPARE is 'A'"),
-        ("AB", "COMPARE is 'AB'"),
-    ],
-)
-def test_a_system_that_is_not_there_is_named_with_those_that_are(pairs, message):
-    with pytest.raises(ConfigError, match=message):
-        comparison.compare_systems(made_rows(), pairs)
-
-
-def test_what_cannot_be_compared_is_said():
-    rows = made_rows()
-    with pytest.raises(DataError, match="data sets d, e"):
-        comparison.compare_systems(pd.concat([rows, rows.assign(data="e")]))
-    with pytest.raises(DataError, match=r"without the column 'grade'(.|\n)*compare_scores"):
-        comparison.compare_systems(rows.drop(columns="grade"))
-    with pytest.raises(DataError, match="answered a question twice"):
-        comparison.compare_systems(pd.concat([rows, rows]))
-    with pytest.raises(DataError, match="nothing to compare"):
-        comparison.compare_systems(rows[rows["retriever"] == "C"])
-    none = rows.assign(ir_score=math.nan, grade=pd.NA)
-    with pytest.raises(DataError, match="no pair of systems"):
-        comparison.compare_systems(none, ("A", "B"))
-
-
-def test_figures_show_every_comparison():
-    rows = made_rows()
-    table = comparison.compare_systems(rows)
-    drawn = table.assign(pair=table["a"] + " - " + table["b"], holds=table["p_holm"] < 0.05)
-    figure = plots.dots(drawn, "pair", "difference", xlabel="first minus second", panel="measure", filled="holds")
-    assert [axis.get_title() for axis in figure.axes] == ["IR score", "fully right"]
-    assert len(figure.axes[0].get_yticklabels()) == 6
-    dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-    filled = sorted(y for line in dots if line.get_markerfacecolor() != "white" for y in line.get_ydata())
-    assert filled == np.flatnonzero(drawn[drawn["measure"] == "IR score"]["holds"]).tolist()
-    assert sum(len(line.get_ydata()) for line in dots) == 6
 
 
 # --- the notebook -----------------------------------------------------------------------------------------------------

@@ -364,3 +364,15 @@ def load_rows(run: str | os.PathLike[str], columns: Sequence[str] = COLUMNS) -> 
     """
     check_known("column", columns, COLUMNS)
     return Rows.read(run_folder(run) / ROWS, columns).frame()
+
+
+def system_names(rows: pd.DataFrame) -> list[str]:
+    """Name the system of each row: its retriever, and the other axes that take several values ("BM25, k=5")."""
+    with_documents = [a for a in ("chunker", "k") if rows.loc[rows["N"] > 0, a].nunique() > 1]
+    always = [a for a in ("generator", "judge") if rows[a].nunique() > 1]
+    names = []
+    for row in rows[["retriever", "N", *with_documents, *always]].to_dict("records"):
+        axes = [*(with_documents if row["N"] else ()), *always]  # without documents there is no chunker and no k
+        parts = [f"k={row[a]}" if a == "k" else str(row[a]) for a in axes]
+        names.append(", ".join([str(row["retriever"]), *parts]))
+    return names

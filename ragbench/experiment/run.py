@@ -27,7 +27,7 @@ from ragbench.data.relevance import judgements
 from ragbench.errors import ConfigError, DataError, ModelError, RagbenchError
 from ragbench.experiment import identity
 from ragbench.experiment import manifest as manifests
-from ragbench.experiment.rows import Journal, Rows, without_text
+from ragbench.experiment.rows import Journal, Rows, system_names, without_text
 from ragbench.experiment.spec import Experiment
 from ragbench.experiment.stage import Stage
 from ragbench.experiment.work import Batch, Call, Draft, Item, block
@@ -330,8 +330,6 @@ def _bar(progress: Any, state: Progress) -> Iterator[Callable[[], None]]:
 
 def with_texts(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
     """Find the chunks of each row again and cut them at its N; see ``Experiment.answers``."""
-    from ragbench.comparison import system_names  # slow
-
     grid, cutting = experiment.grid, experiment.cutting
     offsets = TokenOffsets(cutting.tokenizer)
     if strangers := set(rows["data"]) - set(grid.data):

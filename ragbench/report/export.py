@@ -59,9 +59,8 @@ from ragbench.report.tables import (
     label_of,
     no_formulas,
     render_table,
-    with_interval,
 )
-from ragbench.stats import binomial_ci, means
+from ragbench.stats import binomial_ci, means, with_interval
 
 POINTS = ("data", "chunker", "generator", "judge")
 GRADES = tuple(f"grade {grade}" for grade in range(1, 6))
@@ -376,8 +375,7 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
 
 def score_tables(table: pd.DataFrame, name: str) -> Iterator[RunTable]:
     """Yield the means of a table from `ragbench.score`, and its systems in pairs where they are few."""
-    from ragbench.comparison import printed
-    from ragbench.scoring import compare_scores
+    from ragbench.comparison import compare_scores, format_comparison
 
     systems = table["system"].nunique() if "system" in table else 1
     notes = []
@@ -389,7 +387,9 @@ def score_tables(table: pd.DataFrame, name: str) -> Iterator[RunTable]:
     yield RunTable("means", f"{name}: mean of every metric", averages, _printed(averages, "mean"), tuple(notes))
     if 1 < systems <= MOST_COMPARED:
         pairs = compare_scores(table, resamples=RESAMPLES)
-        yield RunTable("comparison", f"{name}: systems compared over the same questions", pairs, printed(pairs))
+        yield RunTable(
+            "comparison", f"{name}: systems compared over the same questions", pairs, format_comparison(pairs)
+        )
 
 
 def _averages(table: pd.DataFrame, names: Sequence[str] | None = None) -> pd.DataFrame:

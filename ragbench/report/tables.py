@@ -20,7 +20,7 @@ from pandas.io.formats.style import Styler
 
 from ragbench.errors import ConfigError
 from ragbench.paths import results_dir
-from ragbench.stats import MISSING, interval_text
+from ragbench.stats import MISSING
 
 PREAMBLE = r"\usepackage[T1]{fontenc} \usepackage{booktabs} \usepackage{longtable} \usepackage{graphicx}"
 LONG = 45  # rows that still fit on one page
@@ -142,14 +142,6 @@ def head_and_body(df: pd.DataFrame, digits: int = 3) -> tuple[list[str], list[li
     flat = _flat(df)
     body = [[_cell(value, digits) for value in row] for row in flat.itertuples(index=False)]
     return [str(name) for name in flat.columns], body
-
-
-def with_interval(
-    df: pd.DataFrame, mean: str = "mean", low: str = "low", high: str = "high", digits: int = 3
-) -> pd.Series:
-    """Return "0.512 [0.480, 0.544]" for each row; the dash of a missing value where there is no mean."""
-    rows = df[[mean, low, high]].astype(float).itertuples(index=False)
-    return pd.Series([interval_text(*row, spec=f".{digits}f") for row in rows], index=df.index, dtype=object)
 
 
 def _flat(df: pd.DataFrame) -> pd.DataFrame:

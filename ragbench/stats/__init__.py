@@ -32,6 +32,7 @@ from ragbench.stats.intervals import (
     bootstrap_ci,
     interval_text,
     paired_bootstrap_difference,
+    with_interval,
 )
 from ragbench.stats.paired import (
     PermutationTest,

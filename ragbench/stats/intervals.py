@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import betaincinv
 
 from ragbench.errors import ConfigError
@@ -44,6 +45,14 @@ def interval_text(estimate: float, low: float, high: float, spec: str = ".3f") -
     if np.isnan(estimate):
         return MISSING
     return format(estimate, spec) + ("" if np.isnan(low + high) else f" [{low:{spec}}, {high:{spec}}]")
+
+
+def with_interval(
+    df: pd.DataFrame, mean: str = "mean", low: str = "low", high: str = "high", digits: int = 3
+) -> pd.Series:
+    """Return "0.512 [0.480, 0.544]" for each row; the dash of a missing value where there is no mean."""
+    rows = df[[mean, low, high]].astype(float).itertuples(index=False)
+    return pd.Series([interval_text(*row, spec=f".{digits}f") for row in rows], index=df.index, dtype=object)
 
 
 def bootstrap_ci(

@@ -14,6 +14,7 @@ from ragbench.stats.inputs import Seed
 from ragbench.stats.intervals import bootstrap_ci, paired_bootstrap_difference
 from ragbench.stats.paired import holm, paired_permutation_test, power_analysis, questions_for
 
+_SYSTEM = "the system's name"  # a column beside those of the caller
 _NEEDS = ("power", "needed", "needed_all")
 _MEASURED = ("mean a", "mean b", "difference", "low", "high", "p", "p_holm", "n", "missing", *_NEEDS)
 
@@ -59,7 +60,7 @@ def _several(columns: str | Sequence[str]) -> list[str]:
 
 def compare(
     rows: pd.DataFrame,
-    systems: str,
+    systems: str | Sequence[str],
     measure: str,
     *,
     by: str | Sequence[str] = (),
@@ -72,7 +73,8 @@ def compare(
     Parameters
     ----------
     rows : one row per question and system, with a column question_id.
-    systems, measure : the columns that name the system, and that are compared.
+    systems : the column that names the system, or several, whose values are joined: "small, BM25". measure : the column
+        that is compared.
     by : columns; systems are compared within each group of rows that share their values.
     pairs : (a, b) to compare; None: every pair, in the order of first appearance.
     cluster : a column with one value a question (its document, its topic): questions that share it are resampled and
@@ -85,19 +87,23 @@ def compare(
 
     Raises DataError when a system has several rows for a question.
     """
-    by, scores = _several(by), {}
-    check_known("column", [*by, systems, measure, "question_id", *_several(cluster or ())], rows.columns)
-    again = rows.duplicated([*by, systems, "question_id"])
+    by, names, scores = _several(by), _several(systems), {}
+    check_known("column", [*by, *names, measure, "question_id", *_several(cluster or ())], rows.columns)
+    again = rows.duplicated([*by, *names, "question_id"], keep=False)
     if again.any():
-        at = rows.loc[again, [systems, "question_id"]].iloc[0]
-        raise DataError(
-            f"{at[systems]} has several rows for the question {at['question_id']!r}",
-            "one row per question and system",
-            "name the columns that tell them apart: by=['N', 'k'], or keep some of the rows",
-        )
+        at = rows[again].iloc[0]
+        same = rows[again & rows[[*by, *names, "question_id"]].eq(at[[*by, *names, "question_id"]]).all(axis=1)]
+        axes = [c for c in rows if c not in (measure, *names) and not pd.api.types.is_float_dtype(rows[c])]
+        differ = [c for c in axes if same[c].astype(str).nunique() > 1 and rows[c].astype(str).nunique() < 50]
+        do = f"tell them apart: by={[*by, *differ]}" if differ else "keep one of them"
+        got = f"{', '.join(str(at[name]) for name in names)} has several rows for the question {at['question_id']!r}"
+        raise DataError(got, "one row per question and system", do)
+    named = rows[names[0]] if len(names) == 1 else rows[names].astype(str).agg(", ".join, axis=1)
+    rows = rows.assign(**{_SYSTEM: named})
     for key, part in rows.groupby(by, sort=False) if by else [((), rows)]:
-        wide = part.pivot(index="question_id", columns=systems, values=measure)
-        for a, b in pairs or combinations(dict.fromkeys(part[systems]), 2):
+        wide = part.pivot(index="question_id", columns=_SYSTEM, values=measure)
+        check_known("system", [name for pair in pairs or () for name in pair], wide.columns)
+        for a, b in pairs or combinations(dict.fromkeys(part[_SYSTEM]), 2):
             scores[*key, a, b] = wide[a], wide[b]
             if cluster is not None:
                 options.setdefault("groups", {})[*key, a, b] = _one_each(part, cluster).reindex(wide.index)
