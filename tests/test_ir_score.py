@@ -391,19 +391,19 @@ def test_wordpiece_joins_add_up_on_real_paragraphs(tokens, recorded):
 
 test_bad_input_says_what_was_wrong = refusals(
     (lambda: ir_score(["a"], "a", "substr"), "did you mean 'substring'"),
-    (lambda: ir_score("abc", "abc"), r"write \[fact\]"),
-    (lambda: ir_score_table("abc", ["abc"], [1], words), "list of questions' facts"),
+    (lambda: ir_score("abc", "abc"), DataError, "facts of row 0 is one text"),
+    (lambda: ir_score_table("abc", ["abc"], [1], words), DataError, "parts is one text"),
     (lambda: ir_score_table([["a"]], ["a", "b"], [1], words), DataError, "1 lists of facts for 2 texts"),
-    (lambda: ir_score_table([["a"], ["a", None]], ["a", "b"], [1], words), DataError, "row 1: a fact of type NoneType"),
-    (lambda: ir_score_table([["a"], ["a"]], ["a", None], [1], words), DataError, "row 1: a text of type NoneType"),
-    (lambda: ir_score_table([["a"]], [["a", 3]], [1], words), DataError, "row 0: a text of type int"),
+    (lambda: ir_score_table([["a"], ["a", None]], ["a", "b"], [1], words), DataError, r"facts of row 1\[1\] is None"),
+    (lambda: ir_score_table([["a"], ["a"]], ["a", None], [1], words), DataError, "text of row 1 is NoneType"),
+    (lambda: ir_score_table([["a"]], [["a", 3]], [1], words), DataError, r"text of row 0\[1\] is 3"),
     (lambda: ir_score_curve(["a"], "a", [], words), "at least one"),
     (lambda: ir_score_curve(["a"], "a", [-1], words), "0 or more"),
     (lambda: ir_score_curve(["a"], "a", [1.5], words), "whole numbers"),
     (lambda: ir_score_table([["a"]], ["a"], [1], positions=np.zeros((2, 1), int)), r"shape \(1, 1\)"),
     (lambda: ir_score_curve(["a"], "a", [1], "/no/such.json"), "no tokenizer file"),
     (lambda: ir_score_curve(["a"], "a", [1], 3), "a tokenizer of type int"),
-    (lambda: joined_cutoffs("abc", [1], words), "use token_cutoffs"),
+    (lambda: joined_cutoffs("abc", [1], words), DataError, "chunk_texts is one text"),
     (lambda: token_cutoffs("ab\ud800", [1], wordpiece()), DataError, r"U\+D800 at character 2"),
 )
 

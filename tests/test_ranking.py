@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ragbench as rb
+from ragbench.errors import DataError
 from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.records import Chunk, Hit
 
@@ -110,8 +111,8 @@ def test_rows_are_ranked_by_the_measures_names():
 
 
 test_bad_input_is_named = refusals(
-    (lambda: rank_scores("abc", {"a"}), "retrieved is str"),
-    (lambda: rank_scores(["a"], "a"), "relevant is str"),
+    (lambda: rank_scores("abc", {"a"}), DataError, "retrieved is one text"),
+    (lambda: rank_scores(["a"], "a"), DataError, "relevant is one text"),
     (lambda: rank_scores(["a"], {"a"}, ["nDGC@10"]), "unknown measure 'nDGC@10'"),
     (lambda: rank_scores(["a"], {"a"}, by="doc"), "did you mean 'doc_id'"),
     (lambda: rank_scores(["a"], {"a": -1}), "at least 0"),

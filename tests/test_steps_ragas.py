@@ -23,7 +23,7 @@ from ragbench.labelling.statements import (
     steps_for_ragas,
 )
 from ragbench.llm import Cassette, chat_model, plan
-from ragbench.metrics.reference_free import INSUFFICIENT, pick
+from ragbench.metrics.reference_free import match_sentences
 
 QUIET = {"progress": False, "retries": 0}
 
@@ -123,6 +123,7 @@ def test_numbers_of_questions_below_one_are_refused():
 
 # --- extracted sentences ----------------------------------------------------------------------------------------
 
+INSUFFICIENT = "Insufficient Information"
 SENTENCES = ("The sky is blue.", "Yes.", "Dr. Vance  measured it.", "Yes.", "It was late.")
 
 
@@ -143,7 +144,7 @@ SENTENCES = ("The sky is blue.", "Yes.", "Dr. Vance  measured it.", "Yes.", "It 
     ],
 )
 def test_only_whole_sentences_of_the_context_count(items, sentences, altered):
-    got = pick(items, SENTENCES)
+    got = match_sentences(items, SENTENCES)
     assert got.sentences == tuple(SENTENCES[i] for i in sentences)
     assert got.altered == altered
     assert (got.total, got.insufficient) == (5, False)
@@ -151,19 +152,19 @@ def test_only_whole_sentences_of_the_context_count(items, sentences, altered):
 
 @pytest.mark.parametrize("items", [[], [INSUFFICIENT], ["insufficient information."], [f'"{INSUFFICIENT}"']])
 def test_nothing_copied_is_insufficient(items):
-    got = pick(items, SENTENCES)
+    got = match_sentences(items, SENTENCES)
     assert (got.sentences, got.altered, got.total, got.insufficient) == ((), (), 5, True)
 
 
 @given(st.lists(st.sampled_from(SENTENCES), min_size=1), st.data())
 def test_any_copied_sentences_are_found_and_never_more_than_there_are(context, data):
     copied = data.draw(st.lists(st.sampled_from(sorted(set(context))), min_size=1, unique=True))
-    got = pick(copied, context)
+    got = match_sentences(copied, context)
     assert sorted(got.sentences) == sorted(copied)
     assert got.altered == ()
-    everything = pick([" ".join(context)], context)
+    everything = match_sentences([" ".join(context)], context)
     assert everything.sentences == tuple(context)
-    assert pick(context * 2, context).sentences == tuple(context)
+    assert match_sentences(context * 2, context).sentences == tuple(context)
 
 
 def test_sentences_are_asked_for_once_per_question_and_context_and_checked():

@@ -36,12 +36,12 @@ from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.labelling.claims import Extracted, checked
 from ragbench.llm import Step
 from ragbench.metrics.reference_free import (
-    Picked,
+    ExtractedSentences,
     answer_relevance_table,
     context_relevance,
     context_relevance_table,
     faithfulness_table,
-    pick,
+    match_sentences,
 )
 from ragbench.prompts import Prompt
 from ragbench.text.negation import abstains
@@ -77,9 +77,9 @@ class Generated:
 
 @dataclass(frozen=True, slots=True)
 class PickedSentences:
-    """One `Picked` per example; None where no reply could be read."""
+    """One `ExtractedSentences` per example; None where no reply could be read."""
 
-    picked: tuple[Picked | None, ...]
+    picked: tuple[ExtractedSentences | None, ...]
     report: StepReport
 
 
@@ -184,7 +184,7 @@ def extract_sentences(
     step = replace(SENTENCES, prompt=prompt)
     copied, report = step.ask(model, names, {"context": texts, "question": questions}, options)
     picked = [
-        None if copies is None else pick(copies, split_sentences(text, rule))
+        None if copies is None else match_sentences(copies, split_sentences(text, rule))
         for copies, text in zip(copied, texts, strict=True)
     ]
     return PickedSentences(tuple(picked), report)

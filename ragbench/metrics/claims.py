@@ -8,7 +8,7 @@ relevant chunk entails, so that precision, both noise sensitivities and hallucin
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ import pandas as pd
 
 from ragbench.data.ragchecker import RagResults
 from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.metrics.inputs import as_matrix
 
 CHECKS = ("response_in_reference", "reference_in_response", "response_in_chunks", "reference_in_chunks")
 COUNTS = ("n_response_claims", "n_reference_claims", "n_chunks", "n_relevant_chunks", "n_recalled_claims")
@@ -39,11 +40,8 @@ RAGCHECKER_NAMES = {name: name for name in METRICS} | {
     "irrelevant_noise_sensitivity": "noise_sensitivity_in_irrelevant",
 }
 
-Empty = float | Literal["published"]
-Noise = Literal["exclusive", "literal"]
-
-# One look-up serves the label words and whatever equals 1 or 0: True and False, numpy's booleans, 1.0 and 0.0.
-_ENTAILED = {"Entailment": True, "Neutral": False, "Contradiction": False, 1: True, 0: False}
+_Empty = float | Literal["published"]
+_Noise = Literal["exclusive", "literal"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,8 +64,8 @@ def claim_metrics(
     reference_in_response: Any,
     response_in_chunks: Any,
     reference_in_chunks: Any,
-    empty: Empty = np.nan,
-    irrelevant_noise: Noise = "exclusive",
+    empty: _Empty = np.nan,
+    irrelevant_noise: _Noise = "exclusive",
 ) -> dict[str, float]:
     """Compute RAGChecker's eleven metrics of one response.
 
@@ -99,58 +97,62 @@ def claim_metrics(
     >>> scores["precision"], scores["irrelevant_noise_sensitivity"], round(scores["claim_recall"], 3)
     (0.5, 0.5, 0.667)
     """
-    empty = _number(empty)
+    empty = _as_number(empty)
     check_known("irrelevant_noise", [irrelevant_noise], ("exclusive", "literal"))
-    sets = response_in_reference, reference_in_response, response_in_chunks, reference_in_chunks
-    correct, covered, in_response, in_reference = _entailed(*sets)
-    wrong, faithful = ~correct, in_response.any(axis=1)
-    relevant, recalled = in_reference.any(axis=0), in_reference.any(axis=1)  # chunks, reference claims
-    from_relevant, from_irrelevant = in_response[:, relevant].any(axis=1), in_response[:, ~relevant].any(axis=1)
+    correct, covered, in_response, in_reference = _read(
+        response_in_reference, reference_in_response, response_in_chunks, reference_in_chunks
+    )
+
+    def share(flags: np.ndarray, *needed: np.ndarray) -> float:
+        return float(flags.mean()) if all(map(len, (flags, *needed))) else empty
+
+    # 3.3.1 Overall: of the response's claims the correct ones, of the reference's claims those in the response.
+    precision, recall = share(correct), share(covered)
+    f1 = empty
+    if len(correct) and len(covered):
+        f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+    # 3.3.2 Retriever: reference claims that some chunk entails, and the chunks that entail one.
+    recalled = in_reference.any(axis=1)  # by reference claim
+    relevant = in_reference.any(axis=0)  # by chunk
+
+    # 3.3.3 Generator: where do correct and wrong claims come from?
+    faithful = in_response.any(axis=1)  # by response claim, as the next two
+    from_relevant = in_response[:, relevant].any(axis=1)
+    from_irrelevant = in_response[:, ~relevant].any(axis=1)
     if irrelevant_noise == "exclusive":
         from_irrelevant &= ~from_relevant
-    chunks, references = len(relevant) > 0, len(covered) > 0
-
-    def share(flags: np.ndarray, defined: bool = True) -> float:
-        return int(flags.sum()) / len(flags) if defined and len(flags) else empty
-
-    precision, recall = share(correct), share(covered)
-    if not (len(correct) and references):
-        f1 = empty
-    else:  # 0 where both are: the limit of the harmonic mean
-        f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
     return {
         "precision": precision,
         "recall": recall,
         "f1": f1,
         "claim_recall": share(recalled),
-        "context_precision": share(relevant, references),
+        "context_precision": share(relevant, covered),
         "context_utilization": share(covered[recalled]),
-        "relevant_noise_sensitivity": share(wrong & from_relevant, chunks and references),
-        "irrelevant_noise_sensitivity": share(wrong & from_irrelevant, chunks and references),
-        "hallucination": share(wrong & ~faithful, chunks),
-        "self_knowledge": share(correct & ~faithful, chunks),
-        "faithfulness": share(faithful, chunks),
+        "relevant_noise_sensitivity": share(~correct & from_relevant, relevant, covered),
+        "irrelevant_noise_sensitivity": share(~correct & from_irrelevant, relevant, covered),
+        "hallucination": share(~correct & ~faithful, relevant),
+        "self_knowledge": share(correct & ~faithful, relevant),
+        "faithfulness": share(faithful, relevant),
     }
 
 
 def claim_counts(
     response_in_reference: Any, reference_in_response: Any, response_in_chunks: Any, reference_in_chunks: Any
 ) -> dict[str, int]:
-    """Count what `claim_metrics` of one response rest on.
+    """Count what `claim_metrics` of one response rest on, by `COUNTS`.
 
-    Returns
-    -------
-    dict of `COUNTS`: claims of the response and of the reference, chunks, relevant chunks (those that entail a
-    reference claim), recalled claims (reference claims that a chunk entails).
+    A relevant chunk entails a reference claim; a recalled claim is a reference claim that a chunk entails.
     """
-    sets = response_in_reference, reference_in_response, response_in_chunks, reference_in_chunks
-    correct, covered, _, in_reference = _entailed(*sets)
+    correct, covered, _, in_reference = _read(
+        response_in_reference, reference_in_response, response_in_chunks, reference_in_chunks
+    )
     relevant, recalled = (int(in_reference.any(axis).sum()) for axis in (0, 1))
     return dict(zip(COUNTS, (len(correct), len(covered), in_reference.shape[1], relevant, recalled), strict=True))
 
 
 def claim_metrics_table(
-    results: Iterable[Any], empty: Empty = np.nan, irrelevant_noise: Noise = "exclusive"
+    results: Iterable[Any], empty: _Empty = np.nan, irrelevant_noise: _Noise = "exclusive"
 ) -> pd.DataFrame:
     """Compute the metrics of many responses; numbers of claims and chunks may differ between them.
 
@@ -166,18 +168,18 @@ def claim_metrics_table(
 
     Raises DataError that names id and field of the first result whose labels are missing, misshapen or unknown.
     """
-    empty, results = _number(empty), getattr(results, "results", results)
+    empty, results = _as_number(empty), getattr(results, "results", results)
     if isinstance(results, Mapping | str) or not isinstance(results, Iterable):
         raise DataError(f"results is {type(results).__name__}", "a list of results", "pass [result] for a single one")
     names, rows = [], []
     for number, result in enumerate(results):
-        name, sets = _named(result, number)
+        name, sets = _labels_of(result, number)
         names.append(name)
         try:
-            sets = _entailed(*sets)  # once for both
-            rows.append(claim_metrics(*sets, empty, irrelevant_noise) | claim_counts(*sets))
+            read = _read(*sets)
         except DataError as error:
             raise DataError(f"result {name!r}, {error.got}", error.expected, error.do) from None
+        rows.append(claim_metrics(*read, empty, irrelevant_noise) | claim_counts(*read))
     table = pd.DataFrame(rows, pd.Index(names, name="id", dtype=object), [*METRICS, *COUNTS])
     return table.astype(dict.fromkeys(METRICS, float) | dict.fromkeys(COUNTS, np.int64))
 
@@ -201,27 +203,25 @@ def ragchecker_averages(table: pd.DataFrame) -> dict[str, dict[str, float]]:
 
     NaN is left out of them, so the released numbers need ``empty="published"`` in `claim_metrics_table`.
     """
-    means = macro_average(table)["mean"]
+    percent = macro_average(table)["mean"].astype(float) * 100
     return {
-        group: {RAGCHECKER_NAMES[name]: round(float(means[name]) * 100, 1) for name in names}
+        group: {RAGCHECKER_NAMES[name]: round(float(percent[name]), 1) for name in names}
         for group, names in GROUPS.items()
     }
 
 
-def score_ragchecker(
-    results: RagResults, empty: Empty = "published", irrelevant_noise: Noise = "exclusive"
-) -> RagResults:
-    """Return checked results with all metrics and their averages, as RAGChecker does after checking.
+def score_ragchecker(results: RagResults) -> RagResults:
+    """Return checked results with all metrics and their averages, as RAGChecker writes them.
 
-    Unlike elsewhere undefined is RAGChecker's 0, since its format has no other; NaN would be written as null.
+    Its format has no value for undefined, so these are 0 here.
     """
-    table = claim_metrics_table(results.results, empty, irrelevant_noise)
+    table = claim_metrics_table(results, empty="published")
     rows = table[list(METRICS)].rename(columns=RAGCHECKER_NAMES).to_dict("records")
     scored = tuple(replace(result, metrics=row) for result, row in zip(results.results, rows, strict=True))
     return replace(results, results=scored, metrics=ragchecker_averages(table))
 
 
-def _number(empty: Empty) -> float:
+def _as_number(empty: _Empty) -> float:
     if empty == "published":
         return 0.0
     if isinstance(empty, int | float):
@@ -229,79 +229,38 @@ def _number(empty: Empty) -> float:
     raise ConfigError(f"empty={empty!r}", 'a number, or "published" for 0', "leave it out for NaN")
 
 
-def _named(result: Any, number: int) -> tuple[str, list[Any]]:
+def _labels_of(result: Any, number: int) -> tuple[str, list[Any]]:
     """Id and labels of one result; ``number`` names one without id."""
     if isinstance(result, Mapping):
-        get, strange = result.get, [key for key in result if key not in (*CHECKS, "id")]
+        fields = dict(result)
     else:
-        get, strange = lambda field: getattr(result, field, None), list(getattr(result, "extra", None) or ())
-    name = str(number) if get("id") in ("", None) else str(get("id"))
-    if lacking := [check for check in CHECKS if get(check) is None]:
-        # A mistyped field is among those that nobody knows.
-        beside = f" (it has {', '.join(map(str, strange))})" if strange else ""
+        fields = {name: getattr(result, name, None) for name in ("id", *CHECKS)} | dict(getattr(result, "extra", ()))
+    name = str(number) if fields.get("id") in ("", None) else str(fields["id"])
+    if missing := [check for check in CHECKS if fields.get(check) is None]:
+        others = [field for field in fields if field not in ("id", *CHECKS)]  # a mistyped name is among them
         raise DataError(
-            f"result {name!r}: no labels for {', '.join(lacking)}{beside}",
+            f"result {name!r}: no labels for {', '.join(missing)}" + f" (it has {', '.join(others)})" * bool(others),
             f"all of {', '.join(CHECKS)}",
             "check the claims of that result first, or leave it out and say so",
         )
-    return name, [get(check) for check in CHECKS]
+    return name, [fields[check] for check in CHECKS]
 
 
-def _entailed(*sets: Any) -> list[np.ndarray]:
+def _read(*sets: Any) -> list[np.ndarray]:
     """The four sets of labels as boolean arrays of shapes that fit."""
-    ready = [isinstance(labels, np.ndarray) and labels.dtype == bool for labels in sets]
-    correct, covered, in_response, in_reference = (
-        labels if known else np.asarray(labels, dtype=object) for labels, known in zip(sets, ready, strict=True)
-    )
-    for check, labels in zip(CHECKS[:2], (correct, covered), strict=True):
-        if labels.ndim == 0:
-            raise DataError(f"{check} is {labels.item()!r:.60}", "an array or a list of labels", "one label per claim")
-        if labels.ndim > 1:
-            raise DataError(f"{check} has shape {labels.shape}", "one dimension: a label per claim", "ravel it")
-    in_response = _matrix(in_response, len(correct), CHECKS[2])
-    in_reference = _matrix(in_reference, len(covered), CHECKS[3])
-    # Without a claim a list of rows does not tell the number of chunks: the other matrix does.
-    if not len(correct):
-        in_response = in_response.reshape(0, in_response.shape[1] or in_reference.shape[1])
-    if not len(covered):
-        in_reference = in_reference.reshape(0, in_reference.shape[1] or in_response.shape[1])
-    if in_response.shape[1] != in_reference.shape[1]:
+    correct, covered = (as_matrix(labels, check) for check, labels in zip(CHECKS[:2], sets[:2], strict=True))
+    in_response = as_matrix(sets[2], CHECKS[2], len(correct))
+    in_reference = as_matrix(sets[3], CHECKS[3], len(covered))
+    chunks = in_response.shape[1], in_reference.shape[1]
+    # Where there is no claim, an empty list does not tell the number of chunks: the other matrix does.
+    if not len(correct) and not chunks[0]:
+        in_response = np.empty((0, chunks[1]), bool)
+    elif not len(covered) and not chunks[1]:
+        in_reference = np.empty((0, chunks[0]), bool)
+    elif chunks[0] != chunks[1]:
         raise DataError(
-            f"{CHECKS[2]} has {in_response.shape[1]} chunks, {CHECKS[3]} has {in_reference.shape[1]}",
+            f"{CHECKS[2]} has {chunks[0]} chunks, {CHECKS[3]} has {chunks[1]}",
             "the same chunks in both",
             "check the claims against all chunks again",
         )
-    arrays = correct, covered, in_response, in_reference
-    return [_booleans(labels, check) for check, labels in zip(CHECKS, arrays, strict=True)]
-
-
-def _matrix(labels: np.ndarray, claims: int, check: str) -> np.ndarray:
-    if labels.shape == (0,):
-        return labels.reshape(claims, 0)
-    if labels.ndim == 2 and len(labels) == claims:
-        return labels
-    got = f"has shape {labels.shape}"
-    if labels.ndim == 1:
-        widths = sorted({len(row) for row in labels if isinstance(row, list | tuple | np.ndarray)})
-        got = f"has rows of {' and '.join(map(str, widths))} labels" if widths else "has one dimension"
-    raise DataError(
-        f"{check} {got}",
-        f"shape ({claims}, n_chunks): one row for each of the {claims} claims, one column for each chunk",
-        "transpose it if rows are chunks; check the claims again if labels are missing",
-    )
-
-
-def _booleans(labels: np.ndarray, check: str) -> np.ndarray:
-    if labels.dtype == bool:
-        return labels
-    flat = labels.ravel()
-    try:
-        return np.fromiter(map(_ENTAILED.__getitem__, flat), bool, flat.size).reshape(labels.shape)
-    except (KeyError, TypeError):
-        known = [isinstance(label, Hashable) and label in _ENTAILED for label in flat]
-        place = [int(i) for i in np.unravel_index(known.index(False), labels.shape)]
-        raise DataError(
-            f"{check}{place}: label {labels[tuple(place)]!r:.60}",
-            "Entailment, Neutral or Contradiction; or True or False",
-            "check that claim again; do not pad missing labels with Neutral",
-        ) from None
+    return [correct, covered, in_response, in_reference]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError
+from ragbench.metrics.inputs import as_list
 
 _BATCH = 1024
 
@@ -62,7 +63,25 @@ class TokenOffsets:
     def warm_chunks(self, chunk_texts: Iterable[str]) -> None:
         """Tokenise retrieved chunks in the forms that `joined_cutoffs` will ask for."""
         if self._join != "whole":
-            self.warm(self._inner(t) for t in chunk_texts)
+            self.warm(map(self._following, chunk_texts))
+
+    def joined_ends(self, chunks: Sequence[str], at_most: int) -> np.ndarray:
+        """End offsets of the first ``at_most`` (or more) tokens of ``" ".join(chunks)``."""
+        if self._join == "whole" or (self._join == "spaced" and not all(map(_tight, chunks))):
+            return self.ends(" ".join(chunks))
+        parts, count, shift = [np.zeros(0, np.int64)], 0, 0
+        for chunk in chunks:
+            text = self._following(chunk) if shift else chunk
+            parts.append(self.ends(text) + shift - (len(text) - len(chunk)))
+            count += parts[-1].size
+            shift += len(chunk) + 1
+            if count > at_most:
+                break
+        return np.concatenate(parts)
+
+    def _following(self, chunk: str) -> str:
+        """The form in which a chunk that follows another one is tokenised."""
+        return chunk if self._join == "plain" else " " + chunk
 
     def _tokenise(self, texts: list[str]) -> list[Iterable[int]]:
         if self._function:
@@ -72,36 +91,12 @@ class TokenOffsets:
         try:
             spans = token_offsets(self._tokenizer, texts)
         except (UnicodeEncodeError, TypeError):
-            for text in texts:
-                if lone := re.search("[\ud800-\udfff]", text):
-                    raise DataError(
-                        f"a text with a lone surrogate (U+{ord(lone[0]):04X} at character {lone.start()})",
-                        "valid Unicode",
-                        "read the file as UTF-8 with errors='replace'",
-                    ) from None
-            raise
+            lone = next(filter(None, (re.search("[\ud800-\udfff]", text) for text in texts)), None)
+            if lone is None:
+                raise
+            got = f"a text with a lone surrogate (U+{ord(lone[0]):04X} at character {lone.start()})"
+            raise DataError(got, "valid Unicode", "read the file as UTF-8 with errors='replace'") from None
         return [(end for _, end in of_text) for of_text in spans]
-
-    def _inner(self, chunk: str) -> str:
-        """The form in which a chunk that follows another one is tokenised."""
-        return chunk if self._join == "plain" else " " + chunk
-
-    def joined_ends(self, chunks: Sequence[str], at_most: int) -> np.ndarray:
-        """End offsets of the first ``at_most`` (or more) tokens of ``" ".join(chunks)``."""
-        if self._join == "whole" or (self._join == "spaced" and not all(_tight(c) for c in chunks)):
-            return self.ends(" ".join(chunks))
-        parts, count, shift = [], 0, 0
-        for i, chunk in enumerate(chunks):
-            if i == 0 or self._join == "plain":
-                ends = self.ends(chunk) + shift
-            else:
-                ends = self.ends(self._inner(chunk)) + (shift - 1)
-            parts.append(ends)
-            count += ends.size
-            shift += len(chunk) + 1
-            if count > at_most:
-                break
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
 def _load(tokenizer: Any) -> Any:
@@ -118,9 +113,8 @@ def _load(tokenizer: Any) -> Any:
         try:
             tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
         except Exception as error:  # the library raises bare Exception
-            raise ConfigError(
-                f"{path} is not a tokenizer file ({error})", "a tokenizer.json of the tokenizers library"
-            ) from None
+            got = f"{path} is not a tokenizer file ({error})"
+            raise ConfigError(got, "a tokenizer.json of the tokenizers library") from None
     if not isinstance(tokenizer, Tokenizer):
         raise ConfigError(
             f"a tokenizer of type {type(tokenizer).__name__}",
@@ -190,13 +184,9 @@ def joined_cutoffs(
     int64 array, shape (len(cutoffs),): C_N is ``joined[:position]``. 0 for N = 0; the text's length when it has no more
     than N tokens.
 
-    Raises ConfigError for impossible cut-offs; DataError for a text that is no valid Unicode.
-
     Source: thesis §2.3 (C_N), §3.1; the begin token is a fact of the published runs.
     """
-    if isinstance(chunk_texts, str):
-        raise ConfigError("one string as chunk_texts", "a sequence of chunk texts", "use token_cutoffs for one text")
-    values = as_cutoffs(cutoffs)
+    chunk_texts, values = as_list(chunk_texts, "chunk_texts"), as_cutoffs(cutoffs)
     length = sum(map(len, chunk_texts)) + max(len(chunk_texts) - 1, 0)
     ends = as_offsets(tokenizer).joined_ends(chunk_texts, int(values.max()))
     keep = np.maximum(values - 1, 0) if begin_token else values

@@ -24,6 +24,7 @@ import numpy as np
 
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.metrics.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
+from ragbench.metrics.inputs import as_list
 from ragbench.text.layout import Form, comparable
 
 Match = Literal["substring", "subsequence", "substring_nfkc", "subsequence_nfkc", "exact", "exact_subsequence"]
@@ -143,8 +144,6 @@ def ir_score_table(
     float array, shape (n, len(cutoffs)), in [0, 1], never falling as N grows. A question without facts, or with an
     empty one, is a row of NaN; an empty text is a row of 0. Count the NaN rows before averaging.
 
-    Raises DataError when ``parts`` and ``texts`` differ in length or hold anything but text (with the row).
-
     Source: thesis §2.3, Eq 2.2; §3.1, Table 3.1.
     """
     values = as_cutoffs(cutoffs)
@@ -174,20 +173,13 @@ def ir_score_table(
 
 
 def _check(parts: Sequence[Sequence[str]], texts: Sequence[str | Sequence[str]]) -> None:
-    if isinstance(parts, str) or isinstance(texts, str):
-        raise ConfigError("one string where a list was expected", "a list of questions' facts and a list of texts")
+    as_list(parts, "parts", object)
+    as_list(texts, "texts", object)
     if len(parts) != len(texts):
         raise DataError(f"{len(parts)} lists of facts for {len(texts)} texts", "one list of facts per text")
     for row, (facts, text) in enumerate(zip(parts, texts, strict=True)):
-        if isinstance(facts, str):
-            raise ConfigError(f"row {row}: one string as facts", "a list of facts", "write [fact]")
-        for kind, items in (("fact", facts), ("text", [text] if isinstance(text, str) else text)):
-            try:
-                wrong = next((x for x in items if not isinstance(x, str)), "")
-            except TypeError:
-                wrong = items
-            if wrong != "":
-                raise DataError(f"row {row}: a {kind} of type {type(wrong).__name__}", "str", "leave such rows out")
+        as_list(facts, f"facts of row {row}")
+        as_list([text] if isinstance(text, str) else text, f"text of row {row}")
 
 
 def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -202,11 +194,7 @@ def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _shares(
-    parts: Sequence[Sequence[str]],
-    texts: Sequence[str],
-    cuts: np.ndarray,
-    match: str,
-    threads: int,
+    parts: Sequence[Sequence[str]], texts: Sequence[str], cuts: np.ndarray, match: str, threads: int
 ) -> np.ndarray:
     """len(LCS) / len(part) of every part of every question: float array, shape (all parts, n cut-offs)."""
     from ragbench.text.common import code_points, subsequence_lengths, substring_lengths  # numba takes seconds
@@ -233,22 +221,16 @@ def _shares(
         size[size == 0] = np.nan
         shares[first[start] : first[stop]] = lengths / size[:, None]
 
-    blocks = list(_blocks(texts))
-    if threads == 1 or len(blocks) == 1:
-        for block in blocks:
-            score(block)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(score, blocks))
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(score, _blocks(texts)))
     return shares
 
 
 def _mean_per_question(shares: np.ndarray, counts: Sequence[int]) -> np.ndarray:
     """Mean of consecutive groups of rows: shape (len(counts), columns); NaN for an empty group."""
-    sizes = np.asarray(counts, np.int64)
-    result = np.full((sizes.size, shares.shape[1]), np.nan)
-    filled = sizes > 0
-    if filled.any():
-        starts = np.append(0, np.cumsum(sizes))[:-1]
-        result[filled] = np.add.reduceat(shares, starts[filled], axis=0) / sizes[filled, None]
-    return result
+    means, at = np.full((len(counts), shares.shape[1]), np.nan), 0
+    for row, n in enumerate(counts):
+        if n:
+            means[row] = shares[at : at + n].mean(axis=0)
+        at += n
+    return means

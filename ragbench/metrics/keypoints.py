@@ -26,13 +26,14 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.metrics.inputs import as_list
 from ragbench.text.common import lcs_length, lcs_tokens
 from ragbench.text.layout import Form, comparable
 from ragbench.text.sentences import check_language, count_words, split_sentences
 
-Language = Literal["en", "zh"]
-Variant = Literal["normalised", "normalised_nfkc", "paper", "released"]
-Verdict = Literal["covered", "contradicted", "neither"]
+_Language = Literal["en", "zh"]
+_Variant = Literal["normalised", "normalised_nfkc", "paper", "released"]
+_Verdict = Literal["covered", "contradicted", "neither"]
 VERDICTS = ("covered", "contradicted", "neither")
 KEYPOINT_METRICS = ("completeness", "hallucination", "irrelevance")
 # The normal form in which references and passages are compared; None: as they are.
@@ -43,25 +44,21 @@ _TOKENS = {"en": re.compile(r"[a-z0-9]+"), "zh": re.compile(r"[a-z0-9]+|[^\W_]")
 _NAN = float("nan")
 
 
-def keypoint_metrics(verdicts: Sequence[Verdict]) -> dict[str, float]:
+def keypoint_metrics(verdicts: Sequence[_Verdict]) -> dict[str, float]:
     """Completeness, hallucination and irrelevance of one answer: shares of its keypoints' verdicts.
 
-    The shares add up to 1; NaN without keypoints. Raises DataError for anything but a list of the three verdicts.
+    The shares add up to 1; NaN without keypoints.
 
     Source: RAGEval, Eq 3-5. Paper value: 0.6845 / 0.1636 / 0.1520 (GPT-4o, English, Table 3).
     """
-    wrong = [v for v in verdicts if v not in VERDICTS]
-    if isinstance(verdicts, str) or wrong:
-        raise DataError(
-            f"the verdict {verdicts if isinstance(verdicts, str) else wrong[0]!r}",
-            "a list of covered, contradicted or neither, one per keypoint",
-            "leave unread verdicts as None to keypoint_table, which counts them as unscored",
-        )
+    verdicts = as_list(verdicts, "verdicts")
+    if wrong := set(verdicts) - set(VERDICTS):
+        raise DataError(f"the verdict {min(wrong)!r}", f"one of {', '.join(VERDICTS)}")
     counts, n = Counter(verdicts), len(verdicts)
     return {name: counts[v] / n if n else _NAN for name, v in zip(KEYPOINT_METRICS, VERDICTS, strict=True)}
 
 
-def keypoint_table(verdicts: Sequence[Sequence[Verdict | None]]) -> pd.DataFrame:
+def keypoint_table(verdicts: Sequence[Sequence[_Verdict | None]]) -> pd.DataFrame:
     """Keypoint metrics of many answers, with counts beside them; None is a verdict that could not be read.
 
     Returns
@@ -79,8 +76,8 @@ def keypoint_table(verdicts: Sequence[Sequence[Verdict | None]]) -> pd.DataFrame
 def reference_recall(
     references: Sequence[str],
     passages: Sequence[str],
-    language: Language = "en",
-    variant: Variant = "normalised",
+    language: _Language = "en",
+    variant: _Variant = "normalised",
     empty: float = _NAN,
     *,
     prefix: bool = True,
@@ -97,9 +94,6 @@ def reference_recall(
     -------
     float in [0, 1]; 0 with references but no passages.
 
-    Raises DataError for a reference without a sentence, or a text in place of a list; ConfigError for an unknown
-    language or variant.
-
     Source: RAGEval, Eq 1. Paper value: 0.6717 (BM25, English finance, Table 4).
     """
     return _passage_scores(references, passages, language, variant, empty, prefix)[0]
@@ -108,19 +102,16 @@ def reference_recall(
 def effective_information_rate(
     references: Sequence[str],
     passages: Sequence[str],
-    language: Language = "en",
-    variant: Variant = "normalised",
+    language: _Language = "en",
+    variant: _Variant = "normalised",
     empty: float = _NAN,
     *,
     prefix: bool = True,
 ) -> float:
     """Words of the matched references over the words of all passages.
 
-    Parameters are those of `reference_recall`; ``empty`` is the value without references or without a word.
-
-    Returns
-    -------
-    float, at least 0; above 1 only where references repeat each other or passages overlap them more than once.
+    Parameters are those of `reference_recall`; ``empty`` is the value without references or without a word. The result
+    is above 1 only where references repeat each other or passages overlap them more than once.
 
     Source: RAGEval, Eq 2. Paper value: 0.1162 (BM25, English finance, Table 4).
     """
@@ -130,8 +121,8 @@ def effective_information_rate(
 def passage_table(
     references: Sequence[Sequence[str]],
     passages: Sequence[Sequence[str]],
-    language: Language | Sequence[Language] = "en",
-    variant: Variant = "normalised",
+    language: _Language | Sequence[_Language] = "en",
+    variant: _Variant = "normalised",
     empty: float = _NAN,
     *,
     prefix: bool = True,
@@ -141,8 +132,6 @@ def passage_table(
     Returns
     -------
     DataFrame, one row per question: recall, eir, references (their number), words (of the passages).
-
-    Raises DataError naming the question (counted from 0) with a faulty input; see `reference_recall`.
     """
     languages = [language] * len(references) if isinstance(language, str) else list(language)
     if not len(references) == len(passages) == len(languages):
@@ -166,18 +155,16 @@ def _passage_scores(
     """Recall, EIR and the number of words retrieved."""
     check_language(language)
     check_known("variant", [variant], VARIANTS)
-    _require_texts(references, "reference")
-    _require_texts(passages, "passage")
+    references, passages = as_list(references, "references"), as_list(passages, "passages")
     if form := VARIANTS[variant]:
-        given = references
-        references = comparable(given, "", form)[0]
-        passages = [comparable(given, passage, form)[1].text for passage in passages]
+        passages = [comparable(references, passage, form)[1].text for passage in passages]
+        references = comparable(references, "", form)[0]
     released = variant == "released"
-    plain = [_PREFIX.sub("", p) for p in passages] if prefix else list(passages)
-    joined, searched = " ".join(plain), list(passages) if released else plain
+    without_prefix = [_PREFIX.sub("", p) for p in passages] if prefix else passages
+    joined, searched = " ".join(without_prefix), passages if released else without_prefix
     words = count_words(joined, language)
     if language == "zh" and not released:
-        words -= max(0, len(plain) - 1)
+        words -= max(0, len(passages) - 1)  # the blanks of the join are no words
     whole = matched = 0
     for number, reference in enumerate(references):
         sentences = split_sentences(reference, language)
@@ -187,24 +174,15 @@ def _passage_scores(
         whole += complete
         counted = [s for s in sentences if s in joined] if released else sentences if complete else []
         matched += sum(count_words(s, language) for s in counted)
-    if not len(references):
+    if not references:
         return empty, empty, words
     return whole / len(references), matched / words if words else empty, words
-
-
-def _require_texts(texts: Sequence[str], what: str) -> None:
-    if isinstance(texts, str) or not hasattr(texts, "__len__"):
-        got = "one text" if isinstance(texts, str) else f"{what}s of type {type(texts).__name__}"
-        raise DataError(got, f"a list of {what}s", "put it in a list")
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise DataError(f"{what} {number} is {text!r}", "a text", "leave out what is missing")
 
 
 def answer_rouge_l(
     answers: Sequence[str],
     references: Sequence[str],
-    language: Language = "en",
+    language: _Language = "en",
     tokenizer: Callable[[str], Sequence[str]] | None = None,
     empty: float = _NAN,
     *,
@@ -222,18 +200,14 @@ def answer_rouge_l(
         code calls for English, the package rouge 1.0.1: sentences end at full stops, words at blanks; counted are the
         *distinct* words, in common when a longest common subsequence of two sentences holds them.
 
-    Raises ConfigError for ``"released"`` with Chinese or a tokenizer: that package takes English words at blanks;
-    DataError for something that is no text, or no list of texts.
-
     Source: RAGEval, Table 3. Paper value: 0.2190 (GPT-4o, English). The result file that was released beside the code
     (0.1322 over 350 answers) comes from another variant: ``tokenizer=str.split`` with ``"words"``.
     """
     check_language(language)
     check_known("variant", [variant], ("words", "released"))
-    _require_texts(answers, "answer")
-    _require_texts(references, "reference")
+    answers, references = as_list(answers, "answers"), as_list(references, "references")
     if len(answers) != len(references):
-        raise DataError("answers and references that do not pair up", "two lists of texts of one length")
+        raise DataError(f"{len(answers)} answers, {len(references)} references", "one of each per question")
     if variant == "released" and (language != "en" or tokenizer is not None):
         what = "a tokenizer" if tokenizer is not None else f"language={language!r}"
         raise ConfigError(f"variant='released' with {what}", "English, without a tokenizer", "use variant='words'")
@@ -242,16 +216,16 @@ def answer_rouge_l(
     def score(answer: str, reference: str) -> float:
         if variant == "released":
             return _distinct_rouge_l(answer, reference, empty)
-        said, true = tokens(answer), tokens(reference)
-        return 2 * lcs_length(said, true) / (len(said) + len(true)) if len(said) and len(true) else empty
+        a, b = tokens(answer), tokens(reference)
+        return 2 * lcs_length(a, b) / (len(a) + len(b)) if len(a) and len(b) else empty
 
     return np.array([score(*pair) for pair in zip(answers, references, strict=True)], float)
 
 
 def _distinct_rouge_l(answer: str, reference: str, empty: float) -> float:
     """ROUGE-L of the package rouge 1.0.1, which counts distinct words (a blank sentence is a word there too)."""
-    said, true = ([" ".join(s.split()).split(" ") for s in text.split(".") if s] for text in (answer, reference))
-    words = len({w for s in said for w in s}) + len({w for s in true for w in s})
-    if not said or not true:
+    a, b = ([" ".join(s.split()).split(" ") for s in text.split(".") if s] for text in (answer, reference))
+    if not a or not b:
         return empty
-    return 2 * len({w for r in true for a in said for w in lcs_tokens(r, a)}) / words
+    common = {word for true in b for given in a for word in lcs_tokens(true, given)}
+    return 2 * len(common) / (len(set().union(*a)) + len(set().union(*b)))

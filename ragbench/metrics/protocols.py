@@ -1,7 +1,7 @@
 """Scores of the evaluation protocols that the thesis reviews (§1.2): CRAG, RGB, eRAG.
 
-Each takes labels and returns numbers; getting the labels is a judge's work. Undefined values are NaN. ARES's
-prediction-powered interval is `ragbench.stats.ppi_mean`.
+Each takes labels and returns numbers. Undefined values are NaN. ARES's prediction-powered interval is
+`ragbench.stats.ppi_mean`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.stats.inputs import as_floats, same_length
 
-CRAG_POINTS: Mapping[str, Mapping[str, float]] = {
+_CRAG_POINTS: Mapping[str, Mapping[str, float]] = {
     "human": {"perfect": 1.0, "acceptable": 0.5, "missing": 0.0, "incorrect": -1.0},
     "auto": {"correct": 1.0, "missing": 0.0, "incorrect": -1.0},
 }
@@ -21,41 +22,24 @@ _NAN = float("nan")
 
 
 def crag_score(
-    labels: Sequence[str],
-    mode: Literal["human", "auto"] = "human",
-    *,
-    groups: Sequence[Any] | None = None,
-    weights: Mapping[Any, float] | None = None,
+    labels: Sequence[str], mode: Literal["human", "auto"] = "human", *, groups: Sequence[Any] | None = None
 ) -> float:
-    """CRAG's truthfulness score: a wrong answer costs what a right one earns, silence costs nothing.
+    """CRAG's truthfulness score, in [-1, 1]: a wrong answer costs what a right one earns, silence costs nothing.
 
-    Parameters
-    ----------
-    labels : one of ``CRAG_POINTS[mode]`` an answer. groups : question type of each answer, for the macro-average: the
-        mean of the groups' means.
-    weights : weight of each group in that mean (the competition's own, by type and popularity, are not public).
-
-    Returns a number in [-1, 1], NaN without answers. Raises ConfigError for an unknown mode or label; DataError for
-    lengths that differ or a group without weight.
+    ``groups``, the question type of each answer, asks for the macro-average: the mean of the groups' means. (The
+    competition's own weights of types, by popularity, are not public.)
 
     Source: thesis §1.2; CRAG (Yang et al. 2024), section 4.
 
     >>> crag_score(["perfect", "acceptable", "missing", "incorrect"])
     0.125
     """
-    check_known("mode", [mode], CRAG_POINTS)
-    check_known(f"CRAG label (mode {mode!r})", labels, CRAG_POINTS[mode])
-    values = np.array([CRAG_POINTS[mode][label] for label in labels])
-    if weights is not None and groups is None:
-        raise ConfigError("weights without groups", "the group of each answer", "pass groups=")
-    if groups is None or not values.size:
-        return float(values.mean()) if values.size else _NAN
-    if len(groups) != values.size:
-        raise DataError(f"{len(groups)} groups for {values.size} labels", "one group per answer")
-    means = {g: values[[h == g for h in groups]].mean() for g in dict.fromkeys(groups)}
-    if missing := [g for g in means if weights is not None and g not in weights]:
-        raise DataError(f"no weight for group {missing[0]!r}", "a weight for every group")
-    return float(np.average(list(means.values()), weights=None if weights is None else [weights[g] for g in means]))
+    check_known("mode", [mode], _CRAG_POINTS)
+    check_known(f"CRAG label (mode {mode!r})", labels, _CRAG_POINTS[mode])
+    groups = ["all"] * len(labels) if groups is None else list(groups)
+    same_length(labels=labels, groups=groups)
+    points = np.array([_CRAG_POINTS[mode][label] for label in labels])
+    return _rate(np.array([points[[g == group for g in groups]].mean() for group in dict.fromkeys(groups)]))
 
 
 def contains_answer(prediction: str, answers: Sequence[str | Sequence[str]]) -> bool:
@@ -75,20 +59,18 @@ def contains_answer(prediction: str, answers: Sequence[str | Sequence[str]]) -> 
 
 
 def rgb_accuracy(correct: Any, noise_ratio: Any = None) -> float | dict[float, float]:
-    """RGB's accuracy (noise robustness, information integration): share of exact matches.
+    """RGB's accuracy (noise robustness, information integration): share of exact matches, see `contains_answer`.
 
-    ``correct`` says whether each answer matched (see `contains_answer`). With ``noise_ratio``, the share of noise
-    documents behind each answer, the result is a dict from each ratio, ascending, to the accuracy at it. Raises
-    DataError for noise ratios of another number than the answers, or outside [0, 1].
+    With ``noise_ratio``, the share of noise documents behind each answer, the result is a dict from each ratio,
+    ascending, to the accuracy at it.
 
     Source: RGB, section 3 and Table 1; thesis §1.2.
     """
     hits = _flags(correct, "correct")
     if noise_ratio is None:
         return _rate(hits)
-    ratios = _unit(noise_ratio, "noise ratios")
-    if ratios.shape != hits.shape:
-        raise DataError(f"{ratios.size} noise ratios for {hits.size} answers", "one per answer")
+    ratios = _shares(noise_ratio, "noise_ratio")
+    same_length(correct=hits, noise_ratio=ratios)
     return {float(r): _rate(hits[ratios == r]) for r in np.unique(ratios)}
 
 
@@ -112,15 +94,13 @@ def rgb_error_rates(
         are right, as RGB's own evaluation counts. "all": of all answers, the share that are right, detected or not, as
         the thesis words it.
 
-    A share of nothing is NaN (RGB's own evaluation gives 0). Raises DataError when detections and answers differ in
-    number; ConfigError for an unknown ``among``.
+    A share of nothing is NaN (RGB's own evaluation gives 0).
 
     Source: RGB, section 3; thesis §1.2.
     """
     check_known("among", [among], ("detected", "all"))
     seen, right = _flags(detected, "detected"), _flags(correct, "correct")
-    if seen.shape != right.shape:
-        raise DataError(f"{seen.size} detections and {right.size} answers", "one of each per answer")
+    same_length(detected=seen, correct=right)
     return {"detection": _rate(seen), "correction": _rate(right[seen] if among == "detected" else right)}
 
 
@@ -147,13 +127,10 @@ def erag_scores(
 
     Source: eRAG (Salemi & Zamani 2024), section 3; thesis §1.2.
     """
-    gains = _unit(document_scores, "document_scores")
-    pool = gains if pool_scores is None else _unit(pool_scores, "pool_scores")
-    if pool.sum() < gains.sum() - 1e-9 or pool.size < gains.size:
-        raise DataError(
-            f"a pool of {pool.size} documents with gain {pool.sum():g} for {gains.size} retrieved with {gains.sum():g}",
-            "a pool that holds the retrieved documents too",
-        )
+    gains = _shares(document_scores, "document_scores")
+    pool = gains if pool_scores is None else _shares(pool_scores, "pool_scores")
+    if pool.size < gains.size:
+        raise DataError(f"a pool of {pool.size} documents, {gains.size} retrieved", "a pool that holds those too")
     if not gains.size:
         return dict.fromkeys(("precision", "hit", "recall", "f1", "mrr", "ndcg"), _NAN)
     precision = float(gains.mean())
@@ -172,8 +149,8 @@ def erag_scores(
 
 
 def _flags(values: Any, name: str) -> np.ndarray:
-    array = np.asarray(values)
-    if array.ndim != 1 or not np.isin(array, (0, 1)).all():
+    array = as_floats(values, name)
+    if not np.isin(array, (0, 1)).all():
         raise DataError(f"{name} that are not booleans", "one True or False per answer")
     return array.astype(bool)
 
@@ -182,8 +159,8 @@ def _rate(flags: np.ndarray) -> float:
     return float(flags.mean()) if flags.size else _NAN
 
 
-def _unit(values: Any, name: str) -> np.ndarray:
-    array = np.asarray(values, float)
-    if array.ndim != 1 or not ((array >= 0) & (array <= 1)).all():
+def _shares(values: Any, name: str) -> np.ndarray:
+    array = as_floats(values, name)
+    if not ((array >= 0) & (array <= 1)).all():
         raise DataError(f"{name} that are NaN or outside [0, 1]", "numbers in [0, 1]")
     return array

@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from ragbench.errors import ConfigError, check_known
+from ragbench.metrics.inputs import as_list
 from ragbench.records import Chunk, Hit, as_id
 
 MEASURES = ("nDCG@10", "AP", "RR", "R@10", "P@10")
@@ -35,17 +36,13 @@ def rank_scores(
     -------
     Value by measure; NaN when nothing is relevant.
 
-    Raises ConfigError for an unknown measure, or input that is no list of ids.
-
     >>> rank_scores(["x", "a", "b"], {"a", "b"}, ["RR", "R@2"])
     {'RR': 0.5, 'R@2': 0.5}
     """
     import ir_measures
 
     check_known("field of a chunk", [by], ("doc_id", "id", "title"))
-    for name, ids in {"retrieved": retrieved, "relevant": relevant}.items():
-        if isinstance(ids, str):
-            raise ConfigError(f"{name} is str", "a list of hits or ids", "pass one list per question")
+    retrieved, _ = as_list(retrieved, "retrieved", object), as_list(relevant, "relevant", object)
     parsed = {}
     for name in measures:
         try:

@@ -6,7 +6,7 @@ that could not be read) the value is NaN unless the caller names another; the ta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,15 +14,17 @@ import numpy as np
 import pandas as pd
 
 from ragbench.errors import ConfigError, DataError, check_known
+from ragbench.metrics.inputs import as_list
+from ragbench.stats.inputs import same_length
 
-Unread = Literal["undefined", "dropped", "unsupported"]
-Noncommittal = Literal["ignore", "zero"]
-INSUFFICIENT = "Insufficient Information"
+_Unread = Literal["undefined", "dropped", "unsupported"]
+_Noncommittal = Literal["ignore", "zero"]
+_INSUFFICIENT = "insufficient information"
 _NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class ExtractedSentences:
     """What the model copied from one context."""
 
     sentences: tuple[str, ...]  # the context's own that it copied whole, each once, in the order of the context
@@ -31,7 +33,7 @@ class Picked:
     insufficient: bool  # it copied nothing, or wrote just "Insufficient Information"
 
 
-def faithfulness(verdicts: Sequence[Any], *, unread: Unread = "undefined", empty: float = _NAN) -> float:
+def faithfulness(verdicts: Sequence[Any], *, unread: _Unread = "undefined", empty: float = _NAN) -> float:
     """Share of an answer's statements that its context supports: F = |V| / |S|.
 
     Parameters
@@ -41,15 +43,13 @@ def faithfulness(verdicts: Sequence[Any], *, unread: Unread = "undefined", empty
         out, which flatters a judge that fails on hard statements; "unsupported" counts it as a No.
     empty : value without (read) statements.
 
-    Raises DataError for another verdict, ConfigError for another ``unread``.
-
     Source: RAGAS, section 3 (faithfulness). Paper value: 0.95 agreement with people on WikiEval (Table 1).
 
     >>> faithfulness([1, 1, 0, 1])
     0.75
     """
     check_known("treatment of unread verdicts", [unread], ("undefined", "dropped", "unsupported"))
-    read = _read_verdicts(verdicts)
+    read = _as_verdicts(verdicts, "verdict")
     known = [verdict for verdict in read if verdict is not None]
     if unread == "undefined" and len(known) < len(read):
         return _NAN
@@ -61,7 +61,7 @@ def answer_relevance(
     question_vec: Any,
     generated_vecs: Any,
     *,
-    noncommittal: Noncommittal = "ignore",
+    noncommittal: _Noncommittal = "ignore",
     flags: Sequence[Any] | None = None,
     empty: float = _NAN,
 ) -> float:
@@ -79,17 +79,22 @@ def answer_relevance(
     -------
     float in [-1, 1].
 
-    Raises DataError for shapes that do not fit or numbers that are not finite; ConfigError for "zero" without flags.
-
     Source: RAGAS, Eq 1. Paper value: 0.78 agreement with people on WikiEval (Table 1).
 
     >>> round(answer_relevance([1.0, 0.0], [[1.0, 0.0], [1.0, 1.0]]), 4)
     0.8536
     """
     check_known("treatment of evasive answers", [noncommittal], ("ignore", "zero"))
-    question, generated = _read_vectors(question_vec, generated_vecs)
-    if noncommittal == "zero" and _evasive(flags, len(generated)):
-        return 0.0
+    question, generated = _as_vectors(question_vec, generated_vecs)
+    if noncommittal == "zero":
+        if flags is None:
+            raise ConfigError('noncommittal="zero" without flags', "one remark per question", "pass flags=")
+        same_length(flags=flags, generated=generated)
+        remarks = _as_verdicts(flags, "flag")
+        if None in remarks:
+            raise DataError(f"flag {remarks.index(None)} is unread", "1 or 0 per question", "leave that question out")
+        if any(remarks):
+            return 0.0
     if not len(generated) or not question.any() or not generated.any(axis=1).all():
         return empty
     cosines = _directions(generated) @ _directions(question[None])[0]
@@ -113,8 +118,6 @@ def context_relevance(
     -------
     float in [0, 1]; NaN for ``extracted=None``.
 
-    Raises DataError when more is extracted than there is, or for anything that is neither texts nor a number.
-
     Source: RAGAS, Eq 2. Paper value: 0.70 agreement with people on WikiEval (Table 1).
 
     >>> context_relevance(["B."], ["A.", "B.", "C.", "D."])
@@ -122,11 +125,11 @@ def context_relevance(
     """
     if extracted is None:
         return _NAN
-    count, total, _ = _read_extraction(extracted, sentences)
+    count, total, _ = _count_extracted(extracted, sentences)
     return count / total if total else empty
 
 
-def faithfulness_table(verdicts: Sequence[Sequence[Any] | None], *, unread: Unread = "undefined") -> pd.DataFrame:
+def faithfulness_table(verdicts: Sequence[Sequence[Any] | None], *, unread: _Unread = "undefined") -> pd.DataFrame:
     """Faithfulness of many answers, with counts beside it; None where an answer's statements are not known.
 
     Returns
@@ -135,7 +138,7 @@ def faithfulness_table(verdicts: Sequence[Sequence[Any] | None], *, unread: Unre
     """
     rows = []
     for labels in verdicts:
-        read = _read_verdicts(labels or ())
+        read = _as_verdicts(labels or (), "verdict")
         score = _NAN if labels is None else faithfulness(read, unread=unread)
         reason = "statements unread" if labels is None else "unread verdicts" if None in read else "no statements"
         rows.append((score, len(read), read.count(True), read.count(None), reason if np.isnan(score) else "scored"))
@@ -146,7 +149,7 @@ def answer_relevance_table(
     question_vecs: Sequence[Any],
     generated_vecs: Sequence[Any],
     *,
-    noncommittal: Noncommittal = "ignore",
+    noncommittal: _Noncommittal = "ignore",
     flags: Sequence[Sequence[Any] | None] | None = None,
 ) -> pd.DataFrame:
     """Answer relevance of many answers, with counts beside it; None where generated questions are not known.
@@ -156,15 +159,14 @@ def answer_relevance_table(
     DataFrame, one row per answer: answer_relevance, n (generated questions), noncommittal (flags set), zero_vectors,
     status ("scored", or why not).
     """
-    _same_length(question_vecs, generated_vecs, "question vectors", "answers' generated questions")
     remarks = [None] * len(question_vecs) if flags is None else flags
-    _same_length(question_vecs, remarks, "question vectors", "answers' flags")
+    same_length(question_vecs=question_vecs, generated_vecs=generated_vecs, flags=remarks)
     rows: list[tuple] = []
     for q, vecs, remark in zip(question_vecs, generated_vecs, remarks, strict=True):
         if vecs is None:
             rows.append((_NAN, 0, 0, 0, "questions unread"))
             continue
-        question, generated = _read_vectors(q, vecs)
+        question, generated = _as_vectors(q, vecs)
         zero = int((~generated.any(axis=1)).sum()) + (not question.any())
         score = answer_relevance(question, generated, noncommittal=noncommittal, flags=remark)
         reason = "zero vector" if len(generated) else "no questions"
@@ -184,10 +186,10 @@ def context_relevance_table(
     DataFrame, one row per context: context_relevance, n (sentences), extracted (that count), altered (texts that are no
     copies), insufficient (nothing extracted), status ("scored", or why not).
     """
-    _same_length(extracted, sentences, "extractions", "contexts")
+    same_length(extracted=extracted, sentences=sentences)
     rows = []
     for copied, parts in zip(extracted, sentences, strict=True):
-        count, total, altered = _read_extraction(0 if copied is None else copied, parts)
+        count, total, altered = _count_extracted(0 if copied is None else copied, parts)
         status = "extraction unread" if copied is None else "scored" if total else "empty context"
         score = context_relevance(copied, parts)
         rows.append((score, total, count, altered, count == 0 and copied is not None, status))
@@ -195,31 +197,24 @@ def context_relevance_table(
     return pd.DataFrame(rows, columns=columns)
 
 
-def _same_length(a: Sequence[Any], b: Sequence[Any], first: str, second: str) -> None:
-    if len(a) != len(b):
-        raise DataError(f"{len(a)} {first} and {len(b)} {second}", "as many of each", "pass one per example")
-
-
-def pick(items: Sequence[str], sentences: Sequence[str]) -> Picked:
+def match_sentences(items: Sequence[str], sentences: Sequence[str]) -> ExtractedSentences:
     """Find which of a context's sentences the items copied whole (one may hold several), and what is no copy."""
     wrote = [item for item in items if item.strip()]
-    if all(item.strip().strip("\"'.").casefold() == INSUFFICIENT.casefold() for item in wrote):
-        return Picked((), (), len(sentences), True)
+    if all(item.strip().strip("\"'.").casefold() == _INSUFFICIENT for item in wrote):
+        return ExtractedSentences((), (), len(sentences), True)
     starts, text = [], ""
     for sentence in sentences:
         starts.append(len(text))
         text += _compact(sentence)
     starts.append(len(text))
-    taken: set[int] = set()
+    copied: set[int] = set()
     altered = []
     for item in wrote:
         inside = [s for s in _places(_compact(item), text, starts) if s]
-        fresh = next((s for s in inside if not s <= taken), None)
         if not inside:
             altered.append(item)
-        elif fresh is not None:
-            taken |= fresh
-    return Picked(tuple(sentences[i] for i in sorted(taken)), tuple(altered), len(sentences), False)
+        copied |= next((s for s in inside if not s <= copied), set())
+    return ExtractedSentences(tuple(sentences[i] for i in sorted(copied)), tuple(altered), len(sentences), False)
 
 
 def _compact(text: str) -> str:
@@ -237,40 +232,33 @@ def _places(item: str, text: str, starts: Sequence[int]) -> list[set[int]]:
     return places
 
 
-def _read_verdicts(verdicts: Sequence[Any]) -> list[bool | None]:
+def _as_verdicts(verdicts: Sequence[Any], name: str) -> list[bool | None]:
     """Return verdicts as True, False or None (unread)."""
-    if isinstance(verdicts, str) or not isinstance(verdicts, Iterable):
-        raise DataError(f"{verdicts!r:.60} as verdicts", "a list of verdicts, one per statement", "put it in a list")
-    return [_verdict(v, i) for i, v in enumerate(verdicts)]
+    read: list[bool | None] = []
+    for place, value in enumerate(as_list(verdicts, f"{name}s", object)):
+        if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
+            read.append(None)
+        elif isinstance(value, bool | int | float | np.generic | str) and value in (0, 1, "Yes", "No"):
+            read.append(value in (1, "Yes"))
+        else:
+            raise DataError(f"{name} {place} is {value!r}", "1 or 0, True or False, Yes or No", "None is an unread one")
+    return read
 
 
-def _verdict(value: Any, place: int, what: str = "verdict") -> bool | None:
-    if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
-        return None
-    if isinstance(value, str) and value in ("Yes", "No"):
-        return value == "Yes"
-    if isinstance(value, bool | int | float | np.generic) and value in (0, 1):
-        return bool(value)
-    raise DataError(f"{what} {place} is {value!r}", "1 or 0, True or False, Yes or No", "pass None for an unread one")
-
-
-def _read_vectors(question_vec: Any, generated_vecs: Any) -> tuple[np.ndarray, np.ndarray]:
+def _as_vectors(question_vec: Any, generated_vecs: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return one vector (d,) and a matrix (n, d), checked."""
     try:
         question, generated = np.asarray(question_vec, float), np.asarray(generated_vecs, float)
     except (TypeError, ValueError) as error:
+        got = f"vectors that are no table of numbers: {error}"
         raise DataError(
-            f"vectors that are no table of numbers: {error}",
-            "a vector of numbers, and rows of equal length",
-            "embed the texts first, all with one model",
+            got, "a vector, and rows of equal length", "embed the texts first, all with one model"
         ) from None
-    if generated.size == 0:
-        generated = generated.reshape(0, question.size)
+    generated = generated if generated.size else generated.reshape(0, question.size)
     if question.ndim != 1 or generated.ndim != 2 or generated.shape[1] != question.size:
+        got = f"a question of shape {question.shape} and generated questions of shape {generated.shape}"
         raise DataError(
-            f"a question of shape {question.shape} and generated questions of shape {generated.shape}",
-            "shapes (d,) and (n, d)",
-            "embed both with the same model, and pass the question as one vector",
+            got, "shapes (d,) and (n, d)", "embed both with the same model, pass the question as one vector"
         )
     if not (np.isfinite(question).all() and np.isfinite(generated).all()):
         raise DataError("a vector with NaN or infinity", "finite numbers", "check the embedder and its texts")
@@ -283,48 +271,27 @@ def _directions(vectors: np.ndarray) -> np.ndarray:
     return scaled / np.linalg.norm(scaled, axis=1, keepdims=True)
 
 
-def _evasive(flags: Sequence[Any] | None, n: int) -> bool:
-    if flags is None:
-        raise ConfigError(
-            'noncommittal="zero" without flags', "one remark per generated question", "pass flags=, or use 'ignore'"
-        )
-    if len(flags) != n:
-        raise DataError(
-            f"{len(flags)} flags for {n} generated questions", "as many of each", "check how they were read"
-        )
-    read = [_verdict(flag, place, "flag") for place, flag in enumerate(flags)]
-    if None in read:
-        raise DataError(f"flag {read.index(None)} is unread", "1 or 0 per question", "leave that question out")
-    return any(read)
-
-
-def _read_extraction(extracted: Sequence[str] | int, sentences: Sequence[str] | int) -> tuple[int, int, int]:
+def _count_extracted(extracted: Sequence[str] | int, sentences: Sequence[str] | int) -> tuple[int, int, int]:
     """Return how many sentences count, of how many, and how many texts are no copies."""
-    copied, known = _texts(extracted, "extracted"), _texts(sentences, "sentences")
-    total, altered = known if isinstance(known, int) else len(known), 0
+    copied, known = _texts_or_number(extracted, "extracted"), _texts_or_number(sentences, "sentences")
+    total = known if isinstance(known, int) else len(known)
     if isinstance(copied, int):
-        count = copied
-    elif (picked := pick(copied, [] if isinstance(known, int) else known)).insufficient:
-        count = 0
-    elif isinstance(known, int):
-        count = len(copied)
-    else:
-        count, altered = len(picked.sentences), len(picked.altered)
+        return _at_most(copied, total), total, 0
+    match = match_sentences(copied, [] if isinstance(known, int) else known)
+    if isinstance(known, int):
+        return 0 if match.insufficient else _at_most(len(copied), total), total, 0
+    return len(match.sentences), total, len(match.altered)
+
+
+def _at_most(count: int, total: int) -> int:
     if count > total:
         raise DataError(
-            f"{count} extracted of {total} sentences",
-            "at most as many as the context has",
-            "pass the sentences themselves, so that repeated and altered ones are told apart",
+            f"{count} extracted of {total} sentences", "at most all of them", "pass the sentences themselves"
         )
-    return count, total, altered
+    return count
 
 
-def _texts(value: Any, name: str) -> list[str] | int:
+def _texts_or_number(value: Any, name: str) -> list[str] | int:
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0:
         return int(value)
-    texts = [None] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
-    if not all(isinstance(text, str) for text in texts):
-        raise DataError(
-            f"{name} is {value!r:.60}", "a list of sentences, or their number", "split the text into sentences"
-        )
-    return texts
+    return as_list(value, name)
