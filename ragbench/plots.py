@@ -465,22 +465,24 @@ def clustered_heat_map(matrix: pd.DataFrame, groups: Mapping[str, str], title: s
 
     Parameters
     ----------
-    matrix : symmetric, from `ragbench.concordance.correlation_matrix`; an undefined cell is crossed out.
+    matrix : symmetric; an undefined cell is crossed out.
     groups : metric -> paper; its names colour the labels.
     title : of the figure.
     """
-    from scipy.cluster.hierarchy import dendrogram
+    from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage, optimal_leaf_ordering
+    from scipy.spatial.distance import squareform
 
-    from ragbench.concordance import cluster_order
-
-    names, tree = cluster_order(matrix)
+    distance = 1 - np.nan_to_num(matrix.to_numpy(float), nan=0.0)  # an undefined correlation counts as 0
+    np.fill_diagonal(distance, 0)
+    condensed = squareform(distance.clip(min=0), checks=False)
+    tree = optimal_leaf_ordering(linkage(condensed, "average"), condensed)
+    names = [matrix.index[i] for i in leaves_list(tree)]
     values = matrix.loc[names, names].to_numpy(float)
     side = 2.2 + 0.31 * len(names)
     figure, axes = open_figure(side + 2.2, side, ncols=2, gridspec_kw={"width_ratios": [1, 7]})
     branch, axis = axes[0]
-    if len(tree):
-        grey = {"color_threshold": 0, "above_threshold_color": "#777777"}
-        dendrogram(tree, orientation="left", no_labels=True, ax=branch, **grey)
+    grey = {"color_threshold": 0, "above_threshold_color": "#777777"}
+    dendrogram(tree, orientation="left", no_labels=True, ax=branch, **grey)
     branch.set_ylim(10 * len(names), 0)  # a leaf of the tree is ten units high; the map counts from the top
     branch.axis("off")
     image = axis.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")

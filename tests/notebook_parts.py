@@ -18,6 +18,7 @@ def parts(number: str) -> SimpleNamespace:
 
     def constant(node: ast.stmt) -> bool:
         target = node.targets[0] if isinstance(node, ast.Assign) else None
+        target = target.value if isinstance(target, ast.Subscript) else target  # a column that is added
         return isinstance(target, ast.Name) and target.id.isupper()
 
     body = [node for node in ast.parse(source).body if isinstance(node, kept) or constant(node)]
