@@ -109,7 +109,14 @@ class Dataset:
 
     def __repr__(self) -> str:
         out = f", {len(self.excluded)} excluded" if self.excluded else ""
-        return f"Dataset({self.name!r}, {len(self.questions)} questions, {len(self.documents)} documents{out})"
+        return f"Dataset({self.name!r}, {len(self.questions)} questions, {self.size()}{out})"
+
+    def size(self) -> str:
+        """Return how many documents there are, in words; those of a PDF are pages: "47 files, 58 pages"."""
+        if any("page" in document.meta for document in self.documents):
+            files = {document.meta.get("file", document.id) for document in self.documents}
+            return f"{len(files)} files, {len(self.documents)} pages"
+        return f"{len(self.documents)} documents"
 
     def _repr_html_(self) -> str:
         """Show counts alone: texts of a set may not be what a saved notebook is allowed to hold."""
@@ -121,7 +128,7 @@ class Dataset:
             "questions": len(self.questions),
             "by kind": ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()),
             "without references": sum(not question.references for question in self.questions),
-            "documents": len(self.documents),
+            "documents": self.size().removesuffix(" documents"),
             "excluded": len(self.excluded),
         }
         return pd.DataFrame([row]).to_html(index=False, border=0)

@@ -1,11 +1,16 @@
-"""PDF, DOCX and HTML: text by page and part, pages without text named, damaged files told."""
+"""PDF, DOCX and HTML: every visible word once and in order, pages without text named, damaged files told."""
 
 from __future__ import annotations
 
+import itertools
 import sys
+import time
+import zipfile
 
 import matplotlib.pyplot as plt
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from matplotlib.backends.backend_pdf import PdfPages
 
 import ragbench as rb
@@ -60,6 +65,175 @@ def test_html_and_docx_give_their_parts_in_order_and_once(tmp_path):
     texts = ["Mill\nIt burned down.\nIn 1902.\nIn spring.", "Dam\nIt is 48 metres high.\n\tstone", "plain"]
     assert [d.text for d in documents] == texts
     assert [(d.id, d.title) for d in documents] == [("a.html", "a"), ("b.docx", "b"), ("c.txt", "c")]
+
+
+def html(folder, text):
+    path = folder / "a.html"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return load_documents(path)[0].text
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("<div>Founded 1841.</div><p>Closed 1902.</p>", "Founded 1841.\nClosed 1902."),
+        ("<p>One<p>Two<ul><li>a<li>b<ul><li>c</ul>d</ul>", "One\nTwo\na\nb\nc\nd"),
+        ("<table>T<tr><td>1<td>2<tr><th>3</table>", "T\n1\n2\n3"),
+        ("a<br>b <ins>c</ins><details><summary>d</summary>e</details>f", "a\nb c\nd\ne\nf"),
+        ("CO<sub>2</sub> of the <b>m</b>ill", "CO2 of the mill"),
+        ("<pre>if a:\n  b</pre><textarea>x\ny</textarea>", "if a:\nb\nx\ny"),
+        ("<p hidden>no</p><p style='display: none'>no</p>yes<!-- no --><template>no</template>", "yes"),
+        ("<p>Köln".encode("latin-1"), "Köln"),
+        ('<meta charset="koi8-r"><p>Дом'.encode("koi8-r"), "Дом"),
+    ],
+)
+def test_html_is_read_as_a_browser_shows_it(tmp_path, text, read):
+    assert html(tmp_path, text) == read
+
+
+WORDS = itertools.count()
+
+
+@st.composite
+def nodes(draw, depth=3):
+    """HTML and the words of it that a browser shows, in order."""
+    kind = draw(st.sampled_from(["text"] * 3 + ["inline", "block", "p", "list", "table", "unseen"] * (depth > 0)))
+    if kind == "text":
+        word = f"w{next(WORDS)}"
+        return f" {word}\n", [word]
+    inner = draw(st.lists(nodes(depth - 1), max_size=3))
+    if kind == "unseen":
+        tag = draw(st.sampled_from(["script", "style", "template", "noscript", "!-- "]))
+        return ("<!-- no -->" if tag[0] == "!" else f"<{tag}>no</{tag}>"), []
+    words = [word for _, each in inner for word in each]
+    if kind in ("inline", "block"):
+        tags = {"inline": ["b", "ins", "span", "a", "sub", "q"], "block": ["div", "section", "blockquote", "details"]}
+        tag = draw(st.sampled_from(tags[kind]))
+        return f"<{tag}>{''.join(text for text, _ in inner)}</{tag}>", words
+    tag, around = {"p": ("p", "{}"), "list": ("li", "<ul>{}</ul>"), "table": ("td", "<table><tr>{}</table>")}[kind]
+    end = draw(st.sampled_from(["", f"</{tag}>"]))  # may be left out
+    return around.format("".join(f"<{tag}>{text}{end}" for text, _ in inner)), words
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(nodes(), min_size=1, max_size=5))
+def test_every_visible_word_of_an_html_page_is_read_once_and_in_order(tmp_path_factory, parts):
+    text = "<html><head><title>no</title></head><body>" + "".join(part for part, _ in parts) + " end"
+    assert html(tmp_path_factory.getbasetemp(), text).split() == [word for _, each in parts for word in each] + ["end"]
+
+
+RUN = "<w:r><w:t xml:space='preserve'> {} </w:t></w:r>"
+BOX = (
+    "<w:r><mc:AlternateContent xmlns:mc='http://schemas.openxmlformats.org/markup-compatibility/2006'>"
+    "<mc:Choice Requires='wps'><w:drawing><w:txbxContent><w:p>{0}</w:p></w:txbxContent></w:drawing></mc:Choice>"
+    "<mc:Fallback><w:pict><w:txbxContent><w:p>{0}</w:p></w:txbxContent></w:pict></mc:Fallback>"
+    "</mc:AlternateContent></w:r>"
+)
+INLINE = {
+    "run": "{0}",
+    "insertion": "<w:ins w:id='1' w:author='a'>{0}</w:ins>",
+    "moved here": "<w:moveTo w:id='1' w:author='a'>{0}</w:moveTo>",
+    "link": "<w:hyperlink w:anchor='a'>{0}</w:hyperlink>",
+    "control": "<w:sdt><w:sdtContent>{0}</w:sdtContent></w:sdt>",
+    "smart tag": "<w:smartTag>{0}</w:smartTag>",
+    "text box": BOX,
+    "deletion": "<w:del w:id='1' w:author='a'><w:r><w:delText>no</w:delText></w:r></w:del>",
+    "moved away": "<w:moveFrom w:id='1' w:author='a'><w:r><w:t>no</w:t></w:r></w:moveFrom>",
+    "field": "<w:r><w:instrText>no</w:instrText></w:r>",
+}
+
+
+@st.composite
+def blocks(draw):
+    """XML of a DOCX body and its words: a paragraph, one in a content control, or a table with a merged cell."""
+    kinds = draw(st.lists(st.sampled_from(sorted(INLINE)), min_size=1, max_size=4))
+    words = [f"w{next(WORDS)}" for _ in kinds]
+    text = "".join(INLINE[kind].format(RUN.format(word)) for kind, word in zip(kinds, words, strict=True))
+    read = [word for kind, word in zip(kinds, words, strict=True) if "{0}" in INLINE[kind]]
+    paragraph, block = f"<w:p>{text}</w:p>", draw(st.sampled_from(["paragraph", "control", "table"]))
+    if block == "control":
+        return f"<w:sdt><w:sdtContent>{paragraph}</w:sdtContent></w:sdt>", read
+    if block == "table":
+        other = f"w{next(WORDS)}"
+        wide = f"<w:tc><w:tcPr><w:gridSpan w:val='2'/></w:tcPr>{paragraph}</w:tc>"
+        tall = "<w:tc><w:tcPr><w:vMerge/></w:tcPr><w:p/></w:tc>"
+        cell = f"<w:tc><w:p>{RUN.format(other)}</w:p></w:tc>"
+        return f"<w:tbl><w:tr>{wide}{cell}</w:tr><w:tr>{tall}{cell.replace(other, 'x' + other)}</w:tr></w:tbl>", [
+            *read, other, f"x{other}",
+        ]  # fmt: skip
+    return paragraph, read
+
+
+def word_file(path, body):
+    """Save a DOCX whose body begins with some XML, and which has a header and a footer."""
+    import docx
+
+    letter = docx.Document()
+    letter.sections[0].header.paragraphs[0].text = "top"
+    letter.sections[0].footer.paragraphs[0].text = "foot"
+    letter.save(str(path))
+    with zipfile.ZipFile(path) as packed:
+        parts = {name: packed.read(name) for name in packed.namelist()}
+    parts["word/document.xml"] = parts["word/document.xml"].replace(b"<w:body>", b"<w:body>" + body.encode())
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in parts.items():
+            packed.writestr(name, content)
+    return path
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(blocks(), min_size=1, max_size=4))
+def test_every_visible_word_of_a_docx_is_read_once_and_in_order(tmp_path_factory, parts):
+    path = word_file(tmp_path_factory.getbasetemp() / "a.docx", "".join(part for part, _ in parts))
+    words = [word for _, each in parts for word in each]
+    assert load_documents(path)[0].text.split() == ["top", *words, "foot"]
+
+
+def test_runs_of_a_docx_join_within_words_and_breaks_divide_them(tmp_path):
+    runs = "<w:r><w:t>CO</w:t></w:r><w:r><w:t>2</w:t><w:br/><w:t>a</w:t><w:tab/><w:t>b</w:t><w:noBreakHyphen/></w:r>"
+    body = f"<w:p>{runs}</w:p><w:p><w:r><w:t>end</w:t></w:r></w:p>"
+    assert load_documents(word_file(tmp_path / "a.docx", body))[0].text == "top\nCO2\na\tb-\nend\nfoot"
+
+
+BOMBS = {
+    "elements": lambda folder: html(folder, "<p>" * 3_000_000),
+    "depth": lambda folder: html(folder, "<div>x" * 200_000),
+    "bytes": lambda folder: html(folder, "x" * 70_000_000),
+    "paragraphs": lambda folder: load_documents(word_file(folder / "a.docx", "<w:p/>" * 3_000_000)),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_is_refused_soon_with_a_message_and_a_long_page_is_read(tmp_path, bomb):
+    started = time.process_time()
+    with pytest.raises(DataError, match=r"1,000,000 elements|read to its end"):
+        BOMBS[bomb](tmp_path)
+    assert len(html(tmp_path, "<p>x" * 200_000)) == 399_999
+    assert time.process_time() - started < 20
+
+
+def test_a_loaded_folder_is_told_as_files_and_pages(tmp_path):
+    pdf(tmp_path / "report.pdf", "One.", "Two.")
+    (tmp_path / "a.txt").write_text("Three.")
+    (tmp_path / "q.jsonl").write_text('{"question": "q", "answer": "a"}\n')
+    with pytest.warns(UserWarning, match=r"read 1 \.txt, 1 \.pdf; skipped 1 \.jsonl"):
+        loaded = rb.data.load_questions(tmp_path / "q.jsonl", tmp_path)
+    assert repr(loaded) == "Dataset('q', 1 questions, 2 files, 3 pages)"
+    assert "2 files, 3 pages" in loaded._repr_html_()
+
+
+def test_frames_of_a_page_are_named_as_not_read(tmp_path):
+    with pytest.warns(UserWarning, match=r"a\.html: the pages in its frames are not read: b\.html"):
+        assert html(tmp_path, "x<iframe src='b.html'></iframe>") == "x"
+
+
+def test_a_word_divided_at_a_line_end_is_found_by_bm25_and_by_the_ir_score():
+    texts = ["The qual-\nity of flour rose.", "The soft qual\u00ad\nity.", "Unlike oth-\ner mills.", *["A wall."] * 3]
+    chunks = [rb.Chunk(str(i), text, str(i)) for i, text in enumerate(texts)]
+    for variant in ("lucene", "terrier"):
+        found = rb.BM25(chunks, variant=variant).search(["quality"], 6)[0]
+        assert {hit.chunk.id for hit in found} == {"0", "1"}, variant
+    assert rb.ir_score(["quality of flour"], texts[0]) == 1.0
 
 
 @pytest.mark.parametrize("name", ["bad.pdf", "bad.docx"])

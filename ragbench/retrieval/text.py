@@ -26,6 +26,7 @@ import numpy as np
 
 from ragbench.errors import ConfigError, check_known
 from ragbench.text.languages import LANGUAGES, UNSPACED, language_of
+from ragbench.text.layout import undivided
 from ragbench.text.words import STOP_WORDS, stemmer
 
 _CHARACTER = {"ascii": "[a-z0-9]", "unicode": r"\w", "space": r"\S", "words": r"[^\W_]"}  # that a token is made of
@@ -86,7 +87,8 @@ class Tokenizer:
         check_known("token pattern", [self.pattern], _CHARACTER)
 
     def prepared(self, text: str) -> str:
-        """Return a text as it is cut."""
+        """Return a text as it is cut: words that a line end divides are joined, as the IR score reads them."""
+        text = undivided(text)
         return _fold(text) if self.pattern == "words" else text.lower()
 
     def tokens(self, text: str) -> list[str]:

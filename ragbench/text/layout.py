@@ -119,6 +119,22 @@ def contains(text: str, fact: str, form: Form | None = "NFC") -> bool:
     return bool(wanted) and wanted in normalised.text
 
 
+def undivided(text: str) -> str:
+    """Join words that a hyphen divides at a line end, as `normalise` does, and leave the rest of the text as it is.
+
+    >>> undivided("The qual-\\nity of well-known flour")
+    'The quality of well-known flour'
+    """
+    if not _any(BREAKS, text):
+        return text
+    text = _UNSEEN.sub("", text) if "\u00ad" in text else text
+    pieces, at = [], 0
+    for start, stop, _ in _divisions(text, ()):
+        pieces.append(text[at:start])
+        at = stop
+    return "".join([*pieces, text[at:]])
+
+
 def _any(characters: str, text: str) -> bool:
     return any(c in text for c in characters)
 
