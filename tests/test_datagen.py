@@ -156,7 +156,7 @@ def test_a_value_is_mentioned_only_as_a_whole(text, value, found):
 
 
 def test_patterns_choose_and_fill():
-    assert choose("[a|b] and [c|d|e]") == ("a and c", (0, 0))
+    assert choose("[a|b] and [c|d|e]") == "a and c"
     assert fill_pattern("{x} sold {y}.", {"x": "tarn", "y": "it"}) == "Tarn sold it."
     assert fill_pattern("{x}", {"x": "tarn"}, sentence=False) == "tarn"
     with pytest.raises(ConfigError, match="needs 'z'"):
@@ -212,20 +212,6 @@ def test_a_document_states_its_configuration_and_nothing_it_dropped(shop):
     # Every number of the document comes from the configuration.
     numbers = set(re.findall(r"\d[\d.]*\d|\d", document.text))
     assert numbers <= set(re.findall(r"\d[\d.]*\d|\d", " ".join(c.text.values())))
-
-
-def test_no_two_documents_share_a_list_of_sentence_patterns(shipped):
-    lists = [d.patterns for d in shipped.documents]
-    assert len(set(lists)) == len(lists) == 40
-
-
-def test_too_few_patterns_for_different_documents_are_an_error():
-    small = raw(("sections", 0, "facts", 0, "say"), ["{shop} sells {goods}."])
-    small["sections"][0]["fixed"] = True
-    schema = datagen.build_schema(small)
-    configurations = datagen.make_configurations(schema, 2)
-    with pytest.raises(ConfigError, match="no new list of sentence patterns"):
-        datagen.write_documents(schema, configurations)
 
 
 def test_every_sentence_of_a_document_is_one_sentence(shipped):
@@ -631,19 +617,6 @@ def test_statements_of_refusals_and_of_the_references_words_pass(finance):
         (raw(("sections", 0, "facts", 0, "id"), drop=True), "no field 'sections.0.facts.0.id'"),
         (raw(("sections", 0, "facts", 3, "lsot"), {}), "'sections.0.facts.3.lsot' is {}"),
         (raw(("sections", 0, "facts", 0, "say"), "{goods}."), "'sections.0.facts.0.say' is '{goods}.'"),
-        (raw(("fields", "owner"), None), "'fields.owner' is None"),
-        (raw(("fields", "closed", "after"), ["opened"]), "'fields.closed.after' is ['opened']"),
-        (raw(("profiles",), {}), "'profiles' is {}"),
-        (raw(("profiles", "Tea"), [[True]]), "'profiles.Tea.0.0.str' is True"),
-        (raw(("questions",), None), "'questions' is None"),
-        (raw(("drop",), -1), "'drop' is -1"),
-        (raw(("unanswerable",), [7] * 3), "'unanswerable.2' is 7"),
-        (raw(("title",), "{shop} in {year"), "the title has a bracket without its partner in '{shop} in {year'"),
-        (raw(("sections", 0, "facts", 3, "say"), ["[Its|The owner is {owner}."]), "the fact 'owner' has a bracket"),
-        (raw(("questions", "multi-hop", 0, "derive", "gap", "of"), ["cash", "card"]), "made by the rule 'amount'"),
-        (raw(("questions", "multi-hop", 0, "derive", "gap", "rule"), "sum"), "made by the rule 'date'"),
-        (raw(("questions", "multi-hop", 0, "derive", "gap", "of"), ["opened"] * 3), "from 3 values, not 2"),
-        (raw(("questions", "multi-hop", 0, "derive", "gap", "rule"), "later"), "with 0 names for 2 values"),
     ],
 )
 def test_a_faulty_schema_is_refused_with_the_reason(changed, message):
@@ -690,13 +663,10 @@ def test_a_schema_file_of_ones_own_is_read_and_faults_name_the_file(tmp_path, sh
     path.write_text("a: [1", encoding="utf-8")
     with pytest.raises(DataError, match=r"shops\.yaml, line \d+: no valid YAML"):
         datagen.read_schema(path)
-    path.write_bytes(b"domain: caf\xe9")
-    with pytest.raises(DataError, match=r"shops\.yaml, byte 11: no UTF-8"):
-        datagen.read_schema(path)
     path.write_text("- 1", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"shops\.yaml: 'the record' is \[1\]"):
         datagen.read_schema(path)
-    with pytest.raises(DataError, match="cannot read the schema"):
+    with pytest.raises(DataError, match="there is no file"):
         datagen.read_schema(tmp_path / "none.yaml")
 
 
@@ -739,7 +709,6 @@ def test_generate_writes_what_load_questions_reads(name, tmp_path):
     assert (summary["documents"], summary["questions"], summary["seed"]) == (6, len(data.questions), 7)
     rows = [json.loads(line) for line in (folder / "configurations.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [len(r["dropped"]) > 0 for r in rows] == [True] * 6
-    assert len({tuple(r["patterns"]) for r in rows}) == 6
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
@@ -757,8 +726,6 @@ def test_nothing_is_overwritten_and_nothing_is_written_on_an_error(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["own.txt"]
     with pytest.raises(DataError, match="is not an empty folder"):
         datagen.generate_set("law", "en", 2, 0, tmp_path / "own.txt")
-    with pytest.raises(DataError, match="cannot make"):
-        datagen.generate_set("law", "en", 2, 0, tmp_path / "own.txt" / "set")
     for arguments, message in ((("sport", "en"), "finance, law, medicine"), (("law", "fr"), "en, zh")):
         with pytest.raises(ConfigError, match=message):
             datagen.generate_set(*arguments, documents=2, seed=0, out=tmp_path / "other")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ragbench.datagen.parts import (
@@ -29,57 +29,28 @@ MODES = {
     "zero-shot": "rageval_zero_shot",
     "one-shot": "rageval_one_shot",
 }
-_TRIES = 100
 
 
 def write_documents(schema: Schema, configurations: Sequence[Configuration], seed: int = 0) -> list[GeneratedDocument]:
-    """Write a document per configuration, no two with the same list of sentence patterns."""
-    used: set[tuple[str, ...]] = set()
-    documents = []
-    for configuration in configurations:
-        documents.append(write_document(schema, configuration, seed, used))
-        used.add(documents[-1].patterns)
-    return documents
+    """Write a document per configuration."""
+    return [write_document(schema, configuration, seed) for configuration in configurations]
 
 
-def write_document(
-    schema: Schema, configuration: Configuration, seed: int = 0, used: Collection[tuple[str, ...]] = ()
-) -> GeneratedDocument:
+def write_document(schema: Schema, configuration: Configuration, seed: int = 0) -> GeneratedDocument:
     """Write one document from a configuration, by patterns: its facts and nothing else.
 
     Parameters
     ----------
     seed : same seed and configuration id, same document.
-    used : lists of patterns that other documents have.
 
     Returns
     -------
-    GeneratedDocument whose ``dropped`` are the fields left out on purpose, the stuff of unanswerable questions.
+    GeneratedDocument whose ``dropped`` are the fields left out on purpose, for unanswerable questions.
 
     Source: RAGEval, section 3.2; Table 6 (unanswerable: information lost between schema and article).
     """
     missing = left_out(schema, configuration, seed)
-    for attempt in range(_TRIES):
-        rng = random.Random(f"document/{configuration.id}/{seed}/{attempt}")
-        document = _write(schema, configuration, missing, rng)
-        if document.patterns not in used:
-            return document
-    raise ConfigError(
-        f"{schema.source}: {_TRIES} tries gave no new list of sentence patterns for {configuration.id}",
-        "documents that differ in wording",
-        "add patterns or alternatives to the schema, or ask for fewer documents",
-    )
-
-
-def left_out(schema: Schema, configuration: Configuration, seed: int = 0) -> list[FactPattern]:
-    """Choose the facts that a document leaves out on purpose: ``schema.drop`` of those that may be asked for."""
-    losable = [fact for fact in schema.facts if fact.lost]
-    return random.Random(f"drop/{configuration.id}/{seed}").sample(losable, min(schema.drop, len(losable)))
-
-
-def _write(
-    schema: Schema, configuration: Configuration, missing: Collection[FactPattern], rng: random.Random
-) -> GeneratedDocument:
+    rng = random.Random(f"document/{configuration.id}/{seed}/0")
     sections = []
     for section in schema.sections:
         facts = [fact for fact in section.facts if fact not in missing]
@@ -89,15 +60,19 @@ def _write(
             facts[1:] = rest
         sentences = []
         for fact in facts:
-            number = rng.randrange(len(fact.say))
-            pattern, taken = choose(fact.say[number], rng)
-            mark = f"{fact.id}/{number}:{'.'.join(map(str, taken))}"
-            sentences.append(FactSentence(fill_pattern(pattern, configuration.text), fact.fields, mark))
+            pattern = fact.say[rng.randrange(len(fact.say))]
+            sentences.append(FactSentence(fill_pattern(choose(pattern, rng), configuration.text), fact.fields))
         if sentences:
             sections.append(Section(section.heading, tuple(sentences)))
     dropped = tuple(name for fact in missing for name in fact.fields)
     title = fill_pattern(schema.title, configuration.text)
     return GeneratedDocument(configuration.id, title, schema.language, tuple(sections), dropped)
+
+
+def left_out(schema: Schema, configuration: Configuration, seed: int = 0) -> list[FactPattern]:
+    """Choose the facts that a document leaves out on purpose: ``schema.drop`` of those that may be asked for."""
+    losable = [fact for fact in schema.facts if fact.lost]
+    return random.Random(f"drop/{configuration.id}/{seed}").sample(losable, min(schema.drop, len(losable)))
 
 
 def model_documents(

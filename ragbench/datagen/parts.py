@@ -39,11 +39,10 @@ class Configuration:
 
 @dataclass(frozen=True)
 class FactSentence:
-    """A sentence, the fields it states, and the pattern it was written from (empty for a model's sentence)."""
+    """A sentence and the fields it states."""
 
     text: str
     facts: tuple[str, ...] = ()
-    pattern: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,6 @@ class GeneratedDocument:
             lines += ["", section.heading] if section.heading else [""]
             lines.append(blank.join(s.text for s in section.sentences))
         return "\n".join(lines)
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The patterns of its sentences, in order."""
-        return tuple(s.pattern for s in self.sentences)
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _draft(
         return None
     derived = []
     for name, derivation in pattern.derive.items():
-        names = tuple(fill_pattern(choose(n)[0], values, sentence=False) for n in derivation.names)
+        names = tuple(fill_pattern(choose(n), values, sentence=False) for n in derivation.names)
         result = derive(derivation.rule, [values[n] for n in derivation.of], names, schema.language)
         if result is None:
             return None

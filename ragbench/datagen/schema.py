@@ -7,7 +7,7 @@ alternatives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -17,9 +17,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
 from typing_extensions import TypedDict
 
-from ragbench.data.files import as_record
+from ragbench.data.files import as_record, read_text
 from ragbench.datagen.parts import KINDS, LANGUAGES, MULTI, StepCall, ask_step
-from ragbench.datagen.wording import FIELD, choose, fields_of
+from ragbench.datagen.wording import fields_of
 from ragbench.errors import ConfigError, DataError, ModelError, check_known
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
@@ -27,11 +27,9 @@ from ragbench.prompts import Prompt, fill_prompt, load_prompt
 _FOLDER = Path(__file__).parent / "schemas"
 DOMAINS = ("finance", "law", "medicine")
 # Of a field's value, see `ragbench.datagen.configuration`.
-RULES = ("amount", "choice", "date", "difference", "invented", "number", "percent", "person", "place", "sum", "year")
+_RULES = ("amount", "choice", "date", "difference", "invented", "number", "percent", "person", "place", "sum", "year")
 # Of a value that follows from others, see `ragbench.datagen.wording.derive`.
-DERIVE = ("days", "difference", "earlier", "larger", "later", "smaller", "sum")
-_OF_DATES = {"days", "earlier", "later"}
-_NAMING = {"earlier", "larger", "later", "smaller"}
+_DERIVE = ("days", "difference", "earlier", "larger", "later", "smaller", "sum")
 _STATEMENTS = 3
 _SHOWN = 5
 _Texts = Annotated[list[StrictStr], Field(min_length=1)]
@@ -42,7 +40,7 @@ class Rule(TypedDict, total=False):
     """How a field's value is made: the rule, the fields it needs, and what else the rule takes."""
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
-    rule: Required[Literal[RULES]]
+    rule: Required[Literal[_RULES]]
     year: StrictStr
     after: StrictStr
     of: list[StrictStr]
@@ -86,7 +84,7 @@ class SectionPattern(_Part):
 class Derivation(_Part):
     """A value that follows from fields; ``names`` of what is compared."""
 
-    rule: Literal[DERIVE]
+    rule: Literal[_DERIVE]
     of: Annotated[list[StrictStr], Field(min_length=2)]
     names: list[StrictStr] = []
 
@@ -168,11 +166,7 @@ def read_schema(path: str | Path) -> Schema:
     """Read and check a schema file of your own."""
     path = Path(path).expanduser()
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"cannot read the schema {path}: {error.strerror}", "a YAML file", "check the path") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}, byte {error.start}: no UTF-8", "a YAML file in UTF-8", "save it as UTF-8") from None
+        raw = yaml.safe_load(read_text(path))
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f", line {where.line + 1}" if where else ""
@@ -211,9 +205,7 @@ def _misfits(schema: Schema) -> Iterator[str]:
         _ = schema.order
     except CycleError as error:
         yield f"fields need each other in a circle: {' -> '.join(error.args[1])}"
-    for name in schema.context:
-        if name not in known:
-            yield f"the context field {name!r} is missing from the fields"
+    yield from (f"the context field {name!r} is missing from the fields" for name in context - known)
     for name, rows in schema.profiles.items():
         for row in rows:
             if len(row) != len(schema.profile):
@@ -225,30 +217,19 @@ def _misfits(schema: Schema) -> Iterator[str]:
             yield f"the patterns of the fact {fact.id!r} state different fields: {shown}"
         for name in sorted(set().union(*used) - known):
             yield f"the fact {fact.id!r} uses the field {name!r}, which is missing"
+        if fact.lost:
+            yield from _unnamed(f"the question about the lost fact {fact.id!r}", fact.lost.ask, schema.named)
     for name in sorted(known - stated - context):
         if not schema.fields[name].get("hidden"):
             yield f"no sentence states the field {name!r}; mark it 'hidden: true' if that is meant"
-    for where, pattern in _patterns(schema):
-        if set(FIELD.sub("", choose(pattern)[0])) & set("{}[]"):
-            yield f"{where} has a bracket without its partner in {pattern[:60]!r}"
-    for fact in schema.facts:
-        missing = sorted(set(schema.named) - fields_of(fact.lost.ask)) if fact.lost else []
-        if missing:
-            yield f"the question about the lost fact {fact.id!r} does not name {missing[0]!r}"
     for kind, questions in schema.questions.items():
         for question in questions:
             yield from _question_misfits(kind, question, schema, stated | context)
 
 
-def _patterns(schema: Schema) -> Iterator[tuple[str, str]]:
-    yield "the title", schema.title
-    for fact in schema.facts:
-        lost = (fact.lost.what, fact.lost.ask) if fact.lost else ()
-        yield from ((f"the fact {fact.id!r}", pattern) for pattern in (*fact.say, *lost))
-    for kind, questions in schema.questions.items():
-        for q in questions:
-            yield from ((f"the {kind} question {q.id!r}", pattern) for pattern in (*q.ask, *q.say))
-    yield from (("the answer to unanswerable questions", pattern) for pattern in schema.unanswerable)
+def _unnamed(where: str, ask: str, wanted: Collection[str]) -> Iterator[str]:
+    for name in sorted(set(wanted) - fields_of(ask)):
+        yield f"{where} does not name {name!r}, so it is not clear which document is meant"
 
 
 def _question_misfits(kind: str, question: QuestionPattern, schema: Schema, usable: set[str]) -> Iterator[str]:
@@ -259,30 +240,15 @@ def _question_misfits(kind: str, question: QuestionPattern, schema: Schema, usab
     elif len(question.say) < _STATEMENTS:
         yield f"{where} has {len(question.say)} statements; at least {_STATEMENTS} give 3-5 keypoints"
     marks = ("a.", "b.") if kind in MULTI else ("",)
-    naming = {f"{mark}{name}" for mark in marks for name in schema.named}
     for ask in question.ask:
-        for name in sorted(naming - fields_of(ask)):
-            yield f"{where} does not name {name!r}, so it is not clear which document is meant"
+        yield from _unnamed(where, ask, [f"{mark}{name}" for mark in marks for name in schema.named])
     used = set().union(*map(fields_of, (*question.ask, *question.say))) - set(question.derive)
-    for name, derivation in question.derive.items():
-        yield from (f"{where} derives {name!r} by {what}" for what in _derivation_misfits(derivation, schema))
+    for derivation in question.derive.values():
         used |= set(derivation.of) | set().union(*map(fields_of, derivation.names))
     for name in sorted(used):
         owner, _, bare = name.rpartition(".")
         if (owner in ("a", "b")) != (kind in MULTI) or bare not in usable:
             yield f"{where} uses {name!r}, which no document states"
-
-
-def _derivation_misfits(derivation: Derivation, schema: Schema) -> Iterator[str]:
-    how, of, names = derivation.rule, derivation.of, derivation.names
-    if how != "sum" and len(of) != 2:
-        yield f"{how!r} from {len(of)} values, not 2"
-    if how in _NAMING and len(names) != len(of):
-        yield f"{how!r} with {len(names)} names for {len(of)} values"
-    for name in of:
-        source = schema.fields.get(name.rpartition(".")[2], {}).get("rule")
-        if source is not None and (source == "date") != (how in _OF_DATES):
-            yield f"{how!r} from {name!r}, which is made by the rule {source!r}"
 
 
 # A schema from documents, by a model

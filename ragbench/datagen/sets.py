@@ -114,18 +114,9 @@ def make_model_set(
 def generate_set(
     domain: str, language: str = "en", documents: int = 40, seed: int = 0, out: str | Path = "generated"
 ) -> Path:
-    """Generate a data set of a shipped domain into a new or empty folder, offline.
+    """Generate a data set of a shipped domain ("finance", "law" or "medicine"; "en" or "zh"), see `write_set`.
 
-    Parameters
-    ----------
-    domain : "finance", "law" or "medicine".
-    language : "en" or "zh".
-    documents : at least 1; questions over several documents need 2.
-    seed : same arguments, same files, bit for bit.
-
-    Returns
-    -------
-    the folder, with the files that `write_set` describes.
+    Same arguments, same files, bit for bit. Questions over several documents need 2 documents.
 
     Source: RAGEval, section 3.
     """
@@ -133,11 +124,10 @@ def generate_set(
 
 
 def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = None) -> Path:
-    """Write a set to a folder that is new or empty, if it passes the validator.
+    """Write a set to a folder that is new or empty, if it passes the validator, and return the folder.
 
     Files: ``documents.jsonl`` and ``questions.jsonl``, which ``ragbench.data.load_questions(FOLDER)`` reads;
-    ``configurations.jsonl`` with each document's values, dropped facts and sentence patterns; ``summary.json`` with
-    counts.
+    ``configurations.jsonl`` with each document's values and dropped facts; ``summary.json`` with counts.
     """
     folder = Path(out).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -147,11 +137,9 @@ def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = No
         shown = "\n    ".join(map(str, problems[:8]))
         got = f"{len(problems)} problems in the generated set\n    {shown}"
         raise DataError(got, "a set that passes the validator", "mend these")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot make {folder}: {error.strerror}", "a folder to write to", "choose another") from None
+    folder.mkdir(parents=True, exist_ok=True)
     domain, language = generated.schema.domain, generated.schema.language
+    pairs = zip(generated.configurations, generated.documents, strict=True)
     rows = {
         "documents": [
             {"id": d.id, "title": d.title, "text": d.text, "domain": domain, "language": d.language, "writer": d.writer}
@@ -159,25 +147,16 @@ def write_set(generated: GeneratedSet, out: str | Path, *, seed: int | None = No
         ],
         "questions": [_question_row(q, domain) for q in generated.questions],
         "configurations": [
-            {
-                "id": c.id,
-                "subdomain": c.subdomain,
-                "values": dict(c.text),
-                "dropped": list(d.dropped),
-                "patterns": list(d.patterns),
-            }
-            for c, d in zip(generated.configurations, generated.documents, strict=True)
+            {"id": c.id, "subdomain": c.subdomain, "values": dict(c.text), "dropped": list(d.dropped)} for c, d in pairs
         ],
     }
-    summary = {
-        "domain": domain,
-        "language": language,
-        "seed": seed,
-        "documents": len(generated.documents),
-        "questions": len(generated.questions),
-        "types": dict(sorted(Counter(q.kind for q in generated.questions).items())),
-        "subdomains": dict(sorted(Counter(c.subdomain for c in generated.configurations).items())),
-    }
+    summary = {"domain": domain, "language": language, "seed": seed}
+    summary |= {"documents": len(generated.documents), "questions": len(generated.questions)}
+    for name, values in (
+        ("types", [q.kind for q in generated.questions]),
+        ("subdomains", [c.subdomain for c in generated.configurations]),
+    ):
+        summary[name] = dict(sorted(Counter(values).items()))
     files = {f"{name}.jsonl": "\n".join(json.dumps(r, ensure_ascii=False) for r in rs) for name, rs in rows.items()}
     files["summary.json"] = json.dumps(summary, ensure_ascii=False, indent=1)
     for name, text in files.items():

@@ -28,21 +28,14 @@ def fields_of(pattern: str) -> frozenset[str]:
     return frozenset(FIELD.findall(pattern))
 
 
-def choose(pattern: str, rng: random.Random | None = None) -> tuple[str, tuple[int, ...]]:
-    """Settle every ``[a|b]`` of a pattern, by the first alternative without ``rng``.
-
-    Returns
-    -------
-    the text with its fields still open, and the numbers of the alternatives taken.
-    """
-    taken: list[int] = []
+def choose(pattern: str, rng: random.Random | None = None) -> str:
+    """Choose an alternative for every ``[a|b]`` of a pattern, the first one without ``rng``; fields stay open."""
 
     def pick(match: re.Match) -> str:
         options = match.group(1).split("|")
-        taken.append(rng.randrange(len(options)) if rng else 0)
-        return options[taken[-1]]
+        return options[rng.randrange(len(options)) if rng else 0]
 
-    return _CHOICE.sub(pick, pattern), tuple(taken)
+    return _CHOICE.sub(pick, pattern)
 
 
 def fill_pattern(pattern: str, values: Mapping[str, str], *, sentence: bool = True) -> str:
@@ -57,7 +50,7 @@ def fill_pattern(pattern: str, values: Mapping[str, str], *, sentence: bool = Tr
 def worded(patterns: str | Sequence[str], values: Mapping[str, str], rng: random.Random | None = None) -> str:
     """Word a sentence: a pattern, or one of several, with its alternatives chosen and its fields filled."""
     pattern = patterns if isinstance(patterns, str) else rng.choice(patterns)
-    return fill_pattern(choose(pattern, rng)[0], values)
+    return fill_pattern(choose(pattern, rng), values)
 
 
 def mentions(text: str, value: str) -> bool:
