@@ -194,6 +194,8 @@ class OllamaEmbedder(_Arrays):
     when the model is replaced under its name meanwhile.
     """
 
+    block = 64  # texts embedded between two writes to disk: a laptop takes a minute for them
+
     def __init__(self, name: str, host: str | None = None, deadline_s: float = 120.0) -> None:
         from ollama import Client
 
@@ -209,7 +211,7 @@ class OllamaEmbedder(_Arrays):
         capabilities = self._asked(lambda: self._client.show(self.name)).capabilities
         if capabilities and "embedding" not in capabilities:
             raise self._failure("no_model", f"makes no vectors ({', '.join(capabilities)})")
-        return f"{self.name}@{self._digest()[:12]}"
+        return self._name_and_digest()
 
     def embed_array(self, texts: Sequence[str]) -> np.ndarray:
         """Embed texts: float32, shape (len(texts), dimension)."""
@@ -219,7 +221,7 @@ class OllamaEmbedder(_Arrays):
             raise DataError(got, "some text", "leave out documents and questions without text")
         used = self.model_id
         vectors = [v for i in range(0, len(texts), _AT_ONCE) for v in self._vectors(texts[i : i + _AT_ONCE])]
-        if texts and f"{self.name}@{self._digest()[:12]}" != used:
+        if texts and self._name_and_digest() != used:
             raise self._failure("unusable", "was replaced by another model under its name meanwhile")
         return checked_vectors(vectors, len(texts), repr(self))
 
@@ -236,13 +238,13 @@ class OllamaEmbedder(_Arrays):
             raise
         return checked_vectors(reply.embeddings, len(texts), repr(self)).tolist()
 
-    def _digest(self) -> str:
+    def _name_and_digest(self) -> str:
         wanted = _full_name(self.name)
         models = self._asked(self._client.list).models
         digests = [model.digest for model in models if _full_name(model.model or "") == wanted]
         if not digests or not digests[0]:
             raise self._failure("no_model", f"not among {', '.join(str(m.model) for m in models) or 'none'}")
-        return digests[0]
+        return f"{wanted}@{digests[0][:12]}"
 
     def _asked(self, call: Callable[[], Any]) -> Any:
         """Call the server; twice more when it is busy."""
@@ -409,9 +411,10 @@ class CachedEmbeddings(_Arrays):
         vectors: dict[bytes, bytes] = {}
         # Of two processes with the same texts each embeds half of them; a question waits for nobody.
         alone = FileLock(f"{self.path}.lock") if len(keys) > _FEW else contextlib.nullcontext()
-        with tqdm(total=len(keys), unit="text", desc="embedding", disable=len(keys) <= _BLOCK) as bar:
-            for i in range(0, len(keys), _BLOCK):
-                block = keys[i : i + _BLOCK]
+        size = getattr(self.embedder, "block", _BLOCK)
+        with tqdm(total=len(keys), unit="text", desc="embedding", disable=len(keys) <= size) as bar:
+            for i in range(0, len(keys), size):
+                block = keys[i : i + size]
                 with alone:
                     vectors |= _select(db, block)
                     if left := [k for k in block if k not in vectors]:
