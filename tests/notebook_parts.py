@@ -19,7 +19,8 @@ def parts(number: str) -> SimpleNamespace:
     def constant(node: ast.stmt) -> bool:
         target = node.targets[0] if isinstance(node, ast.Assign) else None
         target = target.value if isinstance(target, ast.Subscript) else target  # a column that is added
-        return isinstance(target, ast.Name) and target.id.isupper()
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        return all(isinstance(name, ast.Name) and name.id.isupper() for name in names)
 
     body = [node for node in ast.parse(source).body if isinstance(node, kept) or constant(node)]
     names: dict = {}

@@ -1,9 +1,15 @@
-"""Which step failed, as notebook 91 tells it: hand-made rows, so that every outcome and every rank can be read off."""
+"""Functions that stand in notebooks, on hand-made data."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from notebook_parts import parts
+
+from ragbench import papers
+from ragbench.labelling.people import Label
+from ragbench.records import Document, Question
+
+# Notebook 91: which step failed, so that every outcome and every rank can be read off
 
 BOOK = parts("91")
 MILL, RIVER = "Ada Ruck founded the mill in 1841.", "The mill stands on the river Ouse."
@@ -37,3 +43,127 @@ def test_evidence_ranks_by_hand(hits, recall, reciprocal):
     assert curve["rank"].tolist() == [1, 2, 3, 4]
     assert curve["recall@k"].tolist() == recall
     assert curve["MRR@k"].tolist() == reciprocal
+
+
+# Notebook 43: what people are asked by RAGEval's section 4, and the numbers from their labels
+
+PEOPLE = parts("43")
+
+
+def asked(number, domain="finance", language="en", kind="factual", points=("It rose.", "It fell.", "It stayed.")):
+    about = {"domain": domain, "language": language, "doc_ids": ("d1",), "keypoints": points}
+    return Question(f"q{number}", f"Question {number}?", "It rose. It fell.", ("It rose.",), kind, "", about)
+
+
+def label(kind, item, aspect, said, annotator="ana"):
+    return Label(kind, item, aspect, str(said), annotator, "2026-11-21T10:00:00+00:00")
+
+
+def score(item, said, annotator="ana"):
+    return label("rubric", item, "quality", said, annotator)
+
+
+def ranked(item, aspect="safety", annotator="ana", **ranks):
+    names = {f"{aspect}/{name.replace('_', '-')}": rank for name, rank in ranks.items()}
+    return [label("ranks", item, name, rank, annotator) for name, rank in names.items()]
+
+
+def test_a_sample_goes_by_seed_and_name_and_not_by_order_or_by_what_else_there_is():
+    questions = [asked(i, language=language) for i in range(30) for language in ("en", "zh")]
+    english = [q for q in questions if q.meta["language"] == "en"]
+    chosen = PEOPLE.drawn(questions, 10)
+    assert PEOPLE.drawn(questions[::-1], 10) == chosen
+    assert [q for q in PEOPLE.drawn(questions, 60) if q in english] == PEOPLE.drawn(english, 30)
+    assert sorted(q.id for q in chosen) != sorted(q.id for q in questions[:10])
+
+
+def test_items_show_what_annotators_are_given():
+    document = Document("d1", "Report", "It rose. It fell.")
+    item = PEOPLE.question_item(asked(1), {"d1": document})
+    assert item.id == "finance/en/factual/q1"
+    assert item.texts == {
+        "Question": "Question 1?\n(factual)",
+        "Answer": "It rose. It fell.",
+        "References": "- It rose.",
+        "Documents": "Report\nIt rose. It fell.",
+    }
+    point = PEOPLE.keypoint_item(asked(1), "")
+    assert point.aspects == {"1": "It rose.", "2": "It fell.", "3": "It stayed."}
+    assert point.texts == {"Question": "Question 1?", "Answer": "(empty)"}
+
+
+def test_scores_are_averaged_by_hand():
+    given = {"finance/en/factual/a": 5, "finance/en/factual/b": 3, "finance/en/summary/c": 4, "law/zh/summary/d": 2}
+    labels = [*(score(item, said) for item, said in given.items()), score("law/zh/summary/d", 4, "bo")]
+    means = PEOPLE.quality_means(labels, ["language", "domain"]).set_index("language")
+    assert means[["domain", "mean", "n"]].to_dict("index") == {
+        "zh": {"domain": "law", "mean": 3.0, "n": 1},
+        "en": {"domain": "finance", "mean": 4.0, "n": 3},
+    }
+    assert means["share_4_5"].to_dict() == {"zh": 0.0, "en": pytest.approx(2 / 3)}
+    by_type = PEOPLE.quality_means(labels, ["type"]).set_index("type")
+    assert by_type.loc["summary", "mean"] == 3.5  # (4 + (2 + 4) / 2) / 2
+
+
+def test_table_2_has_the_papers_cells_and_counts_what_is_missing():
+    table = PEOPLE.table_2([score("finance/zh/factual/a", 4)])
+    printed = papers.published("rageval", "Table 2")
+    assert table[["row", "column"]].to_numpy().tolist() == printed[["row", "column"]].to_numpy().tolist()
+    assert table.iloc[0].tolist() == ["CN", "Finance", 4, 1, 69]
+    assert table["value"].isna().sum() == 5
+    assert (table.loc[1:, ["n", "unscored"]] == [0, 70]).all(axis=None)
+    assert PEOPLE.table_2([])["value"].isna().all()
+
+
+def test_shares_of_first_ranks_by_hand_with_ties():
+    labels = [
+        *ranked("finance/en/d1", RAGEval=1, zero_shot=2, one_shot=3),
+        *ranked("finance/en/d2", RAGEval=2, zero_shot=2, one_shot=3),  # only the order counts
+        *ranked("finance/en/d9", RAGEval=1, zero_shot=2),  # half done: no order
+        *ranked("finance/en/d3", RAGEval=2, zero_shot=3, one_shot=1),
+        *ranked("finance/en/d3", "clarity", RAGEval=2, zero_shot=1, one_shot=1),
+        *ranked("finance/en/d3", "clarity", "bo", RAGEval=1, zero_shot=2, one_shot=3),
+    ]
+    table = PEOPLE.rank_shares(labels, ["criterion", "writer"]).set_index(["criterion", "writer"])
+    first = table["first"].to_dict()
+    assert first["safety", "RAGEval"] == pytest.approx(2 / 3)
+    assert first["safety", "zero-shot"] == first["safety", "one-shot"] == pytest.approx(1 / 3)
+    assert table.loc[("safety", "RAGEval"), ["mean_rank", "n"]].tolist() == [pytest.approx(4 / 3), 3]
+    assert table.loc[("clarity", "RAGEval"), ["first", "mean_rank", "n"]].tolist() == [0.5, 1.5, 1]  # two people
+    five = PEOPLE.figure_5(labels).set_index("row")
+    assert set(papers.published("rageval", "Figure 5")["row"]) <= set(five.index)
+    assert five.loc["Safety EN", ["value", "n"]].tolist() == [pytest.approx(200 / 3), 3]
+    assert np.isnan(five.loc["Richness EN", "value"])
+
+
+def test_people_and_judge_are_compared_by_hand():
+    questions = [asked(0), asked(1, language="zh"), asked(2)]
+    ana = [["covered", "covered", "neither"], ["contradicted", "neither", "covered"], ["covered", "covered", None]]
+    bot = [["covered", "neither", "neither"], ["contradicted", "neither", "covered"], ["covered"] * 3]
+    sides = [PEOPLE.verdict_labels(questions, verdicts, name) for verdicts, name in ((ana, "ana"), (bot, "bot"))]
+    table = PEOPLE.figure_6(*sides).set_index(["language", "measure"])
+    both = table.loc["all"]
+    assert both["people"].tolist() == pytest.approx([1 / 2, 1 / 6, 1 / 3])
+    assert both["judge"].tolist() == pytest.approx([1 / 3, 1 / 6, 1 / 2])
+    assert both["difference"].tolist() == pytest.approx([1 / 6, 0, -1 / 6])
+    assert table.loc[("zh", "completeness"), "difference"] == 0
+    assert table["n"].tolist() == [1, 1, 1, 1, 1, 1, 2, 2, 2]
+    assert both["unscored"].tolist() == [1, 1, 1]  # one verdict could not be read
+    alone = PEOPLE.figure_6([], sides[1])
+    assert alone["people"].isna().all()
+    assert alone["unscored"].tolist() == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+
+
+def test_what_the_embedded_checker_judged_never_stands_in_a_row_of_the_paper():
+    columns = ["Completeness EN", "Hallucination CN", "Rouge-L EN", "Rouge-L CN"]
+    cells = pd.DataFrame({"row": "BM25", "column": columns, "value": 0.5})
+    index = pd.MultiIndex.from_product([["en", "zh"], ["its references"]], names=["language", "text"])
+    sight = pd.DataFrame({"completeness": [0.52, 0.71]}, index)
+    own = PEOPLE.apart(cells, None, sight)
+    assert not set(own["row"]) & set(papers.published("rageval", "Table 4")["row"])
+    assert "0.52" in own["note"][0]
+    assert "0.71" in own["note"][1]
+    assert own["note"][2] == "ROUGE-L of the released code"
+    judged = PEOPLE.apart(cells, "ollama:llama3:70b", sight)
+    assert judged["row"].tolist() == ["BM25"] * 4
+    assert judged["note"].isna().tolist() == [True, True, False, False]

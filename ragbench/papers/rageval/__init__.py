@@ -2,7 +2,7 @@
 
 data set -> passages -> an answer by any generator (an `Experiment`) -> a verdict per keypoint (embedded, or by a model)
 -> one row per answer -> Table 3's cells, without unanswerable questions, as the paper has it. ``retrieval`` has the
-retrieval half of Tables 4 and 5, ``quality`` what people are asked: Table 2, Figures 5 and 6.
+retrieval half of Tables 4 and 5. Notebook 43 has what people are asked: Table 2, Figures 5 and 6.
 
 Section 5.1 gives a generator 4,096 tokens of input and 256 new tokens, and samples as the model does by default
 (ChatGPT models: temperature 0.2, top-p 1); `chat_generator` makes a chat model with these settings. The paper prints
