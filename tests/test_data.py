@@ -26,7 +26,6 @@ from ragbench.data import (
     load_hotpotqa,
     load_minihop,
     load_questions,
-    load_ragchecker_counts,
     load_ragchecker_meta,
     load_refchecker,
     load_wikieval,
@@ -248,7 +247,6 @@ def test_a_column_named_in_fields_has_to_be_there(tmp_path):
         (load_wikieval, "set RAGBENCH_DATA"),
         (load_wikieval_runs, "set RAGBENCH_DATA"),
         (load_ragchecker_meta, "RAGBENCH_DATA/ragchecker"),
-        (load_ragchecker_counts, "RAGBENCH_DATA/ragchecker"),
         (load_refchecker, "RAGBENCH_DATA/refchecker"),
     ],
 )

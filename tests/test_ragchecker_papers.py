@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from ragbench import papers
-from ragbench.data.ragchecker import ASPECTS, BENCHMARK, load_ragchecker_counts, load_ragchecker_meta
+from ragbench.data.ragchecker import ASPECTS, BENCHMARK, load_ragchecker_meta
 from ragbench.metrics.claims import METRICS
 from ragbench.stats import annotator_agreement, correlation, preference_correlation
 
@@ -152,16 +152,6 @@ def test_every_item_of_the_paper_is_in_the_ledger():
     assert set(papers.published_items("ragchecker")) == expected
     frame = papers.ledger("ragchecker")
     assert set(frame.loc[frame["published"].notna(), "item"]) == expected
-
-
-@pytest.mark.data
-def test_counts_of_table_1_are_those_of_the_recorded_files(data_mirror):
-    table = wide("Table 1")
-    counts = load_ragchecker_counts(data_mirror / "ragchecker" / "benchmark")
-    assert list(counts) == table.index.tolist()
-    cells = [(name, column, n) for name, part in counts.items() for column, n in part.items()]
-    assert len(cells) == 10 + 6  # all questions; documents of five corpora and the novels
-    assert [str(n) for _, _, n in cells] == [table.loc[name, column] for name, column, _ in cells]
 
 
 def hundredths(scores, labels_of) -> list[float]:

@@ -12,7 +12,7 @@ from ragbench.data.answers import read_answers, write_ragas
 from ragbench.data.clapnq import load_clapnq
 from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
 from ragbench.data.hotpotqa import fetch_hotpotqa, load_hotpotqa
-from ragbench.data.ragchecker import load_ragchecker_counts, load_ragchecker_meta, read_ragchecker, write_ragchecker
+from ragbench.data.ragchecker import load_ragchecker_meta, read_ragchecker, write_ragchecker
 from ragbench.data.refchecker import load_refchecker
 from ragbench.data.relevance import load_beir, read_trec_qrels, trec_rows, write_trec_run
 from ragbench.data.user import load_documents, load_minihop, load_minihop_probes, load_questions

@@ -44,7 +44,6 @@ _NAMES = {
     **CHECKS,
     "metrics": "metrics",
 }
-_MATRICES = ("retrieved2response", "retrieved2answer")
 # What has to have one entry per claim: of the response, of the reference.
 _SIDES = (
     ("response_claims", "answer2response", "retrieved2response"),
@@ -63,14 +62,6 @@ BENCHMARK = {
     "RobustQA Technology": ("robustqa/technology", "Table 14"),
     "KIWI": ("kiwi", "Table 15"),
 }
-_QUERIES = (
-    "{0}_ids.json",
-    "{0}_queries.json",
-    "{0}_metadata.json",
-    "{0}_queries_metadata.json",
-    "{0}_qid2gt.json",
-    "{0}_question_ids.json",
-)
 ASPECTS = ("correctness", "completeness", "overall")
 HUMAN = "human_labeled_data.json"
 RECORDED = "baseline_ragchecker.json"
@@ -139,11 +130,9 @@ def _claim(value: Any) -> Claim:
 
 
 def _number(value: Any) -> float:
-    if value is None:
-        return float("nan")
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | None):
         raise ValueError("a number, or null where undefined")
-    return value
+    return float("nan") if value is None else value
 
 
 _Claims = tuple[Annotated[Any, BeforeValidator(_claim)], ...]
@@ -176,11 +165,6 @@ class _File(Row):
     metrics: dict[str, _Numbers] | None = None
 
 
-def _extra(row: Row) -> dict[str, Any]:
-    """Return the fields that RAGChecker does not know, and nulls: they stay nulls when the file is written again."""
-    return {**(row.model_extra or {}), **{name: None for name in row.model_fields_set if getattr(row, name) is None}}
-
-
 def read_ragchecker(path: str | Path) -> RagResults:
     """Read RAGChecker's JSON (plain or gzip): checking inputs, outputs, or anything between.
 
@@ -194,7 +178,7 @@ def from_ragchecker(data: Any, where: str = "the data") -> RagResults:
     whole = as_record(_File, data, where, add='write {"results": [...]}, or check that this is RAGChecker\'s file')
     rows = ((f"results[{place}]", row) for place, row in enumerate(whole.results))
     results = each_record(where, rows, _result, lambda result: [f"the id {str(result.id)!r}"])
-    return RagResults(tuple(results), whole.metrics, _extra(whole))
+    return RagResults(tuple(results), whole.metrics, whole.model_extra or {})
 
 
 def _result(data: Any, where: str) -> RagResult:
@@ -202,30 +186,27 @@ def _result(data: Any, where: str) -> RagResult:
         where = f"{where} (id {data['query_id']!r})"
     row = as_record(_Result, data, where, add='add it; write "" for an empty text and [] where nothing was retrieved')
     width = len(row.retrieved_context or ())
-    for name in _MATRICES:
-        for place, labels in enumerate(getattr(row, name) or ()):
-            if len(labels) != width:
-                raise DataError(
-                    f"{where}: {name}[{place}] has {len(labels)} labels",
-                    f"{width} labels, one per retrieved text",
-                    "check that rows are claims and columns retrieved texts",
-                )
     for side in _SIDES:
-        claims = {name: value for name in side if (value := getattr(row, name)) is not None}
+        labels, rows = (getattr(row, name) for name in side[1:])
+        for place, each in enumerate(rows or ()):
+            if len(each) != width:
+                got, expected = (
+                    f"{where}: {side[2]}[{place}] has {len(each)} labels",
+                    f"{width}, one per retrieved text",
+                )
+                raise DataError(got, expected, "check that rows are claims and columns retrieved texts")
         # Without a retrieved text there is nothing to hold a row per claim: [] is right as well.
-        sizes = {name: len(value) for name, value in claims.items() if value or width or name not in _MATRICES}
+        parts = dict(zip(side, (getattr(row, side[0]), labels, rows if rows or width else None), strict=True))
+        sizes = {name: len(part) for name, part in parts.items() if part is not None}
         if len(set(sizes.values())) > 1:
-            raise DataError(
-                f"{where}: {', '.join(f'{name} has {size}' for name, size in sizes.items())}",
-                "the same number of claims in each",
-                "extract and check that result again; do not pad the labels",
-            )
+            got = f"{where}: {', '.join(f'{name} has {size}' for name, size in sizes.items())}"
+            raise DataError(got, "the same number of claims in each", "check that result again; do not pad the labels")
     values = {ours: getattr(row, theirs) for ours, theirs in _NAMES.items()}
     values["chunks"] = tuple(
-        RetrievedText(text=chunk.text, doc_id=chunk.doc_id, extra=_extra(chunk))
+        RetrievedText(text=chunk.text, doc_id=chunk.doc_id, extra=chunk.model_extra or {})
         for chunk in row.retrieved_context or ()
     )
-    return RagResult(**values, extra=_extra(row))
+    return RagResult(**values, extra=row.model_extra or {})
 
 
 def to_ragchecker(results: RagResults) -> dict[str, Any]:
@@ -233,7 +214,7 @@ def to_ragchecker(results: RagResults) -> dict[str, Any]:
     data: dict[str, Any] = {"results": [_row(result) for result in results.results]}
     if results.metrics is not None:
         data["metrics"] = {group: _plain(part) for group, part in results.metrics.items()}
-    return data | {name: value for name, value in results.extra.items() if name not in data}
+    return {**results.extra, **data}
 
 
 def write_ragchecker(results: RagResults, path: str | Path) -> Path:
@@ -247,57 +228,19 @@ def write_ragchecker(results: RagResults, path: str | Path) -> Path:
 def _row(result: RagResult) -> dict[str, Any]:
     row = {theirs: value for ours, theirs in _NAMES.items() if (value := getattr(result, ours)) is not None}
     row["retrieved_context"] = [
-        ({} if chunk.doc_id is None else {"doc_id": chunk.doc_id}) | {"text": chunk.text} | dict(chunk.extra)
+        {**({} if chunk.doc_id is None else {"doc_id": chunk.doc_id}), "text": chunk.text, **chunk.extra}
         for chunk in result.chunks
     ]
-    if not result.chunks and "retrieved_context" in result.extra:
-        del row["retrieved_context"]
     for name in (*_SIDES[0], *_SIDES[1]):
         if name in row:
             row[name] = [item if isinstance(item, str) else list(item) for item in row[name]]
     if result.metrics is not None:
         row["metrics"] = _plain(result.metrics)
-    return row | {name: value for name, value in result.extra.items() if name not in row}
+    return {**result.extra, **row}
 
 
 def _plain(numbers: Mapping[str, float]) -> dict[str, float | None]:
     return {name: None if value != value else value for name, value in numbers.items()}
-
-
-def load_ragchecker_counts(path: str | Path | None = None) -> dict[str, dict[str, int]]:
-    """Count the benchmark's questions and documents in its metadata files.
-
-    Parameters
-    ----------
-    path : folder with RAGChecker's ``data/benchmark/metadata`` files. Default: ``RAGBENCH_DATA/ragchecker/benchmark``.
-
-    Returns
-    -------
-    Row of Table 1 -> {"queries": n, "documents": n}; "documents" only where the files tell.
-
-    Source: RAGChecker, Table 1.
-    """
-    do = "set RAGBENCH_DATA, or give the folder data/benchmark/metadata of RAGChecker's repository as path"
-    folder = shared_file(path, "ragchecker", "benchmark", name="RAGChecker's benchmark", do=do)
-    return {row: _counts(folder, name.removeprefix("robustqa/")) for row, (name, _) in BENCHMARK.items()}
-
-
-def _counts(folder: Path, name: str) -> dict[str, int]:
-    forms = [form.format(name) for form in _QUERIES]
-    file = next((folder / form for form in forms if (folder / form).is_file()), None)
-    if file is None:
-        raise DataError(f"{folder} holds no questions of {name!r}", f"one of {', '.join(forms)}", "complete the folder")
-    questions = read_json(file)
-    counts = {}
-    if isinstance(questions, dict) and "input_data" in questions:
-        questions = questions["input_data"]
-        # NovelQA: every question belongs to one novel, and the novels are the documents.
-        counts["documents"] = len({question["novel"] for question in questions})
-    for corpus in folder.glob(f"{name}_doc_indices.json*"):
-        counts["documents"] = len(read_json(corpus))
-    if isinstance(questions, dict) and all(isinstance(part, list) for part in questions.values()):
-        questions = [name for part in questions.values() for name in part]  # BioASQ: ids by the file they come from
-    return {"queries": len(questions)} | counts
 
 
 _Score = Annotated[float, Strict(), Field(ge=0, le=1)]

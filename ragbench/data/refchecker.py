@@ -1,26 +1,22 @@
 """RefChecker's benchmark: 10,733 claims labelled by people, on which a claim checker is validated (Table 16).
 
-The labels are published, the texts they were made against are not: they are joined from the original sets (Natural
-Questions, MS MARCO, Dolly), or from the files RefChecker's own download script makes of them, when the user has those.
+The labels are published, the texts they were made against are not: they are joined from the files that RefChecker's own
+download script makes of the original sets (Natural Questions, MS MARCO, Dolly), when the user has those.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from ragbench.data.files import Filled, Plain, Row, bounded_lines, read_json, read_records, shared_file
+from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_json, read_records, shared_file
 from ragbench.data.ragchecker import LABELS
 from ragbench.errors import DataError
 
 # The paper's three settings and the set each was made of.
 SETTINGS = {"zero_context": "nq", "noisy_context": "msmarco", "accurate_context": "dolly"}
-_Texts = tuple[str, tuple[str, ...]]
-_Examples = Iterator[tuple[str, str, tuple[str, ...]]]
 _FILE = ("refchecker", "human_annotations_v1.jsonl.gz")
 
 
@@ -49,9 +45,9 @@ def load_refchecker(path: str | Path | None = None, sources: str | Path | None =
     ----------
     path : JSON-lines file with setting, dataset, model, id, response, claims (triplet and human_label each). Default:
         ``RAGBENCH_DATA/refchecker/human_annotations_v1.jsonl.gz``.
-    sources : folder with any of ``nq-dev-*.jsonl`` (Natural Questions 1.0), ``dev_v2.1.json`` (MS MARCO),
-        ``databricks-dolly-15k.jsonl``, each plain or gzip, or RefChecker's gathered ``nq.json``, ``msmarco.json``,
-        ``dolly.json``. Default: the folder of ``path``. What is not there stays without reference.
+    sources : folder with any of RefChecker's ``nq.json``, ``msmarco.json``, ``dolly.json``, as its own download script
+        makes them, in it or in folders such as ``zero_context``. Default: the folder of ``path``. Without its file a
+        set stays without references.
 
     Returns
     -------
@@ -65,7 +61,7 @@ def load_refchecker(path: str | Path | None = None, sources: str | Path | None =
     folder = Path(sources).expanduser() if sources is not None else path.parent
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}", "a folder with the original sets", "check the path")
-    texts = {name: _join(folder, name, {row.id for row in rows if row.dataset == name}) for name in _FORMS}
+    texts = {name: _texts(folder, name, {row.id for row in rows if row.dataset == name}) for name in SETTINGS.values()}
     joined = [(row, texts[row.dataset].get(row.id, ("", ()))) for row in rows]
     return tuple(replace(row, question=question, references=references) for row, (question, references) in joined)
 
@@ -73,6 +69,12 @@ def load_refchecker(path: str | Path | None = None, sources: str | Path | None =
 class _Claim(Row):
     triplet: tuple[str, str, str]
     human_label: Literal[LABELS]  # type: ignore[valid-type]
+
+
+class _Example(Row):
+    id: str
+    question: str
+    context: tuple[str, ...]
 
 
 class _Labelled(Row):
@@ -94,74 +96,19 @@ def _response(row: _Labelled, where: str) -> LabelledResponse:
     return LabelledResponse(row.id, row.setting, row.dataset, row.model, row.response, claims, labels)
 
 
-def _join(folder: Path, dataset: str, ids: set[str]) -> dict[str, _Texts]:
-    """Return question and reference passages of the examples, from the first form of the set that the folder holds."""
-    for pattern, read in _FORMS[dataset].items():
-        files = sorted([*folder.glob(pattern), *folder.glob(f"{pattern}.gz"), *folder.glob(f"*_context/{pattern}")])
-        texts: dict[str, _Texts] = {}
-        for file in files if ids else ():
-            try:
-                texts |= {name: (question, passages) for name, question, passages in read(file, ids) if name in ids}
-            except (KeyError, TypeError, IndexError, ValueError) as error:
-                got = f"{file}: not {dataset} as published ({type(error).__name__}: {error})"
-                do = "download it again, or take it out of the folder"
-                raise DataError(got, f"the unmodified file {pattern}", do) from error
-        if files and (lacking := sorted(ids - texts.keys())):
-            got = f"{len(lacking)} of {len(ids)} labelled examples are not there (first: {lacking[0]})"
-            do = "complete it, or take it out of the folder to load the labels without references"
-            raise DataError(f"{', '.join(map(str, files))}: {got}", f"the complete {dataset} set", do)
-        if files:
-            return texts
-    return {}
-
-
-# Each reader yields id, question and reference passages of the examples; `ids` are those that are wanted.
-
-
-def _gathered(file: Path, ids: set[str]) -> _Examples:
-    """RefChecker's own form: a list of id, question and context (list of passages)."""
-    for row in read_json(file):
-        yield row["id"], row["question"], tuple(row["context"])
-
-
-def _dolly(file: Path, ids: set[str]) -> _Examples:
-    """The id is the number of the row, from 0."""
-    for number, row in enumerate(_lines(file)):
-        yield str(number), row["instruction"], (row["context"],)
-
-
-def _msmarco(file: Path, ids: set[str]) -> _Examples:
-    """One object of columns, each from row number to value."""
-    columns = read_json(file)
-    for row, name in columns["query_id"].items():
-        if str(name) in ids:
-            yield str(name), columns["query"][row], tuple(p["passage_text"] for p in columns["passages"][row])
-
-
-def _nq(file: Path, ids: set[str]) -> _Examples:
-    """The reference is the first long answer that comes with a short one, without its HTML tokens."""
-    for row in _lines(file):
-        for note in row["annotations"] if str(row["example_id"]) in ids else ():
-            words = row["document_tokens"]
-            long = _words(words, note["long_answer"])
-            if long and any(_words(words, span) for span in note["short_answers"]):
-                yield str(row["example_id"]), row["question_text"], (long,)
-                break
-
-
-def _words(tokens: list[dict], span: dict) -> str:
-    return " ".join(t["token"] for t in tokens[span["start_token"] : span["end_token"]] if not t["html_token"]).strip()
-
-
-def _lines(file: Path) -> Iterator[dict[str, Any]]:
-    # These files have gigabytes and long lines: one record in memory at a time.
-    with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else open(file, encoding="utf-8") as lines:
-        for line in bounded_lines(lines, file):
-            yield json.loads(line)
-
-
-_FORMS: dict[str, dict[str, Callable[[Path, set[str]], _Examples]]] = {
-    "nq": {"nq.json": _gathered, "nq-dev-*.jsonl": _nq},
-    "msmarco": {"msmarco.json": _gathered, "dev_v2.1.json": _msmarco},
-    "dolly": {"dolly.json": _gathered, "databricks-dolly-15k.jsonl": _dolly},
-}
+def _texts(folder: Path, dataset: str, ids: set[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return question and reference passages of the examples, where the folder holds the set."""
+    file = next(
+        (f for f in (folder / f"{dataset}.json", *folder.glob(f"*_context/{dataset}.json")) if f.is_file()), None
+    )
+    if file is None or not ids:
+        return {}
+    rows = each_record(
+        file, ((f"record {i}", row) for i, row in enumerate(read_json(file))), partial(as_record, _Example)
+    )
+    texts = {row.id: (row.question, row.context) for row in rows}
+    if missing := sorted(ids - texts.keys()):
+        got = f"{file}: {len(missing)} of {len(ids)} labelled examples are not there (first: {missing[0]})"
+        do = "complete it, or take it out of the folder to load the labels without references"
+        raise DataError(got, f"the complete {dataset} set", do)
+    return texts
