@@ -45,7 +45,7 @@ _HOME = {
         "ragchecker_labels",
         "steps_for_ragchecker",
     ],
-    "datagen.curation": ["downsample", "long_answers", "short_answered", "steps_for_long_answers"],
+    "datagen.curation": ["downsample", "long_answers", "short_answered"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table", "macro_average"],
     "generation": ["ExtractiveReader", "contexts_from_hits", "generate", "generation_tasks"],
@@ -70,7 +70,7 @@ _HOME = {
         "faithfulness_table",
     ],
     "papers.ragas": ["agreement_row", "baseline_scores", "score_pairs", "steps_for_pairs"],
-    "datagen.ragas_pairs": ["make_ragas_set", "minihop_ragas_set", "steps_for_ragas_set"],
+    "datagen.ragas_pairs": ["make_ragas_set", "minihop_ragas_set"],
     "metrics.protocols": ["crag_score", "erag_scores", "rgb_accuracy", "rgb_error_rates", "rgb_rejection_rate"],
     "labelling.statements": [
         "EmbeddedRagas",

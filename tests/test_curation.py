@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ragbench.data import load_minihop
 from ragbench.datagen import curation
 from ragbench.errors import DataError
-from ragbench.llm import Cassette, chat_model, plan
+from ragbench.llm import Cassette, chat_model
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.retrieval import BM25
 
@@ -143,18 +143,15 @@ def test_an_unread_short_answer_is_no_missing_one_and_does_not_matter_beside_one
     assert outcome(made) == [("unscored", "1 labels could not be read"), ("accepted", "all claims entailed")]
 
 
-def test_the_plan_counts_at_least_the_calls_made_and_a_cassette_answers_them_again(tmp_path):
+def test_a_cassette_answers_every_call_again(tmp_path):
     model = Model(q1=("Ann built the tower. It was finished in 1896.", ["p1", "p2"]), q2=("", []))
     items = [item("q1"), item("q2")]
-    planned = {s.name: s.calls for s in plan(curation.steps_for_long_answers(items, keep_short=True)).steps}
-    assert planned == {"long answers": 2, "claims, at most": 2, "claim check, at most": 2, "short answers, at most": 2}
     with Cassette(tmp_path / "c.sqlite") as cassette:
         first, prompts = run(items, model, cassette=cassette, keep_short=True)
         again, none = run(items, model, cassette=cassette, keep_short=True)
-    assert len(prompts) == 5 <= sum(planned.values())
+    assert len(prompts) == 5
     assert len(none) == 0
     pd.testing.assert_frame_equal(again.rows, first.rows)
-    assert plan(curation.steps_for_long_answers(items, joint=5, claims_per_answer=12)).steps[2].calls == 2 * 3
 
 
 def test_another_model_may_check():
@@ -165,7 +162,6 @@ def test_another_model_may_check():
     assert made.rows["status"].tolist() == ["accepted"]
 
 
-@pytest.mark.parametrize("ask", [lambda items: curation.long_answers(None, items), curation.steps_for_long_answers])
 @pytest.mark.parametrize(
     ("items", "message"),
     [
@@ -174,14 +170,13 @@ def test_another_model_may_check():
         ([item(), item()], "'q1' twice"),
     ],
 )
-def test_questions_that_cannot_be_asked_are_named_before_any_call(ask, items, message):
+def test_questions_that_cannot_be_asked_are_named_before_any_call(items, message):
     with pytest.raises(DataError, match=message):
-        ask(items)
+        curation.long_answers(None, items)
 
 
 test_a_wrong_number_of_joint_claims_is_named_before_any_call = refusals(
     (lambda: curation.long_answers(None, [item()], joint=0), "joint=0"),
-    (lambda: curation.steps_for_long_answers([item()], joint=5), "claims_per_answer=None with joint=5"),
 )
 
 

@@ -12,7 +12,7 @@ from ragbench.data import load_minihop
 from ragbench.datagen import ragas_pairs
 from ragbench.datagen.ragas_pairs import INCOMPLETE, back_linked, exchanged
 from ragbench.errors import ConfigError, DataError
-from ragbench.llm import chat_model, plan
+from ragbench.llm import chat_model
 from ragbench.records import Document
 from ragbench.text.sentences import split_sentences
 
@@ -83,17 +83,6 @@ def test_the_set_is_the_same_twice_and_another_with_another_seed(made):
         ragas_pairs.minihop_ragas_set(padding=0)
 
 
-def test_graded_pairs_hold_a_right_answer_and_a_worse_one_of_the_split_asked_for():
-    for dimension in ("faithfulness", "answer_relevance"):
-        sizes = [len(ragas_pairs.minihop_graded_pairs(dimension, split)) for split in ("dev", "test", None)]
-        assert sizes[0] + sizes[1] == sizes[2] > 30
-    pair = ragas_pairs.minihop_graded_pairs("answer_relevance")[0]
-    assert pair.better == "Burton passed away at Trieste, where he was serving as consul."
-    assert "could not find" in pair.worse
-    with pytest.raises(ConfigError, match="unknown dimension of graded pairs"):
-        ragas_pairs.minihop_graded_pairs("context_relevance")
-
-
 def test_exchanged_names_are_new_and_the_same_throughout():
     others = ["He met Rosa Lee in Bergen and in Oslo."]
     told = "It was made by Ann in 1896. Later Ann sold it, and by Bob it was kept."
@@ -161,9 +150,7 @@ def test_four_calls_per_page_make_a_row_and_a_fifth_pads_a_page_that_nobody_ment
     assert not any("Vadodara" in p or "In 1896." in p for p in blind)
     assert all("When was it finished?" in p for p in blind)
     assert any(p.startswith("Use the information in the context") and "Vadodara" in p for p in prompts)
-    planned = plan(ragas_pairs.steps_for_ragas_set(PAGES))
-    # Nobody mentions pages 2 and 3.
-    assert sum(step.calls for step in planned.steps) == 4 * 3 + 2
+    assert len(prompts) == 4 * 3 + 2  # nobody mentions pages 2 and 3
     assert raopura.meta["padding"] == "model"
 
 
@@ -182,6 +169,5 @@ def test_a_page_whose_call_fails_is_left_out_and_listed():
 def test_an_empty_page_is_refused_before_any_call():
     with pytest.raises(DataError, match="page '9' has no text"):
         ragas_pairs.make_ragas_set(None, [Document("9", "Empty", " ")])
-    for make in (lambda pages: ragas_pairs.make_ragas_set(None, pages), ragas_pairs.steps_for_ragas_set):
-        with pytest.raises(DataError, match="no pages"):
-            make([])
+    with pytest.raises(DataError, match="no pages"):
+        ragas_pairs.make_ragas_set(None, [])

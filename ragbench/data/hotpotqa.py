@@ -20,7 +20,6 @@ from ragbench.data.files import (
     as_record,
     check_limit,
     each_record,
-    raise_all,
     read_json,
     read_text,
 )
@@ -36,7 +35,7 @@ _IDS = 7405
 # sha256 of the 7,405 official ids in order, joined by line feeds: tells the real file whatever its white space.
 _IDS_SHA256 = "c476b8bcccfa637e597454e9f24abe83af3738a47b873661b172effb2ca5710c"
 _SUBSET = ("hotpotqa", "hotpot_dev_distractor_subset.json.gz")
-_MAX_DANGLING_SHARE = 1 / 1000
+_MOST_DANGLING = 1  # supporting facts that point nowhere, which the official file has
 
 
 def is_official(ids: list[str]) -> bool:
@@ -85,24 +84,21 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
         got = f"{path} holds a JSON {type(rows).__name__}"
         raise DataError(got, "a list of records", "check that this is the right file")
     official = is_official([row.get("_id", "") if isinstance(row, dict) else "" for row in rows])
-    numbered = ((f"record {number}", row) for number, row in enumerate(rows[:limit], 1))
-    asked = each_record(
-        path,
-        numbered,
-        lambda row, where: (where, as_record(_Asked, row, where)),
-        lambda pair: [f"the id {pair[1].id!r}"],
-    )
     paragraphs = Paragraphs()
-    questions: list[Question] = []
-    dangling: dict[str, DataError] = {}
-    for where, row in asked:
+    excluded: list[tuple[str, str]] = []
+
+    def question(row: dict, where: str) -> tuple[str, Question | None]:
+        asked = as_record(_Asked, row, where)
         try:
-            questions.append(_question(row, f"{where} ({row.id})", paragraphs))
+            return asked.id, _question(asked, f"{where} ({asked.id})", paragraphs)
         except DataError as error:
-            dangling[row.id] = error
-    if not official or len(dangling) > max(1, _MAX_DANGLING_SHARE * len(asked)):
-        raise_all(list(dangling.values()), path, len(asked))
-    excluded = tuple((name, error.got) for name, error in dangling.items())
+            if not official or len(excluded) >= _MOST_DANGLING:
+                raise
+            excluded.append((asked.id, error.got))
+            return asked.id, None
+
+    numbered = ((f"record {number}", row) for number, row in enumerate(rows[:limit], 1))
+    pairs = each_record(path, numbered, question, lambda pair: [f"the id {pair[0]!r}"])
     for name, reason in excluded:
         print(f"HotpotQA: question {name} is left out ({reason})")
     setting = "subset" if str(path).endswith(_SUBSET[-1]) else Path(path).name
@@ -110,7 +106,8 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
         same = hashlib.sha256(read_text(path).encode()).hexdigest() == OFFICIAL_SHA256
         setting = "official" if same else "questions of the official file, whose content differs"
     meta = {"file": Path(path).name, "setting": setting}
-    return Dataset("hotpotqa", tuple(questions), tuple(paragraphs.documents.values()), excluded, meta)
+    questions = tuple(question for _, question in pairs if question is not None)
+    return Dataset("hotpotqa", questions, tuple(paragraphs.documents.values()), tuple(excluded), meta)
 
 
 class _Asked(Row):

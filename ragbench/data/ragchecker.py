@@ -190,11 +190,8 @@ def _result(data: Any, where: str) -> RagResult:
         labels, rows = (getattr(row, name) for name in side[1:])
         for place, each in enumerate(rows or ()):
             if len(each) != width:
-                got, expected = (
-                    f"{where}: {side[2]}[{place}] has {len(each)} labels",
-                    f"{width}, one per retrieved text",
-                )
-                raise DataError(got, expected, "check that rows are claims and columns retrieved texts")
+                got, do = f"{where}: {side[2]}[{place}] has {len(each)} labels", "check that rows are claims"
+                raise DataError(got, f"{width} labels, one per retrieved text", do)
         # Without a retrieved text there is nothing to hold a row per claim: [] is right as well.
         parts = dict(zip(side, (getattr(row, side[0]), labels, rows if rows or width else None), strict=True))
         sizes = {name: len(part) for name, part in parts.items() if part is not None}

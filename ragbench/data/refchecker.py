@@ -98,15 +98,12 @@ def _response(row: _Labelled, where: str) -> LabelledResponse:
 
 def _texts(folder: Path, dataset: str, ids: set[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return question and reference passages of the examples, where the folder holds the set."""
-    file = next(
-        (f for f in (folder / f"{dataset}.json", *folder.glob(f"*_context/{dataset}.json")) if f.is_file()), None
-    )
-    if file is None or not ids:
+    files = [*folder.glob(f"{dataset}.json"), *folder.glob(f"*_context/{dataset}.json")]
+    if not files or not ids:
         return {}
-    rows = each_record(
-        file, ((f"record {i}", row) for i, row in enumerate(read_json(file))), partial(as_record, _Example)
-    )
-    texts = {row.id: (row.question, row.context) for row in rows}
+    file = files[0]
+    numbered = ((f"record {number}", row) for number, row in enumerate(read_json(file)))
+    texts = {row.id: (row.question, row.context) for row in each_record(file, numbered, partial(as_record, _Example))}
     if missing := sorted(ids - texts.keys()):
         got = f"{file}: {len(missing)} of {len(ids)} labelled examples are not there (first: {missing[0]})"
         do = "complete it, or take it out of the folder to load the labels without references"

@@ -6,7 +6,6 @@ entail (A.2). `downsample` cuts a corpus down to the annotated documents and wha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -17,9 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragbench.data.ragchecker import Claim
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.asking import Request, StepReport, as_step, check_joint, one_line, send_some
+from ragbench.labelling.asking import Request, StepReport, check_joint, one_line, send_some
 from ragbench.labelling.claims import check_claims, extract_claims
-from ragbench.llm import Step
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Dataset, Document
@@ -143,41 +141,6 @@ def long_answers(
         rows.append((item.id, item.question, answers[i], cited[i], claims or (), labels or (), *counts, status, reason))
     columns = ["id", "question", "answer", "cited", "claims", "labels", *_COUNTS, "status", "reason"]
     return LongAnswers(pd.DataFrame(rows, columns=columns), reports)
-
-
-def steps_for_long_answers(
-    items: Sequence[ShortAnswered],
-    *,
-    joint: int | None = None,
-    claims_per_answer: int | None = None,
-    keep_short: bool = False,
-    prompt: Prompt = "curation_long_answer",
-) -> list[Step]:
-    """Count the calls of `long_answers` before the run, for `ragbench.llm.plan`.
-
-    ConfigError for numbers of claims that do not fit ``joint``.
-
-    Parameters
-    ----------
-    claims_per_answer : claims to reckon with, needed when ``joint`` is a number.
-
-    Returns
-    -------
-    [long answers, claims, claim check] and short answers if kept. The first has its prompts. The others count one call
-    per question at most (of check ``claims_per_answer / joint``): an answer that is rejected early needs none. Joint
-    replies with a wrong number of labels cost one more call per claim.
-    """
-    check_joint(joint)
-    if joint is not None and claims_per_answer is None:
-        raise ConfigError(
-            f"claims_per_answer={claims_per_answer} with joint={joint}",
-            "a number of claims to reckon with",
-            "pass claims_per_answer=10, or joint=None, whose calls do not depend on it",
-        )
-    checks = 1 if joint is None else math.ceil(claims_per_answer / joint)
-    most = {"claims": 1, "claim check": checks} | ({"short answers": 1} if keep_short else {})
-    first = as_step("long answers", _requests(items, prompt))
-    return [first, *(Step(f"{name}, at most", calls=n * len(items)) for name, n in most.items())]
 
 
 def _requests(items: Sequence[ShortAnswered], prompt: Prompt) -> list[Request]:

@@ -13,10 +13,9 @@ from itertools import islice
 from typing import Any
 
 from ragbench.data import load_minihop
-from ragbench.data.wikieval import Dimension, Pair, WikiEval, WikiEvalRow, joined
-from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.labelling.graded_answers import load_graded_answers
-from ragbench.llm import Step, ask
+from ragbench.data.wikieval import WikiEval, WikiEvalRow
+from ragbench.errors import ConfigError, DataError
+from ragbench.llm import ask
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Document, Question
 from ragbench.text.sentences import split_sentences
@@ -42,7 +41,6 @@ _EVASIONS = (
     "There is more than one side to this matter.",
     "This would have to be looked up elsewhere.",
 )
-_WORSE = {"faithfulness": (4, 2), "answer_relevance": (1, 3)}
 
 
 def minihop_ragas_set(limit: int | None = None, seed: int = 0, padding: float = 0.5) -> WikiEval:
@@ -96,37 +94,6 @@ def minihop_ragas_set(limit: int | None = None, seed: int = 0, padding: float = 
             )
         )
     return WikiEval("minihop-ragas", tuple(rows))
-
-
-def minihop_graded_pairs(dimension: Dimension, split: str | None = None) -> list[Pair]:
-    """Take pairs from MiniHop's graded answers: a right and complete answer and a worse one, neither made by rule.
-
-    Parameters
-    ----------
-    dimension : "faithfulness" (worse: a wrong conclusion, else a wrong detail; judged against the gold documents) or
-        "answer_relevance" (worse: no answer, else a part of it).
-    split : "dev" or "test" of the graded answers; default both.
-
-    Returns
-    -------
-    list of Pair, one per question that has both. The better answer is often the shorter one, so length alone decides
-    the wrong way there.
-    """
-    check_known("dimension of graded pairs", [dimension], _WORSE)
-    dataset = load_minihop()
-    texts = {d.title: d.text for d in dataset.documents}
-    answers: dict[str, dict[int, str]] = {}
-    for graded in load_graded_answers(split=split):
-        answers.setdefault(graded.question_id, {})[graded.grade] = graded.text
-    pairs = []
-    for q in dataset.questions:
-        by_grade = answers.get(q.id, {})
-        worse = next((by_grade[grade] for grade in _WORSE[dimension] if grade in by_grade), None)
-        if 5 in by_grade and worse is not None:
-            gold = dict.fromkeys(title for title, _ in q.meta["supporting_facts"])
-            context = joined([texts[title] for title in gold]) if dimension == "faithfulness" else ""
-            pairs.append(Pair(q.id, q.text, by_grade[5], worse, context))
-    return pairs
 
 
 def exchanged(answer: str, context: str, others: Sequence[str], rng: random.Random) -> str:
@@ -254,15 +221,6 @@ def make_ragas_set(
         if i not in failed
     ]
     return WikiEval("own pages", tuple(rows), tuple((pages[i].id, why) for i, why in sorted(failed.items())))
-
-
-def steps_for_ragas_set(pages: Sequence[Document]) -> list[Step]:
-    """Count the calls of `make_ragas_set` before the run, for `ragbench.llm.plan`."""
-    template = load_prompt(PROMPTS["question"])
-    first = [fill_prompt(template, context=text) for text in _introductions(pages)]
-    alone = sum(not back_linked([page], pages, 1) for page in pages)
-    calls = dict.fromkeys(("answer", "ungrounded", "incomplete"), len(pages)) | {"padding": alone}
-    return [Step("ragas question", prompts=first), *(Step(f"ragas {step}", calls=n) for step, n in calls.items())]
 
 
 def _introductions(pages: Sequence[Document]) -> list[str]:
