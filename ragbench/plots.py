@@ -18,6 +18,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from ragbench._lazy import ours
 from ragbench.errors import ConfigError, check_known
@@ -39,6 +40,15 @@ _PER_ROW = 4
 _LEAST_SPAN = 0.2  # a point or two of difference must not fill a panel
 
 
+class _PlainFigure(Figure):
+    """A figure whose texts are no formulas: a system may be called Cash$$Bot."""
+
+    def draw(self, renderer: Any) -> None:
+        for text in self.findobj(Text):
+            text.set_parse_math(False)
+        super().draw(renderer)
+
+
 def open_figure(
     width: float = 7.0, height: float = 4.2, ncols: int = 1, nrows: int = 1, **grid: Any
 ) -> tuple[Figure, Any]:
@@ -49,7 +59,8 @@ def open_figure(
     # a reader's own plots after ours would not show.
     look = {"axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 110, "legend.frameon": False}
     with sns.axes_style("whitegrid", rc=look), plt.rc_context({"font.size": 10, "axes.titlesize": 11}):
-        figure, axes = plt.subplots(nrows, ncols, figsize=(width, height), squeeze=False, layout="constrained", **grid)
+        options: dict[str, Any] = {"figsize": (width, height), "layout": "constrained", "FigureClass": _PlainFigure}
+        figure, axes = plt.subplots(nrows, ncols, squeeze=False, **options, **grid)
     plt.close(figure)  # shown by the cell that returns it, not a second time by the backend
     return figure, axes
 

@@ -1,8 +1,8 @@
 """What leaves the workbench, and what it rests on.
 
-Reading order: ``checks`` (one function per fault) -> ``audit`` (of any rows, a run, the ledger) -> ``tables`` (a data
-frame as CSV, Markdown, LaTeX) -> ``methods`` (a run in words, with references) -> ``export`` (a run or the ledger as a
-folder for print).
+Reading order: ``audit`` (what could have gone wrong in silence, of any rows, a run, the ledger) -> ``escape`` (one
+function per medium) -> ``tables`` (a data frame as CSV, Markdown, LaTeX) -> ``methods`` (a run in words, with
+references) -> ``page`` (HTML) -> ``export`` (a run as a folder).
 """
 
 from ragbench._lazy import lazy, modules

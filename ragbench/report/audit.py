@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,9 @@ import pandas as pd
 from ragbench.errors import ConfigError, DataError, check_known, unknown
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
-from ragbench.experiment.rows import COLUMNS as ROW_COLUMNS
 from ragbench.llm import Cassette
+from ragbench.llm.reply import CUT_SHORT
 from ragbench.papers import IDENTITY, ledger, published, published_items
-from ragbench.report.checks import ANSWERS, GRADES, RETRIEVAL, Fault, counted, failed, reasons
 
 Bounds = tuple[float, float]
 Entry = dict[str, Any]
@@ -34,11 +34,76 @@ RETRIEVED = ("data", "chunker", "retriever", "k", "N")
 ANSWERED = (*RETRIEVED, "generator")
 RIGHT = "share of grade 5"
 _AS_THEY_COME = {"sort": False, "dropna": False, "observed": True}
-# Of these nothing is read, and in a large run they are the longest.
-_NOT_AUDITED = ("key", "answer_key", "prompt_sha256", "judge_prompt_sha256", "judge_raw")
-_AUDITED = tuple(name for name in ROW_COLUMNS if name not in _NOT_AUDITED)
 # What a ledger cell can be, by the unit in which the paper gives it.
 _LEDGER_BOUNDS = {"percent": (0.0, 100.0), "share": (0.0, 1.0), "mean IR score": (0.0, 1.0), "accuracy": (0.0, 1.0)}
+
+
+@dataclass(frozen=True)
+class AuditCheck:
+    """What a row can show; it is looked at in rows that have a value in the first column."""
+
+    name: str
+    columns: tuple[str, ...]
+    flagged: Callable[[pd.DataFrame], pd.Series]
+    detail: str
+
+
+def _number(rows: pd.DataFrame, name: str) -> pd.Series:
+    return pd.to_numeric(rows[name], errors="coerce").astype(float)
+
+
+def _mixed(model: str, digest: str) -> Callable[[pd.DataFrame], pd.Series]:
+    """Mark the rows whose model has other weights than most rows under the same name."""
+
+    def flagged(rows: pd.DataFrame) -> pd.Series:
+        most = rows.groupby(model, dropna=False)[digest].transform(lambda one: one.mode().get(0))
+        return rows[digest].notna() & rows[digest].ne(most)
+
+    return flagged
+
+
+def _truncated(step: str) -> Callable[[pd.DataFrame], pd.Series]:
+    return lambda rows: rows["error_kind"].eq("truncated") & rows["error_step"].eq(step)
+
+
+RETRIEVAL = (
+    AuditCheck(
+        "zero-score hits",
+        ("zero_hits",),
+        lambda rows: _number(rows, "zero_hits") > 0,
+        "chunks that share nothing with the question count as found",
+    ),
+    AuditCheck(
+        "empty contexts",
+        ("context_tokens", "N"),
+        lambda rows: (rows["N"] > 0) & _number(rows, "context_tokens").eq(0),
+        "a budget above 0, and no token of context",
+    ),
+)
+ANSWERS = (
+    AuditCheck(
+        "truncated answers",
+        ("finish", "error_kind", "error_step"),
+        lambda rows: rows["finish"].isin(CUT_SHORT) | _truncated("generate")(rows),
+        "the model ran into its limit of tokens",
+    ),
+    AuditCheck("mixed models", ("digest", "generator"), _mixed("generator", "digest"), "other weights, the same name"),
+)
+GRADES = (
+    AuditCheck(
+        "truncated grades",
+        ("judge_raw", "error_kind", "error_step"),
+        _truncated("grade"),
+        "the judge repeated itself, or ran into its limit of tokens",
+    ),
+    AuditCheck(
+        "answers cut for the judge",
+        ("judge_answer_cut",),
+        lambda rows: rows["judge_answer_cut"].eq(True),
+        "longer than max_chars: graded by their beginning",
+    ),
+    AuditCheck("mixed judges", ("judge_digest", "judge"), _mixed("judge", "judge_digest"), "other weights, same name"),
+)
 
 
 def ranges(
@@ -61,9 +126,8 @@ def ranges(
     worst, best = bounds
     if worst == best:
         raise ConfigError(f"bounds {bounds}", "the worst and the best value of the score", "e.g. (0, 1)")
-    values = pd.to_numeric(rows[score], errors="coerce").astype(float)
     keys = [rows[name] for name in by] or [pd.Series(0, index=rows.index, name="")]
-    sums = values.groupby(keys, **_AS_THEY_COME).agg(["count", "size", "sum"])
+    sums = _number(rows, score).groupby(keys, **_AS_THEY_COME).agg(["count", "size", "sum"])
     cells = sums.index.to_frame(index=False)[list(by)]  # an axis may be called "size"
     count, size, total = (sums[name].to_numpy() for name in ("count", "size", "sum"))
     cells["n"], cells["unscored"] = count, size - count
@@ -89,8 +153,8 @@ def audit_rows(
 
     Parameters
     ----------
-    rows : one row per question and cell. Read where they are there: ``status``, ``error_step``, ``error_kind``,
-        ``error``, ``reason``, ``note`` (why a row failed or is unscored), and the columns of `ragbench.report.checks`.
+    rows : one row per question and cell. Read where they exist: ``status``, ``error_step``, ``error_kind``, ``error``,
+        ``reason``, ``note`` (why a row failed or is unscored), and the columns of the checks above.
     score : column, or columns, whose mean is reported; or a dict column -> its own bounds. NaN is unscored.
     by : columns that make the cells of the table.
     bounds : (worst, best) value a score can have.
@@ -101,32 +165,27 @@ def audit_rows(
 
     One row per table and check: ``rows`` (how many show it), ``of`` (how many could), ``most_in`` (the cell with most
     of them), ``detail``. For "unscored" the cell is the one whose mean is the least certain, with its ``mean``,
-    ``if_worst`` and ``if_best``, see ``ranges``. What the columns do not allow to say is listed as "not checked".
+    ``if_worst`` and ``if_best``, see ``ranges``.
     """
     by = [by] if isinstance(by, str) else list(by)
     scores = dict(score) if isinstance(score, Mapping) else dict.fromkeys([score] if isinstance(score, str) else score)
     check_known("column", [*scores, *by, *within], rows.columns)
     if set(within) - set(by):
         raise ConfigError(f"within={list(within)}", f"columns of by={by}", "add them to by")
-    book = _Book(rows, by, unit, within)
+    log = AuditLog(rows, by, unit, within)
     for name, own_bounds in scores.items():
-        book.score(name, name, own_bounds or bounds)
+        log.score(name, name, own_bounds or bounds)
     name = table or "rows"
     if "status" in rows or "error" in rows:
-        book.failures(name)
+        log.failures(name)
     if unit in rows:
-        book.add(
-            name,
-            "duplicates",
-            rows.duplicated([*by, unit], keep="last"),
-            len(rows),
-            "the same question twice in one cell",
-        )
-    book.checks(name, (*RETRIEVAL, *ANSWERS, *GRADES))
-    return _as_frame(book.entries)
+        twice = rows.duplicated([*by, unit], keep="last")
+        log.add(name, "duplicates", twice, len(rows), "the same question twice in one cell")
+    log.checks(name, (*RETRIEVAL, *ANSWERS, *GRADES))
+    return _as_frame(log.entries)
 
 
-class _Book:
+class AuditLog:
     """The checks made so far of one frame of rows."""
 
     def __init__(
@@ -136,7 +195,7 @@ class _Book:
         self.entries: list[Entry] = []
 
     def add(self, table: str, check: str, flagged: Any, of: int, detail: str = "", **more: Any) -> None:
-        """Note one check: which rows show the fault, of how many that could."""
+        """Note one check: which rows show it, of how many that could."""
         flagged = np.asarray(flagged, bool)
         most_in = ""
         if self.by and flagged.any():
@@ -145,23 +204,18 @@ class _Book:
         self.entries.append(_entry(table, check, flagged.sum(), of, most_in, detail) | more)
 
     def score(self, table: str, column: str, bounds: Bounds, missing: str = "no reason given") -> None:
-        """Fault one score: unscored rows and why, the mean's range, cells that rest on different questions."""
-        values = pd.to_numeric(self.rows[column], errors="coerce").astype(float)
-        unscored = values.isna()
-        why = reasons(self.rows[unscored]).replace("", missing)
-        cells = ranges(self.rows, column, self.by, bounds)
+        """Note of one score: unscored rows and why, the mean's range, cells that rest on different questions."""
+        unscored = _number(self.rows, column).isna()
+        why = _reasons(self.rows[unscored]).replace("", missing)
         more: Entry = {}
         if unscored.any():
+            cells = ranges(self.rows, column, self.by, bounds)
             place = (cells["if_best"] - cells["if_worst"]).abs().idxmax()
             widest = {name: cells.at[place, name] for name in cells}  # a row of its own would turn NaN into NA
             more = {name: float(widest[name]) for name in ("mean", "if_worst", "if_best")}
             if self.by:
                 more["most_in"] = f"{_cell_name(tuple(widest[name] for name in self.by))}: {widest['unscored']}"
-        self.add(table, "unscored", unscored, len(values), counted(why), **more)
-        low, high = sorted(bounds)
-        # A cosine of unit vectors in single precision may be 1.0000002.
-        wild = values.notna() & ~values.between(low - 1e-6, high + 1e-6)
-        self.add(table, "out of bounds", wild, int(values.notna().sum()), f"outside [{low:g}, {high:g}]")
+        self.add(table, "unscored", unscored, len(unscored), _counted(why), **more)
         if self.by:
             self._same_questions(table, ~unscored)
 
@@ -180,32 +234,49 @@ class _Book:
         self.entries.append(_entry(table, "cells with unequal n", fewer, cells, detail="; ".join(spans[:3])))
 
     def failures(self, table: str) -> None:
-        """Count failed rows by kind."""
-        flagged = failed(self.rows)
-        self.add(table, "failed", flagged, len(flagged), counted(reasons(self.rows[flagged])))
+        """Count failed rows by kind: ``status`` says so, or without that column there is an ``error``."""
+        rows = self.rows
+        failed = rows["status"].eq("failed") if "status" in rows else _text(rows, "error").ne("")
+        self.add(table, "failed", failed, len(failed), _counted(_reasons(rows[failed])))
 
-    def checks(self, table: str, checks: Sequence[Fault]) -> None:
-        """Make the checks for which the columns are there, and list the others."""
-        lacking = [check.name for check in checks if not set(check.columns) <= set(self.rows.columns)]
+    def checks(self, table: str, checks: Sequence[AuditCheck]) -> None:
+        """Make the checks whose columns exist."""
         for check in checks:
-            if check.name not in lacking:
-                self.add(table, check.name, check.flagged(self.rows), check.of(self.rows), check.detail)
-        if lacking:
-            self.entries.append(_not_checked(table, f"no such columns: {', '.join(lacking)}"))
+            if set(check.columns) <= set(self.rows.columns):
+                of = int(self.rows[check.columns[0]].notna().sum())
+                self.add(table, check.name, check.flagged(self.rows).fillna(False), of, check.detail)
+
+
+def _text(rows: pd.DataFrame, name: str) -> pd.Series:
+    """Return a column as stripped texts, "" where a value or the column is missing."""
+    values = rows[name] if name in rows else [None] * len(rows)
+    # Objects: strings of pyarrow hold no half of a surrogate pair.
+    return pd.Series(["" if pd.isna(v) else str(v).strip() for v in values], rows.index, dtype=object)
+
+
+def _reasons(rows: pd.DataFrame) -> pd.Series:
+    """Say of each row why it failed or is unscored, in a few words; "" where no column says it."""
+    reason = (_text(rows, "error_step") + ": " + _text(rows, "error_kind")).str.strip(": ")
+    for name in ("reason", "error", "note"):
+        # Of a long message its kind, which stands before the colon, is what can be counted.
+        reason = reason.where(reason.ne(""), _text(rows, name).str.split(":").str[0].str.slice(0, 60))
+    return reason
+
+
+def _counted(values: pd.Series, most: int = 5) -> str:
+    """Write the values of a Series with how often each occurs: ``"context 2, no references 1"``."""
+    sizes = values.where(values.ne(""), "no reason given").value_counts(sort=True)
+    shown = [f"{name} {count}" for name, count in list(sizes.items())[:most]]
+    return ", ".join([*shown, *([f"and {len(sizes) - most} more"] if len(sizes) > most else [])])
 
 
 def _cell_name(values: object) -> str:
-    """Write the values that name a cell on one line."""
     return ", ".join(map(str, values)) if isinstance(values, tuple) else str(values)
 
 
 def _entry(table: str, check: str, rows: int, of: int, most_in: str = "", detail: str = "") -> Entry:
     counts = {"table": table, "check": check, "rows": int(rows), "of": int(of)}
     return counts | {"most_in": most_in if rows else "", "detail": detail if rows else ""}
-
-
-def _not_checked(table: str, why: str) -> Entry:
-    return _entry(table, "not checked", 0, 0) | {"detail": why}
 
 
 class AuditTable(pd.DataFrame):
@@ -216,7 +287,6 @@ class AuditTable(pd.DataFrame):
 
 
 def _as_frame(entries: Sequence[Entry]) -> AuditTable:
-    """Return checks as a data frame with all columns."""
     frame = AuditTable(list(entries), columns=list(COLUMNS))
     for name in ("mean", "if_worst", "if_best"):
         frame[name] = pd.to_numeric(frame[name]).astype(float)
@@ -238,64 +308,38 @@ def audit(
     if isinstance(run, pd.DataFrame):
         rows = run
     else:
-        rows, tape = load_rows(run, _AUDITED), cassette_of(run, cassette)
+        rows, tape = load_rows(run), cassette_of(run, cassette)
         with contextlib.suppress(DataError):
             manifest = load_manifest(run)
     if rows.empty:
         what = "the table of rows" if rows is run else f"the run {str(run)!r}"
         raise DataError(f"{what} has no rows", "at least one", "run the experiment first")
-    current = in_grid_order(current_rows(rows), manifest)
-    book, older = _book(current, CELL), _Book(rows, varying(rows, CELL))
-    book.failures("rows")
-    again = rows.duplicated([*AXIS_COLUMNS], keep="last")
-    older.add("rows", "duplicates", again, len(rows), "several settings under the same names: the last one made counts")
-    entries = [*book.entries, *older.entries, _missing(current, manifest)]
+    log = _log(rows, CELL)
+    log.failures("rows")
+    wanted = max(len(rows), *(ended.get("rows", 0) for ended in manifest.get("runs", ())[-1:]), 0)
+    stopped = "the run was stopped: run it again to go on"
+    entries = [*log.entries, _entry("rows", "missing rows", wanted - len(rows), wanted, detail=stopped)]
     for table, part, cell, score, missing, checks in (
-        ("IR score", scored_contexts(current), RETRIEVED, "ir_score", "no references", RETRIEVAL),
-        ("answers", answered(current), ANSWERED, None, "", ANSWERS),
-        (RIGHT, graded(current), CELL, RIGHT, "no reason given", GRADES),
+        ("IR score", scored_contexts(rows), RETRIEVED, "ir_score", "no references", RETRIEVAL),
+        ("answers", answered(rows), ANSWERED, None, "", ANSWERS),
+        (RIGHT, graded(rows), CELL, RIGHT, "no reason given", GRADES),
     ):
         if len(part):
-            book = _book(part, cell)
+            log = _log(part, cell)
             if score:
-                book.score(table, score, (0.0, 1.0), missing)
-            book.checks(table, checks)
-            entries += book.entries
-    return _as_frame([*entries, *(_recorded(rows, tape) if manifest else [])])
+                log.score(table, score, (0.0, 1.0), missing)
+            log.checks(table, checks)
+            entries += log.entries
+    if tape is not None:
+        with Cassette(tape, mode="replay") as replies:
+            problems, count = replies.verify(), replies.stats()["replies"]
+        entries.append(_entry("cassette", "changed or damaged", len(problems), count, detail="; ".join(problems[:3])))
+    return _as_frame(entries)
 
 
-def _book(rows: pd.DataFrame, cell: Sequence[str]) -> _Book:
+def _log(rows: pd.DataFrame, cell: Sequence[str]) -> AuditLog:
     by = varying(rows, cell)
-    return _Book(rows, by, within=[name for name in by if name == "data"])
-
-
-def _recorded(rows: pd.DataFrame, path: Path | None) -> list[Entry]:
-    """Check the replies that the rows rest on."""
-    if path is not None:
-        with Cassette(path, mode="replay") as cassette:
-            problems, count = cassette.verify(), cassette.rows("SELECT count(*) FROM replies")[0][0]
-        more = [f"and {len(problems) - 3} more"] if len(problems) > 3 else []
-        detail = "; ".join([*problems[:3], *more])
-        return [_entry("cassette", "changed or damaged", len(problems), max(count, 1), detail=detail)]
-    if rows["digest"].notna().any() or rows["judge_digest"].notna().any():
-        return [_not_checked("cassette", "no cassette in the run's folder: name it with --cassette")]
-    return []
-
-
-def _missing(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> Entry:
-    """Count the rows that the manifest calls for: in the cells that are there, and in those without a row yet."""
-    known = manifest.get("axes", {}).get("data", {})
-    questions = rows.groupby("data")["question_id"].nunique().to_dict()
-    questions |= {name: facts["questions"] for name, facts in known.items() if "questions" in facts}
-    made = rows.groupby(list(CELL), sort=False, dropna=False)["question_id"].nunique()
-    wanted = made.index.get_level_values("data").map(questions).to_numpy()
-    gone = (wanted - made).clip(lower=0)
-    # A run that was stopped early has whole cells (a second data set) without a single row to know them by.
-    unseen = max(0, next((run.get("rows", 0) for run in reversed(manifest.get("runs", ()))), 0) - wanted.sum())
-    in_cell = f"{_cell_name(gone.idxmax())}: {gone.max()}"
-    most_in = in_cell if gone.max() >= unseen else f"cells without any row: {unseen}"
-    stopped = "the run was stopped: run it again to go on"
-    return _entry("rows", "not made yet", gone.sum() + unseen, wanted.sum() + unseen, most_in, stopped)
+    return AuditLog(rows, by, within=[name for name in by if name == "data"])
 
 
 def cassette_of(run: str | os.PathLike[str], given: str | os.PathLike[str] | None) -> Path | None:
@@ -306,48 +350,25 @@ def cassette_of(run: str | os.PathLike[str], given: str | os.PathLike[str] | Non
     return path if path.is_file() else None
 
 
-def current_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that count: of several under the same names (older settings in one file) the last one."""
-    older = rows.duplicated([*AXIS_COLUMNS], keep="last")
-    return rows[~older].reset_index(drop=True) if older.any() else rows  # two copies of a large run do not fit
-
-
-def in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the rows by cell, in the order in which the grid names its values: a file has them as they came."""
-    places = {axis: {name: i for i, name in enumerate(names)} for axis, names in manifest.get("grid", {}).items()}
-    order = rows[list(CELL)].copy()
-    for axis, place in places.items():
-        order[axis] = rows[axis].map(place)
-    # What is named in no grid stands first: the rows without documents.
-    sorted_rows = order.fillna(-1).sort_values(list(CELL), kind="stable").index
-    return rows if sorted_rows.is_monotonic_increasing else rows.loc[sorted_rows].reset_index(drop=True)
-
-
-def select(rows: pd.DataFrame, wanted: pd.Series) -> pd.DataFrame:
-    """Return the rows that are wanted; all of them are not copied."""
-    return rows if wanted.all() else rows[wanted]
-
-
 def _once(rows: pd.DataFrame, cell: Sequence[str], column: str) -> pd.DataFrame:
     """Return each question once per cell: the row that has the column, where one has it."""
-    there = rows[column].isna().sort_values(kind="stable").index
-    again = rows.loc[there, [*cell, "question_id"]].duplicated()
-    return rows.loc[again.index[~again].sort_values()] if again.any() else rows
+    known_first = rows.loc[rows[column].isna().sort_values(kind="stable").index]
+    return known_first.drop_duplicates([*cell, "question_id"]).sort_index()
 
 
 def scored_contexts(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one row per question and retrieved context (N > 0)."""
-    return _once(select(rows, rows["N"] > 0), RETRIEVED, "ir_score")
+    return _once(rows[rows["N"] > 0], RETRIEVED, "ir_score")
 
 
 def answered(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one row per question and answer."""
-    return _once(select(rows, rows["generator"] != "none"), ANSWERED, "answer")
+    return _once(rows[rows["generator"] != "none"], ANSWERED, "answer")
 
 
 def graded(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that were to be graded, with 1.0 for grade 5, 0.0 for another one, NaN where there is none."""
-    asked = select(rows, rows["judge"] != "none")
+    asked = rows[rows["judge"] != "none"]
     right = asked["grade"].eq(5).astype(object).where(asked["grade"].notna(), np.nan).astype(float)
     return asked.assign(**{RIGHT: right})
 
@@ -357,15 +378,12 @@ def varying(rows: pd.DataFrame, cell: Sequence[str]) -> list[str]:
     return [name for name in cell if rows[name].nunique(dropna=False) > 1]
 
 
-def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds | None = None) -> pd.DataFrame:
-    """List what could have gone wrong in silence behind the measured cells of one published item, a table per ``by``.
+def audit_ledger(paper: str, item: str) -> pd.DataFrame:
+    """List what could have gone wrong behind the measured cells of one published item, a table per who measured.
 
-    ConfigError for an item that was not published.
-
-    Cells without a number and why, questions unscored (with the range of the cell whose value is the least certain),
-    cells that rest on different numbers of questions, cells of which nobody said how many questions they rest on (an
-    identity rests on printed numbers). ``bounds`` are (worst, best) of a cell; default by the paper's unit (percent,
-    share ...).
+    Cells without a number and why, questions unscored (with the range of the cell whose value is the least certain, by
+    the paper's unit), cells that rest on different numbers of questions, cells without n (an identity rests on printed
+    numbers and needs none). ConfigError for an item that was not published.
     """
     cells = ledger(paper, item)
     if cells.empty:
@@ -380,44 +398,38 @@ def audit_ledger(paper: str, item: str, by: str | None = None, *, bounds: Bounds
     )
     if item in published_items(paper):
         known = published(paper, item)
-        cells = cells.drop(columns="unit").merge(known[["row", "column", "unit"]], on=["row", "column"], how="left")
         # A row of our own has the unit of its column, where the column has one.
         alike = known.groupby("column")["unit"].agg(lambda units: units.iloc[0] if units.nunique() == 1 else None)
+        cells = cells.drop(columns="unit").merge(known[["row", "column", "unit"]], on=["row", "column"], how="left")
         cells["unit"] = cells["unit"].fillna(cells["column"].map(alike))
-    cells["limits"] = [bounds or _LEDGER_BOUNDS.get(unit) for unit in cells["unit"]]
-    tables = cells[cells["who"] == by] if by is not None else cells
-    parts = [_ledger_table(f"{item}: {name}", part) for name, part in tables.groupby("who", sort=False)]
+    parts = [_ledger_table(f"{item}: {name}", part) for name, part in cells.groupby("who", sort=False)]
     return _as_frame([entry for part in parts for entry in part])
 
 
 def _ledger_table(table: str, cells: pd.DataFrame) -> list[Entry]:
-    def entry(check: str, flagged: pd.Series, of: float, detail: str = "", rows: float | None = None) -> Entry:
-        names = cells.loc[flagged, "row"].astype(str) + ", " + cells.loc[flagged, "column"].astype(str)
-        first = "" if names.empty else names.iloc[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-        return _entry(table, check, int(flagged.sum() if rows is None else rows), int(of), first, detail)
+    names = cells["row"].astype(str) + ", " + cells["column"].astype(str)
+
+    def entry(check: str, flagged: pd.Series, of: float, detail: str = "") -> Entry:
+        first, more = names[flagged][:1].sum() or "", int(flagged.sum()) - 1
+        return _entry(table, check, more + 1, int(of), first + (f" and {more} more" if more > 0 else ""), detail)
 
     n, missing, empty = cells["n"], cells["unscored"], cells["value"].isna()
     why = cells.loc[empty, "note"].fillna("").astype(str).str.slice(0, 80)
     countless = n.isna() & ~empty & ~cells["who"].str.startswith(IDENTITY)
-    unscored = entry("unscored", missing > 0, n.sum() + missing.sum(), rows=missing.sum())
+    unscored = _entry(table, "unscored", missing.sum(), n.sum() + missing.sum())
+    limits = np.array([_LEDGER_BOUNDS.get(unit, (np.nan, np.nan)) for unit in cells["unit"]])
+    worst, best = ((cells["value"] * n + limits[:, end] * missing) / (n + missing) for end in (0, 1))
+    reach = (best - worst).abs().where(missing > 0)
+    if reach.notna().any():
+        at = reach.idxmax()
+        unscored |= {"mean": cells.at[at, "value"], "if_worst": worst[at], "if_best": best[at]}
+        unscored["most_in"] = f"{names[at]}: {missing[at]:g}"
     return [
-        entry("cells without a number", empty, len(cells), counted(why)),
+        entry("cells without a number", empty, len(cells), _counted(why)),
         entry("cells without n", countless, len(cells)),
-        unscored | _range(cells),
+        unscored,
         entry("cells with unequal n", n < n.max(), n.notna().sum(), f"n from {n.min():g} to {n.max():g}"),
     ]
-
-
-def _range(cells: pd.DataFrame) -> Entry:
-    """Return the mean's range of the cell that its unscored questions could move most."""
-    known = cells[cells["limits"].notna() & (cells["unscored"] > 0) & cells["value"].notna() & cells["n"].notna()]
-    if known.empty:
-        return {}
-    total, sums = known["n"] + known["unscored"], known["value"] * known["n"]
-    worst, best = ((sums + known["limits"].str[end] * known["unscored"]) / total for end in (0, 1))
-    at = (best - worst).abs().idxmax()
-    name = f"{known.at[at, 'row']}, {known.at[at, 'column']}: {known.at[at, 'unscored']:g}"
-    return {"mean": known.at[at, "value"], "if_worst": worst[at], "if_best": best[at], "most_in": name}
 
 
 def render(frame: pd.DataFrame) -> str:
@@ -425,17 +437,12 @@ def render(frame: pd.DataFrame) -> str:
     lines: list[str] = []
     for table, part in frame.groupby("table", sort=False):
         lines.append(f"{table}")
-        for row in part[(part["rows"] > 0) | (part["check"] == "not checked")].itertuples():
-            if row.check == "not checked":
-                lines.append(f"  {row.check:28s}{row.detail}")
-                continue
+        for row in part[part["rows"] > 0].itertuples():
             mean = "no mean" if np.isnan(row.mean) else f"mean {row.mean:.3f}"
             ends = "" if np.isnan(row.if_worst) else f"  {mean}, could be {row.if_worst:.3f} to {row.if_best:.3f}"
             where = f"  most in {row.most_in}" if row.most_in else ""
-            lines.append(
-                f"  {row.check:28s}{row.rows} of {row.of}{ends}{where}" + (f"  ({row.detail})" if row.detail else "")
-            )
-        clean = part[(part["rows"] == 0) & (part["check"] != "not checked")]
-        for head, some in (("none", clean[clean["of"] > 0]), ("no row to look at", clean[clean["of"] == 0])):
-            lines += [f"  {head:28s}{', '.join(some['check'])}"] if len(some) else []
+            detail = f"  ({row.detail})" if row.detail else ""
+            lines.append(f"  {row.check:28s}{row.rows} of {row.of}{ends}{where}{detail}")
+        clean = part[(part["rows"] == 0) & (part["of"] > 0)]["check"]
+        lines += [f"  {'none':28s}{', '.join(clean)}"] if len(clean) else []
     return "\n".join(lines)

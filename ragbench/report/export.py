@@ -1,7 +1,7 @@
-"""A run, or the ledger, as a folder to build a thesis from: tables, figures, methods, references, rows, cassette.
+"""A run, or scores of answers, as a folder to build a thesis from: tables, figures, methods, references, data.
 
 Reading order: ``export`` -> the tables of a run (``run_tables``) -> its figures (``run_figures``) -> scores -> the
-ledger -> ``_write_parts``, which writes any of them.
+folder (``_Folder``), which is written aside and moved into place.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,16 +21,15 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ragbench import plots
+from ragbench.comparison import compare_scores, format_comparison
 from ragbench.data.ragchecker import RagResults, to_ragchecker
-from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.experiment import Experiment, load_manifest, load_rows
+from ragbench.errors import ConfigError, DataError
+from ragbench.experiment import load_manifest, load_rows
 from ragbench.experiment.rows import run_folder
 from ragbench.llm import Cassette
 from ragbench.metrics.table import readable
 from ragbench.metrics.thresholds import fit_thresholds
-from ragbench.papers import IDENTITY, PAPERS, beside, ledger
 from ragbench.paths import written_whole
-from ragbench.records import Dataset
 from ragbench.report.audit import (
     ANSWERED,
     CELL,
@@ -37,39 +38,45 @@ from ragbench.report.audit import (
     answered,
     audit,
     cassette_of,
-    current_rows,
     graded,
-    in_grid_order,
     ranges,
     scored_contexts,
-    select,
     varying,
 )
-from ragbench.report.audit import COLUMNS as AUDIT_COLUMNS
-from ragbench.report.folder import Exported, Folder
-from ragbench.report.methods import MOST_COMPARED, RESAMPLES, Methods, ledger_methods, methods, score_methods
+from ragbench.report.escape import in_csv, in_latex, in_markdown
+from ragbench.report.methods import MOST_COMPARED, RESAMPLES, Methods, methods, score_methods
 from ragbench.report.page import page, worst_answers
-from ragbench.report.tables import (
-    FIT,
-    MISSING,
-    PREAMBLE,
-    RunTable,
-    escape_latex,
-    in_markdown,
-    label_of,
-    no_formulas,
-    render_table,
-)
+from ragbench.report.tables import FIT, MISSING, PREAMBLE, RunTable, label_of, render_table
 from ragbench.stats import binomial_ci, means, with_interval
 
-POINTS = ("data", "chunker", "generator", "judge")
 GRADES = tuple(f"grade {grade}" for grade in range(1, 6))
-MOST_LINES = 8  # colours and markers of the palette
-MOST_BARS = 40
-MOST_STEM = 100  # characters of labels in the name of a file
-AT_ONCE = 10_000  # rows written together
+MARKER = ".ragbench-export.json"  # lists what an export wrote
+_MAX_LINES = len(plots.PALETTE)
+_MAX_BARS = 40
+_MAX_STEM = 100  # characters of labels in the name of a file
+_BATCH_SIZE = 10_000  # rows written together
 
 Drawn = tuple[str, Figure, pd.DataFrame, str]  # name, figure, numbers drawn, alt text
+
+
+@dataclass
+class Exported:
+    """What an export wrote."""
+
+    folder: Path
+    files: list[str] = field(default_factory=list)  # relative to the folder, in the order written
+    notes: list[str] = field(default_factory=list)  # what is missing and why
+
+    def __str__(self) -> str:
+        stems: dict[str, dict[str, list[str]]] = {}
+        for name in self.files:
+            stem, _, ending = os.path.basename(name).rpartition(".")
+            stems.setdefault(os.path.dirname(name), {}).setdefault(stem, []).append(ending)
+        lines = [f"{len(self.files)} files in {os.path.relpath(self.folder)}"]
+        for place, names in stems.items():
+            listed = [f"{s}.{{{','.join(e)}}}" if len(e) > 1 else f"{s}.{e[0]}" for s, e in names.items()]
+            lines.append(f"  {f'{place}/: ' if place else ''}{', '.join(listed)}")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
 def export(
@@ -83,89 +90,69 @@ def export(
 
     Parameters
     ----------
-    to : folder to make. One that is not empty is refused, unless an export made it and nothing in it was changed.
-    cassette : the run's cassette, when it does not lie in the run's folder.
-    html : write ``report.html``, too: tables, figures, the lowest scores, methods and checks on one page.
+    to : folder to make, or an earlier export, whose files are replaced; files of yours beside them stay.
+    cassette : the run's cassette, when it is not in the run's folder.
+    html : also write ``report.html``: tables, figures, the lowest scores, methods and checks on one page.
 
-    Written are ``tables/`` (CSV, Markdown, LaTeX), ``figures/`` (PDF, PNG, CSV, text), ``methods.md`` and ``.tex``,
-    ``references.bib``, ``all.tex`` (all of it as one document), ``rows.csv``, ``cassette.jsonl``, ``manifest.json``,
-    ``README.md``.
+    Written are ``tables/`` (CSV, Markdown, LaTeX; the audit is one of them), ``figures/`` (PDF, PNG, CSV, text),
+    ``methods.md`` and ``.tex``, ``references.bib``, ``all.tex`` (all of it as one document), ``rows.csv``,
+    ``cassette.jsonl``, ``manifest.json``, ``README.md``.
     """
     tape = cassette_of(run, cassette)
     checks = audit(run, cassette=tape)  # first: of a large run, its copy of the rows and that below do not fit together
-    every, manifest = load_rows(run), load_manifest(run)
-    rows = in_grid_order(current_rows(every), manifest)
-    older = len(every) - len(rows)
-    del every
+    manifest = load_manifest(run)
+    rows = _in_grid_order(load_rows(run), manifest)
     scores = load_scores(run_folder(run))
     name = str(manifest.get("name", Path(run).name))
-    # Rows of the grid that the run has not made yet.
-    missing = int(checks.loc[checks["check"].eq("not made yet"), "rows"].sum())
+    missing = int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum())
     counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
-    with Folder(to, f"run {name}") as folder:
+    tables, paragraphs = [*run_tables(rows, name, checks)], methods(manifest, counts)
+    figures = run_figures({table.stem: table.frame for table in tables})
+    with _Folder(to) as folder:
         notes = folder.done.notes
-        tables, paragraphs = [*run_tables(rows, name, checks)], methods(manifest, counts)
-        figures = run_figures({table.stem: table.frame for table in tables})
+        if missing:
+            notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
         if scores is not None:
             tables += score_tables(scores, name)
             figures = chain(figures, _score_figures(scores, name))
             paragraphs = paragraphs.with_scores(score_methods(scores))
             if len(scores) != len(rows):
                 notes.append(f"scores are of {len(scores)} of {len(rows)} rows: run the experiment again")
-        labels = {f"tab:{label_of(name)}:{table.stem}": table for table in tables}
-        alts = _write_parts(folder, name, labels, figures, paragraphs)
-        folder.text("rows.csv", _csv(rows))
-        folder.text("manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
-        if missing:
-            notes.append(f"the run was stopped: {missing} rows are not made yet; run it again first")
-        if older:
-            notes.append(f"{older} rows of older settings under the same names are left out")
         read = rows[(rows["N"] > 0) & (rows["status"] == "ok")]
         if len(read) and read["ir_score"].isna().all():
             notes.append("no IR score: none of these questions has references (supporting texts)")
-        _cassette(folder, rows, tape)
+        alts = folder.parts(name, {f"tab:{label_of(name)}:{each.stem}": each for each in tables}, figures, paragraphs)
+        folder.text("rows.csv", _csv(rows))
+        folder.text("manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+        if tape is not None:
+            with Cassette(tape, mode="replay") as replies:
+                count = replies.export(folder.file("cassette.jsonl"))
+            notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")
+        elif rows["digest"].notna().any() or rows["judge_digest"].notna().any():
+            notes.append("no cassette in the run's folder: name the one that recorded it with --cassette")
         if html:
             shown = [table for table in tables if table.stem != "audit"]  # the page ends with it
-            shown.append(worst_answers(rows, _questions(run)))
+            shown.append(worst_answers(rows))
             pictures = [(folder.path / "figures" / f"{stem}.png", alt) for stem, alt in alts.items()]
             facts = f"{rows['question_id'].nunique()} questions, {len(rows)} rows. {_fixed(rows)}."
             folder.text("report.html", page(name, facts, shown, pictures, paragraphs, checks, notes))
-        folder.text("README.md", _readme(name, folder))
-        return folder.finish()
+        return folder.finish(name)
 
 
-def _questions(run: str | os.PathLike[str]) -> dict[str, str]:
-    """Return the questions' texts by id, where the run's folder has the file of its experiment."""
-    try:
-        sets = Experiment.from_yaml(run_folder(run) / "experiment.yaml").grid.data.values()
-        loaded = [value if isinstance(value, Dataset) else value() for value in sets]
-    except (DataError, ConfigError, OSError):  # no such file, or the data it names lie elsewhere
-        return {}
-    return {question.id: question.text for data in loaded for question in data.questions}
+def _in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the rows by cell, in the order in which the grid names its values; rows without documents come first."""
+    places = {axis: {name: i for i, name in enumerate(names)} for axis, names in manifest.get("grid", {}).items()}
+    order = rows[list(CELL)].apply(lambda column: column.map(places.get(column.name, lambda value: value)))
+    return rows.loc[order.fillna(-1).sort_values(list(CELL), kind="stable").index].reset_index(drop=True)
 
 
 def _csv(rows: pd.DataFrame) -> Iterator[str]:
     """Yield the rows as CSV, some thousands at once, their lists as JSON."""
-    for start in range(0, len(rows), AT_ONCE):
-        plain = rows.iloc[start : start + AT_ONCE].copy()
-        for name in rows:
-            if plain[name].map(lambda value: isinstance(value, list | dict)).any():
-                plain[name] = plain[name].map(lambda v: json.dumps(v) if isinstance(v, list | dict) else v)
-        yield no_formulas(plain).to_csv(index=False, header=start == 0, lineterminator="\n")
-
-
-def _cassette(folder: Folder, rows: pd.DataFrame, path: Path | None) -> None:
-    """Write the recorded replies, or say why there are none."""
-    if path is not None:
-        part = folder.path / "cassette.part"
-        with Cassette(path, mode="replay") as cassette:
-            count = cassette.export(part)
-        with open(part, encoding="utf-8", newline="\n") as lines:
-            folder.text("cassette.jsonl", lines)
-        part.unlink()
-        folder.done.notes.append(f"cassette.jsonl holds {count} replies of models, with their prompts")
-    elif rows["digest"].notna().any() or rows["judge_digest"].notna().any():
-        folder.done.notes.append("no cassette in the run's folder: name the one that recorded it with --cassette")
+    for start in range(0, len(rows), _BATCH_SIZE):
+        plain = rows.iloc[start : start + _BATCH_SIZE].copy()
+        for name in (name for name in plain if plain[name].dtype == "object"):
+            plain[name] = plain[name].map(lambda v: json.dumps(v) if isinstance(v, list | dict) else v)
+        yield in_csv(plain).to_csv(index=False, header=start == 0, lineterminator="\n")
 
 
 def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[RunTable]:
@@ -180,11 +167,11 @@ def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[R
         yield _grades(marks, name, notes)
         judged = (marks["N"] > 0) & marks["ir_score"].notna()
         if judged.any():
-            yield _thresholds(select(marks, judged), name)
+            yield _thresholds(marks[judged], name)
     yield _ranges(contexts, marks, name)
     shown = audit.drop(columns=[n for n in ("mean", "if_worst", "if_best") if audit[n].isna().all()])
     caption = f"{name}: what could have gone wrong in silence"
-    yield RunTable("audit", caption, audit[list(AUDIT_COLUMNS)], _worded(shown))
+    yield RunTable("audit", caption, audit, _worded(shown))
 
 
 def _fixed(rows: pd.DataFrame) -> str:
@@ -193,7 +180,7 @@ def _fixed(rows: pd.DataFrame) -> str:
     return ", ".join(f"{axis} {rows[axis].iloc[0]}" for axis in fixed)
 
 
-def varying_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
+def _system_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
     """Name each row's system by the values of the columns that vary in the frame, N apart."""
     by = [name for name in cell if name in frame and name != "N" and frame[name].nunique(dropna=False) > 1]
     if not by:
@@ -202,7 +189,7 @@ def varying_names(frame: pd.DataFrame, cell: Sequence[str]) -> pd.Series:
     return frame[by].astype(str).agg(", ".join, axis=1)
 
 
-def _printed(frame: pd.DataFrame, head: str, *columns: str) -> pd.DataFrame:
+def _with_intervals(frame: pd.DataFrame, head: str, *columns: str) -> pd.DataFrame:
     """The frame with one column in place of a mean and the ends of its interval."""
     mean, low, high = columns or ("mean", "low", "high")
     shown = frame.assign(**{mean: with_interval(frame, mean, low, high)}).drop(columns=[low, high])
@@ -211,9 +198,9 @@ def _printed(frame: pd.DataFrame, head: str, *columns: str) -> pd.DataFrame:
 
 def _ir_scores(contexts: pd.DataFrame, name: str, notes: tuple[str, ...]) -> Iterator[RunTable]:
     frame = means(contexts, varying(contexts, RETRIEVED), "ir_score", resamples=RESAMPLES)
-    yield RunTable("ir_score", f"{name}: mean IR score per cell", frame, _printed(frame, "IR score"), notes)
+    yield RunTable("ir_score", f"{name}: mean IR score per cell", frame, _with_intervals(frame, "IR score"), notes)
     if "N" in frame and len(varying(frame, [n for n in RETRIEVED if n in frame and n != "N"])):
-        systems = varying_names(frame, RETRIEVED)
+        systems = _system_names(frame, RETRIEVED)
         wide = frame.assign(system=systems).pivot(index="N", columns="system", values="mean")
         wide = wide[list(dict.fromkeys(systems))].reset_index()
         yield RunTable("ir_score_by_n", f"{name}: mean IR score by the budget of N tokens", wide, None, notes)
@@ -229,7 +216,7 @@ def _seconds(answers: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTab
         frame = frame.join(groups[counts].mean().reset_index(drop=True).add_prefix("mean "))
     cached = int(answers["cached"].map(lambda value: value is True).sum())
     notes += (f"{cached} answers came from a cassette: their seconds are those of the recording.",) if cached else ()
-    return RunTable("seconds", f"{name}: seconds per answer", frame, _worded(_printed(frame, "seconds")), notes)
+    return RunTable("seconds", f"{name}: seconds per answer", frame, _worded(_with_intervals(frame, "seconds")), notes)
 
 
 def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
@@ -242,7 +229,7 @@ def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
     rights = [binomial_ci(round(share * n) if n else 0, n) for share, n in frame[["grade 5", "n"]].to_numpy()]
     frame.insert(frame.columns.get_loc("n"), "grade 5 low", [interval.low for interval in rights])
     frame.insert(frame.columns.get_loc("n"), "grade 5 high", [interval.high for interval in rights])
-    shown = _printed(frame, "grade 5", "grade 5", "grade 5 low", "grade 5 high")
+    shown = _with_intervals(frame, "grade 5", "grade 5", "grade 5 low", "grade 5 high")
     return RunTable("grades", f"{name}: shares of the five grades", frame, shown, notes)
 
 
@@ -250,7 +237,7 @@ def _thresholds(marks: pd.DataFrame, name: str) -> RunTable:
     """Fit h and k per data set, chunker, generator and judge, over all retrievers at the largest N (section 3.3)."""
     largest = int(marks["N"].max())
     points = marks[(marks["N"] == largest) & marks["ir_score"].notna() & marks["grade"].notna()]
-    by = varying(marks, POINTS)
+    by = varying(marks, ("data", "chunker", "generator", "judge"))
     fits = []
     for key, group in points.groupby(by, sort=False, dropna=False) if by else [((), points)]:
         cells = dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True)) | {"n": len(group)}
@@ -291,8 +278,8 @@ def _worded(table: pd.DataFrame) -> pd.DataFrame:
 def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[Drawn]:
     """Yield the figures from the frames of ``run_tables`` by stem."""
     if "ir_score" in tables:
-        for name, title, part in _parts(tables["ir_score"], "ir_score", "Mean IR score", MOST_LINES):
-            part = part.assign(retriever=varying_names(part, RETRIEVED))
+        for name, title, part in _parts(tables["ir_score"], "ir_score", "Mean IR score", _MAX_LINES):
+            part = part.assign(retriever=_system_names(part, RETRIEVED))
             high = part.loc[part["mean"].idxmax()] if part["mean"].notna().any() else None
             best = "" if high is None else f" The highest mean is {high['mean']:.2f}, {high['retriever']}."
             if "N" in part and part["N"].nunique() > 1:
@@ -304,17 +291,17 @@ def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[Drawn]:
                 alt = f"Mean IR score of {_names(part)} as bars, with 95% intervals.{best}"
             yield name, figure, part, alt
     if "grades" in tables:
-        for name, title, part in _parts(tables["grades"], "grades", "Shares of grades", MOST_BARS):
+        for name, title, part in _parts(tables["grades"], "grades", "Shares of grades", _MAX_BARS):
             by = [column for column in CELL if column in part]
             drawn = part.assign(cell=part[by].astype(str).agg(", ".join, axis=1) if by else "all")
             alt = f"Shares of grades 1 to 5, one bar per cell, {len(part)} cells."
             yield name, plots.stacked_shares(drawn, "cell", GRADES, title), drawn, alt
     if "seconds" in tables:
         timed = tables["seconds"].dropna(subset="mean")
-        for name, title, part in _parts(timed, "seconds", "Seconds per answer", MOST_LINES):
+        for name, title, part in _parts(timed, "seconds", "Seconds per answer", _MAX_LINES):
             if len(part) == 1:  # one bar tells nothing
                 continue
-            drawn = part.assign(system=varying_names(part, (*RETRIEVED, "generator")), N=part.get("N", "all"))
+            drawn = part.assign(system=_system_names(part, (*RETRIEVED, "generator")), N=part.get("N", "all"))
             figure = plots.grouped_bars(drawn, "N", "mean", "system", "seconds per answer", title)
             yield name, figure, drawn, f"Mean seconds per answer by N and system, with 95% intervals: {_names(drawn)}."
 
@@ -327,7 +314,7 @@ def _parts(frame: pd.DataFrame, stem: str, title: str, most: int) -> Iterator[tu
     """Split a table by data set, chunker, generator and judge, one after the other, until a figure can hold it."""
 
     def size(part: pd.DataFrame) -> int:
-        return len(part) if stem == "grades" else len(set(varying_names(part, (*RETRIEVED, "generator"))))
+        return len(part) if stem == "grades" else len(set(_system_names(part, (*RETRIEVED, "generator"))))
 
     if frame.empty:
         return
@@ -344,8 +331,8 @@ def _parts(frame: pd.DataFrame, stem: str, title: str, most: int) -> Iterator[tu
     for key, part in frame.groupby(split, sort=False, dropna=False):
         words = ", ".join(map(str, key))
         safe = re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-")
-        if len(safe) > MOST_STEM:
-            safe = f"{safe[:MOST_STEM]}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
+        if len(safe) > _MAX_STEM:
+            safe = f"{safe[:_MAX_STEM]}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
         yield f"{stem}_{safe}", f"{title}, {words}", part.drop(columns=split)
 
 
@@ -358,10 +345,10 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
     Where claims were labelled, ``claim_labels.json`` has them in RAGChecker's form, for
     `ragbench.widgets.ClaimInspector`.
     """
-    with Folder(to, f"scores of {name}") as folder:
+    with _Folder(to) as folder:
         tables = {f"tab:{each.stem}": each for each in score_tables(table, name)}
-        _write_parts(folder, name, tables, _score_figures(table, name), score_methods(table))
-        folder.text("rows.csv", score_lines(table))
+        folder.parts(name, tables, _score_figures(table, name), score_methods(table))
+        folder.text("rows.csv", _score_lines(table))
         if "claim_labels" in table:
             whole = [labels for labels in table["claim_labels"].dropna() if readable(labels)]
             labelled = to_ragchecker(RagResults(tuple(whole)))
@@ -369,14 +356,11 @@ def export_scores(table: pd.DataFrame, to: str | os.PathLike[str], name: str) ->
             if left := len(table) - len(whole):
                 folder.done.notes.append(f"claim_labels.json lacks {left} answers whose labels are missing or unread")
         folder.done.notes += table.attrs.get("repairs", [])
-        folder.text("README.md", _readme(name, folder))
-        return folder.finish()
+        return folder.finish(name)
 
 
 def score_tables(table: pd.DataFrame, name: str) -> Iterator[RunTable]:
     """Yield the means of a table from `ragbench.score`, and its systems in pairs where they are few."""
-    from ragbench.comparison import compare_scores, format_comparison
-
     systems = table["system"].nunique() if "system" in table else 1
     notes = []
     if "labelled_by" in table:
@@ -384,7 +368,7 @@ def score_tables(table: pd.DataFrame, name: str) -> Iterator[RunTable]:
     if systems > MOST_COMPARED:
         notes.append(f"{systems} systems are too many to compare every pair: name yours in rb.stats.compare(pairs=).")
     averages = _averages(table)
-    yield RunTable("means", f"{name}: mean of every metric", averages, _printed(averages, "mean"), tuple(notes))
+    yield RunTable("means", f"{name}: mean of every metric", averages, _with_intervals(averages, "mean"), tuple(notes))
     if 1 < systems <= MOST_COMPARED:
         pairs = compare_scores(table, resamples=RESAMPLES)
         yield RunTable(
@@ -400,7 +384,7 @@ def _averages(table: pd.DataFrame, names: Sequence[str] | None = None) -> pd.Dat
 def _score_figures(table: pd.DataFrame, name: str) -> Iterator[Drawn]:
     """Yield the picture of the metrics between 0 and 1, if there are any."""
     drawn = [n for n in table.attrs["numbers"] if table[n].between(0, 1).any() and not table[n].gt(1).any()]
-    if not drawn or ("system" in table and table["system"].nunique() > MOST_BARS):
+    if not drawn or ("system" in table and table["system"].nunique() > _MAX_BARS):
         return
     labelled = table if "system" in table else table.assign(system=name)
     long = labelled.melt(["question_id", "system"], drawn, "metric", "value")
@@ -412,14 +396,14 @@ def save_scores(table: pd.DataFrame, folder: Path) -> Path:
     """Write a table from `ragbench.score` beside a run's rows, for `export`: a row per answer, and how it was made."""
     path = folder / "scores.csv"
     with written_whole(path) as part:
-        part.write_text("".join(score_lines(table)), encoding="utf-8")
+        part.write_text("".join(_score_lines(table)), encoding="utf-8")
     with written_whole(path.with_suffix(".json")) as part:
         part.write_text(json.dumps(table.attrs, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
 
 
 def load_scores(folder: Path) -> pd.DataFrame | None:
-    """Read what `save_scores` wrote; None where there is none."""
+    """Read what `save_scores` wrote; None where nothing was scored."""
     path = folder / "scores.csv"
     made = path.with_suffix(".json")
     if not (path.is_file() and made.is_file()):
@@ -429,95 +413,101 @@ def load_scores(folder: Path) -> pd.DataFrame | None:
     return table
 
 
-def score_lines(table: pd.DataFrame) -> Iterator[str]:
+def _score_lines(table: pd.DataFrame) -> Iterator[str]:
     """Yield a table from `ragbench.score` as CSV, a row per answer; claim labels fit in no cell."""
     return _csv(table.drop(columns="claim_labels", errors="ignore"))
 
 
-# -- the ledger --------------------------------------------------------------------------------------------------------
+# -- the folder --------------------------------------------------------------------------------------------------------
 
 
-def export_ledger(to: str | os.PathLike[str], paper: str | None = None) -> Exported:
-    """Write the ledger (of one paper) as CSV, Markdown and LaTeX, one table per paper and item.
+class _Folder:
+    """A folder being filled, as a context: its files are in ``path`` until ``finish`` moves them to their place.
 
-    An item that was measured in several ways has a letter per way, named under the table; one that was not measured
-    shows the paper's cells alone.
+    Whatever interrupts it, the target stays as it was; what a killed export left aside is removed by the next one.
     """
-    if paper is not None:
-        check_known("paper", [paper], PAPERS)
-    tables, papers = {}, [paper] if paper else list(PAPERS)
-    for each in papers:
-        for item, cells in ledger(each).groupby("item", sort=False):
-            frame = beside(cells)
-            stem = re.sub(r"[^a-z0-9.]+", "_", f"{each}_{item}".lower()).strip("_")
-            caption = f"{item} of {PAPERS[each]}: published, and measured here"
-            tables[f"tab:{each}:{item}"] = RunTable(stem, caption, frame, *_with_letters(frame))
-    with Folder(to, "ledger") as folder:
-        _write_parts(folder, "The papers' numbers beside ours", tables, [], ledger_methods(papers))
-        return folder.finish()
+
+    def __init__(self, to: str | os.PathLike[str]) -> None:
+        self.target = Path(to).expanduser().resolve()
+        self.done = Exported(Path(to).expanduser())
+        self._earlier = _earlier_files(self.target)
+        self.path = self.target.with_name(f".{self.target.name}.part")
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def __enter__(self) -> _Folder:
+        self.path.mkdir(parents=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def file(self, name: str) -> Path:
+        """Note a file and return where to write it."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.done.files.append(name)
+        return path
+
+    def text(self, name: str, parts: str | Iterable[str]) -> None:
+        """Write a text file, whole or part by part; half of a surrogate pair becomes its escape."""
+        with open(self.file(name), "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            file.writelines([parts] if isinstance(parts, str) else parts)
+
+    def parts(
+        self, title: str, tables: Mapping[str, RunTable], figures: Iterable[Drawn], paragraphs: Methods
+    ) -> dict[str, str]:
+        """Write tables by their label, figures, methods and the document of them all; return the figures' alt texts."""
+        for label, table in tables.items():
+            texts = render_table(table.frame, table.caption, label, shown=table.shown, notes=table.notes)
+            for kind, text in texts.items():
+                self.text(f"tables/{table.stem}.{kind}", text)
+        alts = {}
+        for stem, figure, numbers, alt in figures:
+            paths = plots.save_figure(figure, stem, in_csv(numbers), alt, folder=self.path / "figures", dpi=300)
+            self.done.files += [f"figures/{path.name}" for path in paths.values()]
+            alts[stem] = alt
+        self.text("methods.md", paragraphs.markdown)
+        self.text("methods.tex", paragraphs.latex)
+        self.text("references.bib", paragraphs.bibliography)
+        self.text("all.tex", _document(title, [table.stem for table in tables.values()], alts))
+        return alts
+
+    def finish(self, name: str) -> Exported:
+        """Write the list of files, move everything to its place and return what was written."""
+        files = self.done.files
+        listed = [f"- `{file}`" for file in files]
+        lines = [
+            f"# {in_markdown(name)}",
+            "",
+            "Written by `ragbench export`. `all.tex` sets everything: `pdflatex all`,",
+        ]
+        lines += ["`bibtex all`, twice more `pdflatex all`.", "", *listed]
+        self.text("README.md", "\n".join([*lines, *(f"\nNote: {in_markdown(n)}." for n in self.done.notes)]) + "\n")
+        (self.path / MARKER).write_text(json.dumps(files, indent=1) + "\n", encoding="utf-8")
+        for stale in self._earlier - set(files):
+            (self.target / stale).unlink(missing_ok=True)
+        for file in (*files, MARKER):
+            (self.target / file).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(self.path / file, self.target / file)
+        return self.done
 
 
-def _with_letters(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the table as it is printed: a few digits, a letter for who measured, and the notes that say who."""
-    shown = frame.drop(columns="by").copy()
-    for name in ("paper", "recorded", "ours", "difference"):
-        shown[name] = frame[name].map(_four_digits)
-    for name in ("n", "unscored"):
-        shown[name] = frame[name].map(lambda value: "" if value != value else f"{float(value):g}")
-    letters = {by: _letters(i) for i, by in enumerate(by for by in frame["by"].unique() if by)}
-    if len(letters) > 1:
-        shown["by"] = frame["by"].map(letters).fillna("")
-        return shown, [f"{letter}: {by}" for by, letter in letters.items()]
-    return shown, [by if by.startswith(IDENTITY) else f"Measured: {by}" for by in letters]
-
-
-def _letters(number: int) -> str:
-    return chr(ord("a") + number) if number < 26 else _letters(number // 26 - 1) + chr(ord("a") + number % 26)
-
-
-def _four_digits(value: Any) -> str:
-    if pd.isna(value):
-        return ""
+def _earlier_files(folder: Path) -> set[str]:
+    """Return what an earlier export wrote here; ConfigError for a folder with files of somebody else."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file", "a folder", "choose another name")
+    if not folder.exists() or not any(folder.iterdir()):
+        return set()
     try:
-        number = float(value)
-    except ValueError:
-        return str(value)
-    return f"{number:.0f}" if abs(number) >= 1000 else f"{number:.4g}"
-
-
-# -- what all of them write --------------------------------------------------------------------------------------------
-
-
-def _write_parts(
-    folder: Folder, title: str, tables: Mapping[str, RunTable], figures: Iterable[Drawn], paragraphs: Methods
-) -> dict[str, str]:
-    """Write tables by their label, figures, methods and the document of them all; return the figures' alt texts."""
-    for label, table in tables.items():
-        texts = render_table(table.frame, table.caption, label, shown=table.shown, notes=table.notes)
-        for kind, text in texts.items():
-            folder.text(f"tables/{table.stem}.{kind}", text)
-    alts = {}
-    for stem, figure, numbers, alt in figures:
-        paths = plots.save_figure(figure, stem, no_formulas(numbers), alt, folder=folder.path / "figures", dpi=300)
-        folder.done.files += [f"figures/{path.name}" for path in paths.values()]
-        alts[stem] = alt
-    folder.text("methods.md", paragraphs.markdown)
-    folder.text("methods.tex", paragraphs.latex)
-    folder.text("references.bib", paragraphs.bibliography)
-    folder.text("all.tex", _document(title, [table.stem for table in tables.values()], alts))
-    return alts
-
-
-def _document(title: str, tables: Sequence[str], figures: Mapping[str, str]) -> str:
-    """Write a LaTeX document that holds every part, to be compiled or copied from."""
-    parts = [_TOP % (PREAMBLE, escape_latex(title))]
-    if tables:
-        parts += [r"\section{Tables}", *(rf"\input{{tables/{stem}}}" for stem in tables)]
-    if figures:
-        parts.append(r"\clearpage\section{Figures}")
-    # The braces keep a dot in the name from being taken for its ending.
-    parts += [_FIGURE % (FIT, stem, escape_latex(alt), label_of(stem)) for stem, alt in figures.items()]
-    return "\n".join([*parts, r"\bibliographystyle{plain}", r"\bibliography{references}", r"\end{document}", ""])
+        names = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+        return {name for name in names if folder in (folder / name).resolve().parents}
+    except (OSError, ValueError, TypeError):
+        first = min(path.name for path in folder.iterdir())
+        raise ConfigError(
+            f"{folder} is not empty (there is {first}) and not made by ragbench export",
+            "an empty folder, or one that an export made",
+            "choose another folder for --to",
+        ) from None
 
 
 _TOP = r"""%% pdflatex all, bibtex all, pdflatex all, pdflatex all
@@ -538,13 +528,13 @@ _FIGURE = r"""\begin{figure}[htbp]
 \end{figure}"""
 
 
-def _readme(name: str, folder: Folder) -> str:
-    lines = [
-        f"# {in_markdown(name)}",
-        "",
-        "Written by `ragbench export`. `all.tex` sets everything: `pdflatex all`, `bibtex all`,",
-        "twice more `pdflatex all`.",
-        "",
-        *(f"- `{file}`" for file in folder.done.files),
-    ]
-    return "\n".join([*lines, *(f"\nNote: {note}." for note in folder.done.notes)]) + "\n"
+def _document(title: str, tables: Sequence[str], figures: Mapping[str, str]) -> str:
+    """Write a LaTeX document that holds every part, to be compiled or copied from."""
+    parts = [_TOP % (PREAMBLE, in_latex(title))]
+    if tables:
+        parts += [r"\section{Tables}", *(rf"\input{{tables/{stem}}}" for stem in tables)]
+    if figures:
+        parts.append(r"\clearpage\section{Figures}")
+    # The braces keep a dot in the name from being taken for its ending.
+    parts += [_FIGURE % (FIT, stem, in_latex(alt), label_of(stem)) for stem, alt in figures.items()]
+    return "\n".join([*parts, r"\bibliographystyle{plain}", r"\bibliography{references}", r"\end{document}", ""])

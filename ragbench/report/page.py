@@ -1,17 +1,17 @@
-"""A run on one HTML page, to send to somebody: nothing is loaded from elsewhere, and every text is escaped."""
+"""A run on one HTML page, to send to somebody: nothing is loaded from elsewhere, and jinja escapes every text."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 from jinja2 import Environment
 
 from ragbench.report.audit import render
-from ragbench.report.methods import CLAIMS, Methods, as_markdown
-from ragbench.report.tables import RunTable, head_and_body
+from ragbench.report.methods import CLAIMS, Methods, as_plain
+from ragbench.report.tables import RunTable, as_texts
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title>
@@ -30,12 +30,12 @@ figure { margin: 1.5rem 0; } figcaption, small { color: #555; font-size: 0.85rem
 {% for note in notes %}<p><small>Note: {{ note }}.</small></p>
 {% endfor %}
 <h2>Results</h2>
-{% for figure in figures %}<figure><img alt="{{ figure.alt }}" src="data:image/png;base64,{{ figure.data }}">
-<figcaption>{{ figure.alt }}</figcaption></figure>
+{% for alt, data in figures %}<figure><img alt="{{ alt }}" src="data:image/png;base64,{{ data }}">
+<figcaption>{{ alt }}</figcaption></figure>
 {% endfor %}
-{% for table, heads, rows in tables %}<div class="wide"><table><caption>{{ table.caption }}</caption>
-<tr>{% for head in heads %}<th>{{ head }}</th>{% endfor %}</tr>
-{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% for table, texts in tables %}<div class="wide"><table><caption>{{ table.caption }}</caption>
+<tr>{% for head in texts.columns %}<th>{{ head }}</th>{% endfor %}</tr>
+{% for row in texts.to_numpy() %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}</table>{% for note in table.notes %}<small>{{ note }}</small><br>{% endfor %}</div>
 {% endfor %}
 <h2>Methods</h2>
@@ -60,30 +60,20 @@ def page(
     notes: Sequence[str] = (),
 ) -> str:
     """Write the page; ``figures`` are PNG files, each with its alt text."""
-    drawn = [{"alt": alt, "data": base64.b64encode(file.read_bytes()).decode()} for file, alt in figures]
-    texts = [(one, *head_and_body(one.frame if one.shown is None else one.shown)) for one in tables]
-    parts = {"title": title, "facts": facts, "notes": notes, "figures": drawn, "tables": texts}
-    parts |= {"paragraphs": [as_markdown(paragraph) for paragraph in methods.paragraphs], "checks": render(audit)}
-    return Environment(autoescape=True).from_string(_PAGE).render(parts, heading=CLAIMS, claims=methods.claims)
+    drawn = [(alt, base64.b64encode(file.read_bytes()).decode()) for file, alt in figures]
+    texts = [(each, as_texts(each.frame if each.shown is None else each.shown)[0]) for each in tables]
+    parts = {"title": title, "facts": facts, "notes": notes, "figures": drawn, "tables": texts, "checks": render(audit)}
+    parts |= {"paragraphs": [as_plain(p) for p in methods.paragraphs], "heading": CLAIMS, "claims": methods.claims}
+    return Environment(autoescape=True).from_string(_PAGE).render(parts)
 
 
-def worst_answers(rows: pd.DataFrame, questions: Mapping[str, str], top: int = 10) -> RunTable:
-    """List the rows with the lowest IR scores, of equal ones those with the worse grade (4, 2, 1, 3, 5) first.
-
-    ``questions`` are texts by id; an id without a text stands for itself.
-    """
+def worst_answers(rows: pd.DataFrame, top: int = 10) -> RunTable:
+    """List the rows with the lowest IR scores, of equal ones those with the worse grade (4, 2, 1, 3, 5) first."""
     order = rows["grade"].map({4: 0, 2: 1, 1: 2, 3: 3, 5: 4}).astype(float)
     scored = rows.assign(badness=order)[rows["ir_score"].notna()]
     lowest = scored.sort_values(["ir_score", "badness"], kind="stable").head(top)
-    cells = [
-        (
-            questions.get(row.question_id, row.question_id),
-            f"{row.retriever}, k = {row.k}, N = {row.N}",
-            f"{row.ir_score:.2f}",
-            "" if pd.isna(row.grade) else str(row.grade),
-            row.answer if isinstance(row.answer, str) else "",
-        )
-        for row in lowest.itertuples()
-    ]
-    frame = pd.DataFrame(cells, columns=["question", "system", "IR score", "grade", "answer"])
-    return RunTable("worst", f"The {len(cells)} answers with the lowest IR scores", frame)
+    setting = [f"{row.retriever}, k = {row.k}, N = {row.N}" for row in lowest.itertuples()]
+    columns = {"question": lowest.get("question", lowest["question_id"]), "system": setting}
+    frame = pd.DataFrame(columns | {"IR score": lowest["ir_score"].map("{:.2f}".format), "grade": lowest["grade"]})
+    frame["answer"] = lowest["answer"].fillna("")
+    return RunTable("worst", f"The {len(frame)} answers with the lowest IR scores", frame.reset_index(drop=True))

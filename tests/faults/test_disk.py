@@ -31,9 +31,8 @@ from ragbench.llm import Cassette, ask
 from ragbench.llm.cassette import Keys
 from ragbench.report import export as exporting
 from ragbench.report.audit import audit, render
+from ragbench.report.escape import in_csv, in_markdown
 from ragbench.report.export import export
-from ragbench.report.folder import Folder
-from ragbench.report.tables import in_markdown, no_formulas
 
 LIMITS = {"backoff_s": 0.01, "outage_s": 1.0, "retries": 1, "progress": False}
 
@@ -193,23 +192,17 @@ def test_half_of_a_surrogate_pair_in_a_reply_is_exported_as_its_escape(tmp_path)
 
 
 def test_an_export_that_breaks_off_leaves_nothing(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "_readme", lambda name, folder: 1 / 0)
+    monkeypatch.setattr(exporting, "_document", lambda *parts: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         export(run, tmp_path / "o")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-@pytest.mark.parametrize("cell", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
-def test_no_cell_of_an_exported_csv_is_a_formula(tmp_path, cell):
-    rows = pd.read_csv(exported(tmp_path, cell) / "rows.csv", dtype=str, keep_default_na=False)
-    assert rows["answer"].tolist() == [f"'{cell}".replace("\r", "\n")]
-
-
 def test_numbers_and_ordinary_texts_stay_as_they_are():
     frame = pd.DataFrame({"a": [-1.5, math.nan], "b": ["-1.5", "- "], "c": ["Ely - or Bath", "-"], "d": [True, None]})
-    same = no_formulas(frame)
+    same = in_csv(frame)
     pd.testing.assert_frame_equal(same[["a", "d"]], frame[["a", "d"]])
-    assert (same["b"].tolist(), same["c"].tolist()) == (["-1.5", "'- "], ["Ely - or Bath", "-"])
+    assert (same["b"].tolist(), same["c"].tolist()) == (["-1.5", "'- "], ["Ely - or Bath", "'-"])
 
 
 def test_the_name_of_a_run_is_no_markdown(tmp_path):
@@ -310,7 +303,7 @@ def test_a_truncated_answer_is_an_answer_and_graded_or_not_as_asked(tmp_path, ju
         assert rows["finish"].tolist() == ["stop", "length", "stop"]
         assert rows["answer"].str.len().gt(0).all()
         checks = audit(rows).set_index("check")
-        assert checks.loc["replies cut", ["rows", "of"]].tolist() == [1, 3]
+        assert checks.loc["truncated answers", ["rows", "of"]].tolist() == [1, 3]
     assert scored["status"].tolist() == ["ok"] * 3
     assert scored["grade"].notna().all()
     assert unscored["status"].tolist() == ["ok", "failed", "ok"]
@@ -386,9 +379,9 @@ def test_the_rows_of_an_export_are_written_in_parts(tmp_path, monkeypatch):
     row = dict.fromkeys(COLUMNS) | {"status": "ok", "k": 1, "N": 4, "answer": "word " * 400, "hits": ["a", "b"]}
 
     def written(count: int, at_once: int) -> tuple[int, str]:
-        monkeypatch.setattr(exporting, "AT_ONCE", at_once)
+        monkeypatch.setattr(exporting, "_BATCH_SIZE", at_once)
         frame = Rows(row | {"key": str(i), "question_id": f"q{i}"} for i in range(count)).frame()
-        with Folder(tmp_path / "o", "rows") as folder:
+        with exporting._Folder(tmp_path / "o") as folder:
             used = peak(lambda: folder.text("rows.csv", exporting._csv(frame)))
             return used, (folder.path / "rows.csv").read_text()
 

@@ -48,17 +48,12 @@ def checked(frame, check):
 # -- whose replies they are --------------------------------------------------------------------------------------------
 
 
-def test_where_a_server_tells_nothing_of_its_model_the_rows_and_the_audit_say_so(tmp_path):
+def test_where_a_server_tells_nothing_of_its_model_the_rows_say_so(tmp_path):
     with FakeOllama(reply=grades) as fake:
         rows = judged(tmp_path / "nothing", "openai:llama3:8b", fake).run(progress=False)
         known = judged(tmp_path / "digest", "ollama:llama3:8b", fake).run(progress=False)
     assert set(rows["digest"]) == set(rows["judge_digest"]) == {"not told"}
     assert "not told" not in set(known["digest"])
-    told = audit(tmp_path / "nothing")
-    assert checked(told, "weights not known") == checked(told, "judge's weights not known") == (2, 2)
-    assert "another one under this name would not be noticed" in render(told)
-    told = audit(tmp_path / "digest")
-    assert checked(told, "weights not known") == checked(told, "judge's weights not known") == (0, 2)
 
 
 def test_a_server_that_says_one_thing_and_then_nothing_gives_no_more_replies(tmp_path):
@@ -125,14 +120,12 @@ def test_a_server_that_was_started_anew_in_between_is_asked_again_who_it_is(brea
 # -- how a schema is sent ----------------------------------------------------------------------------------------------
 
 
-def test_a_weaker_form_of_the_schema_stands_in_the_reply_the_cassette_the_row_and_the_audit(tmp_path):
+def test_a_weaker_form_of_the_schema_stands_in_the_reply_the_cassette_and_the_row(tmp_path):
     with FakeOllama(reply=grades, openai_schema="json_object") as weak, FakeOllama(reply=grades) as strong:
         for name, fake, form in (("weak", weak, "json_object"), ("strong", strong, "json_schema")):
             folder = tmp_path / name
             rows = judged(folder, "openai:llama3:8b", fake).run(progress=False)
             assert set(rows["judge_form"]) == {form}
-            told = audit(folder)
-            assert checked(told, "schema in a weaker form") == (2 * (name == "weak"), 2)
             with Cassette(folder / "cassette.sqlite", mode="replay") as cassette:
                 forms = cassette.rows("SELECT json_extract(answer, '$.form') FROM replies WHERE step = 'grade'")
             assert set(forms) == {(form,)}
@@ -198,8 +191,7 @@ def test_a_loop_is_no_cut_prompt_in_the_audit(tmp_path):
     assert rows["error_kind"].tolist() == ["truncated", "", ""]
     assert rows["judge_repairs"].tolist() == [1, 1, 0]
     told = audit(tmp_path)
-    assert (checked(told, "judge's prompts cut"), checked(told, "judge's replies cut")) == ((0, 3), (1, 3))
-    assert checked(told, "judge's prompts not counted") == (1, 3)  # of the repaired one, the loop was not counted
+    assert checked(told, "truncated grades")[0] == 1
     assert "the judge repeated itself" in render(told)
 
 

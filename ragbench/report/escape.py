@@ -1,0 +1,57 @@
+"""Write a text so that its medium shows it as it is: one function per medium, called where the text is written.
+
+HTML is escaped by jinja (``page``) and by ``html.escape`` (widgets); figures take no text for a formula, see
+`ragbench.plots.open_figure`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pandas as pd
+
+_LATEX = {character: rf"\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
+    "−": "$-$",
+}
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+_NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?%?( \[[^\]]*\])?")
+
+
+def in_latex(text: str) -> str:
+    """Escape for LaTeX; line breaks and control characters become spaces."""
+    plain = re.sub(r"[\x00-\x1f\x7f]+", " ", text)
+    return re.sub(r"-(?=-)", "-{}", "".join(_LATEX.get(character, character) for character in plain))
+
+
+def in_markdown(text: str) -> str:
+    """Escape for one line of Markdown, or a cell of its tables."""
+    return re.sub(r"([\\|*<`~$]|\](?=[(\[])|(?<!\w)_|_(?!\w)|^[#>])", r"\\\1", re.sub(r"\s+", " ", text))
+
+
+def in_csv(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame in which no cell and no head is a formula to a spreadsheet: before = + - @ comes a quote.
+
+    A carriage return, which ends the row for most readers of CSV, becomes a line feed.
+    """
+
+    def quoted(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        mark = "'" if value.startswith(_FORMULA) and not _NUMBER.fullmatch(value) else ""
+        return mark + value.replace("\r\n", "\n").replace("\r", "\n")
+
+    safe = frame.set_axis([quoted(name) for name in frame.columns], axis=1)
+    for place, kind in enumerate(frame.dtypes):
+        if not pd.api.types.is_numeric_dtype(kind):
+            # Objects: strings of pyarrow hold no half of a surrogate pair.
+            texts = [quoted(value) for value in frame.iloc[:, place]]
+            safe.isetitem(place, pd.Series(texts, frame.index, dtype=object))
+    return safe
