@@ -6,6 +6,7 @@ HTML is escaped by jinja (``page``) and by ``html.escape`` (widgets); figures ta
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -39,10 +40,12 @@ def in_markdown(text: str) -> str:
 def in_csv(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame in which no cell and no head is a formula to a spreadsheet: before = + - @ comes a quote.
 
-    A carriage return, which ends the row for most readers of CSV, becomes a line feed.
+    A carriage return, which ends the row for most readers of CSV, becomes a line feed; lists are written as JSON.
     """
 
     def quoted(value: Any) -> Any:
+        if isinstance(value, list | dict):
+            return json.dumps(value)
         if not isinstance(value, str):
             return value
         mark = "'" if value.startswith(_FORMULA) and not _NUMBER.fullmatch(value) else ""

@@ -147,12 +147,10 @@ def _in_grid_order(rows: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFr
 
 
 def _csv(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield the rows as CSV, some thousands at once, their lists as JSON."""
+    """Yield the rows as CSV, some thousands at once."""
     for start in range(0, len(rows), _BATCH_SIZE):
-        plain = rows.iloc[start : start + _BATCH_SIZE].copy()
-        for name in (name for name in plain if plain[name].dtype == "object"):
-            plain[name] = plain[name].map(lambda v: json.dumps(v) if isinstance(v, list | dict) else v)
-        yield in_csv(plain).to_csv(index=False, header=start == 0, lineterminator="\n")
+        part = in_csv(rows.iloc[start : start + _BATCH_SIZE])
+        yield part.to_csv(index=False, header=start == 0, lineterminator="\n")
 
 
 def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[RunTable]:
