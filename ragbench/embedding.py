@@ -173,10 +173,7 @@ _FAILURES = {
     "timeout": ("vectors within deadline_s", "raise deadline_s, or look whether the server hangs"),
     "server": ("HTTP 200", "look into the server's log, then run again; vectors made so far are kept"),
     "truncated": ("a text that fits into the model's context", "make smaller chunks, or take another model"),
-    "unusable": (
-        "one vector of numbers for each text",
-        "check that host=... is an Ollama server, or take another model",
-    ),
+    "unusable": ("one vector of numbers for each text", "check that host=... is an Ollama server"),
 }
 
 
@@ -229,13 +226,12 @@ class OllamaEmbedder(_Arrays):
         try:
             reply = self._asked(lambda: self._client.embed(self.name, list(texts), truncate=False))
         except ModelError as error:
-            if error.kind == "truncated" and len(texts) > 1:  # the server does not say which
+            if error.kind != "truncated":
+                raise
+            if len(texts) > 1:  # the server does not say which
                 return [v for text in texts for v in self._vectors([text])]
-            if error.kind == "truncated":
-                raise self._failure(
-                    "truncated", f"{texts[0][:60]!r}... of {len(texts[0])} characters is too long"
-                ) from None
-            raise
+            got = f"{texts[0][:60]!r}... of {len(texts[0])} characters is too long"
+            raise self._failure("truncated", got) from None
         return checked_vectors(reply.embeddings, len(texts), repr(self)).tolist()
 
     def _name_and_digest(self) -> str:
@@ -260,10 +256,9 @@ class OllamaEmbedder(_Arrays):
 
     def _failure(self, kind: str, detail: str) -> ModelError:
         expected, do = _FAILURES[kind]
-        server = self._client._client.base_url
-        error = ModelError(
-            f"ollama:{self.name} at {server.host}:{server.port}: {detail}", expected, do.format(name=self.name)
-        )
+        server = self._client._client.base_url  # without a user or password
+        got = f"ollama:{self.name} at {server.host}:{server.port}: {detail}"
+        error = ModelError(got, expected, do.format(name=self.name))
         error.kind = kind
         return error
 
@@ -400,7 +395,11 @@ class CachedEmbeddings(_Arrays):
             if missing and _no_model.get():
                 raise NotOnDiskError(self, list(missing.values()))
             vectors |= self._compute(missing, model, db)
-        return np.frombuffer(b"".join(vectors[k] for k in keys), dtype=np.float32).reshape(len(texts), -1)
+        found = [vectors[k] for k in keys]
+        if len(lengths := {len(value) // 4 for value in found}) > 1:
+            do = f"delete {self.path}, or give the model another model_id"
+            raise ModelError(f"{self.model_id} has vectors of lengths {sorted(lengths)}", "one length", do)
+        return np.frombuffer(b"".join(found), dtype=np.float32).reshape(len(texts), -1)
 
     def _compute(self, missing: dict[bytes, str], model: Callable, db: sqlite3.Connection) -> dict[bytes, bytes]:
         """Embed in blocks, each kept before the next begins: a run that is killed loses one block."""
@@ -466,9 +465,8 @@ def checked_vectors(vectors: Any, n: int, name: str) -> np.ndarray:
     try:
         found = np.asarray(vectors, np.float32)
     except (TypeError, ValueError):
-        raise ModelError(
-            f"{name} returned vectors of several lengths, or no numbers", "one length for all", do
-        ) from None
+        got = f"{name} returned vectors of several lengths, or no numbers"
+        raise ModelError(got, "one length for all", do) from None
     if found.ndim != 2 or len(found) != n or (n and not found.shape[1]):
         raise ModelError(f"{name} returned an array of shape {found.shape} for {n} texts", f"({n}, dimension)", do)
     if len(bad := np.flatnonzero(~np.isfinite(np.linalg.norm(found, axis=1)))):

@@ -236,6 +236,12 @@ def test_what_an_embedder_returns_is_checked_before_any_of_it_is_kept(tmp_path, 
         assert db.execute("SELECT count(*) FROM vectors").fetchone() == (0,)
 
 
+def test_vectors_of_another_length_than_those_on_disk_are_refused(tmp_path):
+    CachedEmbeddings(Letters([[1.0, 2.0]]), folder=tmp_path).embed_array(["a"])
+    with pytest.raises(ModelError, match=r"letters has vectors of lengths \[2, 3\]"):
+        CachedEmbeddings(Letters([[1.0, 2.0, 3.0]]), folder=tmp_path).embed_array(["a", "bb"])
+
+
 class Served:
     """An Ollama server of one embedding model; ``reply(texts)`` gives a status and the body of /api/embed."""
 
