@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 from rapidfuzz.distance import LCSseq
 
-from ragbench.metrics.cutoffs import TokenOffsets, joined_cutoffs
 from ragbench.metrics.ir_score import ir_score_table
+from ragbench.text.cutoffs import TokenOffsets, joined_cutoffs
 
 TEXT_LENGTH, CUTS = 5970, np.arange(1, 11) * 500
 

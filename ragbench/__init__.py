@@ -12,14 +12,10 @@ __version__ = "0.1.0"
 # Where each public name lives. Reading order: records -> data -> chunking -> embedding -> retrieval -> metrics.
 _HOME = {
     "records": ["Answer", "Chunk", "Dataset", "Document", "Grade", "Hit", "Question"],
+    "text.wordpiece": ["default_tokenizer"],
+    "text.cutoffs": ["TokenOffsets", "joined_cutoffs", "token_cutoffs", "truncate"],
     "chunking": ["segment", "semantic_chunks", "split_chunks", "token_chunks"],
-    "embedding": [
-        "CachedEmbeddings",
-        "MiniLM",
-        "default_embedder",
-        "default_tokenizer",
-        "make_embedder",
-    ],
+    "embedding": ["CachedEmbeddings", "MiniLM", "default_embedder", "make_embedder"],
     "retrieval": [
         "BM25",
         "MMR",
@@ -49,7 +45,6 @@ _HOME = {
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table", "macro_average"],
     "generation": ["ExtractiveReader", "contexts_from_hits", "generate", "generation_tasks"],
-    "metrics.cutoffs": ["TokenOffsets", "joined_cutoffs", "token_cutoffs", "truncate"],
     "metrics.ir_score": ["ir_score", "ir_score_curve", "ir_score_table"],
     "metrics.keypoints": [
         "answer_rouge_l",

@@ -19,6 +19,7 @@ import numpy as np
 from ragbench.errors import ConfigError, check_known
 from ragbench.records import Chunk, Document
 from ragbench.text.sentences import LANGUAGES, Span, sentence_spans
+from ragbench.text.wordpiece import default_tokenizer, token_offsets
 
 PROFILES: dict[str, dict] = {
     "as_run": {"window": 3, "stride": 1, "percentile": 80.0, "threshold": None, "min_chars": 200, "max_tokens": None},
@@ -48,8 +49,6 @@ def _slices(document: Document, spans: Iterable[Span]) -> list[Chunk]:
 
 def _with_offsets(documents: Sequence[Document], tokenizer: Any = None) -> Iterator[tuple[Document, list[Span]]]:
     """Yield documents with the character spans of their tokens, a block of them in memory at a time."""
-    from ragbench.embedding import default_tokenizer, token_offsets
-
     tokenizer = tokenizer or default_tokenizer()
     for i in range(0, len(documents), _BLOCK):
         block = documents[i : i + _BLOCK]
@@ -220,8 +219,6 @@ def semantic_chunks(
 
 def _at_most(text: str, sentences: Sequence[Span], limit: int, tokenizer: Any) -> list[Span]:
     """Pack sentences into spans of at most ``limit`` tokens."""
-    from ragbench.embedding import default_tokenizer, token_offsets
-
     base, stop = sentences[0][0], sentences[-1][1]
     (offsets,) = token_offsets(tokenizer or default_tokenizer(), [text[base:stop]])
     if len(offsets) <= limit:

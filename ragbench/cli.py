@@ -319,7 +319,9 @@ def _lab(folder: str | None, port: int | None, no_browser: bool) -> None:
 @_command("data fetch", _arg("name", choices=["hotpotqa", "minilm"]))
 def _data_fetch(name: str) -> None:
     """Download a data set or the weights (needs internet)."""
-    print(rb.embedding.fetch_minilm() if name == "minilm" else rb.data.fetch_hotpotqa())
+    from ragbench.text.wordpiece import fetch_minilm
+
+    print(fetch_minilm() if name == "minilm" else rb.data.fetch_hotpotqa())
 
 
 @_command(

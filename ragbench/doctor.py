@@ -65,8 +65,8 @@ def _packages() -> Iterator[Check]:
 
 
 def _weights() -> Iterator[Check]:
-    from ragbench.embedding import verify_minilm
     from ragbench.llm.local import verify_smollm2
+    from ragbench.text.wordpiece import verify_minilm
 
     def verified(name: str, weights: str, verify: Callable[[], object], optional: bool) -> Check:
         try:

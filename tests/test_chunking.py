@@ -15,8 +15,8 @@ from langchain_core.embeddings import Embeddings
 from ragbench import chunking
 from ragbench.chunking import segment, semantic_chunks, sentence_chunks, split_chunks, token_chunks
 from ragbench.errors import ConfigError
-from ragbench.metrics.cutoffs import truncate
 from ragbench.records import Document
+from ragbench.text.cutoffs import truncate
 from ragbench.text.sentences import sentence_spans
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.metrics.cutoffs import TokenOffsets, joined_cutoffs, token_cutoffs, truncate
 from ragbench.metrics.ir_score import ir_score, ir_score_curve, ir_score_table, part_scores, strict_ir_score
+from ragbench.text.cutoffs import TokenOffsets, joined_cutoffs, token_cutoffs, truncate
 
 
 def wordpiece() -> Tokenizer:

@@ -16,12 +16,12 @@ from fake_ollama import FakeOllama, default_reply
 
 import ragbench as rb
 from ragbench.data import load_dataset
-from ragbench.embedding import default_tokenizer
 from ragbench.experiment.config import make_generator
 from ragbench.papers import ragas, rageval, thesis
 from ragbench.papers import ragchecker as rc
 from ragbench.papers.ragchecker import diagnosis, systems
 from ragbench.prompts import load_prompt
+from ragbench.text.wordpiece import default_tokenizer
 
 MODEL = "ollama:llama3:8b"
 THESIS = {"temperature": 0}

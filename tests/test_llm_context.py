@@ -39,7 +39,7 @@ def test_estimate_never_shrinks_when_text_is_added(a, b):
 
 def test_estimate_is_within_a_quarter_of_a_real_tokenizer_on_running_english():
     from ragbench.data import load_minihop
-    from ragbench.embedding import default_tokenizer
+    from ragbench.text.wordpiece import default_tokenizer
 
     tokenizer = default_tokenizer()
     texts = [document.text for document in load_minihop().documents]

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from ragbench.chunking import sentence_chunks
 from ragbench.data import load_dataset
 from ragbench.datagen import load_schema, make_set
-from ragbench.embedding import default_tokenizer
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.papers import rageval
 from ragbench.papers.rageval import retrieval
@@ -25,6 +24,7 @@ from ragbench.records import Chunk, Dataset, Document, Question
 from ragbench.retrieval import BM25, make_retriever
 from ragbench.stats import means
 from ragbench.text.sentences import split_sentences
+from ragbench.text.wordpiece import default_tokenizer
 
 BY = ["retriever", "setting", "prefix"]
 

@@ -12,7 +12,6 @@ from fake_ollama import FakeOllama
 
 from ragbench import papers
 from ragbench.data.dragonball import LANGUAGES
-from ragbench.embedding import default_tokenizer
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.checkers import EmbeddedChecker
 from ragbench.labelling.keypoints import embedded_keypoint_verdicts
@@ -20,6 +19,7 @@ from ragbench.llm import Cassette, chat_model
 from ragbench.papers import rageval
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Question
+from ragbench.text.wordpiece import default_tokenizer
 
 
 def wide(item):

@@ -111,7 +111,7 @@ def test_budget_cuts_best_first_then_puts_the_best_at_both_ends(budget, expected
 
 
 def test_budget_counts_with_the_embedded_tokenizer_by_default(minilm):
-    from ragbench.metrics.cutoffs import token_cutoffs
+    from ragbench.text.cutoffs import token_cutoffs
 
     inner = listed("Unbelievable! It works.", "A second text, rather longer than the first one.", "Third.")
     for budget in (3, 9, 14):

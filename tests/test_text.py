@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import ragbench as rb
 from ragbench.data import validate
-from ragbench.metrics.cutoffs import TokenOffsets
 from ragbench.metrics.ir_score import MATCHES
 from ragbench.metrics.keypoints import effective_information_rate, reference_recall
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
+from ragbench.text.cutoffs import TokenOffsets
 from ragbench.text.languages import language_of
 from ragbench.text.layout import comparable, contains, normalise
 from ragbench.text.negation import abstains

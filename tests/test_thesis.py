@@ -14,7 +14,7 @@ from fake_ollama import FakeOllama
 from ragbench import papers
 from ragbench.chunking import semantic_chunks
 from ragbench.data import load_dataset, load_minihop
-from ragbench.embedding import default_embedder, default_tokenizer
+from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.grades import GRADE_COLUMNS, grade_shares
@@ -22,6 +22,7 @@ from ragbench.papers import thesis
 from ragbench.prompts import fill_prompt, load_prompt
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
 from ragbench.stats import means
+from ragbench.text.wordpiece import default_tokenizer
 
 MODEL = "ollama:llama3:8b"
 

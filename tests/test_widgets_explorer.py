@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, ModelError, check_known
-from ragbench.metrics.cutoffs import TokenOffsets
 from ragbench.metrics.ir_score import ir_score
 from ragbench.paths import project_root
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
+from ragbench.text.cutoffs import TokenOffsets
 from ragbench.widgets import Message, Panel, RetrievalExplorer, escape, figure, mark, tag
 from ragbench.widgets.explorer import column, score_hits
 

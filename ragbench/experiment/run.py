@@ -33,10 +33,10 @@ from ragbench.experiment.stage import Stage
 from ragbench.experiment.work import Batch, Call, Draft, Item, block
 from ragbench.llm import Reply, ask
 from ragbench.llm.failures import KINDS, without_address
-from ragbench.metrics.cutoffs import TokenOffsets, joined_cutoffs
 from ragbench.onnx_models import cores
 from ragbench.records import Chunk, Dataset
 from ragbench.retrieval.base import before
+from ragbench.text.cutoffs import TokenOffsets, joined_cutoffs
 
 AT_ONCE = 500  # questions retrieved together: bounds memory
 # Questions per task: in threads one, so that a kill loses little; elsewhere enough to be worth the sending.

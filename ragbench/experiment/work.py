@@ -22,9 +22,9 @@ from ragbench.labelling.grades import GRADES, grading_prompts, group_answers, re
 from ragbench.llm import Reply
 from ragbench.llm.context import prompt_tokens
 from ragbench.llm.reply import CUT_SHORT
-from ragbench.metrics.cutoffs import TokenOffsets, joined_cutoffs
 from ragbench.metrics.ir_score import ir_score_table
 from ragbench.records import Answer, Hit, Question
+from ragbench.text.cutoffs import TokenOffsets, joined_cutoffs
 
 Search = tuple[str, str, int]  # chunker, retriever, k
 LEFT_OUT = "truncated answer"  # kind of a row without a grade, unlike a judge's own truncated reply

@@ -17,9 +17,9 @@ from ragbench import llm
 from ragbench.errors import ConfigError, ModelError
 from ragbench.generation.reader import ExtractiveReader
 from ragbench.llm.context import prompt_tokens
-from ragbench.metrics.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Hit, Question
+from ragbench.text.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
 
 BUDGETS = tuple(range(0, 1001, 100))
 PROMPTS: Mapping[str, str] = {"with_documents": "thesis_with_documents", "query_only": "thesis_query_only"}
@@ -33,7 +33,7 @@ def contexts_from_hits(
 ) -> list[list[str | None]]:
     """Join each question's chunks with one space and cut them to every budget of N tokens.
 
-    ``tokenizer`` and ``begin_token`` are as in ``ragbench.metrics.cutoffs.joined_cutoffs``; a kept ``TokenOffsets`` is
+    ``tokenizer`` and ``begin_token`` are as in ``ragbench.text.cutoffs.joined_cutoffs``; a kept ``TokenOffsets`` is
     reused. Returns lists (questions) of lists (budgets): the text, None for N = 0, ``""`` where nothing was retrieved.
     A budget that is no whole number >= 0 is a ConfigError.
 

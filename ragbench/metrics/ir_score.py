@@ -23,8 +23,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.metrics.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
 from ragbench.metrics.inputs import as_list
+from ragbench.text.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
 from ragbench.text.layout import Form, comparable
 
 Match = Literal["substring", "subsequence", "substring_nfkc", "subsequence_nfkc", "exact", "exact_subsequence"]
@@ -49,7 +49,7 @@ def ir_score(parts: Sequence[str], text: str, match: Match = "substring") -> flo
     Parameters
     ----------
     parts : the supporting facts p_1..p_n.
-    text : the retrieved text, already cut (see `ragbench.metrics.cutoffs.truncate`).
+    text : the retrieved text, already cut (see `ragbench.text.cutoffs.truncate`).
     match : "substring"; "subsequence" (as Eq 2.2 is worded); either with "_nfkc" (full-width Ａ equals A); "exact" (as
         published: no character is changed) or "exact_subsequence". See `MATCHES`.
 
@@ -133,7 +133,7 @@ def ir_score_table(
     ----------
     parts : for each question its supporting facts.
     texts : for each question the retrieved text, or the retrieved chunks' texts, joined with one space.
-    cutoffs, tokenizer, begin_token : as in `ragbench.metrics.cutoffs.joined_cutoffs`.
+    cutoffs, tokenizer, begin_token : as in `ragbench.text.cutoffs.joined_cutoffs`.
     match : as in `ir_score`; cut positions are those of the text as it is.
     positions : int array, shape (n, len(cutoffs)): cut positions in characters, when they are known; the tokenizer is
         then not used.

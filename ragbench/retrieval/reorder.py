@@ -18,6 +18,7 @@ from pydantic import PositiveInt, PrivateAttr
 from ragbench.errors import check_known
 from ragbench.records import Hit
 from ragbench.retrieval.base import Retriever, Scopes, Searcher, before, describe
+from ragbench.text.cutoffs import as_offsets, joined_cutoffs
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ class LongContextReorder(Retriever):
     budget : None for the order as published. A number of tokens: cut the hits, best first, to that many tokens (the
         last one may lose its end), then put them in the mended order. Joined with one space they then fit the budget
         (give or take a token where a tokenizer treats the first chunk of a text differently).
-    tokenizer : what counts the tokens, as ``ragbench.metrics.cutoffs.TokenOffsets`` takes it; default the embedded
+    tokenizer : what counts the tokens, as ``ragbench.text.cutoffs.TokenOffsets`` takes it; default the embedded
         model's WordPiece.
     k : hits per ``invoke()``.
     """
@@ -84,14 +85,10 @@ class LongContextReorder(Retriever):
 
     @cached_property
     def _offsets(self) -> Any:
-        from ragbench.metrics.cutoffs import as_offsets
-
         return as_offsets(self._tokenizer)
 
     def _cut(self, hits: list[Hit]) -> list[Hit]:
         """Keep what lies within the first ``budget`` tokens of the hits' texts, joined with one space."""
-        from ragbench.metrics.cutoffs import joined_cutoffs
-
         chunks = [hit.chunk for hit in hits]
         end = int(joined_cutoffs([chunk.text for chunk in chunks], [self.budget], self._offsets)[0])
         return [replace(hit, chunk=chunk) for hit, chunk in zip(hits, before(end, chunks), strict=False)]

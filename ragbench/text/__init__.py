@@ -6,5 +6,6 @@
 ``negation``   `ABSTENTIONS`: what says "I do not know"; yes, no, negation, guesses
 ``parse``      parsed texts for many comparisons: the judge's, the grader's, the reader's
 ``languages``  which language a text is in
+``wordpiece``  the embedded model's tokens, and where the model lies; ``cutoffs``: where the first N tokens end
 ``common``     longest common substring and subsequence
 """

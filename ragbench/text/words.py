@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import check_known
+from ragbench.text.wordpiece import default_tokenizer
 
 _MONTHS = "January February March April May June July August September October November December"
 _UNITS = (
@@ -172,8 +173,6 @@ def word_weight(word: str) -> float:
 
     By Zipf's law this is the word's IDF up to a constant, and needs no corpus.
     """
-    from ragbench.embedding import default_tokenizer
-
     ids = default_tokenizer().encode(word, add_special_tokens=False).ids
     if len(ids) != 1 or ids[0] < _FIRST_CHARACTER:  # below the characters are [UNK] and reserved pieces
         return float(np.log(_VOCABULARY - _FIRST_WORD) + _PIECE * max(len(ids) - 1, 0))
@@ -183,7 +182,5 @@ def word_weight(word: str) -> float:
 @functools.lru_cache(maxsize=100_000)
 def everyday(word: str) -> bool:
     """Say whether a lower-case word is among the 4,000 most frequent of the embedded model's vocabulary."""
-    from ragbench.embedding import default_tokenizer
-
     number = default_tokenizer().token_to_id(word)
     return number is not None and number < _FIRST_WORD + _EVERYDAY

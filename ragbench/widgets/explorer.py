@@ -16,11 +16,11 @@ import numpy as np
 
 from ragbench.data.relevance import judgements
 from ragbench.errors import ConfigError, RagbenchError, check_known
-from ragbench.metrics.cutoffs import TokenOffsets, as_offsets, joined_cutoffs
 from ragbench.metrics.ir_score import MATCHES, part_scores
 from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.records import Dataset, Hit, Question
 from ragbench.retrieval.base import check_retriever
+from ragbench.text.cutoffs import TokenOffsets, as_offsets, joined_cutoffs
 from ragbench.text.layout import Normalised, comparable
 from ragbench.widgets.base import Panel, escape, mark, number_table, row, tag
 

@@ -176,9 +176,9 @@ def answers(
     Returned are rows of the `Experiment` by setting and question, with a column setting; settings that are alike share
     a row's answer. An answer that the limit of new tokens ended counts as it is, as in the paper.
     """
-    from ragbench.embedding import default_tokenizer
     from ragbench.experiment.identity import is_model
     from ragbench.generation import ABSTENTIONS, ExtractiveReader
+    from ragbench.text.wordpiece import default_tokenizer
 
     language = one_language(data.questions)
     prompt = prompt or f"rageval_answer_{language}"

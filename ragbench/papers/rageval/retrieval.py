@@ -104,7 +104,7 @@ def bm25(language: str = "en", tokenizer: str | Callable[[str], list[str]] = "au
 
 def cut_queries(queries: Sequence[str], tokens: int = QUERY_TOKENS) -> list[str]:
     """Cut queries to their first ``tokens`` WordPiece tokens."""
-    from ragbench.embedding import default_tokenizer
+    from ragbench.text.wordpiece import default_tokenizer
 
     encodings = default_tokenizer().encode_batch(list(queries), add_special_tokens=False)
     return [

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.metrics.inputs import as_list
+from ragbench.text.wordpiece import default_tokenizer, token_offsets
 
 _BATCH = 1024
 
@@ -86,8 +86,6 @@ class TokenOffsets:
     def _tokenise(self, texts: list[str]) -> list[Iterable[int]]:
         if self._function:
             return [self._tokenizer(t) for t in texts]
-        from ragbench.embedding import token_offsets
-
         try:
             spans = token_offsets(self._tokenizer, texts)
         except (UnicodeEncodeError, TypeError):
@@ -103,8 +101,6 @@ def _load(tokenizer: Any) -> Any:
     from tokenizers import Tokenizer
 
     if tokenizer is None:
-        from ragbench.embedding import default_tokenizer
-
         return default_tokenizer()
     if isinstance(tokenizer, (str, os.PathLike)):
         path = Path(tokenizer)
@@ -184,9 +180,13 @@ def joined_cutoffs(
     int64 array, shape (len(cutoffs),): C_N is ``joined[:position]``. 0 for N = 0; the text's length when it has no more
     than N tokens.
 
+    Raises ConfigError for impossible cut-offs, DataError for one text in place of a list.
+
     Source: thesis §2.3 (C_N), §3.1; the begin token is a fact of the published runs.
     """
-    chunk_texts, values = as_list(chunk_texts, "chunk_texts"), as_cutoffs(cutoffs)
+    if isinstance(chunk_texts, str):
+        raise DataError("chunk_texts is one text", "a list", "put a single one into a list: [text]")
+    values = as_cutoffs(cutoffs)
     length = sum(map(len, chunk_texts)) + max(len(chunk_texts) - 1, 0)
     ends = as_offsets(tokenizer).joined_ends(chunk_texts, int(values.max()))
     keep = np.maximum(values - 1, 0) if begin_token else values
