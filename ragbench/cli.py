@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="ragbench", description="A workbench for evaluating retrieval-augmented generation."
+        prog="ragbench", description="A workbench for evaluating retrieval-augmented generation.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"ragbench {rb.__version__}")
     commands = parser.add_subparsers(metavar="command")
@@ -76,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     for name, (function, arguments) in _COMMANDS.items():
         place, text = data if name.startswith("data ") else commands, function.__doc__ or ""
-        command = place.add_parser(name.removeprefix("data "), help=text[0].lower() + text[1:].rstrip("."))
+        told = text[0].lower() + text[1:].rstrip(".")
+        command = place.add_parser(name.removeprefix("data "), help=told, allow_abbrev=False)
         command.set_defaults(run=function)
         for names, settings in arguments:
             command.add_argument(*names, **settings)

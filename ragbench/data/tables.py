@@ -150,6 +150,8 @@ def _file(path: Path) -> Table:
         return Table(str(path), [f"{path}, [{i}]" for i in range(len(rows))], _of_dicts(rows))
     if ending in (".xlsx", ".xls", ".ods"):
         raise ConfigError(f"unknown kind of file {ending!r}: {path.name}", ", ".join(_ENDINGS), EXPORT)
+    if ending not in _ENDINGS and not path.exists():
+        raise DataError(f"there is no file or folder {path}", "an existing one", "check the path")
     if ending not in _ENDINGS:
         raise unknown("kind of file", ending or path.name, _ENDINGS)
     numbered = list(read_csv(path) if is_csv(path) else read_jsonl(path))

@@ -1,0 +1,129 @@
+"""Mistakes of the first hour: each is refused in one message, with what was got, what is expected, what to do."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+import ragbench as rb
+from ragbench import cli
+from ragbench.prompts import load_prompt
+
+EXPERIMENT = {"name": "t", "data": "{mine: {questions: q.jsonl, documents: docs}}", "chunker": "token_chunks"}
+EXPERIMENT |= {"retriever": "BM25", "generator": "extractive"}
+CHUNK = rb.Chunk("1", "Ely has a mill.", "d")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder with one question, one document, one answer and some files that are not quite right."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
+    files = {
+        "q.jsonl": '{"question": "Where is Ely?", "answer": "here", "references": ["Ely is here."]}\n',
+        "docs/a.txt": "Ely is here.",
+        "half.jsonl": '{"question": "Where is Ely?"\n',
+        "empty.csv": "",
+        "head.csv": "question,answer,references\n",
+        "other.csv": "frage,answer,references\nWo?,da,Ely is here.\n",
+        "answers.csv": "question,answer,reference\nWhere is Ely?,here,here\n",
+        "half.yaml": "name: t\ndata: {mine: \n",
+        "list.yaml": "- name\n- data\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "nothing").mkdir()
+
+
+def experiment(**changes):
+    """Plan the experiment with some keys changed; those that are None are left out."""
+    keys = {key: value for key, value in (EXPERIMENT | changes).items() if value is not None}
+    with open("experiment.yaml", "w") as file:
+        file.write("".join(f"{key}: {value}\n" for key, value in keys.items()))
+    rb.Experiment.from_yaml("experiment.yaml").plan()
+
+
+def told(call, capsys) -> str:
+    """What is said of a call, or of a command line, which must be refused."""
+    if isinstance(call, str):
+        with pytest.raises(SystemExit) as ended:
+            raise SystemExit(cli.main(call.split()))
+        assert ended.value.code == 2
+        return capsys.readouterr().err
+    with pytest.raises((rb.errors.RagbenchError, AttributeError)) as caught:
+        call()
+    return str(caught.value)
+
+
+# A call or a command, and words that the message must hold: what was got, what is expected, what to do.
+MISTAKES = [
+    ("run none.yaml", "there is no file none.yaml", "the folder holds", "check the path"),
+    ("run nothing", "there is no file nothing/experiment.yaml", "check the path"),
+    ("run half.yaml", "half.yaml", "line", "mend"),
+    ("plan list.yaml", "list.yaml", "list", "name and data"),
+    ("rum experiment.yaml", "invalid choice: 'rum'", "'run'"),
+    ("plan list.yaml --verbose", "unrecognized arguments: --verbose"),
+    ("run list.yaml --retry", "unrecognized arguments: --retry"),
+    ("reproduce thesys", "invalid choice: 'thesys'", "'thesis'"),
+    ("init docs", "docs", "new or empty folder", "choose another name"),
+    ("lab nowhere", "there is no folder", "nowhere", "ragbench init"),
+    ("export nowhere --to out", "no run 'nowhere'", "ragbench run experiment.yaml"),
+    ("export nowhere", "required: --to"),
+    ("data generate --domain finanse --out x", "unknown domain 'finanse'", "law, medicine", "did you mean 'finance'"),
+    ("validate none.jsonl docs", "there is no file none.jsonl", "the folder holds", "check the path"),
+    ("validate q.jsonl dox", "there is no file or folder dox", "check the path"),
+    ("validate q.jsonl nothing", "nothing", "it is empty", "one text file per document"),
+    ("validate empty.csv docs", "empty.csv is empty", "at least one record"),
+    ("validate head.csv docs", "head.csv holds no record", "at least one"),
+    ("validate half.jsonl docs", "half.jsonl, line 1", "one JSON object per line", "mend that line"),
+    ("validate docs/a.txt docs", "unknown kind of file '.txt'", ".csv", ".jsonl"),
+    ("validate other.csv docs", "other.csv, line 2", "no field 'question'", "frage"),
+    ("validate other.csv docs --columns frage", "--columns frage", "OURS=YOURS"),
+    ("score none.csv --metrics f1 --to out", "there is no file none.csv", "check the path"),
+    ("score answers.csv --metrics rogue_l --to out", "unknown metric 'rogue_l'", "did you mean 'rouge_l'"),
+    ("score answers.csv --metrics faithfulness --to out", "no column 'chunks'", "question, answer", "add it"),
+    ("score answers.csv --metrics f1 --labels llama3 --to out", "provider 'llama3'", "write 'ollama:llama3'"),
+    (lambda: experiment(data=None), "'data'", "name, data, chunker, retriever"),
+    (lambda: experiment(retreiver="SIM"), "retreiver", "retriever"),
+    (lambda: experiment(retriever="BM26"), "unknown retriever 'BM26'", "SIM", "did you mean 'BM25'"),
+    (lambda: experiment(chunker="token_chunk"), "unknown chunker 'token_chunk'", "did you mean 'token_chunks'"),
+    (lambda: experiment(data="minihopp"), "'minihopp'", "hotpotqa", "did you mean 'minihop'"),
+    (lambda: experiment(k="five"), "k", "five"),
+    (lambda: experiment(k=0), "k", "0", "at least 1"),
+    (lambda: experiment(N="[some]"), "N", "some"),
+    (lambda: experiment(generator="llama3"), "generator", "'llama3'", "ollama:NAME"),
+    (lambda: experiment(judge="embeded"), "judge", "'embeded'", "did you mean 'embedded'"),
+    (lambda: experiment(data="{mine: {questions: q.jsonl, documents: dox}}"), "no file or folder", "dox"),
+    (lambda: rb.chat_model("olama:llama3"), "'olama'", "did you mean 'ollama"),
+    (lambda: rb.chat_model("ollama:"), "model 'ollama:'", "'ollama:llama3:8b'"),
+    (lambda: rb.Cassette("none.sqlite", "replay"), "none.sqlite: no such cassette", "record it"),
+    (lambda: rb.Cassette("none.sqlite", "play"), "unknown cassette mode 'play'", "did you mean 'replay'"),
+    (lambda: rb.BM25([]), "no chunks", "at least one", "check that the documents have text"),
+    (lambda: rb.BM25(["Ely has a mill."]), "Ely has a mill", "ragbench.Chunk", "token_chunks(documents)"),
+    (lambda: rb.BM25([CHUNK]).search("Where?", 5), "queries is str", "a list of str", "pass [query]"),
+    (lambda: rb.BM25([CHUNK]).search(["Where?"], "5"), "k='5'", "a whole number", "k=10"),
+    (lambda: rb.token_chunks([rb.Document("d", "", "Ely")], size=0), "size=0", "at least 1", "size=300"),
+    (lambda: rb.token_chunks([rb.Document("d", "", "Ely")], overlap=20), "overlap=20", "a share in [0, 1)"),
+    (lambda: rb.ir_score(["Ely"], "Ely", match="subsring"), "unknown match 'subsring'", "did you mean 'substring'"),
+    (lambda: rb.widgets.RetrievalExplorer([], {}), "questions", "at least one", "pass dataset.questions"),
+    (lambda: rb.BM52, "no attribute 'BM52'", "did you mean 'BM25'"),
+    (lambda: rb.audit_rows(pd.DataFrame({"score": [1]}), "scor"), "unknown column 'scor'", "did you mean 'score'"),
+    (lambda: load_prompt("thesis_grad"), "unknown prompt 'thesis_grad'", "did you mean 'thesis_grade'"),
+    (lambda: rb.papers.published("thesis", "Table 9"), "unknown item", "Table 3.1", "choose one"),
+]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake[1])
+def test_a_mistake_of_the_first_hour_is_told_in_one_message(mistake, capsys):
+    call, *words = mistake
+    said = told(call, capsys)
+    assert [word for word in words if word not in said] == [], said
+    assert "Traceback" not in said
+
+
+def test_a_prompt_without_a_server_says_how_to_start_one():
+    (reply,) = rb.ask(rb.chat_model("ollama:llama3:8b"), ["hello"], retries=0)
+    said = str(reply.error)
+    assert all(words in said for words in ("127.0.0.1:9", "no connection", "ollama serve"))
