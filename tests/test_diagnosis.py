@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections import Counter
@@ -12,12 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
-from hypothesis import given
-from hypothesis import strategies as st
+from notebook_parts import parts
 
 from ragbench import papers, plots
 from ragbench.data import load_dataset, load_minihop
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError
 from ragbench.labelling.claims import embedded_labels, ragchecker_labels
 from ragbench.llm import chat_model
 from ragbench.papers import ragchecker as rc
@@ -26,6 +24,8 @@ from ragbench.paths import shared_data
 from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Document, Hit, Question
 from ragbench.stats import means
+
+BOOK = parts("23")
 
 
 class InOrder:
@@ -60,7 +60,7 @@ def world() -> Dataset:
 
 
 def contained(results):
-    return embedded_labels(results, dg.Contained())
+    return embedded_labels(results, BOOK.Contained())
 
 
 def run(world, folder, wanted=None, generators=None):
@@ -124,18 +124,15 @@ def test_claim_recall_and_context_precision_are_those_counted_by_hand(world, tmp
 def test_white_space_aside_a_claim_is_contained_as_it_stands():
     claims, texts = ["red  stones\nfall", "Red stones fall", " "], ["so red stones   fall down", "red stones", ""]
     neutral = ["Neutral"] * 3
-    assert dg.Contained().check_many(claims, texts) == [["Entailment", "Neutral", "Neutral"], neutral, neutral]
+    assert BOOK.Contained().check_many(claims, texts) == [["Entailment", "Neutral", "Neutral"], neutral, neutral]
 
 
-def test_overlap_brings_a_fact_cut_by_an_edge_within_reach(tmp_path):
+def test_overlap_brings_a_fact_cut_by_an_edge_within_reach():
     text = " ".join(["a"] * 298 + ["red", "stones", "fall"] + ["a"] * 800)
     question = Question("q", "which?", "x", ("red stones fall",), "f", "", {"domain": "law"})
-    data = Dataset("cut", (question, replace(question, id="none", references=())), (Document("d", "d", text),))
-    grid = rc.grid("made", data, {"in order": InOrder}, settings=dg.variations(), folder=tmp_path)
-    found = dg.reachable(grid).set_index(["question_id", "size", "overlap"])["reachable"]
-    assert found["q", 300, 0.0] == 0
-    assert found["q", 300, 0.2] == found["q", 300, 0.4] == 1
-    assert np.isnan(found["none", 300, 0.0])
+    asked = [question, replace(question, id="none", references=())]
+    shares = [BOOK.reachable([Document("d", "d", text)], asked, dg.Setting(overlap=share)) for share in dg.OVERLAPS]
+    assert shares == [{"q": 0}, {"q": 1}, {"q": 1}]
 
 
 def test_failed_rows_and_unread_labels_are_counted_not_dropped(world, tmp_path):
@@ -236,41 +233,8 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
     assert first["context_precision"].round(6).tolist() == [0.2, 0.05, 0.05]
     assert first[["faithfulness", "precision", "context_utilization"]].eq(1).all(axis=None)
     assert scored[scored["question_id"] == "q2"]["relevant_noise_sensitivity"].eq(1).all()
-    laid = dg.by_factor(scored)
+    laid = BOOK.by_factor(scored)
     assert laid[laid["factor"] == "prompt"]["value"].unique().tolist() == ["default", "optimised"]
-
-
-def speak_apart(request):
-    """Answer every prompt, and take every text apart, in its own words: nothing is asked twice by chance."""
-    own = hashlib.sha256(request["messages"][-1]["content"].encode()).hexdigest()[:12]
-    if not request.get("format"):
-        return f"Stones {own} fall."
-    (name, spec), *_ = request["format"]["properties"].items()
-    if name == "claims":
-        return json.dumps({name: [f"stones {own} fall", f"birds {own} sing"]})
-    count = max(spec["maxItems"] // 2, 1) if spec.get("type") == "array" else 0
-    return json.dumps({name: ["Neutral"] * count or "Neutral"})
-
-
-@pytest.mark.parametrize("joint", [None, 5])
-def test_the_plan_counts_generation_extraction_and_checks_as_the_run_makes_them(world, tmp_path, joint):
-    with FakeOllama(reply=speak_apart) as server:
-        model = chat_model("ollama:llama3:8b", host=server.url, num_ctx=32768)
-        answerable, generators = dg.answerable(world), dict.fromkeys(dg.PROMPTS, model)
-        grid = rc.grid("made", answerable, {"in order": InOrder}, generators, WITH_PROMPTS, folder=tmp_path)
-        planned = dg.plan_with_labels(grid, model, joint=joint, claims_per_text=2)
-        assert server.calls == []
-        rows = grid.run(progress=False)
-        answers = len(server.calls)
-        score(grid, rows, lambda r: ragchecker_labels(model, r, joint=joint, progress=False), "answers")
-        asked = Counter("claims" in call.body["format"]["properties"] for call in server.calls[answers:])
-        again = dg.plan_with_labels(grid, model, joint=joint, claims_per_text=2)
-    steps = {step.name.split(",")[0]: step for step in planned}
-    assert steps["generate"].remaining == answers == 6  # two questions under two settings, and the second prompt
-    assert steps["claims"].remaining == asked[True] == 2 + 6
-    assert steps["claim check"].remaining == asked[False] > 100
-    assert again["generate"].remaining == 0
-    assert again["claims"].remaining == asked[True]  # no cassette was given for these
 
 
 def test_the_context_is_every_chunk_uncut(world, tmp_path):
@@ -296,51 +260,32 @@ def made_scores(**means: float) -> pd.DataFrame:
 def test_tendencies_are_paired_differences_per_retriever_and_over_all_of_them():
     scored = made_scores(k5=0.2)
     scored.loc[(scored["retriever"] == "B") & (scored["k"] == 5), "claim_recall"] += 0.1
-    table = dg.trends(scored, resamples=200)
-    rises = table[(table["change"] == "k 5 to 20") & (table["metric"] == "claim_recall")].set_index("retriever")
+    table = BOOK.tendencies(scored)
+    assert set(table["metric"]) == {"claim_recall"}
+    rises = table[table["change"] == "k 5 to 20"].set_index("retriever")
     assert rises["difference"].round(6).to_dict() == {"A": 0.3, "B": 0.2, "all": 0.25}
-    assert rises["paper_difference"].round(6).unique().tolist() == [0.161]
-    assert set(rises["verdict"]) == {"by construction"}  # the first 5 chunks are among the first 20
-    assert rises["p"].isna().all()
-    assert rises["n"].tolist() == [10, 10, 10]
-    same = table[(table["change"] == "overlap 0 to 0.4") & (table["metric"] == "claim_recall")]
-    assert same["paper_difference"].round(6).unique().tolist() == [0.003]
-    assert set(same["verdict"]) == {"holds"}
+    assert rises[["n", "paper"]].to_numpy().tolist() == [[10, "rises"]] * 3
+    same = table[table["change"] == "overlap 0 to 0.4"]
     assert (same["difference"].abs() < 1e-12).all()
-    missing = table[table["metric"] != "claim_recall"]
-    assert set(missing["verdict"]) == {"not measured"}
-    assert set(missing["n"]) == {0}
-    assert len(table) == 3 * len(dg.TRENDS)
-
-
-def test_the_paper_prints_no_difference_of_two_settings_at_once():
-    both = dg.Trend("k and size", dg.Setting(k=5, size=150), dg.DEFAULT, "claim_recall", "rises")
-    table = dg.trends(made_scores(), [both, replace(both, change="k", a=dg.Setting(k=5))], resamples=10)
-    assert table["paper_difference"].isna().tolist() == [True] * 3 + [False] * 3
-
-
-def test_only_a_tendency_that_can_fail_is_a_finding():
-    nested = {(t.change, t.metric) for t in dg.TRENDS if t.by_construction}
-    assert nested == {("k 5 to 20", "claim_recall")}
+    assert set(same["paper"]) == {"stays"}
+    scored.loc[scored.eval("question_id == 'q0' and k == 5 and retriever == 'A'"), "claim_recall"] = np.nan
+    fewer = BOOK.tendencies(scored).query("change == 'k 5 to 20'").set_index("retriever")
+    assert fewer["n"].to_dict() == {"A": 9, "B": 10, "all": 9}
 
 
 def test_questions_of_one_document_count_as_one_and_tests_are_corrected_for_each_other():
-    larger = [dg.Trend("size", dg.Setting(size=150), dg.DEFAULT, metric, "rises") for metric in ("f1", "recall")]
+    a, b = dg.Setting(size=150), dg.DEFAULT
     rows = []
     for i in range(24):
-        for setting, better in ((larger[0].a, 0.0), (larger[0].b, 1.0)):
+        for setting, better in ((a, 0.0), (b, 1.0)):
             place = {name: getattr(setting, name) for name in dg.PLACE}
             rows.append({"question_id": f"q{i}", "cluster": i % 4, "retriever": "A", **place,
                          "f1": better, "recall": better * (i % 4 != 0)})  # fmt: skip
-    scored = pd.DataFrame(rows)
-    alone = dg.trends(scored.assign(cluster=scored["question_id"]), larger, resamples=200)
-    assert set(alone["verdict"]) == {"holds"}
-    assert (alone["p_holm"] >= alone["p"]).all()
-    table = dg.trends(scored, larger, resamples=200).set_index("metric")
+    table = BOOK.tendencies(pd.DataFrame(rows), {"size": (a, b, {"f1": "rises", "recall": "rises"})})
+    table = table[table["retriever"] == "A"].set_index("metric")
     # Four documents: their signs can be flipped in 16 ways, two of which are as far out as what was seen.
-    assert table.loc["f1", ["p", "p_holm"]].tolist() == [2 / 16, 4 / 16]
-    assert table.loc["recall", "p"] == 4 / 16  # one of the documents has no difference
-    assert set(table["verdict"]) == {"undecided"}
+    assert table["p"].to_dict() == {"f1": 2 / 16, "recall": 4 / 16}  # one of the documents has no difference in recall
+    assert table.loc["f1", "p_holm"] == 4 * 2 / 16
     assert table["n"].tolist() == [24, 24]
 
 
@@ -348,19 +293,19 @@ def test_f1_of_section_4_4_is_the_harmonic_mean_of_means_by_domain():
     rows = [("a", 1.0, 0.0), ("a", 0.0, 1.0), ("b", 0.5, 1.0), ("b", np.nan, 1.0)]
     scored = pd.DataFrame(rows, columns=["domain", "precision", "recall"])
     scored = scored.assign(retriever="A", f1=[0, 0, 2 / 3, np.nan], k=20, size=300, overlap=0.2, prompt="default")
-    found = dg.f1_of_means(scored)
+    found = BOOK.f1_of_means(scored)
     # Domain a: halves on average, 0.5; domain b: 0.5 and 1. The mean of F1 by question would be 0.22.
     assert found["mean"].tolist() == pytest.approx([(0.5 + 2 / 3) / 2])
     assert found[["metric", "n", "unscored"]].to_numpy().tolist() == [["f1_of_means", 3, 1]]
-    cells = dg.as_printed(found, "Section 4.4")
+    cells = BOOK.as_printed(found, "Section 4.4")
     assert set(cells["column"]) == {"f1"}
     assert cells["value"].iloc[0] == pytest.approx(58.333333)
     per_question = found.assign(metric="f1")
-    assert dg.as_printed(per_question, "Section 4.4").empty  # another quantity than the printed one
+    assert BOOK.as_printed(per_question, "Section 4.4").empty  # another quantity than the printed one
 
 
 def test_section_4_4_follows_from_tables_8_10_and_15():
-    cells = dg.identities()
+    cells = BOOK.identities()
     found = cells.groupby("column")["value"].first().round(2).to_dict()
     assert found == {
         "claim_recall": 77.63, "context_utilization": 59.17, "f1": 53.43, "faithfulness": 92.18,
@@ -376,50 +321,8 @@ def test_section_4_4_follows_from_tables_8_10_and_15():
     assert own.mean() == pytest.approx(50.2, abs=0.05)
 
 
-def test_a_question_without_a_score_at_one_end_is_left_out_of_the_difference_and_counted():
-    scored = made_scores(k5=0.2)
-    scored.loc[scored.eval("question_id == 'q0' and k == 5 and retriever == 'A'"), "claim_recall"] = np.nan
-    table = dg.trends(scored, dg.TRENDS[:1], resamples=50).set_index("retriever")
-    assert table[["n", "unscored"]].to_numpy().tolist() == [[9, 1], [10, 0], [9, 1]]
-
-
-def test_two_runs_below_each_other_are_refused_where_both_have_scores():
-    scored = made_scores()
-    with pytest.raises(DataError, match="'q0' twice at Setting"):
-        dg.trends(pd.concat([scored, scored]), dg.TRENDS[:1])
-    other = scored.rename(columns={"claim_recall": "f1"})
-    both = dg.trends(pd.concat([scored, other], ignore_index=True), resamples=50)
-    assert set(both[both["verdict"] != "not measured"]["metric"]) == {"claim_recall", "f1"}
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "direction", "said"),
-    [
-        (0.01, 0.2, "rises", "holds"), (0.01, 0.2, "falls", "reversed"), (-0.2, -0.01, "falls", "holds"),
-        (-0.2, -0.01, "rises", "reversed"), (-0.01, 0.2, "rises", "undecided"), (0.0, 0.0, "falls", "undecided"),
-        (-0.01, 0.02, "stays", "holds"), (-0.01, 0.021, "stays", "undecided"), (-0.021, 0.01, "stays", "undecided"),
-        (0.021, 0.03, "stays", "changes"), (-0.03, -0.021, "stays", "changes"),
-        (float("nan"), 0.1, "rises", "not measured"),
-    ],
-)  # fmt: skip
-def test_an_interval_bears_a_tendency_out_or_not(low, high, direction, said):
-    assert dg.verdict(low, high, direction) == said
-
-
-def test_verdicts_know_three_directions():
-    with pytest.raises(ConfigError, match="did you mean 'rises'"):
-        dg.verdict(0, 1, "rise")
-
-
-@given(st.floats(-1, 1), st.floats(0, 1))
-def test_what_rises_one_way_falls_the_other(low, width):
-    there, back = dg.verdict(low, low + width, "rises"), dg.verdict(-low - width, -low, "falls")
-    assert there == back
-    assert dg.verdict(low, low + width, "stays") == dg.verdict(-low - width, -low, "stays")
-
-
 def test_the_default_setting_stands_on_every_axis_and_other_combinations_on_none():
-    laid = dg.by_factor(means(made_scores(), dg.SYSTEM, ["claim_recall"], resamples=0))
+    laid = BOOK.by_factor(means(made_scores(), dg.SYSTEM, ["claim_recall"], resamples=0))
     assert laid.groupby("factor")["value"].unique().map(list).to_dict() == {
         "k": [5, 10, 20], "size": [150, 300, 600], "overlap": [0.0, 0.2, 0.4], "prompt": ["default"],
     }  # fmt: skip
@@ -427,26 +330,10 @@ def test_the_default_setting_stands_on_every_axis_and_other_combinations_on_none
     default = laid[(laid["k"] == 20) & (laid["size"] == 300) & (laid["overlap"] == 0.2) & (laid["retriever"] == "A")]
     assert default["factor"].tolist() == ["k", "size", "prompt", "overlap"]
     assert default["mean"].nunique() == 1
-    assert dg.by_factor(laid.iloc[:0]).empty
-
-
-def test_equal_budgets_are_compared_with_their_smallest_chunks():
-    scored = made_scores(k5=0.1, k10=0.4)
-    scored.loc[(scored["overlap"] != 0.2) & (scored["size"] != 150), "claim_recall"] += 0.3
-    table = dg.equal_budgets(scored, ["claim_recall"], resamples=100)
-    pairs = {
-        (1500, 150, 10), (1500, 300, 5), (3000, 150, 20), (3000, 300, 10), (3000, 600, 5), (6000, 300, 20),
-        (6000, 600, 10),
-    }  # fmt: skip
-    assert set(table[["budget", "size", "k"]].itertuples(index=False, name=None)) == pairs
-    at = table[table["retriever"] == "A"].set_index(["budget", "size"])["difference"].round(6)
-    assert at[3000].to_dict() == {150: 0, 300: -0.1, 600: -0.2}
-    assert at[6000].to_dict() == {300: 0, 600: 0.1}
-    assert set(table["n"]) == {10}
 
 
 def test_published_numbers_are_laid_out_by_factor_with_the_default_on_each_axis():
-    table = dg.published_by_factor().set_index(["factor", "value", "metric"])["mean"]
+    table = BOOK.published_by_factor().set_index(["factor", "value", "metric"])["mean"]
     assert table["k", 5, "claim_recall"] == 0.615
     assert table["size", 150, "f1_of_means"] == pytest.approx(0.526)
     assert table["prompt", "optimised", "noise_sensitivity"] == pytest.approx(0.381)
@@ -459,19 +346,15 @@ def test_published_numbers_are_laid_out_by_factor_with_the_default_on_each_axis(
 
 def test_cells_are_named_as_the_paper_prints_them():
     table = means(made_scores(k5=0.2), dg.SYSTEM, ["claim_recall"], resamples=0)
-    with pytest.raises(ConfigError, match="several means for one cell"):
-        dg.as_printed(table, "Section 4.4")
     mine = table[table["retriever"] == "A"]
-    cells = dg.as_printed(mine, "Section 4.4")
+    cells = BOOK.as_printed(mine, "Section 4.4")
     printed = papers.published("ragchecker", "Section 4.4")
     wanted = printed[printed["column"] == "claim_recall"]["row"]
     assert cells["row"].tolist() == wanted.tolist()
     assert cells.set_index("row")["value"].round(6)[["k = 5", "k = 20"]].tolist() == [24.5, 54.5]
-    figure = dg.as_printed(mine, "Figure 7")
+    figure = BOOK.as_printed(mine, "Figure 7")
     assert figure["row"].tolist() == ["chunk size = 150", "chunk size = 300", "chunk size = 600"]
     assert set(figure["n"]) == {10}
-    with pytest.raises(ConfigError, match="Figure 9"):
-        dg.as_printed(mine, "Figure 9")
 
 
 def test_pages_join_the_documents_of_a_topic_and_keep_every_supporting_sentence():
