@@ -15,7 +15,6 @@ from ragbench.datagen import curation
 from ragbench.errors import DataError
 from ragbench.llm import Cassette, chat_model
 from ragbench.records import Chunk, Dataset, Document, Hit, Question
-from ragbench.retrieval import BM25
 
 QUIET = {"progress": False, "retries": 0}
 PASSAGES = {"p1": "Ann built the tower.", "p2": "It was finished in 1896.", "p3": "Rob paid for it."}
@@ -182,7 +181,7 @@ test_a_wrong_number_of_joint_claims_is_named_before_any_call = refusals(
 
 def test_no_questions_need_no_call():
     made, prompts = run([], Model())
-    assert made.counts == dict.fromkeys(curation.STATUSES, 0)
+    assert made.counts == dict.fromkeys(curation._STATUSES, 0)
     assert not prompts
 
 
@@ -250,13 +249,6 @@ def test_kept_documents_are_a_plain_union(drawn):
     assert list(made.kept) == sorted(made.kept)
 
 
-def test_a_real_retriever_over_whole_documents_serves():
-    bm25 = BM25([Chunk(d.id, d.text, d.id) for d in CORPUS])
-    made = curation.downsample(CORPUS, ["red ferry"], [["b"]], {"bm25": (bm25, 2)})
-    assert made.by_source.loc["d"].tolist() == [False, True]
-    assert len(made.kept) == 3
-
-
 def downsampled(annotated, found="a", k=1):
     return curation.downsample(CORPUS, ["x"], annotated, {"bm25": (Listed(x=found), k)})
 
@@ -267,7 +259,3 @@ test_what_cannot_belong_together_is_refused = refusals(
     (lambda: downsampled([]), DataError, "1 queries and 0 annotations"),
     (lambda: downsampled([[]], "aa", 2), "several chunks of one document for 'x'"),
 )
-
-
-def test_the_papers_numbers_are_per_question():
-    assert (curation.BIOMEDICAL, curation.SCIENCE) == ({"bm25": 400}, {"bm25": 200, "dense": 200})

@@ -17,10 +17,10 @@ from shop_schema import RAW
 
 from ragbench import datagen
 from ragbench.data import load_questions
-from ragbench.datagen.configuration import blocklist, invent
+from ragbench.datagen.configuration import _blocklist, _invent
 from ragbench.datagen.parts import KINDS, Derived, FactSentence, Section
 from ragbench.datagen.questions import annotate, facts_in
-from ragbench.datagen.wording import choose, derive, fill_pattern, mentions, parse_date, parse_number, without
+from ragbench.datagen.wording import _parse_date, choose, derive, fill_pattern, mentions, without
 from ragbench.errors import ConfigError, DataError
 from ragbench.text.sentences import split_sentences
 
@@ -93,12 +93,6 @@ def test_shipped_configurations_add_up_and_keep_the_order_of_time(seed, name, in
 load_schema_cached = functools.cache(datagen.load_schema)
 
 
-def test_same_seed_same_values_and_another_seed_others(shop):
-    first = [c.text for c in datagen.make_configurations(shop, 5, 1)]
-    assert first == [c.text for c in datagen.make_configurations(shop, 5, 1)]
-    assert first != [c.text for c in datagen.make_configurations(shop, 5, 2)]
-
-
 def test_a_subdomain_profile_and_name_is_used_in_turn(shipped):
     count, rows = SIZES[shipped.schema.domain]
     assert len(shipped.schema.profiles) == count
@@ -108,25 +102,17 @@ def test_a_subdomain_profile_and_name_is_used_in_turn(shipped):
     assert len(set(names)) == len(names)
 
 
-def test_every_profile_of_every_shipped_schema_makes_a_configuration():
-    for domain, language in SHIPPED:
-        schema = load_schema_cached(domain, language)
-        count, rows = SIZES[domain]
-        made = [datagen.make_configuration(schema, i, 0) for i in range(count * rows)]
-        assert len({tuple(c.text[n] for n in schema.profile) for c in made}) == count * rows
-
-
 def test_invented_names_are_not_on_the_list_of_real_ones():
     rng = random.Random(0)
     for kind in ("person", "place", "firm"):
         for language in ("en", "zh"):
-            names = {invent(kind, language, rng) for _ in range(300)}
+            names = {_invent(kind, language, rng) for _ in range(300)}
             assert len(names) > 50
             assert not any(datagen.real_names(name) for name in names)
     assert datagen.real_names("He works for Google in Paris.") == ["google", "paris"]
     assert datagen.real_names("Parisian googled") == []
     assert datagen.real_names("他在华为工作。") == ["华为"]
-    assert len(blocklist()) > 60
+    assert len(_blocklist()) > 60
 
 
 # --- wording ----------------------------------------------------------------------------------------------------------
@@ -183,18 +169,10 @@ def test_derived_values_by_hand():
 @given(st.dates(dt.date(1950, 1, 1), dt.date(2049, 1, 1)), st.dates(dt.date(1950, 1, 1), dt.date(2049, 1, 1)))
 def test_days_between_dates_equal_the_calendar(a, b):
     wording = [f"{d.day} {d:%B} {d.year}" for d in (a, b)]
-    assert [parse_date(w) for w in wording] == [a, b]
-    assert [parse_date(f"{d.year}年{d.month}月{d.day}日") for d in (a, b)] == [a, b]
+    assert [_parse_date(w) for w in wording] == [a, b]
+    assert [_parse_date(f"{d.year}年{d.month}月{d.day}日") for d in (a, b)] == [a, b]
     got = derive("days", wording)
     assert (got is None) if a == b else int(got.split()[0].replace(",", "")) == abs((a - b).days)
-
-
-def test_unreadable_values_say_so():
-    with pytest.raises(DataError, match="no date"):
-        parse_date("May 2019")
-    with pytest.raises(DataError, match="no amount"):
-        parse_number("crowns 5")
-    assert parse_number("1,204.5 crowns") == (1204.5, " crowns")
 
 
 # --- documents --------------------------------------------------------------------------------------------------------
@@ -276,12 +254,6 @@ def test_an_unanswerable_question_asks_for_what_was_left_out_on_purpose(shipped)
         for doc_id, name in q.lost:
             assert name in texts[doc_id].dropped
             assert not mentions(texts[doc_id].text, by_id[doc_id].text[name])
-
-
-def test_summaries_were_refined(shipped):
-    changed = [q for q in shipped.questions if q.changes]
-    assert {q.kind for q in changed} == {"summary"}
-    assert all(c.startswith("removed: ") for q in changed for c in q.changes)
 
 
 def test_a_question_about_a_fact_that_was_left_out_is_not_asked():
@@ -574,14 +546,6 @@ def test_a_set_with_a_document_or_configuration_taken_out_is_reported(finance):
     lone = found(replace(finance, configurations=finance.configurations[1:]))
     assert "a document without its configuration" in lone
     assert "asks about 'finance-en-0001', which is not in the set" in lone
-
-
-def test_an_unsupported_fact_of_the_only_document_is_reported_once(finance):
-    i = first(finance, "factual")
-    own = finance.configurations[0].text
-    stated = f"At {own['company']} it was {own['risk_head']}."
-    problems = with_question(finance, i, **said(finance.questions[i], stated)).problems()
-    assert [p.what.split(" = ")[0] for p in problems if "risk_head" in p.what] == ["the answer states risk_head"]
 
 
 def test_statements_of_refusals_and_of_the_references_words_pass(finance):

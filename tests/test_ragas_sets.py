@@ -10,7 +10,7 @@ from fake_ollama import FakeOllama
 
 from ragbench.data import load_minihop
 from ragbench.datagen import ragas_pairs
-from ragbench.datagen.ragas_pairs import INCOMPLETE, back_linked, exchanged
+from ragbench.datagen.ragas_pairs import _INCOMPLETE, back_linked, exchanged
 from ragbench.errors import ConfigError, DataError
 from ragbench.llm import chat_model
 from ragbench.records import Document
@@ -64,7 +64,7 @@ def test_names_in_ungrounded_answers_are_from_other_documents_of_the_topic(made)
 
 def test_incomplete_answers_come_in_three_kinds_in_turn(made):
     questions = {q.id: q for q in load_minihop().questions}
-    assert [r.meta["incomplete"] for r in made.rows[:4]] == [*INCOMPLETE, INCOMPLETE[0]]
+    assert [r.meta["incomplete"] for r in made.rows[:4]] == [*_INCOMPLETE, _INCOMPLETE[0]]
     for row in made:
         if row.meta["incomplete"] == "without the answer" and questions[row.id].answer in row.answer:
             assert questions[row.id].answer not in row.poor_answer

@@ -43,7 +43,7 @@ _TEXTS = ("system", "question", "answer", "reference", "context")
 _LISTS = ("chunks", "references", "keypoints", "retrieved", "relevant")
 _IDS = ("retrieved", "relevant")
 _DEEPEVAL = {"actual_output", "retrieval_context"}  # beside these, "context" is the list of ideal passages
-MAX_TEXTS = 1000  # passages in a row; more is a whole corpus, or a text cut into letters
+_MAX_TEXTS = 1000  # passages in a row; more is a whole corpus, or a text cut into letters
 
 
 def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
@@ -211,10 +211,10 @@ def _list(value: Any, column: str, place: str, repairs: Counter[str], csv: bool)
             items.append(item)
         else:
             raise _bad(item, f"{place}: item {len(items)} of {column!r}", "a text")
-    if len(items) > MAX_TEXTS and column not in _IDS:
+    if len(items) > _MAX_TEXTS and column not in _IDS:
         raise DataError(
             f"{place}: {column!r} has {len(items):,} texts",
-            f"at most {MAX_TEXTS:,}",
+            f"at most {_MAX_TEXTS:,}",
             "keep what the answer was written from; a text that was cut into letters is one text",
         )
     return items

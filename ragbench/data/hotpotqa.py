@@ -38,7 +38,7 @@ _SUBSET = ("hotpotqa", "hotpot_dev_distractor_subset.json.gz")
 _MOST_DANGLING = 1  # supporting facts that point nowhere, which the official file has
 
 
-def is_official(ids: list[str]) -> bool:
+def _is_official(ids: list[str]) -> bool:
     """Tell whether these are the ids of the official dev set, in order."""
     return len(ids) == _IDS and hashlib.sha256("\n".join(ids).encode()).hexdigest() == _IDS_SHA256
 
@@ -83,7 +83,7 @@ def load_hotpotqa(path: str | Path | None = None, limit: int | None = None) -> D
     if not isinstance(rows, list) or not rows:
         got = f"{path} holds a JSON {type(rows).__name__}"
         raise DataError(got, "a list of records", "check that this is the right file")
-    official = is_official([row.get("_id", "") if isinstance(row, dict) else "" for row in rows])
+    official = _is_official([row.get("_id", "") if isinstance(row, dict) else "" for row in rows])
     paragraphs = Paragraphs()
     excluded: list[tuple[str, str]] = []
 

@@ -63,8 +63,8 @@ BENCHMARK = {
     "KIWI": ("kiwi", "Table 15"),
 }
 ASPECTS = ("correctness", "completeness", "overall")
-HUMAN = "human_labeled_data.json"
-RECORDED = "baseline_ragchecker.json"
+_HUMAN = "human_labeled_data.json"
+_RECORDED = "baseline_ragchecker.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +293,7 @@ class MetaEvaluation:
         for pair in self.pairs:
             if not all(response.scores for response in pair.responses):
                 do = "copy that file too"
-                raise DataError(f"pair {pair.id} has no recorded scores", f"{RECORDED} beside {HUMAN}", do)
+                raise DataError(f"pair {pair.id} has no recorded scores", f"{_RECORDED} beside {_HUMAN}", do)
         return np.array([[response.scores[aspect] for response in pair.responses] for pair in self.pairs])
 
     def score(self, metric: Callable[[str, str], float]) -> np.ndarray:
@@ -337,10 +337,10 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
     Source: RAGChecker, section 4.2 (meta evaluation dataset: 280 pairs, 28 in each of 10 domains, two annotators each).
     """
     do = "set RAGBENCH_DATA, or give the folder data/meta_evaluation of RAGChecker's repository as path"
-    given = shared_file(path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {HUMAN}", do=do)
+    given = shared_file(path, "ragchecker", "meta_evaluation", name=f"RAGChecker's {_HUMAN}", do=do)
     folder = given if given.is_dir() else given.parent
-    human = given if not given.is_dir() else _plain_or_gzip(folder, HUMAN) or folder / HUMAN
-    recorded = _plain_or_gzip(folder, RECORDED)
+    human = given if not given.is_dir() else _plain_or_gzip(folder, _HUMAN) or folder / _HUMAN
+    recorded = _plain_or_gzip(folder, _RECORDED)
     scored = {row.instance_id: (where, row) for where, row in _pairs(recorded, _Pair)} if recorded else {}
     by_pair: dict[Any, list[tuple[str, _Labelled]]] = {}
     for where, row in _pairs(human, _Labelled):
@@ -353,7 +353,7 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
                 raise DataError(f"{where}: other texts than in {rows[0][0]}", "one pair of responses per instance_id")
         responses = (first.model1, first.model2)
         if recorded:
-            where, scores = scored.get(first.instance_id, (f"{RECORDED}, instance {first.instance_id!r}", None))
+            where, scores = scored.get(first.instance_id, (f"{_RECORDED}, instance {first.instance_id!r}", None))
             if scores is None or scores.texts() != first.texts() or not (scores.model1.scores and scores.model2.scores):
                 expected = "the same texts as in the human labels, with 'ragchecker' scores"
                 raise DataError(f"{where}: no scores of the responses people saw", expected)

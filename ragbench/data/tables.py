@@ -38,7 +38,7 @@ def plain_name(column: str) -> str:
     return re.sub(r"[\s-]+", "_", column.strip()).casefold()
 
 
-def is_csv(path: str | Path) -> bool:
+def _is_csv(path: str | Path) -> bool:
     """Tell by the ending whether a file is read by `read_csv`."""
     return str(path).lower().removesuffix(".gz").endswith(CSV_ENDINGS)
 
@@ -76,7 +76,7 @@ def read_csv(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
         raise DataError(f"{path}, line {reader.reader.line_num}: {error}", expected, "mend that line") from None
 
 
-def read_parquet(path: str | Path) -> pd.DataFrame:
+def _read_parquet(path: str | Path) -> pd.DataFrame:
     """Read a Parquet file of at most `MAX_UNPACKED` bytes in memory; needs pyarrow."""
     try:
         import pyarrow as pa
@@ -135,7 +135,7 @@ def as_table(source: Any) -> Table:
 def _file(path: Path) -> Table:
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending == ".parquet":
-        frame = read_parquet(path)
+        frame = _read_parquet(path)
         return Table(str(path), [f"{path}, row {i}" for i in range(len(frame))], frame)
     if ending == ".json":
         rows: Any = read_json(path)
@@ -154,9 +154,9 @@ def _file(path: Path) -> Table:
         raise DataError(f"there is no file or folder {path}", "an existing one", "check the path")
     if ending not in _ENDINGS:
         raise unknown("kind of file", ending or path.name, _ENDINGS)
-    numbered = list(read_csv(path) if is_csv(path) else read_jsonl(path))
+    numbered = list(read_csv(path) if _is_csv(path) else read_jsonl(path))
     frame = _of_dicts([row for _, row in numbered])
-    return Table(str(path), [f"{path}, {place}" for place, _ in numbered], frame, is_csv(path))
+    return Table(str(path), [f"{path}, {place}" for place, _ in numbered], frame, _is_csv(path))
 
 
 def _of_dicts(rows: Sequence[Mapping[str, Any] | RagResult]) -> pd.DataFrame:

@@ -6,19 +6,18 @@ the construction, never with people.
 
 from __future__ import annotations
 
-import csv
-import functools
-import io
 import itertools
+import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, Json
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, Json
 
-from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_records, read_text, shared_file
+from ragbench.data.files import Filled, Plain, Row, as_record, each_record, read_records, shared_file
+from ragbench.data.tables import read_csv
 from ragbench.errors import DataError, check_known
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
@@ -216,20 +215,16 @@ def load_wikieval_runs(path: str | Path | None = None, rows: WikiEval | None = N
     data = rows if rows is not None else load_wikieval(folder / "wikieval.jsonl")
     ids = {row.question: row.id for row in data}
 
-    def judged(row: Any, where: str, shape: type[_Judged]) -> RecordedRow:
-        recorded = as_record(shape, row, where)
+    def judged(row: dict, where: str) -> RecordedRow:
+        recorded = as_record(_Recorded, row, where)
         if recorded.question not in ids:
             raise DataError(f"{where}: an unknown question", "one of the data set", "pass the rows that belong to it")
         return recorded.record(ids[recorded.question])
 
     runs = {}
-    for name, (dimension, shape) in _RUNS.items():
+    for name, dimension in _RUNS.items():
         file = folder / f"ragas_llama3_8b_{name}.csv.gz"
-        table = csv.DictReader(io.StringIO(read_text(file), newline=""))
-        numbered = ((f"record {number}", row) for number, row in enumerate(table, 1))
-        runs[name] = RecordedRun(
-            name, dimension, tuple(each_record(file, numbered, functools.partial(judged, shape=shape)))
-        )
+        runs[name] = RecordedRun(name, dimension, tuple(each_record(file, read_csv(file), judged)))
     return runs
 
 
@@ -239,52 +234,49 @@ def read_verdict(raw: str) -> int | None:
     return int(verdict.group(1)) if verdict else None
 
 
-class _Judged(Row):
+def _words(values: str) -> str:
+    return ", ".join(dict.fromkeys(json.loads(values)))
+
+
+def _either(*names: str) -> Any:
+    return Field(validation_alias=AliasChoices(*names))
+
+
+class _Recorded(Row):
     question: str
     better: Annotated[bool, Field(alias="is_better_by_construction")]
     context: Annotated[str, BeforeValidator(lambda text: text.replace("\\n", "\n"))] = ""  # so were line ends written
+    score: Annotated[float, _either("faithfulness_score", "answer_relevance_score", "context_relevance_score")]
+    labels: Annotated[Json[tuple[int | str, ...]], _either("verdicts", "extracted_sentences")] = ()
+    raw_judge_outputs: Json[tuple[str, ...]] = ()
+    raw_output: str | None = None
+    texts: Annotated[
+        Json[tuple[str, ...]], Field(validation_alias=AliasChoices("parsed_statements", "gen_questions"))
+    ] = ()
+    flags: Annotated[Json[tuple[int, ...]], Field(alias="noncommittal_flags")] = ()
+    total: Annotated[int, Field(alias="total_sentences")] = 0
+    status: Annotated[str, Field(alias="parse_status")] = ""
+    statuses: Annotated[str, Field(alias="output_parse_status"), AfterValidator(_words)] = ""
+    statements_truncated: bool = False
+    any_judge_truncated: bool = False
+    any_truncated: bool = False
 
     def record(self, name: str) -> RecordedRow:
-        parts = {part.name: getattr(self, part.name) for part in fields(RecordedRow) if hasattr(self, part.name)}
-        cut = any(value for part, value in self if part.endswith("_truncated"))
-        return RecordedRow(name, **parts, truncated=cut)
+        return RecordedRow(
+            name,
+            **{part: getattr(self, part) for part in ("question", "better", "score", "labels", "texts", "flags")},
+            raw=self.raw_judge_outputs if self.raw_output is None else (self.raw_output,),
+            context=self.context,
+            total=self.total,
+            status=self.status or self.statuses,
+            truncated=self.statements_truncated or self.any_judge_truncated or self.any_truncated,
+        )
 
 
-class _Faithfulness(_Judged):
-    score: Annotated[float, Field(alias="faithfulness_score")]
-    labels: Annotated[Json[tuple[int, ...]], Field(alias="verdicts")]
-    raw: Annotated[Json[tuple[str, ...]], Field(alias="raw_judge_outputs")]
-    texts: Annotated[Json[tuple[str, ...]], Field(alias="parsed_statements")]
-    status: Annotated[str, Field(alias="parse_status")]
-    statements_truncated: bool
-    any_judge_truncated: bool
-
-
-class _AnswerRelevance(_Judged):
-    score: Annotated[float, Field(alias="answer_relevance_score")]
-    texts: Annotated[Json[tuple[str, ...]], Field(alias="gen_questions")]
-    flags: Annotated[Json[tuple[int, ...]], Field(alias="noncommittal_flags")]
-    statuses: Annotated[Json[tuple[str, ...]], Field(alias="output_parse_status")]
-    any_truncated: bool
-
-    @property
-    def status(self) -> str:
-        return ", ".join(dict.fromkeys(self.statuses))
-
-
-class _ContextRelevance(_Judged):
-    score: Annotated[float, Field(alias="context_relevance_score")]
-    labels: Annotated[Json[tuple[str, ...]], Field(alias="extracted_sentences")]
-    raw: Annotated[tuple[str, ...], Field(alias="raw_output"), BeforeValidator(lambda reply: (reply,))]
-    total: Annotated[int, Field(alias="total_sentences")]
-    status: Annotated[str, Field(alias="parse_status")]
-    statements_truncated: bool
-
-
-_RUNS: dict[str, tuple[Dimension, type[_Judged]]] = {
-    "ff": ("faithfulness", _Faithfulness),
-    "ff_base": ("faithfulness", _Faithfulness),
-    "ar": ("answer_relevance", _AnswerRelevance),
-    "cr": ("context_relevance", _ContextRelevance),
-    "cr_base": ("context_relevance", _ContextRelevance),
+_RUNS: dict[str, Dimension] = {
+    "ff": "faithfulness",
+    "ff_base": "faithfulness",
+    "ar": "answer_relevance",
+    "cr": "context_relevance",
+    "cr_base": "context_relevance",
 }

@@ -128,9 +128,9 @@ def _value(schema: Schema, name: str, values: Mapping[str, Any], rng: random.Ran
                 part, whole = (values[other] for other in rule["of"])
                 return round(100 * part / whole, 1)
             case "person" | "place" as kind:
-                return invent(kind, schema.language, rng)
+                return _invent(kind, schema.language, rng)
             case "invented":
-                return FIELD.sub(lambda m: invent(m[1], schema.language, rng), rng.choice(rule["form"]))
+                return FIELD.sub(lambda m: _invent(m[1], schema.language, rng), rng.choice(rule["form"]))
             case "choice":
                 return rng.choice(rule["from"])
     except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
@@ -177,23 +177,23 @@ _ZH_TAIL = "穹湄汀皋垠屿岑渚溆墟甸陌浔淙崖坞岫漠崮浦"
 
 
 @cache
-def blocklist() -> frozenset[str]:
+def _blocklist() -> frozenset[str]:
     """Return well-known real names of companies, people, hospitals and cities that must not be made, lower-cased."""
     lines = (Path(__file__).parent / "schemas" / "blocklist.txt").read_text(encoding="utf-8").splitlines()
     return frozenset(line.strip().lower() for line in lines if line.strip() and not line.startswith("#"))
 
 
 def real_names(text: str) -> list[str]:
-    """Return the names of the blocklist that a text mentions, sorted.
+    """Return the names of the _blocklist that a text mentions, sorted.
 
     A short list cannot prove that a name is invented: the names that ragbench makes are put together from syllables
     and checked against it; a model's text is only checked.
     """
     low = text.lower()
-    return sorted(name for name in blocklist() if name in low and mentions(low, name))
+    return sorted(name for name in _blocklist() if name in low and mentions(low, name))
 
 
-def invent(kind: str, language: str, rng: random.Random) -> str:
+def _invent(kind: str, language: str, rng: random.Random) -> str:
     """Make a name.
 
     Parameters
@@ -203,7 +203,7 @@ def invent(kind: str, language: str, rng: random.Random) -> str:
     """
     while True:
         name = _chinese(kind, rng) if language == "zh" else _english(kind, rng)
-        if not blocklist().intersection((name.lower(), *name.lower().split())):
+        if not _blocklist().intersection((name.lower(), *name.lower().split())):
             return name
 
 

@@ -22,7 +22,7 @@ from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Dataset, Document
 
-STATUSES = ("accepted", "rejected", "unscored")
+_STATUSES = ("accepted", "rejected", "unscored")
 _FAULTS = {"Contradiction": "contradicted", "Neutral": "not entailed"}
 _COUNTS = {"entailed": "Entailment", "neutral": "Neutral", "contradicted": "Contradiction", "unread": None}
 
@@ -55,7 +55,7 @@ class LongAnswers:
     @property
     def counts(self) -> dict[str, int]:
         """Questions by status; the three add up to all."""
-        return {status: int((self.rows["status"] == status).sum()) for status in STATUSES}
+        return {status: int((self.rows["status"] == status).sum()) for status in _STATUSES}
 
     @property
     def accepted(self) -> pd.DataFrame:
@@ -198,10 +198,7 @@ def _late(
     return ("unscored", f"{unread} labels could not be read") if unread else ("accepted", "all claims entailed")
 
 
-# A corpus cut down (A.3). Retriever -> documents per question:
-
-BIOMEDICAL = {"bm25": 400}
-SCIENCE = {"bm25": 200, "dense": 200}
+# A corpus cut down (A.3)
 
 
 @dataclass(frozen=True)
@@ -247,7 +244,7 @@ def downsample(
     ----------
     annotated : for each query the ids of its annotated documents.
     retrievers : name -> (retriever over whole documents, one chunk each; documents per query), e.g.
-        ``{"bm25": (bm25, 200), "dense": (dense, 200)}``; see `BIOMEDICAL` and `SCIENCE` for the paper's numbers.
+        ``{"bm25": (bm25, 200), "dense": (dense, 200)}``.
 
     Source: RAGChecker, appendix A.3: BM25's top 400 per question for the biomedical corpus; the top 200 of BM25 and of
     a dense retriever (400 before duplicates are removed) for science.

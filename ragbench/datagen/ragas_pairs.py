@@ -31,7 +31,7 @@ _STEPS = {
     "padding": ("context", "count"),
 }
 PROMPTS = {step: f"ragas_data_{step}" for step in _STEPS}
-INCOMPLETE = ("without the answer", "evasive", "vague")
+_INCOMPLETE = ("without the answer", "evasive", "vague")
 _YEAR = re.compile(r"\b1[0-9]{3}\b|\b20[0-9]{2}\b")
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,.]*\d|(?<![\w.,])\d\b")
 _NAME = re.compile(rf"(?<=[a-z,;] )(?!(?:{ANY_MONTH})\b)[A-Z][\w’'-]+(?: (?:(?:of|de|von|van) )?[A-Z][\w’'-]+)*")
@@ -75,8 +75,8 @@ def minihop_ragas_set(limit: int | None = None, seed: int = 0, padding: float = 
         used = dict.fromkeys(title for claim in question.meta["claims"] for title, _ in claim["support"])
         gold = [titles[title] for title in used]
         siblings = [d for d in dataset.documents if d.title not in used and d.meta["topic"] == gold[0].meta["topic"]]
-        context = tuple(" ".join(sentences_of(d)) for d in gold)
-        answer, kind = question.meta["long_answer"], INCOMPLETE[number % 3]
+        context = tuple(" ".join(_sentences_of(d)) for d in gold)
+        answer, kind = question.meta["long_answer"], _INCOMPLETE[number % 3]
         count = round(padding * sum(len(d.sentences) for d in gold))
         poor = _incomplete(kind, question, answer, rng, siblings)
         ungrounded = exchanged(answer, f"{' '.join(context)} {question.text}", [d.text for d in siblings], rng)
@@ -128,7 +128,7 @@ def _incomplete(kind: str, question: Question, answer: str, rng: random.Random, 
         # The opening sentence answers in other words where it does not name the answer itself.
         return " ".join(rest if len(rest) < len(sentences) else rest[1:]) or "That is part of a longer story."
     if kind == "evasive":
-        aside = rng.choice([s for d in siblings for s in sentences_of(d)])
+        aside = rng.choice([s for d in siblings for s in _sentences_of(d)])
         return f"{rng.choice(_EVASIONS)} {aside}"
     vague = _NAME.sub(lambda match: rng.choice(("somebody", "a certain place", "something of that kind")), answer)
     return _NUMBER.sub("some", _YEAR.sub("some year", vague))
@@ -141,16 +141,16 @@ def back_linked(
 
     Each once, none of the pages' own; the sentences of ``reserve`` fill what is missing, in order.
     """
-    theirs = {sentence for page in pages for sentence in sentences_of(page)}
+    theirs = {sentence for page in pages for sentence in _sentences_of(page)}
     names = [page.title for page in pages]
     links = [d for d in others if d.title not in names]
-    linking = [s for d in links for s in sentences_of(d) if any(_mentions(s, name) for name in names)]
-    around = [s for d in links if any(_mentions(d.text, name) for name in names) for s in sentences_of(d)]
-    spare = [s for d in reserve for s in sentences_of(d)]
+    linking = [s for d in links for s in _sentences_of(d) if any(_mentions(s, name) for name in names)]
+    around = [s for d in links if any(_mentions(d.text, name) for name in names) for s in _sentences_of(d)]
+    spare = [s for d in reserve for s in _sentences_of(d)]
     return [s for s in dict.fromkeys([*linking, *around, *spare]) if s not in theirs][:count]
 
 
-def sentences_of(page: Document) -> Sequence[str]:
+def _sentences_of(page: Document) -> Sequence[str]:
     """Return a page's sentences without white space around them."""
     # MiniHop's sentences after the first begin with a blank, so that they join to the text.
     return [s.strip() for s in page.sentences] or split_sentences(page.text, "en")
@@ -226,7 +226,7 @@ def make_ragas_set(
 def _introductions(pages: Sequence[Document]) -> list[str]:
     if not pages:
         raise DataError("no pages", "at least one document", "load them with ragbench.data.load_documents")
-    texts = [" ".join(sentences_of(page)[:_INTRODUCTION]) for page in pages]
+    texts = [" ".join(_sentences_of(page)[:_INTRODUCTION]) for page in pages]
     for page, text in zip(pages, texts, strict=True):
         if not text:
             raise DataError(f"page {page.id!r} has no text", "a page with an introduction", "leave it out")

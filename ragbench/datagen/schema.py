@@ -36,7 +36,7 @@ _Texts = Annotated[list[StrictStr], Field(min_length=1)]
 _Rows = Annotated[list[list[StrictStr | StrictInt | StrictFloat]], Field(min_length=1)]
 
 
-class Rule(TypedDict, total=False):
+class _Rule(TypedDict, total=False):
     """How a field's value is made: the rule, the fields it needs, and what else the rule takes."""
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
@@ -51,7 +51,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Lost(_Part):
+class _Lost(_Part):
     """What is missing when a fact is left out, in words, and the question about it."""
 
     what: StrictStr
@@ -63,7 +63,7 @@ class FactPattern(_Part):
 
     id: StrictStr
     say: _Texts
-    lost: Lost = None
+    lost: _Lost = None
     _fields: tuple[str, ...] = ()
 
     @property
@@ -72,7 +72,7 @@ class FactPattern(_Part):
         return self._fields
 
 
-class SectionPattern(_Part):
+class _SectionPattern(_Part):
     """A heading, its facts, and whether their order is fixed."""
 
     id: StrictStr
@@ -81,7 +81,7 @@ class SectionPattern(_Part):
     fixed: bool = False
 
 
-class Derivation(_Part):
+class _Derivation(_Part):
     """A value that follows from fields; ``names`` of what is compared."""
 
     rule: Literal[_DERIVE]
@@ -95,7 +95,7 @@ class QuestionPattern(_Part):
     id: StrictStr
     ask: _Texts
     say: list[StrictStr] = []
-    derive: dict[str, Derivation] = {}
+    derive: dict[str, _Derivation] = {}
     section: StrictStr = ""
 
 
@@ -117,8 +117,8 @@ class Schema(_Part):
     context: list[StrictStr]
     profile: list[StrictStr]
     profiles: Annotated[dict[str, _Rows], Field(min_length=1)]
-    fields: dict[str, Rule]
-    sections: list[SectionPattern]
+    fields: dict[str, _Rule]
+    sections: list[_SectionPattern]
     questions: dict[Literal[KINDS[:-1]], list[QuestionPattern]]
     unanswerable: list[StrictStr]
     drop: Annotated[int, Field(ge=0)] = 2
@@ -193,7 +193,7 @@ def build_schema(raw: Mapping[str, Any], source: str = "schema") -> Schema:
 # What does not fit together: fields, patterns, questions
 
 
-def _needs(rule: Rule) -> tuple[str, ...]:
+def _needs(rule: _Rule) -> tuple[str, ...]:
     return tuple(rule[k] for k in ("year", "after") if k in rule) + tuple(rule.get("of", ()))
 
 

@@ -99,7 +99,7 @@ def _continued(outside: str, edge: str) -> bool:
     return edge.isdigit() and outside[0] in ".," and outside[1:].isdigit()
 
 
-def parse_date(text: str) -> dt.date:
+def _parse_date(text: str) -> dt.date:
     """Read a date as documents write it, in either language."""
     if english := _EN_DATE.fullmatch(text):
         return dt.date(int(english[3]), MONTHS.index(english[2]) + 1, int(english[1]))
@@ -108,7 +108,7 @@ def parse_date(text: str) -> dt.date:
     raise DataError(f"{text!r} is no date", "a date such as 14 March 2021 or 2021年3月14日", "mend the value")
 
 
-def parse_number(text: str) -> tuple[float, str]:
+def _parse_number(text: str) -> tuple[float, str]:
     """Read an amount as documents write it: the number, and its unit as written (with the blank before it)."""
     match = NUMBER.match(text)
     if match is None:
@@ -131,7 +131,7 @@ def derive(rule: str, texts: Sequence[str], names: Sequence[str] = (), language:
     the wording of the result; None when two values are equal, so that neither is larger or earlier.
     """
     dated = rule in ("days", "earlier", "later")
-    values: list[Any] = [parse_date(t) for t in texts] if dated else [parse_number(t)[0] for t in texts]
+    values: list[Any] = [_parse_date(t) for t in texts] if dated else [_parse_number(t)[0] for t in texts]
     if rule != "sum" and len(set(values)) < len(values):
         return None
     if rule in ("earlier", "smaller", "later", "larger"):
@@ -139,7 +139,7 @@ def derive(rule: str, texts: Sequence[str], names: Sequence[str] = (), language:
     if rule == "days":
         gap = abs((values[1] - values[0]).days)
         return f"{gap}天" if language == "zh" else f"{gap:,} day{'s' if gap != 1 else ''}"
-    number, unit = sum(values) if rule == "sum" else abs(values[0] - values[1]), parse_number(texts[0])[1]
+    number, unit = sum(values) if rule == "sum" else abs(values[0] - values[1]), _parse_number(texts[0])[1]
     if unit.startswith("%"):
         return f"{number:.1f}个百分点" if language == "zh" else f"{number:.1f} percentage points"
     return f"{number:.0f}{unit}" if language == "zh" else f"{number:,.0f}{unit}"
