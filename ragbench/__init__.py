@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives. Reading order: records -> data -> chunking -> embedding -> retrieval -> metrics.
 _HOME = {
-    "records": ["Answer", "Chunk", "Dataset", "Document", "Grade", "Hit", "Question"],
+    "records": ["Answer", "Chunk", "Dataset", "Document", "GRADES", "Grade", "Hit", "Question", "facts_of"],
     "text.wordpiece": ["default_tokenizer"],
     "text.cutoffs": ["TokenOffsets", "joined_cutoffs", "token_cutoffs", "truncate"],
     "chunking": ["segment", "semantic_chunks", "split_chunks", "token_chunks"],
@@ -39,7 +39,6 @@ _HOME = {
         "embedded_labels",
         "extract_claims",
         "ragchecker_labels",
-        "steps_for_ragchecker",
     ],
     "datagen.curation": ["downsample", "long_answers", "short_answered"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
@@ -64,7 +63,7 @@ _HOME = {
         "faithfulness",
         "faithfulness_table",
     ],
-    "papers.ragas": ["agreement_row", "baseline_scores", "score_pairs", "steps_for_pairs"],
+    "papers.ragas": ["agreement_row", "baseline_scores", "calls_for_pairs", "score_pairs"],
     "datagen.ragas_pairs": ["make_ragas_set", "minihop_ragas_set"],
     "metrics.protocols": ["crag_score", "erag_scores", "rgb_accuracy", "rgb_error_rates", "rgb_rejection_rate"],
     "labelling.statements": [
@@ -74,11 +73,10 @@ _HOME = {
         "extract_statements",
         "generate_questions",
         "statement_verdicts",
-        "steps_for_ragas",
     ],
-    "labelling.preferences": ["gpt_ranking", "gpt_score", "steps_for_baselines"],
-    "labelling.keypoints": ["keypoint_verdicts", "steps_for_keypoints"],
-    "labelling.grades": ["GRADES", "facts_of", "grade", "plan_grading", "repeated_grades"],
+    "labelling.preferences": ["gpt_ranking", "gpt_score"],
+    "labelling.keypoints": ["keypoint_verdicts"],
+    "labelling.grades": ["grade", "repeated_grades"],
     "labelling.graded_answers": ["judge_report", "load_graded_answers", "measure_judge"],
     "labelling.embedded_grader": ["EmbeddedGrader"],
     "labelling.people": ["LabelItem", "append_labels", "load_labels"],

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ragbench.errors import DataError, check_known
+from ragbench.errors import ConfigError, DataError, check_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,17 @@ class Answer:
     generator: str
     seconds: float = float("nan")
     meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+GRADES: Mapping[int, str] = {
+    1: "no information",
+    2: "partly right, with wrong statements",
+    3: "partly right, incomplete",
+    4: "wrong",
+    5: "fully correct",
+}
+"""The grades of thesis §2.4. They are categories: 3 is not better than 2, and no mean is taken. 2 and 4 contain
+hallucination, 1 and 3 lack information."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +165,31 @@ def check_records(values: Iterable[Any], kind: type, what: str) -> None:
             names = ", ".join(field.name for field in fields(kind))
             do = f"make one {kind.__name__} per row of your table, with the fields {names}"
             raise DataError(got, f"a sequence of {kind.__name__} records", do)
+
+
+def facts_of(question: Question) -> tuple[str, ...]:
+    """Return the supporting sentences of a question, each with its document's title before it where that is known.
+
+    The sentences are full of pronouns ("He was born in Bolton"); the title says who is meant, and HotpotQA's own
+    supporting facts name it too.
+    """
+    marks = question.meta.get("supporting_facts", ())
+    if len(marks) != len(question.references):
+        return tuple(question.references)
+    return tuple(f"{mark[0]}: {text}" for mark, text in zip(marks, question.references, strict=True))
+
+
+def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[Question]:
+    """Return the question that each answer belongs to; ``answers`` are any records with a ``question_id``."""
+    check_records(questions, Question, "questions")
+    known = {question.id: question for question in questions}
+    if len(known) != len(questions):
+        got = f"{len(questions)} questions with {len(known)} ids"
+        raise ConfigError(got, "one question per id", "pass each question once")
+    if not all(hasattr(answer, "question_id") for answer in answers):
+        check_records(answers, Answer, "answers")
+    for place, name in enumerate(answer.question_id for answer in answers):
+        if name not in known:
+            got = f"answer {place} belongs to question {name!r}, which is not among the {len(known)} questions"
+            raise DataError(got, "answers to the questions given", "pass all questions, or only the answers to these")
+    return [known[answer.question_id] for answer in answers]

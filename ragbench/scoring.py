@@ -1,13 +1,20 @@
-"""From answers to metrics, by name: for the rows of an experiment, or anybody's own answers."""
+"""From answers to metrics, by name: for the rows of an experiment, or anybody's own answers.
+
+What a metric needs and the rows lack is made first: a label, by `LABELS`. A label of your own is a function
+``(rows, who, cassette) -> column`` and one entry there:
+
+``LABELS["tone"] = LabelMethod(("answer",), lambda rows, who, cassette: [len(a) % 5 for a in rows["answer"]])``
+"""
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +22,36 @@ import pandas as pd
 
 from ragbench.data.answers import is_missing, read_answers
 from ragbench.data.ragchecker import RagResult, RetrievedText
-from ragbench.errors import DataError
-from ragbench.labelling.checkers import ModelChecker, PairCounter, asks_model, make_checker, split_claims
-from ragbench.labelling.claims import (
-    embedded_labels,
-    extract_claims,
-    ragchecker_labels,
-    steps_for_claims,
-    steps_for_ragchecker,
-)
-from ragbench.labelling.grades import grade, grading_prompts, grading_step
-from ragbench.labelling.keypoints import embedded_keypoint_verdicts, keypoint_verdicts, steps_for_keypoints
-from ragbench.labelling.statements import EmbeddedRagas, ModelRagas, steps_for_ragas
-from ragbench.llm import Cassette, Plan, Step, plan
+from ragbench.errors import DataError, check_known
+from ragbench.labelling.checkers import ModelChecker, asks_model, make_checker, split_claims
+from ragbench.labelling.claims import embedded_labels, extract_claims, ragchecker_calls, ragchecker_labels
+from ragbench.labelling.grades import grade
+from ragbench.labelling.keypoints import embedded_keypoint_verdicts, keypoint_verdicts
+from ragbench.labelling.statements import EmbeddedRagas, ModelRagas
+from ragbench.llm import Cassette, Plan, Step, ask, plan
 from ragbench.metrics.table import METRICS, find_numbers, language, lower_is_better, numbers_by_column, readable
 from ragbench.records import Answer, Question
 from ragbench.text.languages import language_of
 
-CLAIMS_PER_TEXT = 10  # that a plan reckons with before any text is taken apart
-
 Numbers = Mapping[str, tuple[str, str]]  # column -> (metric, which of its numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSource:
+    """Who labels: a chat model (None: without one), a checker of claims (None: the former), options for ``ask``."""
+
+    model: Any = None
+    checker: Any = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelMethod:
+    """How a label is made: from which columns, by which function, and with how many calls of a model at most."""
+
+    needs: tuple[str, ...]
+    make: Callable[[pd.DataFrame, LabelSource, Any], Sequence[Any]]
+    calls: Callable[[pd.DataFrame], Mapping[str, int]] = lambda rows: {}
 
 
 def score(
@@ -44,6 +61,7 @@ def score(
     columns: Mapping[str, str] | None = None,
     *,
     checker: Any = None,
+    cassette: Any = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Compute metrics of every answer.
@@ -59,7 +77,8 @@ def score(
         (`plan_score`) is printed first.
     columns : our name -> the name in your rows, e.g. ``{"reference": "gold_answer"}``.
     checker : who checks claims in place of ``labels``: a name or object as for `ragbench.labelling.checkers`.
-    options : for `ragbench.llm.ask`: ``cassette`` (with one, an interrupted call goes on), ``concurrency`` ...
+    cassette : file of the model's replies; with one, an interrupted call goes on.
+    options : for `ragbench.llm.ask`: ``concurrency``, ``progress`` ...
 
     Returns
     -------
@@ -67,19 +86,24 @@ def score(
     the labels made (`ragbench.widgets.ClaimInspector` opens ``claim_labels``); ``labelled_by``; ``unscored``, how many
     numbers are NaN, and ``reason``, why. ``attrs``: "numbers" (their columns), "model", "checker", "repairs".
 
-    Raises ConfigError for an unknown metric; DataError for all missing columns, before anything runs.
+    Raises ConfigError for an unknown metric or option; DataError for all missing columns, before anything runs.
 
     >>> score([{"answer": "Paris", "reference": "Paris, France"}], ["exact_match", "token_f1"])["token_f1"].round(2)[0]
     0.67
     """
+    known = [name for name in inspect.signature(ask).parameters if name not in ("model", "prompts", "schema", "ids")]
+    check_known("option", options, [*known, "rows", "metrics", "labels", "columns", "checker"])
     table, asked = _prepare(rows, metrics, columns)
-    wanted, by = _labels_to_make(asked, table), _labeller(labels, checker, options)
-    if wanted and by.model is None:
+    wanted, who = _labels_to_make(asked, table), _source(labels, checker, cassette, options)
+    if wanted and who.model is None:
         _warn_of_languages(table)
-    if wanted and by.asks and options.get("progress") is not False:
-        print(_plan(table, wanted, by, {}), file=sys.stderr)
+    if wanted and options.get("progress") is not False and (who.model or isinstance(who.checker, ModelChecker)):
+        print(_plan(table, wanted, who, cassette, {}), file=sys.stderr)
     for label in wanted:
-        table[label] = _made(label, table, by)
+        whole = _whole(label, table)
+        made = LABELS[label].make(whole, who, cassette) if len(whole) else []
+        column = pd.Series(dict(zip(whole.index, made, strict=True)), table.index, dtype=object)
+        table[label] = column.where(pd.notna, None)
     values = {name: _values(name, table) for name in _metrics_of(asked)}
     for column, (name, key) in asked.items():
         if column in table:
@@ -88,11 +112,11 @@ def score(
         table[column] = pd.Series(each, table.index, dtype=float)
     made_by: dict[str, Any] = {}
     if any(need in LABELS for name in values for need in METRICS[name].needs):
-        who = _identity(by) if wanted and by.model is not None else {}
-        checked = f"; claims by {by.checker!r}" if by.checker is not None and "claim_labels" in wanted else ""
-        first = "{provider}:{model}".format(**who) if who else "embedded" if wanted else "given"
+        model = _identity(who.model, cassette) if wanted and who.model is not None else {}
+        checked = f"; claims by {who.checker!r}" if who.checker is not None and "claim_labels" in wanted else ""
+        first = "{provider}:{model}".format(**model) if model else "embedded" if wanted else "given"
         table["labelled_by"] = first + checked
-        made_by = {"model": who} | ({"checker": repr(by.checker)} if checked else {})
+        made_by = {"model": model} | ({"checker": repr(who.checker)} if checked else {})
     table["unscored"] = table[list(asked)].isna().sum(axis=1)
     table["reason"] = [_reason(row, asked) for row in table.to_dict("records")]
     # Last: pandas copies attrs at every look into the table.
@@ -110,13 +134,13 @@ def plan_score(
     checker: Any = None,
     **speeds: Any,
 ) -> Plan:
-    """Say what `score` will ask a chat model: calls, what of them is recorded, tokens, hours.
+    """Say what `score` will ask a chat model at most: calls, hours, money.
 
-    ``speeds`` go to `ragbench.llm.plan` (``tokens_per_second``, ``price`` ...); the rest is as for `score`.
+    ``speeds`` go to `ragbench.llm.plan`; the rest is as for `score`.
     """
     table, asked = _prepare(rows, metrics, columns)
-    by = _labeller(labels, checker, {"cassette": cassette})
-    return _plan(table, _labels_to_make(asked, table), by, speeds)
+    who = _source(labels, checker, cassette, {})
+    return _plan(table, _labels_to_make(asked, table), who, cassette, speeds)
 
 
 def metric_table() -> pd.DataFrame:
@@ -219,18 +243,9 @@ def _require(table: pd.DataFrame, asked: Sequence[str]) -> None:
 
 
 def _whole(label: str, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that have all a label is made from."""
-    if "reference" in LABELS[label].needs and table["reference"].map(lambda cell: isinstance(cell, list)).any():
-        do = "name one: columns={'reference': ...}; exact_match, token_f1, bleu and rouge_l take several"
-        raise DataError("several true answers in 'reference'", f"one text, for the {label}", do)
-    return table[~table[list(LABELS[label].needs)].map(is_missing).any(axis=1)]
-
-
-def _made(label: str, table: pd.DataFrame, by: Labeller) -> pd.Series:
-    """Labels for the rows that have all that is needed; None for the others."""
-    whole = _whole(label, table)
-    labels = LABELS[label].make(whole, by) if len(whole) else []
-    return pd.Series(dict(zip(whole.index, labels, strict=True)), table.index, dtype=object).where(pd.notna, None)
+    """Return the rows that have all a label is made from; a plan leaves out what is still to be made."""
+    present = [need for need in LABELS[label].needs if need in table]
+    return table[~table[present].map(is_missing).any(axis=1)]
 
 
 def _values(name: str, table: pd.DataFrame) -> list[Any]:
@@ -276,58 +291,45 @@ def _warn_of_languages(table: pd.DataFrame) -> None:
 # Who labels
 
 
-@dataclass(frozen=True, slots=True)
-class Labeller:
-    """Who labels: a chat model (None: embedded), a checker of claims (None: the former), options for ``ask``."""
-
-    model: Any
-    checker: Any
-    options: Mapping[str, Any]
-
-    @property
-    def asks(self) -> bool:
-        """Whether a chat model is asked."""
-        return self.model is not None or isinstance(self.checker, ModelChecker)
-
-
-def _labeller(labels: Any, checker: Any, options: Mapping[str, Any]) -> Labeller:
+def _source(labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]) -> LabelSource:
     if isinstance(checker, str):
-        checker = make_checker(checker, **({"cassette": options.get("cassette")} if asks_model(checker) else {}))
-    return Labeller(None if isinstance(labels, str) and labels == "embedded" else labels, checker, options)
+        checker = make_checker(checker, **({"cassette": cassette} if asks_model(checker) else {}))
+    return LabelSource(None if isinstance(labels, str) and labels == "embedded" else labels, checker, options)
 
 
-def _identity(by: Labeller) -> dict[str, Any]:
+def _identity(model: Any, cassette: Any) -> dict[str, Any]:
     from ragbench.experiment.identity import hosts_of, model_identity  # its package builds on this module
 
-    tape = by.options.get("cassette")
-    tape = Cassette(tape) if isinstance(tape, str | Path) else tape
-    return model_identity(hosts_of(by.model), tape, None, ask_server=False)
+    tape = Cassette(cassette) if isinstance(cassette, str | Path) else cassette
+    return model_identity(hosts_of(model), tape, None, ask_server=False)
 
 
-def _plan(table: pd.DataFrame, wanted: Sequence[str], by: Labeller, speeds: Mapping[str, Any]) -> Plan:
-    steps: list[Step] = []
-    for label in wanted if by.model is not None else ():
-        if any(need in wanted for need in LABELS[label].needs):  # prompts that are made of replies
-            steps.append(Step(f"{label}, at most", calls=len(table)))
-        else:
-            steps += LABELS[label].steps(_whole(label, table))
-    if by.checker is not None:
-        steps = [step for step in steps if not step.name.startswith("claim check")]
-    planned = _planned(steps, by.model, by.options.get("cassette"), speeds)
-    if isinstance(by.checker, ModelChecker) and "claim_labels" in wanted:
-        step = _check_step(_whole("claim_labels", table), by)
-        planned += _planned([step], by.checker.model, by.checker.options.get("cassette"), speeds)
+def _plan(
+    table: pd.DataFrame, wanted: Sequence[str], who: LabelSource, cassette: Any, speeds: Mapping[str, Any]
+) -> Plan:
+    if isinstance(cassette, str | Path):
+        cassette = Cassette(cassette) if Path(cassette).is_file() else None
+    calls: Counter[str] = Counter()
+    for label in wanted:
+        calls.update(LABELS[label].calls(_whole(label, table)))
+    if who.checker is not None:
+        calls.pop("claim check", None)
+    planned = _planned(calls if who.model is not None else {}, who.model, cassette, speeds)
+    if isinstance(who.checker, ModelChecker) and "claim_labels" in wanted:  # one claim and one text a prompt
+        checks = 0
+        for result in _results(_whole("claim_labels", table)):
+            both = 20 if who.model is not None else len(split_claims(result.response) + split_claims(result.reference))
+            checks += both * (1 + len(result.chunks))
+        planned += _planned({"claim check": checks}, who.checker.model, cassette, speeds)
     return planned
 
 
-def _planned(steps: Sequence[Step], model: Any, cassette: Any, speeds: Mapping[str, Any]) -> Plan:
-    if isinstance(cassette, str | Path):
-        cassette = Cassette(cassette) if Path(cassette).is_file() else None
+def _planned(calls: Mapping[str, int], model: Any, cassette: Any, speeds: Mapping[str, Any]) -> Plan:
     first = model[0] if isinstance(model, list | tuple) else model
-    return plan([step for step in steps if len(step.prompts) or step.calls], first, cassette, **speeds)
+    return plan([Step(name, calls=n) for name, n in calls.items() if n], first, cassette, **speeds)
 
 
-# Labels: how each is made, and what that takes
+# Labels: how each is made, and the calls that takes
 
 
 def _lists(rows: pd.DataFrame, *columns: str) -> list[list[Any]]:
@@ -348,15 +350,15 @@ def _results(rows: pd.DataFrame) -> list[RagResult]:
     return results
 
 
-def _claim_labels(rows: pd.DataFrame, by: Labeller) -> list[RagResult]:
+def _claim_labels(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> list[RagResult]:
     results = _results(rows)
-    if by.model is not None and by.checker is None:
-        labelled = ragchecker_labels(by.model, results, **by.options)
+    if who.model is not None and who.checker is None:
+        labelled = ragchecker_labels(who.model, results, cassette=cassette, **who.options)
     else:
-        results = results if by.model is None else _taken_apart(results, by)
-        read = [result for result in results if by.model is None or result.response_claims is not None]
-        labelled = embedded_labels(read, by.checker)
-        known = {result.id: result for result in labelled.results.results}
+        if who.model is not None:
+            results = _with_claims(results, who, cassette)
+        read = [result for result in results if who.model is None or result.response_claims is not None]
+        known = {result.id: result for result in embedded_labels(read, who.checker).results.results}
         return [known.get(result.id, result) for result in results]
     partial: dict[Any, dict[str, Any]] = defaultdict(dict)
     for (name, check), part in labelled.partial.items():
@@ -364,98 +366,68 @@ def _claim_labels(rows: pd.DataFrame, by: Labeller) -> list[RagResult]:
     return [replace(result, **partial[result.id]) for result in labelled.results.results]
 
 
-def _taken_apart(results: Sequence[RagResult], by: Labeller) -> list[RagResult]:
+def _with_claims(results: Sequence[RagResult], who: LabelSource, cassette: Any) -> list[RagResult]:
     """Put in the claims that the model takes out; none for a result of which a text could not be read."""
     asked = {r.response: None for r in results} | {r.reference: None for r in results if r.reference_claims is None}
-    claims = dict(zip(asked, extract_claims(by.model, list(asked), **by.options).claims, strict=True))
-    apart = []
+    extracted = extract_claims(who.model, list(asked), cassette=cassette, **who.options)
+    claims = dict(zip(asked, extracted.claims, strict=True))
+    with_claims = []
     for result in results:
-        said, given = claims[result.response], result.reference_claims
-        true = claims[result.reference] if given is None else given
+        said, true = claims[result.response], result.reference_claims
+        true = claims[result.reference] if true is None else true
         unread = said is None or true is None
-        apart.append(result if unread else replace(result, response_claims=said, reference_claims=true))
-    return apart
+        with_claims.append(result if unread else replace(result, response_claims=said, reference_claims=true))
+    return with_claims
 
 
-def _check_step(rows: pd.DataFrame, by: Labeller) -> Step:
-    """Count what a checker that is a chat model is asked: exactly where sentences are the claims."""
-    results, pairs = _results(rows), PairCounter()
-    if by.model is not None:
-        every = range(CLAIMS_PER_TEXT)
-        sides = {"response_claims": "response", "reference_claims": "reference"}
-        results = [
-            replace(r, **{side: tuple(f"{i} {getattr(r, text)}" for i in every) for side, text in sides.items()})
-            for r in results
-        ]
-    embedded_labels(results, pairs)
-    if by.model is not None:
-        return Step(f"claim check, if {CLAIMS_PER_TEXT} claims per text", calls=len(dict.fromkeys(pairs.pairs)))
-    return Step("claim check", prompts=[by.checker.prompt(*pair) for pair in pairs.pairs])
-
-
-def _keypoints(rows: pd.DataFrame, by: Labeller) -> list[Any]:
+def _keypoints(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> Sequence[Any]:
     """The claims of the true answer, where nobody wrote key points."""
     texts = rows["reference"].tolist()
-    if by.model is None:
+    if who.model is None:
         return [split_claims(text) for text in texts]
-    return list(extract_claims(by.model, texts, **by.options).claims)
+    return extract_claims(who.model, texts, cassette=cassette, **who.options).claims
 
 
-def _keypoint_verdicts(rows: pd.DataFrame, by: Labeller) -> list[Any]:
+def _keypoint_verdicts(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> Sequence[Any]:
     questions, answers, points = _lists(rows, "question", "answer", "keypoints")
-    if by.model is None:
+    if who.model is None:
         return embedded_keypoint_verdicts(points, answers, [language(of_row) for of_row in points])
-    return list(keypoint_verdicts(by.model, questions, answers, points, **by.options).labels)
+    return keypoint_verdicts(who.model, questions, answers, points, cassette=cassette, **who.options).labels
 
 
-def _to_grade(rows: pd.DataFrame) -> tuple[list[Question], list[Answer]]:
+def _grade(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> list[Any]:
     each = [(str(i), row) for i, row in enumerate(rows.itertuples())]
     questions = [Question(name, row.question, row.reference, tuple(row.references)) for name, row in each]
-    return questions, [Answer(name, row.answer, "") for name, row in each]
+    answers = [Answer(name, row.answer, "") for name, row in each]
+    graded = grade(who.model or "embedded", questions, answers, cassette=cassette, **who.options)
+    return [each.value for each in graded]
 
 
-def _ragas(rows: pd.DataFrame, by: Labeller) -> list[Any]:
-    ragas: Any = EmbeddedRagas() if by.model is None else ModelRagas(by.model, **by.options)
+def _ragas(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> list[Any]:
+    model: Any = EmbeddedRagas() if who.model is None else ModelRagas(who.model, cassette=cassette, **who.options)
     questions, answers, contexts = _lists(rows, "question", "answer", "context")
     scores = {
-        "faithfulness": ragas.faithfulness(answers, contexts),
-        "answer_relevance": ragas.answer_relevance(questions, answers),
-        "context_relevance": ragas.context_relevance(questions, contexts),
+        "faithfulness": model.faithfulness(answers, contexts),
+        "answer_relevance": model.answer_relevance(questions, answers),
+        "context_relevance": model.context_relevance(questions, contexts),
     }
     return pd.DataFrame({name: table["score"].to_numpy() for name, table in scores.items()}).to_dict("records")
 
 
-@dataclass(frozen=True, slots=True)
-class LabelWay:
-    """How a label is made: from which columns, by which function, and with which calls of a model."""
-
-    needs: tuple[str, ...]
-    make: Callable[[pd.DataFrame, Labeller], list[Any]]
-    steps: Callable[[pd.DataFrame], list[Step]]
-
-
-LABELS: dict[str, LabelWay] = {
-    "claim_labels": LabelWay(
-        ("question", "answer", "reference", "chunks"),
-        _claim_labels,
-        lambda rows: steps_for_ragchecker(_results(rows), claims_per_text=CLAIMS_PER_TEXT),
+LABELS: dict[str, LabelMethod] = {
+    "claim_labels": LabelMethod(
+        ("question", "answer", "reference", "chunks"), _claim_labels, lambda rows: ragchecker_calls(_results(rows))
     ),
-    "keypoints": LabelWay(
-        ("reference",), _keypoints, lambda rows: steps_for_claims(rows["reference"].tolist(), "keypoints")
+    "keypoints": LabelMethod(("reference",), _keypoints, lambda rows: {"claims": len(rows)}),
+    "keypoint_verdicts": LabelMethod(
+        ("question", "answer", "keypoints"), _keypoint_verdicts, lambda rows: {"keypoints": len(rows)}
     ),
-    "keypoint_verdicts": LabelWay(
-        ("question", "answer", "keypoints"),
-        _keypoint_verdicts,
-        lambda rows: steps_for_keypoints(*_lists(rows, "question", "answer", "keypoints")),
+    "grade": LabelMethod(
+        ("question", "answer", "reference", "references"), _grade, lambda rows: {"grading": len(rows)}
     ),
-    "grade": LabelWay(
-        ("question", "answer", "reference", "references"),
-        lambda rows, by: [graded.value for graded in grade(by.model or "embedded", *_to_grade(rows), **by.options)],
-        lambda rows: [grading_step(grading_prompts(*_to_grade(rows)))],
-    ),
-    "ragas": LabelWay(
+    "ragas": LabelMethod(
         ("question", "answer", "context"),
         _ragas,
-        lambda rows: steps_for_ragas(*_lists(rows, "question", "answer", "context")),
+        lambda rows: dict.fromkeys(("statements", "verdicts", "questions", "sentences"), len(rows)),
     ),
 }

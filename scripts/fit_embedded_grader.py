@@ -10,15 +10,35 @@ from __future__ import annotations
 import json
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 from ragbench.data import load_minihop
 from ragbench.data.files import sha256
-from ragbench.labelling.embedded_grader import MODEL_FILE, RIDGE, evidence, fit_embedded_grader, odds_of
+from ragbench.errors import DataError
+from ragbench.labelling.embedded_grader import FEATURES, MODEL_FILE, evidence, odds_of
 from ragbench.labelling.graded_answers import load_graded_answers
-from ragbench.labelling.grades import facts_of
 from ragbench.paths import packaged_data
+from ragbench.records import GRADES, facts_of, questions_of
 
 FOLDS, REPEATS = 10, 5
+RIDGE = 0.1  # inverse strength C of the L2 penalty, chosen on the dev split by cross-validation over questions
+
+
+def fit_embedded_grader(questions, answers, *, ridge=RIDGE):
+    """Fit the embedded grader's weights: ``features``, ``weights`` (5, n), ``offsets`` (5,) for raw features.
+
+    ``answers`` are GradedAnswer records of the split that may be used for tuning; ``ridge`` is the inverse strength of
+    the L2 penalty on standardised features.
+    """
+    if {answer.grade for answer in answers} != set(GRADES):
+        raise DataError("answers that lack a grade", "at least one answer of each grade from 1 to 5", "add some")
+    pairs = zip(answers, questions_of(answers, questions), strict=True)
+    x = np.array([evidence(q.text, answer.text, q.answer, facts_of(q)) for answer, q in pairs])
+    centre, spread = x.mean(0), x.std(0)
+    spread[spread == 0] = 1.0
+    model = LogisticRegression(C=ridge, max_iter=5000).fit((x - centre) / spread, [answer.grade for answer in answers])
+    weights = model.coef_ / spread
+    return {"features": list(FEATURES), "weights": weights, "offsets": model.intercept_ - weights @ centre}
 
 
 def cross_validated(questions, answers, ridge):

@@ -1,8 +1,12 @@
 """What tests of many modules assert in the same words: that a call is refused, and with which message."""
 
+import importlib.util
+import sys
+
 import pytest
 
 from ragbench.errors import ConfigError
+from ragbench.paths import project_root
 
 
 def refusals(*cases):
@@ -15,3 +19,11 @@ def refusals(*cases):
             call()
 
     return test
+
+
+def load_script(name):
+    """Return a file of scripts/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, project_root() / "scripts" / f"{name}.py")
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

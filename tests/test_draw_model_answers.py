@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
 
 import pandas as pd
 import pytest
+from checks import load_script
 
 from ragbench.data import load_minihop
 from ragbench.data.ragchecker import RagResult, RetrievedText, read_ragchecker
 from ragbench.metrics.claims import CHECKS
-from ragbench.paths import packaged_data, project_root
+from ragbench.paths import packaged_data
 from ragbench.recordings import answers_to_label
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("draw", project_root() / "scripts" / "draw_model_answers.py")
-    sys.modules["draw"] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("draw_model_answers")
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from checks import load_script
 
 from ragbench.data import load_minihop
 from ragbench.data.files import sha256
-from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.embedded_grader import EmbeddedGrader, fit_embedded_grader
+from ragbench.errors import DataError
+from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.labelling.graded_answers import (
     accuracy_gain,
     as_answers,
@@ -44,17 +45,6 @@ def test_there_are_360_answers_two_to_each_of_the_180_questions(questions, gold)
     assert len(gold) == len({one.id for one in gold}) == 360
     assert {one.question_id for one in gold} <= {question.id for question in questions}
     assert Counter(one.split for one in gold) == {"dev": 179, "test": 181}
-
-
-def test_every_category_has_at_least_fifty_and_is_in_both_splits(gold):
-    assert min(Counter(one.grade for one in gold).values()) >= 50
-    assert min(Counter((one.split, one.grade) for one in gold).values()) >= 30
-
-
-def test_no_question_is_in_both_splits():
-    dev, test = ({one.question_id for one in load_graded_answers(split=s)} for s in ("dev", "test"))
-    assert (len(dev), len(test)) == (94, 86)
-    assert not dev & test
 
 
 def test_no_supporting_document_is_in_both_splits(questions, gold):
@@ -97,7 +87,8 @@ def test_the_shipped_weights_are_a_fit_on_dev_alone_of_the_shipped_data(question
     for name, digest in card["data_sha256"].items():
         assert sha256(packaged_data("minihop", name)) == digest, f"{name} changed: run scripts/fit_embedded_grader.py"
     assert "179 answers to 94 questions, split dev" in card["fitted_on"]
-    made, grader = fit_embedded_grader(questions, load_graded_answers(split="dev")), EmbeddedGrader()
+    fit = load_script("fit_embedded_grader").fit_embedded_grader
+    made, grader = fit(questions, load_graded_answers(split="dev")), EmbeddedGrader()
     np.testing.assert_allclose(made["weights"], grader._weights, atol=2e-3)
     np.testing.assert_allclose(made["offsets"], grader._offsets, atol=2e-3)
 
@@ -122,29 +113,15 @@ def test_a_file_of_ones_own_is_read_and_an_empty_answer_kept(write_lines):
     ("change", "message"),
     [
         ({"grade": 6}, "line 2: 'grade' is 6"),
-        ({"grade": 0}, "line 2: 'grade' is 0"),
         ({"grade": "3"}, "line 2: 'grade' is '3'"),
         ({"grade": True}, "line 2: 'grade' is True"),
-        ({"grade": None}, "line 2: 'grade' is None"),
         ({"second_grade": 9}, "line 2: 'second_grade' is 9"),
         ({"split": "train"}, "line 2: split is 'train'"),
         ({"id": "a"}, "line 2: id 'a' was there before"),
         ({"split": "test"}, "line 2: question 'q' is in both splits"),
-        ({"answer": None}, "line 2: 'answer' is None"),
     ],
 )
 def test_a_bad_line_is_named(write_lines, change, message):
     path = write_lines("g.jsonl", GOOD, GOOD | {"id": "b"} | change)
     with pytest.raises(DataError, match=message):
         load_graded_answers(path)
-
-
-def test_several_bad_lines_are_listed_together_and_a_missing_field_is_named(write_lines):
-    path = write_lines("g.jsonl", GOOD | {"grade": 7}, GOOD, {"id": "z"})
-    with pytest.raises(DataError, match=r"(?s)2 of 3 records.*line 1.*line 3: no field 'question_id'"):
-        load_graded_answers(path)
-
-
-def test_an_unknown_split_is_refused():
-    with pytest.raises(ConfigError, match="unknown split 'train'"):
-        load_graded_answers(split="train")

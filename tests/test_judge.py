@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import subprocess
@@ -12,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from checks import load_script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from word_bags import Bags
@@ -22,7 +22,6 @@ from ragbench.embedding import default_embedder
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
 from ragbench.labelling.embedded_judge import NAMES, NESTED, EmbeddedJudge, features, load_coefficients
-from ragbench.paths import project_root
 from ragbench.text.negation import abstains, is_polar, stance
 from ragbench.text.parse import parse
 from ragbench.text.sentences import split_sentences
@@ -215,10 +214,7 @@ def test_importing_the_judge_loads_no_model():
 
 @pytest.fixture(scope="module")
 def fitting():
-    spec = importlib.util.spec_from_file_location("fit", project_root() / "scripts" / "fit_embedded_judge.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("fit_embedded_judge")
 
 
 def made_up(n, groups=4):

@@ -14,8 +14,8 @@ from test_steps_ragas import verdicts
 from ragbench.data.wikieval import Pair
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.statements import ModelRagas
-from ragbench.llm import chat_model, plan
-from ragbench.papers.ragas import DIMENSIONS, agreement_row, baseline_scores, score_pairs, steps_for_pairs
+from ragbench.llm import chat_model
+from ragbench.papers.ragas import DIMENSIONS, agreement_row, baseline_scores, calls_for_pairs, score_pairs
 
 QUIET = {"progress": False, "retries": 0}
 NAN = math.nan
@@ -151,8 +151,8 @@ def test_the_live_table_counts_sentences_that_are_no_copies():
 
 def test_the_plan_counts_the_calls_of_a_run_before_it():
     pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
-    assert sum(s.calls for s in plan(steps_for_pairs(pairs, baselines=False)).steps) == 8
-    assert sum(s.calls for s in plan(steps_for_pairs(pairs)).steps) == 8 + 3 * 4
+    assert sum(calls_for_pairs(pairs, baselines=False).values()) == 8
+    assert sum(calls_for_pairs(pairs).values()) == 8 + 3 * 4
 
 
 def test_unread_replies_leave_a_pair_unscored_with_the_reason():

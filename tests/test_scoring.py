@@ -13,9 +13,9 @@ import ragbench as rb
 from ragbench import widgets
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.checkers import EmbeddedChecker
-from ragbench.metrics.table import METRICS, find_numbers
+from ragbench.metrics.table import METRICS, Metric, find_numbers
 from ragbench.report.methods import score_methods
-from ragbench.scoring import LABELS, metric_table, score
+from ragbench.scoring import LABELS, LabelMethod, metric_table, score
 
 README = Path(__file__).parents[1] / "README.md"
 HIGH, LOW = "The tower is 330 metres high.", "The tower is 120 metres high."
@@ -134,13 +134,11 @@ def test_a_chat_model_labels_after_a_plan_and_a_stopped_run_goes_on(tmp_path, ca
         model = rb.chat_model("ollama:llama3:8b", host=server.url)
         planned = rb.plan_score(rows, wanted, model, cassette=tape)
         assert (server.calls, tape.exists()) == ([], False)
-        assert planned["claims"].calls == 4
+        assert {step.name: step.calls for step in planned} == {"claims": 4 + 3, "claim check": 12 + 8, "keypoints": 2}
         score(rows, wanted, model, cassette=tape, retries=0)
-        # The plan stands before the first call.
-        assert capsys.readouterr().err.splitlines()[1].split()[:4] == ["claims", "4", "0", "4"]
+        assert capsys.readouterr().err.splitlines()[1].split()[:2] == ["claims", "7"]  # before the first call
     with FakeOllama(reply=reply) as server:
         model = rb.chat_model("ollama:llama3:8b", host=server.url)
-        assert rb.plan_score(rows, wanted, model, cassette=tape)["claims"].remaining == 0
         table = score(rows, wanted, model, cassette=tape, progress=False)
         assert server.calls
         assert all("e9 f9" in call.prompt for call in server.calls)  # only what failed is asked again
@@ -225,6 +223,28 @@ def test_the_readmes_metric_of_ones_own_works_by_name(monkeypatch, minilm):
     exec(code, told)
     assert told["table"]["reference_words"].round(4).tolist() == [1.0, round(5 / 6, 4)]
     assert told["table"]["precision"].tolist() == [1.0, 0.0]
+
+
+def test_a_misspelt_option_is_refused_with_the_closest_name():
+    for wrong, right in (
+        ("label", "labels"),
+        ("cassete", "cassette"),
+        ("colums", "columns"),
+        ("concurency", "concurrency"),
+    ):
+        with pytest.raises(ConfigError, match=rf"unknown option '{wrong}'(.|\n)*did you mean '{right}'"):
+            score(ROWS, ["token_f1"], **{wrong: 1})
+
+
+def test_a_label_of_ones_own_is_one_function_and_one_entry(monkeypatch):
+    def shout(rows, who, cassette):
+        return [answer.isupper() and who.model is None for answer in rows["answer"]]
+
+    monkeypatch.setitem(LABELS, "shout", LabelMethod(("answer",), shout))
+    monkeypatch.setitem(METRICS, "loud", Metric(("shout",), float, "mine"))
+    table = score([{"answer": "YES"}, {"answer": "no"}, {"answer": None}], ["loud"])
+    assert table["loud"].fillna(-1).tolist() == [1.0, 0.0, -1]
+    assert table["reason"][2] == "no answer: loud"
 
 
 class Strict:

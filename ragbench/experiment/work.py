@@ -18,12 +18,12 @@ from ragbench.experiment.identity import object_identity
 from ragbench.experiment.rows import AXIS_COLUMNS, REPLY_COLUMNS, no_room
 from ragbench.experiment.spec import NONE, Cell, Cutting, Experiment
 from ragbench.generation.answers import PROMPTS, answer_prompts, as_answer, generate
-from ragbench.labelling.grades import GRADES, grading_prompts, group_answers, read_grades
+from ragbench.labelling.grades import grading_prompts, group_answers, read_grades
 from ragbench.llm import Reply
 from ragbench.llm.context import prompt_tokens
 from ragbench.llm.reply import CUT_SHORT
 from ragbench.metrics.ir_score import ir_score_table
-from ragbench.records import Answer, Hit, Question
+from ragbench.records import GRADES, Answer, Hit, Question
 from ragbench.text.cutoffs import TokenOffsets, joined_cutoffs
 
 Search = tuple[str, str, int]  # chunker, retriever, k

@@ -4,13 +4,14 @@
 ``claims``       a text's claims, and whether other texts entail them, as ``checkers`` say
 ``statements``   RAGAS: statements, verdicts, questions, needed sentences; by a model and without one
 ``keypoints``    RAGEval: is each keypoint of the true answer covered, contradicted, or neither
-``preferences``  which of two answers is better; ``embedded_judge`` scores without a model, ``judge_fit`` fits it
+``preferences``  which of two answers is better, by a model; ``embedded_judge`` scores without one
 ``people``       labels that people give: what is asked, the file, the session; ``agreement`` of two people, or of a
                  judge and a person
 ``asking``       how every label is asked of a model: each different prompt once, several items per prompt
 
-A reply that cannot be read leaves its item unscored (None), with the raw reply in the report. ``steps_for_...`` give
-the calls of a run before it, to `ragbench.llm.plan`. The prompts are ``ragbench/prompts/*.txt``; any can be replaced.
+A reply that cannot be read leaves its item unscored (None), with the raw reply in the report. `ragbench.scoring.LABELS`
+is the table of labels that `ragbench.score` makes, with the calls that each takes. The prompts are
+``ragbench/prompts/*.txt``; any can be replaced.
 """
 
 from ragbench._lazy import lazy, modules

@@ -1,7 +1,7 @@
 """How every label is asked of a model: each different prompt once, and several items per prompt without guessing.
 
 A kind of label is one record: a `LabelStep` (one prompt per item) or a `JointStep` (several items of one text per
-prompt). Either can ``ask`` a model, or ``count`` the prompts of a run before it, for `ragbench.llm.plan`.
+prompt).
 
 The schema of a joint reply leaves the number of labels open (up to 2n, so that a runaway list ends): a schema of
 exactly n makes servers with a grammar write n labels even where the model lost count. A reply with another number of
@@ -18,13 +18,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from ragbench.errors import ConfigError
-from ragbench.llm import Reply, Step, Usage, ask, label_schema
+from ragbench.llm import Reply, Usage, ask, label_schema
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 
 Context = str | Sequence[str]  # one text, or a list of passages
-
-# Inputs, checked
 
 
 def one_line(text: str) -> str:
@@ -40,32 +38,23 @@ def check_joint(joint: int | None) -> None:
 
 def names_of(ids: Sequence[Any] | None, **columns: Sequence[Any] | None) -> list[str]:
     """Return the ids of the examples as texts (default: their numbers), once all columns have one length."""
-    sizes = {}
-    for name, values in columns.items():
-        if isinstance(values, str):
-            raise ConfigError(f"{name} is one string", "a list, one entry per example", f"pass {name}=[...]")
-        if values is not None:
-            sizes[name] = len(values)
-    if ids is not None:
-        sizes["ids"] = len(ids)
-    count = next(iter(sizes.values()), 0)
+    given = columns | {"ids": ids}
+    if single := [name for name, values in given.items() if isinstance(values, str)]:
+        raise ConfigError(f"{single[0]} is one string", "a list, one entry per example", f"pass {single[0]}=[...]")
+    sizes = {name: len(values) for name, values in given.items() if values is not None}
     if len(set(sizes.values())) > 1:
         lengths = ", ".join(f"{size} {name}" for name, size in sizes.items())
         raise ConfigError(lengths, "as many of each", "pass one entry per example in every list")
-    return [str(name) for name in (range(count) if ids is None else ids)]
+    return [str(name) for name in (range(next(iter(sizes.values()), 0)) if ids is None else ids)]
 
 
 def context_text(context: Context, name: str) -> str:
     """Return a context as one text, passages a blank line apart; ``name`` tells the example in a message."""
-    if isinstance(context, str):
-        return context.strip()
-    if not isinstance(context, Iterable) or not all(isinstance(passage, str) for passage in context):
-        raise ConfigError(
-            f"the context of {name} holds something else than texts",
-            "a text or a list of texts",
-            "pass chunk.text, not the chunk",
-        )
-    return "\n\n".join(passage.strip() for passage in context if passage.strip())
+    passages = [context] if isinstance(context, str) else context
+    if not isinstance(passages, Iterable) or not all(isinstance(passage, str) for passage in passages):
+        got = f"the context of {name} holds something else than texts"
+        raise ConfigError(got, "a text or a list of texts", "pass chunk.text, not the chunk")
+    return "\n\n".join(passage.strip() for passage in passages if passage.strip())
 
 
 # Reports: what a step took, and the raw replies that went unscored
@@ -73,10 +62,7 @@ def context_text(context: Context, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """Something no usable reply came back for: what it was about ("q1 claim 3"), and the raw reply.
-
-    ``kind`` is one of ``ragbench.llm.KINDS``, ``detail`` says what was wrong in words.
-    """
+    """An item ("q1 claim 3") without a usable reply: the kind of failure, what was wrong in words, the raw reply."""
 
     id: str
     kind: str
@@ -91,13 +77,11 @@ class StepReport:
     Attributes
     ----------
     prompts : different prompts that were needed. cached : of these, answered by the cassette.
-    calls : requests made for them now, repair tries and tries after a broken connection among them.
-    repaired : prompts whose first reply did not fit and whose second one did.
+    calls : requests made for them now, repair tries among them. repaired : prompts whose first reply did not fit.
     items : what was to be scored. settled : of these, what needed no model (an empty text entails nothing).
     unscored : items without a readable reply; each is in ``failures``.
-    joint : prompts about more than one item.
-    mismatches : joint replies with more or fewer labels than items. unreadable : joint replies that could not be read.
-    rechecked : items of both, asked again one by one.
+    joint : prompts about more than one item. mismatches, unreadable : of these, replies with another number of labels
+        than items, and replies that could not be read. rechecked : items of both, asked again one by one.
     usage : tokens, time and money spent now.
     """
 
@@ -143,25 +127,14 @@ class Request:
         return self.prompt, self.schema
 
 
-def _distinct(requests: Iterable[Request | None]) -> list[Request]:
-    once: dict[Any, Request] = {}
-    for request in requests:
-        if request is not None:
-            once.setdefault(request.key, request)
-    return list(once.values())
-
-
-def as_step(name: str, requests: Iterable[Request | None]) -> Step:
-    """Make the step of a plan: its prompts are those that a run will send."""
-    once = _distinct(requests)
-    return Step(name, prompts=[r.prompt for r in once], schema=[r.schema for r in once])
-
-
 def _send(
     model: Any, step: str, requests: Sequence[Request], options: Mapping[str, Any]
 ) -> tuple[list[Reply], StepReport]:
     """Ask every different request once; return one reply per request, and what it took."""
-    once = _distinct(requests)
+    first: dict[Any, Request] = {}
+    for request in requests:
+        first.setdefault(request.key, request)
+    once = list(first.values())
     if not once:
         return [], StepReport(step)
     prompts, schemas, ids = [r.prompt for r in once], [r.schema for r in once], [r.id for r in once]
@@ -220,32 +193,24 @@ class LabelStep:
     read: Callable[[Any], Any]
     blank: Any = ()
 
-    def requests(self, names: Sequence[str], fields: Mapping[str, Sequence[str]]) -> list[Request | None]:
-        """Fill the prompt for each item; None where no call is needed. ``fields``: texts by field of the prompt."""
-        template = load_prompt(self.prompt)
-        rows = (
-            dict(zip(fields, (text.strip() for text in row), strict=True)) for row in zip(*fields.values(), strict=True)
-        )
-        return [
-            Request(name, fill_prompt(template, **row), self.schema) if row[self.needs] else None
-            for name, row in zip(names, rows, strict=True)
-        ]
-
     def ask(
         self, model: Any, names: Sequence[str], fields: Mapping[str, Sequence[str]], options: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], StepReport]:
-        """Return a label per item, None where no reply could be read, and what it took."""
-        requests = self.requests(names, fields)
+        """Return a label per item, None where no reply could be read, and what it took.
+
+        ``fields``: texts of the items by field of the prompt.
+        """
+        template, requests = load_prompt(self.prompt), []
+        for name, *texts in zip(names, *fields.values(), strict=True):
+            row = dict(zip(fields, (text.strip() for text in texts), strict=True))
+            filled = Request(name, fill_prompt(template, **row), self.schema) if row[self.needs] else None
+            requests.append(filled)
         replies, report = send_some(model, self.name, requests, options)
         labels = (
             self.blank if request is None else None if reply is None else self.read(reply)
             for request, reply in zip(requests, replies, strict=True)
         )
         return tuple(labels), report
-
-    def count(self, names: Sequence[str], fields: Mapping[str, Sequence[str]]) -> Step:
-        """Make the step of a plan."""
-        return as_step(self.name, self.requests(names, fields))
 
 
 # Several items of one text per prompt
@@ -256,8 +221,8 @@ _WORTH_A_SECOND_LOOK = frozenset({"invalid", "truncated", "empty", "refused", "c
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """Items to be judged against one text. ``fields`` are the prompt's other fields."""
+class LabelRequest:
+    """Items to be labelled against one text. ``fields`` are the prompt's other fields."""
 
     id: str
     text: str
@@ -266,8 +231,8 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """Labels in the shape of the items; None where no reply could be read, and in place of a unit that is None."""
+class LabelResult:
+    """Labels in the shape of the items; None where no reply could be read, and in place of a request that is None."""
 
     labels: tuple[tuple[str | None, ...] | None, ...]
     report: StepReport
@@ -281,8 +246,7 @@ class JointStep:
     ----------
     name : in the cassette and in reports. prompt : id or file, with ``text``, ``items`` and count among its fields.
     labels : the words to choose from. blank : label of every item when the text is empty, where no model is needed.
-    item : what an item is called in messages.
-    explain : whether a sentence that says why comes before each label.
+    item : what an item is called in messages. explain : whether a sentence that says why comes before each label.
     """
 
     name: str
@@ -294,10 +258,21 @@ class JointStep:
     item: str
     explain: bool = False
 
-    def ask(self, model: Any, units: Sequence[Unit | None], joint: int | None, options: Mapping[str, Any]) -> Judged:
-        """Label every item of every unit, ``joint`` of them per prompt (None: all), and singly where that failed."""
+    def ask(
+        self, model: Any, units: Sequence[LabelRequest | None], joint: int | None, options: Mapping[str, Any]
+    ) -> LabelResult:
+        """Label every item of every request, ``joint`` of them per prompt (None: all), and singly where that failed.
+
+        Items of two texts never share a prompt: what is asked about one text does not depend on the rest of the run,
+        and equal prompts of two systems are asked once. An empty text needs no prompt.
+        """
+        check_joint(joint)
         template = load_prompt(self.prompt)
-        slices = self._slices(units, joint)
+        slices = []
+        for n, unit in enumerate(units):
+            if unit is not None and unit.text:
+                count, size = len(unit.items), joint or max(len(unit.items), 1)
+                slices += [(n, start, min(start + size, count)) for start in range(0, count, size)]
         requests = [self._request(template, units[n], start, stop) for n, start, stop in slices]
         replies, report = _send(model, self.name, requests, options)
         labels: list[Any] = [
@@ -323,38 +298,18 @@ class JointStep:
                 (labels[n][i],) = self._read(parsed)
         failures += second.failures
         given = [unit for unit in units if unit is not None]
-        counts = {
-            "items": sum(len(unit.items) for unit in given),
-            "settled": sum(len(unit.items) for unit in given if not unit.text),
-            "unscored": len(failures),
-            "joint": len(joint_prompts),
-            "mismatches": len(mismatches),
-            "unreadable": len(unreadable),
-            "rechecked": len(again),
-            "failures": tuple(failures),
-        }
-        return Judged(tuple(None if row is None else tuple(row) for row in labels), replace(report + second, **counts))
-
-    def count(self, units: Sequence[Unit | None], joint: int | None) -> Step:
-        """Make the step of a plan from units whose items are known."""
-        template = load_prompt(self.prompt)
-        return as_step(self.name, [self._request(template, units[n], a, b) for n, a, b in self._slices(units, joint)])
-
-    @staticmethod
-    def _slices(units: Sequence[Unit | None], joint: int | None) -> list[tuple[int, int, int]]:
-        """Cut the units into (number of the unit, start, stop); an empty text needs no prompt.
-
-        Items of two units never share a prompt: what is asked about one text does not depend on the rest of the run,
-        and equal prompts of two systems are asked once.
-        """
-        check_joint(joint)
-        slices = []
-        for n, unit in enumerate(units):
-            if unit is not None and unit.text:
-                count = len(unit.items)
-                size = joint or max(count, 1)
-                slices += [(n, start, min(start + size, count)) for start in range(0, count, size)]
-        return slices
+        report = replace(
+            report + second,
+            items=sum(len(unit.items) for unit in given),
+            settled=sum(len(unit.items) for unit in given if not unit.text),
+            unscored=len(failures),
+            joint=len(joint_prompts),
+            mismatches=len(mismatches),
+            unreadable=len(unreadable),
+            rechecked=len(again),
+            failures=tuple(failures),
+        )
+        return LabelResult(tuple(None if row is None else tuple(row) for row in labels), report)
 
     def _request(self, template: str, unit: Any, start: int, stop: int) -> Request:
         lines = "\n".join(f"{n}. {one_line(item)}" for n, item in enumerate(unit.items[start:stop], 1))

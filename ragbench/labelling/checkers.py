@@ -3,9 +3,8 @@
 `EmbeddedChecker` is a documented rule over the text's best window of sentences, without a language model (and not an
 inference model): results made with it are labelled *embedded*. It sees shared words, numbers, names and topic; it does
 not see who did what to whom. `OnnxChecker` reads a folder with an exported classifier (NLI or MiniCheck's kind),
-`ModelChecker` asks a chat model in MiniCheck's document / claim form (Tang et al. 2024; ``ollama:bespoke-minicheck`` is
-made for it). `make_checker` makes one by name; `ragbench.labelling.claims.checker_quality` measures
-all alike.
+`ModelChecker` asks a chat model in MiniCheck's document / claim form (Tang et al. 2024). `make_checker` makes one by
+name.
 """
 
 from __future__ import annotations
@@ -55,11 +54,8 @@ def sentence_of(claim: Claim, where: str) -> str:
         return claim
     if isinstance(claim, Sequence) and len(claim) == 3 and all(isinstance(part, str) for part in claim):
         return " ".join(part.strip() for part in claim)
-    raise ConfigError(
-        f"{where} is {type(claim).__name__} {str(claim)[:40]!r}",
-        "a sentence, or a triple [subject, predicate, object] of texts",
-        "check how the claims were extracted",
-    )
+    got, expected = f"{where} is {type(claim).__name__} {str(claim)[:40]!r}", "a sentence, or a triple of texts"
+    raise ConfigError(got, expected, "check how the claims were extracted")
 
 
 class Checker(ABC):
@@ -281,29 +277,14 @@ class _PairChecker(Checker):
         return [[label.get((text, claim), NEUTRAL) for text in texts] for claim in sentences]
 
 
-class PairCounter(_PairChecker):
-    """Notes the pairs that a checker would read, and labels nothing: for a plan."""
-
-    def __init__(self) -> None:
-        self.pairs: list[tuple[str, str]] = []
-
-    def _labels(self, pairs: list[tuple[str, str]]) -> list[str]:
-        self.pairs += pairs
-        return [NEUTRAL] * len(pairs)
-
-
 class OnnxChecker(_PairChecker):
     """Label claims by a sequence classifier over (text, claim): NLI models, FactCG, MiniCheck-RoBERTa and DeBERTa ...
 
     A long text is read in windows. A claim is *Entailment* where a window entails it with a probability of at least
     ``threshold``, else *Contradiction* where the model has such a label and a window reaches it there, else *Neutral*.
 
-    Parameters
-    ----------
-    folder, max_tokens : as for `ragbench.onnx_models.Classifier`.
-    labels : names of the model's outputs in their order, e.g. ["entailment", "neutral", "contradiction"]; default those
-        of ``config.json``. A model of one output is read as the probability that the text supports the claim.
-    threshold : least probability.
+    ``folder``, ``max_tokens``: as for `ragbench.onnx_models.Classifier`. ``labels``: names of the model's outputs in
+    their order; default those of ``config.json``. One output is the probability that the text supports the claim.
     """
 
     def __init__(
@@ -320,11 +301,9 @@ class OnnxChecker(_PairChecker):
         self.threshold, named = threshold, self._model.labels
         entails = [i for i, label in enumerate(named) if _ENTAILS.search(label) and not _DENIES.search(label)]
         if len(named) > 1 and len(entails) != 1:
-            raise ConfigError(
-                f"{self._model.folder.path} has the labels {', '.join(named)}",
-                "one of them that says that a claim is supported",
-                'name them in their order: labels=["not supported", "supported"]',
-            )
+            do = 'name them in their order: labels=["not supported", "supported"]'
+            got = f"{self._model.folder.path} has the labels {', '.join(named)}"
+            raise ConfigError(got, "one of them that says that a claim is supported", do)
         self._entails = entails[0] if entails else 0
         self._contradicts = next((i for i, label in enumerate(named) if label.lower().startswith("contra")), None)
 
@@ -347,12 +326,8 @@ class OnnxChecker(_PairChecker):
 class ModelChecker(_PairChecker):
     """Label claims by a chat model that is given "Document: ... Claim: ..." and answers Yes or No (MiniCheck's form).
 
-    Yes is *Entailment*, No is *Neutral*: this form knows no contradiction.
-
-    Parameters
-    ----------
-    model : as for `ragbench.llm.ask`; ``"ollama:bespoke-minicheck"`` was trained on exactly this form.
-    options : for `ragbench.llm.ask`: ``cassette``, ``concurrency`` ...
+    Yes is *Entailment*, No is *Neutral*: this form knows no contradiction. ``"ollama:bespoke-minicheck"`` was trained
+    on exactly this form. ``options`` are those of `ragbench.llm.ask`: ``cassette``, ``concurrency`` ...
     """
 
     def __init__(self, model: Any, **options: Any) -> None:
@@ -375,12 +350,9 @@ class ModelChecker(_PairChecker):
         read = [_VERDICT.match(reply.text) if reply.ok else None for reply in replies]
         failed = [reply for reply, verdict in zip(replies, read, strict=True) if verdict is None]
         if failed:
-            raise ModelError(
-                f"{len(failed)} of {len(replies)} claims got no label; the first reply: "
-                f"{failed[0].text[:80]!r}{f', {failed[0].error}' if failed[0].error else ''}",
-                "Yes or No",
-                "use a model made for this form, such as ollama:bespoke-minicheck",
-            )
+            said = f"{failed[0].text[:80]!r}{f', {failed[0].error}' if failed[0].error else ''}"
+            got = f"{len(failed)} of {len(replies)} claims got no label; the first reply: {said}"
+            raise ModelError(got, "Yes or No", "use a model made for this form, such as ollama:bespoke-minicheck")
         return [ENTAILMENT if verdict and verdict[1].lower() == "yes" else NEUTRAL for verdict in read]
 
 
@@ -390,12 +362,9 @@ def asks_model(name: str) -> bool:
 
 
 def make_checker(name: str = "embedded", **options: Any) -> Any:
-    """Make a checker by name.
+    """Make a checker by name: "embedded", "onnx:FOLDER", or a chat model such as "ollama:bespoke-minicheck".
 
-    Parameters
-    ----------
-    name : "embedded", "onnx:FOLDER", or a chat model such as "ollama:bespoke-minicheck".
-    options : of the class; for a chat model ``cassette`` and those of `ragbench.llm.chat_model`.
+    ``options``: of the class; for a chat model ``cassette`` and those of `ragbench.llm.chat_model`.
     """
     if name == "embedded":
         return EmbeddedChecker(**options)

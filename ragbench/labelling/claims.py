@@ -1,10 +1,10 @@
 """Claims of a text, and whether other texts entail them (RAGChecker, section 3.2).
 
-The model's way: `extract_claims`, `check_claims`, and both over whole results, `ragchecker_labels`. The embedded way:
-`embedded_labels`, whose claims are sentences and whose labels are an `EmbeddedChecker`'s; the result has the same form.
-How far a checker agrees with labels by others: `checker_quality`, and on MiniHop `embedded_checker_quality`. Those
-labels are reference labels, assigned by a strong language model under a written guideline; checked by a person: 0; the
-second pass measures repeatability, not human agreement.
+The model's way: `extract_claims`, `check_claims`, and both over whole results, `ragchecker_labels`. Without a model:
+`embedded_labels`, whose claims are sentences and whose labels are an `EmbeddedChecker`'s. How far a checker agrees with
+labels by others: `checker_quality`, and on MiniHop `embedded_checker_quality`. Those labels are reference labels,
+assigned by a strong language model under a written guideline; checked by a person: 0; the second pass measures
+repeatability, not human agreement.
 """
 
 from __future__ import annotations
@@ -25,17 +25,14 @@ from ragbench.data.ragchecker import LABELS, Claim, RagResult, RagResults, claim
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.labelling.asking import (
     JointStep,
-    Judged,
+    LabelRequest,
+    LabelResult,
     LabelStep,
     StepReport,
-    Unit,
-    as_step,
-    check_joint,
     names_of,
     texts_schema,
 )
 from ragbench.labelling.checkers import ENTAILMENT, EmbeddedChecker, split_claims
-from ragbench.llm import Step
 from ragbench.metrics.claims import CHECKS
 from ragbench.paths import packaged_data
 from ragbench.prompts import Prompt
@@ -52,6 +49,7 @@ EXTRACT = {
     "triple": LabelStep("claims", "steps_triples", texts_schema("claims", parts=3), "passage", _READ["triple"]),
 }
 CHECK = JointStep("claim check", "steps_check", LABELS, "Neutral", "reference", "claims", "claim")
+JOINT = 5  # claims per prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +89,12 @@ def check_claims(
     model: Any,
     claims: Sequence[Sequence[Claim] | None],
     references: Sequence[str],
-    joint: int | None = 5,
+    joint: int | None = JOINT,
     *,
     prompt: Prompt = CHECK.prompt,
     ids: Sequence[Any] | None = None,
     **options: Any,
-) -> Judged:
+) -> LabelResult:
     """Check lists of claims, each against its own text: Entailment, Neutral or Contradiction per claim.
 
     Parameters
@@ -112,17 +110,14 @@ def check_claims(
     Source: RAGChecker, section 3.2 (claim-entailment checker; the wording of the prompt is ours).
     """
     names = names_of(ids, claims=claims, references=references)
-    return replace(CHECK, prompt=prompt).ask(model, _units(names, claims, references), joint, options)
-
-
-def _units(names: Sequence[str], claims: Sequence[Sequence[Claim] | None], texts: Sequence[str]) -> list[Unit | None]:
-    return [
-        None if some is None else Unit(name, text.strip(), checked(some, name))
-        for name, some, text in zip(names, claims, texts, strict=True)
+    units = [
+        None if some is None else LabelRequest(name, text.strip(), claim_texts(some, name))
+        for name, some, text in zip(names, claims, references, strict=True)
     ]
+    return replace(CHECK, prompt=prompt).ask(model, units, joint, options)
 
 
-def checked(claims: Sequence[Claim], name: str, what: str = "claim") -> tuple[str, ...]:
+def claim_texts(claims: Sequence[Claim], name: str, what: str = "claim") -> tuple[str, ...]:
     """Return claims as texts; an error names the place of what is none."""
     if isinstance(claims, str):
         raise ConfigError(f"the {what}s of {name} are one string", f"a list of {what}s", "put it in a list")
@@ -130,11 +125,8 @@ def checked(claims: Sequence[Claim], name: str, what: str = "claim") -> tuple[st
         parts = [claim] if isinstance(claim, str) else claim
         triple = isinstance(parts, (list, tuple)) and len(parts) in (1, 3)
         if not (triple and all(isinstance(part, str) for part in parts) and any(part.strip() for part in parts)):
-            raise DataError(
-                f"{what} {place} of {name} is {claim!r:.60}",
-                "a sentence, or a triple (subject, predicate, object) of texts",
-                "mend it, or extract the claims again",
-            )
+            got, expected = f"{what} {place} of {name} is {claim!r:.60}", "a sentence, or a triple of texts"
+            raise DataError(got, expected, "mend it, or extract the claims again")
     return tuple(claim_text(claim) for claim in claims)
 
 
@@ -188,7 +180,7 @@ def ragchecker_labels(
     model: Any,
     results: RagResults | Sequence[RagResult],
     *,
-    joint: int | None = 5,
+    joint: int | None = JOINT,
     form: Form = "sentence",
     **options: Any,
 ) -> Labelled:
@@ -203,7 +195,6 @@ def ragchecker_labels(
 
     Source: RAGChecker, section 3.2 and appendix B.
     """
-    check_joint(joint)
     rows, sides = _with_sides(results)
     names = [f"{rows[side.result].id} {side.field}" for side in sides]
     extracted = extract_claims(model, [side.text for side in sides], form, ids=names, **options)
@@ -241,55 +232,20 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
     return _labelled(results, rows, pairs, [labels[pair] for pair in wanted], *reports)
 
 
-def steps_for_ragchecker(
-    results: RagResults | Sequence[RagResult],
-    *,
-    joint: int | None = 5,
-    form: Form = "sentence",
-    claims_per_text: int | None = None,
-) -> list[Step]:
-    """Count the calls of `ragchecker_labels` before the run, for `ragbench.llm.plan`.
+def ragchecker_calls(
+    results: RagResults | Sequence[RagResult], joint: int | None = JOINT, claims_per_text: int = 10
+) -> dict[str, int]:
+    """Count the calls that `ragchecker_labels` takes at most: step -> calls, for `ragbench.llm.plan`.
 
-    Parameters
-    ----------
-    claims_per_text : claims to reckon with in a text that has not been taken apart yet. Needed only when ``joint`` is a
-        number and some claims are not known; ConfigError without it then.
-
-    Returns
-    -------
-    [claims, claim check]. The first has its prompts, so its count is exact. So has the second where all claims are
-    known. Else it counts: with ``joint=None`` one call per text and text it is checked against (1 + chunks, for each
-    side), of which texts without claims will need none; with a number, what ``claims_per_text`` makes of it. Joint
-    replies with a wrong number of labels cost one more call per claim.
+    Every text is checked against the other side and each chunk, in prompts of ``joint`` claims; one that has not been
+    taken apart is reckoned with ``claims_per_text``. Equal prompts, which are asked once, are all counted.
     """
-    check_joint(joint)
     rows, sides = _with_sides(results)
-    texts = [side.text for side in sides]
-    first = EXTRACT[form].count(names_of(None, texts=texts), {"passage": texts})
-    _put_claims(rows, sides, [None if text.strip() else () for text in texts])
-    pairs = list(_pairs(rows))
-    units = _units([p.name for p in pairs], [p.claims for p in pairs], [p.text for p in pairs])
-    exact = CHECK.count(units, joint)
-    source = {(side.result, side.field): side.text.strip() for side in sides}
-    later = [p for p in pairs if p.claims is None and p.text.strip()]
-    waiting = len({(source[p.result, _side(p.check)], p.text.strip()) for p in later})
-    if not waiting:
-        return [first, exact]
-    each, name = 1, "claim check, at most"
-    if joint is not None:
-        if claims_per_text is None:
-            raise ConfigError(
-                f"claims_per_text=None with joint={joint}, and texts not taken apart yet",
-                "a number of claims to reckon with",
-                "pass claims_per_text=10, or joint=None, whose calls do not depend on it",
-            )
-        each, name = math.ceil(claims_per_text / joint), f"claim check, if {claims_per_text} claims per text"
-    return [first, Step(name, calls=len(exact.prompts) + waiting * each)]
-
-
-def steps_for_claims(texts: Sequence[str], name: str = "claims") -> list[Step]:
-    """Count the calls of `extract_claims` before the run, for `ragbench.llm.plan`."""
-    return [as_step(name, EXTRACT["sentence"].requests(names_of(None, texts=texts), {"passage": texts}))]
+    checks = 0
+    for pair in _pairs(rows):
+        claims = claims_per_text if pair.claims is None else len(pair.claims)
+        checks += math.ceil(claims / (joint or max(claims, 1))) if pair.text.strip() else 0
+    return {"claims": len({side.text for side in sides if side.text.strip()}), "claim check": checks}
 
 
 def _with_sides(results: RagResults | Sequence[RagResult]) -> tuple[list[RagResult], list[_Side]]:
@@ -298,11 +254,8 @@ def _with_sides(results: RagResults | Sequence[RagResult]) -> tuple[list[RagResu
     check_records(rows, RagResult, "results to label")
     twice = [name for name, count in Counter(str(row.id) for row in rows).items() if count > 1]
     if twice:
-        raise DataError(
-            f"the id {twice[0]!r} belongs to several results",
-            "an id used once",
-            "put the system's name into the ids, or make one call per system",
-        )
+        got, do = f"the id {twice[0]!r} belongs to several results", "put the system's name into the ids"
+        raise DataError(got, "an id used once", do)
     sides = [
         _Side(n, f"{name}_claims", getattr(row, name))
         for n, row in enumerate(rows)
@@ -380,11 +333,9 @@ def _labels_of(pairs: Sequence[tuple[_Claims, str]], checker: Any) -> dict[tuple
     for claims, texts in needed.items():
         table = checker.check_many(claims, list(texts)) if claims else []
         if len(table) != len(claims) or any(len(row) != len(texts) for row in table):
-            raise ConfigError(
-                f"{checker!r} gave {len(table)} rows of {sorted({len(row) for row in table})} labels",
-                f"{len(claims)} rows, one per claim, of {len(texts)} labels, one per text",
-                "mend its check_many; do not pad the labels",
-            )
+            got = f"{checker!r} gave {len(table)} rows of {sorted({len(row) for row in table})} labels"
+            expected = f"{len(claims)} rows, one per claim, of {len(texts)} labels, one per text"
+            raise ConfigError(got, expected, "mend its check_many; do not pad the labels")
         columns = zip(*table, strict=True) if table else ((),) * len(texts)
         labels |= zip(((claims, text) for text in texts), columns, strict=True)
     return labels
@@ -421,8 +372,7 @@ def load_labelled_claims(
     Parameters
     ----------
     path : JSON lines with ``id``, ``document`` (title), ``claim``, ``label``, ``split`` ("dev" or "test"); optionally
-        ``second_label``, and ``first_label`` where the label was changed after both. Default
-        ``data/minihop/labelled_claims.jsonl``.
+        ``second_label``, and ``first_label`` where the label was changed after both.
     split : only this one. Set a checker's thresholds on "dev", open "test" when they are fixed.
     texts : title -> text of the documents; default MiniHop's.
     """
@@ -519,11 +469,8 @@ def _f1(codes: np.ndarray, axis: int) -> np.ndarray:
 def embedded_checker_quality(split: str = "test", checker: Any = None, name: str = "embedded checker") -> pd.DataFrame:
     """Measure a checker on MiniHop's labelled claims, beside calling every claim not entailed.
 
-    Parameters
-    ----------
-    split : "dev" or "test"; nothing of the embedded checker was set on either.
-    checker : with ``check(claims, text)``, see `ragbench.labelling.checkers`; default `ragbench.EmbeddedChecker`.
-    name : of the checker in the table.
+    ``checker``: with ``check(claims, text)``, see `ragbench.labelling.checkers`; default `EmbeddedChecker`, of which
+    nothing was set on either split.
 
     Returns
     -------

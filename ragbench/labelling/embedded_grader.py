@@ -13,39 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.grades import GRADES, facts_of, questions_of
-from ragbench.records import Answer, Grade, Question
+from ragbench.records import Answer, Grade, Question, facts_of, questions_of
 from ragbench.text.negation import abstains, guesses, polarity
 from ragbench.text.parse import Token, content_stems, folded_line, holds, signs, token_stems, tokens
 
 # An answer held against the true answer and the facts: what is hit, what is backed, what is not
 
 FEATURES = (
-    "hit",
-    "hit_clean",
-    "hit_part",
-    "part_last",
-    "missed",
-    "contradicts",
-    "no_stance",
-    "turned",
-    "declines",
-    "declines_bare",
-    "guesses",
-    "bare",
-    "wrong_names",
-    "wrong_numbers",
-    "rare_words",
-    "wrong_share",
-    "bridge_names",
-    "from_bridges",
-    "from_answer_fact",
-    "asked_again",
-    "off_topic",
-    "short_hit",
-    "short_miss",
-    "length",
-)
+    "hit", "hit_clean", "hit_part", "part_last", "missed", "contradicts", "no_stance", "turned", "declines",
+    "declines_bare", "guesses", "bare", "wrong_names", "wrong_numbers", "rare_words", "wrong_share", "bridge_names",
+    "from_bridges", "from_answer_fact", "asked_again", "off_topic", "short_hit", "short_miss", "length",
+)  # fmt: skip
 _MOST = 20_000  # characters of an answer that are compared; an answer to one question that is longer is judged by these
 _SHORT = 4  # words up to which an answer is the bare thing asked for
 _LONG = 40  # words from which an answer is long; the graded ones have 47 at most, and a weight must not run away
@@ -202,7 +180,6 @@ def evidence(question: str, answer: str, reference: str, facts: tuple[str, ...])
 # From features to a grade
 
 MODEL_FILE = Path(__file__).with_name("embedded_grader.json")
-RIDGE = 0.1  # inverse strength C of the L2 penalty, chosen on the dev split by cross-validation over questions
 
 
 class Ungradable(DataError):
@@ -216,24 +193,24 @@ class EmbeddedGrader:
 
     Twenty-odd features say whether the true answer is in the answer, whether the answer declines, guesses, says the
     opposite of a yes/no or an either/or, and which of its names, numbers and rare words neither question nor true
-    answer nor facts back. A multinomial logistic regression fitted on the dev split of the graded answers turns them
-    into a grade. Cosines of the embedded MiniLM were tried as further features and did not help (best dev accuracy by
-    cross-validation 0.849 without them, 0.852 with), so none is used.
+    answer nor facts back. A multinomial logistic regression turns them into a grade; ``scripts/fit_embedded_grader.py``
+    fitted it on the dev split of the graded answers. Cosines of MiniLM did not help (best dev accuracy by
+    cross-validation 0.849 without them, 0.852 with).
 
     What it cannot do: paraphrases that share no word with true answer and facts ("the Siberian one" for Lake Baikal)
     are mostly graded 4; true details that the facts do not contain count as wrong details; known words put together
     wrongly ("born at Streator in Kansas", where both occur in the facts) pass as right; English only.
 
-    Defined values, without asking the model: the true answer itself is 5; an answer without a letter or digit is 1 (no
-    information), and so is one that declines in German, French or Chinese, or in another script than
-    the question's. Any other answer of which no word is written in the script of question, true answer or facts is 4
-    (nothing in it can be matched). Of an answer longer than 20,000 characters the first 20,000 are compared.
+    Defined values: the true answer itself is 5; an answer without a letter or digit is 1 (no information), and so is
+    one that declines in German, French, Spanish, Italian or Chinese, or in another script than the question's. Any
+    other answer of which no word is written in the script of question, true answer or facts is 4. Of an answer longer
+    than 20,000 characters the first 20,000 are compared.
 
     Unscored (`Ungradable`): an answer that holds the words of a true answer but not its signs ("x-1" for "x+1", "C" for
     "C++"), since words are all that is compared; and what is not graded by a defined value where the true answer has
     no letter or digit ("∅").
 
-    ``model`` is another file of the same form (else DataError); its ``card`` says how it was made.
+    ``model`` is another file of the same form; its ``card`` says how it was made.
 
     Source: the categories of thesis §2.4; the method is ours.
     """
@@ -249,17 +226,12 @@ class EmbeddedGrader:
             self._weights = np.array(fitted["weights"], float)
             self._offsets = np.array(fitted["offsets"], float)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path} is no model of the embedded grader: {type(error).__name__}: {error}",
-                "JSON with card, features, weights and offsets",
-                "leave the argument out, or run scripts/fit_embedded_grader.py",
-            ) from None
-        if features != FEATURES or self._weights.shape != (5, len(FEATURES)) or self._offsets.shape != (5,):
-            raise DataError(
-                f"{path} was fitted on other features",
-                f"{len(FEATURES)} features in the order of FEATURES",
-                "run scripts/fit_embedded_grader.py",
-            )
+            got = f"{path} is no model of the embedded grader: {type(error).__name__}: {error}"
+            do = "leave the argument out, or run scripts/fit_embedded_grader.py"
+            raise DataError(got, "JSON with card, features, weights and offsets", do) from None
+        if features != FEATURES or self._weights.shape != (5, len(FEATURES)):
+            do = "run scripts/fit_embedded_grader.py"
+            raise DataError(f"{path} was fitted on other features", "those of FEATURES, in their order", do)
 
     def __repr__(self) -> str:
         return "EmbeddedGrader()"
@@ -308,35 +280,13 @@ class EmbeddedGrader:
 def odds_of(features: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return the probabilities of the grades 1..5 (shape (5,)) for one answer's features.
 
-    An answer that holds the true answer and no word that is not backed gives no ground for grade 2: its probability is
-    0.
+    An answer that holds the true answer and no word that is not backed cannot have grade 2.
     """
     scores = weights @ features + offsets
     odds = np.exp(scores - scores.max())
     if features[FEATURES.index("hit_clean")]:
         odds[1] = 0.0
     return odds / odds.sum()
-
-
-def fit_embedded_grader(
-    questions: Sequence[Question], answers: Sequence[Any], *, ridge: float = RIDGE
-) -> dict[str, Any]:
-    """Fit the embedded grader's weights: ``features``, ``weights`` (5, n), ``offsets`` (5,) for raw features.
-
-    ``answers`` are GradedAnswer records of the split that may be used for tuning; ``ridge`` is the inverse strength of
-    the L2 penalty on standardised features.
-    """
-    from sklearn.linear_model import LogisticRegression
-
-    if {answer.grade for answer in answers} != set(GRADES):
-        raise DataError("answers that lack a grade", "at least one answer of each grade from 1 to 5", "add some")
-    pairs = zip(answers, questions_of(answers, questions), strict=True)
-    x = np.array([evidence(q.text, answer.text, q.answer, facts_of(q)) for answer, q in pairs])
-    centre, spread = x.mean(0), x.std(0)
-    spread[spread == 0] = 1.0
-    model = LogisticRegression(C=ridge, max_iter=5000).fit((x - centre) / spread, [answer.grade for answer in answers])
-    weights = model.coef_ / spread
-    return {"features": list(FEATURES), "weights": weights, "offsets": model.intercept_ - weights @ centre}
 
 
 def _check(question: str, answer: str, reference: str, facts: Sequence[str]) -> None:
@@ -358,21 +308,15 @@ def _defined(question: str, answer: str, reference: str, facts: Sequence[str]) -
     if not true:
         if abstains(answer, "grader"):
             return 1
-        raise Ungradable(
-            f"the true answer {reference!r} has no letter or digit, and the answer says more or something else",
-            "words to compare",
-            "grade it by hand or with a model, or write the true answer in words",
-        )
+        got = f"the true answer {reference!r} has no letter or digit, and the answer says more or something else"
+        raise Ungradable(got, "words to compare", "grade it with a model, or write the true answer in words")
     same = [t.word for t in said] == [t.word for t in true]
     wanted = signs(reference)
     # Words are compared without their signs: where a sign tells two answers apart, these rules cannot.
     if (same and signs(answer[:1000]) != wanted) or (wanted and content_stems(reference) <= token_stems(answer)):
         if not holds(answer, reference):
-            raise Ungradable(
-                f"the answer has the words of the true answer {reference[:80]!r}, but other signs",
-                "the same formula, code or name to the sign",
-                "grade it by hand or with a model",
-            )
+            got = f"the answer has the words of the true answer {reference[:80]!r}, but other signs"
+            raise Ungradable(got, "the same formula, code or name to the sign", "grade it by hand or with a model")
     elif same:
         return 5
     scripts = {_script(c) for c in answer[:1000] if c.isalpha()}

@@ -23,9 +23,9 @@ from pydantic import Field
 from ragbench.data.files import Filled, Plain, as_record, split_records
 from ragbench.errors import DataError, ModelError
 from ragbench.labelling.embedded_grader import EmbeddedGrader
-from ragbench.labelling.grades import GRADES, by_id, grade, questions_of
+from ragbench.labelling.grades import grade
 from ragbench.paths import packaged_data
-from ragbench.records import Answer, Question
+from ragbench.records import GRADES, Answer, Question, questions_of
 from ragbench.stats import ConfusionMatrix, Interval, bootstrap_ci, confusion_matrix, kappa, paired_bootstrap_difference
 
 _LABELS = tuple(GRADES)
@@ -70,14 +70,10 @@ def as_answers(gold: Sequence[GradedAnswer]) -> list[Answer]:
 
 
 class SplitReport(NamedTuple):
-    """One judge on one split.
+    """One judge on one split; what is unscored counts in neither accuracy nor kappa.
 
-    Attributes
-    ----------
-    accuracy : share of scored answers with the right grade, with a bootstrap interval over questions.
-    kappa : Cohen's, unweighted, since the grades are categories; interval over answers.
-    confusion : rows the gold grades, columns the judge's, 1..5.
-    n : answers. unscored : of these, the ones without a grade; they count in neither accuracy nor kappa.
+    ``accuracy``: share of scored answers with the right grade, interval over questions. ``kappa``: Cohen's, unweighted,
+    since the grades are categories. ``confusion``: rows the gold grades, columns the judge's, 1..5.
     """
 
     accuracy: Interval
@@ -122,19 +118,14 @@ class JudgeReport:
 
 
 def judge_report(predicted: Sequence[Any], gold: Sequence[GradedAnswer], judge: str = "") -> JudgeReport:
-    """Measure a judge on graded answers; DataError for another number of grades than answers, or a grade outside 1..5.
+    """Measure a judge on graded answers.
 
-    Parameters
-    ----------
-    predicted : the judge's grades (Grade records, 1..5, or None where unscored), in the order of ``gold``.
-    judge : its name; default the name in the Grade records.
+    ``predicted``: its grades (Grade records, 1..5, or None where unscored), in the order of ``gold``. ``judge``: its
+    name; default the name in the Grade records. DataError for another number of grades, or a grade outside 1..5.
     """
     if len(predicted) != len(gold) or not gold:
-        raise DataError(
-            f"{len(predicted)} grades for {len(gold)} graded answers",
-            "one or more, one grade each",
-            "grade all answers in the order of load_graded_answers()",
-        )
+        got, do = f"{len(predicted)} grades for {len(gold)} graded answers", "grade all, in the order they were loaded"
+        raise DataError(got, "one or more, one grade each", do)
     judge = judge or next((p.judge for p in predicted if getattr(p, "judge", "")), "judge")
     table = pd.DataFrame([(g.split, g.question_id, g.grade) for g in gold], columns=["split", "question", "gold"])
     table["given"] = _values(predicted)
@@ -178,18 +169,10 @@ def measure_judge(
     split: str | None = None,
     **options: Any,
 ) -> JudgeReport:
-    """Grade the graded answers with a judge and report how good it is.
+    """Grade the graded answers (default MiniHop's) with a judge and report how good it is.
 
-    Parameters
-    ----------
-    judge : as for `grade`; default the embedded grader.
-    questions, gold : default MiniHop and its graded answers.
-    split : only this split of ``gold``.
-    options : for ``grade``: ``per_prompt``, ``order``, ``cassette`` ...
-
-    Raises
-    ------
-    ModelError when the judge graded none of the answers (no server, no such model ...), with the first reason.
+    ``judge``, ``options``: as for `grade`; default the embedded grader. ModelError when the judge graded none of the
+    answers (no server, no such model ...), with the first reason.
     """
     if questions is None:
         from ragbench.data import load_minihop
@@ -197,14 +180,11 @@ def measure_judge(
         questions = load_minihop().questions
     gold = [answer for answer in (load_graded_answers() if gold is None else gold) if split in (None, answer.split)]
     asked = {answer.question_id for answer in gold}
-    kept = [question for question in by_id(questions).values() if question.id in asked]
+    kept = [question for question in questions if question.id in asked]
     grades = grade(judge or EmbeddedGrader(), kept, as_answers(gold), **options)
     if grades and all(graded.value is None for graded in grades):
-        raise ModelError(
-            f"none of {len(grades)} answers was graded; the first reason: {grades[0].meta.get('detail', 'unknown')}",
-            "a judge that replies with grades",
-            "see ragbench doctor --model, then run again",
-        )
+        got = f"none of {len(grades)} answers was graded; the first reason: {grades[0].meta.get('detail', 'unknown')}"
+        raise ModelError(got, "a judge that replies with grades", "see ragbench doctor --model, then run again")
     return judge_report(grades, gold)
 
 
@@ -251,16 +231,10 @@ def baseline_grades(
 
 
 def fit_cutoffs(scores: Sequence[float], grades: Sequence[int], most: int = 4) -> tuple[list[float], list[int]]:
-    """Find the cut-offs of a score, and a grade for each range between them, with the most right grades.
+    """Find the cut-offs of a score (``most`` of them), and a grade for each range between, with the most right grades.
 
-    Parameters
-    ----------
-    scores, grades : shape (n,), n at least 1. most : cut-offs at most.
-
-    Returns
-    -------
-    (cuts, grades): ``grades[i]`` for scores from ``cuts[i - 1]`` up to below ``cuts[i]``. The best of all partitions
-    into ``most + 1`` ranges or fewer (dynamic programming), the fewest among equals, cuts half-way between scores.
+    Returns (cuts, grades): ``grades[i]`` for scores from ``cuts[i - 1]`` up to below ``cuts[i]``. The best of all
+    partitions (dynamic programming), the fewest ranges among equals, cuts half-way between scores.
     """
     levels, where = np.unique(scores, return_inverse=True)
     counts = np.zeros((len(levels) + 1, len(GRADES)), int)

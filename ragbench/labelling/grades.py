@@ -1,7 +1,6 @@
-"""Grades 1 to 5, the thesis's five categories (§2.4).
+"""Grades 1 to 5, the thesis's five categories (§2.4), by a judge model: several answers to one question per prompt.
 
-The model's way: `grade`, any number of answers to one question per prompt, and exactly as many grades back. The
-embedded way: `ragbench.labelling.embedded_grader`. How good either is: `ragbench.labelling.graded_answers`.
+Without a model: `ragbench.labelling.embedded_grader`. How good either is: `ragbench.labelling.graded_answers`.
 """
 
 from __future__ import annotations
@@ -17,63 +16,15 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, create_model, field_validator
 
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import ConfigError
 from ragbench.labelling.asking import one_line
-from ragbench.llm import Plan, Reply, Step, ask, chat_model, label_schema, plan
+from ragbench.labelling.embedded_grader import EmbeddedGrader
+from ragbench.llm import Reply, ask, chat_model, label_schema
 from ragbench.llm.structured import json_values
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
-from ragbench.records import Answer, Grade, Question, check_records
+from ragbench.records import GRADES, Answer, Grade, Question, facts_of, questions_of
 
-# The categories, and what a judge is shown beside an answer
-
-GRADES: Mapping[int, str] = {
-    1: "no information",
-    2: "partly right, with wrong statements",
-    3: "partly right, incomplete",
-    4: "wrong",
-    5: "fully correct",
-}
-"""The grades of thesis §2.4. They are categories: 3 is not better than 2, and no mean is taken. 2 and 4 contain
-hallucination, 1 and 3 lack information."""
 GRADE_COLUMNS = tuple(f"grade {grade}" for grade in GRADES)
-
-
-def facts_of(question: Question) -> tuple[str, ...]:
-    """Return the supporting sentences of a question, each with its document's title before it where that is known.
-
-    The sentences are full of pronouns ("He was born in Bolton"); the title says who is meant, and HotpotQA's own
-    supporting facts name it too.
-    """
-    marks = question.meta.get("supporting_facts", ())
-    if len(marks) != len(question.references):
-        return tuple(question.references)
-    return tuple(f"{mark[0]}: {text}" for mark, text in zip(marks, question.references, strict=True))
-
-
-def by_id(questions: Sequence[Question]) -> dict[str, Question]:
-    """Return the questions by id; two questions with one id are an error."""
-    check_records(questions, Question, "questions")
-    known = {question.id: question for question in questions}
-    if len(known) != len(questions):
-        raise ConfigError(
-            f"{len(questions)} questions with {len(known)} ids", "one question per id", "pass each question once"
-        )
-    return known
-
-
-def questions_of(answers: Sequence[Any], questions: Sequence[Question]) -> list[Question]:
-    """Return the question that each answer belongs to; ``answers`` are any records with a ``question_id``."""
-    known = by_id(questions)
-    if not all(hasattr(answer, "question_id") for answer in answers):
-        check_records(answers, Answer, "answers")
-    for place, name in enumerate(answer.question_id for answer in answers):
-        if name not in known:
-            raise DataError(
-                f"answer {place} belongs to question {name!r}, which is not among the {len(known)} questions",
-                "answers to the questions given",
-                "pass all questions, or only the answers to these",
-            )
-    return [known[answer.question_id] for answer in answers]
 
 
 def grade_shares(rows: pd.DataFrame, by: str = "retriever", *, counts: bool = False) -> pd.DataFrame:
@@ -95,8 +46,6 @@ def grade_shares(rows: pd.DataFrame, by: str = "retriever", *, counts: bool = Fa
     table = number.join(table).assign(n=scored, unscored=rows["grade"].isna().groupby(rows[by], sort=False).sum())
     return table.rename_axis(by).reset_index()
 
-
-# The model's way
 
 PROMPT = "thesis_grade"
 MODES = ("one", "ten", "systems")
@@ -136,9 +85,8 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
     Source: thesis §3.2.1 ("ten": 7,404 x 5 calls), Table 3.3 ("systems").
     """
     if per_prompt not in MODES and not (isinstance(per_prompt, int) and per_prompt > 0):
-        raise ConfigError(
-            f"per_prompt={per_prompt!r}", "'one', 'ten', 'systems' or a number of at least 1", "choose one of these"
-        )
+        expected = "'one', 'ten', 'systems' or a number of at least 1"
+        raise ConfigError(f"per_prompt={per_prompt!r}", expected, "choose one of these")
     largest: dict[str, float] = {}
     for answer in answers:
         largest[answer.question_id] = max(answer.meta.get("budget") or 0, largest.get(answer.question_id, 0))
@@ -226,45 +174,19 @@ def grade(
     Source: thesis §2.4, Figure 2.5 (its criteria; the wording is ours).
     """
     if isinstance(judge, str) and judge == "embedded":
-        from ragbench.labelling.embedded_grader import EmbeddedGrader
-
         judge = EmbeddedGrader()
     if hasattr(judge, "grade_all"):  # the embedded grader, or one of your own that needs no prompt
         return judge.grade_all(questions, answers, facts)
     prompts = grading_prompts(
         questions, answers, facts, per_prompt=per_prompt, order=order, prompt=prompt, max_chars=max_chars
     )
-    step = grading_step(prompts)
     ids = [f"{written.question_id} {written.places[0]}" for written in prompts]
-    replies = ask(judge, step.prompts, schema=step.schema, ids=ids, **{"step": step.name, **options})
+    schemas = [written.schema for written in prompts]
+    replies = ask(judge, [p.text for p in prompts], schema=schemas, ids=ids, **{"step": "grading", **options})
     grades: dict[int, Grade] = {}
     for written, reply in zip(prompts, replies, strict=True):
         grades |= read_grades(written, reply, answers, order)
     return [grades[place] for place in range(len(answers))]
-
-
-def grading_step(prompts: Sequence[GradingPrompt]) -> Step:
-    """Make the step of a plan from the prompts of a grading run."""
-    return Step("grading", prompts=[prompt.text for prompt in prompts], schema=[prompt.schema for prompt in prompts])
-
-
-def plan_grading(
-    judge: Any,
-    questions: Sequence[Question],
-    answers: Sequence[Answer],
-    facts: Mapping[str, Sequence[str]] | None = None,
-    **options: Any,
-) -> Plan:
-    """Say what `grade` will take: calls, how many are recorded, tokens, time and money.
-
-    ``judge`` None counts only; an EmbeddedGrader needs no calls. ``options`` are those of `grade` about prompts
-    (``per_prompt``, ``order``, ``prompt``, ``max_chars``) and those of `ragbench.llm.plan` (``cassette``, a Cassette,
-    ``tokens_per_second``, ``price`` ...). See also `ragbench.papers.thesis.steps`.
-    """
-    of_prompts = {name: options.pop(name) for name in grading_prompts.__kwdefaults__ if name in options}
-    if hasattr(judge, "grade_all"):
-        return plan(Step("grading", calls=0))
-    return plan(grading_step(grading_prompts(questions, answers, facts, **of_prompts)), judge, **options)
 
 
 def repeated_grades(

@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ragbench.labelling.asking import JointStep, Judged, Unit, names_of
+from ragbench.labelling.asking import JointStep, LabelRequest, LabelResult, names_of
 from ragbench.labelling.checkers import EmbeddedChecker
-from ragbench.labelling.claims import checked
-from ragbench.llm import Step
+from ragbench.labelling.claims import claim_texts
 from ragbench.metrics.keypoints import VERDICTS
 from ragbench.prompts import Prompt
 from ragbench.text.sentences import check_language, split_sentences
 
-STEP = JointStep("keypoints", "steps_keypoints", VERDICTS, "neither", "response", "keypoints", "keypoint")
+_STEP = JointStep("keypoints", "steps_keypoints", VERDICTS, "neither", "response", "keypoints", "keypoint")
 # What a label of the embedded checker says of a keypoint.
-VERDICT_OF = {"Entailment": "covered", "Contradiction": "contradicted", "Neutral": "neither"}
+_VERDICT_OF = {"Entailment": "covered", "Contradiction": "contradicted", "Neutral": "neither"}
 _CHINESE = re.compile(r"[A-Za-z0-9]+(?:[.,][0-9]+)*|[^\W_]")
 
 
@@ -29,10 +28,10 @@ def keypoint_verdicts(
     keypoints: Sequence[Sequence[str]],
     joint: int | None = None,
     *,
-    prompt: Prompt = STEP.prompt,
+    prompt: Prompt = _STEP.prompt,
     ids: Sequence[Any] | None = None,
     **options: Any,
-) -> Judged:
+) -> LabelResult:
     """Compare responses with the keypoints of the true answers.
 
     Parameters
@@ -43,34 +42,17 @@ def keypoint_verdicts(
 
     Returns
     -------
-    Judged with "covered", "contradicted" or "neither" per keypoint, None where unscored: its ``labels`` are what
+    LabelResult with "covered", "contradicted" or "neither" per keypoint, None where unscored: its ``labels`` are what
     `ragbench.metrics.keypoints.keypoint_table` takes. An empty response says nothing: neither, without a call.
 
     Source: RAGEval, section 3.5.2, Eq 3-5 (the wording of the prompt is ours).
     """
-    return replace(STEP, prompt=prompt).ask(model, _units(questions, responses, keypoints, ids), joint, options)
-
-
-def steps_for_keypoints(
-    questions: Sequence[str],
-    responses: Sequence[str],
-    keypoints: Sequence[Sequence[str]],
-    joint: int | None = None,
-    *,
-    prompt: Prompt = STEP.prompt,
-) -> list[Step]:
-    """Count the calls of `keypoint_verdicts` before the run, for `ragbench.llm.plan`."""
-    return [replace(STEP, prompt=prompt).count(_units(questions, responses, keypoints, None), joint)]
-
-
-def _units(
-    questions: Sequence[str], responses: Sequence[str], keypoints: Sequence[Sequence[str]], ids: Sequence[Any] | None
-) -> list[Unit]:
     names = names_of(ids, questions=questions, responses=responses, keypoints=keypoints)
-    return [
-        Unit(name, response.strip(), checked(points, name, "keypoint"), {"question": question.strip()})
+    units = [
+        LabelRequest(name, response.strip(), claim_texts(points, name, "keypoint"), {"question": question.strip()})
         for name, question, response, points in zip(names, questions, responses, keypoints, strict=True)
     ]
+    return replace(_STEP, prompt=prompt).ask(model, units, joint, options)
 
 
 def embedded_keypoint_verdicts(
@@ -103,7 +85,8 @@ def embedded_keypoint_verdicts(
     every = list(dict.fromkeys(itertools.chain(*claims)))
     checker = (checker or EmbeddedChecker()).warm(every, list(dict.fromkeys(texts)))
     return [
-        [VERDICT_OF[label] for label in checker.check(points, text)] for points, text in zip(claims, texts, strict=True)
+        [_VERDICT_OF[label] for label in checker.check(points, text)]
+        for points, text in zip(claims, texts, strict=True)
     ]
 
 

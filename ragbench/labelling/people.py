@@ -27,8 +27,7 @@ from filelock import FileLock
 
 from ragbench.data.files import each_record, read_text
 from ragbench.errors import ConfigError, DataError, check_known
-from ragbench.labelling.grades import GRADES, facts_of, questions_of
-from ragbench.records import Answer, Question
+from ragbench.records import GRADES, Answer, Question, facts_of, questions_of
 
 # What is asked
 

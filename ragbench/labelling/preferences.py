@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ragbench.errors import ConfigError, check_known
 from ragbench.labelling.asking import Context, LabelStep, StepReport, context_text, names_of
-from ragbench.llm import Step
 from ragbench.prompts import Prompt, load_prompt
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
@@ -112,26 +111,6 @@ def gpt_ranking(
     choices = tuple(zip(chosen[::2], chosen[1::2], strict=True))
     unscored = sum(None in pair for pair in choices)
     return PairRanking(choices, replace(report, items=len(choices), unscored=unscored))
-
-
-def steps_for_baselines(
-    dimension: Dimension,
-    questions: Sequence[str],
-    first: Sequence[Context],
-    second: Sequence[Context],
-    contexts: Sequence[Context] | None = None,
-) -> list[Step]:
-    """Count the calls of both baselines for `ragbench.llm.plan`, to score and to rank the same pairs.
-
-    Returns
-    -------
-    [gpt_score, gpt_ranking] of the dimension: two calls per pair each, equal prompts once. To be scored in one run,
-    the candidates go to `gpt_score` as one list.
-    """
-    twice = [*contexts, *contexts] if contexts is not None else None
-    score, *scored = _asked("score", dimension, [*questions] * 2, twice, candidate=[*first, *second])
-    ranking, *ranked = _asked("ranking", dimension, questions, contexts, first=first, second=second)
-    return [score.count(*scored), ranking.count(*_in_both_orders(*ranked))]
 
 
 _FIELDS = {"score": ("score", 0, 10), "ranking": ("better", 1, 2)}  # of the reply: name and range

@@ -24,17 +24,16 @@ from ragbench.errors import ConfigError
 from ragbench.labelling.asking import (
     Context,
     JointStep,
-    Judged,
+    LabelRequest,
+    LabelResult,
     LabelStep,
     StepReport,
-    Unit,
     context_text,
     names_of,
     texts_schema,
 )
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
-from ragbench.labelling.claims import Extracted, checked
-from ragbench.llm import Step
+from ragbench.labelling.claims import Extracted, claim_texts
 from ragbench.metrics.reference_free import (
     ExtractedSentences,
     answer_relevance_table,
@@ -116,7 +115,7 @@ def statement_verdicts(
     prompt: Prompt = VERDICTS.prompt,
     ids: Sequence[Any] | None = None,
     **options: Any,
-) -> Judged:
+) -> LabelResult:
     """Decide which statements their context supports, with a sentence that says why before each verdict.
 
     Parameters
@@ -128,14 +127,14 @@ def statement_verdicts(
 
     Returns
     -------
-    Judged with "Yes" or "No" per statement, None where unscored.
+    LabelResult with "Yes" or "No" per statement, None where unscored.
 
     Source: RAGAS, section 3 (faithfulness, second step).
     """
     names = names_of(ids, statements=statements, contexts=contexts)
     units = [
-        None if listed is None else Unit(name, context_text(context, name), checked(listed, name, "statement"))
-        for name, listed, context in zip(names, statements, contexts, strict=True)
+        None if said is None else LabelRequest(name, context_text(context, name), claim_texts(said, name, "statement"))
+        for name, said, context in zip(names, statements, contexts, strict=True)
     ]
     return replace(VERDICTS, prompt=prompt).ask(model, units, joint, options)
 
@@ -188,29 +187,6 @@ def extract_sentences(
         for copies, text in zip(copied, texts, strict=True)
     ]
     return PickedSentences(tuple(picked), report)
-
-
-def steps_for_ragas(
-    questions: Sequence[str], answers: Sequence[str], contexts: Sequence[Context], n: int = 3
-) -> list[Step]:
-    """Count the calls of the three metrics before the run, for `ragbench.llm.plan`: at most four per example.
-
-    Returns
-    -------
-    [statements, verdicts, questions, sentences]. All but the verdicts have their prompts, each different one once. Of
-    verdicts there is at most one call per example: none for an answer without statements. Verdicts that come back in a
-    wrong number are asked again one by one, which comes on top.
-    """
-    names = names_of(None, questions=questions, answers=answers, contexts=contexts)
-    texts = [context_text(context, name) for name, context in zip(names, contexts, strict=True)]
-    taken = STATEMENTS.requests(names, {"question": questions, "answer": answers})
-    judged = {(request.prompt, text) for request, text in zip(taken, texts, strict=True) if request and text}
-    return [
-        STATEMENTS.count(names, {"question": questions, "answer": answers}),
-        Step("verdicts, at most", calls=len(judged)),
-        _questions_step(n).count(names, {"answer": answers, "count": [str(n)] * len(answers)}),
-        SENTENCES.count(names, {"context": texts, "question": questions}),
-    ]
 
 
 class ModelRagas:
@@ -368,7 +344,7 @@ def _met(kind: str, asked: ParsedText, said: ParsedText, content: float) -> floa
     return float(bool(names) or (len(said.words) <= SHORT and bool(new)))
 
 
-class Needed(NamedTuple):
+class NecessarySentences(NamedTuple):
     """The sentences of a context, and those of them that a question needs, in order."""
 
     sentences: tuple[str, ...]
@@ -390,13 +366,10 @@ class EmbeddedRagas:
     ``mix``) x cosine. Needed are the sentences worth at least ``keep`` times the best; none is when the best is worth
     less than ``floor``. The score is Eq 2's, needed / all.
 
-    Parameters
-    ----------
-    embedder : a LangChain ``Embeddings`` with unit vectors; default the embedded MiniLM.
-    mix, keep, floor, gate : in (0, 1], else ConfigError; the defaults were set on MiniHop (see LOG.md) and on nothing
-        else.
+    ``embedder``: with unit vectors; default the embedded MiniLM. The other defaults were set on MiniHop (see LOG.md)
+    and on nothing else.
 
-    Source: RAGAS, section 3, whose model steps these rules stand in for.
+    Source: RAGAS, section 3, whose model steps these rules replace.
     """
 
     def __init__(
@@ -467,7 +440,7 @@ class EmbeddedRagas:
                 rows.append((context_relevance(len(chosen), len(sentences)), len(sentences), "scored"))
         return pd.DataFrame(rows, columns=_COLUMNS)
 
-    def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[Needed]:
+    def needed(self, questions: Sequence[str], contexts: Sequence[Context]) -> list[NecessarySentences]:
         """Return the sentences of each context, and those of them that its question needs."""
         names_of(None, questions=_texts(questions, "question"), contexts=contexts)
         split = [split_sentences(context_text(context, str(i)), "claims") for i, context in enumerate(contexts)]
@@ -477,7 +450,7 @@ class EmbeddedRagas:
             worth = self._worth(question, sentences, vectors)
             best = worth.max(initial=0.0)
             chosen = worth >= self.keep * best if best >= self.floor else np.zeros(len(sentences), bool)
-            needed.append(Needed(sentences, tuple(itertools.compress(sentences, chosen))))
+            needed.append(NecessarySentences(sentences, tuple(itertools.compress(sentences, chosen))))
         return needed
 
     def _worth(self, question: str, sentences: Sequence[str], vectors: dict[str, np.ndarray]) -> np.ndarray:

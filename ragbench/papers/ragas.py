@@ -17,7 +17,6 @@ from langchain_core.embeddings import Embeddings
 from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair, RecordedRun
 from ragbench.errors import DataError, check_known
 from ragbench.labelling.asking import Context, context_text
-from ragbench.llm import Step
 from ragbench.metrics.reference_free import answer_relevance, context_relevance, faithfulness
 from ragbench.stats import pairwise_agreement
 from ragbench.stats.inputs import as_floats
@@ -101,27 +100,19 @@ def agreement_table(tables: Mapping[tuple[str, str], pd.DataFrame], seed: int = 
     return pd.DataFrame(rows, columns=["source", "dimension", *_NUMBERS])
 
 
-def steps_for_pairs(pairs: Mapping[Dimension, Sequence[Pair]], n: int = 3, baselines: bool = True) -> list[Step]:
-    """Make the steps of a live run of Table 1 on pairs by dimension, for `ragbench.llm.plan`, which counts its calls.
+def calls_for_pairs(pairs: Mapping[Dimension, Sequence[Pair]], baselines: bool = True) -> dict[str, int]:
+    """Count the calls of a live run of Table 1 on pairs by dimension: step -> calls, for `ragbench.llm.plan`.
 
     RAGAS takes at most four calls per pair for faithfulness and two each for the others: 8, where the paper's own way
-    (a call for each of ``n`` generated questions) takes 6 + 2n; each baseline takes two calls per pair and dimension. A
-    joint reply with a wrong number of verdicts costs one more call per statement, which the step's report counts.
+    (a call for each of n generated questions) takes 6 + 2n. Each baseline takes two calls per pair and dimension.
     """
-    from ragbench.labelling.preferences import steps_for_baselines
-    from ragbench.labelling.statements import steps_for_ragas
-
-    places = {"faithfulness": (0, 1), "answer_relevance": (2,), "context_relevance": (3,)}
-    steps = []
+    steps = {"faithfulness": ("statements", "verdicts"), "answer_relevance": ("questions",)}
+    calls = {}
     for dimension, listed in pairs.items():
-        better, worse, questions, contexts = _sides(listed, dimension)
-        texts, blank = better + worse, [""] * 2 * len(listed)
-        shown = (blank, texts) if dimension == "context_relevance" else (texts, contexts * 2 if contexts else blank)
-        all_four = steps_for_ragas(questions * 2, *shown, n)
-        steps += [all_four[place] for place in places[dimension]]
-        if baselines:
-            steps += steps_for_baselines(dimension, questions, better, worse, contexts)
-    return steps
+        names = [*steps.get(dimension, ("sentences",))]
+        names += [f"gpt_{kind} {dimension}" for kind in ("score", "ranking") if baselines]
+        calls |= dict.fromkeys(names, 2 * len(listed))
+    return calls
 
 
 class Length:
