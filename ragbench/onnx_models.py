@@ -149,11 +149,8 @@ class Classifier:
     ) -> None:
         self.folder = ModelFolder(folder)
         if self.folder.onnx is None:
-            raise DataError(
-                f"{self.folder.path} has no model.onnx",
-                "an exported sequence classifier",
-                "optimum-cli export onnx --task text-classification --model NAME FOLDER",
-            )
+            do = "optimum-cli export onnx --task text-classification --model NAME FOLDER"
+            raise DataError(f"{self.folder.path} has no model.onnx", "an exported sequence classifier", do)
         self.cut, self.max_tokens = cut, max_tokens or self.folder.max_tokens()
         if self.max_tokens < 2 * (_OVERLAP + 1):
             raise ConfigError(f"max_tokens={self.max_tokens}", f"at least {2 * (_OVERLAP + 1)}", "leave it out")
@@ -200,11 +197,9 @@ class Classifier:
         for rows, outputs in run_batches(self._session, encodings):
             values = outputs[0]
             if values.ndim != 2 or (self.labels and values.shape[1] != len(self.labels)):
-                raise ModelError(
-                    f"{self.folder.path}: outputs of shape {values.shape} for {len(rows)} pairs",
-                    f"one number for each of {len(self.labels) or 'the'} labels",
-                    "export with --task text-classification, or name the labels: labels=[...]",
-                )
+                got = f"{self.folder.path}: outputs of shape {values.shape} for {len(rows)} pairs"
+                do = "export with --task text-classification, or name the labels: labels=[...]"
+                raise ModelError(got, f"one number for each of {len(self.labels) or 'the'} labels", do)
             windows |= zip(rows.tolist(), values, strict=True)
         logits: list[list[np.ndarray]] = [[] for _ in pairs]
         for i, owner in enumerate(owners):

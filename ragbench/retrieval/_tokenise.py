@@ -6,13 +6,13 @@ token a number in order of first appearance; stop words and stems are then settl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import islice, pairwise
 
 import numpy as np
 from numba import njit
 
-_BATCH_BYTES = 1 << 20
+_BATCH = 1024  # texts at a time
 
 
 @njit(nogil=True, cache=True)
@@ -148,8 +148,8 @@ def scan(encoded: Iterable[bytes], is_word: np.ndarray) -> tuple[np.ndarray, np.
     slots = np.full(1 << 15, -1, np.int32)
     hashes, starts = np.empty(1 << 13, np.uint64), np.zeros(1 << 13, np.int64)
     arena, n = np.empty(1 << 16, np.uint8), 0
-    all_numbers, all_counts = [], []
-    for batch in _batches(encoded):
+    all_numbers, all_counts, rest = [], [], iter(encoded)
+    while batch := list(islice(rest, _BATCH)):
         buffer, ends = np.frombuffer(b"".join(batch), np.uint8), np.cumsum([len(b) for b in batch], dtype=np.int64)
         numbers, counts, slots, hashes, starts, arena, n = _scan(buffer, ends, is_word, slots, hashes, starts, arena, n)
         all_numbers.append(numbers)
@@ -157,15 +157,3 @@ def scan(encoded: Iterable[bytes], is_word: np.ndarray) -> tuple[np.ndarray, np.
     data = arena.tobytes()
     tokens = [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(starts[: n + 1].tolist())]
     return np.concatenate(all_numbers), np.concatenate(all_counts), tokens
-
-
-def _batches(encoded: Iterable[bytes]) -> Iterator[list[bytes]]:
-    batch, size = [], 0
-    for text in encoded:
-        batch.append(text)
-        size += len(text)
-        if size >= _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

@@ -45,11 +45,8 @@ def check_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
 def check_retriever(retriever: Any) -> Any:
     """Return the retriever, or raise ConfigError when it has no batched ``search``."""
     if isinstance(retriever, type) or not callable(getattr(retriever, "search", None)):
-        raise ConfigError(
-            f"retriever is {retriever if isinstance(retriever, type) else type(retriever).__name__}",
-            "a retriever with search(queries, k, scope)",
-            "pass for instance BM25(chunks) or Dense(chunks, embedder)",
-        )
+        got = f"retriever is {retriever if isinstance(retriever, type) else type(retriever).__name__}"
+        raise ConfigError(got, "a retriever with search(queries, k, scope)", "pass for instance BM25(chunks)")
     return retriever
 
 
@@ -175,19 +172,13 @@ def _scopes(scope: _Scope, n: int) -> Scopes:
     """Return one set of document ids (or None: everything) for each of ``n`` queries, or None."""
     if scope is None:
         return None
-    wrong = ConfigError(
-        f"scope is {type(scope).__name__}",
-        "a set of document ids, or a list with one set per query",
-        "pass for instance scope={document.id}",
-    )
     if isinstance(scope, str) or not isinstance(scope, Collection):
-        raise wrong
+        expected = "a set of document ids, or a list with one set per query"
+        raise ConfigError(f"scope is {type(scope).__name__}", expected, "pass for instance scope={document.id}")
     if all(isinstance(item, str) for item in scope):
         return [frozenset(scope)] * n  # type: ignore[arg-type]
     if len(scope) != n:
         raise ConfigError(f"{len(scope)} scopes for {n} queries", "one scope per query", "pass one set of ids each")
-    if any(isinstance(item, str) or not isinstance(item, Collection | None) for item in scope):
-        raise wrong
     return [None if item is None else frozenset(item) for item in scope]
 
 
@@ -237,11 +228,8 @@ class Index(Retriever):
             groups.setdefault(scope, []).append(q)
         for scope in groups:
             if missing := [d for d in scope or () if d not in self._places]:
-                raise ConfigError(
-                    f"scope names {len(missing)} document(s) without a chunk, such as {min(map(str, missing))!r}",
-                    "ids of indexed documents",
-                    "use Document.id as it stands in Chunk.doc_id",
-                )
+                got = f"scope names {len(missing)} document(s) without a chunk, such as {min(map(str, missing))!r}"
+                raise ConfigError(got, "ids of indexed documents", "use Document.id as it stands in Chunk.doc_id")
         return [
             (None if scope is None else np.array(sorted(i for d in scope for i in self._places[d]), np.int32), members)
             for scope, members in groups.items()

@@ -31,15 +31,14 @@ class Dense(Index):
 
     Parameters
     ----------
-    embedder : any LangChain ``Embeddings``. Vectors need not be of unit length; a text whose vector is zero is never
-        returned. One with ``embed_array(texts)`` (or ``embed_queries``), as ragbench's own, is called once for all
-        queries.
+    embedder : any LangChain ``Embeddings``; one with ``embed_array(texts)`` is called once for all queries. A text
+        whose vector is zero is never returned.
     vectors : float array (len(chunks), dimension), in the order of ``chunks``, to use instead of embedding them.
         Without it the chunks are embedded at the first search, or when ``vectors`` is read.
     k : hits per ``invoke()``.
 
     Raises ConfigError for a wrong embedder or vectors of a wrong shape; at the first search, ModelError for vectors
-    that cannot be used, or not of one length for queries and chunks.
+    that cannot be used.
 
     Source: thesis §2.5.3 (all-MiniLM-L6-v2, FAISS, top 10).
     """
@@ -52,11 +51,8 @@ class Dense(Index):
         self, chunks: Sequence[Chunk], embedder: Embeddings, *, vectors: np.ndarray | None = None, k: int = 10
     ) -> None:
         if not all(callable(getattr(embedder, name, None)) for name in ("embed_documents", "embed_query")):
-            raise ConfigError(
-                f"embedder is {type(embedder).__name__}",
-                "a LangChain Embeddings with embed_documents and embed_query",
-                "pass ragbench.MiniLM() or ragbench.make_embedder('ollama:bge-m3')",
-            )
+            expected = "a LangChain Embeddings with embed_documents and embed_query"
+            raise ConfigError(f"embedder is {type(embedder).__name__}", expected, "pass for instance ragbench.MiniLM()")
         chunks = check_chunks(chunks)
         super().__init__(chunks, embedder=embedder, embeds=vectors is None, k=k)
         if vectors is None:

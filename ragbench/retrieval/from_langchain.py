@@ -66,8 +66,6 @@ class FromLangChain(Index):
         for key in (document.metadata.get("chunk_id"), document.id, document.page_content):
             if key in self._known:
                 return self._known[key]
-        raise DataError(
-            f"{self.label} found a text that is none of the chunks: {document.page_content[:60]!r}",
-            "documents made of these chunks",
-            "index ragbench.to_langchain(chunks), which keeps their ids",
-        )
+        got = f"{self.label} found a text that is none of the chunks: {document.page_content[:60]!r}"
+        do = "index ragbench.to_langchain(chunks), which keeps their ids"
+        raise DataError(got, "documents made of these chunks", do)

@@ -144,12 +144,8 @@ class _LLMDecomposer:
 
     def settings(self) -> dict[str, Any]:
         """Return what can change the derived questions, ready for JSON."""
-        return {
-            "decomposer": "llm",
-            "model": model_name(self.model),
-            "prompt": os.path.basename(self.prompt),
-            "prompt_sha256": prompt_hash(self.prompt),
-        }
+        about = {"decomposer": "llm", "model": model_name(self.model)}
+        return about | {"prompt": os.path.basename(self.prompt), "prompt_sha256": prompt_hash(self.prompt)}
 
     def prompts(self, questions: Sequence[str]) -> list[str]:
         """Return what the model is asked, one prompt per question."""
@@ -167,12 +163,9 @@ class _LLMDecomposer:
         if failed := [i for i, asked in enumerate(lists) if not asked]:
             reply = replies[failed[0]]
             reason = f"holds no question: {reply.text!r}" if reply.ok else f"failed: {reply.error}"
-            raise ModelError(
-                f"{len(failed)} of {len(questions)} questions got no derived questions; "
-                f"the reply to {questions[failed[0]]!r} {reason}",
-                "one derived question per line",
-                "run again with the same cassette: only the failed ones are asked again",
-            )
+            got = f"{len(failed)} of {len(questions)} questions got no derived questions; the reply to "
+            do = "run again with the same cassette: only the failed ones are asked again"
+            raise ModelError(f"{got}{questions[failed[0]]!r} {reason}", "one derived question per line", do)
         return lists
 
 

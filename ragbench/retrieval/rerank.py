@@ -42,11 +42,8 @@ class Rerank(Retriever):
 
     def __init__(self, retriever: Any, scorer: Any, depth: int = 50, *, k: int = 10) -> None:
         if not callable(getattr(scorer, "score", None)):
-            raise ConfigError(
-                f"the scorer is {type(scorer).__name__}",
-                "an object with score(pairs)",
-                "in experiment.yaml, write reranker: onnx:FOLDER or reranker: ollama:NAME; see docs/models.md",
-            )
+            do = "in experiment.yaml, write reranker: onnx:FOLDER or reranker: ollama:NAME; see docs/models.md"
+            raise ConfigError(f"the scorer is {type(scorer).__name__}", "an object with score(pairs)", do)
         super().__init__(retriever=retriever, depth=depth, scorer=scorer, k=k)
 
     @property
@@ -125,11 +122,8 @@ class ModelScorer:
         options = {"schema": _Relevance, "cassette": self.cassette, "step": "rerank", **self.options}
         replies = ask(self.model, self.prompts(pairs), **options)
         if failed := [reply for reply in replies if not reply.ok]:
-            raise ModelError(
-                f"{len(failed)} of {len(replies)} passages got no score; the first: {failed[0].error}",
-                "a number from 0 to 10",
-                "run again with the same cassette: only these are asked again",
-            )
+            got = f"{len(failed)} of {len(replies)} passages got no score; the first: {failed[0].error}"
+            raise ModelError(got, "a number from 0 to 10", "run again with the same cassette: only these are asked")
         return [float(reply.parsed.score) for reply in replies]
 
 
