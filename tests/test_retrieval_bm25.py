@@ -77,24 +77,6 @@ def test_terrier_by_hand():
     assert bm25.search(["the of"], 5) == [[]]
 
 
-@pytest.mark.parametrize("variant", ["lucene", "robertson", "atire"])
-def test_scores_equal_bm25s_at_the_same_variant(variant):
-    bm25s = pytest.importorskip("bm25s")
-    rng = random.Random(1)
-    texts = [" ".join(rng.choices(WORDS, k=rng.randint(1, 30))) for _ in range(60)]
-    tokens = [TOKENIZERS["plain"](text) for text in texts]
-    theirs = bm25s.BM25(method=variant, k1=1.7, b=0.4, dtype="float64")
-    theirs.index(tokens, show_progress=False)
-    ours = BM25(chunks_of(*texts), k1=1.7, b=0.4, variant=variant, tokenizer="plain")
-    for _ in range(30):
-        query = " ".join(rng.choices(WORDS, k=rng.randint(1, 6)))
-        scores = theirs.get_scores([t for t in TOKENIZERS["plain"](query) if t in theirs.vocab_dict])
-        hits = ours.search([query], 60)[0]
-        assert {h.chunk.id: pytest.approx(h.score) for h in hits} == {
-            f"c{i:05d}": s for i, s in enumerate(scores) if s != 0
-        }
-
-
 def test_okapi_equals_rank_bm25_to_the_last_bit():
     rank_bm25 = pytest.importorskip("rank_bm25")
     rng = random.Random(2)
