@@ -331,6 +331,12 @@ def test_own_columns_are_renamed_and_csv_reads_lists(tmp_path):
     assert [q.references for q in data.questions] == [("One text.", "Two texts."), ("a", "b")]
 
 
+def test_a_text_with_two_bars_is_one_reference_in_json_lines_and_an_id_that_is_a_float_is_a_whole_number(tmp_path):
+    rows = [{"id": 1.0, "question": "q", "answer": "a", "references": "if (a || b)"}]
+    (question,) = load_questions(jsonl(tmp_path / "q.jsonl", rows)).questions
+    assert (question.id, question.references) == ("1", ("if (a || b)",))
+
+
 def test_a_table_of_given_answers_is_refused_and_its_true_answers_can_be_named(tmp_path):
     header = "question,answer,contexts,ground_truth"
     path = write(tmp_path / "ragas.csv", f'{header}\nWho?,Bob,"[""Ann did it.""]",Ann\n')

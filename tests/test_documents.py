@@ -139,6 +139,7 @@ INLINE = {
     "text box": BOX,
     "deletion": "<w:del w:id='1' w:author='a'><w:r><w:delText>no</w:delText></w:r></w:del>",
     "moved away": "<w:moveFrom w:id='1' w:author='a'><w:r><w:t>no</w:t></w:r></w:moveFrom>",
+    "hidden": "<w:r><w:rPr><w:vanish/></w:rPr><w:t>no</w:t></w:r>",
     "field": "<w:r><w:instrText>no</w:instrText></w:r>",
 }
 

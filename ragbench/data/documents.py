@@ -25,11 +25,11 @@ _READERS = {".pdf": "pypdf", ".docx": "docx", ".html": "lxml", ".htm": "lxml"}  
 _MAX_TAGS = 1_000_000  # of a DOCX or HTML file
 # What stands on lines of its own, by the HTML standard's style sheet (15.3); other elements are parts of a line.
 _BLOCKS = frozenset((
-    "address", "article", "aside", "blockquote", "br", "caption", "center", "dd", "details", "dialog", "dir", "div",
-    "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header",
-    "hgroup", "hr", "html", "body", "legend", "li", "listing", "main", "menu", "nav", "ol", "optgroup", "option",
-    "p", "plaintext", "pre", "search", "section", "select", "summary", "table", "tbody", "td", "textarea", "tfoot",
-    "th", "thead", "tr", "ul", "xmp",
+    "address", "article", "aside", "blockquote", "br", "button", "caption", "center", "dd", "details", "dialog",
+    "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5",
+    "h6", "header", "hgroup", "hr", "html", "body", "legend", "li", "listing", "main", "menu", "nav", "ol",
+    "optgroup", "option", "p", "plaintext", "pre", "search", "section", "select", "summary", "table", "tbody",
+    "td", "textarea", "tfoot", "th", "thead", "tr", "ul", "xmp",
 ))  # fmt: skip
 _UNSEEN = frozenset((
     "title", "script", "style", "template", "noscript", "noframes", "iframe", "datalist", "audio", "video",
@@ -38,7 +38,7 @@ _UNSEEN = frozenset((
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _AS_WRITTEN = ("pre", "textarea", "listing", "plaintext", "xmp")
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}  # of a DOCX
-_LEFT_OUT = ("del", "moveFrom", "Fallback")  # deletions; the second form of a text box
+_LEFT_OUT = ("del", "moveFrom", "Fallback")  # deletions, the second form of a text box; hidden runs too
 
 
 def is_document(path: Path) -> bool:
@@ -190,7 +190,7 @@ def _docx_pieces(root: Any) -> Iterator[str]:
     for event, element in walk:
         tag = etree.QName(element).localname if isinstance(element.tag, str) else ""
         if event == "start":
-            if tag in _LEFT_OUT:
+            if tag in _LEFT_OUT or (tag == "r" and element.find("./{*}rPr/{*}vanish") is not None):
                 walk.skip_subtree()
             elif tag == "t":
                 yield element.text or ""
