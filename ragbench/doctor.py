@@ -35,7 +35,7 @@ class Check:
 
 def checks() -> list[Check]:
     """Run every check. Nothing is downloaded, and no server is contacted but Ollama's."""
-    return [*_packages(), *_weights(), *_data(), _ollama()]
+    return [*_packages(), *_weights(), *data_checks(), _ollama()]
 
 
 def check_lines(results: Sequence[Check]) -> str:
@@ -79,7 +79,8 @@ def _weights() -> Iterator[Check]:
     yield verified("SmolLM2 weights", "SmolLM2-135M-Instruct", verify_smollm2, optional=True)
 
 
-def _data() -> Iterator[Check]:
+def data_checks() -> Iterator[Check]:
+    """Say which data sets are on this machine."""
     from ragbench.data.files import read_text
     from ragbench.data.hotpotqa import find_hotpotqa
 
