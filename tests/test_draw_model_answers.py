@@ -33,16 +33,6 @@ def rows():
     return pd.DataFrame(made, columns=["question_id", "retriever", "N", "answer", "grade", "status"])
 
 
-def test_the_frame_holds_each_answer_of_a_retriever_at_300_once(rows):
-    items = answers_to_label(rows.sample(frac=1, random_state=1))
-    assert len(items) == 120 * 2 + 60
-    assert not items.duplicated(["question_id", "answer"]).any()
-    assert sorted({tuple(sorted(names)) for names in items["retrievers"]}) == [
-        ("BM25",), ("BM25", "SIM"), ("REO",), ("SIM",),
-    ]  # fmt: skip
-    assert items[["question_id", "answer"]].equals(answers_to_label(rows)[["question_id", "answer"]])
-
-
 def test_the_draw_keeps_its_probabilities_and_a_second_pass_in_another_order(script, rows):
     items = answers_to_label(rows)
     chosen = script.draw(items)
@@ -83,32 +73,6 @@ def test_the_labelled_answers_are_those_the_plan_draws_with_their_probabilities(
     assert labelled["second_grade"].notna().tolist() == chosen["second_pass"].notna().tolist()
     assert len(load_graded_answers(path)) == len(every)  # grades 1 to 5, a question in one split
     assert told["file"]["sha256"] in packaged_data("minihop", "ANALYSIS.md").read_text(encoding="utf-8")
-
-
-def test_the_census_holds_every_distinct_answer_once_whoever_gave_it(script):
-    rows = pd.DataFrame(
-        [
-            (
-                question,
-                condition,
-                model,
-                f"answer to {question}" if condition == "first hop" else f"{model} {condition}",
-            )
-            for question in (q.id for q in load_minihop().questions[:90])
-            for condition in ("first hop", "both hops")
-            for model in ("a", "b")
-        ],
-        columns=["question_id", "retriever", "model", "answer"],
-    ).assign(grade=4, status="ok")
-    chosen = script.census(rows)
-    assert len(chosen) == 90 * 3
-    assert not chosen.duplicated(["question_id", "answer"]).any()
-    assert sorted(chosen["second_pass"].dropna()) == list(range(script.SECOND))
-    assert chosen["question_id"].tolist() != sorted(chosen["question_id"])
-    assert script.census(rows.sample(frac=1, random_state=2)).equals(chosen)
-    assert {tuple(item) for item in script.blind(chosen)} == {
-        ("id", "question", "true_answer", "supporting_facts", "answer")
-    }
 
 
 def test_every_answer_of_the_evidence_experiment_has_its_label_and_no_other_answer_has(script):

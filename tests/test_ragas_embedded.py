@@ -11,7 +11,6 @@ from ragbench.errors import ConfigError
 from ragbench.labelling.checkers import EmbeddedChecker
 from ragbench.labelling.statements import EmbeddedRagas, answer_parts, asked_for, backing
 from ragbench.papers import ragas
-from ragbench.text.negation import abstains
 
 
 class Words:
@@ -42,32 +41,6 @@ def test_what_a_question_asks_for_is_read_from_its_question_words():
     assert asked_for("Why was it built?") == ("what",)
     assert asked_for("Was it built of stone?") == ("what",)
     assert asked_for("In which year did it open?") == ("when",)
-
-
-@pytest.mark.parametrize(
-    "evasion",
-    [
-        "I could not find where she lived.",
-        "Its price isn't specified.",
-        "The date has not been announced.",
-        "Nothing is said about the other one.",
-        "Sorry, the year is unknown.",
-        "There is no further information on it.",
-        "None of the passages lets me compare them.",
-    ],
-)
-def test_evasions_are_told(evasion):
-    assert abstains(evasion, "sentence")
-
-
-def test_negated_facts_are_no_evasions():
-    facts = [
-        "Ann Carter built it.",
-        "It could not float, so it sank.",
-        "She was not a queen.",
-        "He did not stay in Bath.",
-    ]
-    assert [fact for fact in facts if abstains(fact, "sentence")] == []
 
 
 def test_needs_are_met_by_new_names_numbers_and_dates_not_by_the_questions_own():
@@ -129,12 +102,6 @@ def test_faithfulness_is_the_mean_over_statements(scorer):
     scores = scorer.faithfulness([one, other, f"{one} {other}"], [CONTEXT] * 3)
     assert scores["score"].iloc[2] == pytest.approx(scores["score"].iloc[:2].mean())
     assert scores["n"].tolist() == [1, 1, 2]
-
-
-def test_equal_contexts_are_read_once():
-    words = Words()
-    EmbeddedRagas(words).faithfulness(["It has four clocks.", "Trams stopped."], [CONTEXT, CONTEXT])
-    assert words.calls == 1
 
 
 def test_needed_sentences_are_those_near_the_best_and_score_is_their_share(scorer):

@@ -62,18 +62,6 @@ def test_all_statements_of_one_answer_are_judged_in_one_call_against_their_own_c
     assert (judged.report.calls, judged.report.items, judged.report.settled) == (1, 3, 1)
 
 
-def test_too_few_verdicts_are_asked_again_one_by_one():
-    def short(prompt):
-        made = verdicts(prompt)["labels"]
-        return {"labels": made[:1] if len(made) > 1 else made}
-
-    with serve(short) as server:
-        judged = statement_verdicts(model_at(server), [("c is d", "a is b", "e is f")], ["a is b, e is f"], **QUIET)
-        assert len(server.calls) == 4
-    assert judged.labels == (("No", "Yes", "Yes"),)
-    assert (judged.report.mismatches, judged.report.rechecked) == (1, 3)
-
-
 def test_claims_of_ragchecker_serve_as_statements_without_another_extraction():
     def answer(prompt):
         return {"claims": ["a is b"]} if "take a text apart" in prompt else verdicts(prompt)
@@ -172,13 +160,6 @@ def test_sentences_are_asked_for_once_per_question_and_context_and_checked():
     assert [p.total for p in got.picked] == [2, 2, 2, 0]
 
 
-def test_unreadable_sentences_are_unscored():
-    with serve(lambda prompt: "The first one.") as server:
-        got = extract_sentences(model_at(server), ["Q"], ["One is one."], **QUIET)
-    assert got.picked == (None,)
-    assert (got.report.unscored, got.report.failures[0].raw) == (1, "The first one.")
-
-
 # --- all four ---------------------------------------------------------------------------------------------------
 
 
@@ -242,15 +223,6 @@ def test_every_dimension_shows_what_it_needs_and_nothing_else(dimension):
 def longer(prompt):
     one, two = (prompt.split(f"Answer {n}:\n")[1].split("\n\n")[0] for n in (1, 2))
     return {"better": 1 if len(one) >= len(two) else 2}
-
-
-def test_a_fair_ranking_asks_both_orders_and_agrees_with_itself():
-    with serve(longer) as server:
-        got = gpt_ranking(model_at(server), "answer_relevance", ["Q", "Q"], ["aaa", "b"], ["a", "bbb"], **QUIET)
-        assert len(server.calls) == 4
-    assert got.choices == ((1, 2), (2, 1))
-    assert got.preferences == (1.0, 0.0)
-    assert got.position_bias == 0.0
 
 
 @pytest.mark.parametrize(("place", "bias"), [(1, 0.5), (2, -0.5)])
