@@ -63,7 +63,7 @@ _HOME = {
         "faithfulness",
         "faithfulness_table",
     ],
-    "papers.ragas": ["agreement_row", "baseline_scores", "calls_for_pairs", "score_pairs"],
+    "papers.ragas": ["agreement_row", "baseline_scores", "score_pairs"],
     "datagen.ragas_pairs": ["make_ragas_set", "minihop_ragas_set"],
     "metrics.protocols": ["crag_score", "erag_scores", "rgb_accuracy", "rgb_error_rates", "rgb_rejection_rate"],
     "labelling.statements": [

@@ -1,4 +1,4 @@
-"""The pairwise protocol of Table 1, with a made scorer and with a model on the loopback."""
+"""The pairwise protocol of RAGAS's Table 1: a made scorer, a model on the loopback, the recorded runs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import math
 import pandas as pd
 import pytest
 from fake_ollama import FakeOllama
+from notebook_parts import parts
 from scipy.stats import binom
 from test_steps_ragas import verdicts
 
-from ragbench.data.wikieval import Pair
+from ragbench import data, papers
+from ragbench.data.wikieval import Pair, RecordedRow, RecordedRun
 from ragbench.errors import ConfigError, DataError
 from ragbench.labelling.statements import ModelRagas
 from ragbench.llm import chat_model
-from ragbench.papers.ragas import DIMENSIONS, agreement_row, baseline_scores, calls_for_pairs, score_pairs
+from ragbench.papers.ragas import DIMENSIONS, NOTE, agreement_row, agreement_table, baseline_scores, score_pairs
 
 QUIET = {"progress": False, "retries": 0}
 NAN = math.nan
@@ -149,12 +151,6 @@ def test_the_live_table_counts_sentences_that_are_no_copies():
     assert table["status"].tolist() == ["scored", "empty context"]
 
 
-def test_the_plan_counts_the_calls_of_a_run_before_it():
-    pairs = {"faithfulness": F, "answer_relevance": F, "context_relevance": C}
-    assert sum(calls_for_pairs(pairs, baselines=False).values()) == 8
-    assert sum(calls_for_pairs(pairs).values()) == 8 + 3 * 4
-
-
 def test_unread_replies_leave_a_pair_unscored_with_the_reason():
     with FakeOllama(reply=lambda body: "no JSON") as server:
         scorer = ModelRagas(chat_model("ollama:llama3:8b", host=server.url), **QUIET)
@@ -194,3 +190,84 @@ def test_a_ranking_that_sees_the_better_text_in_both_orders_wins_without_bias():
     assert tables["GPT Ranking"][["better", "worse"]].to_numpy().tolist() == [[1.0, 0.0]]
     assert agreement_row(tables["GPT Ranking"])["wins"] == 1
     assert agreement_row(tables["GPT Score"])["ties"] == 1
+
+
+# --- the recorded runs and the yardstick of notebook 30 -----------------------------------------------------------
+
+BOOK = parts("30")
+RUN = RecordedRun(
+    "ff",
+    "faithfulness",
+    (
+        RecordedRow("a", "q?", True, 1.0, (1, 1), ("Verdict: 1", "Verdict: 1"), status="ok"),
+        RecordedRow("a", "q?", False, 0.25, (0, 1), ("Hm.", "Verdict: 1"), status="failed", truncated=True),
+    ),
+)
+
+
+def test_rescoring_shows_rows_that_do_not_come_out():
+    assert BOOK.rescore(RUN, None) == [1.0, 0.5]  # the second was recorded as 0.25
+    assert BOOK.recorded_pairs(RUN).to_numpy().tolist() == [["a", 1.0, 0.25]]
+    assert BOOK.recorded_pairs(RUN, [0.5, 0.5]).to_numpy().tolist() == [["a", 0.5, 0.5]]
+    # The worse text's replies were not parsed: its recorded score stands for nothing.
+    whole = BOOK.recorded_pairs(RUN, whole=True)
+    assert whole["better"].tolist() == [1.0]
+    assert whole["worse"].isna().all()
+
+
+def test_readability_counts_labels_rows_flags_and_cut_replies():
+    context = RecordedRun(
+        "cr",
+        "context_relevance",
+        (
+            RecordedRow("a", "q?", True, 0.0, (), ('["A sentence.",',), total=3, status="partial_fix_list"),
+            RecordedRow("a", "q?", False, 0.0, (), ('["Insufficient Information"]',), total=3),
+        ),
+    )
+    assert [*BOOK.readability(RUN).values()] == ["faithfulness", 4, 1, 2, 1, 1, 1]
+    assert [*BOOK.readability(context).values()] == ["context_relevance", 2, 1, 2, 1, 1, 0]
+
+
+def test_length_alone_prefers_longer_answers_and_shorter_contexts():
+    pairs = [Pair("a", "q?", "one two three", "one two", "c")]
+    for dimension, better in {"faithfulness": 3.0, "answer_relevance": 3.0, "context_relevance": -3.0}.items():
+        table = score_pairs(BOOK.Length(), pairs, dimension)
+        assert table["better"].item() == better
+        assert table["worse"].item() == better * 2 / 3
+
+
+def test_rows_become_cells_of_the_published_table(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path))
+    pairs = pd.DataFrame({"better": [1.0, 0.5, math.nan], "worse": [0.0, 0.5, 1.0]})
+    table = agreement_table({("made", "answer_relevance"): pairs})
+    assert table[["source", "dimension", "agreement", "n", "unscored"]].to_numpy().tolist() == [
+        ["made", "answer relevance", 0.75, 2, 1]
+    ]
+    cells = papers.cells(table.assign(source="RAGAS (construction)"), "source", "dimension", "agreement")
+    papers.record("ragas", "Table 1", cells.assign(note=NOTE), by="a test")
+    row = papers.ledger("ragas", "Table 1").query("ours_by == 'a test'").iloc[0]
+    # Agreement with the construction never stands in the paper's row, which is agreement with people.
+    assert row["row"] == "RAGAS (construction)"
+    assert math.isnan(row["published"])
+    assert (row["ours"], row["n"], row["unscored"]) == (0.75, 2, 1)
+    assert "not with people" in row["note"]
+    assert agreement_table({}).empty
+
+
+@pytest.mark.data
+def test_the_recorded_column_of_table_1():
+    runs = data.load_wikieval_runs()
+    names = {"ff": "faithfulness", "ar": "answer_relevance", "cr": "context_relevance"}
+    table = agreement_table({("r", d): BOOK.recorded_pairs(runs[n]) for n, d in names.items()})
+    assert table["agreement"].tolist() == [0.94, 0.58, 0.82]
+    assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [[23, 1, 1], [14, 1, 10], [20, 1, 4]]
+    assert table["n"].tolist() == [25, 25, 25]
+    whole = {("w", d): BOOK.recorded_pairs(runs[n], whole=True) for n, d in names.items()}
+    table = agreement_table(whole)
+    assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [[23, 1, 1], [14, 1, 10], [16, 1, 2]]
+    assert table["unscored"].tolist() == [0, 0, 6]
+
+
+def test_the_papers_ragas_cells_are_only_what_it_prints():
+    # Tables 2 to 4 are worked examples without a score.
+    assert set(papers.published_items("ragas")) == {"Section 4", "Table 1"}

@@ -1,8 +1,7 @@
 """The pairwise protocol of RAGAS's Table 1: does a metric score the text higher that was made better?
 
-`score_pairs` takes any scorer with the three metrics (`EmbeddedRagas`, `ModelRagas`, or `Length` as a yardstick);
-`baseline_scores` is the two baselines by a model; `agreement_table` turns their tables into rows of Table 1. Recorded
-runs are scored again by `rescore`.
+`score_pairs` takes any scorer with the three metrics (`EmbeddedRagas`, `ModelRagas`); `baseline_scores` is the two
+baselines by a model; `agreement_table` turns their tables into rows of Table 1.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from langchain_core.embeddings import Embeddings
 
-from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair, RecordedRun
+from ragbench.data.wikieval import DIMENSIONS, Dimension, Pair
 from ragbench.errors import DataError, check_known
-from ragbench.labelling.asking import Context, context_text
-from ragbench.metrics.reference_free import answer_relevance, context_relevance, faithfulness
+from ragbench.labelling.asking import Context
 from ragbench.stats import pairwise_agreement
 from ragbench.stats.inputs import as_floats
 
@@ -100,97 +97,6 @@ def agreement_table(tables: Mapping[tuple[str, str], pd.DataFrame], seed: int = 
     return pd.DataFrame(rows, columns=["source", "dimension", *_NUMBERS])
 
 
-def calls_for_pairs(pairs: Mapping[Dimension, Sequence[Pair]], baselines: bool = True) -> dict[str, int]:
-    """Count the calls of a live run of Table 1 on pairs by dimension: step -> calls, for `ragbench.llm.plan`.
-
-    RAGAS takes at most four calls per pair for faithfulness and two each for the others: 8, where the paper's own way
-    (a call for each of n generated questions) takes 6 + 2n. Each baseline takes two calls per pair and dimension.
-    """
-    steps = {"faithfulness": ("statements", "verdicts"), "answer_relevance": ("questions",)}
-    calls = {}
-    for dimension, listed in pairs.items():
-        names = [*steps.get(dimension, ("sentences",))]
-        names += [f"gpt_{kind} {dimension}" for kind in ("score", "ranking") if baselines]
-        calls |= dict.fromkeys(names, 2 * len(listed))
-    return calls
-
-
-class Length:
-    """A scorer that looks at the number of words alone: a longer answer, a shorter context is better."""
-
-    def faithfulness(
-        self, answers: Sequence[str], contexts: Sequence[Context], questions: Sequence[str] | None = None
-    ) -> pd.DataFrame:
-        """Score answers."""
-        return _lengths(answers)
-
-    def answer_relevance(self, questions: Sequence[str], answers: Sequence[str]) -> pd.DataFrame:
-        """Score answers."""
-        return _lengths(answers)
-
-    def context_relevance(self, questions: Sequence[str], contexts: Sequence[Context]) -> pd.DataFrame:
-        """Score contexts."""
-        return _lengths([context_text(c, str(i)) for i, c in enumerate(contexts)], -1)
-
-
-def rescore(run: RecordedRun, embedder: Embeddings | None = None) -> list[float]:
-    """Compute the scores of a recorded run with our metrics, from its labels and texts, one per row.
-
-    The embedder (default the embedded MiniLM, as in the runs) is for answer relevance, where evasive answers are 0.
-    """
-    if run.dimension == "faithfulness":
-        return [faithfulness(row.labels) for row in run.rows]
-    if run.dimension == "context_relevance":
-        return [context_relevance(row.labels, row.total) for row in run.rows]
-    from ragbench.embedding import default_embedder, embed_distinct
-
-    texts = [text for row in run.rows for text in (row.question, *row.texts)]
-    vectors = embed_distinct(embedder or default_embedder(), texts)
-    return [
-        answer_relevance(vectors[row.question], [vectors[t] for t in row.texts], noncommittal="zero", flags=row.flags)
-        for row in run.rows
-    ]
-
-
-def recorded_pairs(run: RecordedRun, scores: Sequence[float] | None = None, *, whole: bool = False) -> pd.DataFrame:
-    """Return a run's pairs (id, better, worse) for `agreement_row`, with its own scores or others, one per row.
-
-    ``whole`` leaves rows unscored whose replies were `flagged`. The recording scores what was left of them, or 0.
-    """
-    values = [row.score for row in run.rows] if scores is None else list(scores)
-    if whole:
-        values = [np.nan if flagged(row.status) else value for row, value in zip(run.rows, values, strict=True)]
-    return pd.DataFrame(run.pairs(values), columns=["id", "better", "worse"])
-
-
-def flagged(status: str) -> bool:
-    """Whether a recorded parse status says that a reply was not parsed, or parsed in part."""
-    return any(word in status.lower() for word in ("fail", "error", "partial"))
-
-
-def readability(runs: Mapping[str, RecordedRun]) -> pd.DataFrame:
-    """Count what could be read in recorded runs of faithfulness and context relevance.
-
-    Columns: dimension, labels (verdicts, or replies with sentences), unread, rows, rows_unread (with an unread label),
-    flagged (whose reply was `flagged`), truncated (with a reply that was cut off).
-    """
-    counts = {}
-    for name, run in runs.items():
-        if run.dimension == "answer_relevance":
-            continue
-        labels = [r.verdicts() if run.dimension == "faithfulness" else (r.extraction(),) for r in run.rows]
-        counts[name] = {
-            "dimension": run.dimension,
-            "labels": sum(map(len, labels)),
-            "unread": sum(row.count(None) for row in labels),
-            "rows": len(labels),
-            "rows_unread": sum(None in row for row in labels),
-            "flagged": sum(flagged(r.status) for r in run.rows),
-            "truncated": sum(r.truncated for r in run.rows),
-        }
-    return pd.DataFrame.from_dict(counts, orient="index").rename_axis("run")
-
-
 def _sides(
     pairs: Sequence[Pair], dimension: Dimension
 ) -> tuple[list[Context], list[Context], list[str], list[Context] | None]:
@@ -206,7 +112,3 @@ def _paired(pairs: Sequence[Pair], scores: Sequence[float], status: Sequence[str
     both = [a if a != "scored" else b for a, b in zip(status[:half], status[half:], strict=True)]
     columns = {"id": [p.id for p in pairs], "better": scores[:half], "worse": scores[half:], "status": both}
     return pd.DataFrame(columns)
-
-
-def _lengths(texts: Sequence[str], sign: int = 1) -> pd.DataFrame:
-    return pd.DataFrame({"score": [float(sign * len(text.split())) for text in texts], "status": "scored"})
