@@ -79,8 +79,12 @@ def _weights() -> Iterator[Check]:
     yield verified("SmolLM2 weights", "SmolLM2-135M-Instruct", verify_smollm2, optional=True)
 
 
-def data_checks() -> Iterator[Check]:
+def data_checks() -> list[Check]:
     """Say which data sets are on this machine."""
+    return list(_data())
+
+
+def _data() -> Iterator[Check]:
     from ragbench.data.files import read_text
     from ragbench.data.hotpotqa import find_hotpotqa
 
