@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -314,11 +315,6 @@ class _Pair(Row):
     model1: RatedResponse
     model2: RatedResponse
 
-    def texts(self) -> list[str]:
-        """What both files have to agree in."""
-        responses = [text for side in (self.model1, self.model2) for text in (side.model, side.text)]
-        return [self.dataset, self.query_id, self.query, self.gt_answer, *responses]
-
 
 class _Labelled(_Pair):
     correctness: Annotated[_Preference, Field(alias="correctness_label")]
@@ -341,31 +337,22 @@ def load_ragchecker_meta(path: str | Path | None = None) -> MetaEvaluation:
     folder = given if given.is_dir() else given.parent
     human = given if not given.is_dir() else _plain_or_gzip(folder, _HUMAN) or folder / _HUMAN
     recorded = _plain_or_gzip(folder, _RECORDED)
-    scored = {row.instance_id: (where, row) for where, row in _pairs(recorded, _Pair)} if recorded else {}
-    by_pair: dict[Any, list[tuple[str, _Labelled]]] = {}
-    for where, row in _pairs(human, _Labelled):
-        by_pair.setdefault(row.instance_id, []).append((where, row))
-
-    def pair(rows: list[tuple[str, _Labelled]], _: str) -> PreferencePair:
-        first = rows[0][1]
-        for where, row in rows:
-            if row.texts() != first.texts():
-                raise DataError(f"{where}: other texts than in {rows[0][0]}", "one pair of responses per instance_id")
-        responses = (first.model1, first.model2)
-        if recorded:
-            where, scores = scored.get(first.instance_id, (f"{_RECORDED}, instance {first.instance_id!r}", None))
-            if scores is None or scores.texts() != first.texts() or not (scores.model1.scores and scores.model2.scores):
-                expected = "the same texts as in the human labels, with 'ragchecker' scores"
-                raise DataError(f"{where}: no scores of the responses people saw", expected)
-            responses = (
-                replace(first.model1, scores=scores.model1.scores),
-                replace(first.model2, scores=scores.model2.scores),
-            )
-        labels = {aspect: tuple(getattr(row, aspect) for _, row in rows) for aspect in ASPECTS}
+    found = _pairs(recorded, _Pair)
+    scored = {(row.instance_id, side.model, side.text): side for row in found for side in (row.model1, row.model2)}
+    by_pair: dict[Any, list[_Labelled]] = {}
+    for row in _pairs(human, _Labelled):
+        by_pair.setdefault(row.instance_id, []).append(row)
+    pairs = []
+    for name, rows in by_pair.items():
+        first = rows[0]
+        sides = (first.model1, first.model2)
+        responses = tuple(scored.get((name, side.model, side.text), side) for side in sides)
+        if recorded and not all(response.scores for response in responses):
+            got, expected = f"{recorded}: no scores of the responses people saw in instance {name!r}", "the same texts"
+            raise DataError(got, f"{expected} as in {human.name}, with 'ragchecker' scores", "copy both files again")
+        labels = {aspect: tuple(getattr(row, aspect) for row in rows) for aspect in ASPECTS}
         asked = (first.dataset, first.query_id, first.query, first.gt_answer)
-        return PreferencePair(str(first.instance_id), *asked, responses, labels)
-
-    pairs = each_record(human, ((str(name), rows) for name, rows in by_pair.items()), pair)
+        pairs.append(PreferencePair(str(name), *asked, responses, labels))
     counts = {len(pair.labels["overall"]): pair.id for pair in pairs}
     if len(counts) > 1:
         said = ", ".join(f"{n} (pair {name})" for n, name in sorted(counts.items()))
@@ -377,10 +364,12 @@ def _plain_or_gzip(folder: Path, name: str) -> Path | None:
     return next((file for file in (folder / name, folder / f"{name}.gz") if file.is_file()), None)
 
 
-def _pairs(path: Path, shape: type[Any]) -> list[tuple[str, Any]]:
-    """Return (where, record) of a JSON list."""
+def _pairs(path: Path | None, shape: type[Any]) -> list[Any]:
+    """Return the records of a JSON list; none without a file."""
+    if path is None:
+        return []
     rows = read_json(path)
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise DataError(f"{path}: not a list of objects", "a JSON list of records", "check that this is the right file")
     places = ((f"record {place} (instance {row.get('instance_id')!r})", row) for place, row in enumerate(rows))
-    return each_record(path, places, lambda row, where: (where, as_record(shape, row, where)))
+    return each_record(path, places, partial(as_record, shape))
