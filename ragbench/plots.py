@@ -471,51 +471,6 @@ def confusion(counts: np.ndarray, labels: Sequence[object], title: str, xlabel: 
     return figure
 
 
-def clustered_heat_map(matrix: pd.DataFrame, groups: Mapping[str, str], title: str) -> Figure:
-    """Draw correlations as a heat map, like metrics side by side, with the tree that put them there.
-
-    Parameters
-    ----------
-    matrix : symmetric; an undefined cell is crossed out.
-    groups : metric -> paper; its names colour the labels.
-    title : of the figure.
-    """
-    from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage, optimal_leaf_ordering
-    from scipy.spatial.distance import squareform
-
-    distance = 1 - np.nan_to_num(matrix.to_numpy(float), nan=0.0)  # an undefined correlation counts as 0
-    np.fill_diagonal(distance, 0)
-    condensed = squareform(distance.clip(min=0), checks=False)
-    tree = optimal_leaf_ordering(linkage(condensed, "average"), condensed)
-    names = [matrix.index[i] for i in leaves_list(tree)]
-    values = matrix.loc[names, names].to_numpy(float)
-    side = 2.2 + 0.31 * len(names)
-    figure, axes = open_figure(side + 2.2, side, ncols=2, gridspec_kw={"width_ratios": [1, 7]})
-    branch, axis = axes[0]
-    grey = {"color_threshold": 0, "above_threshold_color": "#777777"}
-    dendrogram(tree, orientation="left", no_labels=True, ax=branch, **grey)
-    branch.set_ylim(10 * len(names), 0)  # a leaf of the tree is ten units high; the map counts from the top
-    branch.axis("off")
-    image = axis.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
-    for i, j in zip(*np.nonzero(np.isnan(values)), strict=True):
-        axis.plot([j - 0.3, j + 0.3], [i - 0.3, i + 0.3], color="#777777", lw=0.8)
-    if len(names) <= 30:
-        for (i, j), value in np.ndenumerate(values):
-            if i != j and abs(value) >= 0.3:
-                colour = "white" if abs(value) > 0.6 else "black"
-                axis.text(j, i, f"{value:.1f}".replace("0.", "."), ha="center", va="center", fontsize=6, color=colour)
-    axis.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=8)
-    axis.set_yticks(range(len(names)), names, fontsize=8)
-    axis.yaxis.tick_right()
-    axis.grid(visible=False)
-    colours = {paper: PALETTE[i % len(PALETTE)] for i, paper in enumerate(dict.fromkeys(groups.values()))}
-    for label in (*axis.get_xticklabels(), *axis.get_yticklabels()):
-        label.set_color(_dark(colours.get(groups.get(label.get_text(), ""), "#000000")))
-    axis.set_title(title)
-    figure.colorbar(image, ax=branch, location="left", shrink=0.4, pad=0.05, label="correlation")
-    return figure
-
-
 def _dark(colour: str) -> str:
     """Darken the light colours of the palette, which are for areas, so that text in them can be read."""
     red, green, blue = to_rgb(colour)
