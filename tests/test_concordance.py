@@ -13,7 +13,6 @@ from notebook_parts import parts
 from scipy import stats as reference
 from sklearn.metrics import roc_auc_score
 
-from ragbench import plots
 from ragbench.llm import chat_model
 from ragbench.metrics.claims import METRICS as CLAIM_METRICS
 from ragbench.metrics.claims import ClaimLabels, claim_metrics
@@ -250,17 +249,3 @@ def test_the_interval_of_a_ranking_is_that_of_resampled_questions():
     assert (row["low"], row["high"]) == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.1)
     mean = reference.kendalltau(*(np.nanmean(c, axis=0) for c in cubes)).statistic
     assert row["estimate"] == pytest.approx(mean)
-
-
-def test_the_heat_map_has_the_tree_beside_its_rows():
-    matrix = pd.DataFrame([[1, 0.1, 0.9], [0.1, 1, NAN], [0.9, NAN, 1]], index=THREE, columns=THREE)
-    figure = plots.clustered_heat_map(matrix, METRICS["paper"].to_dict(), "made")
-    branch, axis = figure.axes[:2]
-    order = [t.get_text() for t in axis.get_yticklabels()]
-    assert np.array_equal(axis.images[0].get_array().filled(NAN), matrix.loc[order, order], equal_nan=True)
-    assert branch.get_ylim() == (30, 0)
-    # The two that go together are joined by the branch nearest to the rows.
-    nearest = min(branch.collections[0].get_paths(), key=lambda p: p.vertices[:, 0].max())
-    joined = {order[round((y - 5) / 10)] for y in nearest.vertices[:, 1]}
-    assert joined == {"token F1", "RAGEval EIR"}
-    assert sum(len(line.get_xdata()) == 2 for line in axis.lines) == 2  # the two undefined cells are crossed out

@@ -15,7 +15,7 @@ import ipywidgets
 import numpy as np
 
 from ragbench.data.relevance import judgements
-from ragbench.errors import ConfigError, RagbenchError, check_known
+from ragbench.errors import ConfigError, RagbenchError
 from ragbench.metrics.ir_score import MATCHES, part_scores
 from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.records import Dataset, Hit, Question
@@ -23,11 +23,6 @@ from ragbench.retrieval.base import check_retriever
 from ragbench.text.cutoffs import TokenOffsets, as_offsets, joined_cutoffs
 from ragbench.text.layout import Normalised, comparable
 from ragbench.widgets.base import Panel, escape, mark, number_table, row, tag
-
-# A browser's list of more entries is slow to open, and nobody reads it: the filter narrows it.
-_LISTED = 300
-# A subsequence has no one place that could be marked.
-_MATCHES = ("substring", "substring_nfkc", "exact")
 
 _STYLE = """<style>
 .rb-column { border: 1px solid var(--rb-rule); border-radius: 3px; }
@@ -46,10 +41,10 @@ _STYLE = """<style>
 class RetrievalExplorer(Panel):
     """Retrievers side by side for one question: chunks with rank and score, support marked, and a cut at N tokens.
 
-    Choose a question by list, filter, or the buttons, or type one of your own. The slider moves the cut; the IR score
-    of every retriever follows. In each text the longest match of each supporting fact before the cut is marked with
-    the fact's number, colour and underline: the very match that the IR score counts. Where it is known which documents
-    are relevant (`ragbench.data.relevance.judgements`), ranking metrics of all hits stand below, those of `score`.
+    Choose a question from the list (type to narrow it), by the buttons, or type one of your own. The slider moves the
+    cut; the IR score of every retriever follows. In each text the longest match of each supporting fact before the cut
+    is marked with the fact's number, colour and underline: the very match that the IR score counts. Where it is known
+    which documents are relevant (`ragbench.data.relevance.judgements`), ranking metrics of all hits are listed below.
 
     Parameters
     ----------
@@ -58,9 +53,7 @@ class RetrievalExplorer(Panel):
     retrievers : retriever by name, each with ``search(queries, k)``.
     tokenizer : what tokens are, see `ragbench.TokenOffsets`; default the embedded model's WordPiece.
     k : chunks per retriever, one number or one by name.
-    cutoff : the slider's first position, in tokens.
-    max_tokens, step : the slider's reach and step, in tokens.
-    match : how facts are looked for: "substring", "substring_nfkc" or "exact", see `ragbench.ir_score`.
+    cutoff : the slider's first position, in tokens. max_tokens, step : its reach and step.
 
     Attributes
     ----------
@@ -86,7 +79,6 @@ class RetrievalExplorer(Panel):
         cutoff: int = 500,
         max_tokens: int = 2000,
         step: int = 10,
-        match: str = "substring",
     ) -> None:
         self._questions = _as_questions(questions)
         self._documents = questions.documents if isinstance(questions, Dataset) else ()
@@ -99,27 +91,22 @@ class RetrievalExplorer(Panel):
         if not 1 <= step <= max_tokens or not 0 <= cutoff <= max_tokens:
             got = f"cutoff={cutoff}, step={step}, max_tokens={max_tokens}"
             raise ConfigError(got, "1 <= step and 0 <= cutoff, both <= max_tokens")
-        check_known("match", [match], _MATCHES)
         self._retrievers = {name: check_retriever(retriever) for name, retriever in retrievers.items()}
-        self._k, self._match, self._offsets = k, match, as_offsets(tokenizer)
+        self._k, self._offsets = k, as_offsets(tokenizer)
         self._cutoffs = np.arange(0, max_tokens + 1, step)
         self._hits: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}  # by question: hits, errors; by retriever
 
         wide = ipywidgets.Layout(width="auto")
-        self.filter = ipywidgets.Text(
-            description="Filter",
-            placeholder="words of a question, its answer or id",
-            layout=ipywidgets.Layout(width="420px"),
+        self._listed = {f"{i}. {' '.join(q.text.split())}": i for i, q in enumerate(self._questions, 1)}
+        self.chooser = ipywidgets.Combobox(
+            options=[*self._listed],
+            placeholder="choose a question, or type your own and press Enter",
+            description="Question",
+            continuous_update=False,
+            layout=wide,
         )
-        self.chooser = ipywidgets.Dropdown(description="Question", layout=wide)
-        self.count = ipywidgets.Label()
-        self.previous = self.button(
-            "Previous", lambda: self._move(-1), icon="arrow-left", tooltip="the question before"
-        )
-        self.next = self.button("Next", lambda: self._move(1), icon="arrow-right", tooltip="the question after")
-        self.own = ipywidgets.Text(
-            description="Your own", placeholder="type a question and press Enter", continuous_update=False, layout=wide
-        )
+        self.previous = self.button("Previous", lambda: self._move(-1), icon="arrow-left")
+        self.next = self.button("Next", lambda: self._move(1), icon="arrow-right")
         self.slider = ipywidgets.IntSlider(
             value=cutoff // step * step,
             min=0,
@@ -134,17 +121,11 @@ class RetrievalExplorer(Panel):
         self.columns = {name: ipywidgets.HTML(layout=flow) for name in self._retrievers}
         for text in self.columns.values():
             text.add_class("rb-column")
-        narrowing = row([self.filter, self.previous, self.next, self.count], grid_gap="6px")
         side_by_side = row(self.columns.values(), grid_gap="6px")
-        children = [narrowing, self.chooser, self.own, self.slider, self.summary, side_by_side]
-        super().__init__(children, "Retrieval explorer", _STYLE)
-
-        self._shown: int | None = 0  # the number of the question shown; None for one that was typed
-        self._list("")
-        self._ask(self._questions[0])
-        self.filter.observe(lambda change: self._list(change["new"]), "value")
+        buttons = row([self.previous, self.next], grid_gap="6px")
+        super().__init__([self.chooser, buttons, self.slider, self.summary, side_by_side], "Retrieval explorer", _STYLE)
+        self._ask(1, self._questions[0])
         self.chooser.observe(lambda change: self._chosen(change["new"]), "value")
-        self.own.observe(lambda change: self._typed(change["new"].strip()), "value")
         self.slider.observe(lambda _: self._draw(), "value")
 
     @property
@@ -156,56 +137,20 @@ class RetrievalExplorer(Panel):
     def _at(self) -> int:
         return int(np.searchsorted(self._cutoffs, self.slider.value, side="right")) - 1
 
-    def _list(self, words: str) -> None:
-        """Offer the questions that hold every word of the filter. A single one is asked; else the shown one stays."""
-        wanted = words.casefold().split()
-        texts = [f"{q.id} {q.text} {q.answer}".casefold() for q in self._questions]
-        matching = [i for i, text in enumerate(texts) if all(word in text for word in wanted)]
-        listed = matching[:_LISTED]
-        self._listing = True  # new options select the first one by themselves; that is nobody's choice
-        self.chooser.options = [(f"{i + 1}. {self._questions[i].text}", i) for i in listed]
-        self.chooser.value = self._shown if self._shown in listed else None
-        self._listing = False
-        more = f", the first {_LISTED} listed" if len(matching) > _LISTED else ""
-        away = ", not the one shown" if self.chooser.value is None and len(matching) > 1 else ""
-        self.count.value = f"{len(matching)} of {len(self._questions)} questions{more}{away}"
-        self._buttons()
-        if len(listed) == 1:
-            self.chooser.value = listed[0]
-
-    def _neighbour(self, by: int) -> int | None:
-        """The listed question before (-1) or after (1) the one shown; None at the ends."""
-        listed, at = [value for _, value in self.chooser.options], -1 if self._shown is None else self._shown
-        if by < 0:
-            return max((i for i in listed if i < at), default=None)
-        return min((i for i in listed if i > at), default=None)
-
-    def _buttons(self) -> None:
-        self.previous.disabled, self.next.disabled = self._neighbour(-1) is None, self._neighbour(1) is None
-
     def _move(self, by: int) -> None:
-        if (to := self._neighbour(by)) is not None:
-            self.chooser.value = to
+        if 0 < self._number + by <= len(self._questions):
+            self.chooser.value = [*self._listed][self._number + by - 1]
 
-    def _chosen(self, number: int | None) -> None:
-        if number is not None and not self._listing:
-            self.own.value = ""
-            self._show(number, self._questions[number])
+    def _chosen(self, text: str) -> None:
+        number = self._listed.get(text, 0)
+        if text.strip():
+            with self.guarded():
+                self._ask(number, self._questions[number - 1] if number else Question("typed", text.strip(), ""))
 
-    def _typed(self, text: str) -> None:
-        if text:
-            self.chooser.value = None
-            self._show(None, Question("typed", text, ""))
-
-    def _show(self, number: int | None, question: Question) -> None:
-        self._shown = number
-        self._buttons()
-        with self.guarded():
-            self._ask(question)
-
-    def _ask(self, question: Question) -> None:
-        """Search with every retriever (once per question) and score all cut-offs."""
-        self.question = question
+    def _ask(self, number: int, question: Question) -> None:
+        """Search with every retriever (once per question) and score all cut-offs; number 0 is a typed question."""
+        self._number, self.question = number, question
+        self.previous.disabled, self.next.disabled = number <= 1, number == len(self._questions)
         if question.text not in self._hits:
             # A model's retriever may take seconds: the question before must not stand there as if it were this one.
             self.summary.value = f"<p role='status'>searching: <b>{escape(question.text)}</b></p>"
@@ -215,8 +160,10 @@ class RetrievalExplorer(Panel):
                 self.summary.value = f"<p role='status'>not searched: <b>{escape(question.text)}</b></p>"
                 raise
         hits, _ = self._hits[question.text]
-        with_facts = question.references, self._cutoffs, self._offsets, self._match
-        self.rankings = {name: score_hits(ranking, *with_facts) for name, ranking in hits.items()}
+        self.rankings = {
+            name: score_hits(ranking, question.references, self._cutoffs, self._offsets)
+            for name, ranking in hits.items()
+        }
         self.relevant = judgements(Dataset("shown", (question,), self._documents)).get(question.id, {})
         self.ranks = {name: rank_scores(ranking, self.relevant) for name, ranking in hits.items()}
         self._draw()

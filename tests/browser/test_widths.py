@@ -23,8 +23,6 @@ def test_five_retrievers_and_a_long_question_stay_in_the_page_and_home_in_the_wi
     expect(out.locator(".rb-cut")).to_have_count(5)
     assert book.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert out.evaluate(INSIDE)
-    expect(out.get_by_text("180 of 180 questions")).to_be_visible()
-    assert out.get_by_text("180 of 180 questions").evaluate(INSIDE)
     frame, columns = out.bounding_box(), out.locator(".rb-column").all()
     rows = {round(column.bounding_box()["y"]) for column in columns}
     assert len(rows) == {820: 3, 1440: 1}[width]  # two, two and one; or all beside each other
@@ -35,10 +33,9 @@ def test_five_retrievers_and_a_long_question_stay_in_the_page_and_home_in_the_wi
         assert box["x"] + box["width"] <= frame["x"] + frame["width"] + 1
         assert box["width"] >= 200  # wide enough to read
 
-    out.get_by_label("Your own").click()
-    book.page.keyboard.insert_text(LONG)
+    out.get_by_label("Question").fill(LONG)
     book.page.keyboard.press("Home")
-    assert out.get_by_label("Your own").evaluate("e => e.selectionStart") == 0
+    assert out.get_by_label("Question").evaluate("e => e.selectionStart") == 0
     book.page.keyboard.press("Enter")
     shown = out.locator("b", has_text="Which of the two lakes").first
     shown.wait_for()
