@@ -108,7 +108,7 @@ def _count(number: int, word: str) -> str:
 @_command("init", _arg("folder", metavar="name", help="of the folder; it must not exist yet, or be empty"))
 def _init(folder: str) -> None:
     """Make a folder for an experiment of your own, with examples that run."""
-    made = rb.your_experiment.lay_out(folder)
+    made = rb.your_experiment.create_project(folder)
     files = ", ".join(path.name + "/" * path.is_dir() for path in sorted(made.iterdir()))
     print(f"{os.path.relpath(made)}: {files}")
     if missing := [check for check in rb.doctor.checks() if not (check.ok or check.optional)]:

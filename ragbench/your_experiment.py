@@ -34,7 +34,7 @@ _HEAD = """# Written by notebook 91_your_experiment. The same, headless and resu
 """
 
 
-def lay_out(folder: str | os.PathLike[str]) -> Path:
+def create_project(folder: str | os.PathLike[str]) -> Path:
     """Make a new folder to start from: an experiment file, data, template notebooks, the manual in ``help``."""
     target = Path(folder).expanduser().resolve()
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):

@@ -352,7 +352,7 @@ def test_init_makes_a_folder_whose_files_run_and_are_answerable(tmp_path, monkey
 
 
 def test_init_copies_templates_without_results_and_set_to_the_files_beside_them(tmp_path):
-    folder = your_experiment.lay_out(tmp_path / "mine")
+    folder = your_experiment.create_project(tmp_path / "mine")
     path, other = sorted(folder.glob("*.ipynb"))
     assert other.name == "93_score_your_answers.ipynb"
     book = nbformat.read(path, as_version=4)
@@ -381,12 +381,12 @@ def test_init_writes_over_nothing(tmp_path, there):
         target = tmp_path / "not there" / "mine"
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ConfigError, match="mine"):
-        your_experiment.lay_out(target)
+        your_experiment.create_project(target)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_lab_opens_a_folder_that_init_made_and_keeps_results_in_it(tmp_path, monkeypatch):
-    folder = your_experiment.lay_out(tmp_path / "mine")
+    folder = your_experiment.create_project(tmp_path / "mine")
     called: list[list[str]] = []
     monkeypatch.setattr("os.execv", lambda program, command: called.append(command))
     monkeypatch.setenv("RAGBENCH_RESULTS", "set back when the test ends")
