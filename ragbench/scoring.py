@@ -370,7 +370,7 @@ def _with_claims(results: Sequence[RagResult], who: LabelSource, cassette: Any) 
     """Put in the claims that the model takes out; none for a result of which a text could not be read."""
     asked = {r.response: None for r in results} | {r.reference: None for r in results if r.reference_claims is None}
     extracted = extract_claims(who.model, list(asked), cassette=cassette, **who.options)
-    claims = dict(zip(asked, extracted.claims, strict=True))
+    claims = dict(zip(asked, extracted.labels, strict=True))
     with_claims = []
     for result in results:
         said, true = claims[result.response], result.reference_claims
@@ -385,7 +385,7 @@ def _keypoints(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> Sequence[
     texts = rows["reference"].tolist()
     if who.model is None:
         return [split_claims(text) for text in texts]
-    return extract_claims(who.model, texts, cassette=cassette, **who.options).claims
+    return extract_claims(who.model, texts, cassette=cassette, **who.options).labels
 
 
 def _keypoint_verdicts(rows: pd.DataFrame, who: LabelSource, cassette: Any) -> Sequence[Any]:

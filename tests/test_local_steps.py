@@ -93,7 +93,7 @@ def test_ragas_cuts_statements_judges_them_and_writes_questions():
     assert judged.labels[0][0] in ("Yes", "No", None)
     assert (judged.labels[0][0] is None) == bool(judged.report.unscored)
     asked = generate_questions(small(200), [answer], 2, progress=False)
-    assert asked.questions[0] is None or len(asked.questions[0]) == 2
+    assert asked.labels[0] is None or len(asked.labels[0]) == 2
 
 
 def test_rageval_judges_keypoints_and_writes_a_document_and_its_questions():

@@ -85,14 +85,14 @@ B = replace(A, id="b", response="sea is deep")
 def test_each_different_text_is_taken_apart_once_in_one_call(fake):
     texts = ["x is one; y is two", "z is three", "x is one; y is two", " z is three\n", "", "  "]
     found = extract_claims(model_at(fake), texts, **QUIET)
-    assert found.claims == (("x is one", "y is two"), ("z is three",)) * 2 + ((), ())
+    assert found.labels == (("x is one", "y is two"), ("z is three",)) * 2 + ((), ())
     assert len(fake.calls) == found.report.calls == found.report.prompts == 2
     assert (found.report.items, found.report.settled, found.report.unscored) == (6, 2, 0)
 
 
 def test_statements_see_the_question_and_equal_pairs_are_asked_once(fake):
     found = extract_statements(model_at(fake), ["Why?", "How?", "Why?"], ["x is one; y is two"] * 3, **QUIET)
-    assert found.claims == (("x is one", "y is two"),) * 3
+    assert found.labels == (("x is one", "y is two"),) * 3
     assert sorted(between(call.prompt, "Question:", "\n") for call in fake.calls) == ["How?", "Why?"]
 
 
@@ -103,7 +103,7 @@ def test_an_unreadable_extraction_is_unscored_with_its_raw_reply(bad):
     with FakeOllama(reply=lambda body: bad if "odd" in body["messages"][0]["content"] else reply(body)) as server:
         found = extract_claims(model_at(server), ["x is one", "odd"], ids=["t1", "t2"], **QUIET)
         assert len(server.calls) == found.report.calls == 3  # one repair try
-    assert found.claims == (("x is one",), None)
+    assert found.labels == (("x is one",), None)
     (failure,) = found.report.failures
     assert (failure.id, failure.kind, failure.raw) == ("t2", "invalid", bad)
     assert found.report.unscored == 1
@@ -252,7 +252,7 @@ def test_the_calls_of_a_run_are_known_before_it(fake, joint, at_most, made):
     assert ragchecker_calls(done.results, joint) == {"claims": 0, "claim check": 0}  # nothing is left to do
     # With one claim per prompt, a claim of both sides is checked once against each of the three chunks.
     assert len(fake.calls) == 2 + made
-    response, reference = extract_claims(model, [A.response, A.reference], **QUIET).claims
+    response, reference = extract_claims(model, [A.response, A.reference], **QUIET).labels
     apart = replace(A, response_claims=response, reference_claims=reference)
     assert ragchecker_calls([apart], joint) == {"claims": 0, "claim check": at_most}
     guessed = ragchecker_calls([A], joint, claims_per_text=3)

@@ -69,7 +69,7 @@ def test_claims_of_ragchecker_serve_as_statements_without_another_extraction():
     with serve(answer) as server:
         model = model_at(server)
         taken = extract_claims(model, ["The a, it is b."], **QUIET)
-        judged = statement_verdicts(model, taken.claims, ["a is b"], **QUIET)
+        judged = statement_verdicts(model, taken.labels, ["a is b"], **QUIET)
         assert len(server.calls) == 2
     assert judged.labels == (("Yes",),)
 
@@ -83,7 +83,7 @@ def test_n_questions_come_from_one_call_per_different_answer(n):
         made = generate_questions(model_at(server), ["a", "b", "a", ""], n, **QUIET)
         assert len(server.calls) == 2
         assert f"Write {n} questions" in server.calls[0].prompt
-    assert made.questions == (tuple(f"Q{i}?" for i in range(n)),) * 3 + ((),)
+    assert made.labels == (tuple(f"Q{i}?" for i in range(n)),) * 3 + ((),)
     assert (made.report.items, made.report.settled) == (4, 1)
 
 
@@ -91,7 +91,7 @@ def test_n_questions_come_from_one_call_per_different_answer(n):
 def test_too_few_too_many_or_blank_questions_are_unscored(questions):
     with serve(lambda prompt: {"questions": questions}) as server:
         made = generate_questions(model_at(server), ["a"], 3, ids=["e7"], **QUIET)
-    assert made.questions == (None,)
+    assert made.labels == (None,)
     assert [(f.id, json.loads(f.raw)["questions"]) for f in made.report.failures] == [("e7", questions)]
 
 
@@ -154,10 +154,10 @@ def test_sentences_are_asked_for_once_per_question_and_context_and_checked():
     with serve(answer) as server:
         got = extract_sentences(model_at(server), ["Q1", "Q2", "Q1", "Q1"], contexts, **QUIET)
         assert len(server.calls) == 2
-    assert [p.sentences for p in got.picked] == [("One is one.",), (), ("One is one.",), ()]
-    assert [p.altered for p in got.picked] == [("Three is 3.",), (), ("Three is 3.",), ()]
-    assert [p.insufficient for p in got.picked] == [False, True, False, True]
-    assert [p.total for p in got.picked] == [2, 2, 2, 0]
+    assert [p.sentences for p in got.labels] == [("One is one.",), (), ("One is one.",), ()]
+    assert [p.altered for p in got.labels] == [("Three is 3.",), (), ("Three is 3.",), ()]
+    assert [p.insufficient for p in got.labels] == [False, True, False, True]
+    assert [p.total for p in got.labels] == [2, 2, 2, 0]
 
 
 # --- all four ---------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_four_calls_per_example_are_made():
     with serve(answer) as server:
         model = model_at(server)
         taken = extract_statements(model, questions, answers, **QUIET)
-        statement_verdicts(model, taken.claims, contexts, **QUIET)
+        statement_verdicts(model, taken.labels, contexts, **QUIET)
         generate_questions(model, answers, **QUIET)
         extract_sentences(model, questions, contexts, **QUIET)
         assert len(server.calls) == 4 * 2  # the third example equals the first
@@ -197,7 +197,7 @@ def test_scores_are_whole_numbers_from_0_to_10_and_others_are_unscored():
     replies = {"a": 0, "b": 10, "c": 11, "d": -1, "e": 7.5, "f": True, "g": "8"}
     with serve(lambda p: {"score": replies[p.split("Answer:\n")[1][0]]}) as server:
         got = gpt_score(model_at(server), "answer_relevance", ["Q"] * 7, list(replies), ids=list(replies), **QUIET)
-    assert got.scores == (0, 10, None, None, None, None, None)
+    assert got.labels == (0, 10, None, None, None, None, None)
     assert [f.id for f in got.report.failures] == list("cdefg")
     assert got.report.unscored == 5
 
@@ -207,7 +207,7 @@ def test_every_dimension_shows_what_it_needs_and_nothing_else(dimension):
     contexts = ["THE CONTEXT"] if dimension == "faithfulness" else None
     with serve(lambda p: {"score": 5} if "score" in p else {"better": 1}) as server:
         model = model_at(server)
-        assert gpt_score(model, dimension, ["QU"], ["CAND"], contexts, **QUIET).scores == (5,)
+        assert gpt_score(model, dimension, ["QU"], ["CAND"], contexts, **QUIET).labels == (5,)
         gpt_ranking(model, dimension, ["QU"], ["CAND"], ["OTHER"], contexts, **QUIET)
         score, *rankings = [call.prompt for call in server.calls]
     assert "CAND" in score
@@ -255,7 +255,7 @@ def test_baselines_replay_without_a_server(tmp_path, monkeypatch):
 
         def run(cassette):
             scores = gpt_score(model, "answer_relevance", questions * 2, first + second, cassette=cassette, **QUIET)
-            return scores.scores, gpt_ranking(
+            return scores.labels, gpt_ranking(
                 model, "answer_relevance", questions, first, second, cassette=cassette, **QUIET
             ).choices
 

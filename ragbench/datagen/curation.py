@@ -125,14 +125,14 @@ def long_answers(
     texts, names = [answers[i] for i in going], [items[i].id for i in going]
     extracted = extract_claims(judge, texts, ids=names, **options)
     sources = ["\n\n".join(items[i].passages[name] for name in cited[i]) for i in going]
-    checked = check_claims(judge, extracted.claims, sources, joint, ids=names, **options)
+    checked = check_claims(judge, extracted.labels, sources, joint, ids=names, **options)
     reports |= {"claims": extracted.report, "claim check": checked.report}
     short: Sequence[Sequence[str | None] | None] = [None] * len(going)
     if keep_short:
         wanted = [[f"The answer to “{items[i].question}” is: {a}" for a in items[i].answers] for i in going]
         given = check_claims(judge, wanted, texts, None, ids=names, **{**options, "step": "short answers"})
         reports["short answers"], short = given.report, given.labels
-    late = dict(zip(going, zip(extracted.claims, checked.labels, short, strict=True), strict=True))
+    late = dict(zip(going, zip(extracted.labels, checked.labels, short, strict=True), strict=True))
     rows = []
     for i, item in enumerate(items):
         claims, labels, kept = late.get(i, ((), (), None))

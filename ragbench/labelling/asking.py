@@ -172,6 +172,17 @@ def send_some(
     return values, replace(report, **counts, failures=failures)
 
 
+@dataclass(frozen=True, slots=True)
+class LabelResult:
+    """A label per item, None where no reply could be read (see ``report.failures``), and what the step took.
+
+    Of a `JointStep`: the labels of each request, in the shape of its items.
+    """
+
+    labels: tuple[Any, ...]
+    report: StepReport
+
+
 # One prompt per item
 
 
@@ -195,11 +206,8 @@ class LabelStep:
 
     def ask(
         self, model: Any, names: Sequence[str], fields: Mapping[str, Sequence[str]], options: Mapping[str, Any]
-    ) -> tuple[tuple[Any, ...], StepReport]:
-        """Return a label per item, None where no reply could be read, and what it took.
-
-        ``fields``: texts of the items by field of the prompt.
-        """
+    ) -> LabelResult:
+        """Label every item; ``fields`` are texts of the items by field of the prompt."""
         template, requests = load_prompt(self.prompt), []
         for name, *texts in zip(names, *fields.values(), strict=True):
             row = dict(zip(fields, (text.strip() for text in texts), strict=True))
@@ -210,7 +218,7 @@ class LabelStep:
             self.blank if request is None else None if reply is None else self.read(reply)
             for request, reply in zip(requests, replies, strict=True)
         )
-        return tuple(labels), report
+        return LabelResult(tuple(labels), report)
 
 
 # Several items of one text per prompt
@@ -228,14 +236,6 @@ class LabelRequest:
     text: str
     items: tuple[str, ...]
     fields: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class LabelResult:
-    """Labels in the shape of the items; None where no reply could be read, and in place of a request that is None."""
-
-    labels: tuple[tuple[str | None, ...] | None, ...]
-    report: StepReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def split_claims(text: str) -> list[str]:
     return [c for c in claims if any(ch.isalnum() for ch in c)]
 
 
-def sentence_of(claim: Claim, where: str) -> str:
+def _sentence_of(claim: Claim, where: str) -> str:
     """Return a claim as a sentence, the parts of a triple stripped; ``where`` names it in a message."""
     if isinstance(claim, str):
         return claim
@@ -79,7 +79,7 @@ def _sentences(claims: Sequence[Claim], texts: Sequence[str]) -> list[str]:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise ConfigError(f"text {i} is {type(text).__name__}", "a text", "pass chunk.text, not the chunk")
-    return [sentence_of(claim, f"claim {i}") for i, claim in enumerate(claims)]
+    return [_sentence_of(claim, f"claim {i}") for i, claim in enumerate(claims)]
 
 
 class EmbeddedChecker(Checker):

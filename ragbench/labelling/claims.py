@@ -41,35 +41,27 @@ from ragbench.stats import Interval, bootstrap_ci, correlation
 
 # The model's way, text by text
 
-Form = Literal["sentence", "triple"]
+_Form = Literal["sentence", "triple"]
 Label = Literal[LABELS]  # type: ignore[valid-type]
 _READ = {"sentence": lambda reply: tuple(reply.claims), "triple": lambda reply: tuple(map(tuple, reply.claims))}
-EXTRACT = {
+_EXTRACT = {
     "sentence": LabelStep("claims", "steps_claims", texts_schema("claims"), "passage", _READ["sentence"]),
     "triple": LabelStep("claims", "steps_triples", texts_schema("claims", parts=3), "passage", _READ["triple"]),
 }
-CHECK = JointStep("claim check", "steps_check", LABELS, "Neutral", "reference", "claims", "claim")
-JOINT = 5  # claims per prompt
-
-
-@dataclass(frozen=True, slots=True)
-class Extracted:
-    """Claims of each text, in the order of the texts; None where no reply could be read (see ``report.failures``)."""
-
-    claims: tuple[tuple[Claim, ...] | None, ...]
-    report: StepReport
+_CHECK = JointStep("claim check", "steps_check", LABELS, "Neutral", "reference", "claims", "claim")
+_JOINT = 5  # claims per prompt
 
 
 def extract_claims(
     model: Any,
     texts: Sequence[str],
-    form: Form = "sentence",
+    form: _Form = "sentence",
     *,
     prompt: Prompt | None = None,
     ids: Sequence[Any] | None = None,
     **options: Any,
-) -> Extracted:
-    """Take texts apart into claims, each different text once. An empty text has none and needs no call.
+) -> LabelResult:
+    """Take texts apart into claims, each different text once; an empty text has none and needs no call.
 
     Parameters
     ----------
@@ -80,18 +72,18 @@ def extract_claims(
 
     Source: RAGChecker, section 3.2 (text-to-claim extractor; the wording of the prompt is ours).
     """
-    check_known("form of claims", [form], EXTRACT)
-    step = EXTRACT[form] if prompt is None else replace(EXTRACT[form], prompt=prompt)
-    return Extracted(*step.ask(model, names_of(ids, texts=texts), {"passage": texts}, options))
+    check_known("form of claims", [form], _EXTRACT)
+    step = _EXTRACT[form] if prompt is None else replace(_EXTRACT[form], prompt=prompt)
+    return step.ask(model, names_of(ids, texts=texts), {"passage": texts}, options)
 
 
 def check_claims(
     model: Any,
     claims: Sequence[Sequence[Claim] | None],
     references: Sequence[str],
-    joint: int | None = JOINT,
+    joint: int | None = _JOINT,
     *,
-    prompt: Prompt = CHECK.prompt,
+    prompt: Prompt = _CHECK.prompt,
     ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> LabelResult:
@@ -114,7 +106,7 @@ def check_claims(
         None if some is None else LabelRequest(name, text.strip(), claim_texts(some, name))
         for name, some, text in zip(names, claims, references, strict=True)
     ]
-    return replace(CHECK, prompt=prompt).ask(model, units, joint, options)
+    return replace(_CHECK, prompt=prompt).ask(model, units, joint, options)
 
 
 def claim_texts(claims: Sequence[Claim], name: str, what: str = "claim") -> tuple[str, ...]:
@@ -180,8 +172,8 @@ def ragchecker_labels(
     model: Any,
     results: RagResults | Sequence[RagResult],
     *,
-    joint: int | None = JOINT,
-    form: Form = "sentence",
+    joint: int | None = _JOINT,
+    form: _Form = "sentence",
     **options: Any,
 ) -> Labelled:
     """Extract and check the claims of results: everything that RAGChecker's eleven metrics need.
@@ -198,7 +190,7 @@ def ragchecker_labels(
     rows, sides = _with_sides(results)
     names = [f"{rows[side.result].id} {side.field}" for side in sides]
     extracted = extract_claims(model, [side.text for side in sides], form, ids=names, **options)
-    _put_claims(rows, sides, extracted.claims)
+    _put_claims(rows, sides, extracted.labels)
     pairs = list(_pairs(rows))
     claims, texts, names = ([getattr(p, name) for p in pairs] for name in ("claims", "text", "name"))
     judged = check_claims(model, claims, texts, joint, ids=names, **options)
@@ -233,7 +225,7 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
 
 
 def ragchecker_calls(
-    results: RagResults | Sequence[RagResult], joint: int | None = JOINT, claims_per_text: int = 10
+    results: RagResults | Sequence[RagResult], joint: int | None = _JOINT, claims_per_text: int = 10
 ) -> dict[str, int]:
     """Count the calls that `ragchecker_labels` takes at most: step -> calls, for `ragbench.llm.plan`.
 

@@ -32,7 +32,7 @@ _LOOKED = 400  # characters after the one picked in which the sentence may turn 
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
 
 
-class QuestionParts(NamedTuple):
+class _QuestionParts(NamedTuple):
     """Stems of one question with its true answer and facts, taken apart once for all answers to it."""
 
     question: frozenset[str]
@@ -90,7 +90,7 @@ def _after_comparison(text: str, place: int) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _question_parts(question: str, reference: str, facts: tuple[str, ...]) -> QuestionParts:
+def _question_parts(question: str, reference: str, facts: tuple[str, ...]) -> _QuestionParts:
     asked, core = content_stems(question), _BRACKETS.sub("", reference).strip()
     core = core if tokens(core) else reference  # "-(x+1)" is all in brackets
     true = tokens(core)
@@ -103,7 +103,7 @@ def _question_parts(question: str, reference: str, facts: tuple[str, ...]) -> Qu
     if polar or choice_of:
         holding = list(facts)  # a comparison needs them all
     rest = [f for f in facts if f not in holding]
-    return QuestionParts(
+    return _QuestionParts(
         question=token_stems(question),
         asked=content_stems(re.split(r"(?<=[.!?]) ", question)[-1]),
         reference=distinct or content_stems(core),
@@ -117,7 +117,7 @@ def _question_parts(question: str, reference: str, facts: tuple[str, ...]) -> Qu
     )
 
 
-def _outcome(given: QuestionParts, text: str, said: Sequence[Token]) -> dict[str, float]:
+def _outcome(given: _QuestionParts, text: str, said: Sequence[Token]) -> dict[str, float]:
     """Say how the answer stands to the true one: hit, part of it, missed, or the opposite."""
     if given.polar or given.options:
         way = polarity(text) * given.polar if given.polar else choice(text, *given.options)

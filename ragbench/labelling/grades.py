@@ -48,8 +48,8 @@ def grade_shares(rows: pd.DataFrame, by: str = "retriever", *, counts: bool = Fa
 
 
 PROMPT = "thesis_grade"
-MODES = ("one", "ten", "systems")
-MAX_CHARS = 4000  # of one answer in a prompt; a one-sentence answer has 200
+_MODES = ("one", "ten", "systems")
+_MAX_CHARS = 4000  # of one answer in a prompt; a one-sentence answer has 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tupl
 
     Source: thesis §3.2.1 ("ten": 7,404 x 5 calls), Table 3.3 ("systems").
     """
-    if per_prompt not in MODES and not (isinstance(per_prompt, int) and per_prompt > 0):
+    if per_prompt not in _MODES and not (isinstance(per_prompt, int) and per_prompt > 0):
         expected = "'one', 'ten', 'systems' or a number of at least 1"
         raise ConfigError(f"per_prompt={per_prompt!r}", expected, "choose one of these")
     largest: dict[str, float] = {}
@@ -110,7 +110,7 @@ def grading_prompts(
     per_prompt: str | int = "one",
     order: int | None = None,
     prompt: Prompt = PROMPT,
-    max_chars: int = MAX_CHARS,
+    max_chars: int = _MAX_CHARS,
 ) -> list[GradingPrompt]:
     """Write the prompts of a grading run, arguments as for `grade`: ``len`` of the result is the number of calls."""
     asked, template = questions_of(answers, questions), load_prompt(prompt)
@@ -143,7 +143,7 @@ def grade(
     per_prompt: str | int = "one",
     order: int | None = None,
     prompt: Prompt = PROMPT,
-    max_chars: int = MAX_CHARS,
+    max_chars: int = _MAX_CHARS,
     **options: Any,
 ) -> list[Grade]:
     """Grade answers in the thesis's five categories.

@@ -16,19 +16,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ragbench.errors import ConfigError, check_known
-from ragbench.labelling.asking import Context, LabelStep, StepReport, context_text, names_of
+from ragbench.labelling.asking import Context, LabelResult, LabelStep, StepReport, context_text, names_of
 from ragbench.prompts import Prompt, load_prompt
 
 Dimension = Literal["faithfulness", "answer_relevance", "context_relevance"]
 DIMENSIONS = ("faithfulness", "answer_relevance", "context_relevance")
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """Whole numbers from 0 to 10; None where no reply could be read."""
-
-    scores: tuple[int | None, ...]
-    report: StepReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +59,8 @@ def gpt_score(
     prompt: Prompt | None = None,
     ids: Sequence[Any] | None = None,
     **options: Any,
-) -> Scores:
-    """Let a model score each candidate from 0 to 10.
+) -> LabelResult:
+    """Let a model score each candidate: whole numbers from 0 to 10.
 
     Parameters
     ----------
@@ -81,7 +73,7 @@ def gpt_score(
     Source: RAGAS, section 5 (GPT Score; the wording of the prompts is ours).
     """
     step, names, fields = _asked("score", dimension, questions, contexts, prompt, ids, candidate=candidates)
-    return Scores(*step.ask(model, names, fields, options))
+    return step.ask(model, names, fields, options)
 
 
 def gpt_ranking(
@@ -107,10 +99,10 @@ def gpt_ranking(
     Source: RAGAS, section 5 (GPT Ranking); Wang et al. 2023 on the order of candidates, as cited there.
     """
     step, names, fields = _asked("ranking", dimension, questions, contexts, prompt, ids, first=first, second=second)
-    chosen, report = step.ask(model, *_in_both_orders(names, fields), options)
-    choices = tuple(zip(chosen[::2], chosen[1::2], strict=True))
+    chosen = step.ask(model, *_in_both_orders(names, fields), options)
+    choices = tuple(zip(chosen.labels[::2], chosen.labels[1::2], strict=True))
     unscored = sum(None in pair for pair in choices)
-    return PairRanking(choices, replace(report, items=len(choices), unscored=unscored))
+    return PairRanking(choices, replace(chosen.report, items=len(choices), unscored=unscored))
 
 
 _FIELDS = {"score": ("score", 0, 10), "ranking": ("better", 1, 2)}  # of the reply: name and range

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,9 +33,8 @@ from ragbench.labelling.asking import (
     texts_schema,
 )
 from ragbench.labelling.checkers import EmbeddedChecker, split_claims
-from ragbench.labelling.claims import Extracted, claim_texts
+from ragbench.labelling.claims import claim_texts
 from ragbench.metrics.reference_free import (
-    ExtractedSentences,
     answer_relevance_table,
     context_relevance,
     context_relevance_table,
@@ -49,37 +48,15 @@ from ragbench.text.sentences import split_sentences
 
 # The model's steps
 
-STATEMENTS = LabelStep(
+_STATEMENTS = LabelStep(
     "statements", "steps_statements", texts_schema("claims"), "answer", lambda reply: tuple(reply.claims)
 )
-VERDICTS = JointStep(
+_VERDICTS = JointStep(
     "verdicts", "steps_verdicts", ("Yes", "No"), "No", "context", "statements", "statement", explain=True
 )
-SENTENCES = LabelStep(
+_SENTENCES = LabelStep(
     "sentences", "steps_sentences", texts_schema("sentences"), "context", lambda reply: reply.sentences
 )
-
-
-def _questions_step(n: int, prompt: Prompt = "steps_questions") -> LabelStep:
-    if n < 1:
-        raise ConfigError(f"n={n!r}", "a number of questions of at least 1", "the paper's metric averages over n")
-    return LabelStep("questions", prompt, texts_schema("questions", n), "answer", lambda reply: tuple(reply.questions))
-
-
-@dataclass(frozen=True, slots=True)
-class Generated:
-    """Questions for each answer, shape (n_answers, n); None where no reply could be read."""
-
-    questions: tuple[tuple[str, ...] | None, ...]
-    report: StepReport
-
-
-@dataclass(frozen=True, slots=True)
-class PickedSentences:
-    """One `ExtractedSentences` per example; None where no reply could be read."""
-
-    picked: tuple[ExtractedSentences | None, ...]
-    report: StepReport
 
 
 def extract_statements(
@@ -87,10 +64,10 @@ def extract_statements(
     questions: Sequence[str],
     answers: Sequence[str],
     *,
-    prompt: Prompt = STATEMENTS.prompt,
+    prompt: Prompt = _STATEMENTS.prompt,
     ids: Sequence[Any] | None = None,
     **options: Any,
-) -> Extracted:
+) -> LabelResult:
     """Take answers apart into statements, with their questions in view; an empty answer has none and needs no call.
 
     Parameters
@@ -102,8 +79,8 @@ def extract_statements(
     Source: RAGAS, section 3 (faithfulness, first step: one call per answer).
     """
     names = names_of(ids, questions=questions, answers=answers)
-    step = replace(STATEMENTS, prompt=prompt)
-    return Extracted(*step.ask(model, names, {"question": questions, "answer": answers}, options))
+    step = replace(_STATEMENTS, prompt=prompt)
+    return step.ask(model, names, {"question": questions, "answer": answers}, options)
 
 
 def statement_verdicts(
@@ -112,7 +89,7 @@ def statement_verdicts(
     contexts: Sequence[Context],
     joint: int | None = None,
     *,
-    prompt: Prompt = VERDICTS.prompt,
+    prompt: Prompt = _VERDICTS.prompt,
     ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> LabelResult:
@@ -136,7 +113,7 @@ def statement_verdicts(
         None if said is None else LabelRequest(name, context_text(context, name), claim_texts(said, name, "statement"))
         for name, said, context in zip(names, statements, contexts, strict=True)
     ]
-    return replace(VERDICTS, prompt=prompt).ask(model, units, joint, options)
+    return replace(_VERDICTS, prompt=prompt).ask(model, units, joint, options)
 
 
 def generate_questions(
@@ -147,15 +124,18 @@ def generate_questions(
     prompt: Prompt = "steps_questions",
     ids: Sequence[Any] | None = None,
     **options: Any,
-) -> Generated:
+) -> LabelResult:
     """Write n questions that each answer would answer, in one call per different answer; none for an empty answer.
 
     ``prompt`` : id or file with the fields answer and count.
 
     Source: RAGAS, section 3, Eq 1.
     """
-    step, names = _questions_step(n, prompt), names_of(ids, answers=answers)
-    return Generated(*step.ask(model, names, {"answer": answers, "count": [str(n)] * len(answers)}, options))
+    if n < 1:
+        raise ConfigError(f"n={n!r}", "a number of questions of at least 1", "the paper's metric averages over n")
+    names = names_of(ids, answers=answers)
+    step = LabelStep("questions", prompt, texts_schema("questions", n), "answer", lambda reply: tuple(reply.questions))
+    return step.ask(model, names, {"answer": answers, "count": [str(n)] * len(answers)}, options)
 
 
 def extract_sentences(
@@ -163,30 +143,28 @@ def extract_sentences(
     questions: Sequence[str],
     contexts: Sequence[Context],
     *,
-    rule: str = "en",
-    prompt: Prompt = SENTENCES.prompt,
+    prompt: Prompt = _SENTENCES.prompt,
     ids: Sequence[Any] | None = None,
     **options: Any,
-) -> PickedSentences:
-    """Copy from each context the sentences that its question needs, and check that they are copies.
+) -> LabelResult:
+    """Copy from each context the sentences that its question needs, one `ExtractedSentences` each.
 
     Parameters
     ----------
     contexts : one text, or a list of passages, per example. An empty one has no sentences: insufficient, no call.
-    rule : a row of `ragbench.text.sentences.SENTENCES`, by which a context is cut.
     prompt : id or file with the fields context and question.
 
     Source: RAGAS, section 3, Eq 2.
     """
     names = names_of(ids, questions=questions, contexts=contexts)
     texts = [context_text(context, name) for name, context in zip(names, contexts, strict=True)]
-    step = replace(SENTENCES, prompt=prompt)
-    copied, report = step.ask(model, names, {"context": texts, "question": questions}, options)
-    picked = [
-        None if copies is None else match_sentences(copies, split_sentences(text, rule))
-        for copies, text in zip(copied, texts, strict=True)
-    ]
-    return PickedSentences(tuple(picked), report)
+    step = replace(_SENTENCES, prompt=prompt)
+    copied = step.ask(model, names, {"context": texts, "question": questions}, options)
+    matched = (
+        None if copies is None else match_sentences(copies, split_sentences(text, "en"))
+        for copies, text in zip(copied.labels, texts, strict=True)
+    )
+    return replace(copied, labels=tuple(matched))
 
 
 class ModelRagas:
@@ -225,9 +203,9 @@ class ModelRagas:
         """
         if claims is None:
             asked = list(questions) if questions is not None else [""] * len(answers)
-            taken = extract_statements(self.model, asked, answers, **self.options)
-            claims = taken.claims
-            self.reports.append(taken.report)
+            extracted = extract_statements(self.model, asked, answers, **self.options)
+            claims = extracted.labels
+            self.reports.append(extracted.report)
         judged = statement_verdicts(self.model, claims, contexts, **self.options)
         self.reports.append(judged.report)
         return faithfulness_table(judged.labels).rename(columns={"faithfulness": "score"})
@@ -236,11 +214,9 @@ class ModelRagas:
         """Score answers by the questions they would answer; one call each."""
         guessed = generate_questions(self.model, answers, self.n, **self.options)
         self.reports.append(guessed.report)
-        texts = itertools.chain.from_iterable(filter(None, guessed.questions))
+        texts = itertools.chain.from_iterable(filter(None, guessed.labels))
         vectors = embed_distinct(self._embedder or default_embedder(), [*questions, *texts])
-        generated = [
-            None if guesses is None else np.array([vectors[g] for g in guesses]) for guesses in guessed.questions
-        ]
+        generated = [None if guesses is None else np.array([vectors[g] for g in guesses]) for guesses in guessed.labels]
         table = answer_relevance_table([vectors[q] for q in questions], generated)
         return table.rename(columns={"answer_relevance": "score"})
 
@@ -248,7 +224,7 @@ class ModelRagas:
         """Score contexts by the sentences copied from them; one call each. Column altered: texts that are no copies."""
         copied = extract_sentences(self.model, questions, contexts, **self.options)
         self.reports.append(copied.report)
-        counts = [(None, 0, 0) if p is None else (len(p.sentences), p.total, len(p.altered)) for p in copied.picked]
+        counts = [(None, 0, 0) if p is None else (len(p.sentences), p.total, len(p.altered)) for p in copied.labels]
         table = context_relevance_table([count for count, *_ in counts], [total for _, total, _ in counts])
         table["altered"] = [altered for *_, altered in counts]
         return table.rename(columns={"context_relevance": "score"})
@@ -261,8 +237,8 @@ class ModelRagas:
 # how many, what), and an answer meets them with names, dates, numbers and content words that the question lacks. Rules
 # and constants were made on MiniHop (`ragbench.datagen.ragas_pairs`), never on WikiEval, which measures them.
 
-CONTENT = 30.0  # content weight (five or six rare words) that counts as half of an explanation
-SHORT = 4  # words up to which an answer is taken for a bare name or number
+_CONTENT = 30.0  # content weight (five or six rare words) that counts as half of an explanation
+_SHORT = 4  # words up to which an answer is taken for a bare name or number
 
 _KINDS = {
     "number": r"\bhow (?:many|much|long|far|old|tall|high|deep|large|big|often|wide|fast)\b",
@@ -292,7 +268,7 @@ class AnswerParts(NamedTuple):
     ----------
     committed : share of its sentences that do not evade.
     met : mean over the question's needs of how far each is met.
-    told : content beyond the question, saturating: w / (w + `CONTENT` x needs).
+    told : content beyond the question, saturating: w / (w + `_CONTENT` x needs).
     needs : what the question asks for.
     text : the sentences that do not evade.
     """
@@ -327,13 +303,13 @@ def answer_parts(question: str, answer: str) -> AnswerParts:
     stems = frozenset(asked.stems)
     content = sum(weight for stem, weight in said.weight.items() if stem not in stems)
     met = [_met(kind, asked, said, content) for kind in needs]
-    told = content / (content + CONTENT * len(needs))
+    told = content / (content + _CONTENT * len(needs))
     return AnswerParts(len(kept) / max(len(sentences), 1), sum(met) / len(met), told, needs, text)
 
 
 def _met(kind: str, asked: ParsedText, said: ParsedText, content: float) -> float:
     if kind == "what":
-        return content / (content + CONTENT)
+        return content / (content + _CONTENT)
     new = frozenset(said.words) - frozenset(asked.words)
     numbers = (said.numbers - asked.numbers) or [word for word in new if _NUMERAL.fullmatch(word)]
     if kind == "number":
@@ -341,7 +317,7 @@ def _met(kind: str, asked: ParsedText, said: ParsedText, content: float) -> floa
     if kind == "when":
         return float(bool(numbers) or bool(set(_DATE.findall(said.text)) - set(_DATE.findall(asked.text))))
     names = said.names - frozenset(asked.words)
-    return float(bool(names) or (len(said.words) <= SHORT and bool(new)))
+    return float(bool(names) or (len(said.words) <= _SHORT and bool(new)))
 
 
 class NecessarySentences(NamedTuple):
@@ -426,7 +402,7 @@ class EmbeddedRagas:
             parts = answer_parts(question, answer)
             near = max(float(vectors[question] @ vectors[answer]), 0.0) / self.gate
             # A word or two has no direction to speak of.
-            affinity = 1.0 if len(parse(parts.text).words) <= SHORT else min(near, 1.0)
+            affinity = 1.0 if len(parse(parts.text).words) <= _SHORT else min(near, 1.0)
             rows.append((parts.committed * affinity * (parts.met + parts.told) / 2, len(parts.needs), "scored"))
         return pd.DataFrame(rows, columns=_COLUMNS)
 

@@ -54,7 +54,7 @@ def baseline_scores(
 
     first, second, questions, contexts = _sides(pairs, dimension)
     twice = contexts and contexts * 2
-    scored = gpt_score(model, dimension, questions * 2, first + second, twice, **options).scores
+    scored = gpt_score(model, dimension, questions * 2, first + second, twice, **options).labels
     ranked = gpt_ranking(model, dimension, questions, first, second, contexts, **options)
     preferred = [np.nan if p is None else p for p in ranked.preferences]
     tables = {
