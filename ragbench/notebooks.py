@@ -15,7 +15,7 @@ from typing import Any
 from ragbench.errors import DataError, RagbenchError
 from ragbench.paths import project_root, results_dir
 
-# Seconds of each notebook in a first run of all, two at a time on two cores (November 2026): by them the bar moves.
+# Seconds of each notebook in a first run of all, two at a time on two cores (November 2026): the bar moves by them.
 SECONDS = {
     "00_start_here": 2,
     "10_thesis_corpus_and_chunks": 25,
@@ -47,7 +47,6 @@ SECONDS = {
 }
 SERIES = {"start": "0", "thesis": "1", "ragchecker": "2", "ragas": "3", "rageval": "4", "beyond": "9"}
 _BAR = "{desc}{percentage:3.0f}%|{bar}| {elapsed} gone, about {remaining} to go"
-_AS_EXPECTED = 0.05  # of the whole counts as done at the expected pace: the first minute only loads packages
 
 
 class NotebookError(RagbenchError):
@@ -161,12 +160,11 @@ def _tidy(book: Any) -> None:
     for number, cell in enumerate(book.cells):
         cell["id"] = f"cell-{number:02d}"
         cell.metadata.pop("execution", None)
-        # Progress bars are for whoever waits, not for the record.
         if cell.cell_type == "code":
-            # A widget lives in its kernel only: of a saved one the words are kept, not the place for a view that
-            # JupyterLab would fill with an error.
+            # A widget lives in its kernel only. Its text is kept; JupyterLab would show an error for its view.
             for output in cell.outputs:
                 output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+            # Progress bars are not kept.
             cell.outputs = [o for o in cell.outputs if not (o.output_type == "stream" and o.name == "stderr")]
 
 
@@ -192,16 +190,8 @@ def run_all(
     ended = threading.Event()
     kernels: list[Any] = []
     at_once = min(2, cores(), len(papers))
-    total = sum(expected.values())
 
-    class Bar(tqdm):
-        @property
-        def format_dict(self) -> dict[str, Any]:
-            state = super().format_dict
-            known = _AS_EXPECTED * total
-            return state | {"rate": (state["n"] + known) / (state["elapsed"] + known / at_once)}
-
-    with Bar(total=total, bar_format=_BAR) as bar, ThreadPoolExecutor(at_once) as pool:
+    with tqdm(total=sum(expected.values()), bar_format=_BAR) as bar, ThreadPoolExecutor(at_once) as pool:
         longest_first = iter(sorted(papers, key=lambda books: -sum(expected[path.stem] for path in books)))
 
         def lane() -> None:
@@ -239,7 +229,7 @@ def run_all(
 
 
 def _known(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep the parameters a notebook has."""
+    """Keep the parameters that a notebook has."""
     import nbformat
 
     cells = nbformat.read(path, as_version=4).cells

@@ -257,26 +257,6 @@ def test_notebooks_of_a_paper_run_in_order_and_publishing_writes_in_place(monkey
     assert len({kernel for _, _, kernel in ran}) <= 2  # packages are loaded once for each of two lanes
 
 
-def test_the_bar_moves_by_what_a_notebook_takes_and_its_time_to_go_is_true(monkeypatch, capsys):
-    clock = [0.0]
-    took = {"20_ragchecker_metrics": 10, "20b_ragchecker_checker": 30, "21_ragchecker_meta_evaluation": 60}
-    monkeypatch.setattr(notebooks, "SECONDS", took)
-    monkeypatch.setattr(notebooks, "find", lambda series: [p for p in find() if p.stem in took])
-    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
-
-    def execute(path, parameters, out, moved, kernel):
-        for _ in range(2):
-            clock[0] += 2 * took[path.stem] / 2  # this machine needs twice as long as expected
-            moved(1 / 2)
-
-    monkeypatch.setattr(notebooks, "execute", execute)
-    run_all()
-    told = dict(re.findall(r"(\d+)%\|.*?gone, about ([\d:?]+) to go", capsys.readouterr().err))
-    # After 40 of 100 expected seconds 80 are gone. With 5 more at the expected pace: (100 - 40) * (80 + 5) / (40 + 5).
-    to_go = {done: 60 * int(time[:2]) + int(time[3:]) for done, time in told.items()}
-    assert to_go == pytest.approx({"0": 100, "5": 142, "10": 150, "25": 137, "40": 113, "70": 58, "100": 0}, abs=1)
-
-
 def test_a_notebook_says_after_each_cell_how_far_it_is(tmp_path):
     two = notebook(tmp_path / "two.ipynb", "1", new_markdown_cell("# text"), "", "2")
     shares: list[float] = []

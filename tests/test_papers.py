@@ -210,11 +210,7 @@ def test_the_readable_ledger_holds_the_numbers_of_the_csv_in_their_own_columns(o
         (lambda: papers.published("thesys", "Table 3.1"), "did you mean 'thesis'"),
         (lambda: papers.published("thesis", "Table 3.11"), "did you mean 'Table 3.1'"),
         (lambda: record(pd.DataFrame({"row": ["1"]}), by="x"), "cells without column, value"),
-        (lambda: record(cells(), by=" "), "empty 'by'"),
         (lambda: record(pd.concat([cells(), cells()]), by="x"), "the cell .100, BM25. twice"),
-        (lambda: record(cells(), by="identity: as printed"), "recorded=True for identities"),
-        (lambda: record(cells(n=6.5), by="x"), "n = 6.5"),
-        (lambda: record(cells(n=-1), by="x"), "n = -1"),
     ],
 )
 def test_wrong_use_is_named(call, message):

@@ -61,10 +61,10 @@ def published(paper: str, item: str) -> pd.DataFrame:
 
 
 def cells(table: pd.DataFrame, row: str, column: str | Sequence[str], value: str | None = None) -> pd.DataFrame:
-    """Lay a table of results out as cells for `record`: the one way from a frame into the ledger.
+    """Lay a table of results, with n and unscored, out as cells for `record`.
 
-    ``row`` and ``column`` name the columns that name the cells, ``value`` the one of the numbers. Without it the table
-    is wide: ``column`` names the columns that hold numbers. Beside them it has n and unscored.
+    ``row`` and ``column`` are the columns that name the cells, ``value`` that of the numbers. Without ``value`` the
+    table is wide: ``column`` lists the columns of numbers.
 
     >>> wide = pd.DataFrame({"N": [100], "grade 1": [1], "grade 5": [3], "n": [4], "unscored": [1]})
     >>> cells(wide, "N", ["grade 1", "grade 5"])[["row", "column", "value", "n"]].to_numpy().tolist()
@@ -98,18 +98,9 @@ def record(paper: str, item: str, cells: pd.DataFrame, *, by: str, recorded: boo
         raise ConfigError(
             f"cells without {', '.join(sorted(lacking))}", "columns row, column, value", "rename your columns"
         )
-    if not by.strip():
-        raise ConfigError("an empty 'by'", "data set, retriever, generator, judge", "say what produced the numbers")
-    if by.startswith(IDENTITY) and not recorded:
-        raise ConfigError(f"by={by!r} among our own measurements", "recorded=True for identities", "pass recorded=True")
     kind = "recorded" if recorded else "ours"
     new = cells.reindex(columns=["row", "column", "value", "n", "unscored", "note"]).rename(columns={"value": kind})
     new = new.astype({"row": str, "column": str}).assign(paper=paper, item=item, **{f"{kind}_by": by})
-    for count in ("n", "unscored"):
-        known = pd.to_numeric(new[count], errors="coerce").dropna()
-        odd = known[(known % 1 != 0) | (known < 0)]
-        if len(odd):
-            raise ConfigError(f"{count} = {odd.iloc[0]:g}", "numbers of questions", "count them, do not average")
     if (again := new.duplicated(KEY)).any():
         row, column = new.loc[again, ["row", "column"]].iloc[0]
         raise ConfigError(f"the cell ({row}, {column}) twice", "each cell once", "aggregate before recording")
