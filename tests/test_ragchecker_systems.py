@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from experiment_parts import Copier
 from fake_ollama import FakeOllama
+from notebook_parts import parts as notebook_parts
 
 from ragbench.data import load_dataset
 from ragbench.data.ragchecker import RagResult, RagResults, RetrievedText
@@ -23,6 +24,7 @@ from ragbench.papers.ragchecker.systems import LeadSentences, NearestSentences
 from ragbench.records import Dataset, Document, Question
 from ragbench.stats import means
 
+BOOK = notebook_parts("22")
 E, N = "Entailment", "Neutral"
 CONTEXT = "The dam is old. The Nile flows north. A river has a mouth. The Nile flows north. The river Nile is long."
 
@@ -187,19 +189,12 @@ def test_retrievers_are_compared_question_by_question_under_each_generator():
         for g, gains in (("a", (0.0, 0.1)), ("b", (0.0, 0.0)))
         for r, gain in zip(("BM25", "SIM"), gains, strict=True)
     ]
-    table = systems.retriever_differences(pd.DataFrame(parts), resamples=200).set_index("generator")
+    table = BOOK.retriever_differences(pd.DataFrame(parts), "f1").set_index("generator")
     assert table.loc["a", ["better", "worse", "n"]].tolist() == ["SIM", "BM25", 40]
     assert table.loc["a", "difference"] == pytest.approx(0.1, abs=0.01)
     assert table.loc["a", "low"] > 0.08
     assert table.loc["a", "p_holm"] == pytest.approx(2 * table.loc["a", "p"])
     assert table.loc["b", "p_holm"] > 0.05
-
-
-def test_a_pair_with_a_missing_side_is_left_out_and_n_says_so():
-    parts = [(q, r, "a", v) for q, r, v in (("1", "X", 0.5), ("1", "Y", 0.2), ("2", "X", 0.9), ("2", "Y", np.nan))]
-    frame = pd.DataFrame(parts, columns=["question_id", "retriever", "generator", "f1"])
-    table = systems.retriever_differences(frame, resamples=10)
-    assert table.loc[0, ["better", "difference", "n"]].tolist() == ["X", pytest.approx(0.3), 1]
 
 
 # --- the whole way ----------------------------------------------------------------------------------------------------
@@ -222,7 +217,7 @@ def test_a_run_is_resumed_from_its_rows_and_shows_all_20_chunks(tmp_path, minilm
 
 def test_the_generators_are_named_honestly_and_answer(minilm):
     made = systems.generators(SMALL)
-    assert tuple(made) == systems.COPIERS == ("lead 3", "reader", "nearest 3", "nearest 8")
+    assert tuple(made) == BOOK.COPIERS == ("lead 3", "reader", "nearest 3", "nearest 8")
     assert all("no LLM" in g.name for g in made.values())
     answers = {name: g.answer(QUESTIONS[1].text, " ".join(TEXTS)) for name, g in made.items()}
     assert "1902" in answers["reader"]

@@ -13,7 +13,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from langchain_core.embeddings import Embeddings
 
 from ragbench.data import load_clapnq, load_minihop
@@ -33,9 +32,6 @@ RETRIEVERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "SIM": partial(make_retriever, "SIM"),
     "hybrid": partial(make_retriever, "Hybrid", **_WORDS),
 }
-COPIERS = ("lead 3", "reader", "nearest 3", "nearest 8")
-# What a copied sentence is by construction, not by merit.
-COPIED = ("hallucination", "self_knowledge", "faithfulness")
 
 
 class LeadSentences:
@@ -120,15 +116,3 @@ def generators(data: Dataset, model: str | None = None, **options: Any) -> dict[
 
         readers[model] = chat_model(model, **{"num_ctx": 16384, **options})
     return readers
-
-
-def retriever_differences(scores: pd.DataFrame, metric: str = "f1", resamples: int = 1000) -> pd.DataFrame:
-    """Compare retrievers under each generator as `ragbench.stats.compare` does, the better one (by the mean) first."""
-    from ragbench.stats import compare
-
-    table = compare(scores, "retriever", metric, by=["generator"], resamples=resamples)
-    turned = table["mean a"] < table["mean b"]
-    table.loc[turned, ["a", "b"]] = table.loc[turned, ["b", "a"]].to_numpy()
-    table.loc[turned, ["difference", "low", "high"]] = -table.loc[turned, ["difference", "high", "low"]].to_numpy()
-    columns = ["generator", "better", "worse", "difference", "low", "high", "p", "p_holm", "n"]
-    return table.rename(columns={"a": "better", "b": "worse"})[columns]
