@@ -22,8 +22,6 @@ def build(weights: Path, config: Mapping[str, Any]):
     -------
     onnx.ModelProto with inputs ``input_ids`` int64 (batch, tokens) and ``attention_mask`` float32 (batch, tokens), 1
     for a real token; output ``sentence_embedding`` float32 (batch, width) of unit length.
-
-    Raises ConfigError for another kind of model.
     """
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper

@@ -58,7 +58,7 @@ def _with_offsets(documents: Sequence[Document], tokenizer: Any = None) -> Itera
 def token_chunks(
     documents: Iterable[Document], size: int = 300, overlap: float = 0.2, tokenizer: Any = None
 ) -> list[Chunk]:
-    """Cut documents into windows of ``size`` tokens; ConfigError for a size or an overlap that cannot be.
+    """Cut documents into windows of ``size`` tokens.
 
     Parameters
     ----------
@@ -278,8 +278,6 @@ def split_chunks(documents: Iterable[Document], split: Callable[[str], Iterable[
 
     A splitter by Markdown headers returns LangChain documents, which are taken by their text. White space at either
     end is left out. ``split`` is for instance ``RecursiveCharacterTextSplitter(chunk_size=1000).split_text``.
-
-    Raises ConfigError when ``split`` is no function, or returns something else than texts.
     """
     name, chunks = getattr(split, "__qualname__", type(split).__name__), []
     do = "pass splitter.split_text"

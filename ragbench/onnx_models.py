@@ -135,8 +135,6 @@ class Classifier:
     labels : names of the model's outputs in their order, instead of those of ``config.json``.
     max_tokens : of a pair; default what the folder says.
     cut : "first" or "second" text of a pair, which is read in windows where the pair is too long.
-
-    Raises DataError for a folder that lacks a file; ConfigError for settings that cannot work.
     """
 
     def __init__(
@@ -179,10 +177,7 @@ class Classifier:
         return session(str(self.folder.onnx))
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> list[np.ndarray]:
-        """Return for each pair the logits of its windows, shape (windows, labels); several where the pair is too long.
-
-        Raises DataError for a text that leaves no room for the other one; ModelError for outputs that are no logits.
-        """
+        """Return each pair's logits, shape (windows, labels): several windows where the pair is too long."""
         encodings, owners = [], []
         for i, (first, second) in enumerate(pairs):
             try:

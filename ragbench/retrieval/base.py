@@ -91,7 +91,7 @@ class Retriever(BaseRetriever):
     """A LangChain retriever with batched, deterministic search.
 
     ``invoke(query)`` returns ``k`` LangChain documents whose metadata holds ``title, doc_id, chunk_id, score, rank``;
-    ``k`` and ``scope`` may be passed to it too. A field that does not fit its type raises ConfigError.
+    ``k`` and ``scope`` may be passed to it too.
     """
 
     k: PositiveInt = 10
@@ -109,9 +109,6 @@ class Retriever(BaseRetriever):
 
         ``scope`` restricts the hits to chunks of these documents: a set of document ids, or one set (or None) per
         query. The index's statistics stay those of all chunks.
-
-        Raises ConfigError for an empty query, a wrong type, ``k`` below 1, or a document id that has no chunk;
-        DataError where a class of one's own returns something else than lists of hits.
         """
         queries = _texts(queries)
         if isinstance(k, bool) or not hasattr(k, "__index__") or k < 1:

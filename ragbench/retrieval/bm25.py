@@ -68,9 +68,6 @@ class BM25(Index):
     k3 : weight of repeated query terms in ``terrier``.
     epsilon : floor of the idf in ``okapi``, as a share of the mean idf.
     ties : ``"id"`` (by chunk id) or ``"corpus"`` (in the order given; the default of ``okapi``, as recorded).
-    k : hits per ``invoke()``.
-
-    Raises ConfigError for a parameter out of range or an unknown name; DataError for no chunks or repeated ids.
     """
 
     k1: _Weight = Field(gt=0)

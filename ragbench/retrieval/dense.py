@@ -35,10 +35,6 @@ class Dense(Index):
         whose vector is zero is never returned.
     vectors : float array (len(chunks), dimension), in the order of ``chunks``, to use instead of embedding them.
         Without it the chunks are embedded at the first search, or when ``vectors`` is read.
-    k : hits per ``invoke()``.
-
-    Raises ConfigError for a wrong embedder or vectors of a wrong shape; at the first search, ModelError for vectors
-    that cannot be used.
 
     Source: thesis §2.5.3 (all-MiniLM-L6-v2, FAISS, top 10).
     """

@@ -30,10 +30,6 @@ class FromLangChain(Index):
     label : what it is, with all that can change its hits ("Chroma, bge-m3"): a run keeps rows by this label.
 
     A hit's score is 1 / rank, since LangChain gives none. ``scope`` is applied to what was found.
-
-    Raises
-    ------
-    ConfigError for an object without ``invoke``. DataError, at a search, for a document that is none of the chunks.
     """
 
     label: str

@@ -18,13 +18,10 @@ class Hybrid(Retriever):
 
     Parameters
     ----------
-    retrievers : at least one; DataError at a search where two give one id to two texts.
+    retrievers : at least one.
     constant : how little the top ranks stand out; 60 in the paper.
     depth : how many hits of each retriever are fused (at least k are asked for).
     weights : one number above 0 per retriever; default 1 each.
-    k : hits per ``invoke()``.
-
-    Raises ConfigError for a parameter out of range.
 
     Source: Cormack, Clarke and Büttcher, SIGIR 2009.
     """

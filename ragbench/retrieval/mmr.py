@@ -23,10 +23,9 @@ class MMR(Retriever):
 
     Parameters
     ----------
-    dense : supplies candidates and vectors, as `Dense` does; ConfigError for a retriever without vectors.
+    dense : supplies candidates and vectors, as `Dense` does.
     fetch_k : number of candidates; no more hits than that are returned.
     lambda_mult : 1 is relevance alone, 0 is novelty alone.
-    k : hits per ``invoke()``.
 
     Source: Carbonell and Goldstein, SIGIR 1998; thesis §2.5.3 (fetch_k 20, lambda 0.5, top 10, LangChain's defaults).
     """

@@ -35,9 +35,6 @@ class MultiQuery(Retriever):
         returns, is called once per search. The original question is not added.
     k_each : hits per derived question.
     keep : how many of the union are kept at most, whatever ``k``.
-    k : hits per ``invoke()``.
-
-    Raises ModelError, at a search, when a question gets no derived question.
 
     Source: thesis §2.5.3; as run: 10 hits each, union in order of first appearance, 5 kept.
     """
@@ -65,7 +62,7 @@ class MultiQuery(Retriever):
         return self.decompose if hasattr(self.decompose, "prompts") else None
 
     def queries(self, questions: Sequence[str]) -> list[list[str]]:
-        """Return the derived questions of each question; ModelError where one has none."""
+        """Return the derived questions of each question."""
         batch = getattr(self.decompose, "batch", None)
         derived = batch(list(questions)) if callable(batch) else [self.decompose(q) for q in questions]
         lists = []
@@ -130,8 +127,6 @@ class _LLMDecomposer:
         with the field ``{question}``.
     cassette : where replies are recorded and looked up.
     options : passed to ``ragbench.llm.ask`` (concurrency, deadline_s ...).
-
-    Raises ConfigError for an unknown prompt, or one without the field ``{question}``.
     """
 
     def __init__(self, model: Any, prompt: Prompt = "decomposition", cassette: Any = None, **options: Any) -> None:

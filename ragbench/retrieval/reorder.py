@@ -56,7 +56,6 @@ class LongContextReorder(Retriever):
         (give or take a token where a tokenizer treats the first chunk of a text differently).
     tokenizer : what counts the tokens, as ``ragbench.text.cutoffs.TokenOffsets`` takes it; default the embedded
         model's WordPiece.
-    k : hits per ``invoke()``.
     """
 
     retriever: Searcher

@@ -31,9 +31,6 @@ class Rerank(Retriever):
     retriever : finds the candidates; equally scored ones stay in its order.
     scorer : with ``score(pairs)``, pairs of (query, text), higher is better: `OnnxScorer`, `ModelScorer`, your own.
     depth : candidates scored for each query.
-    k : hits per ``invoke()``.
-
-    Raises ConfigError for something that is no retriever or scorer; ModelError for another number of scores than pairs.
     """
 
     retriever: Searcher

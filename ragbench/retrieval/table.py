@@ -101,7 +101,7 @@ RETRIEVERS: dict[str, Callable[..., Any]] = {
 
 
 def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
-    """Build a retriever by its name in `RETRIEVERS`; ConfigError for an unknown name or setting.
+    """Build a retriever by its name in `RETRIEVERS`.
 
     Parameters
     ----------

@@ -164,10 +164,7 @@ TOKENIZERS: dict[str, Words] = {
 
 
 def get_tokenizer(tokenizer: str | Words, texts: Sequence[str] = ()) -> Words:
-    """Return the tokenizer of that name, or the given one; ``"auto"`` chooses by up to 500 of ``texts``.
-
-    Raises ConfigError for an unknown name, something that cannot be called, or jieba where it is not installed.
-    """
+    """Return the tokenizer of that name, or the given one; ``"auto"`` chooses by up to 500 of ``texts``."""
     if not isinstance(tokenizer, str):
         if callable(tokenizer):
             return tokenizer

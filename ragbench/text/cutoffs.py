@@ -32,8 +32,6 @@ class TokenOffsets:
 
     Truncation, padding and special tokens of the tokenizer are left aside. Offsets count Unicode code points. When a
     byte-level tokenizer splits one character over several tokens, each of them ends after that character.
-
-    Raises ConfigError for a tokenizer that is none of these, or a file that is not there or no tokenizer.
     """
 
     def __init__(self, tokenizer: Any = None) -> None:
@@ -179,8 +177,6 @@ def joined_cutoffs(
     -------
     int64 array, shape (len(cutoffs),): C_N is ``joined[:position]``. 0 for N = 0; the text's length when it has no more
     than N tokens.
-
-    Raises ConfigError for impossible cut-offs, DataError for one text in place of a list.
 
     Source: thesis §2.3 (C_N), §3.1; the begin token is a fact of the published runs.
     """

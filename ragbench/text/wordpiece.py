@@ -66,7 +66,7 @@ def fetch_minilm() -> Path:
 
 @functools.lru_cache(maxsize=1)
 def default_tokenizer() -> Any:
-    """Return the embedded model's WordPiece tokenizer, without truncation or padding; DataError where it is missing.
+    """Return the embedded model's WordPiece tokenizer, without truncation or padding.
 
     It counts the tokens of every cutoff unless a caller passes another ``tokenizers.Tokenizer``.
     """
