@@ -325,11 +325,6 @@ def test_empty_places_of_a_list_are_left_out_and_counted_however_it_is_written(c
     assert "2 empty places in lists of 'chunks' were left out" in frame.attrs["repairs"]
 
 
-def test_two_columns_of_one_name_are_refused():
-    with pytest.raises(DataError, match=r"the table has two columns 'answer'(.|\n)*rename one"):
-        read_answers(pd.DataFrame([["a", "b"]], columns=["answer", "answer"]))
-
-
 def test_all_bad_cells_are_listed_together_and_frames_name_their_own_rows():
     rows = pd.DataFrame([RAGAS | {"response": ["a", "b"]}, RAGAS, RAGAS | {"response": {}}], index=["x", "y", "z"])
     with pytest.raises(DataError, match=r"2 of 3 records are bad\n +row 'x': 'answer' is list.*\n +row 'z': 'answer'"):

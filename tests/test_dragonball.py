@@ -62,11 +62,6 @@ def test_a_release_folder_loads_with_one_name_per_question_type(folder):
     assert data.meta["without_document"] == 1
 
 
-def test_a_questions_file_is_found_beside_its_documents(folder):
-    path = folder() / "dragonball_queries.jsonl"
-    assert load_dragonball(path).questions == load_dragonball(path.parent).questions
-
-
 def test_filters_keep_questions_and_documents_of_the_language_and_domain(folder):
     data = load_dragonball(folder(), language="zh")
     assert (len(data.questions), [d.id for d in data.documents]) == (2, ["7"])
