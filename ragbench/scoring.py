@@ -245,6 +245,9 @@ def _require(table: pd.DataFrame, asked: Sequence[str]) -> None:
 def _whole(label: str, table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that have all a label is made from; a plan leaves out what is still to be made."""
     present = [need for need in LABELS[label].needs if need in table]
+    if "reference" in present and table["reference"].map(lambda cell: isinstance(cell, list)).any():
+        do = "name one: columns={'reference': ...}; exact_match, token_f1, bleu and rouge_l take several"
+        raise DataError("several true answers in 'reference'", f"one text, for the {label}", do)
     return table[~table[present].map(is_missing).any(axis=1)]
 
 

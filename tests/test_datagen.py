@@ -192,6 +192,17 @@ def test_a_document_states_its_configuration_and_nothing_it_dropped(shop):
     assert numbers <= set(re.findall(r"\d[\d.]*\d|\d", " ".join(c.text.values())))
 
 
+def test_facts_of_a_section_vary_in_order_and_wording_after_the_first(shipped):
+    section = next(i for i, s in enumerate(shipped.schema.sections) if not s.fixed and len(s.facts) > 3)
+    written = [d.sections[section].sentences for d in shipped.documents]
+    opening = shipped.schema.sections[section].facts[0].fields
+    dropped = [set(opening) & set(d.dropped) for d in shipped.documents]
+    assert all(s[0].facts == opening for s, lost in zip(written, dropped, strict=True) if not lost)
+    orders = {tuple(s.facts for s in sentences) for sentences in written}
+    sets = {frozenset(order) for order in orders}
+    assert len(orders) > 2 * len(sets)
+
+
 def test_every_sentence_of_a_document_is_one_sentence(shipped):
     for document in shipped.documents:
         for sentence in document.sentences:
