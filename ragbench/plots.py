@@ -73,7 +73,9 @@ def _open_one(width: float, height: float) -> tuple[Figure, Axes]:
 def _look(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and marker by name; the five retrievers of the thesis always have the same ones."""
     order = [*RETRIEVERS, *(n for n in names if n not in RETRIEVERS)]
-    return {n: (PALETTE[i % len(PALETTE)], MARKERS[i % len(MARKERS)]) for i, n in enumerate(order)}
+    return {
+        n: (PALETTE[i % len(PALETTE)], MARKERS[(i + i // len(PALETTE)) % len(MARKERS)]) for i, n in enumerate(order)
+    }
 
 
 def _reach(part: pd.DataFrame, value: str) -> np.ndarray | None:

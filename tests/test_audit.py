@@ -261,7 +261,6 @@ def test_a_frame_without_cells_or_scores_is_audited_as_a_whole(frame):
     told = audit_rows(frame, "score")
     assert (found(told, "score", "unscored")["most_in"], counts(told, "score", "unscored")) == ("", (3, 6))
     assert "unscored" not in set(audit_rows(frame)["check"])
-    assert set(audit_rows(frame, table="mine")["table"]) == {"mine"}
 
 
 def test_bad_input_is_named(frame):

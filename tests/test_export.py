@@ -229,7 +229,7 @@ def exported(live_run, tmp_path_factory):
 
 
 def test_an_export_has_every_part_and_says_what_it_wrote(exported):
-    tables = {"ir_score", "ir_score_by_n", "seconds", "grades", "thresholds", "ranges", "audit"}
+    tables = {"ir_score", "ir_score_by_n", "seconds", "grades", "thresholds", "audit"}
     wanted = {f"tables/{stem}.{kind}" for stem in tables for kind in ("csv", "md", "tex")}
     wanted |= {f"figures/{s}.{k}" for s in ("ir_score", "grades", "seconds") for k in ("png", "pdf", "csv", "txt")}
     wanted |= {"methods.md", "methods.tex", "references.bib", "all.tex", "rows.csv", "manifest.json", "README.md"}
@@ -295,9 +295,6 @@ def test_the_means_are_those_of_the_rows_with_counts_beside_them(live_run, expor
     mine = seconds[(seconds["retriever"] == "a") & (seconds["N"] == 20)].iloc[0]
     assert mine["mean"] == pytest.approx(ours["seconds"].mean(), rel=1e-4)
     assert mine["mean prompt_tokens"] == pytest.approx(ours["prompt_tokens"].mean(), rel=1e-5)
-    ranges = pd.read_csv(exported.folder / "tables" / "ranges.csv")
-    b = ranges[(ranges["score"] == "share of grade 5") & (ranges["retriever"] == "b") & (ranges["N"] == 4)].iloc[0]
-    assert (b["if_worst"], b["if_best"]) == (0.25, 0.5)
 
 
 def test_thresholds_are_fitted_at_the_largest_budget_or_say_why_not(live_run, exported, tmp_path, undrawn):
@@ -430,7 +427,7 @@ def test_methods_of_the_embedded_level_name_nothing_twice_and_say_what_the_judge
 def test_a_run_of_retrieval_alone_has_no_tables_of_answers(tmp_path):
     made = run_and_export(tmp_path, 3, generator=None, judge=None)
     stems = {Path(name).stem for name in made.files if name.startswith("tables/")}
-    assert stems == {"ir_score", "ranges", "audit"}
+    assert stems == {"ir_score", "audit"}
     told = (tmp_path / "o" / "methods.md").read_text()
     assert "Answers" not in told
     assert "Shares of grades" not in told
@@ -443,10 +440,8 @@ def test_questions_without_references_have_no_empty_picture_of_the_ir_score(tmp_
     bare = replace(data, questions=tuple(replace(q, references=()) for q in data.questions))
     made = run_and_export(tmp_path, data={"people": bare})
     stems = {Path(name).stem for name in made.files if name.startswith(("tables/", "figures/"))}
-    assert stems == {"seconds", "grades", "ranges", "audit"}
+    assert stems == {"seconds", "grades", "audit"}
     assert "none of these questions has references" in " ".join(made.notes)
-    ranges = pd.read_csv(tmp_path / "o" / "tables" / "ranges.csv")
-    assert (ranges.loc[ranges["score"] == "IR score", "unscored"] == 3).all()
     compiles(tmp_path / "o")
 
 

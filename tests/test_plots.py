@@ -35,6 +35,15 @@ def test_a_retriever_keeps_its_colour_whatever_stands_beside_it(curves):
     assert alone == together
 
 
+def test_no_two_of_thirteen_systems_look_alike_and_a_name_with_dollars_is_no_formula(tmp_path):
+    names = [f"Cash$$Bot {i}$" for i in range(13)]
+    cells = pd.DataFrame([(name, n, 0.1) for name in names for n in (1, 2)], columns=["retriever", "N", "mean"])
+    figure = plots.ir_score_curves(cells)
+    looks = {(line.get_color(), line.get_marker()) for line in figure.axes[0].lines}
+    assert len(looks) == 13
+    assert plots.save_figure(figure, "x", cells, "Lines.", folder=tmp_path)["png"].stat().st_size > 0
+
+
 def test_bars_stand_in_groups_with_their_intervals():
     frame = pd.DataFrame({"kind": ["a", "a", "b", "b"], "who": ["x", "y"] * 2, "mean": [1.0, 2, 3, 4]})
     frame = frame.assign(low=frame["mean"] - 0.5, high=frame["mean"] + 0.25)

@@ -145,7 +145,6 @@ def audit_rows(
     bounds: Bounds = (0.0, 1.0),
     unit: str = "question_id",
     within: Sequence[str] = (),
-    table: str = "",
 ) -> pd.DataFrame:
     """Count what could have gone wrong in silence behind the means of a data frame.
 
@@ -161,7 +160,6 @@ def audit_rows(
     unit : column that names the question, for duplicates and for cells that rest on different questions.
     within : columns of ``by`` whose values have questions of their own (data sets, languages): cells are compared
         within them.
-    table : name for the checks that belong to no score; default "rows".
 
     One row per table and check: ``rows`` (how many show it), ``of`` (how many could), ``most_in`` (the cell with most
     of them), ``detail``. For "unscored" the cell is the one whose mean is the least certain, with its ``mean``,
@@ -175,13 +173,12 @@ def audit_rows(
     log = AuditLog(rows, by, unit, within)
     for name, own_bounds in scores.items():
         log.score(name, name, own_bounds or bounds)
-    name = table or "rows"
     if "status" in rows or "error" in rows:
-        log.failures(name)
+        log.failures("rows")
     if unit in rows:
         twice = rows.duplicated([*by, unit], keep="last")
-        log.add(name, "duplicates", twice, len(rows), "the same question twice in one cell")
-    log.checks(name, (*RETRIEVAL, *ANSWERS, *GRADES))
+        log.add("rows", "duplicates", twice, len(rows), "the same question twice in one cell")
+    log.checks("rows", (*RETRIEVAL, *ANSWERS, *GRADES))
     return _as_frame(log.entries)
 
 

@@ -26,6 +26,7 @@ from ragbench.data.ragchecker import RagResults, to_ragchecker
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import load_manifest, load_rows
 from ragbench.experiment.rows import run_folder
+from ragbench.labelling.grades import grade_shares
 from ragbench.llm import Cassette
 from ragbench.metrics.table import readable
 from ragbench.metrics.thresholds import fit_thresholds
@@ -34,25 +35,21 @@ from ragbench.report.audit import (
     ANSWERED,
     CELL,
     RETRIEVED,
-    RIGHT,
     answered,
     audit,
     cassette_of,
     graded,
-    ranges,
     scored_contexts,
     varying,
 )
 from ragbench.report.escape import in_csv, in_latex, in_markdown
 from ragbench.report.methods import MOST_COMPARED, RESAMPLES, Methods, methods, score_methods
 from ragbench.report.page import page, worst_answers
-from ragbench.report.tables import FIT, MISSING, PREAMBLE, RunTable, label_of, render_table
+from ragbench.report.tables import FIT, PREAMBLE, RunTable, label_of, render_table
 from ragbench.stats import binomial_ci, means, with_interval
 
-GRADES = tuple(f"grade {grade}" for grade in range(1, 6))
 MARKER = ".ragbench-export.json"  # lists what an export wrote
-_MAX_LINES = len(plots.PALETTE)
-_MAX_BARS = 40
+_MAX_SYSTEMS = 40  # of one figure
 _MAX_STEM = 100  # characters of labels in the name of a file
 _BATCH_SIZE = 10_000  # rows written together
 
@@ -166,7 +163,6 @@ def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[R
         judged = (marks["N"] > 0) & marks["ir_score"].notna()
         if judged.any():
             yield _thresholds(marks[judged], name)
-    yield _ranges(contexts, marks, name)
     shown = audit.drop(columns=[n for n in ("mean", "if_worst", "if_best") if audit[n].isna().all()])
     caption = f"{name}: what could have gone wrong in silence"
     yield RunTable("audit", caption, audit, _worded(shown))
@@ -218,8 +214,6 @@ def _seconds(answers: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTab
 
 
 def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
-    from ragbench.labelling.grades import grade_shares
-
     by = varying(marks, CELL)
     cells = marks[by].drop_duplicates().reset_index(drop=True) if by else pd.DataFrame(index=[0])
     key = marks.groupby(by, sort=False, dropna=False).ngroup() if by else pd.Series(0, index=marks.index)
@@ -228,6 +222,7 @@ def _grades(marks: pd.DataFrame, name: str, notes: tuple[str, ...]) -> RunTable:
     frame.insert(frame.columns.get_loc("n"), "grade 5 low", [interval.low for interval in rights])
     frame.insert(frame.columns.get_loc("n"), "grade 5 high", [interval.high for interval in rights])
     shown = _with_intervals(frame, "grade 5", "grade 5", "grade 5 low", "grade 5 high")
+    notes += ("; ".join(f"{grade}: {meaning}" for grade, meaning in plots.GRADE_NAMES.items()) + ".",)
     return RunTable("grades", f"{name}: shares of the five grades", frame, shown, notes)
 
 
@@ -258,17 +253,6 @@ def _thresholds(marks: pd.DataFrame, name: str) -> RunTable:
     return RunTable("thresholds", caption, frame, _worded(shown), under)
 
 
-def _ranges(contexts: pd.DataFrame, marks: pd.DataFrame, name: str) -> RunTable:
-    asked = (("IR score", "ir_score", contexts, RETRIEVED), (RIGHT, RIGHT, marks, CELL))
-    parts = [ranges(rows, n, varying(rows, cell)).assign(score=score) for score, n, rows, cell in asked if len(rows)]
-    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"score": []})
-    axes = [n for n in CELL if n in frame]
-    frame = frame[["score", *axes, *[n for n in frame.columns if n not in ("score", *axes)]]]
-    # The IR score has no generator and judge.
-    shown = frame.assign(**{n: frame[n].astype(object).where(frame[n].notna(), MISSING) for n in axes})
-    return RunTable("ranges", f"{name}: means, and all unscored rows at their worst or best", frame, _worded(shown))
-
-
 def _worded(table: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns=lambda name: name.replace("_", " "))
 
@@ -276,7 +260,7 @@ def _worded(table: pd.DataFrame) -> pd.DataFrame:
 def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[Drawn]:
     """Yield the figures from the frames of ``run_tables`` by stem."""
     if "ir_score" in tables:
-        for name, title, part in _parts(tables["ir_score"], "ir_score", "Mean IR score", _MAX_LINES):
+        for name, title, part in _parts(tables["ir_score"], "ir_score", "Mean IR score", ("data", "chunker")):
             part = part.assign(retriever=_system_names(part, RETRIEVED))
             high = part.loc[part["mean"].idxmax()] if part["mean"].notna().any() else None
             best = "" if high is None else f" The highest mean is {high['mean']:.2f}, {high['retriever']}."
@@ -289,14 +273,14 @@ def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[Drawn]:
                 alt = f"Mean IR score of {_names(part)} as bars, with 95% intervals.{best}"
             yield name, figure, part, alt
     if "grades" in tables:
-        for name, title, part in _parts(tables["grades"], "grades", "Shares of grades", _MAX_BARS):
+        for name, title, part in _parts(tables["grades"], "grades", "Shares of grades", ("data", "judge")):
             by = [column for column in CELL if column in part]
             drawn = part.assign(cell=part[by].astype(str).agg(", ".join, axis=1) if by else "all")
             alt = f"Shares of grades 1 to 5, one bar per cell, {len(part)} cells."
-            yield name, plots.stacked_shares(drawn, "cell", GRADES, title), drawn, alt
+            yield name, plots.stacked_shares(drawn, "cell", [*plots.GRADE_NAMES], title), drawn, alt
     if "seconds" in tables:
         timed = tables["seconds"].dropna(subset="mean")
-        for name, title, part in _parts(timed, "seconds", "Seconds per answer", _MAX_LINES):
+        for name, title, part in _parts(timed, "seconds", "Seconds per answer", ("data",)):
             if len(part) == 1:  # one bar tells nothing
                 continue
             drawn = part.assign(system=_system_names(part, (*RETRIEVED, "generator")), N=part.get("N", "all"))
@@ -308,30 +292,17 @@ def _names(part: pd.DataFrame) -> str:
     return ", ".join(dict.fromkeys(part["retriever" if "retriever" in part else "system"].astype(str)))
 
 
-def _parts(frame: pd.DataFrame, stem: str, title: str, most: int) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Split a table by data set, chunker, generator and judge, one after the other, until a figure can hold it."""
-
-    def size(part: pd.DataFrame) -> int:
-        return len(part) if stem == "grades" else len(set(_system_names(part, (*RETRIEVED, "generator"))))
-
-    if frame.empty:
-        return
-    split: list[str] = []
-    for axis in ("data", "judge", "generator", "chunker"):
-        parts = frame.groupby(split, dropna=False) if split else [((), frame)]
-        if max(size(part) for _, part in parts) <= most:
-            break
-        if axis in frame:
-            split.append(axis)
-    if not split:
-        yield stem, title, frame
-        return
-    for key, part in frame.groupby(split, sort=False, dropna=False):
+def _parts(frame: pd.DataFrame, stem: str, title: str, axes: Sequence[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield name, title and rows of a figure for each value of the axes that vary; too many systems have none."""
+    split = [axis for axis in axes if axis in frame]
+    for key, part in frame.groupby(split, sort=False, dropna=False) if split else [((), frame)]:
+        if part.empty or len(set(_system_names(part, CELL))) > _MAX_SYSTEMS:
+            continue
         words = ", ".join(map(str, key))
         safe = re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-")
         if len(safe) > _MAX_STEM:
             safe = f"{safe[:_MAX_STEM]}-{hashlib.sha256(words.encode()).hexdigest()[:8]}"
-        yield f"{stem}_{safe}", f"{title}, {words}", part.drop(columns=split)
+        yield (f"{stem}_{safe}", f"{title}, {words}", part.drop(columns=split)) if key else (stem, title, part)
 
 
 # -- scores ------------------------------------------------------------------------------------------------------------
@@ -382,7 +353,7 @@ def _averages(table: pd.DataFrame, names: Sequence[str] | None = None) -> pd.Dat
 def _score_figures(table: pd.DataFrame, name: str) -> Iterator[Drawn]:
     """Yield the picture of the metrics between 0 and 1, if there are any."""
     drawn = [n for n in table.attrs["numbers"] if table[n].between(0, 1).any() and not table[n].gt(1).any()]
-    if not drawn or ("system" in table and table["system"].nunique() > _MAX_BARS):
+    if not drawn or ("system" in table and table["system"].nunique() > _MAX_SYSTEMS):
         return
     labelled = table if "system" in table else table.assign(system=name)
     long = labelled.melt(["question_id", "system"], drawn, "metric", "value")

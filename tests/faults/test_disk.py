@@ -263,7 +263,7 @@ def test_a_name_that_no_file_can_have_is_no_run(name):
 def test_long_labels_make_files_of_their_own_with_names_that_fit():
     names = ["d" * 180 + end for end in "ab"]
     frame = pd.DataFrame({"data": names * 9, "generator": "g", "seconds": 1.0, "retriever": list("abcdefghi") * 2})
-    stems = [stem for stem, _, _ in exporting._parts(frame, "seconds", "Seconds per answer", 9)]
+    stems = [stem for stem, _, _ in exporting._parts(frame, "seconds", "Seconds per answer", ("data",))]
     assert len(set(stems)) == 2
     assert max(map(len, stems)) < 130
 
