@@ -80,7 +80,6 @@ _HOME = {
     "labelling.graded_answers": ["judge_report", "load_graded_answers", "measure_judge"],
     "labelling.embedded_grader": ["EmbeddedGrader"],
     "labelling.people": ["LabelItem", "append_labels", "load_labels"],
-    "labelling.agreement": ["calibrate_judge"],
     "stats": [
         "Interval",
         "binomial_ci",

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from ragbench.errors import ConfigError, DataError, RagbenchError
+from ragbench.errors import ConfigError, DataError
 from ragbench.labelling import agreement, people
 from ragbench.records import Answer, Question
-from ragbench.stats import ppi_mean
 from ragbench.widgets import LabellingTool
 
 AT = "2026-11-21T10:00:00+00:00"
@@ -345,57 +344,6 @@ def test_verdicts_on_keypoints_are_pooled():
 def test_agreement_wants_two_people_and_one_kind(a, b):
     with pytest.raises(DataError, match="one kind, two people"):
         agreement.agreement(a, b)
-
-
-# calibration
-
-
-def test_a_judge_that_is_always_too_kind_is_corrected_by_the_labels():
-    human = ratings(list("5555533333"), "ana")
-    judge = {f"q{i}": "5" for i in range(10)} | {f"q{i}": ("5" if i % 4 else 4) for i in range(10, 110)}
-    found = agreement.calibrate_judge(human, judge, resamples=200)
-    assert (found.n_both, found.n_judge_only, found.n_human_only, found.unscored) == (10, 100, 0, 0)
-    assert found.agreement.estimate == pytest.approx(0.5)
-    assert found.judge_only == pytest.approx(85 / 110)
-    # 0.75 among the unlabelled, minus the judge's excess of 0.5 where both are known.
-    assert found.mean.estimate == pytest.approx(0.25)
-    direct = ppi_mean([1.0] * 5 + [0.0] * 5, [1.0] * 10, [float(i % 4 > 0) for i in range(10, 110)])
-    assert (found.mean.low, found.mean.high) == (direct.low, direct.high)
-    assert found.human_only.estimate == 0.5
-    assert found.confusion.counts.sum() == 10
-    assert "corrected 0.250" in str(found)
-
-
-def test_what_the_judge_did_not_score_is_counted_and_left_out():
-    human = ratings(list("545"), "ana")
-    found = agreement.calibrate_judge(human, {"q0": 5, "q1": None, "q7": 5, "q8": float("nan")}, resamples=0)
-    assert (found.n_both, found.n_human_only, found.n_judge_only, found.unscored) == (1, 2, 1, 2)
-
-
-def test_without_further_items_the_corrected_mean_is_undefined():
-    found = agreement.calibrate_judge(ratings("55", "ana"), {"q0": 5, "q1": 4}, resamples=0)
-    assert math.isnan(found.mean.estimate)
-    assert found.agreement.estimate == 0.5
-
-
-def test_a_kind_with_several_aspects_asks_which():
-    human = ratings(["2", "-1"], "ana", "preference", "overall")
-    with pytest.raises(ConfigError, match="correctness, completeness, overall"):
-        agreement.calibrate_judge(human, {"q0": 2})
-    assert agreement.calibrate_judge(human, {"q0": 2, "q5": 1}, aspect="overall", resamples=0).n_both == 1
-
-
-@pytest.mark.parametrize(
-    ("labels", "judge", "says"),
-    [
-        (ratings("5", "ana") + ratings("5", "bo"), {"q0": 5}, "one kind, one person"),
-        (ratings("5", "ana"), {"q0": 9}, "the judge's label '9' of item 'q0'"),
-        (ratings(["1"], "ana", "ranks", "safety/a"), {}, "grade, preference or rubric"),
-    ],
-)
-def test_a_calibration_that_cannot_be_made_says_why(labels, judge, says):
-    with pytest.raises(RagbenchError, match=says):
-        agreement.calibrate_judge(labels, judge)
 
 
 # answers as items
