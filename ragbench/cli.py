@@ -136,28 +136,23 @@ def _validate(questions: str, documents: str | None, min_documents: int, columns
 @_command(
     "plan",
     _EXPERIMENT,
-    _arg("--tokens-per-second", type=float, default=float("nan"), help="of the model, for the hours"),
+    _arg("--seconds-per-call", type=float, default=float("nan"), help="of a model of which nothing is recorded yet"),
 )
-def _plan(experiment: str, tokens_per_second: float) -> None:
+def _plan(experiment: str, seconds_per_call: float) -> None:
     """Say what an experiment file will take, without asking a model."""
-    print(rb.Experiment.from_yaml(experiment).plan(tokens_per_second=tokens_per_second))
+    print(rb.Experiment.from_yaml(experiment).plan(seconds_per_call=seconds_per_call))
 
 
-@_command(
-    "run",
-    _EXPERIMENT,
-    _arg("--retry-failed", action="store_true", help="make failed rows again"),
-    _arg("--stop-after", type=float, default=0.5, help="end when the servers fail more than this share (default 0.5)"),
-)
-def _run(experiment: str, retry_failed: bool, stop_after: float) -> int:
-    """Run an experiment file; run it again to go on where it stopped."""
+@_command("run", _EXPERIMENT)
+def _run(experiment: str) -> int:
+    """Run an experiment file; run it again to go on: recorded replies and vectors are kept."""
     from ragbench.llm.reply import CUT_SHORT
     from ragbench.report.export import save_scores
 
     grid = rb.Experiment.from_yaml(experiment)
-    rows = grid.run(retry_failed=retry_failed, stop_after=stop_after)
+    rows = grid.run()
     failed = rows[rows["status"] == "failed"]
-    folder = os.path.relpath(grid.folder)
+    folder = os.path.relpath(grid.home)
     print(f"{len(rows)} rows, {len(failed)} failed, in {folder}")
     for (step, kind), count in failed[["error_step", "error_kind"]].value_counts().items():
         print(f"  {step}: {kind} {count}")
@@ -165,11 +160,13 @@ def _run(experiment: str, retry_failed: bool, stop_after: float) -> int:
         print(f"{cut} rows hold an answer that ended at its limit of tokens (truncated: {grid.truncated})")
     print(_run_summary(rows))
     if grid.metrics:
-        scores = grid.score(rows)
+        with grid.open_cassette() as cassette:
+            options = {"cassette": cassette, "concurrency": grid.concurrency, **grid.options}
+            scores = rb.score(rows, grid.metrics, grid.labels, checker=grid.checker, **options)
         print(_score_means(scores))
-        print(f"{len(scores)} scored answers in {os.path.relpath(save_scores(scores, grid.folder))}\n")
+        print(f"{len(scores)} scored answers in {os.path.relpath(save_scores(scores, grid.home))}\n")
     if len(failed):
-        print("ragbench run --retry-failed makes the failed rows again")
+        print("run it again to ask the failed prompts once more; the other replies are recorded")
     print(f"next: ragbench export {shlex.quote(folder)} --to FOLDER")
     return 1 if len(failed) else 0
 

@@ -29,15 +29,17 @@ from ragbench.chunking import semantic_chunks
 from ragbench.data import load_minihop, load_minihop_probes
 from ragbench.errors import DataError, ModelError, check_known
 from ragbench.evidence import DISTRACTED, EVIDENCE, Assigned, passages, two_hop_questions, whole_documents
-from ragbench.experiment import Experiment
-from ragbench.experiment.identity import prompt_hashes
-from ragbench.experiment.spec import QUERY_ONLY, Cell
+from ragbench.experiment import Cell, Experiment
+from ragbench.experiment.axes import QUERY_ONLY
+from ragbench.experiment.rows import as_frame
+from ragbench.generation import PROMPTS
 from ragbench.llm import Cassette, chat_model
 from ragbench.llm.cassette import canonical
 from ragbench.llm.drivers import driver_for
 from ragbench.onnx_models import cores
 from ragbench.papers import NOT_COMPARABLE, thesis
 from ragbench.paths import cache_dir, packaged_data, project_root, results_dir, written_whole
+from ragbench.prompts import prompt_hash
 from ragbench.records import Dataset, Question
 from ragbench.retrieval import llm_decomposer
 
@@ -65,7 +67,7 @@ def _thesis_grid(questions: list[Question], _: Dataset, wants: Callable[[Cell], 
     return {
         "chunker": {"semantic": semantic_chunks, "documents": whole_documents},
         "retriever": {**thesis.retrievers(), GOLD: partial(Assigned, documents=gold)},
-        "k": {"thesis": thesis.TOP_K},
+        "k": thesis.TOP_K,
         "N": BUDGETS,
         "keep": lambda cell: not cell.N or (wants(cell) and (cell.chunker == "documents") == (cell.retriever == GOLD)),
     }
@@ -100,7 +102,7 @@ def _two_hops(ordered: list[Question], _: Dataset, count: int) -> list[Question]
     return two_hop_questions(ordered)[:count]
 
 
-_BM25_AT_300 = partial(_one_retriever, name="BM25", k={"thesis": {"BM25": thesis.TOP_K["BM25"]}}, N=(0, 300))
+_BM25_AT_300 = partial(_one_retriever, name="BM25", k={"BM25": thesis.TOP_K["BM25"]}, N=(0, 300))
 _MLQ_OF_TABLE_3_1 = partial(_one_retriever, name="MLQ", k=(thesis.TOP_K["MLQ"],), N=thesis.CUTOFFS)
 GRIDS = {
     "retrievers": RecordedGrid(180, partial(_thesis_grid, wants=_six_at_300)),
@@ -194,7 +196,7 @@ def record_replies(name: str) -> Path:
         settings["generator"] = {name: [recording.chat_model(host=str(n)) for n in range(1, 1 + min(2, cores()))]}
     for grid in recording.grids:
         folder = results_dir(_FOLDER, f"{name}-{grid}")
-        grid_experiment(name, grid, cassette=working_file(name), folder=folder, **settings).run(retry_failed=True)
+        grid_experiment(name, grid, cassette=working_file(name), folder=folder, **settings).run()
     return working_file(name)
 
 
@@ -234,13 +236,12 @@ def rows(name: str, grid: str, *, fresh: bool = False, model: str | None = None)
     ``fresh``: ask now instead of replaying; a run that was broken off goes on. ``model``: with ``fresh``, the name of
     another chat model, which gets the same options. A prompt without a recorded reply is a CallError.
     """
-    from ragbench.experiment.rows import Rows
     from ragbench.labelling.embedded_grader import EmbeddedGrader
 
     about, recording = manifest(name), _known(name)
     covered = about["grids"][grid]["questions"]
     if not covered:
-        return Rows().frame()
+        return as_frame([])
     settings: dict[str, Any] = {"judge": {"embedded": EmbeddedGrader()}}
     if fresh:
         asked = model or recording.model
@@ -368,7 +369,7 @@ def _asked_of(name: str) -> dict[str, Any]:
     """Return what replies depend on besides the questions: a manifest says it, and `verify` compares."""
     driver = driver_for(_known(name).chat_model())
     who = {"model": driver.model, "digest": driver.pinned_digest, "options": driver.options()}
-    return who | {"prompts": prompt_hashes(None), "order_seed": ORDER_SEED}
+    return who | {"prompts": {prompt: prompt_hash(prompt) for prompt in PROMPTS.values()}, "order_seed": ORDER_SEED}
 
 
 def verify(name: str, folder: Path | None = None) -> list[str]:

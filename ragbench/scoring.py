@@ -23,12 +23,15 @@ import pandas as pd
 from ragbench.data.answers import is_missing, read_answers
 from ragbench.data.ragchecker import RagResult, RetrievedText
 from ragbench.errors import DataError, check_known
+from ragbench.experiment.rows import load_rows
+from ragbench.experiment.run import answers_of
 from ragbench.labelling.checkers import ModelChecker, asks_model, make_checker, split_claims
 from ragbench.labelling.claims import embedded_labels, extract_claims, ragchecker_calls, ragchecker_labels
 from ragbench.labelling.grades import grade
 from ragbench.labelling.keypoints import embedded_keypoint_verdicts, keypoint_verdicts
 from ragbench.labelling.statements import EmbeddedRagas, ModelRagas
-from ragbench.llm import Cassette, Plan, Step, ask, plan
+from ragbench.llm import Cassette, Plan, ask, plan
+from ragbench.llm.facts import model_facts
 from ragbench.metrics.table import METRICS, find_numbers, language, lower_is_better, numbers_by_column, readable
 from ragbench.records import Answer, Question
 from ragbench.text.languages import language_of
@@ -166,29 +169,14 @@ def columns_of(metrics: Sequence[str]) -> set[str]:
 def _prepare(rows: Any, metrics: Sequence[str], columns: Mapping[str, str] | None) -> tuple[pd.DataFrame, Numbers]:
     asked = find_numbers(metrics)
     if isinstance(rows, str | Path) and not Path(rows).suffix and not Path(rows).expanduser().is_file():
-        rows = _of_run(Path(rows))
-    elif isinstance(rows, pd.DataFrame) and {"answer_key", "hits"} <= set(rows) and "question" not in rows:
-        raise DataError("rows of a run without the texts behind them", "both", "take experiment.answers(rows)")
+        rows = load_rows(rows)
+    if isinstance(rows, pd.DataFrame) and {"hits", "chunk_ends"} <= set(rows) and "chunks" not in rows:
+        rows = answers_of(rows)
     table = read_answers(rows, columns)
     if "context" not in table and "chunks" in table:
         table["context"] = table["chunks"].map(lambda chunks: None if is_missing(chunks) else " ".join(chunks))
     _require(table, _metrics_of(asked))
     return table, asked
-
-
-def _of_run(run: Path) -> pd.DataFrame:
-    """Return the rows of a run with the texts behind them, by the experiment file that lies beside them."""
-    from ragbench.experiment import Experiment, load_rows  # builds on this module
-    from ragbench.experiment.rows import AXIS_COLUMNS, run_folder
-
-    rows, file = load_rows(run), run_folder(run) / "experiment.yaml"
-    if not file.is_file():
-        raise DataError(
-            f"{file.parent} holds the rows of a run without the texts behind them",
-            f"the file that made them, as {file.name} beside them",
-            "name it: rb.score(Experiment.from_yaml(FILE).answers(rb.load_rows(RUN)), [...])",
-        )
-    return Experiment.from_yaml(file).answers(rows.drop_duplicates([*AXIS_COLUMNS], keep="last"))
 
 
 def _metrics_of(asked: Numbers) -> list[str]:
@@ -301,10 +289,8 @@ def _source(labels: Any, checker: Any, cassette: Any, options: Mapping[str, Any]
 
 
 def _identity(model: Any, cassette: Any) -> dict[str, Any]:
-    from ragbench.experiment.identity import hosts_of, model_identity  # its package builds on this module
-
     tape = Cassette(cassette) if isinstance(cassette, str | Path) else cassette
-    return model_identity(hosts_of(model), tape, None, ask_server=False)
+    return model_facts(model, tape, ask_server=False).to_dict()
 
 
 def _plan(
@@ -329,7 +315,7 @@ def _plan(
 
 def _planned(calls: Mapping[str, int], model: Any, cassette: Any, speeds: Mapping[str, Any]) -> Plan:
     first = model[0] if isinstance(model, list | tuple) else model
-    return plan([Step(name, calls=n) for name, n in calls.items() if n], first, cassette, **speeds)
+    return plan({name: n for name, n in calls.items() if n}, first, cassette, **speeds)
 
 
 # Labels: how each is made, and the calls that takes

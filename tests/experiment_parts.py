@@ -73,6 +73,17 @@ class Named:
         return found
 
 
+class Interrupted(Named):
+    """Is stopped by Ctrl-C at the block of a person."""
+
+    person = "Person4"
+
+    def search(self, queries, k, scope=None):
+        if any(self.person in query for query in queries):
+            raise KeyboardInterrupt
+        return super().search(queries, k, scope)
+
+
 class Copier:
     """Answers with its context; notes every call in a file, and may be slow or broken."""
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import html
 import json
 import re
-import threading
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from experiment_parts import QUICK, Copier, Named, experiment, graded, people
+from experiment_parts import QUICK, Copier, Interrupted, Named, experiment, graded, people
 from fake_ollama import FakeOllama, Fault
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,9 +119,10 @@ def test_hits_without_a_score_and_missing_hits_are_counted(tmp_path):
 
 
 def test_rows_of_a_stopped_run_are_counted_those_of_a_data_set_not_begun_too(tmp_path):
-    stop = threading.Event()
-    grid = experiment(tmp_path, data={"a": people(2), "b": people(30)}, judge=None)
-    grid.run(progress=lambda s: s.done == 1 and stop.set(), stop=stop)
+    data = {"a": people(2), "b": people(30)}
+    with pytest.raises(KeyboardInterrupt):
+        experiment(tmp_path, data=data, judge=None, retriever={"named": Interrupted}).run(progress=False)
+    grid = experiment(tmp_path, data=data, judge=None)
     rows = load_rows(tmp_path)
     assert set(rows["data"]) == {"a"}
     row = found(audit(tmp_path), "rows", "missing rows")

@@ -97,7 +97,7 @@ def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_t
     first = scored.iloc[0]
     settings = [setting_of(row) for row in rows.itertuples()]
     assert scored[["k", "size", "overlap"]].to_numpy().tolist() == [[s.k, s.size, s.overlap] for s in settings]
-    made = grid.grid.chunker[dg.Setting(size=int(first["size"])).chunker](world.documents)
+    made = grid.chunker[dg.Setting(size=int(first["size"])).chunker](world.documents)
     assert first["size"] == 150
     # 4,512 words, some of two tokens: the first chunks overlap by 30 tokens of 150
     assert made[0].text.split()[-1] in made[1].text
@@ -106,7 +106,7 @@ def test_the_grid_has_one_row_per_question_and_setting_and_its_chunks_are_what_t
 def test_claim_recall_and_context_precision_are_those_counted_by_hand(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.Setting(k=5), dg.DEFAULT])
     scored = score(grid, rows).set_index(["question_id", "k"])
-    chunks = [c.text for c in grid.grid.chunker[dg.DEFAULT.chunker](world.documents)]
+    chunks = [c.text for c in grid.chunker[dg.DEFAULT.chunker](world.documents)]
     for k in (5, 20):
         for question in world.questions:
             found = [[r in c for c in chunks[:k]] for r in question.references]
@@ -239,7 +239,7 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
 
 def test_the_context_is_every_chunk_uncut(world, tmp_path):
     grid, rows = run(world, tmp_path, wanted=[dg.Setting(size=600), dg.DEFAULT])
-    whole = {name: cut(world.documents) for name, cut in grid.grid.chunker.items()}
+    whole = {name: cut(world.documents) for name, cut in grid.chunker.items()}
     counted = rows.groupby("chunker")["context_tokens"].first()
     small, large = counted[dg.DEFAULT.chunker], counted[dg.Setting(size=600).chunker]
     assert 300 * 20 - 20 <= small <= 300 * 20  # an edge may fall between the tokens of a word

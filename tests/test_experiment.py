@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections import Counter
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
@@ -19,12 +12,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from experiment_parts import Copier, Named, experiment, people, whole, words
+from experiment_parts import Copier, Interrupted, Named, experiment, people, whole
 
+import ragbench as rb
 from ragbench.chunking import token_chunks
 from ragbench.errors import ConfigError, DataError, RagbenchError
 from ragbench.experiment import TIMING, Experiment, load_manifest, load_rows
-from ragbench.experiment.rows import newly_used
+from ragbench.experiment.rows import AXIS_COLUMNS
 from ragbench.generation import ExtractiveReader
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.metrics.ir_score import ir_score
@@ -44,7 +38,7 @@ def rows(tmp_path):
 
 def test_one_row_per_question_and_cell_and_one_without_documents(rows, tmp_path):
     assert len(rows) == 6 * 3
-    assert rows["key"].is_unique
+    assert not rows.duplicated(list(AXIS_COLUMNS)).any()
     assert set(rows["status"]) == {"ok"}
     alone = rows[rows["N"] == 0]
     assert set(alone["retriever"]) == {"LLM only"}
@@ -75,8 +69,6 @@ def test_a_grid_may_keep_some_cells_of_its_product_and_builds_nothing_for_the_ot
     assert (set(zip(rows["chunker"], rows["k"], strict=True)), len(rows)) == ({("whole", 2)}, 2)
     assert built == [2]
     assert around.plan()["retrieve"].calls == 2
-    everything = experiment(tmp_path, 2, **axes, retriever={"n": noted}).run(progress=False)
-    assert set(rows["key"]) < set(everything["key"])
     with pytest.raises(ConfigError, match="keep drops every cell"):
         experiment(tmp_path, 2, keep=lambda cell: False)
 
@@ -127,85 +119,7 @@ def test_retrieval_is_done_once_for_all_budgets_generators_and_judges(tmp_path):
     assert len(grid.run(progress=False)) == 4 * 3 * 2
     assert [len(engine.searched) for engine in made] == [4]
     grid.run(progress=False)
-    assert [len(engine.searched) for engine in made] == [4, 0]
-
-
-def test_a_second_run_makes_nothing_and_gives_the_same_rows(tmp_path):
-    log = tmp_path / "calls"
-    grid = experiment(tmp_path, generator={"copier": Copier(str(log))})
-    first = grid.run(progress=False)
-    before = (tmp_path / "rows.jsonl").read_bytes(), log.read_bytes()
-    pd.testing.assert_frame_equal(first, grid.run(progress=False))
-    assert (tmp_path / "rows.jsonl").read_bytes() == before[0]
-    assert log.read_bytes() == before[1]
-    pd.testing.assert_frame_equal(
-        first, load_rows(tmp_path).set_index("key").loc[first["key"]].reset_index()[first.columns]
-    )
-
-
-def test_a_larger_grid_and_another_judge_take_the_answers_that_are_there(tmp_path):
-    log = tmp_path / "calls"
-    reader = {"copier": Copier(str(log))}
-    few = replace(people(), questions=people().questions[:2])
-    experiment(tmp_path, generator=reader, data={"people": few}, N=(4,)).run(progress=False)
-    rows = experiment(tmp_path, generator=reader, N=(4, 20)).run(progress=False)
-    assert len(rows) == len(log.read_text().splitlines()) == 12
-    other = experiment(tmp_path, generator=reader, N=(4, 20), judge={"other": EmbeddedGrader()}).run(progress=False)
-    assert len(log.read_text().splitlines()) == 12
-    assert other["answer"].tolist() == rows["answer"].tolist()
-    assert other["grade"].notna().all()
-    assert len(load_rows(tmp_path)) == 24
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"begin_token": True},
-        {"match": "subsequence"},
-        {"chunker": {"whole": lambda documents: whole(documents)[::-1][1:]}},
-        {"retriever": {"named": lambda chunks: Named(chunks, broken="nobody")}},
-        {"data": {"people": replace(people(), questions=tuple(replace(q, answer="Rome") for q in people().questions))}},
-        {"tokenizer": lambda text: words(text)[:3]},
-    ],
-)
-def test_whatever_can_change_a_row_changes_its_key(tmp_path, rows, change):
-    other = experiment(tmp_path, **change).run(progress=False)
-    assert not set(other[other["N"] > 0]["key"]) & set(rows["key"])
-
-
-def test_a_variable_behind_a_function_is_part_of_the_key(tmp_path):
-    def run(suffix):
-        return experiment(tmp_path, 1, generator={"f": lambda q, c: c + suffix}, judge=None).run(progress=False)
-
-    a, b = run(" a"), run(" b")
-    assert not set(a["key"]) & set(b["key"])
-    assert b["answer"].str.endswith(" b").all()
-
-
-def test_order_of_chunks_changes_no_key(tmp_path, rows):
-    same(rows, experiment(tmp_path, chunker={"whole": lambda d: whole(d)[::-1]}).run(progress=False))
-    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == len(rows)
-
-
-def test_failures_are_rows_and_are_made_again_only_when_asked(tmp_path):
-    def grid(broken, lost):
-        return experiment(
-            tmp_path, 4, retriever={"named": lambda c: _Settled(c, lost)}, generator={"copier": Copier(broken=broken)}
-        )
-
-    rows = grid("Person1", "Person2").run(progress=False).set_index(["question_id", "N"])
-    assert rows.loc["q1", "error_step"].tolist() == ["generate"] * 3
-    assert rows.loc[("q1", 4), ["error_kind", "error"]].tolist() == ["ValueError", "cannot answer this"]
-    assert rows.loc["q2", "error_step"].tolist() == ["", "retrieve", "retrieve"]
-    assert rows.loc[("q2", 4), "error"] == "no index for this one"
-    assert (rows["status"] == "failed").sum() == 5
-    lines = len((tmp_path / "rows.jsonl").read_text().splitlines())
-    assert (grid("", "").run(progress=False)["status"] == "failed").sum() == 5
-    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == lines
-    again = grid("", "").run(progress=False, retry_failed=True)
-    assert set(again["status"]) == {"ok"}
-    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == lines + 5
-    assert set(load_rows(tmp_path)["status"]) == {"ok"}
+    assert [len(engine.searched) for engine in made] == [4, 4]  # searched again in seconds; nothing is remembered
 
 
 class _Settled(Named):
@@ -236,32 +150,6 @@ def test_an_answer_the_rules_cannot_grade_is_unscored_with_its_reason(tmp_path):
     assert (rows["answer"][0], rows["grade"].isna().tolist()) == ("-(x-1)", [True, False])
 
 
-def test_kill_minus_nine_and_resume_repeats_no_row(tmp_path):
-    script = Path(__file__).with_name("experiment_parts.py")
-    log, path = tmp_path / "calls.log", tmp_path / "run" / "rows.jsonl"
-    environment = os.environ | {"PYTHONPATH": str(script.parent)}
-    process = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=environment)
-    end = time.monotonic() + 300  # on a busy machine an interpreter alone takes a minute to start
-    while time.monotonic() < end and not (path.exists() and path.read_bytes().count(b"\n") >= 20):
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait(10)
-    with open(path, "ab") as file:
-        file.write(b'{"key": "half a li')  # what a kill between two writes of a slow disk may leave
-    kept = load_rows(path)
-    assert 20 <= len(kept) < 120
-    before = Counter(log.read_text().splitlines())
-    done = experiment(tmp_path / "run", 60, N=(0, 20), generator={"copier": Copier(str(log))}).run(progress=False)
-    after = Counter(log.read_text().splitlines())
-    assert (len(done), set(done["status"])) == (120, {"ok"})
-    assert after.total() - before.total() == 120 - len(kept)
-    # Answers in flight at the kill, at most one question per thread, are all that was asked twice.
-    assert after.total() - 120 <= 2 * (os.cpu_count() or 1)
-    lines = path.read_text().splitlines()
-    assert len(lines) == 120
-    assert len({json.loads(line)["key"] for line in lines}) == 120
-
-
 @pytest.mark.slow
 def test_threads_and_processes_give_identical_rows(tmp_path):
     grid = {"count": 120, "N": (0, 4, 20)}
@@ -272,114 +160,9 @@ def test_threads_and_processes_give_identical_rows(tmp_path):
         same(first, experiment(tmp_path / "processes", **grid).run(pool, progress=False))
 
 
-class Signed(Copier):
-    """Signs every answer in a file with the process that makes it, so that a test knows who is at work."""
-
-    def answer(self, question, context):
-        made = Copier().answer(question, context)
-        time.sleep(self.seconds)
-        with open(self.log, "a") as file:
-            file.write(f"{os.getpid()}|{question}|{len(context)}\n")
-        return made
-
-
-@pytest.mark.slow
-def test_a_dask_worker_killed_within_a_block_loses_no_row(tmp_path):
-    from distributed import Client, LocalCluster
-
-    grid = {"count": 120, "N": (0, 4, 20)}
-    here = {"copier": Signed(str(tmp_path / "here"))}
-    first = experiment(tmp_path / "threads", **grid, generator=here).run(progress=False)
-    log = tmp_path / "calls"
-    log.touch()
-    killed = []
-
-    def kill_whoever_is_at_work(until):
-        while not until.wait(0.005):
-            signed = Counter(line.split("|")[0] for line in log.read_text().splitlines())
-            # A block is 50 questions of three answers: after five the worker is in the middle of its first.
-            busy = [pid for pid, count in signed.items() if count >= 5]
-            if busy:
-                os.kill(int(busy[0]), signal.SIGKILL)
-                killed.append((int(busy[0]), signed[busy[0]]))
-                return
-
-    over = threading.Event()
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
-        workers = set(client.run(os.getpid).values())
-        death = threading.Thread(target=kill_whoever_is_at_work, args=(over,))
-        death.start()
-        generator = {"copier": Signed(str(log), seconds=0.005)}
-        rows = experiment(tmp_path / "dask", **grid, generator=generator).run(client.get_executor(), progress=False)
-        over.set()
-        death.join()
-    (pid, answers), *_ = killed
-    assert pid in workers
-    assert answers < 150  # its block was not whole
-    assert set(rows["status"]) == {"ok"}
-    same(first, rows)
-    assert len(load_rows(tmp_path / "dask")) == len((tmp_path / "dask" / "rows.jsonl").read_text().splitlines()) == 360
-    asked = Counter(line.split("|", 1)[1] for line in log.read_text().splitlines())
-    again = Counter(asked) - Counter(dict.fromkeys(asked, 1))
-    # What the dead worker had made of its block, and nothing else, was made a second time.
-    dead = {line.split("|", 1)[1] for line in log.read_text().splitlines() if line.startswith(f"{pid}|")}
-    assert set(again) == dead
-    assert len(dead) >= answers
-
-
-def test_tasks_for_other_processes_hold_at_least_fifty_questions(tmp_path):
-    sizes = []
-
-    class Elsewhere(Executor):
-        def submit(self, work, items, *rest):
-            sizes.append(len(items))
-            future = Future()
-            future.set_result(work(items, *rest))
-            return future
-
-    experiment(tmp_path, 110, N=(4,), judge=None).run(Elsewhere(), progress=False)
-    assert sizes == [50, 50, 10]
-
-
 def test_what_cannot_be_sent_to_a_process_is_named(tmp_path):
     with ProcessPoolExecutor(1) as pool, pytest.raises(ConfigError, match="cannot be sent to another process"):
         experiment(tmp_path, 2, generator={"f": lambda q, c: c}, judge=None).run(pool, progress=False)
-
-
-def test_ctrl_c_and_the_stop_button_keep_what_is_done(tmp_path):
-    def interrupt(state):
-        if state.done == 5:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        experiment(tmp_path).run(progress=interrupt)
-    assert len(load_rows(tmp_path)) == 5
-    stop = threading.Event()
-    rows = experiment(tmp_path).run(progress=lambda state: state.done == 4 and stop.set(), stop=stop)
-    assert 9 <= len(rows) < 18
-    assert len(experiment(tmp_path).run(progress=False)) == 18
-    assert load_manifest(tmp_path)["runs"][0]["rows_made"] == 5
-
-
-def test_progress_tells_counts_failures_and_time_to_go(tmp_path):
-    seen = []
-    grid = experiment(tmp_path, 3, generator={"copier": Copier(broken="Person0")})
-    grid.run(progress=lambda s: seen.append((s.done, s.total, s.there, s.failures.total(), s.eta_s)))
-    assert [s[0] for s in seen] == list(range(1, 10))
-    assert seen[-1][1:] == (9, 0, 3, 0.0)
-    assert seen[0][4] > 0
-
-
-def test_two_processes_cannot_run_one_experiment(tmp_path):
-    seen = []
-
-    def inside(state):
-        with pytest.raises(ConfigError, match="another process is running 'made'"):
-            experiment(tmp_path).run(progress=False)
-        seen.append(1)
-
-    experiment(tmp_path, 1, N=(4,)).run(progress=inside)
-    assert seen
 
 
 def test_a_damaged_line_is_named(tmp_path, rows):
@@ -404,28 +187,12 @@ class Forgetful(Named):
 def test_a_retriever_that_finds_no_text_for_over_a_tenth_of_the_questions_is_warned_of(tmp_path, recwarn):
     few = experiment(tmp_path, 8, retriever={"named": Named, "forgetful": Forgetful})
     said = "forgetful (k=2, whole) on people finds no text for 2 of 8 questions"
-    assert f"warning: {said}" in str(few.plan())
     few.run(progress=False)
     assert [str(w.message).split(":")[0] for w in recwarn if w.category is UserWarning] == [said]
     assert Path(recwarn.pop(UserWarning).filename).name == "test_experiment.py"
     many = experiment(tmp_path / "many", 20, retriever={"forgetful": Forgetful})  # a tenth, and no more
-    assert "warning" not in str(many.plan())
     many.run(progress=False)
     assert [w for w in recwarn if w.category is UserWarning] == []
-
-
-def test_plan_counts_what_is_there_and_what_remains(tmp_path):
-    def counts(plan):
-        return {step.name: (step.calls, step.cached, step.remaining) for step in plan}
-
-    grid = experiment(tmp_path, 4, retriever={"a": Named, "b": Named})
-    plan = grid.plan()
-    assert counts(plan) == {"retrieve": (8, 0, 8), "generate": (20, 0, 20), "grade": (20, 0, 20)}
-    assert not (tmp_path / "rows.jsonl").exists()
-    experiment(tmp_path, 4, retriever={"a": Named}).run(progress=False)
-    assert counts(grid.plan()) == {"retrieve": (8, 4, 4), "generate": (20, 12, 8), "grade": (20, 12, 8)}
-    assert plan.total.seconds >= 0
-    assert plan["generate"].prompt_tokens == 0
 
 
 def test_names_and_a_data_set_stand_for_what_dicts_hold(tmp_path):
@@ -443,19 +210,141 @@ def test_names_and_a_data_set_stand_for_what_dicts_hold(tmp_path):
     assert named["grade"].notna().all()
     columns = ["data", "chunker", "retriever", "generator", "judge", "ir_score", "answer", "grade"]
     pd.testing.assert_frame_equal(named[columns], written[columns])
-    asked = experiment(tmp_path, generator=["ollama:llama3:8b", "extractive"]).grid.generator
-    assert asked["ollama:llama3:8b"] == "ollama:llama3:8b"
+    asked = experiment(tmp_path, generator=["ollama:llama3:8b", "extractive"]).generator
+    assert asked["ollama:llama3:8b"].model == "llama3:8b"
     assert isinstance(asked["extractive"], ExtractiveReader)
+
+
+def test_the_file_holds_the_rows_of_this_grid_and_no_others(tmp_path):
+    first = experiment(tmp_path, retriever={"a": Named, "b": Named}, k={"a": 1, "b": 2}).run(progress=False)
+    corrected = replace(people(), questions=tuple(replace(q, answer="Rome") for q in people().questions))
+    rows = experiment(tmp_path, retriever={"a": Named}, k=3, data={"people": corrected}).run(progress=False)
+    assert len(first) == 30
+    assert len(load_rows(tmp_path)) == len(rows) == 18
+    assert set(load_rows(tmp_path)["reference"]) == {"Rome"}
+    assert {*load_rows(tmp_path)["k"]} == {0, 3}
+
+
+def test_a_second_run_gives_the_same_rows_and_a_run_that_cannot_begin_leaves_them(tmp_path, rows):
+    same(rows, experiment(tmp_path).run(progress=False))
+    before = (tmp_path / "rows.jsonl").read_bytes()
+    with pytest.raises(RagbenchError):
+        experiment(tmp_path, data={"people": lambda: 3}).run(progress=False)
+    assert (tmp_path / "rows.jsonl").read_bytes() == before
+
+
+def test_rows_on_disk_are_the_rows_returned(tmp_path, rows):
+    same(rows, load_rows(tmp_path))
+    few = load_rows(tmp_path, ["question_id", "ir_score"])
+    pd.testing.assert_frame_equal(few, rows[["question_id", "ir_score"]])
+
+
+def test_the_texts_behind_a_row_are_in_it(rows):
+    row = rows[(rows["N"] == 20) & (rows["question_id"] == "q1")].iloc[0]
+    assert row["question"] == "In which town was Person1 Lee born?"
+    assert (row["reference"], row["references"]) == ("York", ["Person1 Lee was born in York."])
+    assert (row["retrieved"], row["relevant"]) == (["d1", "d0"], {"d1": 1})
+    assert row["context"] == row["answer"]
+    scored = Experiment.answers(rows)
+    cut = scored[(scored["N"] == 20) & (scored["question_id"] == "q1")].iloc[0]
+    assert cut["chunks"] == [people().documents[1].text, "Person0 Lee was born in Ely. She sang"]
+    assert " ".join(cut["chunks"]) == cut["context"]
+    assert cut["system"] == "named@20"
+    assert scored[scored["N"] == 0]["chunks"].map(len).eq(0).all()
+
+
+def test_without_a_generator_the_longest_context_alone_is_kept(tmp_path):
+    rows = experiment(tmp_path, generator=None, judge=None, N=(4, 20)).run(progress=False)
+    assert rows.set_index("N")["context"].notna().groupby("N").mean().to_dict() == {4: 0.0, 20: 1.0}
+
+
+def test_rows_of_a_run_are_scored_as_they_are(tmp_path, rows):
+    by_frame, by_folder = (rb.score(of, ["token_f1", "eir"], progress=False) for of in (rows, tmp_path))
+    assert by_frame["token_f1"].notna().all()
+    assert by_frame["system"].tolist() == by_folder["system"].tolist()
+    assert by_frame["token_f1"].tolist() == by_folder["token_f1"].tolist()
+
+
+def test_failures_are_rows_with_their_reason(tmp_path):
+    grid = experiment(
+        tmp_path, 4, retriever={"n": lambda c: Named(c, "Person2")}, generator={"copier": Copier(broken="Person1")}
+    )
+    rows = grid.run(progress=False).set_index(["question_id", "N"])
+    assert rows.loc["q1", "error_step"].tolist() == ["generate"] * 3
+    assert rows.loc[("q1", 4), ["error_kind", "error"]].tolist() == ["ValueError", "cannot answer this"]
+    assert rows.loc["q2", "error_step"].tolist() == ["", "retrieve", "retrieve"]
+    assert rows.loc[("q2", 4), "error"] == "no index for this one"
+    assert (rows["status"] == "failed").sum() == 5
+    assert load_manifest(tmp_path)["runs"][-1]["failed"] == {"ValueError": 5}
+
+
+def test_blocks_are_mapped_by_the_executor_and_written_one_after_the_other(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragbench.experiment.run.BLOCK", 60)
+    sizes, written = [], []
+
+    class Elsewhere(Executor):
+        def submit(self, work, items, *rest):
+            sizes.append(len(items))
+            path = tmp_path / "rows.jsonl"
+            written.append(len(path.read_text().splitlines()) if path.exists() else 0)
+            future = Future()
+            future.set_result(work(items, *rest))
+            return future
+
+    experiment(tmp_path, 110, N=(4,), judge=None).run(Elsewhere(), progress=False)
+    assert sizes == [50, 10, 50]
+    assert written == [0, 0, 60]
+
+
+def test_two_runs_cannot_share_a_folder(tmp_path):
+    class Inside(Copier):
+        def answer(self, question, context):
+            with pytest.raises(ConfigError, match="another process is running 'made'"):
+                experiment(tmp_path).run(progress=False)
+            return "tried"
+
+    rows = experiment(tmp_path, 1, N=(4,), generator={"inside": Inside()}, judge=None).run(progress=False)
+    assert rows["answer"].tolist() == ["tried"]
+
+
+def test_ctrl_c_leaves_the_blocks_that_are_done(tmp_path, monkeypatch):
+    monkeypatch.setattr("ragbench.experiment.run.BLOCK", 2)
+
+    with pytest.raises(KeyboardInterrupt):
+        experiment(tmp_path, retriever={"named": Interrupted}).run(progress=False)
+    assert len(load_rows(tmp_path)) == 12
+    assert load_manifest(tmp_path)["runs"][0]["rows_made"] == 12
+    assert len(experiment(tmp_path).run(progress=False)) == 18
+
+
+def test_a_plan_counts_searches_answers_and_grades_and_makes_nothing(tmp_path):
+    plan = experiment(tmp_path, 4, retriever={"a": Named, "b": Named}).plan()
+    assert {step.name: step.calls for step in plan} == {"retrieve": 8, "generation": 20, "grading": 20}
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_a_mapping_says_in_python_what_it_says_in_a_file(tmp_path):
+    made = experiment(
+        tmp_path,
+        chunker={"small": {"use": "token_chunks", "size": 5, "overlap": 0}},
+        retriever={"mine": {"use": "BM25", "tokenizer": "english"}},
+        generator={"small": {"use": "ollama:llama3:8b", "num_predict": 96, "hosts": ["gpu1:11434", "gpu2:11434"]}},
+        judge="embedded",
+    )
+    assert [model.num_predict for model in made.generator["small"]] == [96, 96]
+    assert made.retriever["mine"].keywords == {"tokenizer": "english"}
+    assert len(made.chunker["small"](people(1).documents)) == 3
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"retriever": {}}, "retriever is empty"),
+        ({"retreiver": "BM25"}, "unknown key 'retreiver'(?s:.)*did you mean 'retriever'"),
         ({"retriever": ["BM25", "BM52"]}, "unknown retriever 'BM52'(?s:.)*did you mean 'BM25'"),
         ({"retriever": {"mine": "BM52"}}, "unknown retriever 'BM52'"),
         ({"generator": "extractiv"}, "unknown generator 'extractiv'(?s:.)*did you mean 'extractive'"),
-        ({"data": [people(1)]}, "data is list(?s:.)*a name of what ships"),
+        ({"data": [people(1)]}, "data lists Dataset"),
         ({"data": pd.DataFrame({"question": ["Who?"]})}, "data is DataFrame(?s:.)*load_questions"),
         ({"data": {"people": list(people(1).questions)}}, "data 'people' is list(?s:.)*a Dataset, or a function"),
         ({"chunker": whole}, "chunker is function"),
@@ -499,11 +388,3 @@ def test_experiment_shows_its_size_and_its_folder(tmp_path, monkeypatch):
     assert repr(experiment(tmp_path)) == size
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
     assert experiment(None, name="here").path == tmp_path / "here" / "rows.jsonl"
-
-
-def test_an_answer_under_two_judges_is_counted_once_in_tokens():
-    row = {"status": "ok", "answer_key": "a", "prompt_tokens": 100, "output_tokens": 7, "cached": False}
-    again = row | {"output_tokens": 9}
-    rows = (row, row, row | {"answer_key": "b"}, row | {"answer_key": "c", "cached": True}, again)
-    counted: dict = {}
-    assert [newly_used(each, counted)[:2] for each in rows] == [(100, 7), (0, 0), (100, 7), (0, 0), (100, 9)]

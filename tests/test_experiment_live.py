@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import threading
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from experiment_parts import QUICK, Copier, Named, experiment, graded, people
+from experiment_parts import QUICK, Copier, Named, experiment, graded
 from fake_ollama import DIGEST, FakeOllama, Fault
 
 from ragbench.errors import ConfigError, ModelError
-from ragbench.experiment import load_manifest, load_rows
+from ragbench.experiment import load_manifest
 from ragbench.generation import PROMPTS
 from ragbench.llm import chat_model
 from ragbench.prompts import prompt_hash
-from ragbench.retrieval import MultiQuery, llm_decomposer
 
 
 def reply(request):
@@ -60,7 +56,9 @@ def test_models_answer_and_grade_and_rows_say_who_they_were(tmp_path, server):
 def test_rerunning_asks_nothing_even_with_the_server_gone(tmp_path, server):
     first = live(tmp_path, server).run(progress=False)
     server.stop()
-    assert live(tmp_path, server).run(progress=False).equals(first)
+    again = live(tmp_path, server).run(progress=False)
+    assert again.drop(columns="cached").equals(first.drop(columns="cached"))
+    assert again["cached"].all()
     assert len(server.calls) == 12
 
 
@@ -69,24 +67,6 @@ def test_a_server_that_is_away_at_the_start_stops_the_run_before_the_first_row(t
     with pytest.raises(ModelError, match="ollama serve"):
         live(tmp_path, server).run(progress=False)
     assert not (tmp_path / "rows.jsonl").exists()
-
-
-def test_other_weights_under_the_same_name_are_other_rows(tmp_path, server):
-    first = live(tmp_path, server, cassette=False).run(progress=False)
-    server.models["llama3:8b"] = "f" * 64
-    second = live(tmp_path, server, cassette=False).run(progress=False)
-    assert not set(first["key"]) & set(second["key"])
-    assert set(second["digest"]) == {"f" * 64}
-    assert len(load_rows(tmp_path)) == 12
-
-
-def test_rows_lost_after_the_calls_come_from_the_cassette(tmp_path, server):
-    first = live(tmp_path, server).run(progress=False)
-    (tmp_path / "rows.jsonl").unlink()
-    again = live(tmp_path, server).run(progress=False)
-    assert len(server.calls) == 12
-    assert again["cached"].all()
-    assert again["answer"].equals(first["answer"])
 
 
 def test_the_prompts_of_a_question_follow_each_other_shortest_context_first(tmp_path, server):
@@ -139,7 +119,7 @@ def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_pat
     assert (rows.loc["q2", "judge_raw"], rows.loc["q2", "judge_repairs"]) == ("no JSON", 1)
     server.fault = None
     before = Counter(call.prompt for call in server.calls)
-    assert set(live(tmp_path, server, 3, N=(4,)).run(progress=False, retry_failed=True)["status"]) == {"ok"}
+    assert set(live(tmp_path, server, 3, N=(4,)).run(progress=False)["status"]) == {"ok"}
     asked = Counter(call.prompt for call in server.calls) - before
     assert asked.total() == 3  # q1: answer and grade; q2: its grade alone
     assert not any("Person0" in prompt for prompt in asked)
@@ -177,101 +157,6 @@ def test_an_embedded_judge_grades_a_models_answers_and_the_other_way_round(tmp_p
     assert len(server.calls) == 6
     assert rows["judge_model"].eq("ollama:llama3:8b").all()
     assert rows["model"].eq("copier").all()
-
-
-def test_plan_counts_calls_tokens_and_what_is_recorded_without_asking(tmp_path, server):
-    grid = live(tmp_path, server, 3)
-    plan = grid.plan(tokens_per_second=10, price=(1.0, 2.0))
-    assert server.calls == server.other == []
-    assert not (tmp_path / "cassette.sqlite").exists()
-    assert (plan["generate"].calls, plan["grade"].calls) == (9, 9)
-    assert plan["generate"].prompt_tokens > 9 * 50
-    rows = grid.run(progress=False)
-    assert plan["generate"].prompt_tokens == pytest.approx(rows["prompt_tokens"].sum(), rel=0.5)
-    done = grid.plan()
-    assert [(s.cached, s.remaining) for s in done] == [(3, 0), (9, 0), (9, 0)]
-    (tmp_path / "rows.jsonl").unlink()
-    taped = grid.plan()
-    assert [(s.cached, s.remaining) for s in taped] == [(0, 3), (9, 0), (9, 0)]
-    more = live(tmp_path, server, 4).plan()
-    assert (more["generate"].cached, more["generate"].remaining) == (9, 3)
-    assert more["generate"].seconds > 0
-    assert len(server.calls) == 18
-
-
-def test_gradings_of_answers_that_are_not_written_yet_are_not_taken_for_repeated(tmp_path, server):
-    live(tmp_path, server, 3).run(progress=False)
-    planned = live(tmp_path, server, 4).plan()
-    before = len(server.calls)
-    live(tmp_path, server, 4).run(progress=False)
-    assert planned.total.remaining - planned["retrieve"].remaining == len(server.calls) - before == 6
-    assert (planned["grade"].remaining, planned["grade"].repeated) == (3, 0)
-
-
-def test_a_prompt_that_comes_again_is_planned_once_where_the_run_records(tmp_path, server):
-    mine = prompt_file(tmp_path, "From {documents} tell: {query}")
-    planned = two_prompts(tmp_path / "a", server, mine).plan()["generate"]
-    assert (planned.calls, planned.repeated, planned.remaining) == (6, 1, 5)  # both ask the query alone
-    two_prompts(tmp_path / "a", server, mine).run(progress=False)
-    assert len(server.calls) == 5
-    two = two_prompts(tmp_path / "b", server, mine, cassette=False)
-    assert two.plan()["generate"].remaining == 6
-    two.run(progress=False)
-    assert len(server.calls) == 5 + 6
-
-
-@pytest.mark.parametrize("tape", [True, False])
-def test_the_plan_counts_a_retrievers_own_calls(tmp_path, server, tape):
-    def speak(request):
-        prompt = request["messages"][-1]["content"]
-        return "Person1 town\nPerson2 town" if prompt in to_derive else reply(request)
-
-    server.reply = speak
-    model = server.model(seed=3, num_ctx=4096)
-    derive = llm_decomposer(model, cassette=tmp_path / "derived.sqlite" if tape else None, progress=False)
-    to_derive = derive.prompts([question.text for question in people(3).questions])
-    grid = live(tmp_path / "run", server, 3, retriever={"MLQ": lambda c: MultiQuery(Named(c), derive)}, k=[1, 2])
-    planned = grid.plan()
-    assert server.calls == []
-    rows = grid.run(progress=False)
-    assert rows["status"].eq("ok").all()
-    derived = sum(call.prompt in to_derive for call in server.calls)
-    assert planned["decompose"].remaining == derived == (3 if tape else 6)  # two depths are two searches
-    # Contexts are estimated: each search's counts as different from the others.
-    assert len(server.calls) <= planned.total.remaining - planned["retrieve"].remaining
-    assert "decompose" not in [step.name for step in live(tmp_path / "other", server, 3).plan()]
-    assert grid.plan().total.remaining == 0
-
-
-def test_a_stopped_run_keeps_the_calls_under_way(tmp_path):
-    stop = threading.Event()
-    with FakeOllama(reply=reply, latency_s=0.2) as server:
-        grid = live(tmp_path, server, 8, judge=None, N=(4,), concurrency=4)
-        rows = grid.run(progress=lambda state: stop.set(), stop=stop)
-    assert len(rows) == len(load_rows(tmp_path)) == len(server.calls) == 4
-
-
-def test_a_call_that_outlives_a_stopped_run_writes_into_no_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("ragbench.llm.asking.GRACE_S", 0.0)
-    stop = threading.Event()
-    with FakeOllama(reply=reply, latency_s=0.4) as server:
-        grid = live(tmp_path, server, 4, judge=None, N=(4,), concurrency=4)
-
-        def stop_when_asked():
-            while len(server.calls) < 4:
-                time.sleep(0.01)
-            stop.set()
-
-        threading.Thread(target=stop_when_asked, daemon=True).start()
-        grid.run(progress=False, stop=stop)
-        # The number of the closed file is given to the next one that is opened.
-        others = [os.open(tmp_path / f"other{i}", os.O_CREAT | os.O_WRONLY) for i in range(20)]
-        kept = (tmp_path / "rows.jsonl").stat().st_size
-        time.sleep(0.8)
-    assert (tmp_path / "rows.jsonl").stat().st_size == kept
-    assert all(os.fstat(other).st_size == 0 for other in others)
-    for other in others:
-        os.close(other)
 
 
 def test_secrets_stand_in_no_file_of_the_run(tmp_path, monkeypatch):
@@ -315,10 +200,7 @@ def two_prompts(folder, server, prompt, **changes):
 def test_one_model_under_two_names_compares_two_prompts(tmp_path, server):
     mine = prompt_file(tmp_path, "From {documents} tell: {query}")
     grid = two_prompts(tmp_path / "run", server, mine)
-    assert grid.plan()["generate"].calls == 6
-    longer = prompt_file(tmp_path / "run", "From {documents} tell: {query}" + " please" * 200)
-    tokens = [two_prompts(tmp_path / "run", server, p).plan()["generate"].prompt_tokens for p in (longer, mine)]
-    assert tokens[0] > tokens[1] + 300
+    assert grid.plan()["generation"].calls == 6
     rows = grid.run(progress=False)
     asked = [call.prompt for call in server.calls]
     assert sum(prompt.startswith("From Person") for prompt in asked) == 2
@@ -326,23 +208,6 @@ def test_one_model_under_two_names_compares_two_prompts(tmp_path, server):
     assert documents["mine"].tolist() == [prompt_hash(mine)]
     assert documents["plain"].tolist() == [prompt_hash(PROMPTS["with_documents"])]
     assert load_manifest(tmp_path / "run")["prompts"]["mine.txt"] == prompt_hash(mine)
-    assert grid.plan().total.remaining == 0
-
-
-def test_another_wording_makes_new_rows_of_its_own_generator_only(tmp_path, server):
-    first = two_prompts(tmp_path / "run", server, prompt_file(tmp_path, "From {documents} tell: {query}"))
-    first = first.run(progress=False)
-    second = two_prompts(tmp_path / "run", server, prompt_file(tmp_path, "By {documents} say: {query}"))
-    second = second.run(progress=False)
-    same = {name: set(a["key"]) == set(second[second["generator"] == name]["key"])
-            for name, a in first.groupby("generator")}  # fmt: skip
-    assert same == {"plain": True, "mine": False}
-
-
-def test_the_thesis_prompt_by_name_makes_the_same_rows_as_no_name(tmp_path, server):
-    bare = live(tmp_path, server, 1, judge=None).run(progress=False)
-    named = live(tmp_path, server, 1, judge=None, prompts={"llama": PROMPTS["with_documents"]}).run(progress=False)
-    assert named["key"].tolist() == bare["key"].tolist()
 
 
 def test_prompts_that_cannot_work_are_named(tmp_path, server):

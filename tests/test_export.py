@@ -8,14 +8,13 @@ import json
 import re
 import shutil
 import subprocess
-import threading
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from experiment_parts import QUICK, Copier, Named, experiment, graded, people, whole
+from experiment_parts import QUICK, Copier, Interrupted, Named, experiment, graded, people, whole
 from fake_ollama import DIGEST, FakeOllama
 from hypothesis import given
 from hypothesis import strategies as st
@@ -399,9 +398,10 @@ def test_a_figure_is_saved_where_asked_and_refused_when_too_wide_for_a_page(tmp_
         plots.save_figure(figure, "y", numbers, "One dot.", folder=tmp_path)
 
 
-def test_an_export_of_a_stopped_run_says_how_many_rows_are_missing(tmp_path, undrawn):
-    stop = threading.Event()
-    experiment(tmp_path / "r", 6, judge=None).run(progress=lambda s: s.done == 7 and stop.set(), stop=stop)
+def test_an_export_of_a_stopped_run_says_how_many_rows_are_missing(tmp_path, undrawn, monkeypatch):
+    monkeypatch.setattr("ragbench.experiment.run.BLOCK", 2)
+    with pytest.raises(KeyboardInterrupt):
+        experiment(tmp_path / "r", 6, judge=None, retriever={"named": Interrupted}).run(progress=False)
     there = len(load_rows(tmp_path / "r"))
     assert f"the run was stopped: {18 - there} rows are not made yet" in str(export(tmp_path / "r", tmp_path / "o"))
     told = (tmp_path / "o" / "methods.md").read_text()

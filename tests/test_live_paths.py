@@ -16,7 +16,7 @@ from fake_ollama import FakeOllama, default_reply
 
 import ragbench as rb
 from ragbench.data import load_dataset
-from ragbench.experiment.config import make_generator
+from ragbench.experiment import make_generator
 from ragbench.papers import ragas, rageval, thesis
 from ragbench.papers import ragchecker as rc
 from ragbench.papers.ragchecker import diagnosis, systems

@@ -140,7 +140,7 @@ def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
     head = "name: x\ndata: minihop\nchunker: {s: {use: token_chunks, size: 100}}\nretriever: BM25\nN: [0]\n"
     path = tmp_path / "e.yaml"
     path.write_text(head + "generator: {a: {use: smollm2, hosts: [1, 2]}, b: {use: 'gguf:models/some.gguf'}}\n")
-    made = Experiment.from_yaml(path).grid.generator
+    made = Experiment.from_yaml(path).generator
     assert [server_of(model).number for model in made["a"]] == [1, 2]
     assert server_of(made["b"]).file.path == tmp_path / "models" / "some.gguf"
     path.write_text(head + "generator: smolm2\n")

@@ -104,7 +104,7 @@ def test_seeds_parameters_and_the_grid_in_its_order_are_there(told):
     assert (parameters["N"], parameters["k"], parameters["match"]) == ([0, 4, 20], {"a": [2], "b": [2]}, "substring")
     assert (parameters["per_prompt"], parameters["max_chars"], parameters["concurrency"]) == ("one", 4000, 4)
     assert parameters["options"] == QUICK
-    assert parameters["tokenizer"].startswith("function ")
+    assert parameters["tokenizer"] == "words"
     assert (told["grid"]["retriever"], told["grid"]["judge"]) == (["b", "a"], ["llama"])
     (run,) = told["runs"]
     assert run["rows_made"] == run["rows"] == 2 * 5

@@ -1,10 +1,10 @@
 """Run a grid: data x chunker x retriever x k x token budget x generator x judge, one row per question and cell.
 
-Reading order: ``spec`` (axes, cells, Experiment) -> ``identity`` (what makes a row's key) -> ``stage`` (what is built
-once: load, chunk, retrieve) -> ``work`` (cut at N, answer, grade) -> ``run`` and ``plan``, with ``rows`` (the journal),
-``manifest`` and ``config`` (names and YAML).
+Reading order: ``axes`` (a name becomes an object) -> ``experiment`` (the grid) -> ``run`` (search, cut, score, answer,
+grade) with ``rows`` and ``manifest``; ``plan`` counts what a run will take.
 """
 
+from ragbench.experiment.axes import make_generator, make_judge
+from ragbench.experiment.experiment import Cell, Experiment
 from ragbench.experiment.manifest import Difference, diff, load_manifest
 from ragbench.experiment.rows import TIMING, load_rows
-from ragbench.experiment.spec import Experiment

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import inspect
 import json
 import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -19,8 +22,9 @@ import pandas as pd
 from ragbench import __version__
 from ragbench.errors import DataError
 from ragbench.experiment.rows import AXIS_COLUMNS, MANIFEST, load_rows, no_room, run_folder
-from ragbench.llm.failures import redact
+from ragbench.llm.failures import redact, sounds_secret
 from ragbench.paths import project_root, written_whole
+from ragbench.records import Chunk, Dataset
 
 FORMAT = "ragbench-run-1"
 _CELL = [name for name in AXIS_COLUMNS if name != "question_id"]
@@ -91,14 +95,65 @@ def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
         raise DataError(f"{path} cannot be read: {error}", "the manifest that a run writes", do) from None
 
 
-def recorded_digests(folder: Path) -> dict[str, str]:
-    """Return the digests of an earlier manifest by "axis/name/model"; empty when there is none."""
-    try:
-        told = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        models = [(axis, n, v) for axis in ("generator", "judge") for n, v in told["axes"][axis].items()]
-        return {f"{axis}/{n}/{v['model']}": v["digest"] for axis, n, v in models if v.get("digest") is not None}
-    except (OSError, ValueError, KeyError, AttributeError):
-        return {}
+def describe(thing: Any) -> dict[str, Any]:
+    """Return what is known of a retriever, reader, judge or function, ready for JSON.
+
+    ``settings()`` where there is one; a partial's function and plain keywords; else the name. Never an address in
+    memory, never a value whose name sounds secret.
+    """
+    if callable(getattr(thing, "settings", None)):
+        return {"class": _name(type(thing)), **_plain(thing.settings())}
+    if isinstance(thing, functools.partial):
+        return {"partial": describe(thing.func), "args": _plain([*thing.args]), "keywords": _plain(thing.keywords)}
+    if inspect.isroutine(thing):
+        return {"function": _name(thing)}
+    known = {name: _plain(value) for name in ("name", "card") if (value := getattr(thing, name, None)) is not None}
+    return {"class": _name(type(thing)), **known}
+
+
+def _name(thing: Any) -> str:
+    # A user's class is "__main__" in a notebook and something else when imported; it is the same class.
+    module, name = str(getattr(thing, "__module__", "")), getattr(thing, "__qualname__", type(thing).__qualname__)
+    return f"{module}.{name}" if module.partition(".")[0] == "ragbench" else name
+
+
+_NOTHING = object()
+
+
+def _plain(value: Any) -> Any:
+    """Keep numbers, texts and lists and dicts of them; anything else is left out, and so is what sounds secret."""
+    if isinstance(value, Mapping):
+        pairs = ((str(k), _plain(v)) for k, v in value.items() if not sounds_secret(str(k)))
+        return {k: v for k, v in pairs if v is not _NOTHING}
+    if isinstance(value, list | tuple):
+        return [v for v in map(_plain, value) if v is not _NOTHING]
+    return value if value is None or isinstance(value, bool | int | float | str) else _NOTHING
+
+
+def data_facts(data: Dataset) -> dict[str, Any]:
+    """Return name, counts and hashes of a data set."""
+    asked = ([q.id, q.text, q.answer, *q.references] for q in data.questions)
+    return {
+        "name": data.name,
+        "questions": len(data.questions),
+        "documents": len(data.documents),
+        "excluded": len(data.excluded),
+        "questions_sha256": _sha256(asked),
+        "documents_sha256": _sha256([d.id, d.title, d.text] for d in data.documents),
+    }
+
+
+def chunk_facts(chunks: Sequence[Chunk]) -> dict[str, Any]:
+    """Return number and hash of chunks."""
+    return {"chunks": len(chunks), "sha256": _sha256([c.id, c.doc_id, c.title, c.text] for c in chunks)}
+
+
+def _sha256(rows: Iterable[Sequence[str]]) -> str:
+    # One running hash: a corpus as one JSON text would be in memory twice.
+    total = hashlib.sha256()
+    for row in rows:
+        total.update(json.dumps(row).encode() + b"\n")
+    return total.hexdigest()
 
 
 @dataclass(frozen=True)

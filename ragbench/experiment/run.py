@@ -1,21 +1,18 @@
-"""A run: `Stage` loads, chunks and retrieves, `block` cuts at N, answers and grades, `Live` asks the models.
+"""A run is a loop: search, cut at every N, score, answer, grade; rows are appended block by block of questions.
 
-Every row is written as it comes.
+What costs money or hours is remembered where it is made: replies of models on the cassette, vectors in the cache. A run
+that broke off is started again; there is nothing else to resume.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
-import queue
-import sys
+import functools
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pickle import PicklingError
 from typing import Any
 
@@ -24,164 +21,186 @@ from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
 from ragbench.data.relevance import judgements
-from ragbench.errors import ConfigError, DataError, ModelError, RagbenchError
-from ragbench.experiment import identity
+from ragbench.errors import ConfigError, ModelError, RagbenchError
 from ragbench.experiment import manifest as manifests
-from ragbench.experiment.rows import Journal, Rows, system_names, without_text
-from ragbench.experiment.spec import Experiment
-from ragbench.experiment.stage import Stage
-from ragbench.experiment.work import Batch, Call, Draft, Item, block
-from ragbench.llm import Reply, ask
-from ragbench.llm.failures import KINDS, without_address
+from ragbench.experiment.axes import NONE, is_model
+from ragbench.experiment.experiment import Cell, Experiment
+from ragbench.experiment.rows import (
+    AXIS_COLUMNS,
+    REPLY_COLUMNS,
+    RowFile,
+    as_frame,
+    no_room,
+    system_names,
+    without_text,
+)
+from ragbench.generation import PROMPTS, generate
+from ragbench.labelling.grades import GRADES, PROMPT, grade
+from ragbench.llm import Cassette
+from ragbench.llm.facts import ModelFacts, model_facts
+from ragbench.llm.reply import CUT_SHORT
+from ragbench.metrics.ir_score import MATCHES, ir_score_table
 from ragbench.onnx_models import cores
-from ragbench.records import Chunk, Dataset
-from ragbench.retrieval.base import before
+from ragbench.prompts import prompt_hash
+from ragbench.records import Answer, Dataset, Hit, Question
+from ragbench.retrieval.base import check_retriever
+from ragbench.retrieval.multiquery import dense_searches
 from ragbench.text.cutoffs import TokenOffsets, joined_cutoffs
 
-AT_ONCE = 500  # questions retrieved together: bounds memory
-# Questions per task: in threads one, so that a kill loses little; elsewhere enough to be worth the sending.
-IN_THREADS, ELSEWHERE = 1, 50
-# Rows in a batch for every call under way at once, where a model grades: enough that waiting for the last reply costs
-# little, few enough that rows come soon.
-ROUNDS = 16
-_POLL_S = 0.2
-_JUDGED_FROM = 20  # replies, before a share of failures counts
+BLOCK = 500  # questions whose rows are written together
+BLOCK_OF_ANSWERS = 200  # the same where models answer or grade, in answers
+TASK = 50  # questions that an executor is given at once
+LEFT_OUT = "truncated answer"  # kind of a row without a grade, unlike a judge's own truncated reply
+STOP_AFTER = 0.5  # share of prompts failed by the servers, above which a run ends
+_JUDGED_FROM = 20  # prompts, before that share counts
 # A reply that cannot be used is a result; with these a server has not done its part.
-_SERVERS = {name for name, kind in KINDS.items() if kind.retry or kind.host_wide} - {"empty"}
-_SERVERS |= {"busy", "bad_request", "oversized", "other"}
+_OF_THE_SERVER = {"down", "no_model", "auth", "busy", "timeout", "server"}
+
+Row = dict[str, Any]
+Search = tuple[str, str, int]  # chunker, retriever, k
 
 
 @dataclass
-class Progress:
-    """How far a run is. ``failures`` counts failed rows of this run by kind; ``eta_s`` is NaN before the first row."""
+class Setup:
+    """What is built once: data sets, retrievers, readers and graders on this machine, models on servers."""
 
-    total: int
-    there: int
-    done: int = 0
-    failures: Counter[str] = field(default_factory=Counter)
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def seconds(self) -> float:
-        """Time since the run began."""
-        return time.monotonic() - self.began
-
-    @property
-    def eta_s(self) -> float:
-        """Expected seconds until the end."""
-        return self.seconds / self.done * (self.total - self.there - self.done) if self.done else float("nan")
-
-    def count(self, row: dict[str, Any]) -> None:
-        """Take a new row into account."""
-        self.done += 1
-        if row["status"] == "failed":
-            self.failures[row["error_kind"]] += 1
+    data: dict[str, Dataset]
+    retrievers: dict[tuple[str, str, str], Any]
+    readers: dict[str, Any]
+    graders: dict[str, Any]
+    generators: dict[str, Any]
+    judges: dict[str, Any]
+    facts: dict[str, dict[str, Any]]  # by axis and name, for the manifest
+    models: dict[tuple[str, str], ModelFacts] = field(default_factory=dict)
 
 
-def run_experiment(
-    experiment: Experiment, executor: Executor | None, progress: Any, retry: bool, stop: Any, stop_after: float
-) -> pd.DataFrame:
-    """Load, chunk and embed, find what is left to do, make its rows, and return all rows; see ``Experiment.run``."""
+def run_experiment(experiment: Experiment, executor: Executor | None = None, progress: bool = True) -> pd.DataFrame:
+    """Run a grid from its beginning and return its rows, as `load_rows` does.
 
-    def stopped() -> bool:
-        return stop is not None and stop.is_set()
+    Recorded replies are not asked for again, known vectors not computed: a run that was killed, or stopped by Ctrl-C,
+    is started again and soon where it was. The file of rows grows block by block, and holds those of this grid alone. A
+    failure of one question is a row with ``status`` "failed".
 
+    Parameters
+    ----------
+    executor : any ``concurrent.futures`` executor for what computes: threads (default), a process pool, dask's
+        ``client.get_executor()``. Calls to models are made from this process, whatever the executor.
+    progress : show a bar.
+
+    Raises
+    ------
+    ConfigError, DataError, ModelError for what stops the whole run: no server of a model, too many prompts failed by
+    the servers, two processes on one run, a full disk.
+    """
     with _alone(experiment), experiment.open_cassette() as cassette:
-        stage = Stage(experiment, cassette, manifests.recorded_digests(experiment.folder), ask_server=True)
-        with Journal(experiment.path) as journal:
-            rows = Rows.read(experiment.path, remember=True)
-            plans = {name: stage.left_to_do(name, rows, retry=retry) for name in stage.data}
-            left = {name: items for name, (items, _, _) in plans.items() if items}
-            stage.embed(left, stopped, show=bool(progress) and not callable(progress))
-            every = [key for _, keys, _ in plans.values() for key in keys]
-            state = Progress(len(every), sum(there for _, _, there in plans.values()))
-            by = "threads" if executor is None else type(executor).__name__
-            entry = {"began": manifests.now(), "ended": None, "executor": by, "rows": state.total}
-            entry |= {"rows_there": state.there, "by": Path(sys.argv[0]).name if sys.argv else ""}
-            manifest, secrets = _manifest(stage, entry), tuple(sorted(stage.secrets, key=len, reverse=True))
-            manifests.write_manifest(experiment.folder, manifest, secrets)
-            rows = None if left else rows  # of a large run, rows and what is left to do do not fit together
-            del plans
-            with _bar(progress, state) as tick:
-
-                def emit(row: dict[str, Any]) -> None:
-                    journal.write(row)
-                    state.count(row)
-                    tick()
-
-                try:
-                    _make_rows(Live(stage, cassette, emit, stopped, stop_after), left, executor)
-                finally:
-                    left.clear()
-                    entry |= {"ended": manifests.now(), "rows_made": state.done, "failed": dict(state.failures)}
-                    manifests.write_manifest(experiment.folder, manifest, secrets)
-    frame = (rows or Rows.read(experiment.path, remember=True)).frame(every)
+        setup = set_up(experiment, cassette)
+        entry = {
+            "began": manifests.now(),
+            "ended": None,
+            "executor": type(executor).__name__ if executor else "threads",
+        }
+        file, rows, servers = RowFile(experiment.path), [], Counter()
+        total = sum(len(data.questions) * len(experiment.cells(name)) for name, data in setup.data.items())
+        _write_manifest(experiment, setup, entry | {"rows": total})
+        pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
+        try:
+            with tqdm(total=total, unit="row", disable=not progress) as bar:
+                for name, data in setup.data.items():
+                    cells, relevant = experiment.cells(name), judgements(data)
+                    size = _block_size(experiment, setup, cells)
+                    for start in range(0, len(data.questions), size):
+                        questions = data.questions[start : start + size]
+                        made = _retrieve(experiment, setup, name, cells, questions, relevant, pool)
+                        _answer(experiment, setup, questions, made, cassette, servers)
+                        _grade(experiment, setup, questions, made, cassette, servers)
+                        file.append(made)
+                        rows += made
+                        bar.update(len(made))
+        finally:
+            if executor is None:
+                pool.shutdown(wait=False, cancel_futures=True)
+            failed = Counter(row["error_kind"] for row in rows if row["status"] == "failed")
+            entry |= {"ended": manifests.now(), "rows_made": len(rows), "failed": dict(failed)}
+            _write_manifest(experiment, setup, entry | {"rows": total})
+    frame = as_frame(rows)
     for warning in without_text(frame):
         warnings.warn(warning, stacklevel=3)  # shown at the line that called run()
     return frame
 
 
-def _make_rows(live: Live, todo: dict[str, list[Item]], executor: Executor | None) -> None:
-    """Make the rows that are left, a few hundred questions at a time."""
-    threads = ThreadPoolExecutor(cores(), thread_name_prefix="ragbench") if executor is None else None
+def set_up(experiment: Experiment, cassette: Cassette | None) -> Setup:
+    """Load the data, cut the documents, build the retrievers, and ask the servers of the models who they are."""
+    setup = Setup({}, {}, {}, {}, {}, {}, {"data": {}, "chunker": {}, "retriever": {}, "generator": {}, "judge": {}})
+    for axis, here, there in (
+        ("generator", setup.readers, setup.generators),
+        ("judge", setup.graders, setup.judges),
+    ):
+        for name, value in getattr(experiment, axis).items():
+            if is_model(value):
+                there[name] = value
+                facts = setup.models[axis, name] = model_facts(value, cassette)
+                setup.facts[axis][name] = facts.to_dict()
+            else:
+                here[name] = value
+                setup.facts[axis][name] = manifests.describe(value)
+    for name, value in experiment.data.items():
+        data = setup.data[name] = value if isinstance(value, Dataset) else value()
+        if not isinstance(data, Dataset) or not data.questions:
+            what = "no questions" if isinstance(data, Dataset) else type(data).__name__
+            raise ConfigError(f"data {name!r} gives {what}", "a Dataset with questions", "check its loader")
+        if repeated := len(data.questions) - len({question.id for question in data.questions}):
+            raise ConfigError(f"data {name!r} has {repeated} repeated ids", "each question once", "rename them")
+        setup.facts["data"][name] = manifests.data_facts(data)
+        chunks: dict[str, Any] = {}
+        for chunker, retriever, k in dict.fromkeys(cell.search for cell in experiment.cells(name)):
+            if not k:
+                continue
+            if chunker not in chunks:
+                chunks[chunker] = list(experiment.chunker[chunker](data.documents))
+                setup.facts["chunker"][f"{name}/{chunker}"] = manifests.chunk_facts(chunks[chunker])
+            if (place := (name, chunker, retriever)) not in setup.retrievers:
+                setup.retrievers[place] = check_retriever(experiment.retriever[retriever](chunks[chunker]))
+                setup.facts["retriever"]["/".join(place)] = manifests.describe(setup.retrievers[place])
+                for dense, _ in dense_searches(setup.retrievers[place], ()):
+                    _ = dense.vectors  # an embedder that fails at the chunks ends the run here
+    return setup
+
+
+def _block_size(experiment: Experiment, setup: Setup, cells: Sequence[Cell]) -> int:
+    asked = sum(cell.generator in setup.generators or cell.judge in setup.judges for cell in cells)
+    return BLOCK if not asked else max(1, BLOCK_OF_ANSWERS // asked)
+
+
+# -- search, cut and score ---------------------------------------------------------------------------------------------
+
+
+def _retrieve(
+    experiment: Experiment,
+    setup: Setup,
+    data: str,
+    cells: Sequence[Cell],
+    questions: Sequence[Question],
+    relevant: Mapping[str, Any],
+    pool: Executor,
+) -> list[Row]:
+    """Search for a block of questions, each search once, and let the executor make their rows."""
+    hits = {
+        search: _search(setup.retrievers[data, *search[:2]], questions, search[2])
+        for search in dict.fromkeys(cell.search for cell in cells if cell.N)
+    }
+    cut = (experiment.tokenizer, experiment.begin_token, experiment.match)
+    parts = [slice(start, start + TASK) for start in range(0, len(questions), TASK)]
+    tasks = ((questions[p], {search: found[p] for search, found in hits.items()}) for p in parts)
+    rows: list[Row] = []
     try:
-        for name, left in todo.items():
-            for start in range(0, len(left), AT_ONCE):
-                if live.stopped():
-                    return
-                items = left[start : start + AT_ONCE]
-                live.stage.retrieve(name, items)
-                _answer_and_grade(live, items, executor or threads)
-                for item in items:
-                    item.found.clear()  # the hits of a whole run would be its largest part in memory
-    finally:
-        if threads is not None:
-            threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _answer_and_grade(live: Live, items: Sequence[Item], executor: Any) -> None:
-    """Make the rows of some questions; while models answer one batch of them, the next is computed."""
-    stage = live.stage
-    hosts = max(map(len, (*stage.generators.values(), *stage.judges.values())), default=1)
-    # A row that a model grades is whole at the end of its batch, any other one as soon as its answer comes.
-    most = ROUNDS * stage.experiment.concurrency * hosts if stage.judges else math.inf
-    batch: list[tuple[Item, Sequence[Draft]]] = []
-    waiting = 0
-    with contextlib.closing(_computed(live, items, executor)) as computed:
-        for item, drafts in computed:
-            live.put(drafts)
-            lacking = sum(not draft.whole for draft in drafts)
-            if lacking:
-                batch.append((item, drafts))
-                waiting += lacking
-            if waiting >= most:
-                live.finish(batch)
-                batch, waiting = [], 0
-    live.finish(batch)
-
-
-def _computed(live: Live, items: Sequence[Item], executor: Any) -> Iterator[tuple[Item, list[Draft]]]:
-    """Yield each question with its drafts as the executor is done with it."""
-    size = IN_THREADS if isinstance(executor, ThreadPoolExecutor) else ELSEWHERE
-    stage, experiment = live.stage, live.stage.experiment
-    work = (experiment.cutting, stage.readers, stage.graders, experiment.truncated)
-    waiting: dict[Future[Any], Sequence[Item]] = {}
-    done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
-    try:
-        for start in range(0, len(items), size):
-            some = list(items[start : start + size])
-            future = executor.submit(block, some, *work)
-            waiting[future] = some
-            future.add_done_callback(done.put)
-        while waiting and not live.stopped():
-            with contextlib.suppress(queue.Empty):
-                future = done.get(timeout=_POLL_S)
-                yield from zip(waiting.pop(future), future.result(), strict=True)
+        work = functools.partial(rows_of, cells=tuple(cells), cut=cut, readers=setup.readers, graders=setup.graders)
+        for made in pool.map(work, *zip(*tasks, strict=True)):
+            rows += made
     except BrokenExecutor as error:
         raise RagbenchError(
             f"a worker of the executor died: {error or type(error).__name__}",
             "workers that live until the end",
-            "run again (rows are kept); with too little memory use fewer workers",
+            "run again; with too little memory use fewer workers",
         ) from None
     except (TypeError, AttributeError, ImportError, PicklingError) as error:
         # How an executor says that something cannot go to its workers differs from one to the next.
@@ -192,192 +211,351 @@ def _computed(live: Live, items: Sequence[Item], executor: Any) -> Iterator[tupl
             "classes and functions from an importable module",
             "move it from the notebook into a module, or run with threads (executor=None)",
         ) from None
-    finally:
-        for future in waiting:
-            future.cancel()
+    for row in rows:
+        row["relevant"] = relevant.get(row["question_id"])
+    return rows
 
 
-@dataclass(slots=True)
-class Live:
-    """Asks the models of a run: every prompt of a batch goes to one ``ask``; each row is written as its reply comes.
+def _search(engine: Any, questions: Sequence[Question], k: int) -> list[list[Hit] | Exception]:
+    """Return hits by question, or the error of one whose search fails: the others are searched without it."""
+    try:
+        return list(engine.search([question.text for question in questions], k))
+    except Exception as error:
+        _full_disk(error)
+        if len(questions) == 1:
+            return [error]
+        return [_search(engine, [question], k)[0] for question in questions]
 
-    Rows that a server failed wait until their batch is over: where the run ends with it, they are made by the next one.
 
-    Attributes
-    ----------
-    emit : takes each row as soon as it is whole. stopped : whether the run is to end.
-    stop_after : share of prompts that the servers may fail.
+def rows_of(
+    questions: Sequence[Question],
+    hits: Mapping[Search, Sequence[list[Hit] | Exception]],
+    *,
+    cells: Sequence[Cell],
+    cut: tuple[Any, bool, str],
+    readers: Mapping[str, Any],
+    graders: Mapping[str, Any],
+) -> list[Row]:
+    """Make the rows of some questions with all that needs no model server: a task of an executor.
+
+    ``hits`` : by search, those of each question. ``cut`` : tokenizer of N, whether its begin token counts, match.
     """
+    offsets = _offsets(cut[0])
+    largest = {search: max(cell.N for cell in cells if cell.search == search) for search in hits}
+    rows = []
+    for place, question in enumerate(questions):
+        about = {"kind": question.kind, "level": question.level, "question": question.text}
+        about |= {"reference": question.answer, "references": list(question.references)}
+        contexts: dict[Search, Any] = {}
+        answers: dict[tuple, Row] = {}
+        for cell in cells:
+            axes = (cell.data, question.id, *cell.answer, cell.judge)
+            row: Row = dict(zip(AXIS_COLUMNS, axes, strict=True)) | {"status": "ok", **about}
+            if not cell.N:
+                row |= {"ir_score": None, "context_tokens": 0, "hits": [], "retrieved": [], "context": None}
+            elif cell.search not in contexts:
+                budgets = sorted({other.N for other in cells if other.search == cell.search})
+                contexts[cell.search] = _contexts(question, hits[cell.search][place], budgets, cut, offsets)
+            if cell.N and isinstance(of_search := contexts[cell.search], Exception):
+                _fail(row, "retrieve", of_search)
+            else:
+                row |= of_search[cell.N] if cell.N else {}
+                if cell.generator in readers:
+                    if cell.answer not in answers:
+                        answers[cell.answer] = _read(readers[cell.generator], cell.generator, question, row["context"])
+                    row |= answers[cell.answer]
+                    if cell.judge in graders and row["status"] == "ok":
+                        _grade_here(row, cell.judge, graders[cell.judge], question)
+                elif cell.generator == NONE and largest[cell.search] > cell.N:
+                    # Nobody reads it, and it is the beginning of the largest one.
+                    row |= {"context": None, "chunk_ends": None}
+            rows.append(row)
+    return rows
 
-    stage: Stage
-    cassette: Any
-    emit: Callable[[dict[str, Any]], None]
-    stopped: Callable[[], bool]
-    stop_after: float
-    replies: int = 0
-    failures: Counter[str] = field(default_factory=Counter)
-    waiting: list[dict[str, Any]] = field(default_factory=list)
 
-    def finish(self, batch: Batch) -> None:
-        """Make the answers and grades that a batch lacks.
+@functools.lru_cache(maxsize=4)
+def _kept_offsets(tokenizer: Any) -> TokenOffsets:
+    return TokenOffsets(tokenizer)
 
-        Raises
-        ------
-        ModelError when no host of a model is left, or too large a share of the prompts failed.
-        """
-        for name, models in self.stage.generators.items():
-            self._ask("generate", models, self.stage.answer_calls(batch, name), on_length="keep")
-        for name, models in self.stage.judges.items():
-            self._ask("grade", models, self.stage.grade_calls(batch, name))
-        while self.waiting:
-            self.emit(self.waiting.pop(0))
 
-    def put(self, drafts: Sequence[Draft]) -> None:
-        """Emit the rows that are whole."""
-        for draft in drafts:
-            if draft.whole:
-                (self.waiting.append if draft.row.get("error_kind") in _SERVERS else self.emit)(draft.row)
+def _offsets(tokenizer: Any) -> TokenOffsets:
+    """Return the token offsets of this process: every chunk is tokenised once in it."""
+    try:
+        return _kept_offsets(tokenizer)
+    except TypeError:  # a tokenizer that cannot be hashed
+        return TokenOffsets(tokenizer)
 
-    def _ask(self, step: str, models: Sequence[Any], calls: Sequence[Call], **options: Any) -> None:
-        def take(place: int, reply: Reply) -> None:
-            self._count(reply)
-            calls[place].take(reply if reply.error is None else replace(reply, error=without_address(reply.error)))
-            self.put(calls[place].drafts)
 
-        if not calls or self.stopped():
-            return
-        experiment = self.stage.experiment
-        options = {"concurrency": experiment.concurrency, "progress": False, **options, **experiment.options}
-        ask(
-            models,
-            [call.text for call in calls],
-            schema=[call.schema for call in calls],
-            cassette=self.cassette,
-            ids=[call.id for call in calls],
-            groups=[call.question_id for call in calls],
-            step=step,
-            on_reply=take,
-            stop=self.stopped,
-            **options,
+def _contexts(
+    question: Question,
+    hits: list[Hit] | Exception,
+    budgets: Sequence[int],
+    cut: tuple[Any, bool, str],
+    offsets: TokenOffsets,
+) -> dict[int, Row] | Exception:
+    """Cut the joined hits at every N and score all contexts in one pass; return by N what a row says of its context."""
+    if isinstance(hits, Exception):
+        return hits
+    _, begin_token, match = cut
+    try:
+        texts = [hit.chunk.text for hit in hits]
+        joined = " ".join(texts)
+        ends = joined_cutoffs(texts, budgets, offsets, begin_token)
+        references = [list(question.references)]
+        scores = ir_score_table(references, [joined], budgets, match=match, positions=ends[None, :], threads=1)[0]
+        most = offsets.joined_ends(texts, max(budgets)).size
+    except Exception as error:
+        return error
+    about = {"hits": [hit.chunk.id for hit in hits], "zero_hits": sum(hit.score == 0 for hit in hits)}
+    about["retrieved"] = [hit.chunk.doc_id for hit in hits]
+    lengths = [len(text) for text in texts]
+    rows = {}
+    for n, end, score in zip(budgets, ends.tolist(), scores.tolist(), strict=True):
+        tokens = int(min(max(n - 1, 0) if begin_token else n, most))
+        chunk_ends = _chunk_ends(lengths, end)
+        context = joined[:end]
+        rows[n] = about | {"ir_score": score, "context_tokens": tokens, "context": context, "chunk_ends": chunk_ends}
+    return rows
+
+
+def _chunk_ends(lengths: Sequence[int], end: int) -> list[int]:
+    """Return where each chunk ends in their texts joined with one space and cut at ``end``."""
+    ends, start = [], 0
+    for length in lengths:
+        if start >= end:
+            break
+        ends.append(min(start + length, end))
+        start += length + 1
+    return ends
+
+
+# -- answer and grade --------------------------------------------------------------------------------------------------
+
+
+def _read(reader: Any, name: str, question: Question, context: str | None) -> Row:
+    try:
+        answer = generate(reader, [question], [context])[0]
+    except Exception as error:
+        answer = Answer(question.id, "", name, meta={"error": f"{type(error).__name__}: {error}"})
+    return _answered(answer) | {"model": reader.name, "abstained": answer.meta.get("abstained")}
+
+
+def _answered(answer: Answer) -> Row:
+    """Return what a row says of its answer, or of the failure to get one."""
+    if error := answer.meta.get("error"):
+        kind, _, message = error.partition(": ")
+        row: Row = {}
+        _fail(row, "generate", kind, message)
+        return row | {"seconds": answer.seconds}
+    return {"answer": answer.text, "seconds": answer.seconds}
+
+
+def _fail(row: Row, step: str, error: BaseException | str, message: str = "") -> None:
+    """Mark a row as failed; a full disk is none of the question's, and ends the run."""
+    if isinstance(error, BaseException):
+        _full_disk(error)
+        error, message = getattr(error, "kind", type(error).__name__), str(error)
+    row |= {"status": "failed", "error_step": step, "error_kind": error, "error": message}
+
+
+def _full_disk(error: BaseException) -> None:
+    if isinstance(error, OSError) and error.errno in (28, 27, 122):  # ENOSPC, EFBIG, EDQUOT
+        raise no_room(error.filename or "a file", error.strerror) from None
+
+
+def _grade_here(row: Row, name: str, grader: Any, question: Question) -> None:
+    """Let a grader of this machine grade the answer of a row."""
+    start = time.perf_counter()
+    try:
+        given = grader.grade_all([question], [Answer(question.id, row["answer"], row["generator"])])[0]
+    except Exception as error:
+        _fail(row, "grade", error)
+        return
+    if given.value is None:
+        _fail(row, "grade", given.meta["error"], given.meta["detail"])
+    elif isinstance(given.value, bool) or not hasattr(given.value, "__index__") or given.value not in GRADES:
+        got = f"the grader {name!r} gave {given.value!r}, not a grade from {min(GRADES)} to {max(GRADES)}"
+        _fail(row, "grade", "invalid", got)
+        return
+    row |= {"grade": given.value, "judge_model": given.judge, "judge_seconds": time.perf_counter() - start}
+
+
+def _options(experiment: Experiment, cassette: Cassette | None) -> dict[str, Any]:
+    options = {"concurrency": experiment.concurrency, "progress": False, **experiment.options}
+    return options | {"cassette": cassette}
+
+
+def _answer(
+    experiment: Experiment,
+    setup: Setup,
+    questions: Sequence[Question],
+    rows: Sequence[Row],
+    cassette: Cassette | None,
+    servers: Counter[str],
+) -> None:
+    """Let the models answer, once for rows that differ in their judge alone."""
+    known = {question.id: question for question in questions}
+    for name, model in setup.generators.items():
+        waiting: dict[tuple, list[Row]] = {}
+        for row in rows:
+            if row["generator"] == name and row["status"] == "ok":
+                waiting.setdefault(tuple(row[axis] for axis in AXIS_COLUMNS[:-1]), []).append(row)
+        if not waiting:
+            continue
+        groups = list(waiting.values())
+        asked, contexts = [known[g[0]["question_id"]] for g in groups], [g[0]["context"] for g in groups]
+        prompt = experiment.prompts.get(name, PROMPTS["with_documents"])
+        ids = ["/".join(str(group[0][axis]) for axis in AXIS_COLUMNS[1:6]) for group in groups]
+        options = _options(experiment, cassette) | {"ids": ids, "with_documents": prompt}
+        facts = setup.models["generator", name].row()
+        for group, answer in zip(groups, generate(model, asked, contexts, **options), strict=True):
+            about = {"tagged": None} | answer.meta["usage"] | answer.meta
+            made = _answered(answer) | facts | {column: about[column] for column in ("prompt_sha256", *REPLY_COLUMNS)}
+            for row in group:
+                row |= made
+                if experiment.truncated == "unscored" and row.get("finish") in CUT_SHORT and row["judge"] != NONE:
+                    _fail(
+                        row,
+                        "grade",
+                        LEFT_OUT,
+                        "the answer ended at its limit of tokens; truncated='score' has it graded",
+                    )
+                elif row["judge"] in setup.graders and row["status"] == "ok":
+                    _grade_here(row, row["judge"], setup.graders[row["judge"]], known[row["question_id"]])
+        _count("generate", [group[0].get("error_kind") for group in groups], groups, servers)
+
+
+def _grade(
+    experiment: Experiment,
+    setup: Setup,
+    questions: Sequence[Question],
+    rows: Sequence[Row],
+    cassette: Cassette | None,
+    servers: Counter[str],
+) -> None:
+    """Let the judge models grade; answers of different generators are not shown together."""
+    for name, judge in setup.judges.items():
+        facts = {f"judge_{key}": value for key, value in setup.models["judge", name].row().items()}
+        facts["judge_prompt_sha256"] = prompt_hash(PROMPT)
+        for generator in experiment.generator:
+            mine = [r for r in rows if (r["judge"], r["generator"]) == (name, generator) and r["status"] == "ok"]
+            if not mine:
+                continue
+            places = [f"{row['chunker']}/{row['retriever']}/{row['k']}" for row in mine]
+            answers = [
+                Answer(row["question_id"], row["answer"], generator, meta={"retriever": place, "budget": row["N"]})
+                for row, place in zip(mine, places, strict=True)
+            ]
+            shown = {"per_prompt": experiment.per_prompt, "order": experiment.order, "max_chars": experiment.max_chars}
+            grades = grade(judge, questions, answers, **shown, **_options(experiment, cassette))
+            for row, given in zip(mine, grades, strict=True):
+                about, used = given.meta, given.meta["usage"]
+                row |= {f"judge_{key}": about[key] for key in ("shown", "position", "repairs", "grades_got", "form")}
+                row |= facts | {
+                    "grade": given.value,
+                    "judge_seconds": about["seconds"],
+                    "judge_answer_cut": about["cut"],
+                }
+                # A sum over the calls: of no use where one of them was not counted.
+                row["judge_prompt_tokens"] = None if used["uncounted"] else used["prompt_tokens"]
+                row["judge_prompt_estimate"] = about["prompt_estimate"]
+                if given.value is None:
+                    row["judge_raw"] = given.raw
+                    _fail(row, "grade", about["error"], about["detail"])
+            _count("grade", [row.get("error_kind") for row in mine], [[row] for row in mine], servers)
+
+
+def _count(step: str, kinds: Sequence[str | None], rows: Sequence[Sequence[Row]], servers: Counter[str]) -> None:
+    """End the run where the servers fail too many prompts."""
+    lost = [group[0]["error"] for kind, group in zip(kinds, rows, strict=True) if kind in _OF_THE_SERVER]
+    servers["asked"] += len(kinds)
+    servers["lost"] += len(lost)
+    too_many = servers["asked"] >= _JUDGED_FROM and servers["lost"] > STOP_AFTER * servers["asked"]
+    if lost and (len(lost) == len(kinds) or too_many):
+        raise ModelError(
+            f"{servers['lost']} of {servers['asked']} prompts failed at the server ({step}); the last: {lost[-1]}",
+            f"at most {STOP_AFTER:.0%}",
+            "see to the server, then run again: recorded replies are not asked for again",
         )
 
-    def _count(self, reply: Reply) -> None:
-        self.replies += 1
-        if reply.error is None or reply.error.kind not in _SERVERS:
-            return
-        if reply.error.no_host_left:
-            raise reply.error
-        self.failures[reply.error.kind] += 1
-        failed = self.failures.total()
-        if self.replies >= _JUDGED_FROM and failed > self.stop_after * self.replies:
-            (kind, count), *_ = self.failures.most_common(1)
-            raise ModelError(
-                f"{failed} of {self.replies} prompts failed at the server, {count} as {kind}; last: {reply.error.got}",
-                f"at most {self.stop_after:.0%} (stop_after)",
-                f"{reply.error.do}; then run again: what is there is not made again. stop_after=1 goes on regardless",
-            )
+
+# -- manifest and texts ------------------------------------------------------------------------------------------------
 
 
-def _manifest(stage: Stage, entry: dict[str, Any]) -> dict[str, Any]:
-    """Put together the manifest; the entries of earlier runs stay."""
-    experiment = stage.experiment
-    grid = experiment.grid
+def _write_manifest(experiment: Experiment, setup: Setup, entry: Mapping[str, Any]) -> None:
+    """Write what made the rows; the entries of earlier runs stay."""
     try:
-        runs = manifests.load_manifest(experiment.folder)["runs"]
+        runs = manifests.load_manifest(experiment.home)["runs"]
     except (RagbenchError, KeyError):
         runs = []
-    seeds = {f"generator/{name}": stage.facts("generator", name)["seed"] for name in stage.generators}
-    seeds |= {f"judge/{name}": stage.facts("judge", name)["judge_seed"] for name in stage.judges}
-    return {
-        "format": manifests.FORMAT,
-        "name": experiment.name,
-        "axes": stage.identity,
-        "grid": {axis: list(getattr(grid, axis)) for axis in stage.identity},
-        # Chunks are known by what they hold; a reader also wants to know how they were cut.
-        "chunkers": {name: identity.object_identity(cut) for name, cut in grid.chunker.items()},
-        "parameters": experiment.parameters(),
-        "prompts": {prompt: sha for hashes in stage.prompts.values() for prompt, sha in hashes.items()},
-        "seeds": seeds | {"order": experiment.order},
-        **manifests.environment(),
-        "runs": [*runs, entry],
-    }
+    runs = [run for run in runs if run["began"] != entry["began"]]
+    prompts = {name: setup.models["generator", name] for name in setup.generators}
+    hashes = {}
+    for name in prompts:
+        for prompt in (experiment.prompts.get(name, PROMPTS["with_documents"]), PROMPTS["query_only"]):
+            hashes[str(prompt).rpartition("/")[2]] = prompt_hash(prompt)
+    if setup.judges:
+        hashes[PROMPT] = prompt_hash(PROMPT)
+    options = {name: value for name, value in experiment.options.items() if isinstance(value, bool | int | float | str)}
+    names = ("per_prompt", "order", "max_chars", "begin_token", "match", "concurrency", "truncated")
+    parameters = {name: getattr(experiment, name) for name in names} | {"options": options, "N": list(experiment.N)}
+    parameters |= {"k": {name: list(values) for name, values in experiment.k.items()}}
+    parameters |= {"tokenizer": tokenizer_name(experiment.tokenizer), "form": MATCHES[experiment.match][1]}
+    secrets = tuple(sorted({s for facts in setup.models.values() for s in facts.secrets}, key=len, reverse=True))
+    manifests.write_manifest(
+        experiment.home,
+        {
+            "format": manifests.FORMAT,
+            "name": experiment.name,
+            "axes": setup.facts,
+            "grid": {axis: list(getattr(experiment, axis)) for axis in setup.facts},
+            "chunkers": {name: manifests.describe(cut) for name, cut in experiment.chunker.items()},
+            "parameters": parameters,
+            "prompts": hashes,
+            "seeds": {f"{axis}/{name}": facts.row()["seed"] for (axis, name), facts in setup.models.items()}
+            | {"order": experiment.order},
+            **manifests.environment(),
+            "runs": [*runs, dict(entry)],
+        },
+        secrets,
+    )
 
 
-def _alone(experiment: Experiment) -> contextlib.AbstractContextManager:
+def tokenizer_name(tokenizer: Any) -> str:
+    """Name the tokenizer that counts N."""
+    if tokenizer is None:
+        return "all-MiniLM-L6-v2 WordPiece"
+    return getattr(tokenizer, "__name__", None) or (
+        str(tokenizer) if isinstance(tokenizer, str) else type(tokenizer).__name__
+    )
+
+
+def answers_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """Put beside rows of a run what scoring needs: ``rb.score(experiment.answers(rows), [...])``.
+
+    Adds ``system`` (the retriever, the other axes that take several values, and N) and ``chunks``, the texts that stand
+    in ``context``. Without documents, at N = 0, there are no chunks and no context.
+    """
+    names = [f"{name}@{n}" for name, n in zip(system_names(rows), rows["N"], strict=True)]
+    if rows["data"].nunique() > 1:
+        names = [f"{name} on {data}" for name, data in zip(names, rows["data"], strict=True)]
+    chunks = [
+        _parts(context, ends) if isinstance(context, str) and isinstance(ends, list) else [] if n == 0 else None
+        for context, ends, n in zip(rows["context"], rows["chunk_ends"], rows["N"], strict=True)
+    ]
+    context = rows["context"].astype(object).where(rows["context"].notna(), None)
+    return rows.assign(system=names, chunks=pd.Series(chunks, rows.index, dtype=object), context=context)
+
+
+def _parts(context: str, ends: Sequence[int]) -> list[str]:
+    starts = [0, *(end + 1 for end in ends[:-1])]
+    return [context[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def _alone(experiment: Experiment) -> Any:
     try:
-        return FileLock(experiment.folder / "rows.lock").acquire(timeout=0)
+        return FileLock(experiment.home / "rows.lock").acquire(timeout=0)
     except Timeout:
         raise ConfigError(
             f"another process is running {experiment.name!r}", "one process per run", "wait for it, or rename this one"
         ) from None
-
-
-@contextlib.contextmanager
-def _bar(progress: Any, state: Progress) -> Iterator[Callable[[], None]]:
-    """Yield what is to be called after every row: it moves the bar, or calls the user's function."""
-    if callable(progress):
-        yield lambda: progress(state)
-        return
-    off = not progress or state.there == state.total
-    with tqdm(total=state.total, initial=state.there, unit="row", disable=off) as bar:
-
-        def tick() -> None:
-            bar.set_postfix(failed=state.failures.total(), refresh=False)
-            bar.update(state.there + state.done - bar.n)
-
-        yield tick
-
-
-def with_texts(experiment: Experiment, rows: pd.DataFrame) -> pd.DataFrame:
-    """Find the chunks of each row again and cut them at its N; see ``Experiment.answers``."""
-    grid, cutting = experiment.grid, experiment.cutting
-    offsets = TokenOffsets(cutting.tokenizer)
-    if strangers := set(rows["data"]) - set(grid.data):
-        raise _stranger("the data set", strangers.pop())
-    data = {name: grid.data[name] for name in dict.fromkeys(rows["data"])}
-    data = {name: value if isinstance(value, Dataset) else value() for name, value in data.items()}
-    questions = {name: {question.id: question for question in loaded.questions} for name, loaded in data.items()}
-    relevant = {name: judgements(loaded) for name, loaded in data.items()}
-    chunks: dict[tuple[str, str], dict[str, Chunk]] = {}
-    texts = []
-    for row in rows.itertuples():
-        question = questions[row.data].get(row.question_id)
-        if question is None:
-            raise _stranger(f"the question {row.question_id!r}", row.data)
-        read: list[Chunk] | None = None if row.N else []
-        retrieved, context = read, None
-        if row.N and isinstance(row.hits, list):
-            place = (row.data, row.chunker)
-            if place not in chunks:
-                cut = grid.chunker.get(row.chunker)
-                chunks[place] = {chunk.id: chunk for chunk in cut(data[row.data].documents)} if cut else {}
-            if strangers := [name for name in row.hits if name not in chunks[place]]:
-                raise _stranger(f"the chunk {strangers[0]!r} of {row.chunker!r}", row.data)
-            retrieved = [chunks[place][name] for name in row.hits]
-            listed = [chunk.text for chunk in retrieved]
-            context = " ".join(listed)[: joined_cutoffs(listed, [row.N], offsets, cutting.begin_token)[0]]
-            read = before(len(context), retrieved)
-        texts.append(
-            {
-                "question": question.text,
-                "reference": question.answer,
-                "references": list(question.references),
-                "chunks": None if read is None else [chunk.text for chunk in read],
-                "context": context,
-                "retrieved": None if retrieved is None else [chunk.doc_id for chunk in retrieved],
-                "relevant": relevant[row.data].get(row.question_id),
-            }
-        )
-    names = [f"{name}@{n}" for name, n in zip(system_names(rows), rows["N"], strict=True)]
-    if len(data) > 1:
-        names = [f"{name} on {where}" for name, where in zip(names, rows["data"], strict=True)]
-    columns = {name: [text[name] for text in texts] for name in (texts[0] if texts else ())}
-    return rows.assign(system=names, **columns)
-
-
-def _stranger(what: str, data: str) -> DataError:
-    return DataError(
-        f"a row names {what} of {data!r}, which this experiment does not have",
-        "rows of this experiment, as its data and chunkers are now",
-        "take those that its run() returns",
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from ragbench.errors import ConfigError
 from ragbench.labelling.asking import one_line
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import Reply, ask, chat_model, label_schema
+from ragbench.llm.context import prompt_tokens
 from ragbench.llm.structured import json_values
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import GRADES, Answer, Grade, Question, facts_of, questions_of
@@ -117,10 +119,12 @@ def grading_prompts(
     lines = [one_line(answer.text) for answer in answers]  # on one line, it cannot pass for two numbered ones
     cut = frozenset(place for place, line in enumerate(lines) if len(line) > max_chars)
     shown = [line[:max_chars] + (" [...]" if place in cut else "") or "(empty)" for place, line in enumerate(lines)]
+    seen: Counter[str] = Counter()
     prompts = []
     for group in group_answers(answers, per_prompt):
         question = asked[group[0]]
-        places = group if order is None else _shuffled(group, order, question.id)
+        places = group if order is None else _shuffled(group, order, question.id, seen[question.id])
+        seen[question.id] += len(group)
         known = facts_of(question) if facts is None else facts.get(question.id, ())
         text = fill_prompt(
             template,
@@ -231,9 +235,9 @@ def _schema(count: int) -> type[BaseModel]:
     return create_model(f"Grades{count}", __base__=label_schema(count, tuple(GRADES), "grades"), __validators__=checks)
 
 
-def _shuffled(group: tuple[int, ...], seed: int, question_id: str) -> tuple[int, ...]:
-    # Each prompt has an order of its own, whatever else is graded in the run.
-    words = hashlib.sha256(question_id.encode()).digest()[:8] + group[0].to_bytes(8, "big")
+def _shuffled(group: tuple[int, ...], seed: int, question_id: str, before: int) -> tuple[int, ...]:
+    # Each prompt has an order of its own, whatever else is graded in the run; ``before``: answers to it shown before.
+    words = hashlib.sha256(question_id.encode()).digest()[:8] + before.to_bytes(8, "big")
     rng = np.random.default_rng([seed, int.from_bytes(words, "big")])
     return tuple(group[i] for i in rng.permutation(len(group)))
 
@@ -255,6 +259,9 @@ def read_grades(
             "repairs": reply.repairs,
             "grades_got": count,
             "usage": reply.usage.to_dict(),
+            "seconds": reply.seconds,
+            "form": reply.form,
+            "prompt_estimate": prompt_tokens([{"content": prompt.text}]),
         }
         if not reply.ok:
             meta["error"] = reply.error.kind if reply.error is not None else "unknown"

@@ -86,7 +86,7 @@ def models(model: str | None = None, judge_model: str | None = None, recording: 
 
     Source: thesis §2.5.3 (MLQ asks a language model for its queries), §2.4 (answers and grades).
     """
-    from ragbench.experiment.config import make_generator, make_judge
+    from ragbench.experiment import make_generator, make_judge
     from ragbench.llm import Cassette
     from ragbench.retrieval import llm_decomposer, rule_decomposer
 
@@ -125,7 +125,7 @@ def experiment(table: str, data: Dataset, who: Models | None = None, **options: 
     tape = False if who.recording is None else who.recording
     settings |= {"match": "exact", "cassette": tape, "chunker": {"as run": semantic_chunks}}
     settings |= {"retriever": {name: build[name] for name in wanted}}
-    settings |= {"k": {"as run": {name: TOP_K[name] for name in wanted}}}
+    settings |= {"k": {name: TOP_K[name] for name in wanted}}
     if table != "Table 3.1":
         settings |= {"generator": {who.names["generator"]: who.generator}, "judge": {who.names["judge"]: who.judge}}
     name = f"thesis_{table.lower().replace(' ', '_')}_{data.name}"

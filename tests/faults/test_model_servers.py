@@ -20,9 +20,9 @@ from test_odd_servers import CHAT, LARGE, LIMITS, MODELS, SMALL, Said, llama_cpp
 from ragbench.cli import main
 from ragbench.errors import ModelError
 from ragbench.experiment import load_rows
-from ragbench.experiment.identity import model_identity
 from ragbench.llm import CallError, Cassette, ask, chat_model, fitness
 from ragbench.llm.drivers import Received, driver_for
+from ragbench.llm.facts import model_facts
 from ragbench.llm.structured import without_thinking
 from ragbench.report.audit import audit, render
 
@@ -298,7 +298,7 @@ def test_a_list_of_models_has_the_same_limit(monkeypatch):
         FakeOllama(models={f"model-{n}": "e" * 64 for n in range(9)}) as fake,
         pytest.raises(ModelError, match="more than"),
     ):
-        model_identity([fake.model()], None, None, ask_server=True)
+        model_facts([fake.model()])
 
 
 class Touchy(BaseModel):

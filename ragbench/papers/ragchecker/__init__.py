@@ -18,7 +18,7 @@ from ragbench.chunking import token_chunks
 from ragbench.data.ragchecker import RagResult, RetrievedText
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.experiment import Experiment
-from ragbench.experiment.identity import is_model
+from ragbench.experiment.axes import is_model
 from ragbench.records import Chunk, Dataset, Document
 
 PROMPTS = {"default": "ragchecker_default", "optimised": "ragchecker_optimised"}
@@ -110,21 +110,28 @@ def long_answered(data: Dataset, limit: int | None = None) -> Dataset:
     return replace(data, questions=kept, excluded=(*data.excluded, *((q.id, "no long answer") for q in short)))
 
 
+def row_ids(rows: pd.DataFrame) -> pd.Series:
+    """Name each row by its place in the grid."""
+    axes = ["question_id", "chunker", "retriever", "k", "generator"]
+    return rows[axes].astype(str).agg("/".join, axis=1)
+
+
 def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers") -> list[RagResult]:
-    """Turn the rows of a `grid` that did not fail into RAGChecker's results, each by the key of its row.
+    """Turn the rows of a `grid` that did not fail into RAGChecker's results, each by the id of its row (`row_ids`).
 
     ``claims`` of ``"answers"`` are those of the true answer (the data set's own where there are any) and of the
     response. ``"references"``: the retriever's half; a question's references are the claims, responses are left out.
     """
     check_known("kind of claims", [claims], CLAIMS)
-    (data,) = experiment.grid.data.values()
+    (data,) = experiment.data.values()
     questions = {q.id: q for q in data.questions}
     chunks = {
         name: {c.id: RetrievedText(text=c.text, doc_id=c.doc_id) for c in cut(data.documents)}
-        for name, cut in experiment.grid.chunker.items()
+        for name, cut in experiment.chunker.items()
     }
     responses = []
-    for row in rows[rows["status"] == "ok"].itertuples():
+    done = rows[rows["status"] == "ok"]
+    for row, row_id in zip(done.itertuples(), row_ids(done), strict=True):
         lacking = {row.question_id} - set(questions) or set(row.hits) - set(chunks[row.chunker])
         if lacking:
             raise DataError(f"rows about {min(lacking)!r}", f"questions and chunks of {data!r}", "load the same data")
@@ -138,7 +145,7 @@ def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers")
             texts["reference_claims"] = None if given is None else tuple(claim["text"] for claim in given)
         about = {"question_id": q.id, "retriever": row.retriever, "generator": row.generator}
         retrieved = tuple(chunks[row.chunker][name] for name in row.hits)
-        responses.append(RagResult(row.key, q.text, **texts, chunks=retrieved, extra=about))
+        responses.append(RagResult(row_id, q.text, **texts, chunks=retrieved, extra=about))
     return responses
 
 
@@ -155,13 +162,14 @@ def scores(experiment: Experiment, rows: pd.DataFrame, labelled: Any, claims: st
     from ragbench.metrics.claims import claim_metrics_table
 
     table = claim_metrics_table(labelled.scored.results)
-    scored = rows["key"].isin(table.index).to_numpy()
-    table = table.reindex(rows["key"]).reset_index(drop=True)
+    ids = row_ids(rows)
+    scored = ids.isin(table.index).to_numpy()
+    table = table.reindex(ids).reset_index(drop=True)
     if claims == "references":
         table[[name for name in table if name not in RETRIEVER]] = np.nan  # of responses that were left out
     table["noise_sensitivity"] = table[list(NOISE)].sum(axis=1, skipna=False)
-    (data,) = experiment.grid.data.values()
-    windows = rows["chunker"].map(experiment.grid.chunker)
+    (data,) = experiment.data.values()
+    windows = rows["chunker"].map(experiment.chunker)
     place = rows.assign(
         domain=rows["question_id"].map({q.id: q.meta.get("domain", "") for q in data.questions}),
         cluster=rows["question_id"].map(question_clusters(data)),

@@ -176,7 +176,7 @@ def answers(
     Returned are rows of the `Experiment` by setting and question, with a column setting; settings that are alike share
     a row's answer. An answer that the limit of new tokens ended counts as it is, as in the paper.
     """
-    from ragbench.experiment.identity import is_model
+    from ragbench.experiment.axes import is_model
     from ragbench.generation import ABSTENTIONS, ExtractiveReader
     from ragbench.text.wordpiece import default_tokenizer
 

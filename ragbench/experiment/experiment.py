@@ -1,0 +1,381 @@
+"""What is run: the axes of a grid and its cells. An `Experiment` is data; `run` and `plan` stand above it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from itertools import product
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, ValidationInfo, model_validator
+
+from ragbench.data.files import read_text
+from ragbench.errors import ConfigError, RagbenchError, check_known, unknown
+from ragbench.experiment.axes import MODELS, NONE, QUERY_ONLY, check_label, is_model, parse_axis, parse_model
+from ragbench.experiment.rows import ROWS
+from ragbench.llm import Cassette, Plan, ask
+from ragbench.metrics.ir_score import MATCHES
+from ragbench.metrics.table import find_numbers
+from ragbench.paths import results_dir
+from ragbench.prompts import fill_prompt, load_prompt
+
+AXES = ("data", "chunker", "retriever", "generator", "judge")
+# Keys that every file has, as one may write them.
+_REQUIRED = {
+    "name": "first-look",
+    "data": "{mine: {questions: questions.jsonl, documents: docs/}}",
+    "chunker": "{small: {use: token_chunks, size: 200, overlap: 0.2}}",
+    "retriever": "[BM25, SIM]",
+}
+_NOT_OPTIONS = {"model", "prompts", "schema", "cassette", "concurrency", "ids", "groups", "step", "on_length"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of axis values. N = 0 asks without documents: chunker "none", retriever "LLM only", k 0."""
+
+    data: str
+    chunker: str
+    retriever: str
+    k: int
+    N: int
+    generator: str = NONE
+    judge: str = NONE
+
+    @property
+    def search(self) -> tuple[str, str, int]:
+        """What is retrieved: (chunker, retriever, k)."""
+        return (self.chunker, self.retriever, self.k)
+
+    @property
+    def answer(self) -> tuple[str, str, int, int, str]:
+        """What is answered: the cell without data and judge."""
+        return (*self.search, self.N, self.generator)
+
+
+class Experiment(BaseModel):
+    """A grid of data x chunker x retriever x k x N x generator x judge; one row per question and cell.
+
+    ``data``, ``chunker``, ``retriever``, ``generator`` and ``judge`` take what an experiment.yaml has: names of what
+    ships (``retriever=["BM25", "SIM"]``), or a dict label -> name, ``{"use": NAME, option: value}`` or object.
+
+    Parameters
+    ----------
+    name : of the run; its files lie in ``data/results/<name>/``, or in ``folder``.
+    data : label -> Dataset, or a function that loads one. A single Dataset goes by its own name.
+    chunker : label -> function documents -> chunks.
+    retriever : label -> function chunks -> retriever (anything with ``search(queries, k)``).
+    k : chunks asked for: an int, several, or a dict retriever -> int, or label -> (dict retriever -> int).
+    N : token budgets. N = 0 asks the generator without documents, once per question, as retriever "LLM only".
+    generator : label -> reader, function (question, context) -> answer, chat model, ``"ollama:NAME"``, or a list of
+        one model on several hosts. Empty: retrieval only.
+    judge : label -> ``EmbeddedGrader()``, or a chat model as above. Empty: answers without grades.
+    prompts : generator -> id or file of its prompt with documents (fields ``{query}``, ``{documents}``), for chat
+        models; one that is not named takes the thesis's. One model under two names is two prompts compared.
+    keep : function of a ``Cell``: which cells of the product there are. None: all.
+    per_prompt, order, max_chars : answers a judge model sees at once, as in ``ragbench.grade``.
+    tokenizer, begin_token, match : how contexts are cut and scored, as in ``ir_score_table``.
+    cassette : where replies of models are recorded; default a file beside the rows. False: nowhere.
+    concurrency : questions under way at once per host. Keep 1 to measure seconds as the thesis did.
+    options : for ``ragbench.llm.ask``: ``retries``, ``deadline_s``, ``patience_s`` ...
+    truncated : of an answer that ended at its limit of tokens, which is counted either way. ``"score"``: it is graded
+        like any other, as in the papers; ``"unscored"``: it gets no grade.
+    metrics, labels, checker : for `ragbench.score`, which the command ``ragbench run`` calls after the run.
+    embedder, reranker : of the retrievers and chunkers that name none themselves.
+
+    Raises ConfigError for an axis that cannot work.
+
+    Examples
+    --------
+    >>> Experiment(
+    ...     "first look",
+    ...     data="minihop",
+    ...     chunker={"100 tokens": {"use": "token_chunks", "size": 100}},
+    ...     retriever=["BM25", "SIM"],
+    ...     N=(0, 100, 1000),
+    ...     generator="extractive",
+    ...     judge="embedded",
+    ... ).run()  # doctest: +SKIP
+    """
+
+    model_config = ConfigDict(strict=True, arbitrary_types_allowed=True, extra="forbid", frozen=True)
+
+    name: str
+    data: dict[str, Any]
+    chunker: dict[str, Any]
+    retriever: dict[str, Any]
+    k: Any = 10
+    N: Any = (100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
+    generator: dict[str, Any] = Field(default_factory=dict)
+    judge: dict[str, Any] = Field(default_factory=dict)
+    prompts: dict[str, Any] = Field(default_factory=dict)
+    keep: Callable[[Cell], bool] | None = None
+    per_prompt: Literal["one", "ten", "systems"] | PositiveInt = "one"
+    order: int | None = None
+    max_chars: PositiveInt = 4000
+    tokenizer: Any = None
+    begin_token: bool = False
+    match: str = "substring"
+    cassette: Any = None
+    concurrency: PositiveInt = 4
+    options: dict[str, Any] = Field(default_factory=dict)
+    truncated: Literal["score", "unscored"] = "score"
+    folder: Path | None = None
+    metrics: list[str] = Field(default_factory=list)
+    labels: Any = "embedded"
+    checker: Any = None
+    embedder: Any = Field(default=None, exclude=True)
+    reranker: Any = Field(default=None, exclude=True)
+
+    def __init__(self, name: Any, *, paths_from: Path = Path(), **settings: Any) -> None:
+        try:
+            self.__pydantic_validator__.validate_python(
+                {"name": name, **settings}, self_instance=self, context=paths_from
+            )
+        except ValidationError as error:
+            raise _in_words(error) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parse(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        folder, given = info.context, {k: v for k, v in given.items() if v is not None or k in ("k", "N")}
+        for key in given:
+            if key not in cls.model_fields:
+                raise unknown("key", key, cls.model_fields)
+        if lacking := [key for key in _REQUIRED if key not in given]:
+            do = "add " + " and ".join(f"'{key}: {_REQUIRED[key]}'" for key in lacking) + ", see docs/experiment.md"
+            raise ConfigError(f"there is no key {', '.join(map(repr, lacking))}", ", ".join(_REQUIRED), do)
+        _check_name(given["name"])
+        models = {key: parse_model(key, given[key], folder) for key in (*MODELS, "labels") if key in given}
+        given |= models
+        for axis in AXES:
+            if axis in _REQUIRED or given.get(axis) not in (None, NONE, {}, []):
+                given[axis] = parse_axis(axis, given[axis], models, folder)
+            else:
+                given.pop(axis, None)
+        given["k"] = depths(given.get("k", 10), given["retriever"])
+        given["N"] = numbers("N", given.get("N", cls.model_fields["N"].default), 0)
+        given["prompts"] = _prompts(given.get("prompts", {}), given.get("generator", {}))
+        if isinstance(given.get("metrics"), str | tuple):
+            given["metrics"] = [given["metrics"]] if isinstance(given["metrics"], str) else list(given["metrics"])
+        if "folder" in given:
+            given["folder"] = folder / Path(given["folder"]).expanduser()
+        for key in ("tokenizer", "cassette"):
+            if isinstance(given.get(key), str):
+                given[key] = str(folder / Path(given[key]).expanduser())
+        return given
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Experiment:
+        if self.judge and not self.generator:
+            raise ConfigError("a judge without a generator", "answers to be graded", "add a generator, or drop judge")
+        if self.N == (0,) and not self.generator:
+            raise ConfigError("N=0 without a generator", "a budget above 0, or a generator", "add one of the two")
+        if not any(self.cells(data) for data in self.data):
+            raise ConfigError("keep drops every cell of the grid", "at least one cell", "try it on one Cell")
+        check_known("match", [self.match], MATCHES)
+        if self.metrics:
+            find_numbers(self.metrics)
+        check_known("option of model calls", self.options, {*inspect.signature(ask).parameters} - _NOT_OPTIONS)
+        for name, value in self.options.items():
+            if (name == "retries" or name.endswith("_s")) and (
+                isinstance(value, bool) or not isinstance(value, int | float)
+            ):
+                raise ConfigError(f"options: {name} is {value!r}", "a number", f"mend {name}")
+        return self
+
+    def __repr__(self) -> str:
+        axes = ((axis, getattr(self, axis)) for axis in ("data", "chunker", "retriever", "N", "generator", "judge"))
+        return f"Experiment({self.name!r}: {' x '.join(f'{len(values)} {axis}' for axis, values in axes if values)})"
+
+    __str__ = __repr__
+
+    @classmethod
+    def from_yaml(cls, path: str | PathLike[str]) -> Experiment:
+        """Build an experiment from a file (docs/experiment.md); ConfigError names file and key of what cannot work.
+
+        The file's ``code:`` is imported: run only files whose code you trust.
+        """
+        path = Path(path).expanduser()
+        path = path / "experiment.yaml" if path.is_dir() else path
+        settings = read_yaml(path)
+        try:
+            if "code" in settings:
+                _import(path.parent, settings.pop("code"))
+            if isinstance(settings.get("name"), int | float) and not isinstance(settings["name"], bool):
+                settings["name"] = str(settings["name"])
+            return cls(settings.pop("name", None), paths_from=path.parent, **settings)
+        except RagbenchError as error:
+            raise ConfigError(f"{path}: {error.got}", error.expected, error.do) from None
+
+    # -- the grid ------------------------------------------------------------------------------------------------------
+
+    def cells(self, data: str) -> list[Cell]:
+        """List the cells of one data set in the order of the grid; without a generator there is none at N = 0."""
+        answered = list(product(self.generator or (NONE,), self.judge or (NONE,)))
+        above = [n for n in self.N if n]
+        searches = [(chunker, name, k) for chunker in self.chunker for name in self.retriever for k in self.k[name]]
+        cells = [Cell(data, NONE, QUERY_ONLY, 0, 0, *pair) for pair in answered if 0 in self.N and self.generator]
+        cells += [Cell(data, *search, n, *pair) for search, n, pair in product(searches, above, answered)]
+        return cells if self.keep is None else [cell for cell in cells if self.keep(cell)]
+
+    @property
+    def home(self) -> Path:
+        """Where rows, manifest and cassette lie."""
+        if self.folder is None:
+            return results_dir(self.name)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.folder
+
+    @property
+    def path(self) -> Path:
+        """The file of rows."""
+        return self.home / ROWS
+
+    @property
+    def live(self) -> bool:
+        """Whether a generator, a judge or who labels is a chat model."""
+        labels = () if self.labels == "embedded" else (self.labels,)
+        return any(is_model(value) for value in (*self.generator.values(), *self.judge.values(), *labels))
+
+    @contextlib.contextmanager
+    def open_cassette(self, *, make: bool = True) -> Iterator[Cassette | None]:
+        """Open the run's cassette; None without models, without one, or where it is not there and not to be made."""
+        if not self.live or self.cassette is False:
+            yield None
+            return
+        if isinstance(self.cassette, Cassette):
+            yield self.cassette
+            return
+        path = Path(self.cassette or self.home / "cassette.sqlite")
+        if not make and not path.exists():
+            yield None
+            return
+        with Cassette(path) as cassette:
+            yield cassette
+
+    # -- what one does with it -----------------------------------------------------------------------------------------
+
+    def plan(self, **speeds: Any) -> Plan:
+        """Say what `run` will take, by step; see `ragbench.experiment.plan.plan_experiment`."""
+        from ragbench.experiment.plan import plan_experiment
+
+        return plan_experiment(self, **speeds)
+
+    def run(self, executor: Executor | None = None, progress: bool = True) -> pd.DataFrame:
+        """Run the grid and return its rows; see `ragbench.experiment.run.run_experiment`."""
+        from ragbench.experiment.run import run_experiment
+
+        return run_experiment(self, executor, progress)
+
+    @staticmethod
+    def answers(rows: pd.DataFrame) -> pd.DataFrame:
+        """Add the columns ``system`` and ``chunks`` to rows; see `ragbench.experiment.run.answers_of`."""
+        from ragbench.experiment.run import answers_of
+
+        return answers_of(rows)
+
+
+def _in_words(error: ValidationError) -> ConfigError:
+    """Say the first thing that does not fit."""
+    first, *_ = details = error.errors()
+    name = str(first["loc"][0])
+    ways = [each["msg"].removeprefix("Input should be ") for each in details if str(each["loc"][0]) == name]
+    do = "write it in quotes" if ways == ["a valid string"] else f"mend {name}"
+    return ConfigError(f"{name} is {first['input']!r}", " or ".join(dict.fromkeys(ways)), do)
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise ConfigError(f"name is {name!r}", "a valid string", "write it in quotes")
+    if not name.strip() or Path(name).name != name or name.startswith("."):
+        raise ConfigError(f"the name {name!r}", "a text that can name a folder", "use letters, digits and dashes")
+    check_label("the experiment", name)
+
+
+def _prompts(prompts: Mapping[str, Any], generators: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the prompts by generator; ConfigError for one that cannot be used."""
+    check_known("generator in prompts", prompts, generators)
+    for name, prompt in prompts.items():
+        if not is_model(generators[name]):
+            raise ConfigError(f"a prompt for {name!r}, a reader", "prompts for chat models only", "leave it out")
+        fill_prompt(load_prompt(prompt), query="", documents="")
+    return dict(prompts)
+
+
+def numbers(axis: str, values: Any, least: int) -> tuple[int, ...]:
+    """Return the values of a numeric axis: an int, several, or a dict name -> int."""
+    values = values.values() if isinstance(values, Mapping) else values
+    given = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+    for value in given:
+        if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+            raise ConfigError(f"{axis} has {value!r}", f"whole numbers of at least {least}", f"mend {axis}")
+    if not given:
+        raise ConfigError(f"{axis} is empty", "at least one number", f"pass for instance {axis}=[10]")
+    return tuple(dict.fromkeys(int(value) for value in given))
+
+
+def depths(k: Any, retrievers: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of chunks of every retriever (``k`` of `Experiment`); 10 where a dict does not name it."""
+    found: dict[str, list[int]] = {name: [] for name in retrievers}
+    by_name = isinstance(k, Mapping) and not any(isinstance(value, Mapping) for value in k.values())
+    for value in k.values() if isinstance(k, Mapping) and not (by_name and {*k} <= {*found}) else [k]:
+        by_retriever = value if isinstance(value, Mapping) else dict.fromkeys(found, value)
+        if strange := sorted({*map(str, by_retriever)} - {*found}):
+            do = "mend the name in k"
+            raise ConfigError(f"k names the retriever {strange[0]!r}", "one of " + ", ".join(found), do)
+        for name, depths_of_it in found.items():
+            depths_of_it += numbers("k", by_retriever.get(name, 10), 1)
+    return {name: numbers("k", depths_of_it, 1) for name, depths_of_it in found.items()}
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML keeps the last of two equal keys in silence."""
+
+    def construct_once(self, node: Any) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str | int | float) or key in found:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} twice", key_node.start_mark)
+            found[key] = self.construct_object(value_node, deep=True)
+        return found
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _Loader.construct_once)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read the keys of an experiment file; ConfigError or DataError names file and line."""
+    try:
+        settings = yaml.load(read_text(path), _Loader)  # a SafeLoader
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
+        line = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path}{line}: {problem}", "YAML of plain values", "mend that line") from None
+    if not isinstance(settings, dict):
+        raise ConfigError(
+            f"{path} holds {type(settings).__name__}", "keys such as name and data", "see docs/experiment.md"
+        )
+    return settings
+
+
+def _import(folder: Path, code: Any) -> None:
+    """Import the Python file beside an experiment file that adds the user's own names."""
+    file = folder / str(code)
+    if file.suffix != ".py" or not file.is_file():
+        raise ConfigError(f"code is {code!r}", "a Python file beside it", "write for instance code: mine.py")
+    if file.stem in sys.modules and getattr(sys.modules[file.stem], "__file__", None) != str(file):
+        raise ConfigError(f"code is {code!r}, a name that is taken", "another name", "rename the file")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    sys.modules[file.stem] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
