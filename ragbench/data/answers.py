@@ -60,7 +60,8 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
     -------
     DataFrame, a row per answer, in our names; other columns as they are. ``question_id`` is always there: rows with the
     same question share it, where there was none. ``attrs["repairs"]`` lists what was mended, which is a warning too.
-    A ``reference`` of several true answers stays a list. An empty answer is a text; any other empty cell is missing.
+    A ``reference`` of several true answers stays a list. An empty answer is a text, and so is the empty context of a
+    search without a hit; any other empty cell is missing.
     """
     name, places, frame, csv = as_table(source)
     if frame.empty:
@@ -180,7 +181,7 @@ def _text(value: Any, column: str, place: str, repairs: Counter[str]) -> Any:
         if len(value) == 1:
             repairs[f"{{cells}} of {column!r} held a list of one text: its text was taken"] += 1
             value = value[0]
-    if is_missing(value) or (value == "" and column != "answer"):
+    if is_missing(value) or (value == "" and column not in ("answer", "context")):
         return None
     if isinstance(value, bool | int | float):
         repairs[f"{{cells}} of {column!r} held a number: written as text"] += 1
