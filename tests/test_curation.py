@@ -49,8 +49,6 @@ class Model:
     def label(claim, reference):
         if "blurred" in claim:
             return "Perhaps"
-        if "is: " in claim:  # a short answer
-            return "Entailment" if claim.split("is: ")[1].strip(".") in reference else "Neutral"
         if claim in reference:
             return "Entailment"
         return "Contradiction" if "1901" in claim else "Neutral"
@@ -127,28 +125,13 @@ def test_unread_replies_leave_an_answer_unscored_unless_another_claim_decides():
     assert {name: r.unscored for name, r in made.reports.items()} == {"long answers": 1, "claims": 1, "claim check": 2}
 
 
-def test_keeping_the_short_answer_is_asked_for_by_name():
-    model = Model(q1=("It was finished in 1896.", ["p2"]), q2=("Ann built the tower.", ["p1"]))
-    items = [item("q1"), item("q2", answers=("Rob", "Ann"))]
-    assert run(items, model)[0].rows["status"].tolist() == ["accepted", "accepted"]
-    made, _ = run(items, model, keep_short=True)
-    assert outcome(made) == [("rejected", "does not give a short answer"), ("accepted", "all claims entailed")]
-    assert made.reports["short answers"].calls == 2
-
-
-def test_an_unread_short_answer_is_no_missing_one_and_does_not_matter_beside_one_that_is_given():
-    model = Model(q1=("Ann built the tower.", ["p1"]), q2=("Ann built the tower.", ["p1"]))
-    made, _ = run([item("q1", ("blurred", "Rob")), item("q2", ("blurred", "Ann"))], model, keep_short=True)
-    assert outcome(made) == [("unscored", "1 labels could not be read"), ("accepted", "all claims entailed")]
-
-
 def test_a_cassette_answers_every_call_again(tmp_path):
     model = Model(q1=("Ann built the tower. It was finished in 1896.", ["p1", "p2"]), q2=("", []))
     items = [item("q1"), item("q2")]
     with Cassette(tmp_path / "c.sqlite") as cassette:
-        first, prompts = run(items, model, cassette=cassette, keep_short=True)
-        again, none = run(items, model, cassette=cassette, keep_short=True)
-    assert len(prompts) == 5
+        first, prompts = run(items, model, cassette=cassette)
+        again, none = run(items, model, cassette=cassette)
+    assert len(prompts) == 4
     assert len(none) == 0
     pd.testing.assert_frame_equal(again.rows, first.rows)
 
@@ -172,11 +155,6 @@ def test_another_model_may_check():
 def test_questions_that_cannot_be_asked_are_named_before_any_call(items, message):
     with pytest.raises(DataError, match=message):
         curation.long_answers(None, items)
-
-
-test_a_wrong_number_of_joint_claims_is_named_before_any_call = refusals(
-    (lambda: curation.long_answers(None, [item()], joint=0), "joint=0"),
-)
 
 
 def test_no_questions_need_no_call():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
@@ -33,7 +32,7 @@ from ragbench.data import (
     validate,
     validate_files,
 )
-from ragbench.data.files import Filled, Row, as_record
+from ragbench.data.files import Filled, Row, as_record, sha256
 from ragbench.data.validate import _plain
 from ragbench.errors import ConfigError, DataError
 from ragbench.records import Dataset, Document, Question
@@ -252,14 +251,15 @@ def test_one_dangling_fact_is_left_out_of_the_official_file_only(tmp_path, monke
     path = write(tmp_path / "h.json", rows)
     with pytest.raises(DataError, match="points nowhere"):
         load_hotpotqa(path)
-    monkeypatch.setattr(hotpotqa_module, "_is_official", lambda ids: True)
+    monkeypatch.setattr(hotpotqa_module, "OFFICIAL_SHA256", sha256(path))
     data = load_hotpotqa(path)
     assert len(data.questions) == 1499
     assert [i for i, _ in data.excluded] == ["q3"]
     assert "question q3 is left out" in capsys.readouterr().out
     rows[4]["supporting_facts"] = [["Ann", 9]]
+    monkeypatch.setattr(hotpotqa_module, "OFFICIAL_SHA256", sha256(write(path, rows)))
     with pytest.raises(DataError, match=r"record 5 \(q4\): .*points nowhere"):
-        load_hotpotqa(write(path, rows))
+        load_hotpotqa(path)
 
 
 @pytest.mark.data
@@ -274,15 +274,6 @@ def test_recorded_subset_has_the_counts_of_its_description(data_mirror):
     assert [counts.count(n) for n in (2, 3, 4, 5, 6, 7)] == [1234, 479, 151, 17, 3, 2]
     first = data.questions[0]
     assert (first.id, first.answer, first.kind) == ("5a8b57f25542995d1e6f1371", "yes", "comparison")
-
-
-@pytest.mark.data
-def test_official_ids_are_told_by_their_hash(data_mirror):
-    with open(data_mirror / "hotpotqa" / "hotpot_dev_ids.csv", encoding="utf-8") as file:
-        ids = [r["_id"] for r in csv.DictReader(file)]
-    assert hotpotqa_module._is_official(ids)
-    assert not hotpotqa_module._is_official([*ids[1:], ids[0]])
-    assert not hotpotqa_module._is_official(ids[:-1])
 
 
 # ---------------------------------------------------------------- users' files

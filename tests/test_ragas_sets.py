@@ -11,7 +11,7 @@ from fake_ollama import FakeOllama
 from ragbench.data import load_minihop
 from ragbench.datagen import ragas_pairs
 from ragbench.datagen.ragas_pairs import _INCOMPLETE, back_linked, exchanged
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import DataError
 from ragbench.llm import chat_model
 from ragbench.records import Document
 from ragbench.text.sentences import split_sentences
@@ -77,10 +77,6 @@ def test_incomplete_answers_come_in_three_kinds_in_turn(made):
 def test_the_set_is_the_same_twice_and_another_with_another_seed(made):
     assert ragas_pairs.minihop_ragas_set(limit=5).rows == made.rows[:5]
     assert ragas_pairs.minihop_ragas_set(limit=5, seed=1).rows != made.rows[:5]
-    more = ragas_pairs.minihop_ragas_set(limit=5, padding=1.0)
-    assert all(len(a.context_v2[-1]) > len(b.context_v2[-1]) for a, b in zip(more, made, strict=False))
-    with pytest.raises(ConfigError, match="padding=0"):
-        ragas_pairs.minihop_ragas_set(padding=0)
 
 
 def test_exchanged_names_are_new_and_the_same_throughout():

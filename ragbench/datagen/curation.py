@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ragbench.data.ragchecker import Claim
 from ragbench.errors import ConfigError, DataError
-from ragbench.labelling.asking import Request, StepReport, check_joint, one_line, send_some
+from ragbench.labelling.asking import Request, StepReport, one_line, send_some
 from ragbench.labelling.claims import check_claims, extract_claims
 from ragbench.llm.structured import MOST_ITEMS
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
@@ -93,8 +93,6 @@ def long_answers(
     items: Sequence[ShortAnswered],
     *,
     checker: Any = None,
-    joint: int | None = None,
-    keep_short: bool = False,
     prompt: Prompt = "curation_long_answer",
     **options: Any,
 ) -> LongAnswers:
@@ -103,8 +101,6 @@ def long_answers(
     Parameters
     ----------
     model, checker : the one writes, the other extracts and checks claims; default the same model.
-    joint : claims per prompt, as for `check_claims`; None: all of one answer.
-    keep_short : also ask that the long answer entails one of the short ones, which the paper does not.
     options : for `ragbench.llm.ask`.
 
     Returns
@@ -114,7 +110,6 @@ def long_answers(
 
     Source: RAGChecker, appendix A.2 (the wording of the prompt is ours; there GPT-4 writes and RefChecker checks).
     """
-    check_joint(joint)
     judge = model if checker is None else checker
     drafts, report = send_some(model, "long answers", _requests(items, prompt), options)
     reports = {"long answers": report}
@@ -125,18 +120,13 @@ def long_answers(
     texts, names = [answers[i] for i in going], [items[i].id for i in going]
     extracted = extract_claims(judge, texts, ids=names, **options)
     sources = ["\n\n".join(items[i].passages[name] for name in cited[i]) for i in going]
-    checked = check_claims(judge, extracted.labels, sources, joint, ids=names, **options)
+    checked = check_claims(judge, extracted.labels, sources, None, ids=names, **options)
     reports |= {"claims": extracted.report, "claim check": checked.report}
-    short: Sequence[Sequence[str | None] | None] = [None] * len(going)
-    if keep_short:
-        wanted = [[f"The answer to “{items[i].question}” is: {a}" for a in items[i].answers] for i in going]
-        given = check_claims(judge, wanted, texts, None, ids=names, **{**options, "step": "short answers"})
-        reports["short answers"], short = given.report, given.labels
-    late = dict(zip(going, zip(extracted.labels, checked.labels, short, strict=True), strict=True))
+    late = dict(zip(going, zip(extracted.labels, checked.labels, strict=True), strict=True))
     rows = []
     for i, item in enumerate(items):
-        claims, labels, kept = late.get(i, ((), (), None))
-        status, reason = early[i] or _late(claims, labels, kept)
+        claims, labels = late.get(i, ((), ()))
+        status, reason = early[i] or _late(claims, labels)
         counts = [(labels or ()).count(label) for label in _COUNTS.values()]
         rows.append((item.id, item.question, answers[i], cited[i], claims or (), labels or (), *counts, status, reason))
     columns = ["id", "question", "answer", "cited", "claims", "labels", *_COUNTS, "status", "reason"]
@@ -181,9 +171,7 @@ def _early(item: ShortAnswered, draft: Any, answer: str, cited: tuple[str, ...])
     return ("rejected", f"cites {strange[0]!r}, which is no passage of the question") if strange else None
 
 
-def _late(
-    claims: Sequence[Claim] | None, labels: Sequence[str | None] | None, short: Sequence[str | None] | None
-) -> tuple[str, str]:
+def _late(claims: Sequence[Claim] | None, labels: Sequence[str | None] | None) -> tuple[str, str]:
     if claims is None or labels is None:
         return "unscored", "the claims could not be read"
     if not claims:
@@ -191,10 +179,7 @@ def _late(
     wrong = [f"{labels.count(label)} {word}" for label, word in _FAULTS.items() if label in labels]
     if wrong:
         return "rejected", f"of {len(claims)} claims {' and '.join(wrong)}"
-    lost = short is not None and "Entailment" not in short
-    if lost and None not in short:
-        return "rejected", "does not give a short answer"
-    unread = list(labels).count(None) + lost
+    unread = list(labels).count(None)
     return ("unscored", f"{unread} labels could not be read") if unread else ("accepted", "all claims entailed")
 
 

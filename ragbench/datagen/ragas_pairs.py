@@ -14,7 +14,7 @@ from typing import Any
 
 from ragbench.data import load_minihop
 from ragbench.data.wikieval import WikiEval, WikiEvalRow
-from ragbench.errors import ConfigError, DataError
+from ragbench.errors import DataError
 from ragbench.llm import ask
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Document, Question
@@ -22,6 +22,7 @@ from ragbench.text.sentences import split_sentences
 from ragbench.text.words import ANY_MONTH
 
 _INTRODUCTION = 12  # sentences
+_PADDING = 0.5  # sentences that are added to a context, as a share of its own
 # What a model is asked for a page, and what its prompt shows.
 _STEPS = {
     "question": ("context",),
@@ -43,16 +44,13 @@ _EVASIONS = (
 )
 
 
-def minihop_ragas_set(limit: int | None = None, seed: int = 0, padding: float = 0.5) -> WikiEval:
+def minihop_ragas_set(limit: int | None = None, seed: int = 0) -> WikiEval:
     """Make a set of WikiEval's shape from MiniHop, by rules alone.
-
-    ConfigError for a share of padding that cannot be.
 
     Parameters
     ----------
     limit : keep the first so many rows.
     seed : of the choices among names, numbers and padding.
-    padding : sentences added to ``context_v2``, as a share of those in ``context_v1``.
 
     Returns
     -------
@@ -64,8 +62,6 @@ def minihop_ragas_set(limit: int | None = None, seed: int = 0, padding: float = 
 
     Source: RAGAS, section 4; there ChatGPT writes the answers.
     """
-    if not 0 < padding <= 5:
-        raise ConfigError(f"padding={padding}", "a share above 0 and up to 5", "0.5 adds half as many sentences")
     dataset = load_minihop()
     titles = {d.title: d for d in dataset.documents}
     answered = (q for q in dataset.questions if "long_answer" in q.meta)
@@ -77,7 +73,7 @@ def minihop_ragas_set(limit: int | None = None, seed: int = 0, padding: float = 
         siblings = [d for d in dataset.documents if d.title not in used and d.meta["topic"] == gold[0].meta["topic"]]
         context = tuple(" ".join(_sentences_of(d)) for d in gold)
         answer, kind = question.meta["long_answer"], _INCOMPLETE[number % 3]
-        count = round(padding * sum(len(d.sentences) for d in gold))
+        count = round(_PADDING * sum(len(d.sentences) for d in gold))
         poor = _incomplete(kind, question, answer, rng, siblings)
         ungrounded = exchanged(answer, f"{' '.join(context)} {question.text}", [d.text for d in siblings], rng)
         rows.append(
@@ -164,7 +160,6 @@ def make_ragas_set(
     model: Any,
     pages: Sequence[Document],
     *,
-    padding: float = 0.5,
     prompts: Mapping[str, Prompt] | None = None,
     **options: Any,
 ) -> WikiEval:
@@ -175,7 +170,6 @@ def make_ragas_set(
     Parameters
     ----------
     pages : documents, e.g. of `ragbench.data.load_documents`; their first 12 sentences are the introduction.
-    padding : sentences to add for ``context_v2``, as a share of the introduction's.
     prompts : ids or files in place of `PROMPTS`.
     options : for `ragbench.llm.ask`.
 
@@ -188,7 +182,7 @@ def make_ragas_set(
     templates = {**PROMPTS, **(prompts or {})}
     texts: list[dict[str, str]] = []  # for each page: what its prompts show, and what came back
     for page, introduction in zip(pages, _introductions(pages), strict=True):
-        count = max(1, round(padding * len(split_sentences(introduction, "en"))))
+        count = max(1, round(_PADDING * len(split_sentences(introduction, "en"))))
         texts.append({"context": introduction, "count": str(count)})
         if linked := back_linked([page], pages, count):
             texts[-1]["padding"] = " ".join(linked)
