@@ -43,7 +43,7 @@ _HOME = {
     "datagen.curation": ["downsample", "long_answers", "short_answered"],
     "errors": ["ConfigError", "DataError", "ModelError", "RagbenchError"],
     "metrics.claims": ["ClaimLabels", "claim_counts", "claim_metrics", "claim_metrics_table", "macro_average"],
-    "generation": ["ExtractiveReader", "contexts_from_hits", "generate", "generation_tasks"],
+    "generation": ["ExtractiveReader", "contexts_from_hits", "generate"],
     "metrics.ir_score": ["ir_score", "ir_score_curve", "ir_score_table"],
     "metrics.keypoints": [
         "answer_rouge_l",

@@ -17,11 +17,9 @@ from ragbench.errors import ConfigError
 from ragbench.generation import (
     ABSTENTION,
     ABSTENTIONS,
-    BUDGETS,
     ExtractiveReader,
     contexts_from_hits,
     generate,
-    generation_tasks,
 )
 from ragbench.generation.compare import options
 from ragbench.labelling.embedded_grader import EmbeddedGrader
@@ -253,19 +251,6 @@ def test_a_context_is_the_first_n_tokens_of_the_chunks_joined_by_one_space():
     made = contexts_from_hits([hits("one two three", "four five"), []], [0, 2, 4, 100], words)
     assert made == [[None, "one two", "one two three four", "one two three four five"], [None, "", "", ""]]
     assert contexts_from_hits([hits("one two three")], [2], words, begin_token=True) == [["one"]]
-
-
-def test_the_grid_has_the_number_of_answers_that_the_thesis_counts():
-    asked = [question("Who?", "a"), question("Where?", "b")]
-    found = {name: [hits("one two"), hits("three")] for name in ("BM25", "SIM", "MMR", "MLQ", "REO")}
-    tasks = generation_tasks(asked, found, tokenizer=words)
-    assert BUDGETS == (0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
-    assert len(tasks) == 2 * (1 + 10 * 5)
-    ends = [(t.question.id, t.system, t.n_tokens, t.context) for t in (*tasks[:2], tasks[-1])]
-    assert ends == [("a", "query only", 0, None), ("a", "BM25", 100, "one two"), ("b", "REO", 1000, "three")]
-    assert [t.system for t in generation_tasks(asked, found, [0], words)] == ["query only"] * 2
-    with pytest.raises(ConfigError, match="1 lists of hits of 'X' for 2 questions"):
-        generation_tasks(asked, {"X": [[]]}, tokenizer=words)
 
 
 # generate

@@ -1,4 +1,4 @@
 """Answers with and without retrieved documents (thesis §2.4), by a chat model or by the embedded extractive reader."""
 
-from ragbench.generation.answers import BUDGETS, PROMPTS, Task, contexts_from_hits, generate, generation_tasks
+from ragbench.generation.answers import PROMPTS, contexts_from_hits, generate
 from ragbench.generation.reader import ABSTENTION, ABSTENTIONS, ExtractiveReader

@@ -21,23 +21,21 @@ from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Hit, Question
 from ragbench.text.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
 
-BUDGETS = tuple(range(0, 1001, 100))
 PROMPTS: Mapping[str, str] = {"with_documents": "thesis_with_documents", "query_only": "thesis_query_only"}
 
 
 def contexts_from_hits(
     hits: Sequence[Sequence[Hit]],
-    budgets: Sequence[int] = BUDGETS,
+    budgets: Sequence[int],
     tokenizer: Any = None,
     begin_token: bool = False,
 ) -> list[list[str | None]]:
     """Join each question's chunks with one space and cut them to every budget of N tokens.
 
-    ``tokenizer`` and ``begin_token`` are as in ``ragbench.text.cutoffs.joined_cutoffs``; a kept ``TokenOffsets`` is
-    reused. Returns lists (questions) of lists (budgets): the text, None for N = 0, ``""`` where nothing was retrieved.
-    A budget that is no whole number >= 0 is a ConfigError.
+    Returns lists (questions) of lists (budgets): the text, None for N = 0, ``""`` where nothing was retrieved.
+    ``tokenizer`` and ``begin_token`` as in `ragbench.text.cutoffs.joined_cutoffs`.
 
-    Source: thesis §2.3, §2.4; Table 3.2 has N = 0, 100, ..., 1000.
+    Source: thesis §2.3, §2.4.
     """
     values, offsets = as_cutoffs(budgets), as_offsets(tokenizer)
     offsets.warm_chunks(hit.chunk.text for ranking in hits for hit in ranking)
@@ -47,44 +45,6 @@ def contexts_from_hits(
         joined, ends = " ".join(texts), joined_cutoffs(texts, values, offsets, begin_token)
         contexts.append([joined[:end] if n else None for n, end in zip(values, ends, strict=True)])
     return contexts
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One answer to be made: a question, what the generator sees, and where that came from."""
-
-    question: Question
-    context: str | None
-    system: str
-    n_tokens: int
-
-
-def generation_tasks(
-    questions: Sequence[Question],
-    hits: Mapping[str, Sequence[Sequence[Hit]]],
-    budgets: Sequence[int] = BUDGETS,
-    tokenizer: Any = None,
-    begin_token: bool = False,
-) -> list[Task]:
-    """List every answer of a grid of systems and budgets, question by question; see `contexts_from_hits`.
-
-    ``hits`` has by system a list of hits per question; another number of them is a ConfigError. N = 0 does not depend
-    on the system: one task each, named ``"query only"``. With 5 systems and 11 budgets that is 51 per question, the
-    7,404 + 10 x 7,404 x 5 of thesis §3.2.1.
-    """
-    values, offsets = [int(n) for n in as_cutoffs(budgets)], as_offsets(tokenizer)
-    contexts = {}
-    for system, rankings in hits.items():
-        if len(rankings) != len(questions):
-            got = f"{len(rankings)} lists of hits of {system!r} for {len(questions)} questions"
-            raise ConfigError(got, "one list per question", "search with the texts of the same questions")
-        contexts[system] = contexts_from_hits(rankings, values, offsets, begin_token)
-    tasks = []
-    for i, question in enumerate(questions):
-        tasks += [Task(question, None, "query only", 0)] * (0 in values)
-        for system, of_system in contexts.items():
-            tasks += [Task(question, text, system, n) for n, text in zip(values, of_system[i], strict=True) if n]
-    return tasks
 
 
 def generate(
@@ -105,25 +65,19 @@ def generate(
     ----------
     model : a reader (an object with ``name`` and ``answer(question, context)``; ``ExtractiveReader`` is "extractive"),
         a LangChain chat model, a name such as ``"ollama:llama3:8b"``, or a sequence of one model on several hosts.
-    contexts : one per question; a question that is asked at several budgets is repeated. A reader abstains on both
-        None and ``""``.
+    contexts : one per question; a question that is asked at several budgets is repeated. A reader gets ``""`` for None.
     meta : what each answer's ``meta`` should also hold, e.g. ``{"system": "BM25", "n_tokens": 300}``.
-    cassette, options : for a chat model, passed to ``ragbench.llm.ask``.
+    cassette, options : of a chat model, for `ragbench.llm.ask`.
     concurrency : calls under way at once. Keep 1 to measure time as the thesis did (Table 3.2: wall-clock seconds of
         each single answer): with more, an answer's seconds include waiting for the others.
     with_documents, query_only : prompt ids or files, with the fields ``{query}`` and ``{documents}``.
 
     Returns
     -------
-    list of Answer in the order of the questions. ``seconds`` is the wall-clock time of that answer. A failed call is
-    an Answer with empty text and the reason in ``meta["error"]``; none is dropped. Where the prompt asks for the tags
-    ``<answer></answer>`` (RAGChecker, App. D), the answer is what stands between them; a reply without them is an
-    answer as a whole, and ``meta["tagged"]`` is False. ``meta["finish"]`` is "length" at the limit of tokens.
-
-    Raises
-    ------
-    ConfigError for input that does not fit together, and whatever ``ask`` raises before the first call; ModelError for
-    a reader that gives no text.
+    list of Answer in the order of the questions. A failed call is an Answer with empty text and the reason in
+    ``meta["error"]``. Where the prompt asks for the tags ``<answer></answer>`` (RAGChecker, App. D), the answer is
+    what stands between them; a reply without them is an answer as a whole, and ``meta["tagged"]`` is False.
+    ``meta["finish"]`` is "length" at the limit of tokens.
 
     Source: thesis §2.4, Figure 2.4 (same inputs and criteria, our own wording).
     """
