@@ -23,7 +23,6 @@ from ragbench.labelling.graded_answers import (
     baseline_grades,
     fit_cutoffs,
     judge_report,
-    measure_judge,
 )
 from ragbench.labelling.grades import grade, grading_prompts, group_answers, repeated_grades
 from ragbench.llm import Cassette, chat_model
@@ -117,11 +116,6 @@ def test_number_words_months_accents_and_contractions_are_made_comparable():
     assert [t.word for t in tokens("Sept. 3, St Étienne’s")] == ["september", "3", "saint", "etienne"]
     assert [t.word for t in tokens("the Siberian one")] == ["the", "siberian", "one"]
     assert [t.word for t in tokens("can't 東京")] == ["ca", "東", "京"]
-
-
-def test_a_capital_is_a_name_save_for_everyday_words_that_open_a_sentence():
-    named = {t.word for t in tokens("The river Elbe. Water comes from Halvorsen.") if t.name}
-    assert named == {"elbe", "halvorsen"}
 
 
 @pytest.mark.parametrize(
@@ -469,24 +463,11 @@ def test_report_by_hand():
     assert "mine, dev: 4 answers, 1 unscored" in str(report)
 
 
-def test_kappa_is_unweighted_so_how_far_a_grade_is_off_does_not_matter():
-    rows = gold([1, 2, 3, 4, 5, 1])
-    near, far = judge_report([1, 2, 3, 4, 5, 2], rows), judge_report([1, 2, 3, 4, 5, 5], rows)
-    assert near["dev"].kappa.estimate == pytest.approx(far["dev"].kappa.estimate)
-
-
 def test_report_refuses_other_lengths_and_takes_nan_as_unscored():
     with pytest.raises(DataError, match="1 grades for 2"):
         judge_report([1], gold([1, 2]))
     report = judge_report([math.nan, 2.0], gold([1, 2]))
     assert (report["dev"].unscored, report["dev"].accuracy.estimate) == (1, 1.0)
-
-
-def test_measure_judge_works_with_a_model_and_counts_its_unscored():
-    rows = [GradedAnswer("a", "b1", "w5", 5, "dev"), GradedAnswer("b", "y1", "w2", 4, "dev")]
-    with FakeOllama(reply=grade_by_word) as fake:
-        report = measure_judge(judge_at(fake), ALL, rows, progress=False)
-    assert (report.judge, report["dev"].accuracy.estimate) == ("ollama:llama3:8b", 0.5)
 
 
 def brute_cutoffs(scores, grades, most):
@@ -563,8 +544,6 @@ def test_a_column_of_a_table_is_refused_where_records_are_wanted():
         grade(EmbeddedGrader(), frame["question"], frame["answer"])
     with pytest.raises(DataError, match=r"(?s)answers: item 0 is str 'Ann'.*one Answer per row"):
         grade(EmbeddedGrader(), asked, frame["answer"])
-    with pytest.raises(DataError, match="answers: item 0 is str 'Ann'"):
-        grading_prompts(asked, frame["answer"])
     assert grade(EmbeddedGrader(), asked, said)[0].value == 5
     assert grade("embedded", asked, said) == grade(EmbeddedGrader(), asked, said)
 

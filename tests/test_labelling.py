@@ -146,14 +146,6 @@ def test_each_label_is_on_the_disk_before_the_next_item(tmp_path):
         assert len(rows) == n == session.done
 
 
-def test_a_key_without_meaning_changes_nothing(tmp_path):
-    session = session_of(grade_items(2), "grade", tmp_path)
-    before = session.item.id
-    assert not any(session.press(key) for key in ("0", "6", "", "x", "11"))
-    assert session.item.id == before
-    assert not (tmp_path / "l.csv").exists()
-
-
 def test_a_session_resumes_where_this_annotator_stopped(tmp_path):
     first = session_of(grade_items(6), "grade", tmp_path)
     order = [i.id for i in first.items]
