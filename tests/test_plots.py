@@ -36,7 +36,7 @@ def test_a_retriever_keeps_its_colour_whatever_stands_beside_it(curves):
 
 
 def test_no_two_of_thirteen_systems_look_alike_and_a_name_with_dollars_is_no_formula(tmp_path):
-    names = [f"Cash$$Bot {i}$" for i in range(13)]
+    names = [f"Cash$$Bot {i}" for i in range(13)]
     cells = pd.DataFrame([(name, n, 0.1) for name in names for n in (1, 2)], columns=["retriever", "N", "mean"])
     figure = plots.ir_score_curves(cells)
     looks = {(line.get_color(), line.get_marker()) for line in figure.axes[0].lines}
