@@ -178,14 +178,6 @@ def test_the_answers_half_takes_claims_of_the_true_answer_and_of_the_response(wo
     assert set(scored["prompt"]) == {"default"}
 
 
-def test_noise_sensitivity_is_the_sum_of_its_two_kinds(world, tmp_path):
-    noisy = {"default": lambda question, context: "Red stones fall. W30 is wrong. W700 is wrong."}
-    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT], generators=noisy)
-    first = score(grid, rows, lambda r: embedded_labels(r, Same()), "answers").iloc[0]
-    # w30 is in the chunk that holds the fact, w700 in others
-    assert first[[*rc.NOISE, "noise_sensitivity", "precision"]].tolist() == pytest.approx([1 / 3, 1 / 3, 2 / 3, 1 / 3])
-
-
 def test_minihops_own_claims_are_taken_for_its_long_answers(tmp_path):
     data = dg.answerable(dg.topic_pages(load_minihop(limit=1)))
     seen = []
@@ -235,16 +227,6 @@ def test_a_model_answers_with_the_optimised_prompt_at_the_default_setting_only(w
     assert scored[scored["question_id"] == "q2"]["relevant_noise_sensitivity"].eq(1).all()
     laid = BOOK.by_factor(scored)
     assert laid[laid["factor"] == "prompt"]["value"].unique().tolist() == ["default", "optimised"]
-
-
-def test_the_context_is_every_chunk_uncut(world, tmp_path):
-    grid, rows = run(world, tmp_path, wanted=[dg.Setting(size=600), dg.DEFAULT])
-    whole = {name: cut(world.documents) for name, cut in grid.chunker.items()}
-    counted = rows.groupby("chunker")["context_tokens"].first()
-    small, large = counted[dg.DEFAULT.chunker], counted[dg.Setting(size=600).chunker]
-    assert 300 * 20 - 20 <= small <= 300 * 20  # an edge may fall between the tokens of a word
-    assert large > 300 * 20
-    assert len(whole[dg.Setting(size=600).chunker]) < len(whole[dg.DEFAULT.chunker])
 
 
 def made_scores(**means: float) -> pd.DataFrame:
@@ -387,18 +369,6 @@ def test_the_sample_is_the_first_of_every_domain_and_type_and_says_what_it_leave
         rc.grid("made", data, {"in order": InOrder}, settings=[])
 
 
-def test_questions_without_references_have_no_answers_half(world):
-    kept = dg.answerable(world)
-    assert [q.id for q in kept.questions] == ["q1", "q2"]
-    assert kept.excluded == (("q3", "no references"),)
-
-
-def test_kinds_of_claims_are_named(world, tmp_path):
-    grid, rows = run(world, tmp_path, wanted=[dg.DEFAULT])
-    with pytest.raises(ConfigError, match="did you mean 'references'"):
-        rc.results(grid, rows, "reference")
-
-
 def test_without_the_mirror_minihop_takes_dragonballs_place(monkeypatch):
     monkeypatch.delenv("RAGBENCH_DATA", raising=False)
     assert load_dataset("auto", dg.DATA, per_kind=1).name == "minihop pages"
@@ -448,21 +418,6 @@ def test_lines_show_means_domains_and_the_papers_numbers():
     assert np.ptp(shown[2].get_ylim()) == pytest.approx(0.2)
     assert {t.get_text() for t in figure.legends[0].get_texts()} == {"A", "B", "A, law", "B, law", "paper"}
     assert not [line for line in shown[2].lines if line.get_label() != "paper" and len(line.get_xdata())]
-
-
-def test_budgets_are_drawn_in_tokens_one_line_per_size():
-    table = means(made_scores(k5=0.1), dg.SYSTEM, ["claim_recall"], resamples=0)
-    table = table.query("overlap == 0.2 and prompt == 'default'")
-    table = table.assign(low=table["mean"], high=table["mean"], tokens=table["k"] * table["size"])
-    budgets = sorted(table["tokens"].unique())
-    figure = plots.settings(table, "tokens", budgets, "retriever", "metric", hue="size", spread=0)
-    assert [a.get_title() for a in figure.axes] == ["A", "B"]
-    assert figure.axes[0].get_ylabel() == "claim recall"
-    labels = [t.get_text() for t in figure.axes[1].get_xticklabels()]
-    assert labels == ["750", "1,500", "3,000", "6,000", "12,000"]
-    lines = {c.get_label(): c.lines[0] for c in figure.axes[0].containers}
-    assert lines["300"].get_xdata().tolist() == [1, 2, 3]
-    np.testing.assert_allclose(numbers(lines["600"]), [0.345, 0.745, 0.745])
 
 
 def test_questions_are_one_cluster_where_documents_tie_them_together_or_else_their_topic(tmp_path):

@@ -72,13 +72,6 @@ def test_thresholds_and_the_count_of_calls():
     assert calls == {"grading calls": 7404 * 5, "generations": 7404 + 10 * 7404 * 5}
 
 
-def test_every_published_cell_is_in_the_ledger_before_anything_is_measured():
-    frame = papers.ledger("thesis", "Table 3.1")
-    assert len(frame) == 50
-    assert frame["published"].notna().all()
-    assert frame["ours"].isna().all()
-
-
 def test_measured_cells_stand_beside_the_published_ones_and_are_replaced_by_the_same_maker():
     record(cells(n=[10]), by="first")
     record(cells(value=[0.5], n=[20], unscored=[3]), by="first")
@@ -88,17 +81,6 @@ def test_measured_cells_stand_beside_the_published_ones_and_are_replaced_by_the_
     assert mine[["published", "ours", "ours_by"]].values.tolist() == [[0.4, 0.5, "first"], [0.4, 0.3, "second"]]
     assert mine.iloc[0][["n", "unscored"]].tolist() == [20, 3]
     assert len(frame) == 51
-
-
-def test_file_of_the_ledger_has_the_contracts_columns_and_survives_a_second_reading(own_figures):
-    record(cells(note=["a, b"]), by="x")
-    written = pd.read_csv(own_figures / "ledger.csv")
-    assert list(written.columns) == papers.COLUMNS
-    before = papers.ledger()
-    papers.record("thesis", "Table 3.2", cells(column=["seconds"], value=[0.2]), by="x")
-    after = papers.ledger()
-    assert len(before) == len(after)
-    assert after[after["note"] == "a, b"].iloc[0]["ours"] == 0.41
 
 
 def test_recorded_and_ours_are_apart_and_the_difference_prefers_ours():

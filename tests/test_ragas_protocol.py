@@ -141,16 +141,6 @@ def test_the_three_metrics_by_a_model_and_the_calls_they_take(minilm):
     assert sum(r.calls for r in scorer.reports) == 8
 
 
-def test_the_live_table_counts_sentences_that_are_no_copies():
-    answer = json.dumps({"sentences": ["Ann built it.", "Ann built it in 1896.", "Rob paid."]})
-    with FakeOllama(reply=lambda body: answer) as server:
-        scorer = ModelRagas(chat_model("ollama:llama3:8b", host=server.url), **QUIET)
-        table = scorer.context_relevance(["Who built it?", "Who?"], ["Ann built it. It is tall.", ""])
-    assert table["score"].iloc[0] == 0.5
-    assert table["altered"].tolist() == [2, 0]
-    assert table["status"].tolist() == ["scored", "empty context"]
-
-
 def test_unread_replies_leave_a_pair_unscored_with_the_reason():
     with FakeOllama(reply=lambda body: "no JSON") as server:
         scorer = ModelRagas(chat_model("ollama:llama3:8b", host=server.url), **QUIET)
@@ -266,8 +256,3 @@ def test_the_recorded_column_of_table_1():
     table = agreement_table(whole)
     assert table[["wins", "ties", "losses"]].to_numpy().tolist() == [[23, 1, 1], [14, 1, 10], [16, 1, 2]]
     assert table["unscored"].tolist() == [0, 0, 6]
-
-
-def test_the_papers_ragas_cells_are_only_what_it_prints():
-    # Tables 2 to 4 are worked examples without a score.
-    assert set(papers.published_items("ragas")) == {"Section 4", "Table 1"}

@@ -183,15 +183,6 @@ def test_a_live_run_sends_its_own_prompt_and_the_limits_of_section_5_1(language)
     assert call.body["options"] == {"num_ctx": 4096 + 256, "num_predict": 256, "seed": 0}
 
 
-def test_a_prompt_of_ones_own_is_sent_in_place_of_ours(tmp_path):
-    mine = tmp_path / "mine.txt"
-    mine.write_text("In verse. {documents} {query}")
-    with FakeOllama() as server:
-        rageval.answers(corpus("en"), rageval.chat_generator("ollama:llama3:8b", server.url), prompt=mine)
-        assert all(call.prompt.startswith("In verse. ") for call in server.calls)
-        assert server.calls
-
-
 def test_chatgpt_samples_as_section_5_1_says(monkeypatch):
     pytest.importorskip("langchain_openai")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
@@ -289,13 +280,6 @@ def test_rows_and_table_3_by_hand():
     for code in ("CN", "EN"):
         shares = [table.loc[f"{m} {code}", "value"] for m in ("Completeness", "Hallucination", "Irrelevance")]
         assert sum(shares) == pytest.approx(1)
-
-
-def test_table_3_can_be_made_by_setting():
-    rows = rows_of(("en", "factual", "x", ["covered"] * 3), ("en", "factual", "x", ["neither"] * 3))
-    table = rageval.table_3(rows.assign(setting=["TopK 4", "TopK 2"]), by="setting", resamples=0)
-    complete = table[table["column"] == "Completeness EN"]
-    assert complete[["row", "value"]].to_numpy().tolist() == [["TopK 4", 1.0], ["TopK 2", 0.0]]
 
 
 def test_rows_that_do_not_pair_up_are_refused():
