@@ -30,12 +30,6 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def check_joint(joint: int | None) -> None:
-    """Raise ConfigError unless ``joint`` is None or a number of at least 1."""
-    if joint is not None and joint < 1:
-        raise ConfigError(f"joint={joint!r}", "items per prompt, at least 1, or None for all of one text", "choose one")
-
-
 def names_of(ids: Sequence[Any] | None, **columns: Sequence[Any] | None) -> list[str]:
     """Return the ids of the examples as texts (default: their numbers), once all columns have one length."""
     given = columns | {"ids": ids}
@@ -266,7 +260,8 @@ class JointStep:
         Items of two texts never share a prompt: what is asked about one text does not depend on the rest of the run,
         and equal prompts of two systems are asked once. An empty text needs no prompt.
         """
-        check_joint(joint)
+        if joint is not None and joint < 1:
+            raise ConfigError(f"joint={joint!r}", "items per prompt, at least 1, or None for all", "choose one")
         template = load_prompt(self.prompt)
         slices = []
         for n, unit in enumerate(units):

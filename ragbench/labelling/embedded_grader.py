@@ -258,11 +258,7 @@ class EmbeddedGrader:
         answers: Sequence[Answer],
         facts: Mapping[str, Sequence[str]] | None = None,
     ) -> list[Grade]:
-        """Grade many answers, as `ragbench.labelling.grades.grade` does.
-
-        ``meta["probabilities"]`` has those of 1..5. What is `Ungradable` has the value None, ``meta["error"]``
-        "unscored" and the reason in ``meta["detail"]``.
-        """
+        """Grade many answers as `grade` does; ``meta["probabilities"]`` has those of 1..5."""
         grades = []
         for answer, question in zip(answers, questions_of(answers, questions), strict=True):
             shown = facts_of(question) if facts is None else facts.get(question.id, ())

@@ -70,19 +70,14 @@ class GradingPrompt:
 
 
 def group_answers(answers: Sequence[Answer], per_prompt: str | int) -> list[tuple[int, ...]]:
-    """Say which answers share a prompt; never answers to different questions.
+    """Say which answers share a prompt, as tuples of positions; never answers to different questions.
 
     Parameters
     ----------
     answers : ``meta`` may name the ``retriever`` (or ``system``) and the token ``budget`` that each was made with.
     per_prompt : "one"; "ten": the answers of one question and retriever, up to ten; "systems": the answers of one
-        question at one budget, whatever the number of systems (those without context, budget 0, join the largest
-        budget of their question, as in the thesis's Table 3.3); or a number: that many of one question, in the order
-        given.
-
-    Returns
-    -------
-    Tuples of positions, in the order of their first answer, so that one question's stay together when its answers do.
+        question at one budget (those without context, budget 0, join the largest budget of their question, as in the
+        thesis's Table 3.3); or a number: that many of one question, in the order given.
 
     Source: thesis §3.2.1 ("ten": 7,404 x 5 calls), Table 3.3 ("systems").
     """
@@ -156,9 +151,8 @@ def grade(
     ----------
     judge : a LangChain chat model, a name for ``chat_model``, several hosts of one model, or an ``EmbeddedGrader``
         ("embedded"; for it the options about prompts mean nothing).
-    questions, answers : any number of answers per question, in any order.
     facts : question id -> supporting texts; default ``facts_of`` each question.
-    per_prompt : "one", "ten", "systems" or a number: which answers share a prompt (see `group_answers`).
+    per_prompt : which answers share a prompt, see `group_answers`.
     order : None shows answers as given; a seed shuffles them within each prompt, so that order effects show when
         two seeds are compared.
     prompt : id or file of a prompt with the fields question, reference, facts, count and answers.
@@ -170,8 +164,8 @@ def grade(
     list of Grade in the order of the answers. ``value`` is None when the reply could not be read or had the wrong
     number of grades: no grade of such a prompt is used, ``raw`` keeps the whole reply, ``meta["error"]`` the kind and
     ``meta["detail"]`` the message. ``meta`` also has what the answer's had, its ``generator``, ``position`` in the
-    prompt (from 1), ``shown`` (answers in the prompt), ``order``, ``repairs`` (second tries, made when the first
-    reply did not fit), ``grades_got`` (how many grades the reply held, None when it held no list) and ``usage``.
+    prompt (from 1), ``shown`` (answers in the prompt), ``order``, ``repairs``, ``grades_got`` (how many grades the
+    reply held, None when it held no list) and ``usage``.
 
     Raises DataError for an answer to none of the questions, ConfigError for arguments that cannot work.
 
@@ -189,7 +183,7 @@ def grade(
     replies = ask(judge, [p.text for p in prompts], schema=schemas, ids=ids, **{"step": "grading", **options})
     grades: dict[int, Grade] = {}
     for written, reply in zip(prompts, replies, strict=True):
-        grades |= read_grades(written, reply, answers, order)
+        grades |= _read_grades(written, reply, answers, order)
     return [grades[place] for place in range(len(answers))]
 
 
@@ -242,7 +236,7 @@ def _shuffled(group: tuple[int, ...], seed: int, question_id: str, before: int) 
     return tuple(group[i] for i in rng.permutation(len(group)))
 
 
-def read_grades(
+def _read_grades(
     prompt: GradingPrompt, reply: Reply, answers: Sequence[Answer], order: int | None
 ) -> Iterator[tuple[int, Grade]]:
     """Yield (position among all answers, Grade) for each answer of a prompt."""
