@@ -28,8 +28,8 @@ from ragbench.paths import figures_dir
 __dir__ = ours(globals())
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7F7F7F", "#F0E442"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
-DASHES = [":", "--", "-.", (0, (1, 3)), (0, (6, 2))]
-RETRIEVERS = ["BM25", "SIM", "MMR", "MLQ", "REO"]
+_DASHES = [":", "--", "-.", (0, (1, 3)), (0, (6, 2))]
+_RETRIEVERS = ["BM25", "SIM", "MMR", "MLQ", "REO"]
 GRADE_COLOURS = ["#999999", "#E69F00", "#F0E442", "#D55E00", "#009E73"]
 GRADE_NAMES = dict(zip(GRADE_COLUMNS, ["no answer", "partly wrong", "incomplete", "wrong", "right"], strict=True))
 # Covered, contradicted, neither: apart in grey too, by hatching.
@@ -72,7 +72,7 @@ def _open_one(width: float, height: float) -> tuple[Figure, Axes]:
 
 def _look(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and marker by name; the five retrievers of the thesis always have the same ones."""
-    order = [*RETRIEVERS, *(n for n in names if n not in RETRIEVERS)]
+    order = [*_RETRIEVERS, *(n for n in names if n not in _RETRIEVERS)]
     return {
         n: (PALETTE[i % len(PALETTE)], MARKERS[(i + i // len(PALETTE)) % len(MARKERS)]) for i, n in enumerate(order)
     }
@@ -217,7 +217,7 @@ def settings(
         for i, system in enumerate(names):
             points, colour = part[part[hue] == system], PALETTE[i % len(PALETTE)]
             for j, (detail, some) in enumerate(points[points[thin] != ""].groupby(thin, sort=False) if thin else ()):
-                style = {"color": colour, "ls": DASHES[j % len(DASHES)], "lw": 0.9, "alpha": 0.6}
+                style = {"color": colour, "ls": _DASHES[j % len(_DASHES)], "lw": 0.9, "alpha": 0.6}
                 axis.plot([values.index(v) for v in some[x]], some["mean"], label=f"{system}, {detail}", **style)
             thick = points[points[thin] == ""] if thin else points
             if len(thick):

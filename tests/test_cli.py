@@ -208,7 +208,7 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
     tower = {"user_input": "How high is the tower?", "reference": "The tower is 330 metres high."}
     rows = [
         tower | {"system": system, "response": f"The tower is {height} metres high.", "retrieved_contexts": contexts}
-        for system, height in (("A", 330), ("B", 120))
+        for system, height in (("Cash$$Bot", 330), ("B", 120))
         for contexts in (["The tower is 330 metres high."],)
     ]
     answers = tmp_path / "answers.csv"
@@ -217,8 +217,8 @@ def test_score_writes_rows_tables_figures_methods_and_labels_that_open_in_the_in
     with pytest.warns(UserWarning, match="2 cells of 'chunks' held a list written as text"):
         out = command("score", answers, "--metrics", "token_f1", "precision", "--to", to)
     averages = pd.read_csv(to / "tables" / "means.csv").set_index(["system", "metric"])
-    assert averages.loc[[("A", "precision"), ("B", "precision")], "mean"].tolist() == [1.0, 0.0]
-    assert averages.at[("A", "token_f1"), "mean"] == 1.0
+    assert averages.loc[[("Cash$$Bot", "precision"), ("B", "precision")], "mean"].tolist() == [1.0, 0.0]
+    assert averages.at[("Cash$$Bot", "token_f1"), "mean"] == 1.0
     assert pd.read_csv(to / "tables" / "comparison.csv")["difference"].tolist()[1] == 1.0
     assert pd.read_csv(to / "rows.csv")["precision"].tolist() == [1.0, 0.0]
     assert "Labels were made without a language model" in (to / "methods.md").read_text()

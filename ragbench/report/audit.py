@@ -26,9 +26,9 @@ from ragbench.llm import Cassette
 from ragbench.llm.reply import CUT_SHORT
 from ragbench.papers import IDENTITY, ledger, published, published_items
 
-Bounds = tuple[float, float]
-Entry = dict[str, Any]
-COLUMNS = ("table", "check", "rows", "of", "most_in", "mean", "if_worst", "if_best", "detail")
+_Bounds = tuple[float, float]
+_Entry = dict[str, Any]
+_COLUMNS = ("table", "check", "rows", "of", "most_in", "mean", "if_worst", "if_best", "detail")
 CELL = tuple(name for name in AXIS_COLUMNS if name != "question_id")
 RETRIEVED = ("data", "chunker", "retriever", "k", "N")
 ANSWERED = (*RETRIEVED, "generator")
@@ -66,7 +66,7 @@ def _truncated(step: str) -> Callable[[pd.DataFrame], pd.Series]:
     return lambda rows: rows["error_kind"].eq("truncated") & rows["error_step"].eq(step)
 
 
-RETRIEVAL = (
+_RETRIEVAL = (
     AuditCheck(
         "zero-score hits",
         ("zero_hits",),
@@ -80,7 +80,7 @@ RETRIEVAL = (
         "a budget above 0, and no token of context",
     ),
 )
-ANSWERS = (
+_ANSWERS = (
     AuditCheck(
         "truncated answers",
         ("finish", "error_kind", "error_step"),
@@ -89,7 +89,7 @@ ANSWERS = (
     ),
     AuditCheck("mixed models", ("digest", "generator"), _mixed("generator", "digest"), "other weights, the same name"),
 )
-GRADES = (
+_GRADES = (
     AuditCheck(
         "truncated grades",
         ("judge_raw", "error_kind", "error_step"),
@@ -139,10 +139,10 @@ def ranges(
 
 def audit_rows(
     rows: pd.DataFrame,
-    score: str | Sequence[str] | Mapping[str, Bounds] = (),
+    score: str | Sequence[str] | Mapping[str, _Bounds] = (),
     by: str | Sequence[str] = (),
     *,
-    bounds: Bounds = (0.0, 1.0),
+    bounds: _Bounds = (0.0, 1.0),
     unit: str = "question_id",
     within: Sequence[str] = (),
 ) -> pd.DataFrame:
@@ -178,7 +178,7 @@ def audit_rows(
     if unit in rows:
         twice = rows.duplicated([*by, unit], keep="last")
         log.add("rows", "duplicates", twice, len(rows), "the same question twice in one cell")
-    log.checks("rows", (*RETRIEVAL, *ANSWERS, *GRADES))
+    log.checks("rows", (*_RETRIEVAL, *_ANSWERS, *_GRADES))
     return _as_frame(log.entries)
 
 
@@ -189,7 +189,7 @@ class AuditLog:
         self, rows: pd.DataFrame, by: Sequence[str], unit: str = "question_id", within: Sequence[str] = ()
     ) -> None:
         self.rows, self.by, self.unit, self.within = rows.reset_index(drop=True), list(by), unit, list(within)
-        self.entries: list[Entry] = []
+        self.entries: list[_Entry] = []
 
     def add(self, table: str, check: str, flagged: Any, of: int, detail: str = "", **more: Any) -> None:
         """Note one check: which rows show it, of how many that could."""
@@ -200,11 +200,11 @@ class AuditLog:
             most_in = f"{_cell_name(sizes.idxmax())}: {sizes.max()}"
         self.entries.append(_entry(table, check, flagged.sum(), of, most_in, detail) | more)
 
-    def score(self, table: str, column: str, bounds: Bounds, missing: str = "no reason given") -> None:
+    def score(self, table: str, column: str, bounds: _Bounds, missing: str = "no reason given") -> None:
         """Note of one score: unscored rows and why, the mean's range, cells that rest on different questions."""
         unscored = _number(self.rows, column).isna()
         why = _reasons(self.rows[unscored]).replace("", missing)
-        more: Entry = {}
+        more: _Entry = {}
         if unscored.any():
             cells = ranges(self.rows, column, self.by, bounds)
             place = (cells["if_best"] - cells["if_worst"]).abs().idxmax()
@@ -271,7 +271,7 @@ def _cell_name(values: object) -> str:
     return ", ".join(map(str, values)) if isinstance(values, tuple) else str(values)
 
 
-def _entry(table: str, check: str, rows: int, of: int, most_in: str = "", detail: str = "") -> Entry:
+def _entry(table: str, check: str, rows: int, of: int, most_in: str = "", detail: str = "") -> _Entry:
     counts = {"table": table, "check": check, "rows": int(rows), "of": int(of)}
     return counts | {"most_in": most_in if rows else "", "detail": detail if rows else ""}
 
@@ -283,8 +283,8 @@ class AuditTable(pd.DataFrame):
         return f'<pre style="white-space: pre-wrap">{escape(render(self))}</pre>'
 
 
-def _as_frame(entries: Sequence[Entry]) -> AuditTable:
-    frame = AuditTable(list(entries), columns=list(COLUMNS))
+def _as_frame(entries: Sequence[_Entry]) -> AuditTable:
+    frame = AuditTable(list(entries), columns=list(_COLUMNS))
     for name in ("mean", "if_worst", "if_best"):
         frame[name] = pd.to_numeric(frame[name]).astype(float)
     return frame
@@ -318,9 +318,9 @@ def audit(
     stopped = "the run was stopped: run it again to go on"
     entries = [*log.entries, _entry("rows", "missing rows", wanted - len(rows), wanted, detail=stopped)]
     for table, part, cell, score, missing, checks in (
-        ("IR score", scored_contexts(rows), RETRIEVED, "ir_score", "no references", RETRIEVAL),
-        ("answers", answered(rows), ANSWERED, None, "", ANSWERS),
-        (RIGHT, graded(rows), CELL, RIGHT, "no reason given", GRADES),
+        ("IR score", scored_contexts(rows), RETRIEVED, "ir_score", "no references", _RETRIEVAL),
+        ("answers", answered(rows), ANSWERED, None, "", _ANSWERS),
+        (RIGHT, graded(rows), CELL, RIGHT, "no reason given", _GRADES),
     ):
         if len(part):
             log = _log(part, cell)
@@ -409,10 +409,10 @@ def audit_ledger(paper: str, item: str) -> pd.DataFrame:
     return _as_frame([entry for part in parts for entry in part])
 
 
-def _ledger_table(table: str, cells: pd.DataFrame) -> list[Entry]:
+def _ledger_table(table: str, cells: pd.DataFrame) -> list[_Entry]:
     names = cells["row"].astype(str) + ", " + cells["column"].astype(str)
 
-    def entry(check: str, flagged: pd.Series, of: float, detail: str = "") -> Entry:
+    def entry(check: str, flagged: pd.Series, of: float, detail: str = "") -> _Entry:
         first, more = names[flagged][:1].sum() or "", int(flagged.sum()) - 1
         return _entry(table, check, more + 1, int(of), first + (f" and {more} more" if more > 0 else ""), detail)
 

@@ -1,6 +1,6 @@
 """A run, or scores of answers, as a folder to build a thesis from: tables, figures, methods, references, data.
 
-Reading order: ``export`` -> the tables of a run (``run_tables``) -> its figures (``run_figures``) -> scores -> the
+Reading order: ``export`` -> the tables of a run (``_run_tables``) -> its figures (``run_figures``) -> scores -> the
 folder (``_Folder``), which is written aside and moved into place.
 """
 
@@ -54,7 +54,7 @@ _MAX_SYSTEMS = 40  # of one figure
 _MAX_STEM = 100  # characters of labels in the name of a file
 _BATCH_SIZE = 10_000  # rows written together
 
-Drawn = tuple[str, Figure, pd.DataFrame, str]  # name, figure, numbers drawn, alt text
+_Drawn = tuple[str, Figure, pd.DataFrame, str]  # name, figure, numbers drawn, alt text
 
 
 @dataclass
@@ -104,7 +104,7 @@ def export(
     name = str(manifest.get("name", Path(run).name))
     missing = int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum())
     counts = {"rows": len(rows), "failed": int(rows["status"].eq("failed").sum()), "missing": missing}
-    tables, paragraphs = [*run_tables(rows, name, checks)], methods(manifest, counts)
+    tables, paragraphs = [*_run_tables(rows, name, checks)], methods(manifest, counts)
     figures = run_figures({table.stem: table.frame for table in tables})
     with _Folder(to) as folder:
         notes = folder.done.notes
@@ -151,7 +151,7 @@ def _csv(rows: pd.DataFrame) -> Iterator[str]:
         yield part.to_csv(index=False, header=start == 0, lineterminator="\n")
 
 
-def run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[RunTable]:
+def _run_tables(rows: pd.DataFrame, name: str, audit: pd.DataFrame) -> Iterator[RunTable]:
     """Yield the tables that the rows of a run allow; each question is once per cell."""
     notes = (f"Left out here: {_fixed(rows)}.",) if _fixed(rows) else ()
     contexts, answers, marks = scored_contexts(rows), answered(rows), graded(rows)
@@ -258,8 +258,8 @@ def _worded(table: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns=lambda name: name.replace("_", " "))
 
 
-def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[Drawn]:
-    """Yield the figures from the frames of ``run_tables`` by stem."""
+def run_figures(tables: Mapping[str, pd.DataFrame]) -> Iterator[_Drawn]:
+    """Yield the figures from the frames of ``_run_tables`` by stem."""
     if "ir_score" in tables:
         for name, title, part in _parts(tables["ir_score"], "ir_score", "Mean IR score", ("data", "chunker")):
             part = part.assign(retriever=_system_names(part, RETRIEVED))
@@ -351,7 +351,7 @@ def _averages(table: pd.DataFrame, names: Sequence[str] | None = None) -> pd.Dat
     return means(table, by, names or table.attrs["numbers"], groups="question_id", resamples=RESAMPLES)
 
 
-def _score_figures(table: pd.DataFrame, name: str) -> Iterator[Drawn]:
+def _score_figures(table: pd.DataFrame, name: str) -> Iterator[_Drawn]:
     """Yield the picture of the metrics between 0 and 1, if there are any."""
     drawn = [n for n in table.attrs["numbers"] if table[n].between(0, 1).any() and not table[n].gt(1).any()]
     if not drawn or ("system" in table and table["system"].nunique() > _MAX_SYSTEMS):
@@ -424,7 +424,7 @@ class _Folder:
             file.writelines([parts] if isinstance(parts, str) else parts)
 
     def parts(
-        self, title: str, tables: Mapping[str, RunTable], figures: Iterable[Drawn], paragraphs: Methods
+        self, title: str, tables: Mapping[str, RunTable], figures: Iterable[_Drawn], paragraphs: Methods
     ) -> dict[str, str]:
         """Write tables by their label, figures, methods and the document of them all; return the figures' alt texts."""
         for label, table in tables.items():

@@ -18,18 +18,18 @@ from ragbench.errors import RagbenchError
 from ragbench.plots import PALETTE, check_alt
 
 # Line styles under the texts that are told apart, one per colour of the palette.
-LINES = ["solid", "dashed", "dotted", "wavy", "double", "solid", "dashed", "dotted"]
+_LINES = ["solid", "dashed", "dotted", "wavy", "double", "solid", "dashed", "dotted"]
 
 _COLOURS = "".join(f"--rb-{i}: {c}; --rb-{i}-soft: {c}40; " for i, c in enumerate(PALETTE, 1))
 _MARKS = "\n".join(
     f".rb-mark-{i} {{ background: var(--rb-{i}-soft); text-decoration: underline {line} var(--rb-{i}) 2px; }}\n"
     f".rb-tag-{i} {{ background: var(--rb-{i}); color: {'#fff' if i in (1, 5, 7) else '#000'}; }}"
-    for i, line in enumerate(LINES, 1)
+    for i, line in enumerate(_LINES, 1)
 )
 # --rb-good and --rb-bad: blue and vermilion, told apart by every kind of colour blindness.
 # A style element runs its onload when it enters the page. JupyterLab takes the arrow keys (to move between cells) and
 # single letters (x cuts the cell) even from a list or slider in focus; this lets those keep their keys.
-STYLE = f"""<style onload="
+_STYLE = f"""<style onload="
   const root = this.closest('.rb-widget');
   if (root && !root.dataset.rbOwnKeys) {{
     root.dataset.rbOwnKeys = 'true';
@@ -137,7 +137,7 @@ class Panel(ipywidgets.VBox):
     def __init__(self, children: Sequence[ipywidgets.Widget], label: str, style: str = "") -> None:
         self.message = Message()
         # A heading, not the box's tooltip: JupyterLab cannot draw a box that has one (ipywidgets 8.1).
-        heading = ipywidgets.HTML(f"{STYLE}{style}<h3>{escape(label)}</h3>")
+        heading = ipywidgets.HTML(f"{_STYLE}{style}<h3>{escape(label)}</h3>")
         super().__init__([heading, *children, self.message])
         self.add_class("rb-widget")
 

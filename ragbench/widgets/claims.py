@@ -20,11 +20,11 @@ from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.metrics.claims import CHECKS, COUNTS, LOWER_IS_BETTER, METRICS, claim_counts, claim_metrics
 from ragbench.widgets.base import Panel, escape, mark, row
 
-AS_GIVEN = "as given"
-ENTAILED = LABELS[0]
-SYMBOLS = {LABELS[0]: "✓", LABELS[1]: "–", LABELS[2]: "✗", None: "?"}
+_AS_GIVEN = "as given"
+_ENTAILED = LABELS[0]
+_SYMBOLS = {LABELS[0]: "✓", LABELS[1]: "–", LABELS[2]: "✗", None: "?"}
 _CLASSES = {LABELS[0]: "rb-entailed", LABELS[1]: "rb-neutral", LABELS[2]: "rb-contradicted", None: "rb-unread"}
-_LEGEND = " &nbsp; ".join(f"{symbol} {label or 'no label'}" for label, symbol in SYMBOLS.items())
+_LEGEND = " &nbsp; ".join(f"{symbol} {label or 'no label'}" for label, symbol in _SYMBOLS.items())
 _LEGEND = f"<span class='rb-quiet'>{_LEGEND} &nbsp; R: relevant, the chunk entails a reference claim</span>"
 # Side -> the other answer, and the checks of this side's claims: against that answer, against the chunks.
 _OTHER = {"response": "reference", "reference": "response"}
@@ -75,7 +75,7 @@ _STYLE = """<style onload="
 .rb-widget .rb-long { white-space: pre-wrap; max-height: 11em; overflow: auto; overflow-wrap: anywhere; }
 </style>"""
 
-Row = tuple[str, tuple[str | None, ...]]
+_Row = tuple[str, tuple[str | None, ...]]
 
 
 class ClaimInspector(Panel):
@@ -102,7 +102,7 @@ class ClaimInspector(Panel):
         wide, narrow, short = w.Layout(width="520px"), w.Layout(width="380px"), w.Layout(width="44px")
         self.previous = self.button("◀", lambda: self._step(-1), tooltip="Previous result", layout=short)
         self.next = self.button("▶", lambda: self._step(1), tooltip="Next result", layout=short)
-        orders = [(AS_GIVEN, AS_GIVEN), *((f"{name.replace('_', ' ')}, worst first", name) for name in METRICS)]
+        orders = [(_AS_GIVEN, _AS_GIVEN), *((f"{name.replace('_', ' ')}, worst first", name) for name in METRICS)]
         self.order = w.Dropdown(options=orders, description="Order", layout=narrow)
         self.choice = w.Dropdown(options=self._choices(range(len(self.results))), description="Result", layout=wide)
         self.claims = w.Dropdown(description="Claim", layout=wide)
@@ -151,7 +151,7 @@ class ClaimInspector(Panel):
         self.column = first_entailing(rows[claim][1]) if column is None else column
         self._point()
 
-    def rows(self, side: str) -> list[Row]:
+    def rows(self, side: str) -> list[_Row]:
         """List (claim, its labels against the other answer and every chunk) of one side; None: no label."""
         result = self.result
         one, many = (getattr(result, check) for check in _CHECKS_OF[side])
@@ -181,13 +181,13 @@ class ClaimInspector(Panel):
     def _choices(self, places: Sequence[int]) -> list[tuple[str, int]]:
         choices = []
         for i in places:
-            value = "" if self.order.value == AS_GIVEN else f"{_number(self._scores[i][0][self.order.value])}  "
+            value = "" if self.order.value == _AS_GIVEN else f"{_number(self._scores[i][0][self.order.value])}  "
             choices.append((f"{value}{self.results[i].id}: {_short(self.results[i].question)}", i))
         return choices
 
     def _sort(self, name: str) -> None:
         places, sign = list(range(len(self.results))), -1 if name in LOWER_IS_BETTER else 1
-        if name != AS_GIVEN:
+        if name != _AS_GIVEN:
             values = [self._scores[i][0][name] for i in places]
             places.sort(key=lambda i: (math.isnan(values[i]), sign * values[i]))
         self._quietly(self.choice, options=self._choices(places), value=places[0])
@@ -223,11 +223,11 @@ class ClaimInspector(Panel):
             self._quietly(self.columns, options=[("no claims", None)])
             self.detail.value = "<p>This result has no claims: extract and check them first.</p>"
 
-    def _fill(self, sides: Mapping[str, Sequence[Row]]) -> None:
+    def _fill(self, sides: Mapping[str, Sequence[_Row]]) -> None:
         self._places = []
         children: list[w.Widget] = []
         chunks = range(1, len(self.result.chunks) + 1)
-        relevant = {i for i in chunks for _, labels in sides["reference"] if labels[i] == ENTAILED}
+        relevant = {i for i in chunks for _, labels in sides["reference"] if labels[i] == _ENTAILED}
         for side, rows in sides.items():
             other = _OTHER[side]
             heads = [(other[:3], f"against the {other}")]
@@ -240,7 +240,7 @@ class ClaimInspector(Panel):
                 children.append(self._cell((side, claim, -1), words, f"{side} claim {words}", "rb-claim"))
                 for column, label in enumerate(labels):
                     tooltip = f"{side} claim {claim + 1}, {_place(side, column)}: {label or 'no label'}"
-                    children.append(self._cell((side, claim, column), SYMBOLS[label], tooltip, _CLASSES[label]))
+                    children.append(self._cell((side, claim, column), _SYMBOLS[label], tooltip, _CLASSES[label]))
         self.grid.layout.grid_template_columns = f"minmax(240px, 1fr) 42px repeat({len(chunks)}, 38px)"
         self.grid.children = children
 
@@ -265,7 +265,7 @@ class ClaimInspector(Panel):
             cell._dom_classes = (*classes, "rb-chosen") if chosen else classes
         words, labels = self.rows(self.side)[self.claim]
         listed = [
-            (f"{SYMBOLS[label]} {_place(self.side, i)}: {label or 'no label'}", i) for i, label in enumerate(labels)
+            (f"{_SYMBOLS[label]} {_place(self.side, i)}: {label or 'no label'}", i) for i, label in enumerate(labels)
         ]
         self._quietly(self.claims, value=(self.side, self.claim))
         self._quietly(self.columns, options=listed, value=self.column)
@@ -274,7 +274,7 @@ class ClaimInspector(Panel):
     def _detail(self, words: str, labels: Sequence[str | None]) -> str:
         """The claim against the text as HTML: where else it is entailed, and the text with its best sentence marked."""
         side, column, label = self.side, self.column, labels[self.column]
-        entailing = [_place(side, i) for i, given in enumerate(labels) if given == ENTAILED]
+        entailing = [_place(side, i) for i, given in enumerate(labels) if given == _ENTAILED]
         where = "Entailed by " + ", ".join(entailing) if entailing else "No text entails it"
         text, name = getattr(self.result, _OTHER[side]), ""
         if column:
@@ -286,7 +286,7 @@ class ClaimInspector(Panel):
             marked, hint = f"{escape(text[:a])}{mark(1, escape(text[a:b]))}{escape(text[b:])}", _HINT.format(share)
         return (
             f"<p><b>{side.capitalize()} claim {self.claim + 1}:</b> {escape(words)}<br>{escape(where)}.</p>"
-            f"<p class='rb-said'><b>{SYMBOLS[label]} {label or 'no label'}</b> by {_place(side, column)}{name}</p>"
+            f"<p class='rb-said'><b>{_SYMBOLS[label]} {label or 'no label'}</b> by {_place(side, column)}{name}</p>"
             f"<div class='rb-long' tabindex='0'>{marked}</div><p class='rb-quiet'>{escape(hint)}</p>"
         )
 
@@ -348,8 +348,8 @@ def best_sentence(claim: str, text: str) -> tuple[int, int, float] | None:
 
 def first_entailing(labels: Sequence[str | None]) -> int:
     """Return the column that entails a claim: the first such chunk, else the other answer, else the first chunk."""
-    chunks = [i for i, label in enumerate(labels) if label == ENTAILED and i]
-    return chunks[0] if chunks else 0 if labels[0] == ENTAILED else min(1, len(labels) - 1)
+    chunks = [i for i, label in enumerate(labels) if label == _ENTAILED and i]
+    return chunks[0] if chunks else 0 if labels[0] == _ENTAILED else min(1, len(labels) - 1)
 
 
 def _place(side: str, column: int) -> str:
