@@ -18,7 +18,7 @@ from ragbench.stats import (
     paired_bootstrap_difference,
     paired_permutation_test,
     power_analysis,
-    questions_for,
+    questions_needed,
 )
 
 AB = [("A@50", "B@50"), ("A@100", "B@100")]
@@ -59,7 +59,7 @@ def test_a_comparison_is_the_paired_test_on_the_same_questions_corrected_over_th
         assert (row["low"], row["high"]) == (interval.low, interval.high)
         found = power_analysis(a, b, resamples=0)
         assert row["needed"] == found.needed
-        assert row["needed_all"] == questions_for(found.difference, found.sd, 0.8, 0.05 / 4)
+        assert row["needed_all"] == questions_needed(found.difference, found.sd, 0.8, 0.05 / 4)
     right = table[(table["measure"] == "fully right") & (table["a"] == "A@50")].iloc[0]
     assert right["difference"] == pytest.approx(8 / 24 - 1)
     assert table["p_holm"].tolist() == holm(table["p"]).tolist()

@@ -10,16 +10,13 @@ from hypothesis import strategies as st
 
 from ragbench.errors import DataError
 from ragbench.metrics.thresholds import (
-    GROUPS,
     agreement_curve,
     best_threshold,
     calibrate,
     fit_thresholds,
-    grade_groups,
     group_probabilities,
     likelihood_h,
     likelihood_k,
-    predicted_groups,
     region_shares,
 )
 from ragbench.stats import brier_score, brier_terms, paired_bootstrap_difference, reliability_curve
@@ -192,12 +189,6 @@ def test_region_shares_by_hand_with_the_borders_between():
     assert region_shares(points[0], fitted.h, fitted.k) == region_shares(points[0], fitted.h.value, fitted.k.value)
 
 
-def test_grade_groups_and_boxes():
-    assert grade_groups([1, 2, 3, 4, 5]).tolist() == [0, 1, 1, 1, 2]
-    assert predicted_groups([0.1, 0.2, 0.5, 0.7, 0.9], 0.2, 0.7).tolist() == [0, 1, 1, 1, 2]
-    assert len(GROUPS) == 3
-
-
 # --- calibration ------------------------------------------------------------------------------------------------------
 
 
@@ -238,7 +229,8 @@ def test_boxes_are_those_of_thresholds_fitted_on_the_other_questions():
     fold = (np.random.default_rng(4).permutation(60) % 5)[question]
     for held in range(5):
         fitted = fit_thresholds(scores[fold != held], grades[fold != held])
-        expected = predicted_groups(scores[fold == held], fitted.h, fitted.k)
+        unseen = scores[fold == held]
+        expected = np.where(unseen > fitted.k.value, 2, np.where(unseen < fitted.h.value, 0, 1))
         assert boxes[fold == held].tolist() == expected.tolist()
 
 
@@ -302,7 +294,7 @@ test_bad_input_says_what_was_wrong_and_numpy_does_not_warn = pytest.mark.filterw
         (lambda: fit_thresholds([0.1, 0.2], ["good", "bad"]), DataError, "grades that are not numbers"),
         (lambda: fit_thresholds([0.1, NAN], [1, 5]), DataError, r"1 of 2 scores are NaN.*position 1"),
         (lambda: fit_thresholds([0.1, float("inf")], [1, 5]), DataError, "1 infinite scores.*position 1"),
-        (lambda: fit_thresholds([0.1], [1, 5]), DataError, "1 scores and 2 grades"),
+        (lambda: fit_thresholds([0.1], [1, 5]), DataError, "scores 1, grades 2"),
         (lambda: fit_thresholds([], []), DataError, "at least one score"),
         (lambda: fit_thresholds([0.1, 0.2], [1, 2]), DataError, "no grade 5 among 2"),
         (lambda: fit_thresholds([0.1, 0.2], [5, 2]), DataError, "no grade 1 among 2"),
@@ -311,7 +303,7 @@ test_bad_input_says_what_was_wrong_and_numpy_does_not_warn = pytest.mark.filterw
         (lambda: best_threshold([0.1, 0.2], [False, False]), DataError, "2 points, all negative"),
         (lambda: best_threshold([0.1, 0.2], [1, 5]), DataError, "pass e.g. grades == 5"),
         (lambda: best_threshold([0.1, 0.2], [True, False], "over"), "above, below"),
-        (lambda: best_threshold([0.1], [True, False]), DataError, "1 scores and 2 labels"),
+        (lambda: best_threshold([0.1], [True, False]), DataError, "scores 1, labels 2"),
         (lambda: likelihood_k(0.5, [0.1], [7]), DataError, "outside 1-5"),
         (lambda: region_shares([0.1], 0.7, 0.1), "h <= k"),
         (lambda: region_shares([0.1], NAN, 0.1), "h = nan"),

@@ -452,10 +452,9 @@ def checker_intervals(
     return dict(zip(MEASURES, rows + correlations, strict=True))
 
 
-def _f1(codes: np.ndarray, axis: int) -> np.ndarray:
-    both, one = (codes == 3).sum(axis), ((codes == 1) | (codes == 2)).sum(axis)
-    with np.errstate(invalid="ignore"):
-        return np.true_divide(2 * both, 2 * both + one)
+def _f1(codes: np.ndarray) -> float:
+    both, one = (codes == 3).sum(), ((codes == 1) | (codes == 2)).sum()
+    return 2 * both / (2 * both + one) if both + one else math.nan
 
 
 def embedded_checker_quality(split: str = "test", checker: Any = None, name: str = "embedded checker") -> pd.DataFrame:

@@ -9,7 +9,6 @@ Huang 2005, Econometrica 73). What has an interval is the gain in agreement on u
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,10 +16,10 @@ import numpy as np
 
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.stats import brier_score
-from ragbench.stats.inputs import Seed, as_floats, group_index
+from ragbench.stats.inputs import Seed, as_floats, group_index, same_length
 
-Side = Literal["above", "below"]
-Method = Literal["isotonic", "logistic"]
+_Side = Literal["above", "below"]
+_Method = Literal["isotonic", "logistic"]
 
 # Grade groups of section 3.3, in the order of the IR score: grade 1; grades 2, 3, 4; grade 5.
 GROUPS = ("no information", "wrong or incomplete", "fully right")
@@ -58,7 +57,7 @@ class RegionShares:
     n: int
 
 
-def best_threshold(scores: Any, positive: Any, side: Side = "above") -> Threshold:
+def best_threshold(scores: Any, positive: Any, side: _Side = "above") -> Threshold:
     """Threshold that agrees best with a yes/no label, by an exact sweep.
 
     Parameters
@@ -70,8 +69,6 @@ def best_threshold(scores: Any, positive: Any, side: Side = "above") -> Threshol
     -------
     Threshold with its plateau: for "above" every threshold in [low, high) does equally well, for "below" every one in
     (low, high]. Sought in [min(0, smallest score), max(1, largest score)].
-
-    Raises DataError for NaN scores, labels that are not boolean, or a single class; ConfigError for an unknown side.
 
     Source: thesis, section 3.3, Eq 3.1-3.5 (the maximum of the likelihood). Paper values: h = 0.105, k = 0.670.
 
@@ -87,7 +84,7 @@ def best_threshold(scores: Any, positive: Any, side: Side = "above") -> Threshol
     return _best(values, labels, side)
 
 
-def agreement_curve(scores: Any, positive: Any, side: Side = "above") -> tuple[np.ndarray, np.ndarray]:
+def agreement_curve(scores: Any, positive: Any, side: _Side = "above") -> tuple[np.ndarray, np.ndarray]:
     """Agreement as a function of the threshold, for pictures.
 
     Returns
@@ -97,19 +94,18 @@ def agreement_curve(scores: Any, positive: Any, side: Side = "above") -> tuple[n
     """
     values, labels = _labelled(scores, positive, side)
     left, right, agreements = _sweep(values, labels, side)
-    there = agreements >= 0
-    return ((left + right) / 2)[there], agreements[there] / labels.size
+    possible = agreements >= 0
+    return ((left + right) / 2)[possible], agreements[possible] / labels.size
 
 
 def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
     """The thesis's h and k from IR scores and grades.
 
-    h agrees best in (score < h) == (grade is 1), k in (score > k) == (grade is 5), each on its own. Raises DataError
-    for NaN scores, grades outside 1-5, or no (or only) grades 1 or 5.
+    h agrees best in (score < h) == (grade is 1), k in (score > k) == (grade is 5), each on its own.
 
     Source: thesis, section 3.3, Eq 3.1-3.5. Paper values: h = 0.105, k = 0.670, from 37,020 points (N = 1000).
     """
-    scores, marks = as_points(ir_scores, grades)
+    scores, marks = valid_pairs(ir_scores, grades)
     for grade in (1, 5):
         if (marks == grade).all() or not (marks == grade).any():
             raise DataError(
@@ -120,7 +116,7 @@ def fit_thresholds(ir_scores: Any, grades: Any) -> Thresholds:
     return Thresholds(_best(scores, marks == 1, "below"), _best(scores, marks == 5, "above"))
 
 
-def _sweep(scores: np.ndarray, positive: np.ndarray, side: Side) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sweep(scores: np.ndarray, positive: np.ndarray, side: _Side) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Every stretch of thresholds between two distinct scores: its ends, and the agreements there.
 
     Stretch c has c distinct scores at or under it; -1 agreements where no threshold fits.
@@ -140,7 +136,7 @@ def _sweep(scores: np.ndarray, positive: np.ndarray, side: Side) -> tuple[np.nda
     return left, right, agreements
 
 
-def _best(scores: np.ndarray, positive: np.ndarray, side: Side) -> Threshold:
+def _best(scores: np.ndarray, positive: np.ndarray, side: _Side) -> Threshold:
     """The widest run of best stretches; NaN for labels of one class."""
     if positive.all() or not positive.any():
         return Threshold(*(float("nan"),) * 4, plateaus=0)
@@ -165,29 +161,24 @@ def likelihood_k(k: Any, ir_scores: Any, grades: Any) -> Any:
     ``k`` is a threshold or an array of them; the result, of its shape, is minus the sum of logarithms, so the best k
     has the *smallest* value.
     """
-    scores, marks = as_points(ir_scores, grades)
-    return _likelihood(k, lambda threshold: scores > threshold, marks == 5)
+    scores, marks = valid_pairs(ir_scores, grades)
+    return np.vectorize(lambda threshold: _likelihood(scores > threshold, marks == 5), otypes=[float])(k)[()]
 
 
 def likelihood_h(h: Any, ir_scores: Any, grades: Any) -> Any:
     """L(h) of Eq 3.1 with p_ir = 1 where score < h (Eq 3.4) and p_llm = 1 where grade = 1 (Eq 3.5)."""
-    scores, marks = as_points(ir_scores, grades)
-    return _likelihood(h, lambda threshold: scores < threshold, marks == 1)
+    scores, marks = valid_pairs(ir_scores, grades)
+    return np.vectorize(lambda threshold: _likelihood(scores < threshold, marks == 1), otypes=[float])(h)[()]
 
 
-def _likelihood(thresholds: Any, predict: Callable[[float], np.ndarray], p_llm: np.ndarray) -> Any:
-    def at(threshold: float) -> float:
-        p_ir = predict(threshold)
-        return float(-np.log(p_ir * p_llm + (1 - p_ir) * (1 - p_llm) + 1e-10).sum())
-
-    values = np.asarray(thresholds, float)
-    return at(float(values)) if values.ndim == 0 else np.array([at(t) for t in values.ravel()]).reshape(values.shape)
+def _likelihood(p_ir: np.ndarray, p_llm: np.ndarray) -> float:
+    return float(-np.log(p_ir * p_llm + (1 - p_ir) * (1 - p_llm) + 1e-10).sum())
 
 
 def region_shares(scores: Any, h: Any, k: Any) -> RegionShares:
     """Shares of scores below h, between, and above k: the three numbers in each panel of Figure 3.2.
 
-    h and k are numbers or `Threshold`; a score equal to one lies between. Raises ConfigError when h > k.
+    h and k are numbers or `Threshold`; a score equal to one lies between.
 
     Source: thesis, section 3.3, Figure 3.2. Paper values (BM25): below 5.61%, between 56.51%, above 37.88%.
     """
@@ -198,21 +189,20 @@ def region_shares(scores: Any, h: Any, k: Any) -> RegionShares:
     return RegionShares(below, float(((values >= low) & (values <= high)).mean()), above, values.size)
 
 
-def grade_groups(grades: Any) -> np.ndarray:
-    """Grades 1-5 as groups: int array of 0 (grade 1), 1 (grades 2, 3, 4), 2 (grade 5), in the order of GROUPS."""
-    return np.array([-1, 0, 1, 1, 1, 2])[_grades(grades)]
+def grade_groups(grades: np.ndarray) -> np.ndarray:
+    """Grades 1-5 as groups: 0 (grade 1), 1 (grades 2, 3, 4), 2 (grade 5), in the order of GROUPS."""
+    return np.array([-1, 0, 1, 1, 1, 2])[grades]
 
 
-def predicted_groups(scores: Any, h: Any, k: Any) -> np.ndarray:
+def predicted_groups(scores: np.ndarray, h: Any, k: Any) -> np.ndarray:
     """The group that the three boxes predict from a score: 2 above k, else 0 below h, else 1 (thesis, section 3.3)."""
-    values = _scores(scores)
-    return np.where(values > float(k), 2, np.where(values < float(h), 0, 1))
+    return np.where(scores > float(k), 2, np.where(scores < float(h), 0, 1))
 
 
 # Beyond the thesis: the boxes on questions they were not fitted on, and probabilities in their place
 
 
-def group_probabilities(ir_scores: Any, grades: Any, at: Any, method: Method = "isotonic") -> np.ndarray:
+def group_probabilities(ir_scores: Any, grades: Any, at: Any, method: _Method = "isotonic") -> np.ndarray:
     """Probability of each grade group at some IR scores, learnt from the scores and grades of other answers.
 
     Parameters
@@ -226,7 +216,7 @@ def group_probabilities(ir_scores: Any, grades: Any, at: Any, method: Method = "
     float array, shape (m, 3): the groups in the order of GROUPS, rows adding up to 1.
     """
     check_known("method", [method], ("isotonic", "logistic"))
-    scores, marks = as_points(ir_scores, grades)
+    scores, marks = valid_pairs(ir_scores, grades)
     groups, at = grade_groups(marks), np.asarray(at, float)
     if method == "isotonic":
         from sklearn.isotonic import IsotonicRegression
@@ -260,17 +250,14 @@ class GroupProbabilities:
 
 
 def calibrate(
-    ir_scores: Any, grades: Any, groups: Any = None, *, method: Method = "isotonic", folds: int = 5, seed: Seed = 0
+    ir_scores: Any, grades: Any, groups: Any = None, *, method: _Method = "isotonic", folds: int = 5, seed: Seed = 0
 ) -> GroupProbabilities:
     """Cross-validated probabilities of the grade groups, beside the three boxes.
 
     ``groups`` are question ids: the points of a question fall into one fold. ``method`` is that of
     `group_probabilities`, ``seed`` assigns questions to folds.
-
-    Raises DataError when the training part of a fold lacks grade 1 or 5; ConfigError for a number of folds that cannot
-    work.
     """
-    scores, marks = as_points(ir_scores, grades)
+    scores, marks = valid_pairs(ir_scores, grades)
     index, n_groups = group_index(groups, scores.size)
     if not 2 <= folds <= n_groups:
         raise ConfigError(f"{folds} folds for {n_groups} questions", "2 or more, at most one per question")
@@ -296,49 +283,35 @@ def calibrate(
     return GroupProbabilities(truth, probabilities, {name: brier_score(p, truth) for name, p in probabilities.items()})
 
 
-def as_points(ir_scores: Any, grades: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Check scores and grades of the same answers."""
-    scores, marks = _scores(ir_scores), _grades(grades)
-    _same_size(scores, marks, "grades")
-    return scores, marks
+def valid_pairs(ir_scores: Any, grades: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return finite scores and grades 1-5 of the same answers, one per answer."""
+    scores, marks = _scores(ir_scores), as_floats(grades, "grades")
+    same_length(scores=scores, grades=marks)
+    wrong = np.flatnonzero(~np.isin(marks, range(1, 6)))
+    if wrong.size:
+        raise DataError(
+            f"{wrong.size} grades outside 1-5 (first: {marks[wrong[0]]} at position {wrong[0]})",
+            "whole numbers 1 to 5, one dimension",
+            "leave unscored answers out, and report how many they are",
+        )
+    return scores, marks.astype(np.int64)
 
 
 def _labelled(scores: Any, positive: Any, side: str) -> tuple[np.ndarray, np.ndarray]:
     check_known("side", [side], ("above", "below"))
     values, labels = _scores(scores), np.asarray(positive)
-    _same_size(values, labels, "labels")
+    same_length(scores=values, labels=labels)
     if not np.isin(labels, (0, 1)).all():
         raise DataError(f"labels of type {labels.dtype}", "booleans, or 0 and 1", "pass e.g. grades == 5")
     return values, labels.astype(bool)
 
 
-def _same_size(scores: np.ndarray, other: np.ndarray, name: str) -> None:
-    if other.shape != scores.shape:
-        raise DataError(f"{scores.size} scores and {other.size} {name}", "one of each per answer, in the same order")
-
-
 def _scores(scores: Any) -> np.ndarray:
     """Finite scores, at least one."""
     values = as_floats(scores, "scores")
-    if not values.size:
-        raise DataError("no scores", "at least one score")
-    if np.isnan(values).any():
-        missing = np.flatnonzero(np.isnan(values))
-        raise DataError(
-            f"{missing.size} of {values.size} scores are NaN (first at position {missing[0]})",
-            "finite scores",
-            "leave those answers out, and report how many they are",
-        )
+    missing = np.flatnonzero(np.isnan(values))
+    if not values.size or missing.size:
+        first = f" (first at position {missing[0]})" if missing.size else ""
+        got = f"{missing.size} of {values.size} scores are NaN{first}"
+        raise DataError(got, "finite scores, at least one", "leave those answers out, and report how many they are")
     return values
-
-
-def _grades(grades: Any) -> np.ndarray:
-    values = as_floats(grades, "grades")
-    wrong = np.flatnonzero(~np.isin(values, range(1, 6)))
-    if wrong.size:
-        raise DataError(
-            f"{wrong.size} grades outside 1-5 (first: {values[wrong[0]]} at position {wrong[0]})",
-            "whole numbers 1 to 5, one dimension",
-            "leave unscored answers out, and report how many they are",
-        )
-    return values.astype(np.int64)

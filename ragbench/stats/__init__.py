@@ -37,14 +37,11 @@ from ragbench.stats.intervals import (
 from ragbench.stats.paired import (
     PermutationTest,
     PowerAnalysis,
-    detectable_difference,
     holm,
     paired_permutation_test,
     paired_power,
     power_analysis,
-    power_at,
     power_curve,
-    questions_for,
     questions_needed,
 )
 from ragbench.stats.ppi import label_next, ppi_difference, ppi_mean, ppi_shares, stratified_draw

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -65,27 +65,32 @@ def group_index(groups: Any, n: int, present: np.ndarray | None = None) -> tuple
     return index, len(seen)
 
 
-def group_counts(n_groups: int, resamples: int, seed: Seed, width: int | None = None) -> Iterator[np.ndarray]:
+def group_counts(n_groups: int, resamples: int, seed: Seed) -> Iterator[np.ndarray]:
     """Bootstrap resamples as counts: blocks of int arrays, shape (resamples in the block, n_groups).
 
-    Nothing for fewer than two groups. ``width`` is the number of values per resample that the caller will hold, when
-    that is more than ``n_groups``.
+    Nothing for fewer than two groups.
     """
     if resamples != int(resamples) or resamples < 0:
         raise ConfigError(f"resamples {resamples!r}", "a whole number, 0 or more")
     rng = np.random.default_rng(seed)
-    block = max(1, _DRAWS // max(n_groups, width or 0, 1))
+    block = max(1, _DRAWS // max(n_groups, 1))
     for start in range(0, int(resamples) if n_groups > 1 else 0, block):
         rows = min(block, int(resamples) - start)
         draws = rng.integers(0, n_groups, (rows, n_groups)) + n_groups * np.arange(rows)[:, None]
         yield np.bincount(draws.ravel(), minlength=rows * n_groups).reshape(rows, n_groups)
 
 
-def percentiles(samples: Iterable[np.ndarray] | np.ndarray, level: float) -> tuple[float, float]:
-    """Percentile bounds of bootstrap samples, in one array or blocks; NaN ones are left out; NaN when none is left."""
+def resampled(index: np.ndarray, n_groups: int, resamples: int, seed: Seed) -> Iterator[np.ndarray]:
+    """Bootstrap resamples as the places of their points; ``index`` is the group of each point."""
+    for counts in group_counts(n_groups, resamples, seed):
+        for times in counts:
+            yield np.repeat(np.arange(index.size), times[index])
+
+
+def percentiles(samples: np.ndarray, level: float) -> tuple[float, float]:
+    """Percentile bounds of bootstrap samples; NaN ones are left out; NaN when none is left."""
     tail = as_tail(level)
-    together = samples if isinstance(samples, np.ndarray) else np.concatenate([np.empty(0), *samples])
-    defined = together[~np.isnan(together)]
+    defined = samples[~np.isnan(samples)]
     if not defined.size:
         return float("nan"), float("nan")
     low, high = np.quantile(defined, [tail, 1 - tail])

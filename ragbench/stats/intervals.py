@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.special import betaincinv
 
 from ragbench.errors import ConfigError
-from ragbench.stats.inputs import Seed, as_floats, as_paired, as_tail, group_counts, group_index, percentiles
+from ragbench.stats.inputs import Seed, as_floats, as_paired, as_tail, group_counts, group_index, percentiles, resampled
 
 MISSING = "–"  # what a printed table shows where there is no number
 
@@ -57,7 +57,7 @@ def with_interval(
 
 def bootstrap_ci(
     values: Any,
-    statistic: Callable[..., Any] = np.mean,
+    statistic: Callable[[np.ndarray], Any] = np.mean,
     *,
     groups: Any = None,
     resamples: int = 2000,
@@ -69,7 +69,7 @@ def bootstrap_ci(
     Parameters
     ----------
     values : numbers, shape (n,); NaN and None are left out and counted.
-    statistic : a function of an array and ``axis``, such as ``np.median``.
+    statistic : a function of an array, such as ``np.median``.
     groups : labels, shape (n,): points of one group (the systems of one question) are resampled together.
     resamples : number of bootstrap resamples; 0 for none, with NaN bounds.
     seed : an int, or a numpy Generator.
@@ -84,22 +84,15 @@ def bootstrap_ci(
     present = ~np.isnan(sample)
     kept = sample[present]
     index, n_groups = group_index(groups, sample.size, present)
-    estimate = float(np.asarray(statistic(kept[None], axis=1))[0]) if kept.size else float("nan")
+    estimate = float(statistic(kept)) if kept.size else float("nan")
     if statistic is np.mean:
         # The mean of a resample needs only the sum and the size of each group: two matrix products for all resamples.
         sums, sizes = np.bincount(index, kept - estimate, n_groups), np.bincount(index, minlength=n_groups)
-        draws = (estimate + (counts @ sums) / (counts @ sizes) for counts in group_counts(n_groups, resamples, seed))
+        blocks = [estimate + (counts @ sums) / (counts @ sizes) for counts in group_counts(n_groups, resamples, seed)]
+        draws = np.concatenate([np.empty(0), *blocks])
     else:
-        blocks = group_counts(n_groups, resamples, seed, kept.size)
-        draws = (_of_resamples(statistic, kept, counts[:, index], n_groups) for counts in blocks)
+        draws = np.array([statistic(kept[i]) for i in resampled(index, n_groups, resamples, seed)], float)
     return Interval(estimate, *percentiles(draws, level), kept.size, sample.size - kept.size, level)
-
-
-def _of_resamples(statistic: Callable[..., Any], values: np.ndarray, weights: np.ndarray, n_groups: int) -> np.ndarray:
-    if n_groups == values.size:  # every resample has n values, so the whole block is one array
-        repeated = np.repeat(np.tile(values, len(weights)), weights.ravel()).reshape(len(weights), -1)
-        return np.asarray(statistic(repeated, axis=1), float)
-    return np.array([statistic(np.repeat(values, w)[None, :], axis=1) for w in weights], float).ravel()
 
 
 def paired_bootstrap_difference(

@@ -1,8 +1,7 @@
 """Is the difference between two systems more than chance, and how many questions would show it?
 
-Permutation test, correction for several tests, power of a paired test. The design calculation (`paired_power`,
-`questions_needed`, `detectable_difference`) takes a difference and a standard deviation; `power_analysis` estimates
-both from the per-question differences of a run, and says beside it what that estimate leaves open.
+Permutation test, correction for several tests, power of a paired test. `paired_power` and `questions_needed` take a
+difference and a standard deviation; `power_analysis` estimates both from the per-question differences of a run.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ragbench.stats.intervals import bootstrap_ci
 # Up to this many pairs all 2^n sign patterns are counted.
 _EXACT = 16
 _BLOCK = 4_000_000
-_MOST = 10_000_000  # more questions than this are reported as inf: nobody will write them
+_MAX_QUESTIONS = 10_000_000  # more questions than this are reported as inf: nobody will write them
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,6 @@ def paired_permutation_test(
     -------
     PermutationTest with the mean of a - b. The p-value of a sample of patterns is (hits + 1) / (resamples + 1), never
     0; NaN without pairs.
-
-    Raises ConfigError for fewer than 1 resample; DataError for input of different lengths.
 
     Source: Fisher's randomisation test; Smucker et al. (2007) for retrieval; Phipson & Smyth (2010) for the + 1.
     """
@@ -93,7 +90,7 @@ def holm(p_values: Any) -> np.ndarray:
     """Holm's step-down adjustment of p-values for several tests, in the given order, at most 1.
 
     Those below alpha are rejected with a family-wise error of at most alpha. NaN stands for a test that was not made
-    and is not counted. Raises DataError for p-values outside [0, 1].
+    and is not counted.
 
     Source: Holm (1979), Scandinavian Journal of Statistics 6.
 
@@ -115,17 +112,22 @@ def holm(p_values: Any) -> np.ndarray:
 
 
 def paired_power(n: int, difference: float, sd: float, alpha: float = 0.05) -> float:
-    """Chance, in (alpha, 1], that a two-sided paired t test on n questions finds a true mean difference.
+    """Chance that a two-sided paired t test on n questions finds a true mean difference.
 
-    ``sd`` is the standard deviation of the per-question differences.
+    ``sd`` is the standard deviation of the per-question differences. NaN without a difference, an sd or two questions;
+    alpha for a difference of 0; with sd 0 it is 1 from `_floor` questions on, before that 0.
 
     Source: noncentral t distribution; Cohen (1988), chapter 2.
     """
     from scipy.stats import nct, t  # slow to import
 
-    _check_design(difference, sd, alpha)
-    if n < 2 or n != int(n):
-        raise ConfigError(f"n {n!r}", "a whole number of questions, 2 or more")
+    _check_levels(alpha)
+    if math.isnan(difference) or math.isnan(sd) or n < 2:
+        return math.nan
+    if difference == 0:
+        return alpha
+    if sd == 0:
+        return float(n >= _floor(alpha))
     critical = t.isf(alpha / 2, n - 1)
     shift = abs(difference) / sd * np.sqrt(n)
     # From a shift of 5 on the wrong tail holds less than 1e-8, and scipy gives NaN for some of it.
@@ -133,21 +135,32 @@ def paired_power(n: int, difference: float, sd: float, alpha: float = 0.05) -> f
     return float(nct.sf(critical, n - 1, shift) + wrong)
 
 
-def questions_needed(difference: float, sd: float, power: float = 0.8, alpha: float = 0.05) -> int:
+def questions_needed(difference: float, sd: float, power: float = 0.8, alpha: float = 0.05) -> float:
     """Smallest number of questions at which a paired comparison finds a difference.
 
     ``difference`` is the mean difference worth finding, ``sd`` the standard deviation of the per-question differences
     (of a pilot run), ``power`` the chance of finding it. Divide ``alpha`` by the number of comparisons.
 
+    Returns
+    -------
+    A whole number, at least as many as a permutation test needs to reach alpha at all (6 at 0.05); inf for a difference
+    of 0 or more than ten million questions; NaN when difference or sd is.
+
     >>> questions_needed(0.5, 1.0)
-    34
+    34.0
     """
-    _check_design(difference, sd, alpha, power)
+    _check_levels(alpha, power)
+    if math.isnan(difference) or math.isnan(sd):
+        return math.nan
+    # Ten million questions find what is 1/1000 of an sd: below, the search is not worth its time.
+    if difference == 0 or (sd > 0 and abs(difference) / sd < 2 / math.sqrt(_MAX_QUESTIONS)):
+        return math.inf
     high = 2
     while paired_power(high, difference, sd, alpha) < power:
         high *= 2
     sizes = range(high // 2 + 1, high + 1)
-    return sizes[bisect_left(sizes, power, hi=len(sizes) - 1, key=lambda n: paired_power(n, difference, sd, alpha))]
+    least = sizes[bisect_left(sizes, power, hi=len(sizes) - 1, key=lambda n: paired_power(n, difference, sd, alpha))]
+    return float(max(least, _floor(alpha)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +191,7 @@ class PowerAnalysis:
 
 
 def _count(n: float) -> str:
-    return f"{n:,.0f}" if math.isfinite(n) else f"more than {_MOST:,}"
+    return f"{n:,.0f}" if math.isfinite(n) else f"more than {_MAX_QUESTIONS:,}"
 
 
 def power_analysis(
@@ -207,9 +220,6 @@ def power_analysis(
     differing by the same amount (sd 0) need only as many questions as a permutation test needs to reach alpha at all
     (6 at 0.05); a difference of 0, or more than ten million questions, is inf.
 
-    Raises DataError for infinite scores, text or different lengths; ConfigError for an impossible power, alpha or
-    difference.
-
     Source: noncentral t distribution, Cohen (1988), chapter 2; the floor is that of an exact permutation test, whose
     smallest two-sided p-value is 2 / 2**n.
     """
@@ -222,46 +232,16 @@ def power_analysis(
     ends = [math.nan, math.nan]
     if difference is None and not math.isnan(mean.low):  # the difference farthest from 0, and the nearest
         sides = sorted(map(abs, (mean.low, mean.high)))
-        ends = [questions_for(d, sd, power, alpha) for d in (sides[1], 0.0 if mean.low <= 0 <= mean.high else sides[0])]
-    reached, detectable = power_at(mean.n, wanted, sd, alpha), detectable_difference(mean.n, sd, power, alpha)
+        ends = [
+            questions_needed(d, sd, power, alpha) for d in (sides[1], 0.0 if mean.low <= 0 <= mean.high else sides[0])
+        ]
+    reached, detectable = paired_power(mean.n, wanted, sd, alpha), _detectable(mean.n, sd, power, alpha)
     pairs = mean.n, mean.n_missing, wanted, mean.low, mean.high, sd
-    return PowerAnalysis(*pairs, reached, questions_for(wanted, sd, power, alpha), *ends, detectable, power, alpha)
+    return PowerAnalysis(*pairs, reached, questions_needed(wanted, sd, power, alpha), *ends, detectable, power, alpha)
 
 
-def power_at(n: int, difference: float, sd: float, alpha: float = 0.05) -> float:
-    """Chance that n questions show a difference, with the limits that `paired_power` refuses.
-
-    NaN without a difference, an sd or two questions; alpha for a difference of 0; with sd 0 it is 1 as soon as n
-    reaches the floor of a permutation test, else 0.
-    """
-    if math.isnan(difference) or math.isnan(sd) or n < 2:
-        return math.nan
-    if difference == 0:
-        return alpha
-    return float(n >= _floor(alpha)) if sd == 0 else paired_power(n, difference, sd, alpha)
-
-
-def questions_for(difference: float, sd: float, power: float = 0.8, alpha: float = 0.05) -> float:
-    """Questions at which a difference is found with a given chance, with the limits `questions_needed` refuses.
-
-    A whole number of at least the floor of a permutation test (6 at alpha 0.05); inf for a difference of 0 or above ten
-    million; NaN when difference or sd is.
-    """
-    if math.isnan(difference) or math.isnan(sd):
-        return math.nan
-    # Ten million questions find what is 1/1000 of an sd: below, the search is not worth its time.
-    if difference == 0 or (sd > 0 and abs(difference) / sd < 2 / math.sqrt(_MOST)):
-        return math.inf
-    needed = questions_needed(difference, sd, power, alpha) if sd > 0 else 0
-    return float(max(needed, _floor(alpha)))
-
-
-def detectable_difference(n: int, sd: float, power: float = 0.8, alpha: float = 0.05) -> float:
-    """Smallest mean difference that n questions find with a given chance, in the unit of ``sd``.
-
-    NaN with fewer than two questions, without an sd, or for sd 0: where all differences are the same, the pairs say
-    nothing of how they would spread.
-    """
+def _detectable(n: int, sd: float, power: float, alpha: float) -> float:
+    """Smallest difference found with a given chance; NaN for sd 0, which says nothing of how pairs would spread."""
     if n < 2 or math.isnan(sd) or sd == 0:
         return math.nan
     high = 1.0
@@ -280,7 +260,7 @@ def power_curve(analysis: PowerAnalysis, sizes: Sequence[int] | None = None) -> 
     if sizes is None:
         end = 1.5 * max(analysis.needed if math.isfinite(analysis.needed) else 4 * analysis.n, analysis.n, 10)
         sizes = np.unique(np.geomspace(5, end, 24).round().astype(int)).tolist()
-    return [(int(n), power_at(int(n), analysis.difference, analysis.sd, analysis.alpha)) for n in sizes]
+    return [(int(n), paired_power(int(n), analysis.difference, analysis.sd, analysis.alpha)) for n in sizes]
 
 
 def _spread(differences: np.ndarray) -> float:
@@ -293,18 +273,11 @@ def _spread(differences: np.ndarray) -> float:
 
 
 def _floor(alpha: float) -> int:
+    """Questions from which a permutation test can reach alpha."""
     return math.ceil(1 - math.log2(alpha))
 
 
-def _check_design(difference: float, sd: float, alpha: float, power: float | None = None) -> None:
-    if not (np.isfinite(difference) and difference != 0):
-        raise ConfigError(f"difference {difference!r}", "a finite difference other than 0")
-    if not (np.isfinite(sd) and sd > 0):
-        raise ConfigError(f"sd {sd!r}", "a positive standard deviation of the differences")
-    _check_levels(alpha, power)
-
-
-def _check_levels(alpha: float, power: float | None) -> None:
+def _check_levels(alpha: float, power: float | None = None) -> None:
     if not 0 < alpha < 1:
         raise ConfigError(f"alpha {alpha!r}", "between 0 and 1, e.g. 0.05")
     if power is not None and not alpha < power < 1:

@@ -12,7 +12,7 @@ import pandas as pd
 from ragbench.errors import DataError, check_known
 from ragbench.stats.inputs import Seed
 from ragbench.stats.intervals import bootstrap_ci, paired_bootstrap_difference
-from ragbench.stats.paired import holm, paired_permutation_test, power_analysis, questions_for
+from ragbench.stats.paired import holm, paired_permutation_test, power_analysis, questions_needed
 
 _SYSTEM = "the system's name"  # a column beside those of the caller
 _NEEDS = ("power", "needed", "needed_all")
@@ -160,7 +160,7 @@ def compare_pairs(
         needs = dict.fromkeys(_NEEDS, np.nan)
         if groups is None:
             found = power_analysis(a, b, power=power, alpha=alpha, resamples=0)
-            needed_all = questions_for(found.difference, found.sd, power, alpha / len(scores))
+            needed_all = questions_needed(found.difference, found.sd, power, alpha / len(scores))
             needs = {"power": found.power, "needed": found.needed, "needed_all": needed_all}
         rows.append(
             dict(zip(names, key, strict=True))

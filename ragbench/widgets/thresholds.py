@@ -16,10 +16,10 @@ from ragbench.metrics.thresholds import (
     GROUPS,
     Thresholds,
     agreement_curve,
-    as_points,
     fit_thresholds,
     grade_groups,
     predicted_groups,
+    valid_pairs,
 )
 from ragbench.widgets.base import Panel, figure, number_table
 
@@ -71,7 +71,7 @@ class ThresholdExplorer(Panel):
     """
 
     def __init__(self, ir_scores: Any, grades: Any) -> None:
-        self._scores, self._grades = as_points(ir_scores, grades)
+        self._scores, self._grades = valid_pairs(ir_scores, grades)
         low, high = self._range = min(0.0, float(self._scores.min())), max(1.0, float(self._scores.max()))
         self.fitted: Thresholds | None = None
         self._why = ""
