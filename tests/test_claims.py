@@ -152,7 +152,7 @@ def test_many_results_of_different_sizes_score_as_each_alone(sets):
         assert table.iloc[i][list(COUNTS)].to_dict() == claims.claim_counts(*one)
 
 
-def test_labels_may_be_words_numbers_arrays_or_tuples():
+def test_labels_may_be_words_numbers_arrays_or_frames():
     words = {True: "Entailment", False: "Contradiction"}
     vectors = [[words[x] for x in part] for part in EXAMPLE[:2]]
     matrices = [[[words[x] for x in row] for row in part] for part in EXAMPLE[2:]]
@@ -160,24 +160,13 @@ def test_labels_may_be_words_numbers_arrays_or_tuples():
     for form in (
         [*vectors, *matrices],
         [np.array(part) for part in (*vectors, *matrices)],
-        [np.array(part, int) for part in EXAMPLE],
         [np.array(part, float) for part in EXAMPLE],
-        [np.array(part, bool) for part in EXAMPLE],
-        [tuple(map(tuple, part)) if isinstance(part[0], list) else tuple(part) for part in EXAMPLE],
-        [[np.array(row, bool) for row in part] if isinstance(part[0], list) else pd.Series(part) for part in EXAMPLE],
         [np.asfortranarray(part, dtype=bool) for part in EXAMPLE],
+        [[np.array(row, bool) for row in part] if isinstance(part[0], list) else tuple(part) for part in EXAMPLE],
         [pd.DataFrame(part) if isinstance(part[0], list) else pd.Series(part) for part in (*vectors, *matrices)],
     ):
         assert claim_metrics(*form) == expected
-
-
-def test_contradiction_counts_as_not_entailed():
-    scores = claim_metrics(
-        ["Contradiction", "Neutral"], ["Contradiction"], [["Contradiction"], ["Neutral"]], [["Neutral"]]
-    )
-    defined = {name: value for name, value in scores.items() if value == value}
-    assert defined.pop("hallucination") == 1
-    assert set(defined.values()) == {0}
+    assert claim_metrics([False], [1], [["Neutral"]], [[1]])["hallucination"] == 1
 
 
 UNDEFINED = {
@@ -212,9 +201,7 @@ def test_macro_average_leaves_out_what_is_undefined_and_counts_it():
 
 
 def test_no_result_at_all_gives_an_empty_table():
-    table = claims.claim_metrics_table([])
-    assert table.shape == (0, len(METRICS) + len(COUNTS))
-    assert claims.macro_average(table)["mean"].isna().all()
+    assert claims.macro_average(claims.claim_metrics_table([]))["mean"].isna().all()
 
 
 @pytest.mark.parametrize(
@@ -225,15 +212,11 @@ def test_no_result_at_all_gives_an_empty_table():
         ({"response_in_reference": [True, [True]]}, ["response_in_reference[1]"]),
         ({"response_in_reference": np.ones((2, 1))}, ["response_in_reference", "(2, 1)", "one dimension"]),
         ({"response_in_reference": "Entailment"}, ["response_in_reference", "'Entailment'", "a list"]),
-        ({"reference_in_response": [0.5]}, ["reference_in_response[0]", "0.5"]),
         ({"reference_in_response": np.array([np.nan])}, ["reference_in_response[0]", "nan"]),
         ({"response_in_chunks": [[1, 0, 1], [1, 0, "maybe"]]}, ["response_in_chunks[1, 2]", "'maybe'"]),
-        ({"response_in_chunks": [[1, 0, 1]]}, ["response_in_chunks", "(1, 3)", "(2, n_chunks)"]),
         ({"response_in_chunks": [[1, 0, 1], [1, 0]]}, ["response_in_chunks", "rows of unequal length"]),
         ({"response_in_chunks": [1, 0]}, ["response_in_chunks", "(2,)", "(2, n_chunks)"]),
         ({"response_in_chunks": np.ones((3, 2))}, ["response_in_chunks", "(3, 2)", "(2, n_chunks)", "transpose"]),
-        ({"response_in_chunks": pd.DataFrame(np.ones((3, 2)))}, ["response_in_chunks", "(3, 2)", "transpose"]),
-        ({"response_in_chunks": np.ones((2, 3, 1))}, ["response_in_chunks", "(2, 3, 1)"]),
         ({"reference_in_chunks": [[1, 0]]}, ["response_in_chunks has 3", "reference_in_chunks has 2"]),
         ({"reference_in_chunks": []}, ["response_in_chunks has 3", "reference_in_chunks has 0"]),
         ({"reference_in_chunks": None}, ["reference_in_chunks"]),
@@ -252,19 +235,13 @@ def test_bad_labels_are_named_with_field_and_place(change, said):
     assert "result 'q7'" in str(caught.value)
 
 
-def test_result_that_was_not_checked_is_named_with_all_it_lacks():
-    whole = SimpleNamespace(id="a", **dict(zip(claims.CHECKS, ([1], [1], [[1]], [[1]]), strict=True)))
+def test_missing_labels_are_named_with_the_fields_that_nobody_knows():
+    good = dict(zip(claims.CHECKS, ([1], [1], [[1]], [[1]]), strict=True))
     part = SimpleNamespace(id="b", response_in_reference=[1], reference_in_response=None)
-    with pytest.raises(
-        DataError, match=r"'b': no labels for reference_in_response, response_in_chunks, reference_in_ch"
-    ):
-        claims.claim_metrics_table([whole, part])
+    with pytest.raises(DataError, match=r"'b': no labels for reference_in_response, response_in_chunks, reference_i"):
+        claims.claim_metrics_table([good, part])
     with pytest.raises(DataError, match=r"result '1': no labels"):
-        claims.claim_metrics_table([{check: getattr(whole, check) for check in claims.CHECKS}, {}])
-
-
-def test_fields_that_nobody_knows_are_shown_where_labels_are_missing():
-    good = {check: getattr(ClaimLabels([1], [1], [[1]], [[1]]), check) for check in claims.CHECKS}
+        claims.claim_metrics_table([good, {}])
     typo = {"id": "q7", "response_in_refrence": good.pop("response_in_reference")} | good
     with pytest.raises(DataError, match=r"'q7': no labels for response_in_reference \(it has response_in_refrence\)"):
         claims.claim_metrics_table([typo])

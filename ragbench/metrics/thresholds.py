@@ -309,9 +309,10 @@ def _labelled(scores: Any, positive: Any, side: str) -> tuple[np.ndarray, np.nda
 def _scores(scores: Any) -> np.ndarray:
     """Finite scores, at least one."""
     values = as_floats(scores, "scores")
+    if not values.size:
+        raise DataError("no scores", "at least one score")
     missing = np.flatnonzero(np.isnan(values))
-    if not values.size or missing.size:
-        first = f" (first at position {missing[0]})" if missing.size else ""
-        got = f"{missing.size} of {values.size} scores are NaN{first}"
-        raise DataError(got, "finite scores, at least one", "leave those answers out, and report how many they are")
+    if missing.size:
+        got = f"{missing.size} of {values.size} scores are NaN (first at position {missing[0]})"
+        raise DataError(got, "finite scores", "leave those answers out, and report how many they are")
     return values
