@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError, DataError
 from ragbench.metrics.keypoints import (
-    VERDICTS,
     answer_rouge_l,
     effective_information_rate,
     keypoint_metrics,
@@ -19,7 +18,7 @@ from ragbench.metrics.keypoints import (
     passage_table,
     reference_recall,
 )
-from ragbench.text.sentences import count_words, split_sentences
+from ragbench.text.sentences import split_sentences
 
 REFERENCES = ["Oil rose in May. Gas fell in June.", "Wheat was flat."]
 SPLIT_OVER_TWO = ["(Company: Marn) Oil rose in May. Nothing else.", "Gas fell in June."]  # 6 + 4 words without prefix
@@ -29,23 +28,6 @@ def test_keypoint_metrics_are_shares_of_the_verdicts():
     got = keypoint_metrics(["covered", "neither", "covered", "contradicted"])
     assert got == {"completeness": 0.5, "hallucination": 0.25, "irrelevance": 0.25}
     assert np.isnan(list(keypoint_metrics([]).values())).all()
-
-
-@pytest.mark.parametrize("bad", ["covered", ["Covered"], [None], [1], [["covered"]]])
-def test_keypoint_metrics_refuse_what_is_no_verdict(bad):
-    with pytest.raises(DataError, match="expected"):
-        keypoint_metrics(bad)
-
-
-@given(st.lists(st.sampled_from(VERDICTS), min_size=1, max_size=20), st.randoms())
-def test_keypoint_metrics_add_up_to_one_in_any_order(verdicts, random):
-    got = keypoint_metrics(verdicts)
-    assert sum(got.values()) == pytest.approx(1)
-    shuffled = verdicts[:]
-    random.shuffle(shuffled)
-    assert keypoint_metrics(shuffled) == got
-    assert got["completeness"] == pytest.approx(np.mean([v == "covered" for v in verdicts]))
-    assert got["hallucination"] == pytest.approx(np.mean([v == "contradicted" for v in verdicts]))
 
 
 def test_an_unread_verdict_leaves_the_answer_unscored_and_counted():
@@ -142,13 +124,14 @@ def test_splitting_keeps_every_character_but_white_space(text, language):
 
 
 test_unusable_arguments_say_what_was_expected = refusals(
+    (lambda: keypoint_metrics("covered"), DataError, "verdicts is one text"),
+    (lambda: keypoint_metrics(["Covered"]), DataError, "'Covered'(?s:.)*covered, contradicted, neither"),
+    (lambda: keypoint_metrics([None]), DataError, r"verdicts\[0\] is None"),
     (lambda: reference_recall(["A."], ["A."], "fr"), "en, zh"),
     (lambda: effective_information_rate(["A."], ["A."], variant="x"), "normalised, normalised_nfkc, paper, released"),
     (lambda: reference_recall(["A.", " "], ["A."]), DataError, "reference 1 is empty"),
     (lambda: reference_recall("A.", ["A."]), DataError, "references is one text"),
     (lambda: reference_recall(["A.", None], ["A."]), DataError, r"references\[1\] is None"),
-    (lambda: effective_information_rate(["A."], [float("nan")]), DataError, r"passages\[0\] is nan"),
-    (lambda: reference_recall(["A."], None), DataError, "passages is NoneType"),
     (lambda: answer_rouge_l([None], ["A."]), DataError, r"answers\[0\] is None"),
     (lambda: passage_table([["A."], [""]], [["A."], ["A."]]), DataError, "question 1: reference 0 is empty"),
     (lambda: passage_table([["A."], ["B."]], [["A."]]), DataError, "2 lists of references, 1 of passages"),
@@ -198,11 +181,6 @@ def test_measures_equal_the_slow_oracle(references, passages, language, variant)
 @given(st.lists(SENTENCE, min_size=1, max_size=4), st.lists(PASSAGE, max_size=4), PASSAGE)
 def test_one_more_passage_never_lowers_recall(references, passages, more):
     assert reference_recall(references, [*passages, more]) >= reference_recall(references, passages)
-
-
-def test_counting_words():
-    assert count_words("two  words\n") == 2
-    assert count_words("四个汉 字", "zh") == 5
 
 
 def slow_lcs(a, b):

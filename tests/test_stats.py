@@ -44,6 +44,7 @@ def test_bootstrap_counts_missing_values_and_leaves_them_out():
     got, whole = stats.bootstrap_ci([0.2, NAN, 0.4, None, 0.9]), stats.bootstrap_ci([0.2, 0.4, 0.9])
     assert (got.n, got.n_missing) == (3, 2)
     assert (got.estimate, got.low, got.high) == (pytest.approx(0.5), whole.low, whole.high)
+    assert str(got) == f"0.500 [0.200, {got.high:.3f}] (n = 3, 2 missing)"
 
 
 def test_bootstrap_of_nothing_is_nan_and_of_one_value_has_no_bounds():
@@ -52,12 +53,6 @@ def test_bootstrap_of_nothing_is_nan_and_of_one_value_has_no_bounds():
     assert (nothing.n, nothing.n_missing) == (0, 1)
     assert single.estimate == 0.7
     assert np.isnan([single.low, single.high]).all()
-
-
-def test_bootstrap_is_the_same_for_the_same_seed_only():
-    values = np.arange(30.0)
-    assert stats.bootstrap_ci(values, seed=3) == stats.bootstrap_ci(values, seed=np.random.default_rng(3))
-    assert stats.bootstrap_ci(values, seed=3) != stats.bootstrap_ci(values, seed=4)
 
 
 @pytest.mark.parametrize("statistic", [np.mean, lambda values: values.mean()])
@@ -86,18 +81,6 @@ def test_bootstrap_interval_covers_the_true_mean_as_often_as_it_says():
     assert 0.84 <= hits / 300 <= 0.95
 
 
-def test_memory_of_the_bootstrap_is_cut_into_blocks_without_changing_coverage(monkeypatch):
-    monkeypatch.setattr("ragbench.stats.inputs._DRAWS", 50)
-    values = np.random.default_rng(0).random(40)
-    blocked = stats.bootstrap_ci(values, resamples=3000)
-    exact = 1.96 * values.std() / np.sqrt(40)
-    assert blocked.high - blocked.low == pytest.approx(2 * exact, rel=0.08)
-
-
-def test_interval_reads_as_estimate_bounds_and_counts():
-    assert str(stats.bootstrap_ci([1, 1, NAN])) == "1.000 [1.000, 1.000] (n = 2, 1 missing)"
-
-
 def test_pairs_with_a_missing_side_are_left_out_and_counted():
     got = stats.paired_bootstrap_difference([1, 2, NAN, 4], [0, 1, 1, NAN])
     assert (got.estimate, got.low, got.high, got.n, got.n_missing) == (1, 1, 1, 2, 2)
@@ -123,8 +106,10 @@ def test_ppi_mean_by_hand():
     half = 1.959963984540054 * np.sqrt(1 / 3 / 4 + 0.25 / 4)
     assert (got.estimate, got.low, got.high) == pytest.approx((0.75, 0.75 - half, 0.75 + half))
     assert (got.n, got.n_missing) == (4, 0)
-    plain = stats.ppi_mean([1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0], weight=0)
-    assert plain.estimate == 0.5
+    assert stats.ppi_mean([1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0], weight=0).estimate == 0.5
+    short = stats.ppi_mean([1, NAN, 0], [1, 1, NAN], [0, NAN, 1])
+    assert (short.n, short.n_missing) == (1, 3)
+    assert np.isnan([short.low, short.high]).all()
 
 
 def test_ppi_mean_drops_a_judge_bias_that_the_judge_mean_keeps():
@@ -144,14 +129,6 @@ def test_ppi_mean_drops_a_judge_bias_that_the_judge_mean_keeps():
     assert 0.93 <= covered / 1000 <= 0.97
     assert 0.93 <= tuned_covered / 1000 <= 0.97
     assert np.mean(narrower) < 0.75
-
-
-def test_ppi_mean_counts_missing_and_needs_both_kinds():
-    got = stats.ppi_mean([1, NAN, 0], [1, 1, NAN], [0, NAN, 1])
-    assert (got.n, got.n_missing) == (1, 3)
-    assert np.isnan([got.low, got.high]).all()
-    with pytest.raises(DataError, match="0 with the judge's alone"):
-        stats.ppi_mean([1], [1], [])
 
 
 # --- permutation test, Holm, power ------------------------------------------------------------------------------------
@@ -212,12 +189,6 @@ def test_power_and_sample_size_match_the_textbook_and_a_simulation():
     assert stats.paired_power(30, 0.4, 1.0) == pytest.approx(rejections.mean(), abs=0.012)
 
 
-@pytest.mark.parametrize("n", [2, 10, 1000])
-@pytest.mark.parametrize("difference", [0.001, 0.3, 3, 100])
-def test_power_is_a_probability_above_alpha_for_any_size_of_effect(n, difference):
-    assert 0.05 < stats.paired_power(n, difference, 1.0) <= 1
-
-
 # --- correlation ------------------------------------------------------------------------------------------------------
 
 THEIRS = {"pearson": reference.pearsonr, "spearman": reference.spearmanr, "kendall": reference.kendalltau}
@@ -254,19 +225,6 @@ def test_correlation_of_a_constant_is_nan_and_constant_resamples_are_left_out(me
     assert np.isnan(stats.correlation([1], [2], method).estimate)
     got = stats.correlation([0.1, 0.1, 0.1, 0.7], [1, 2, 3, 4], method, resamples=300)
     assert -1 <= got.low <= got.estimate <= got.high <= 1
-
-
-def test_pearson_of_a_nearly_constant_resample_is_computed_from_its_points():
-    # Most resamples miss the far point; what is left differs in the ninth digit only.
-    x = np.array([0, 1e-9, 2e-9, 3e-9, 4e-9, 1e3])
-    y = np.array([0, 1, 2, 3, 4, 0.0])
-    rng, slow = np.random.default_rng(0), []
-    for _ in range(400):
-        rows = rng.integers(0, 6, 6)
-        if len(set(rows)) > 1:
-            slow.append(reference.pearsonr(x[rows] - x[rows].mean(), y[rows]).statistic)
-    got = stats.correlation(x, y, resamples=400)
-    assert (got.low, got.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])), abs=1e-6)
 
 
 @settings(max_examples=50, deadline=None)
@@ -361,12 +319,6 @@ def test_ragchecker_table_2_rows_are_reproduced(
     assert got.low < got.estimate < got.high < 0.75
 
 
-def test_annotator_agreement_by_hand():
-    got = stats.annotator_agreement([[0, 1], [2, 0], [1, 1], [NAN, 0]])
-    assert (got.estimate, got.n, got.n_missing) == (pytest.approx(2 / 3), 3, 1)
-    assert stats.annotator_agreement([[0, 1], [2, 0]], within=0).estimate == 0
-
-
 # --- pairwise agreement, kappa, confusion -----------------------------------------------------------------------------
 
 
@@ -377,15 +329,10 @@ def test_pairwise_agreement_counts_a_tie_as_half():
     assert (got.expected.estimate, got.expected.n, got.expected.n_missing) == (0.94, 50, 1)
     exact = reference.binomtest(47, 50).proportion_ci()
     assert (got.expected.low, got.expected.high) == pytest.approx((exact.low, exact.high))
-
-
-def test_random_tie_breaks_average_to_the_expectation():
-    better, worse = [1, 0, 0, 0, 0], [0, 0, 0, 0, 1]
-    broken = [stats.pairwise_agreement(better, worse, seed=s).random for s in range(400)]
-    assert set(broken) == {0.2, 0.4, 0.6, 0.8}
-    assert np.mean(broken) == pytest.approx(0.5, abs=0.03)
-    assert stats.pairwise_agreement(better, worse, seed=7) == stats.pairwise_agreement(better, worse, seed=7)
+    assert {stats.pairwise_agreement([1, 0, 0], [0, 0, 0], seed=s).random for s in range(40)} == {1 / 3, 2 / 3, 1}
     assert np.isnan(stats.pairwise_agreement([], []).random)
+    near = stats.annotator_agreement([[0, 1], [2, 0], [1, 1], [NAN, 0]])
+    assert (near.estimate, near.n, near.n_missing) == (pytest.approx(2 / 3), 3, 1)
 
 
 def test_kappa_by_hand():
@@ -423,12 +370,6 @@ def test_kappa_of_one_shared_label_is_nan_and_unscored_items_are_counted():
     assert (got.estimate, got.n, got.n_missing) == (1, 2, 3)
 
 
-def test_kappa_is_symmetric_and_zero_for_independent_judges():
-    a, b = zip(*itertools.product([1, 2, 3], [1, 1, 2]), strict=True)  # every combination as often as chance
-    assert stats.kappa(a, b).estimate == pytest.approx(0)
-    assert stats.kappa(b, a).estimate == pytest.approx(stats.kappa(a, b).estimate)
-
-
 def test_confusion_matrix_rows_are_truth():
     got = stats.confusion_matrix([1, 1, 5, 3, None], [1, 5, 5, 3, 1], labels=[1, 2, 3, 4, 5])
     assert got.counts[0].tolist() == [1, 0, 0, 0, 1]
@@ -444,12 +385,10 @@ test_bad_input_says_what_was_wrong = refusals(
     (lambda: stats.bootstrap_ci(["a"]), DataError, "not numbers"),
     (lambda: stats.bootstrap_ci([[1, 2]]), DataError, r"shape \(1, 2\)"),
     (lambda: stats.bootstrap_ci([1, 2], groups=[1]), DataError, "1 group labels for 2 points"),
-    (lambda: stats.paired_bootstrap_difference([1], [1, 2]), DataError, "a 1, b 2"),
     (lambda: stats.paired_permutation_test([1], [1, 2]), DataError, "a 1, b 2"),
     (lambda: stats.paired_permutation_test([1], [2], resamples=0), "resamples 0"),
     (lambda: stats.holm([0.1, 1.2]), DataError, "outside"),
     (lambda: stats.questions_needed(0.1, 1, power=1), "power 1"),
-    (lambda: stats.correlation([1], [1, 2]), DataError, "x 1, y 2"),
     (lambda: stats.correlation([1], [1], "rank"), "kendall, pearson, spearman"),
     (lambda: stats.preference_correlation([0, 1], [1, 0], [1]), DataError, "for 2 pairs"),
     (lambda: stats.preference_correlation([0, 1], [1, 0], [1, 3]), DataError, r"outside \[-2, 2\]"),
@@ -460,6 +399,7 @@ test_bad_input_says_what_was_wrong = refusals(
     (lambda: stats.annotator_agreement([1, 2]), DataError, "two annotators"),
     (lambda: stats.binomial_ci(3, 2), "0 <= successes <= n"),
     (lambda: stats.ppi_mean([1], [1, 2], [1]), DataError, "labelled 1, judged_labelled 2"),
+    (lambda: stats.ppi_mean([1], [1], []), DataError, "0 with the judge's alone"),
     (lambda: stats.ppi_mean([1, 2], [1, 2], [1, 2], weight="auto"), "auto"),
 )
 
@@ -474,19 +414,10 @@ def test_means_average_each_group_with_its_counts_worked_by_hand():
         ["a", "x", 0.75, 2, 0], ["a", "y", 0.5, 2, 0], ["b", "x", 0.0, 1, 1], ["b", "y", 1.0, 2, 0],
     ]  # fmt: skip
     assert table.loc[0, ["low", "high"]].tolist() == [0.5, 1.0]
-    alone = stats.means(rows, [], "y", resamples=0)
-    assert alone[["mean", "n"]].to_numpy().tolist() == [[0.75, 4]]
+    alone = stats.means(rows, [], "y", groups="system")
+    i = stats.bootstrap_ci(rows["y"], groups=rows["system"])
+    assert alone.to_numpy().tolist() == [[0.75, i.low, i.high, 4, 0]]
     assert "metric" not in alone
-    assert alone["low"].isna().all()
-
-
-def test_rows_of_one_group_are_resampled_together():
-    rows = pd.DataFrame({"document": np.repeat(range(10), 20), "x": np.repeat(np.arange(10) % 2, 20)})
-    apart, together = stats.means(rows, [], "x"), stats.means(rows, [], "x", groups="document")
-    assert apart["mean"].item() == together["mean"].item() == 0.5
-    assert together["high"].item() - together["low"].item() > 2 * (apart["high"].item() - apart["low"].item())
-    i = stats.bootstrap_ci(rows["x"], groups=rows["document"])
-    assert together[["low", "high"]].to_numpy().tolist() == [[i.low, i.high]]
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------------

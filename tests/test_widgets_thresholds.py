@@ -118,7 +118,7 @@ def test_grades_that_allow_no_fit_say_why_and_the_sliders_work():
 test_bad_points_are_refused = refusals(
     (lambda: ThresholdExplorer([0.1, float("nan")], [1, 5]), DataError, "NaN"),
     (lambda: ThresholdExplorer([0.1, 0.2], [1, 6]), DataError, "outside 1-5"),
-    (lambda: ThresholdExplorer([0.1], [1, 5]), DataError, "1 scores and 2 grades"),
+    (lambda: ThresholdExplorer([0.1], [1, 5]), DataError, "scores 1, grades 2"),
     (lambda: ThresholdExplorer([], []), DataError, "at least one"),
 )
 
