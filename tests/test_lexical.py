@@ -8,6 +8,7 @@ from checks import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragbench.errors import DataError
 from ragbench.metrics.lexical import bleu, exact_match, idf_overlap, idf_weights, normalise_answer, rouge_l, token_f1
 from ragbench.text.words import stems
 
@@ -119,6 +120,30 @@ def test_rouge_l_equals_rouge_score(a, b):
     assert rouge_l(a, b) == RougeScorer(["rougeL"]).score(b, a)["rougeL"].fmeasure
 
 
+EQUAL = [
+    "北京是中国的首都。", "東京は日本の首都です", "서울은 한국의 수도이다", "กรุงเทพมหานครเป็นเมืองหลวง",
+    "दिल्ली भारत की राजधानी है",    "Москва — столица России.", "القاهرة عاصمة مصر", "Η Αθήνα", "iPhone 北京", "１９９７",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EQUAL)
+@pytest.mark.parametrize("metric", [exact_match, token_f1, rouge_l, bleu])
+def test_equal_texts_score_one_in_every_script(metric, text):
+    assert metric(text, text) == 1.0
+    assert metric("iPhone 上海", text) < 1
+
+
+def test_other_scripts_by_hand():
+    # 北 京 of 北 京 市: precision 2/2, recall 2/3.
+    assert token_f1("北京", "北京市。") == rouge_l("北京", "北京市。") == pytest.approx(0.8)
+    assert exact_match("北京。", "北京") == exact_match("МОСКВА!", "Москва") == 1.0
+    assert token_f1("в Москве", "в 1147 году в Москве") == pytest.approx(2 * 1 * 0.4 / 1.4)
+    # Characters 北 and 京 of 北 京 市, one pair of two: (2/3 * 1/2 * 1/2) ** (1/3), smoothed where no triple matches.
+    assert bleu("北京市", "北京") == pytest.approx((2 / 3 * 1 / 2 * 1 / 2) ** (1 / 3))
+    # One Greek letter does not make an English text Greek: rouge-score's tokens, which lack it.
+    assert rouge_l("the alpha and omega, α", "the alpha and omega") == 1.0
+
+
 def test_idf_weights_by_hand():
     weights = idf_weights(["The cats", "a cat runs"])
     assert weights == pytest.approx({"the": math.log(2), "cat": math.log(1.2), "a": math.log(2), "run": math.log(2)})
@@ -195,9 +220,10 @@ def test_idf_overlap_reaches_54_and_55_with_overall_preference(labelled):
 
 
 test_bad_input_is_named = refusals(
+    (lambda: rouge_l("a", ["a", None]), DataError, r"reference\[1\] is None"),
     (lambda: exact_match(None, "a"), "prediction is NoneType"),
     (lambda: token_f1("a", []), "at least one"),
-    (lambda: token_f1("a", 3), "reference=3"),
+    (lambda: token_f1("a", 3), DataError, "reference is int"),
     (lambda: bleu("a", "a", smoothing="expo"), "did you mean 'exp'"),
     (lambda: bleu("a", "a", tokenizer="13b"), "did you mean '13a'"),
 )

@@ -1,7 +1,9 @@
 """Answers compared word by word: exact match, token F1, BLEU, ROUGE-L, IDF-weighted overlap. All in [0, 1].
 
-``reference`` is one text or several, of which the best counts. The tokenizer of BLEU and ROUGE-L is an argument, since
-published numbers depend on it: those of RAGChecker's Tables 2 and 5 need the tokens of a Chinese word segmenter.
+``reference`` is one text or several, of which the best counts. The published definitions know Latin letters only: texts
+in another script (more than a tenth of the letters: Russian, Chinese, Thai ...) are compared by `words_of_script`. The
+tokenizer of BLEU and ROUGE-L is an argument, since published numbers depend on it: those of RAGChecker's Tables 2 and 5
+need the tokens of a Chinese word segmenter.
 """
 
 from __future__ import annotations
@@ -11,31 +13,26 @@ import logging
 import math
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ragbench.errors import ConfigError, check_known
+from ragbench.metrics.inputs import as_list
 from ragbench.text.common import lcs_length
+from ragbench.text.languages import UNSPACED
 from ragbench.text.words import stems
 
-Words = Callable[[str], Sequence[str]]
+_Words = Callable[[str], Sequence[str]]
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _CLOSED = ("yes", "no", "noanswer")
-
-
-def _texts(prediction: str, reference: str | Sequence[str]) -> tuple[str, list[str]]:
-    """Return prediction and references; ConfigError for what is no text."""
-    references = [reference] if isinstance(reference, str) else reference
-    if not isinstance(prediction, str):
-        raise ConfigError(
-            f"prediction is {type(prediction).__name__}", "a text", "pass answer.text; leave failures out"
-        )
-    if not isinstance(references, Sequence) or not references or not all(isinstance(r, str) for r in references):
-        raise ConfigError(f"reference={reference!r}", "a text, or a list of at least one", "pass question.answer")
-    return prediction, list(references)
+_LETTER = re.compile(r"[^\W\d_]")
+_LATIN = re.compile("[a-zA-Z0-9\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff\ufb00-\ufb06]")
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]")
+_KANA = re.compile("[\u3040-\u30ff]")
 
 
 def normalise_answer(text: str) -> str:
@@ -49,13 +46,54 @@ def normalise_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
+def words_of_script(text: str) -> list[str]:
+    """Split a text that is not in Latin letters: words; single characters in scripts without blanks, and Korean.
+
+    Compared are letters, digits and their marks, under NFKC and without case.
+
+    >>> words_of_script("В 1917 году, 北京市。")
+    ['в', '1917', 'году', '北', '京', '市']
+    """
+    # A mark stays with its letter: without its vowel signs a Hindi word would fall to pieces.
+    kept = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in unicodedata.normalize("NFKC", text))
+    return _characters(UNSPACED).sub(r" \g<0> ", "".join(kept).casefold()).split()
+
+
+@functools.cache
+def _characters(script: str) -> re.Pattern[str]:
+    return re.compile(f"[{script}]")
+
+
+def _other_script(*texts: str) -> bool:
+    """Say whether more than a tenth of the letters (of the digits, without letters) are not Latin."""
+    if all(map(str.isascii, texts)):
+        return False
+    letters = _LETTER.findall("".join(texts)) or re.findall(r"\d", "".join(texts))
+    return 10 * sum(not _LATIN.match(letter) for letter in letters) > len(letters)
+
+
+def _best(score: Callable[[str, str], float], prediction: str, reference: str | Sequence[str]) -> float:
+    """The score against the reference that fits best."""
+    if not isinstance(prediction, str):
+        got = f"prediction is {type(prediction).__name__}"
+        raise ConfigError(got, "a text", "pass answer.text; leave failures out")
+    references = as_list([reference] if isinstance(reference, str) else reference, "reference")
+    if not references:
+        raise ConfigError("no reference", "a text, or a list of at least one", "pass question.answer")
+    return max(score(prediction, text) for text in references)
+
+
 def exact_match(prediction: str, reference: str | Sequence[str]) -> float:
     """Say whether the normalised prediction equals the normalised reference: 1.0 or 0.0.
 
     Source: HotpotQA, official evaluation script.
     """
-    prediction, references = _texts(prediction, reference)
-    return float(normalise_answer(prediction) in map(normalise_answer, references))
+
+    def equal(got: str, true: str) -> float:
+        form = words_of_script if _other_script(got, true) else normalise_answer
+        return float(form(got) == form(true))
+
+    return _best(equal, prediction, reference)
 
 
 def token_f1(prediction: str, reference: str | Sequence[str]) -> float:
@@ -66,14 +104,17 @@ def token_f1(prediction: str, reference: str | Sequence[str]) -> float:
 
     Source: HotpotQA, official evaluation script.
     """
-    prediction, references = _texts(prediction, reference)
-    return max(_f1(normalise_answer(prediction), normalise_answer(text)) for text in references)
+    return _best(_token_f1, prediction, reference)
 
 
-def _f1(got: str, true: str) -> float:
-    if got != true and (got in _CLOSED or true in _CLOSED):
-        return 0.0
-    a, b = got.split(), true.split()
+def _token_f1(prediction: str, reference: str) -> float:
+    if _other_script(prediction, reference):
+        a, b = words_of_script(prediction), words_of_script(reference)
+    else:
+        got, true = normalise_answer(prediction), normalise_answer(reference)
+        if got != true and (got in _CLOSED or true in _CLOSED):
+            return 0.0
+        a, b = got.split(), true.split()
     return _harmonic((Counter(a) & Counter(b)).total(), len(a), len(b))
 
 
@@ -89,7 +130,7 @@ def bleu(
     prediction: str,
     reference: str | Sequence[str],
     *,
-    tokenizer: str | Words = "13a",
+    tokenizer: str | _Words | None = None,
     smoothing: str = "exp",
     effective_order: bool = True,
     brevity_penalty: bool = True,
@@ -98,26 +139,36 @@ def bleu(
 
     Parameters
     ----------
-    tokenizer : a name sacrebleu knows (``"13a"``, ``"zh"``, ``"char"``, ``"none"`` ...) or a callable text -> tokens.
+    tokenizer : a name sacrebleu knows (``"13a"``, ``"zh"``, ``"char"``, ``"none"`` ...) or a callable text -> tokens;
+        None: by script, "zh" for Chinese, "char" for other scripts without blanks, else "13a".
     smoothing : ``"exp"``, ``"floor"``, ``"add-k"`` or ``"none"``, as sacrebleu calls them.
     effective_order : leave out n-gram orders the prediction is too short for.
     brevity_penalty : False divides it out.
 
+    Several references are those of one corpus sentence, as in sacrebleu.
+
     Source: Papineni et al. 2002, through sacrebleu. RAGChecker's Table 2 (BLEU-avg 38.89/35.32, ...) is `bleu_avg`.
     """
     check_known("BLEU smoothing", [smoothing], ("none", "exp", "floor", "add-k"))
-    prediction, references = _texts(prediction, reference)
+    _best(lambda *_: 0.0, prediction, reference)  # checks both
+    texts = [prediction, *([reference] if isinstance(reference, str) else reference)]
+    if tokenizer is None:
+        tokenizer = _bleu_tokenizer(texts)
     if callable(tokenizer):
         # sacrebleu splits at white space, so each distinct token gets a name without any.
         names: dict[str, str] = {}
-        prediction, *references = (
-            " ".join(names.setdefault(token, f"t{len(names)}") for token in tokenizer(text))
-            for text in (prediction, *references)
-        )
+        texts = [" ".join(names.setdefault(token, f"t{len(names)}") for token in tokenizer(text)) for text in texts]
         tokenizer = "none"
     # A corpus of one sentence: the same number, without the warning that sentence_score prints for every call.
-    result = _bleu_scorer(tokenizer, smoothing, effective_order).corpus_score([prediction], [[r] for r in references])
-    return result.score / 100 / (1.0 if brevity_penalty or result.bp == 0 else result.bp)
+    scorer = _bleu_scorer(tokenizer, smoothing, effective_order)
+    result = scorer.corpus_score(texts[:1], [[text] for text in texts[1:]])
+    return min(1.0, result.score / 100 / (1.0 if brevity_penalty or result.bp == 0 else result.bp))
+
+
+def _bleu_tokenizer(texts: Sequence[str]) -> str:
+    if not _other_script(*texts) or not _characters(UNSPACED).search("".join(texts)):
+        return "13a"
+    return "zh" if _HAN.search("".join(texts)) and not _KANA.search("".join(texts)) else "char"
 
 
 @functools.cache
@@ -129,26 +180,30 @@ def _bleu_scorer(tokenizer: str, smoothing: str, effective_order: bool) -> Any:
 
 
 def rouge_l(
-    prediction: str, reference: str | Sequence[str], *, tokenizer: Words | None = None, stem: bool = False
+    prediction: str, reference: str | Sequence[str], *, tokenizer: _Words | None = None, stem: bool = False
 ) -> float:
     """Return the F1 of ROUGE-L, by the longest common subsequence of tokens; 0 when either side has none.
 
     Parameters
     ----------
-    tokenizer : callable text -> tokens; default rouge-score's own (runs of a-z0-9, so nothing of a Chinese text).
+    tokenizer : callable text -> tokens; default rouge-score's own (runs of a-z0-9), and `words_of_script` for texts
+        in another script.
     stem : stem the default tokenizer's words longer than three letters (Porter).
 
     Source: Lin 2004; equal to rouge-score, whose tables in pure Python are replaced by bit operations. RAGChecker's
     Table 2 (ROUGE-L 31.75/31.72, ...) is `rouge_l_jieba`.
     """
-    prediction, references = _texts(prediction, reference)
-    cut = tokenizer or _rouge_tokenizer(stem)
-    got, true = list(cut(prediction)), [list(cut(text)) for text in references]
-    return max(_harmonic(lcs_length(got, tokens), len(got), len(tokens)) for tokens in true)
+
+    def score(got: str, true: str) -> float:
+        cut = tokenizer or (words_of_script if _other_script(got, true) else _rouge_tokenizer(stem))
+        a, b = list(cut(got)), list(cut(true))
+        return _harmonic(lcs_length(a, b), len(a), len(b))
+
+    return _best(score, prediction, reference)
 
 
 @functools.cache
-def _rouge_tokenizer(stem: bool) -> Words:
+def _rouge_tokenizer(stem: bool) -> _Words:
     if not stem:
         return lambda text: re.findall("[a-z0-9]+", text.lower())
     from rouge_score.tokenizers import DefaultTokenizer  # its Porter variant is NLTK's, which takes seconds to import
@@ -208,7 +263,6 @@ def idf_overlap(prediction: str, reference: str, idf: Mapping[str, float], *, un
 
     Source: none of the papers. Notebook 21 measures how it correlates with people's preference.
     """
-    prediction, (reference, *_) = _texts(prediction, reference)
     rarest = max(idf.values(), default=1.0) if unseen is None else unseen
     a, b = Counter(stems(prediction, "overlap")), Counter(stems(reference, "overlap"))
 
