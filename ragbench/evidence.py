@@ -15,7 +15,7 @@ from ragbench.retrieval.bm25 import BM25
 NEITHER, FIRST, SECOND, BOTH = "neither hop", "first hop", "second hop", "both hops"
 EVIDENCE = (NEITHER, FIRST, SECOND, BOTH)
 DISTRACTED = tuple(f"{name} and namesakes" for name in EVIDENCE[1:])
-NAMESAKE_SENTENCES = 2
+_NAMESAKE_SENTENCES = 2
 
 
 class Assigned(Index):
@@ -83,7 +83,7 @@ def passages(questions: Sequence[Question], data: Dataset) -> tuple[list[Documen
             by_title, by_question = index.search([documents[title].title, question.text], len(documents))
             ranked = [hit.chunk.doc_id for hit in (*by_title, *by_question)]
             others.append(next(name for name in ranked if name not in telling.union(titles, others)))
-        before, after = (lay_out(documents[title], range(NAMESAKE_SENTENCES)) for title in others)
+        before, after = (lay_out(documents[title], range(_NAMESAKE_SENTENCES)) for title in others)
         plain = dict(zip(EVIDENCE, ([before, after], hops[:1], hops[1:], hops), strict=True))
         distracted = dict(zip(DISTRACTED, ([before, *plain[name], after] for name in EVIDENCE[1:]), strict=True))
         for name, ids in (plain | distracted).items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -163,7 +164,10 @@ def _tidy(book: Any) -> None:
         if cell.cell_type == "code":
             # A widget lives in its kernel only. Its text is kept; JupyterLab would show an error for its view.
             for output in cell.outputs:
-                output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+                data = output.get("data", {})
+                data.pop("application/vnd.jupyter.widget-view+json", None)
+                if "text/plain" in data:
+                    data["text/plain"] = re.sub(r" at 0x[0-9a-f]+>", ">", data["text/plain"])
             # Progress bars are not kept.
             cell.outputs = [o for o in cell.outputs if not (o.output_type == "stream" and o.name == "stderr")]
 

@@ -45,7 +45,7 @@ from ragbench.retrieval import llm_decomposer
 
 ORDER_SEED = 20261122  # of the order in which questions are asked; drawn before any answer was labelled
 GOLD = "gold documents"
-BUDGETS = (0, *thesis.CUTOFFS)
+_BUDGETS = (0, *thesis.CUTOFFS)
 ALL_OF_GOLD = 1000  # more tokens than the gold documents of any question have together
 _FOLDER = "recordings"
 NOTE = f"{NOT_COMPARABLE}: a small model's answers to other questions"  # of its numbers in the ledger
@@ -68,7 +68,7 @@ def _thesis_grid(questions: list[Question], _: Dataset, wants: Callable[[Cell], 
         "chunker": {"semantic": semantic_chunks, "documents": whole_documents},
         "retriever": {**thesis.retrievers(), GOLD: partial(Assigned, documents=gold)},
         "k": thesis.TOP_K,
-        "N": BUDGETS,
+        "N": _BUDGETS,
         "keep": lambda cell: not cell.N or (wants(cell) and (cell.chunker == "documents") == (cell.retriever == GOLD)),
     }
 
@@ -183,7 +183,7 @@ def _known(name: str) -> Recording:
     return RECORDINGS[name]
 
 
-def working_file(name: str) -> Path:
+def _working_file(name: str) -> Path:
     """Return the cassette on which a recording grows: ``data/results/recordings/NAME.sqlite``."""
     return results_dir(_FOLDER) / f"{name}.sqlite"
 
@@ -196,8 +196,8 @@ def record_replies(name: str) -> Path:
         settings["generator"] = {name: [recording.chat_model(host=str(n)) for n in range(1, 1 + min(2, cores()))]}
     for grid in recording.grids:
         folder = results_dir(_FOLDER, f"{name}-{grid}")
-        grid_experiment(name, grid, cassette=working_file(name), folder=folder, **settings).run()
-    return working_file(name)
+        grid_experiment(name, grid, cassette=_working_file(name), folder=folder, **settings).run()
+    return _working_file(name)
 
 
 # -- what is shipped ---------------------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ def ship(name: str, cassette: str | os.PathLike[str] | None = None, folder: Path
     ``cassette``: that `record_replies` writes, here or in another checkout; a run under way is not disturbed.
     ``folder``: to write to; default ``data/recordings``.
     """
-    path = Path(cassette or working_file(name))
+    path = Path(cassette or _working_file(name))
     folder = folder or project_root() / "data" / _FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     grids, keys = {}, set()

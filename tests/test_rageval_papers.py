@@ -280,15 +280,3 @@ def test_rows_and_table_3_by_hand():
     for code in ("CN", "EN"):
         shares = [table.loc[f"{m} {code}", "value"] for m in ("Completeness", "Hallucination", "Irrelevance")]
         assert sum(shares) == pytest.approx(1)
-
-
-def test_rows_that_do_not_pair_up_are_refused():
-    with pytest.raises(DataError, match="no rows"):
-        rageval.table_3(rageval.score_answers([], answered(), []))
-    q, a = question(1), answered(("q1", "x"))
-    with pytest.raises(DataError, match="as many of each"):
-        rageval.score_answers([q], a, [])
-    with pytest.raises(DataError, match="an answer to 'q9'"):
-        rageval.score_answers([q], answered(("q9", "x")), [["covered"] * 3])
-    with pytest.raises(DataError, match="with 2 verdicts"):
-        rageval.score_answers([q], a, [["covered"] * 2])

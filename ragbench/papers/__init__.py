@@ -146,20 +146,17 @@ def side_by_side(paper: str, item: str, by: str | None = None) -> pd.DataFrame:
     frame = ledger(paper, item)
     if frame.empty:
         raise unknown(f"item of {paper}", item, published_items(paper))
-    table = beside(frame)
-    return table if by is None else table[table["by"] == by].drop(columns="by").set_index(["row", "column"])
-
-
-def beside(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of the `ledger` with the columns of `side_by_side`."""
     number = {c: pd.to_numeric(frame[c], errors="coerce") for c in ("published", "recorded", "ours")}
     mine = number["ours"].fillna(number["recorded"])
-    by = frame["ours_by"].fillna(frame["recorded_by"]).fillna("")
     alike = ~frame["note"].astype("string").str.startswith(NOT_COMPARABLE).fillna(False)
     table = frame[["row", "column", "published", "recorded", "ours"]].assign(
-        difference=(mine - number["published"]).where(alike), n=frame["n"], unscored=frame["unscored"], by=by
+        difference=(mine - number["published"]).where(alike),
+        n=frame["n"],
+        unscored=frame["unscored"],
+        by=frame["ours_by"].fillna(frame["recorded_by"]).fillna(""),
     )
-    return table.rename(columns={"published": "paper"})
+    table = table.rename(columns={"published": "paper"})
+    return table if by is None else table[table["by"] == by].drop(columns="by").set_index(["row", "column"])
 
 
 def begin_ledger() -> None:

@@ -22,7 +22,7 @@ from ragbench.experiment.axes import is_model
 from ragbench.records import Chunk, Dataset, Document
 
 PROMPTS = {"default": "ragchecker_default", "optimised": "ragchecker_optimised"}
-CLAIMS = ("references", "answers")
+_CLAIMS = ("references", "answers")
 RETRIEVER = ("claim_recall", "context_precision")  # the metrics that need no response
 NOISE = ("relevant_noise_sensitivity", "irrelevant_noise_sensitivity")
 _ABOUT = ["question_id", "kind", "domain", "cluster", "retriever", "generator", "k", "size", "overlap", "prompt"]
@@ -47,7 +47,7 @@ DEFAULT = Setting()
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class _Windows:
     """A chunker of one size and overlap. The run and its scores cut the same documents: once is enough."""
 
     size: int
@@ -86,7 +86,7 @@ def grid(
     return Experiment(
         name,
         data={data.name: data},
-        chunker={s.chunker: Windows(s.size, s.overlap) for s in settings},
+        chunker={s.chunker: _Windows(s.size, s.overlap) for s in settings},
         retriever=retrievers,
         k=sorted({s.k for s in settings}),
         N=max(s.k * s.size for s in settings),
@@ -122,7 +122,7 @@ def results(experiment: Experiment, rows: pd.DataFrame, claims: str = "answers")
     ``claims`` of ``"answers"`` are those of the true answer (the data set's own where there are any) and of the
     response. ``"references"``: the retriever's half; a question's references are the claims, responses are left out.
     """
-    check_known("kind of claims", [claims], CLAIMS)
+    check_known("kind of claims", [claims], _CLAIMS)
     (data,) = experiment.data.values()
     questions = {q.id: q for q in data.questions}
     chunks = {

@@ -20,18 +20,21 @@ import pandas as pd
 
 from ragbench.data import load_dragonball
 from ragbench.data.dragonball import DOMAINS, LANGUAGES
-from ragbench.errors import ConfigError, DataError
+from ragbench.datagen import keypoints, load_schema, make_set
+from ragbench.datagen.parts import QRA
+from ragbench.datagen.questions import model_keypoints
+from ragbench.errors import ConfigError
 from ragbench.experiment import Experiment
-from ragbench.labelling.keypoints import embedded_keypoint_verdicts
+from ragbench.labelling.keypoints import embedded_keypoint_verdicts, keypoint_verdicts
 from ragbench.papers import published
 from ragbench.papers.rageval.retrieval import SETTINGS, Build, ShortQueries, bm25, cut, one_language, with_titles
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import Dataset, Document, Question
 
 PRINTED = {"zh": "CN", "en": "EN", "finance": "Finance", "law": "Law", "medicine": "Medical"}
-INPUT_TOKENS, NEW_TOKENS = 4096, 256  # section 5.1
+_INPUT_TOKENS, _NEW_TOKENS = 4096, 256  # section 5.1
 # Measure: its name in Tables 3 to 5.
-MEASURES = {
+_MEASURES = {
     "completeness": "Completeness",
     "hallucination": "Hallucination",
     "irrelevance": "Irrelevance",
@@ -67,8 +70,6 @@ def dragonball(language: str = "en", domain: str = "finance", documents: int = 4
 
 def generated(language: str = "en", domain: str = "finance", documents: int = 20, seed: int = 7) -> Dataset:
     """Make documents and questions of one language and domain by templates, offline."""
-    from ragbench.datagen import load_schema, make_set
-
     return as_dataset(make_set(load_schema(domain, language), documents, seed), seed=seed)
 
 
@@ -120,7 +121,7 @@ def chat_generator(spec: str, host: str | None = None, **options: Any) -> Any:
 
     gpt = spec.startswith(("openai:gpt-", "openai:chatgpt-"))
     sampling = {"temperature": 0.2, "top_p": 1.0} if gpt else {"temperature": None}
-    limits = {"num_ctx": INPUT_TOKENS + NEW_TOKENS, "num_predict": NEW_TOKENS}
+    limits = {"num_ctx": _INPUT_TOKENS + _NEW_TOKENS, "num_predict": _NEW_TOKENS}
     return chat_model(spec, host, **{**limits, **sampling, **options})
 
 
@@ -132,10 +133,6 @@ def with_keypoints(questions: Sequence[Question], model: Any = None, *, cassette
 
     Source: RAGEval, section 3.3, which has a model do it.
     """
-    from ragbench.datagen import keypoints
-    from ragbench.datagen.parts import QRA
-    from ragbench.datagen.questions import model_keypoints
-
     points = {q.id: (q.meta["keypoints"], "data") for q in questions if q.meta.get("keypoints")}
     lacking = [q for q in questions if q.id not in points]
     if model is None:
@@ -156,7 +153,7 @@ def answers(
     *,
     build: Build | None = None,
     how: str = "characters",
-    budget: int = INPUT_TOKENS,
+    budget: int = _INPUT_TOKENS,
     prompt: Prompt | None = None,
     **options: Any,
 ) -> pd.DataFrame:
@@ -226,16 +223,14 @@ def judge_answers(
 
     Source: RAGEval, Eq 3-5.
     """
-    from ragbench.labelling.keypoints import keypoint_verdicts
-
     by_id = {q.id: q for q in questions}
-    of_row = [by_id[name] for name in rows["question_id"]]
-    verdicts: list[list[str | None]] = [[None] * len(q.meta["keypoints"]) for q in of_row]
+    asked = [by_id[name] for name in rows["question_id"]]
+    verdicts: list[list[str | None]] = [[None] * len(q.meta["keypoints"]) for q in asked]
     judged = [i for i, ok in enumerate(rows["status"] == "ok") if ok and verdicts[i]]
+    asked, texts = [asked[i] for i in judged], rows["answer"].iloc[judged].tolist()
+    points = [q.meta["keypoints"] for q in asked]
     if not judged:
         return verdicts
-    asked, texts = [of_row[i] for i in judged], rows["answer"].iloc[judged].tolist()
-    points = [q.meta["keypoints"] for q in asked]
     if model is None:
         labels: Any = embedded_keypoint_verdicts(points, texts, [q.meta["language"] for q in asked])
     else:
@@ -258,23 +253,15 @@ def score_answers(
     """
     from ragbench.metrics.keypoints import answer_rouge_l, keypoint_table
 
-    if len(rows) != len(verdicts):
-        raise DataError(f"{len(rows)} answers, {len(verdicts)} lists of verdicts", "as many of each")
     by_id = {q.id: q for q in questions}
     about, rouge = [], []
-    for row, labels in zip(rows.itertuples(), verdicts, strict=True):
-        question = by_id.get(row.question_id)
-        if question is None or len(labels) != len(question.meta["keypoints"]):
-            raise DataError(
-                f"an answer to {row.question_id!r} with {len(labels)} verdicts",
-                "an answer to one of the questions, and a verdict for each of its keypoints",
-                "keep rows and verdicts in one order",
-            )
-        language, variant = question.meta["language"], "released" if question.meta["language"] == "en" else "words"
-        source = question.meta.get("keypoints_by", "data")
-        about.append((question.id, question.meta["domain"], language, question.kind, row.setting, row.model, source))
+    for row in rows.itertuples():
+        q = by_id[row.question_id]
+        language, source = q.meta["language"], q.meta.get("keypoints_by", "data")
+        about.append((q.id, q.meta["domain"], language, q.kind, row.setting, row.model, source))
         answer = [row.answer] if row.status == "ok" else []
-        rouge += [*answer_rouge_l(answer, [question.answer] * len(answer), language, variant=variant)] or [float("nan")]
+        variant = "released" if language == "en" else "words"
+        rouge += [*answer_rouge_l(answer, [q.answer] * len(answer), language, variant=variant)] or [float("nan")]
     columns = ["question_id", "domain", "language", "kind", "setting", "generator", "keypoints_by"]
     frame = pd.DataFrame(about, columns=columns)
     table = keypoint_table(verdicts).rename(columns={"n": "keypoints", "unscored": "unread"})
@@ -291,12 +278,10 @@ def table_3(rows: pd.DataFrame, by: str = "generator", *, resamples: int = 1000,
     """
     from ragbench.stats import means
 
-    if rows.empty:
-        raise DataError("no rows", "at least one answered question", "answer and judge some questions first")
     asked = rows[rows["kind"] != "unanswerable"].sort_values("language", ascending=False, kind="stable")  # CN, EN
     parts = [
         means(part, [by], measure, resamples=resamples, seed=seed).assign(column=f"{name} {PRINTED[language]}")
-        for measure, name in MEASURES.items()
+        for measure, name in _MEASURES.items()
         for language, part in asked.groupby("language", sort=False)
     ]
     table = pd.concat(parts, ignore_index=True).rename(columns={by: "row", "mean": "value"})

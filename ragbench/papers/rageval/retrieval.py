@@ -38,9 +38,9 @@ SETTINGS: Mapping[str, tuple[int, int]] = {
 }
 MEASURES = ("recall", "eir")
 CUTS = (*UNITS, "windows")
-TOKENIZERS = ("auto", "jieba", "bigrams")
-QUERY_TOKENS = 128  # section 5.1
-UNCUT = 10**6  # tokens: more than any passages have
+_TOKENIZERS = ("auto", "jieba", "bigrams")
+_QUERY_TOKENS = 128  # section 5.1
+_UNCUT = 10**6  # tokens: more than any passages have
 _RUN = re.compile(r"[a-z0-9]+|[\u3400-\u9fff]+")
 
 Build = Callable[[Sequence[Chunk]], Any]
@@ -80,7 +80,7 @@ def character_bigrams(text: str) -> list[str]:
 
 def chinese_tokenizer(name: str = "auto") -> Callable[[str], list[str]]:
     """Return `jieba_words` or `character_bigrams`; ``"auto"`` takes jieba where it is installed."""
-    check_known("Chinese tokenizer", [name], TOKENIZERS)
+    check_known("Chinese tokenizer", [name], _TOKENIZERS)
     there = importlib.util.find_spec("jieba") is not None
     if name == "jieba" and not there:
         raise ConfigError("jieba, which is not installed", "the package jieba", "pip install jieba, or use 'bigrams'")
@@ -102,7 +102,7 @@ def bm25(language: str = "en", tokenizer: str | Callable[[str], list[str]] = "au
     return partial(make_retriever, "BM25", **{"variant": "lucene", "tokenizer": chosen, **options})
 
 
-def cut_queries(queries: Sequence[str], tokens: int = QUERY_TOKENS) -> list[str]:
+def cut_queries(queries: Sequence[str], tokens: int = _QUERY_TOKENS) -> list[str]:
     """Cut queries to their first ``tokens`` WordPiece tokens."""
     from ragbench.text.wordpiece import default_tokenizer
 
@@ -115,7 +115,7 @@ def cut_queries(queries: Sequence[str], tokens: int = QUERY_TOKENS) -> list[str]
 class ShortQueries:
     """A retriever that reads only the beginning of a query (section 5.1)."""
 
-    def __init__(self, chunks: Sequence[Chunk], build: Build, tokens: int = QUERY_TOKENS) -> None:
+    def __init__(self, chunks: Sequence[Chunk], build: Build, tokens: int = _QUERY_TOKENS) -> None:
         self.retriever, self.tokens = build(chunks), tokens
 
     def settings(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def retrieval_rows(
     how: str = "characters",
     variant: str = "paper",
     empty: float = float("nan"),
-    query_tokens: int = QUERY_TOKENS,
+    query_tokens: int = _QUERY_TOKENS,
     **options: Any,
 ) -> pd.DataFrame:
     """Run the experiment: Recall and EIR of every question, all in one language, under every setting.
@@ -171,7 +171,7 @@ def retrieval_rows(
             "chunker": {name: (lambda documents, cut=cut: cut) for name, cut in chunks.items()},
             "retriever": {n: partial(ShortQueries, build=b, tokens=query_tokens) for n, b in retrievers.items()},
             "k": sorted(set(deepest.values())),
-            "N": UNCUT,
+            "N": _UNCUT,
             "keep": lambda cell: cell.k == deepest[places[cell.chunker][0]],
             **options,
         },
