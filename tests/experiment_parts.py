@@ -9,10 +9,16 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
 from ragbench.chunking import Chunk
-from ragbench.experiment import Experiment
+from ragbench.embedding import CachedEmbeddings
+from ragbench.experiment import Experiment, run
 from ragbench.labelling.embedded_grader import EmbeddedGrader
+from ragbench.llm import chat_model
 from ragbench.records import Dataset, Document, Hit, Question
+from ragbench.retrieval import Dense
 
 QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}  # options of model calls
 TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells", "Leeds", "Derby"]
@@ -122,7 +128,34 @@ def experiment(folder, count: int = 6, name: str = "made", **changes) -> Experim
     return Experiment(name, **(settings | changes))
 
 
+class Counting(Embeddings):
+    """A vector of a text's letters; keeps what it was asked, and in a file where one is named."""
+
+    model_id = "counting"
+
+    def __init__(self, log: Path | None = None) -> None:
+        self.asked: list[str] = []
+        self.log = log
+
+    def embed_documents(self, texts):
+        self.asked += texts
+        if self.log:
+            with self.log.open("a") as file:
+                file.write("".join(f"{text}\n" for text in texts))
+        return [np.bincount([ord(c) % 32 for c in text], minlength=32).astype(float).tolist() for text in texts]
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+def killable(where: Path, host: str) -> Experiment:
+    """A grid whose vectors are kept on disk, and whose model answers and grades."""
+    embedder = CachedEmbeddings(Counting(where / "embedded.txt"), folder=where)
+    model = chat_model("ollama:llama3:8b", host=host)
+    axes = {"generator": {"llama": model}, "judge": {"llama": model}, "N": (0, 4, 20), "options": QUICK}
+    return experiment(where / "run", 40, retriever={"SIM": lambda chunks: Dense(chunks, embedder)}, **axes)
+
+
 if __name__ == "__main__":
-    where = Path(sys.argv[1])
-    slow = Copier(str(where / "calls.log"), seconds=0.02)
-    experiment(where / "run", 60, N=(0, 20), generator={"copier": slow}).run(progress=False)
+    run.BLOCK_OF_ANSWERS = 15  # five questions
+    killable(Path(sys.argv[1]), sys.argv[2]).run(progress=False)

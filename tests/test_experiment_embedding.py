@@ -4,42 +4,14 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
-from experiment_parts import experiment
-from langchain_core.embeddings import Embeddings
+from experiment_parts import Counting, experiment
 
 from ragbench.embedding import CachedEmbeddings
 from ragbench.errors import ModelError
 from ragbench.records import Chunk
-from ragbench.retrieval import BM25, MMR, Dense, make_retriever
+from ragbench.retrieval import MMR, Dense, make_retriever
 from ragbench.retrieval.multiquery import dense_searches
-
-
-class Counting(Embeddings):
-    """A vector of a text's letters; keeps what it was asked."""
-
-    model_id = "counting"
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def embed_documents(self, texts):
-        self.asked += texts
-        return [np.bincount([ord(c) % 32 for c in text], minlength=32).astype(float).tolist() for text in texts]
-
-    def embed_query(self, text):
-        return self.embed_documents([text])[0]
-
-
-def dense(embedder):
-    """Retrievers that share the embedder, and one that has none."""
-    return {
-        "BM25": BM25,
-        "SIM": lambda chunks: make_retriever("SIM", chunks, embedder=embedder),
-        "MMR": lambda chunks: make_retriever("MMR", chunks, embedder=embedder),
-        "Hybrid": lambda chunks: make_retriever("Hybrid", chunks, embedder=embedder),
-    }
 
 
 def counts(plan):

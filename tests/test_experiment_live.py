@@ -11,7 +11,7 @@ from experiment_parts import QUICK, Copier, Named, experiment, graded
 from fake_ollama import DIGEST, FakeOllama, Fault
 
 from ragbench.errors import ConfigError, ModelError
-from ragbench.experiment import load_manifest
+from ragbench.experiment import load_manifest, load_rows
 from ragbench.generation import PROMPTS
 from ragbench.llm import chat_model
 from ragbench.prompts import prompt_hash
@@ -114,6 +114,7 @@ def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_pat
     assert rows["status"].to_dict() == {"q0": "ok", "q1": "failed", "q2": "failed"}
     assert rows.loc["q1", ["error_step", "error_kind"]].tolist() == ["generate", "bad_request"]
     assert "mirostat" in rows.loc["q1", "error"]
+    assert server.url.split("//")[1] not in (tmp_path / "rows.jsonl").read_text()  # rows are handed on, addresses not
     assert rows.loc["q2", ["error_step", "error_kind"]].tolist() == ["grade", "invalid"]
     assert rows.loc["q2", "answer"].startswith("Rome, after")
     assert (rows.loc["q2", "judge_raw"], rows.loc["q2", "judge_repairs"]) == ("no JSON", 1)
@@ -123,6 +124,21 @@ def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_pat
     asked = Counter(call.prompt for call in server.calls) - before
     assert asked.total() == 3  # q1: answer and grade; q2: its grade alone
     assert not any("Person0" in prompt for prompt in asked)
+
+
+@pytest.mark.parametrize(("healthy", "said"), [(0, "24 of 24"), (30, "42 of 72")])
+def test_a_server_that_fails_most_prompts_ends_the_run_with_one_message(tmp_path, server, healthy, said, monkeypatch):
+    monkeypatch.setattr("ragbench.experiment.run.BLOCK_OF_ANSWERS", 24)
+    server.fault = lambda prompt, before: Fault("500") if len(server.calls) > healthy else None
+    grid = {"judge": None, "N": (0, 4, 20), "options": QUICK}
+    with pytest.raises(ModelError, match=f"{said}.* prompts failed at the server"):
+        live(tmp_path, server, 60, **grid).run(progress=False)
+    if healthy:
+        assert len(load_rows(tmp_path)) == 48  # the blocks before
+    server.fault = None
+    asked = len(server.calls)
+    assert set(live(tmp_path, server, 60, **grid).run(progress=False)["status"]) == {"ok"}
+    assert len(server.calls) - asked == 180 - healthy
 
 
 def test_one_prompt_can_grade_the_answers_of_all_systems(tmp_path, server):

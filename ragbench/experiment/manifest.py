@@ -91,7 +91,7 @@ def load_manifest(run: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        do = "run the experiment again: rows stay"
+        do = "run the experiment again"
         raise DataError(f"{path} cannot be read: {error}", "the manifest that a run writes", do) from None
 
 
@@ -154,6 +154,14 @@ def _sha256(rows: Iterable[Sequence[str]]) -> str:
     for row in rows:
         total.update(json.dumps(row).encode() + b"\n")
     return total.hexdigest()
+
+
+def earlier_runs(folder: Path) -> list[dict[str, Any]]:
+    """Return the entries of the runs before in a folder; none where there is no manifest."""
+    try:
+        return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["runs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,8 @@ TASK = 50  # questions that an executor is given at once
 LEFT_OUT = "truncated answer"  # kind of a row without a grade, unlike a judge's own truncated reply
 STOP_AFTER = 0.5  # share of prompts failed by the servers, above which a run ends
 _JUDGED_FROM = 20  # prompts, before that share counts
-# A reply that cannot be used is a result; with these a server has not done its part.
-_OF_THE_SERVER = {"down", "no_model", "auth", "busy", "timeout", "server"}
+# With these the model has done its part badly; with all others it is the server that failed.
+_UNUSABLE = {LEFT_OUT, "truncated", "unusable", "invalid", "empty", "refused", "context", "secret", "digest", "miss"}
 
 Row = dict[str, Any]
 Search = tuple[str, str, int]  # chunker, retriever, k
@@ -94,14 +94,12 @@ def run_experiment(experiment: Experiment, executor: Executor | None = None, pro
     """
     with _alone(experiment), experiment.open_cassette() as cassette:
         setup = set_up(experiment, cassette)
-        entry = {
-            "began": manifests.now(),
-            "ended": None,
-            "executor": type(executor).__name__ if executor else "threads",
-        }
+        executor_name = type(executor).__name__ if executor else "threads"
+        entry = {"began": manifests.now(), "ended": None, "executor": executor_name}
         file, rows, servers = RowFile(experiment.path), [], Counter()
         total = sum(len(data.questions) * len(experiment.cells(name)) for name, data in setup.data.items())
-        _write_manifest(experiment, setup, entry | {"rows": total})
+        runs = manifests.earlier_runs(experiment.home)
+        _write_manifest(experiment, setup, [*runs, entry | {"rows": total}])
         pool = executor or ThreadPoolExecutor(cores(), thread_name_prefix="ragbench")
         try:
             with tqdm(total=total, unit="row", disable=not progress) as bar:
@@ -121,7 +119,7 @@ def run_experiment(experiment: Experiment, executor: Executor | None = None, pro
                 pool.shutdown(wait=False, cancel_futures=True)
             failed = Counter(row["error_kind"] for row in rows if row["status"] == "failed")
             entry |= {"ended": manifests.now(), "rows_made": len(rows), "failed": dict(failed)}
-            _write_manifest(experiment, setup, entry | {"rows": total})
+            _write_manifest(experiment, setup, [*runs, entry | {"rows": total}])
     frame = as_frame(rows)
     for warning in without_text(frame):
         warnings.warn(warning, stacklevel=3)  # shown at the line that called run()
@@ -466,14 +464,15 @@ def _grade(
 
 
 def _count(step: str, kinds: Sequence[str | None], rows: Sequence[Sequence[Row]], servers: Counter[str]) -> None:
-    """End the run where the servers fail too many prompts."""
-    lost = [group[0]["error"] for kind, group in zip(kinds, rows, strict=True) if kind in _OF_THE_SERVER]
+    """End the run where the servers have answered nothing so far, or fail too many prompts."""
+    lost = [group[0]["error"] for kind, group in zip(kinds, rows, strict=True) if kind and kind not in _UNUSABLE]
     servers["asked"] += len(kinds)
     servers["lost"] += len(lost)
-    too_many = servers["asked"] >= _JUDGED_FROM and servers["lost"] > STOP_AFTER * servers["asked"]
-    if lost and (len(lost) == len(kinds) or too_many):
+    most = STOP_AFTER * servers["asked"] if servers["asked"] >= _JUDGED_FROM else servers["asked"] - 1
+    if lost and servers["lost"] > most:
+        counts = f"{servers['lost']} of {servers['asked']} prompts failed at the server ({step})"
         raise ModelError(
-            f"{servers['lost']} of {servers['asked']} prompts failed at the server ({step}); the last: {lost[-1]}",
+            f"{counts}; the last: {lost[-1].splitlines()[0]}",
             f"at most {STOP_AFTER:.0%}",
             "see to the server, then run again: recorded replies are not asked for again",
         )
@@ -482,16 +481,10 @@ def _count(step: str, kinds: Sequence[str | None], rows: Sequence[Sequence[Row]]
 # -- manifest and texts ------------------------------------------------------------------------------------------------
 
 
-def _write_manifest(experiment: Experiment, setup: Setup, entry: Mapping[str, Any]) -> None:
-    """Write what made the rows; the entries of earlier runs stay."""
-    try:
-        runs = manifests.load_manifest(experiment.home)["runs"]
-    except (RagbenchError, KeyError):
-        runs = []
-    runs = [run for run in runs if run["began"] != entry["began"]]
-    prompts = {name: setup.models["generator", name] for name in setup.generators}
+def _write_manifest(experiment: Experiment, setup: Setup, runs: Sequence[Mapping[str, Any]]) -> None:
+    """Write what made the rows."""
     hashes = {}
-    for name in prompts:
+    for name in setup.generators:
         for prompt in (experiment.prompts.get(name, PROMPTS["with_documents"]), PROMPTS["query_only"]):
             hashes[str(prompt).rpartition("/")[2]] = prompt_hash(prompt)
     if setup.judges:
@@ -515,7 +508,7 @@ def _write_manifest(experiment: Experiment, setup: Setup, entry: Mapping[str, An
             "seeds": {f"{axis}/{name}": facts.row()["seed"] for (axis, name), facts in setup.models.items()}
             | {"order": experiment.order},
             **manifests.environment(),
-            "runs": [*runs, dict(entry)],
+            "runs": runs,
         },
         secrets,
     )

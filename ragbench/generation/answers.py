@@ -10,13 +10,13 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ragbench import llm
 from ragbench.errors import ConfigError, ModelError
 from ragbench.generation.reader import ExtractiveReader
 from ragbench.llm.context import prompt_tokens
+from ragbench.llm.failures import without_address
 from ragbench.prompts import Prompt, fill_prompt, load_prompt, prompt_hash
 from ragbench.records import Answer, Hit, Question
 from ragbench.text.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
@@ -92,31 +92,20 @@ def generate(
             given = ", ".join([*options, *([] if cassette is None else ["cassette"])])
             raise ConfigError(f"{given} with a reader", "no options of a chat model", "leave them out")
         return [_read(model, *job) for job in jobs]
-    prompts = answer_prompts(questions, contexts, with_documents, query_only)
-    ids, groups = [_call_id(*job) for job in jobs], [question.id for question in questions]
-    options = {"step": "generation", "on_length": "keep", "ids": ids, "groups": groups} | options
-    replies = llm.ask(model, [p.text for p in prompts], cassette=cassette, concurrency=concurrency, **options)
+    prompts = _prompts(questions, contexts, with_documents, query_only)
+    options = {"step": "generation", "on_length": "keep", "ids": [_call_id(*job) for job in jobs]} | options
+    options = {"groups": [question.id for question in questions], "concurrency": concurrency} | options
+    replies = llm.ask(model, [text for text, _ in prompts], cassette=cassette, **options)
     return [
-        as_answer(question, prompt, reply, {**m, "concurrency": concurrency})
+        _as_answer(question, prompt, reply, {**m, "concurrency": concurrency})
         for question, prompt, reply, m in zip(questions, prompts, replies, extra, strict=True)
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerPrompt:
-    """What a chat model is asked for one answer. ``about``: name and hash of the prompt, for the answer's ``meta``."""
-
-    text: str
-    about: Mapping[str, Any]
-
-
-def answer_prompts(
-    questions: Sequence[Question],
-    contexts: Sequence[str | None],
-    with_documents: Prompt = PROMPTS["with_documents"],
-    query_only: Prompt = PROMPTS["query_only"],
-) -> list[AnswerPrompt]:
-    """Write the prompt of each answer; see `generate`."""
+def _prompts(
+    questions: Sequence[Question], contexts: Sequence[str | None], with_documents: Prompt, query_only: Prompt
+) -> list[tuple[str, dict[str, Any]]]:
+    """Write the prompt of each answer, and say which it is, for the answer's ``meta``."""
     forms = {}
     for alone in {context is None for context in contexts}:  # only the prompts that are needed must be readable
         source = query_only if alone else with_documents
@@ -126,24 +115,26 @@ def answer_prompts(
     for question, context in zip(questions, contexts, strict=True):
         text, about = forms[context is None]
         documents = {} if context is None else {"documents": context}
-        prompts.append(AnswerPrompt(fill_prompt(text, query=question.text, **documents), about))
+        prompts.append((fill_prompt(text, query=question.text, **documents), about))
     return prompts
 
 
-def as_answer(question: Question, prompt: AnswerPrompt, reply: llm.Reply, meta: Mapping[str, Any]) -> Answer:
+def _as_answer(
+    question: Question, prompt: tuple[str, dict[str, Any]], reply: llm.Reply, meta: Mapping[str, Any]
+) -> Answer:
     """Make the Answer of a reply; a failed one is an answer without text and with ``meta["error"]``."""
     about: dict[str, Any] = {
         **meta,
-        **prompt.about,
+        **prompt[1],
         "cached": reply.cached,
         "digest": reply.digest,
         "finish": reply.finish,
         "usage": reply.usage.to_dict(),
         # To be held against the server's own count.
-        "prompt_estimate": prompt_tokens([{"content": prompt.text}]),
+        "prompt_estimate": prompt_tokens([{"content": prompt[0]}]),
     }
     if reply.error is not None:
-        about |= {"error": f"{reply.error.kind}: {reply.error}", "raw": reply.raw}
+        about |= {"error": f"{reply.error.kind}: {without_address(reply.error)}", "raw": reply.raw}
     text = reply.text if reply.ok else ""
     if reply.ok and "tagged" in about:
         inside = re.search(r"<answer>(.*?)(?:</answer>|\Z)", text, flags=re.DOTALL | re.IGNORECASE)

@@ -22,6 +22,7 @@ from ragbench.labelling.asking import one_line
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import Reply, ask, chat_model, label_schema
 from ragbench.llm.context import prompt_tokens
+from ragbench.llm.failures import without_address
 from ragbench.llm.structured import json_values
 from ragbench.prompts import Prompt, fill_prompt, load_prompt
 from ragbench.records import GRADES, Answer, Grade, Question, facts_of, questions_of
@@ -259,7 +260,7 @@ def _read_grades(
         }
         if not reply.ok:
             meta["error"] = reply.error.kind if reply.error is not None else "unknown"
-            meta["detail"] = str(reply.error)
+            meta["detail"] = str(without_address(reply.error)) if reply.error is not None else "no reply"
         yield place, Grade(prompt.question_id, value, reply.model, reply.raw or reply.text, meta)
 
 

@@ -1,7 +1,8 @@
-"""SIGKILL at 20 random moments, resumed each time: no reply is lost, and no call is made that need not be made."""
+"""SIGKILL at random moments, started again each time: no reply is lost, no call and no vector is made twice."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -12,8 +13,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from experiment_parts import graded, killable
 from fake_ollama import FakeOllama
 
+from ragbench.experiment import load_manifest, load_rows
+from ragbench.experiment.rows import AXIS_COLUMNS
 from ragbench.llm import Cassette, ask
 
 PROMPTS, CONCURRENCY, KILLS = 200, 4, 20
@@ -86,3 +90,49 @@ def test_twenty_kills_cost_only_the_calls_in_flight(tmp_path):
         model = fake.model()
         again = ask(model, [f"prompt {n}" for n in range(PROMPTS)], cassette=Cassette(path, mode="replay"))
         assert all(reply.ok and reply.cached for reply in again)
+
+
+def reply(request):
+    prompt = request["messages"][-1]["content"]
+    return graded(request) or f"{len(prompt)} characters, beginning at {hash(prompt)}."
+
+
+@pytest.mark.slow
+def test_a_killed_experiment_repeats_no_recorded_call_and_no_vector(tmp_path):
+    moments = random.Random(5)
+    file = tmp_path / "run" / "cassette.sqlite"
+    with FakeOllama(reply=reply, latency_s=0.01) as fake:
+        command = [sys.executable, str(Path(__file__).parents[1] / "experiment_parts.py"), str(tmp_path), fake.url]
+        lost: Counter[str] = Counter()
+        known: set[str] = set()
+        for _ in range(4):
+            before = len(fake.calls)
+            child = subprocess.Popen(command)
+            while len(fake.calls) < before + moments.randint(10, 50):
+                assert child.poll() is None
+                time.sleep(0.002)
+            child.kill()
+            child.wait()
+            time.sleep(0.1)
+            calls = [call.prompt for call in fake.calls[before:]]
+            assert not known & set(calls)
+            with Cassette(file) as cassette:
+                assert cassette.verify() == []
+                rows = cassette.rows("SELECT request FROM replies WHERE ok = 1")
+                known = {json.loads(request)["messages"][-1]["content"] for (request,) in rows}
+            lost.update(prompt for prompt in calls if prompt not in known)
+            frame = load_rows(tmp_path / "run") if (tmp_path / "run" / "rows.jsonl").exists() else None
+            assert frame is None or not frame.duplicated([*AXIS_COLUMNS]).any()  # readable whenever the kill came
+        assert 40 <= len(known) < 240  # the kills fell into the run, not after it
+        assert lost.total() <= 4 * 4  # under way at the kill
+        rows = killable(tmp_path, fake.url).run(progress=False)
+        assert len(rows) == 120
+        assert not rows.duplicated([*AXIS_COLUMNS]).any()
+        assert set(rows["status"]) == {"ok"}
+        assert set(Counter(call.prompt for call in fake.calls).values()) <= {1, 2}
+        assert len(fake.calls) == 240 + lost.total()
+    assert len(load_rows(tmp_path / "run")) == 120
+    assert len(load_manifest(tmp_path / "run")["runs"]) == 5
+    embedded = Counter((tmp_path / "embedded.txt").read_text().splitlines())
+    assert set(embedded.values()) == {1}
+    assert len(embedded) == 80  # documents and questions
