@@ -158,11 +158,6 @@ def metric_table() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["number", "metric", "needs", "source", "range", "labels"])
 
 
-def columns_of(metrics: Sequence[str]) -> set[str]:
-    """Return the columns that metrics are computed from where no label is there yet."""
-    return {column for name in _metrics_of(find_numbers(metrics)) for column in _columns_of(name)}
-
-
 # What is there, and what is lacking
 
 
