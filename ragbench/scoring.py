@@ -71,7 +71,7 @@ def score(
 
     Parameters
     ----------
-    rows : one per answer, from anywhere: see `ragbench.data.answers.read_answers`. Labels that are there are used; only
+    rows : one per answer, from anywhere: see `ragbench.data.answers.read_answers`. Labels in the rows are used; only
         those that a metric needs and the rows lack are made. Or the folder or name of a run, with its experiment.yaml
         beside the rows. Where the claims of RAGChecker belong to another true answer than ``reference``, columns
         ``long_reference`` and ``reference_claims`` hold it and its claims.
@@ -103,9 +103,9 @@ def score(
     if wanted and options.get("progress") is not False and (who.model or isinstance(who.checker, ModelChecker)):
         print(_plan(table, wanted, who, cassette, {}), file=sys.stderr)
     for label in wanted:
-        whole = _whole(label, table)
-        made = LABELS[label].make(whole, who, cassette) if len(whole) else []
-        column = pd.Series(dict(zip(whole.index, made, strict=True)), table.index, dtype=object)
+        complete = _complete_rows(label, table)
+        made = LABELS[label].make(complete, who, cassette) if len(complete) else []
+        column = pd.Series(dict(zip(complete.index, made, strict=True)), table.index, dtype=object)
         table[label] = column.where(pd.notna, None)
     values = {name: _values(name, table) for name in _metrics_of(asked)}
     for column, (name, key) in asked.items():
@@ -158,7 +158,7 @@ def metric_table() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["number", "metric", "needs", "source", "range", "labels"])
 
 
-# What is there, and what is lacking
+# Existing columns, and what is missing
 
 
 def _prepare(rows: Any, metrics: Sequence[str], columns: Mapping[str, str] | None) -> tuple[pd.DataFrame, Numbers]:
@@ -178,34 +178,41 @@ def _metrics_of(asked: Numbers) -> list[str]:
     return list(dict.fromkeys(name for name, _ in asked.values()))
 
 
-def _takes(need: str, there: Collection[str] = (), label: str = "") -> Iterator[tuple[str, str]]:
-    """Yield what a need takes and is not there, with the label it is for; a label after what it is made from."""
-    if need not in there:
+def _missing_needs(need: str, existing: Collection[str] = (), label: str = "") -> Iterator[tuple[str, str]]:
+    """Yield what a metric needs and the rows lack, with the label it is for; a label after what it is made from."""
+    if need not in existing:
         for before in LABELS[need].needs if need in LABELS else ():
-            yield from _takes(before, there, need)
+            yield from _missing_needs(before, existing, need)
         yield need, label
 
 
 def _columns_of(metric: str) -> list[str]:
-    taken = [name for need in METRICS[metric].needs for name, _ in _takes(need)]
+    taken = [name for need in METRICS[metric].needs for name, _ in _missing_needs(need)]
     return list(dict.fromkeys(name for name in taken if name not in LABELS))
 
 
-def _there(table: pd.DataFrame) -> set[str]:
+def _existing_columns(table: pd.DataFrame) -> set[str]:
     return set(table.columns[table.notna().any()])
 
 
 def _labels_to_make(asked: Numbers, table: pd.DataFrame) -> list[str]:
-    there = _there(table)
-    taken = [name for metric in _metrics_of(asked) for need in METRICS[metric].needs for name, _ in _takes(need, there)]
+    existing = _existing_columns(table)
+    taken = [
+        name
+        for metric in _metrics_of(asked)
+        for need in METRICS[metric].needs
+        for name, _ in _missing_needs(need, existing)
+    ]
     return list(dict.fromkeys(name for name in taken if name in LABELS))
 
 
 def _require(table: pd.DataFrame, asked: Sequence[str]) -> None:
     """Say all that is missing, before anything runs."""
-    there = _there(table)
+    existing = _existing_columns(table)
     missing = {
-        name: {column: by for need in metric.needs for column, by in _takes(need, there) if column not in LABELS}
+        name: {
+            column: by for need in metric.needs for column, by in _missing_needs(need, existing) if column not in LABELS
+        }
         for name, metric in METRICS.items()
     }
     lines = [
@@ -225,7 +232,7 @@ def _require(table: pd.DataFrame, asked: Sequence[str]) -> None:
         )
 
 
-def _whole(label: str, table: pd.DataFrame) -> pd.DataFrame:
+def _complete_rows(label: str, table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that have all a label is made from; a plan leaves out what is still to be made."""
     present = [need for need in LABELS[label].needs if need in table]
     if "reference" in present and table["reference"].map(lambda cell: isinstance(cell, list)).any():
@@ -295,13 +302,13 @@ def _plan(
         cassette = Cassette(cassette) if Path(cassette).is_file() else None
     calls: Counter[str] = Counter()
     for label in wanted:
-        calls.update(LABELS[label].calls(_whole(label, table)))
+        calls.update(LABELS[label].calls(_complete_rows(label, table)))
     if who.checker is not None:
         calls.pop("claim check", None)
     planned = _planned(calls if who.model is not None else {}, who.model, cassette, speeds)
     if isinstance(who.checker, ModelChecker) and "claim_labels" in wanted:  # one claim and one text a prompt
         checks = 0
-        for result in _results(_whole("claim_labels", table)):
+        for result in _results(_complete_rows("claim_labels", table)):
             both = 20 if who.model is not None else len(split_claims(result.response) + split_claims(result.reference))
             checks += both * (1 + len(result.chunks))
         planned += _planned({"claim check": checks}, who.checker.model, cassette, speeds)

@@ -165,7 +165,7 @@ class EmbeddedChecker(Checker):
     def _ready(
         self, claims: Sequence[Claim], texts: Sequence[str]
     ) -> tuple[list[ParsedText], list[_Text], dict[str, np.ndarray]]:
-        """Take claims and texts apart, and embed all their sentences unless each of them is kept."""
+        """Parse claims and texts, and embed all their sentences unless each of them is kept."""
         ready = [parse(sentence) for sentence in _sentences(claims, texts)]
         sources = [parse(text) for text in texts]
         needed = [c.text for c in ready] + [s for t in sources for s in t.sentences]

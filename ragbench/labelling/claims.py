@@ -61,7 +61,7 @@ def extract_claims(
     ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> LabelResult:
-    """Take texts apart into claims, each different text once; an empty text has none and needs no call.
+    """Split texts into claims, each different text once; an empty text has none and needs no call.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def ragchecker_labels(
 
 
 def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = None) -> Labelled:
-    """Take responses and references apart into sentence claims and check them, without a model server.
+    """Split responses and references into sentence claims and check them, without a language model.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
 
     Returns
     -------
-    Labelled; nothing is unscored. Its reports count calls (none) and items: texts taken apart, and labels made. Each
+    Labelled; nothing is unscored. Its reports count calls (none) and items: texts split, and labels made. Each
     text is embedded once, and each list of claims is checked once against each text, however many results share them.
 
     Source: RAGChecker, section 3.2 (extraction and checking; the paper's are language models, these are not).
@@ -229,8 +229,8 @@ def ragchecker_calls(
 ) -> dict[str, int]:
     """Count the calls that `ragchecker_labels` takes at most: step -> calls, for `ragbench.llm.plan`.
 
-    Every text is checked against the other side and each chunk, in prompts of ``joint`` claims; one that has not been
-    taken apart is reckoned with ``claims_per_text``. Equal prompts, which are asked once, are all counted.
+    Every text is checked against the other side and each chunk, in prompts of ``joint`` claims. A text whose
+    claims are not known yet counts as ``claims_per_text``. Equal prompts are asked once, but all counted here.
     """
     rows, sides = _with_sides(results)
     checks = 0

@@ -33,7 +33,7 @@ _BRACKETS = re.compile(r"\s*\([^()]*\)")
 
 
 class _QuestionParts(NamedTuple):
-    """Stems of one question with its true answer and facts, taken apart once for all answers to it."""
+    """Stems of one question with its true answer and facts, parsed once for all answers to it."""
 
     question: frozenset[str]
     asked: frozenset[str]

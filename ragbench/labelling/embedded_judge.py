@@ -92,7 +92,7 @@ def _lexical(question: ParsedText, reference: ParsedText, answer: ParsedText) ->
     return f
 
 
-def _apart(vectors: np.ndarray, question: np.ndarray) -> np.ndarray:
+def _without_question(vectors: np.ndarray, question: np.ndarray) -> np.ndarray:
     """Remove the question's direction from vectors (n, d) and scale them to unit length again; a zero stays zero."""
     rest = vectors - np.outer(vectors @ question, question)
     size = np.linalg.norm(rest, axis=1, keepdims=True)
@@ -131,7 +131,7 @@ def features(
             continue
         f = _lexical(question, reference, answer)
         if vectors:
-            pair = _apart(np.stack([vectors[reference.text], vectors[answer.text]]), vectors[question.text])
+            pair = _without_question(np.stack([vectors[reference.text], vectors[answer.text]]), vectors[question.text])
             f["cosine"] = float(pair[0] @ pair[1])
         result[i] = [f[n] for n in names]
     return result

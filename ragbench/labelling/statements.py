@@ -68,12 +68,12 @@ def extract_statements(
     ids: Sequence[Any] | None = None,
     **options: Any,
 ) -> LabelResult:
-    """Take answers apart into statements, with their questions in view; an empty answer has none and needs no call.
+    """Split answers into statements, with their questions in view; an empty answer has none and needs no call.
 
     Parameters
     ----------
-    model, ids, options : as for `ragbench.labelling.claims.extract_claims`, whose claims do as well where the answer is
-        to be taken apart once for RAGChecker and RAGAS together.
+    model, ids, options : as for `ragbench.labelling.claims.extract_claims`, whose claims can be used instead, so that
+        an answer is split once for RAGChecker and RAGAS together.
     prompt : id or file with the fields question and answer.
 
     Source: RAGAS, section 3 (faithfulness, first step: one call per answer).
@@ -199,7 +199,7 @@ class ModelRagas:
         """Score how far contexts back answers: statements, then verdicts; at most two calls each.
 
         ``questions`` help to read the answers. ``claims`` of the answers, found before (RAGChecker's), serve as their
-        statements, so that no answer is taken apart twice.
+        statements, so that no answer is split twice.
         """
         if claims is None:
             asked = list(questions) if questions is not None else [""] * len(answers)
@@ -295,7 +295,7 @@ def asked_for(question: str) -> tuple[str, ...]:
 
 
 def answer_parts(question: str, answer: str) -> AnswerParts:
-    """Take an answer apart by what its question asks for; one without a word has committed, met and told of 0."""
+    """Parse an answer by what its question asks for; without a word, committed, met and told are 0."""
     sentences = split_sentences(answer, "claims")
     kept = [s for s in sentences if not abstains(s, "sentence")]
     text = " ".join(kept)
