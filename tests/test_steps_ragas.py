@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import socket
 
 import pytest
 from fake_ollama import FakeOllama
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
 from ragbench.labelling.asking import StepReport
-from ragbench.labelling.claims import extract_claims
 from ragbench.labelling.preferences import PairRanking, gpt_ranking, gpt_score
 from ragbench.labelling.statements import (
     extract_sentences,
@@ -21,7 +19,7 @@ from ragbench.labelling.statements import (
     generate_questions,
     statement_verdicts,
 )
-from ragbench.llm import Cassette, chat_model
+from ragbench.llm import chat_model
 from ragbench.metrics.reference_free import match_sentences
 
 QUIET = {"progress": False, "retries": 0}
@@ -62,18 +60,6 @@ def test_all_statements_of_one_answer_are_judged_in_one_call_against_their_own_c
     assert (judged.report.calls, judged.report.items, judged.report.settled) == (1, 3, 1)
 
 
-def test_claims_of_ragchecker_serve_as_statements_without_another_extraction():
-    def answer(prompt):
-        return {"claims": ["a is b"]} if "take a text apart" in prompt else verdicts(prompt)
-
-    with serve(answer) as server:
-        model = model_at(server)
-        taken = extract_claims(model, ["The a, it is b."], **QUIET)
-        judged = statement_verdicts(model, taken.labels, ["a is b"], **QUIET)
-        assert len(server.calls) == 2
-    assert judged.labels == (("Yes",),)
-
-
 # --- generated questions ----------------------------------------------------------------------------------------
 
 
@@ -93,11 +79,6 @@ def test_too_few_too_many_or_blank_questions_are_unscored(questions):
         made = generate_questions(model_at(server), ["a"], 3, ids=["e7"], **QUIET)
     assert made.labels == (None,)
     assert [(f.id, json.loads(f.raw)["questions"]) for f in made.report.failures] == [("e7", questions)]
-
-
-def test_numbers_of_questions_below_one_are_refused():
-    with pytest.raises(ConfigError, match="n=0"):
-        generate_questions("ollama:x", ["a"], 0)
 
 
 # --- extracted sentences ----------------------------------------------------------------------------------------
@@ -163,29 +144,13 @@ def test_sentences_are_asked_for_once_per_question_and_context_and_checked():
 # --- all four ---------------------------------------------------------------------------------------------------
 
 
-def test_four_calls_per_example_are_made():
-    def answer(prompt):
-        if "simple statements" in prompt:
-            return {"claims": ["s"]}
-        if "lost" in prompt:
-            return {"questions": ["Q?"] * 3}
-        return {"sentences": []} if "letter for letter" in prompt else verdicts(prompt)
-
-    questions, answers, contexts = ["Q1", "Q2", "Q1"], ["a", "b", "a"], ["s. t.", ["s."], "s. t."]
-    with serve(answer) as server:
-        model = model_at(server)
-        taken = extract_statements(model, questions, answers, **QUIET)
-        statement_verdicts(model, taken.labels, contexts, **QUIET)
-        generate_questions(model, answers, **QUIET)
-        extract_sentences(model, questions, contexts, **QUIET)
-        assert len(server.calls) == 4 * 2  # the third example equals the first
-
-
 def test_inputs_that_do_not_fit_are_named():
     with pytest.raises(ConfigError, match="1 questions, 2 answers"):
         extract_statements("ollama:x", ["Q"], ["a", "b"])
     with pytest.raises(ConfigError, match="the context of x1 holds something else"):
         extract_sentences("ollama:x", ["Q"], [["a", 3]], ids=["x1"])
+    with pytest.raises(ConfigError, match="n=0"):
+        generate_questions("ollama:x", ["a"], 0)
     with pytest.raises(ConfigError, match="answers is one string"):
         generate_questions("ollama:x", "a")
 
@@ -245,25 +210,6 @@ def test_a_pair_read_in_one_order_only_is_unscored_and_outside_the_bias():
     nothing = PairRanking(((None, 1),), StepReport("x"))
     assert math.isnan(nothing.position_bias)
     assert math.isnan(StepReport("x").mismatch_rate)
-
-
-def test_baselines_replay_without_a_server(tmp_path, monkeypatch):
-    questions, first, second = ["Q", "R"], ["aa", "b"], ["c", ""]
-    path = tmp_path / "c.sqlite"
-    with serve(lambda p: {"score": 5} if "score" in p else longer(p)) as server:
-        model = model_at(server)
-
-        def run(cassette):
-            scores = gpt_score(model, "answer_relevance", questions * 2, first + second, cassette=cassette, **QUIET)
-            return scores.labels, gpt_ranking(
-                model, "answer_relevance", questions, first, second, cassette=cassette, **QUIET
-            ).choices
-
-        made = run(path)
-        assert len(server.calls) == 8
-        assert any("Answer:\n(empty)\n" in call.prompt for call in server.calls)
-    monkeypatch.setattr(socket.socket, "connect", lambda *a: pytest.fail("a socket was opened"))
-    assert run(Cassette(path, "replay")) == made
 
 
 def test_contexts_are_for_faithfulness_alone_and_dimensions_are_three():
