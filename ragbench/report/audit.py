@@ -311,7 +311,6 @@ def audit(
     if rows.empty:
         what = "the table of rows" if rows is run else f"the run {str(run)!r}"
         raise DataError(f"{what} has no rows", "at least one", "run the experiment first")
-    rows = one_each(rows)
     log = _log(rows, CELL)
     log.failures("rows")
     wanted = max(len(rows), *(ended.get("rows", 0) for ended in manifest.get("runs", ())[-1:]), 0)
@@ -333,11 +332,6 @@ def audit(
             problems, count = replies.verify(), replies.stats()["replies"]
         entries.append(_entry("cassette", "changed or damaged", len(problems), count, detail="; ".join(problems[:3])))
     return _as_frame(entries)
-
-
-def one_each(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per question and cell: of several under the same names the last one."""
-    return rows.drop_duplicates([*AXIS_COLUMNS], keep="last")
 
 
 def _log(rows: pd.DataFrame, cell: Sequence[str]) -> AuditLog:

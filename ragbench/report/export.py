@@ -39,7 +39,6 @@ from ragbench.report.audit import (
     audit,
     cassette_of,
     graded,
-    one_each,
     scored_contexts,
     varying,
 )
@@ -99,7 +98,7 @@ def export(
     tape = cassette_of(run, cassette)
     checks = audit(run, cassette=tape)  # first: of a large run, its copy of the rows and that below do not fit together
     manifest = load_manifest(run)
-    rows = _in_grid_order(one_each(load_rows(run)), manifest)
+    rows = _in_grid_order(load_rows(run), manifest)
     scores = load_scores(run_folder(run))
     name = str(manifest.get("name", Path(run).name))
     missing = int(checks.loc[checks["check"].eq("missing rows"), "rows"].sum())
