@@ -80,7 +80,9 @@ def as_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = COLUMNS
         elif name in _ERRORS:
             frame[name] = frame[name].fillna("")
         else:
-            frame[name] = frame[name].where(frame[name].notna(), np.nan).infer_objects()
+            frame[name] = frame[name].where(frame[name].notna(), np.nan)
+            with contextlib.suppress(UnicodeEncodeError):  # half of a surrogate pair fits no string of pyarrow
+                frame[name] = frame[name].infer_objects()
     return frame
 
 

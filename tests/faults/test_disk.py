@@ -9,7 +9,6 @@ import gzip
 import io
 import json
 import math
-import os
 import resource
 import shutil
 import sys
@@ -25,7 +24,7 @@ from ragbench.cli import main
 from ragbench.data import build_wiki_corpus, files, load_questions
 from ragbench.errors import DataError
 from ragbench.experiment import load_rows
-from ragbench.experiment.rows import BY_COLUMNS, COLUMNS, ROWS, Journal, Rows, _parsed
+from ragbench.experiment.rows import COLUMNS, as_frame
 from ragbench.labelling.embedded_grader import EmbeddedGrader
 from ragbench.llm import Cassette, ask
 from ragbench.llm.cassette import Keys
@@ -95,18 +94,15 @@ def test_a_run_on_a_full_disk_ends_with_a_message_and_goes_on_later(tmp_path, ca
     path = tmp_path / "e.yaml"
     axes = "data: {m: {use: minihop, limit: 12}}\nchunker: token_chunks\nretriever: BM25\nN: [100]\n"
     path.write_text(f"name: full\n{axes}generator: extractive\n")
-    written, write = [], os.write
-    with monkeypatch.context() as context:
-        line = lambda file, text: written.append(1) or (full() if len(written) > 5 else write(file, text))  # noqa: E731
-        context.setattr("ragbench.experiment.rows.os.write", line)
+    with disk_with(8_000):
         assert main(["run", str(path)]) == 2
+    with monkeypatch.context() as context:
         context.setattr("pathlib.Path.write_text", lambda *_, **__: full())
         assert main(["run", str(path)]) == 2
     told = capsys.readouterr().err
-    assert "rows.jsonl cannot be written: No space left on device" in told
+    assert "rows.jsonl cannot be written: File too large" in told
     assert "manifest.json cannot be written: No space left on device" in told
     assert parts(tmp_path) == []
-    assert len(load_rows("full")) == 5
     assert main(["run", str(path)]) == 0
     assert len(load_rows("full")) == 12
 
@@ -118,7 +114,7 @@ def test_a_disk_that_is_full_while_a_question_is_computed_ends_the_run(tmp_path)
 
     with pytest.raises(DataError, match=r"(?s)cannot be written: No space left.*make room"):
         experiment(tmp_path, 3, retriever={"caching": Caching}).run(progress=False)
-    assert not (tmp_path / "rows.jsonl").read_text()
+    assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_an_export_on_a_full_disk_leaves_the_earlier_one_as_it_was(run, tmp_path, capsys):
@@ -312,9 +308,8 @@ def test_a_truncated_answer_is_an_answer_and_graded_or_not_as_asked(tmp_path, ju
     assert again["answer"] == 0  # the answers are those of the first run
     told = audit(unscored).set_index(["table", "check"]).loc[("share of grade 5", "unscored")]
     assert (told["rows"], told["detail"]) == (1, "grade: truncated answer 1")
-    assert set(scored["key"]).isdisjoint(unscored["key"])
     kept, third = cut_answers(tmp_path, judge)
-    assert kept["key"].tolist() == scored["key"].tolist()
+    assert kept["grade"].tolist() == scored["grade"].tolist()
     assert not third
 
 
@@ -328,10 +323,9 @@ def test_a_truncated_answer_that_is_left_out_is_not_shown_beside_others_either(t
     with FakeOllama(reply=reply, fault=fault) as server:
         model = server.model()
         settings = {"generator": {"llama": model}, "judge": {"judge": model}, "options": LIMITS, "per_prompt": "ten"}
-        experiment(tmp_path, 1, N=(4, 20), truncated="unscored", **settings).run(progress=False)
         rows = experiment(tmp_path, 1, N=(4, 5, 20), truncated="unscored", **settings).run(progress=False)
     assert rows["finish"].tolist() == ["stop", "stop", "length"]
-    assert rows["judge_shown"].fillna(0).tolist() == [1, 2, 0]
+    assert rows["judge_shown"].fillna(0).tolist() == [2, 2, 0]
     assert rows["grade"].fillna(0).tolist() == [5, 5, 0]
 
 
@@ -380,7 +374,7 @@ def test_the_rows_of_an_export_are_written_in_parts(tmp_path, monkeypatch):
 
     def written(count: int, at_once: int) -> tuple[int, str]:
         monkeypatch.setattr(exporting, "_BATCH_SIZE", at_once)
-        frame = Rows(row | {"key": str(i), "question_id": f"q{i}"} for i in range(count)).frame()
+        frame = as_frame([row | {"question_id": f"q{i}"} for i in range(count)])
         with exporting._Folder(tmp_path / "o") as folder:
             used = peak(lambda: folder.text("rows.csv", exporting._csv(frame)))
             return used, (folder.path / "rows.csv").read_text()
@@ -391,94 +385,11 @@ def test_the_rows_of_an_export_are_written_in_parts(tmp_path, monkeypatch):
     assert json.loads(pd.read_csv(io.StringIO(text))["hits"][599]) == ["a", "b"]
 
 
-def test_the_last_try_of_a_row_counts_in_its_first_place_but_no_failure_over_a_success():
-    tries = [("a", "failed", 1), ("b", "ok", 2), ("a", "ok", 3), ("b", "failed", 4), ("c", "failed", 5),
-             ("c", "failed", 6)]  # fmt: skip
-    rows = [Rows({"key": key, "status": status, "k": k} for key, status, k in tries) for _ in range(3)]
-    frame = rows[0].frame()
-    assert frame[["key", "status", "k"]].values.tolist() == [["a", "ok", 3], ["b", "ok", 2], ["c", "failed", 6]]
-    assert rows[1].frame(["c", "x", "a", "c"])["k"].tolist() == [6, 3]
-    assert rows[2].row("a") == {"key": "a", "status": "ok", "k": 3}
-    assert Counter(map(rows[2].failed, "abc")) == {False: 2, True: 1}
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [([3, 4], [3, 4]), ([3, None, math.nan], [3, pd.NA, pd.NA]), ([math.nan, math.nan], [pd.NA, pd.NA]),
      ([3.0, math.nan], [3, pd.NA]), ([], []), ([2**62 + 1], [2**62 + 1])],
 )  # fmt: skip
 def test_whole_numbers_stay_whole_and_missing_ones_missing(values, expected):
-    frame = Rows({"key": str(i), "status": "ok", "seed": value} for i, value in enumerate(values)).frame()
+    frame = as_frame([{"status": "ok", "seed": value} for value in values])
     assert (frame["seed"].dtype, frame["seed"].tolist()) == ("Int64", expected)
-
-
-def test_a_column_of_one_value_is_kept_and_read_as_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("ragbench.experiment.rows._LARGE", 1)
-    path, columns = tmp_path / ROWS, tmp_path / BY_COLUMNS
-    same = {"status": "ok", "data": "d", "k": 10, "ir_score": 0.5, "abstained": None, "cached": True, "hits": ["c"]}
-    lines = [{"key": str(i), "N": i % 2, **same} for i in range(40)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    by_line = Rows.read(path).frame()
-    Rows.read(path, remember=True)
-    assert columns.stat().st_size < 2 * path.stat().st_size / len(lines) + 40 * 40
-    pd.testing.assert_frame_equal(Rows.read(path).frame(), by_line)
-    keys = ["7", "3", "7", "gone"]
-    pd.testing.assert_frame_equal(
-        Rows.read(path).frame(keys), by_line.set_index("key", drop=False).loc[["7", "3"]].reset_index(drop=True)
-    )
-    assert Rows.read(path).row("5") == lines[5]
-
-    with open(path, "a") as file:
-        file.write(json.dumps({"key": "7", "status": "ok", "data": "e"}) + "\n")
-    frame = Rows.read(path).frame()
-    assert (frame["data"].tolist(), frame["k"].isna().sum()) == (["d"] * 7 + ["e"] + ["d"] * 32, 1)
-
-
-def test_a_large_file_of_rows_is_read_by_columns_and_every_line_counts(tmp_path, monkeypatch):
-    monkeypatch.setattr("ragbench.experiment.rows._LARGE", 4)
-    path, columns = tmp_path / ROWS, tmp_path / BY_COLUMNS
-    by_line: list[str] = []
-    monkeypatch.setattr(
-        "ragbench.experiment.rows._parsed", lambda line, parsed=_parsed: by_line.append(line) or parsed(line)
-    )
-
-    def append(*rows: dict) -> None:
-        with Journal(path) as journal:
-            for row in rows:
-                journal.write(row)
-
-    def read(columns=COLUMNS, **options) -> tuple[pd.DataFrame, int]:
-        del by_line[:]
-        frame = Rows.read(path, columns, **options).frame()
-        return frame, sum(line.startswith(b"{") for line in by_line)
-
-    append(*({"key": str(i), "status": "ok", "k": i, "hits": [f"c{i}", "d"], "answer": "a \ud83d"} for i in range(3)))
-    assert read(remember=True)[1] == 3
-    assert not columns.exists()  # too few
-    append({"key": "3", "status": "failed", "ir_score": math.nan, "error": "x"}, {"key": "1", "status": "ok", "k": 7})
-    whole, lines = read(remember=True)
-    assert lines == 5
-    assert columns.exists()
-    again, lines = read()
-    assert lines == 0
-    pd.testing.assert_frame_equal(again, whole)
-    assert again["k"].tolist() == [0, 7, 2, pd.NA]
-    pd.testing.assert_frame_equal(read(("key", "hits"))[0], whole[["key", "hits"]])
-
-    append({"key": "3", "status": "ok", "k": 9}, {"key": "4", "status": "ok"})
-    further, lines = read()
-    assert lines == 2
-    assert further["k"].tolist() == [0, 7, 2, 9, pd.NA]
-    with open(path, "ab") as file:
-        file.write(b"[1]\n")
-    with pytest.raises(DataError, match="line 8 is no row"):
-        read()
-
-    text = path.read_bytes().removesuffix(b"[1]\n")
-    path.write_bytes(text.replace(b'"k": 7', b'"k": 8'))  # as many bytes, another row
-    changed, lines = read()
-    assert lines == 7
-    assert changed["k"].tolist() == [0, 8, 2, 9, pd.NA]
-    path.write_bytes(text)
-    columns.write_bytes(columns.read_bytes()[:-30])
-    assert read()[0]["k"].tolist() == [0, 7, 2, 9, pd.NA]
