@@ -204,12 +204,7 @@ def embedded_labels(results: RagResults | Sequence[RagResult], checker: Any = No
     ----------
     results : as for `ragchecker_labels`.
     checker : an `EmbeddedChecker` (the default), or any object whose ``check_many(claims, texts)`` gives a label per
-        claim and text.
-
-    Returns
-    -------
-    Labelled; nothing is unscored. Its reports count calls (none) and items: texts split, and labels made. Each
-    text is embedded once, and each list of claims is checked once against each text, however many results share them.
+        claim and text. Each list of claims is checked once against each text, however many results share them.
 
     Source: RAGChecker, section 3.2 (extraction and checking; the paper's are language models, these are not).
     """
@@ -406,9 +401,8 @@ def checker_quality(
     Returns
     -------
     dict: ``accuracy`` (entailed or not), ``factual f1`` (of Entailment), ``non-factual f1`` (of the other two),
-    ``accuracy, three labels``, all in [0, 1]; ``pearson`` and ``spearman`` between the shares of claims not entailed,
-    per response, in [-1, 1]; ``n`` claims, ``responses`` and ``unscored`` claims. What is undefined is NaN: an F1
-    without such a claim on either side, a correlation of fewer than two responses or of a constant.
+    ``accuracy, three labels``; ``pearson`` and ``spearman`` between the shares of claims not entailed, per response;
+    ``n`` claims, ``responses`` and ``unscored`` claims. What is undefined is NaN.
 
     Source: RAGChecker, appendix G, Table 16. Paper value (Llama3 + Llama3, zero context): accuracy 91.89, F1 83.06 and
     94.67, Pearson 81.77, Spearman 80.83 (x100). That accuracy is of two classes follows from the published numbers:

@@ -61,7 +61,7 @@ def embedded_keypoint_verdicts(
     language: str | Sequence[str] = "en",
     checker: Any = None,
 ) -> list[list[str]]:
-    """Judge keypoints without a language model: a stand-in, to be labelled as such. An empty answer covers nothing.
+    """Judge keypoints without a language model; an empty answer covers nothing.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def embedded_keypoint_verdicts(
     language : "en" or "zh", one for all or one per answer. The checker knows words by the blanks between them, so
         Chinese characters are set apart for it, and sentences on lines of their own; without that it finds 20% of the
         keypoints in their own references, with it most (notebook 43). It knows no Chinese negation.
-    checker : default `ragbench.EmbeddedChecker`, which goes by shared words, vectors, numbers and negations.
+    checker : default `ragbench.EmbeddedChecker`.
 
     Source: RAGEval, Eq 3-5 (the paper's judge is GPT-4o).
     """
