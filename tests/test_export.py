@@ -540,6 +540,14 @@ def test_a_system_with_an_odd_name_works_everywhere(tmp_path):
     compiles(made.folder)
 
 
+def test_code_of_a_received_run_is_never_executed(run, tmp_path):
+    (run / "mine.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    (run / "experiment.yaml").write_text("name: t\ndata: minihop\nchunker: sentences\nretriever: BM25\ncode: mine.py\n")
+    export(run, tmp_path / "o", html=True)
+    rb.score(str(run), ["token_f1"])
+    assert not (tmp_path / "executed").exists()
+
+
 def test_a_missing_cassette_is_told_and_a_wrong_one_is_an_error(live_run, tmp_path, undrawn):
     copy = tmp_path / "copy"
     shutil.copytree(live_run, copy)
