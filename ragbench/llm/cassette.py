@@ -1,7 +1,7 @@
 """The cassette: every reply of a run in one SQLite file, so that the run can be resumed, repeated and checked.
 
-A reply's key is the sha256 of everything that can change it, and of nothing else. Replies that failed are kept as
-failures and asked again; they are never served as answers.
+A reply's key is the sha256 of everything that can change it, and of nothing else. Failed replies are kept as failures
+and asked again; they are never served as answers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
-import io
 import json
 import os
 import sqlite3
@@ -21,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from ragbench.errors import ConfigError, DataError, check_known
 from ragbench.llm.failures import CallError, failure
@@ -46,9 +45,12 @@ CREATE TABLE IF NOT EXISTS replies (
 INSERT OR IGNORE INTO about VALUES ('format', '{FORMAT}');
 COMMIT;
 """
+_MARKS = ",".join("?" * len(_COLUMNS))
+_UPDATE = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
+# The first answer to a key stays; a failure gives way.
+_INSERT = f"INSERT INTO replies VALUES ({_MARKS}) ON CONFLICT (key) DO UPDATE SET {_UPDATE} WHERE replies.ok = 0"
 _WAIT_S = 60.0
-_AT_ONCE = 1000  # rows read together
-MAX_LINE = 64 * 2**20  # bytes of one exported reply; a longer line is no export
+_BATCH_SIZE = 1000  # rows read together
 _NO_REQUEST = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _DAMAGED = (*_NO_REQUEST, EOFError, zlib.error, gzip.BadGzipFile)
 # A forked process must not close the connection it was born with: that would touch its parent's log.
@@ -57,34 +59,20 @@ _inherited: list[sqlite3.Connection] = []
 
 # -- keys --------------------------------------------------------------------------------------------------------------
 
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)  # making one costs 3 us
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def canonical(value: Any) -> str:
     """Write JSON in one way only: sorted names, no spaces, 0.0 as 0."""
-    if type(value) is list and all(type(item) is str for item in value):  # four times as fast
-        return "[" + ",".join(map(json.encoder.encode_basestring, value)) + "]"
     return _ENCODER.encode(_plain(value))
 
 
-def canonical_messages(messages: Sequence[dict]) -> str:
-    """Write messages as ``canonical`` does; four times as fast for those of nothing but role and text."""
-    if all(len(m) == 2 and type(m.get("role")) is str and type(m.get("content")) is str for m in messages):
-        quote = json.encoder.encode_basestring
-        return "[" + ",".join(f'{{"content":{quote(m["content"])},"role":{quote(m["role"])}}}' for m in messages) + "]"
-    return canonical(messages)
-
-
 def _plain(value: Any) -> Any:
-    if type(value) is str:  # most are; to ask whether one is a Mapping takes long
-        return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [item if type(item) is str else _plain(item) for item in value]
-    return value
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class Keys:
@@ -97,29 +85,28 @@ class Keys:
     def key(self, messages: Sequence[dict], schema: str = "") -> str:
         """Return the sha256 (hex) for these messages and this schema (its canonical JSON text, or "")."""
         hashed = self._base.copy()
-        hashed.update(f"{canonical_messages(messages)}\n{schema}".encode("utf-8", "surrogatepass"))
+        hashed.update(f"{canonical(messages)}\n{schema}".encode("utf-8", "surrogatepass"))
         return hashed.hexdigest()
 
     def request(self, messages: Sequence[dict], schema: str = "") -> str:
         """Return the request as stored: all that the key was made of."""
         whole = {**self.who, "messages": messages, "schema": json.loads(schema) if schema else None}
-        written = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
         try:
-            written.encode()
+            text.encode()
         except UnicodeEncodeError:  # ASCII escapes keep a lone surrogate, which SQLite's text cannot hold
             return json.dumps(whole, separators=(",", ":"))
-        return written
-
-
-def key_of(request: Mapping[str, Any]) -> str:
-    """Return the key that belongs to a stored request."""
-    keys, *asked = _rebuilt(request)
-    return keys.key(*asked)
+        return text
 
 
 def _rebuilt(request: Mapping[str, Any]) -> tuple[Keys, Sequence[dict], str]:
     keys = Keys(*(request[name] for name in ("provider", "model", "digest", "options")))
     return keys, request["messages"], canonical_schema(request["schema"])
+
+
+def _key_of(request: Mapping[str, Any]) -> str:
+    keys, *asked = _rebuilt(request)
+    return keys.key(*asked)
 
 
 def _checksum(text: str) -> str:
@@ -135,17 +122,16 @@ class Cassette:
     Parameters
     ----------
     path : the file; made when it is not there (not in replay mode).
-    mode : ``"record"`` (serve what is there, ask and record the rest), ``"replay"`` (serve what is there, open no
+    mode : ``"record"`` (serve what is recorded, ask and record the rest), ``"replay"`` (serve what is recorded, open no
         socket, a miss is an error) or ``"off"`` (neither read nor write). The environment variable RAGBENCH_CASSETTE
-        wins over this argument: so an unchanged notebook or script can be recorded anew.
+        wins over this argument, so that an unchanged notebook or script can be recorded anew.
     digest : which of several recorded weights of one model name to use.
     command : the command that records this cassette, named in the error on a miss.
 
     Notes
     -----
-    SQLite's write-ahead log: each reply is a transaction of its own, so a process killed in the middle leaves every
-    finished reply; several processes may write at once (the first answer to a key stays). The object may be shared
-    between threads, and is opened anew in a child process.
+    Each reply is a transaction in SQLite's write-ahead log: a killed process leaves every finished reply, and several
+    processes and threads may write at once.
     """
 
     def __init__(
@@ -186,33 +172,36 @@ class Cassette:
             self._db = None
 
     def _connection(self) -> sqlite3.Connection:
-        with self._lock:
-            if self._db is not None and self._pid == os.getpid():
-                return self._db
-            if self._db is not None:
-                _inherited.append(self._db)
-            if self.mode != "record" and not self.path.exists():
-                right = "a recorded cassette (SQLite file)"
-                raise DataError(f"{self.path}: no such cassette", right, self.how_to_record())
-            try:
-                self._db = _open_to_write(self.path) if self.mode == "record" else _open_to_read(self.path)
-            except sqlite3.DatabaseError as error:
-                raise DataError(
-                    f"{self.path}: not readable as a cassette ({error})",
-                    "a cassette written by ragbench (SQLite file)",
-                    "give another path, or restore the file from its JSONL export",
-                ) from None
-            self._pid = os.getpid()
+        if self._db is not None and self._pid == os.getpid():
             return self._db
+        if self._db is not None:
+            _inherited.append(self._db)
+        if self.mode != "record" and not self.path.exists():
+            raise DataError(
+                f"{self.path}: no such cassette", "a recorded cassette (SQLite file)", self._how_to_record()
+            )
+        try:
+            self._db = _open_to_write(self.path) if self.mode == "record" else _open_to_read(self.path)
+        except sqlite3.DatabaseError as error:
+            raise self._unreadable(error) from None
+        self._pid = os.getpid()
+        return self._db
+
+    def _unreadable(self, error: Exception) -> DataError:
+        do = "give another path, or restore the file from its JSONL export"
+        return DataError(f"{self.path}: not readable as a cassette ({error})", "a cassette written by ragbench", do)
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple]:
         """Read rows by SQL (tables ``replies``, ``models``, ``about``)."""
         with self._lock:
-            return self._connection().execute(sql, values).fetchall()
+            try:
+                return self._connection().execute(sql, values).fetchall()
+            except sqlite3.DatabaseError as error:
+                raise self._unreadable(error) from None
 
     def _each(self, columns: Sequence[str]) -> Iterator[tuple]:
         """Yield all rows in the order of their keys, a thousand in memory; the first column is the key."""
-        sql = f"SELECT {', '.join(columns)} FROM replies WHERE key > ? ORDER BY key LIMIT {_AT_ONCE}"
+        sql = f"SELECT {', '.join(columns)} FROM replies WHERE key > ? ORDER BY key LIMIT {_BATCH_SIZE}"
         some = self.rows(sql, ("",))
         while some:
             yield from some
@@ -223,13 +212,11 @@ class Cassette:
             try:
                 return self._connection().execute(sql, values).rowcount
             except sqlite3.Error as error:
-                raise DataError(
-                    f"{self.path}: cannot be written ({error})",
-                    "a cassette that can be written",
-                    "make room or change the rights, then run again: what is recorded is not asked again",
-                ) from None
+                do = "make room or change the rights, then run again: what is recorded is not asked again"
+                what = f"{self.path}: cannot be written ({error})"
+                raise DataError(what, "a cassette that can be written", do) from None
 
-    # -- what ask() uses ---------------------------------------------------------------------------------------------
+    # -- for ask -------------------------------------------------------------------------------------------------------
 
     def choose_digest(self, provider: str, model: str, on_server: str | None = None) -> str | None:
         """Say which weights are meant by a model name; None when nothing is recorded and the server was not asked.
@@ -250,9 +237,9 @@ class Cassette:
             many = f"{len(recorded)} different models of this name: {', '.join(map(_short, recorded))}"
             raise of_model(f"{self.path.name} holds replies of {many}")
         if recorded and on_server not in (None, recorded[0]):
-            told = f"recorded with {_short(recorded[0])}, the server now has {_short(on_server)}"
+            what = f"recorded with {_short(recorded[0])}, the server now has {_short(on_server)}"
             do = f"record into a new file, choose with Cassette(..., digest={on_server!r}), or pull the old model again"
-            raise of_model(f"two digests under one name: {self.path.name} was {told}", do=do)
+            raise of_model(f"two digests under one name: {self.path.name} was {what}", do=do)
         return next(iter(recorded), on_server)
 
     def register(self, provider: str, model: str, digest: str) -> None:
@@ -260,44 +247,45 @@ class Cassette:
         self._write("INSERT OR IGNORE INTO models VALUES (?, ?, ?)", (provider, model, digest))
 
     def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the recorded answers (and failures: ``ok`` False) for those keys that are there.
-
-        Raises DataError for a reply that was changed after recording.
-        """
+        """Return the recorded answers (and failures: ``ok`` False) by key. DataError for a reply that was changed."""
         wanted = list(keys)
         answers: dict[str, dict[str, Any]] = {}
         for start in range(0, len(wanted), 500):
             some = wanted[start : start + 500]
-            marks = ",".join("?" * len(some))
-            sql = f"SELECT key, answer, checksum, prompt_id FROM replies WHERE key IN ({marks})"
+            sql = f"SELECT key, answer, checksum, prompt_id FROM replies WHERE key IN ({','.join('?' * len(some))})"
             for key, answer, noted, prompt_id in self.rows(sql, some):
                 if _checksum(answer) != noted:
-                    raise DataError(
-                        f"{self.path}: the reply to prompt {prompt_id!r} was changed after recording",
-                        "replies as they were recorded",
-                        f"restore the file, or take out the row with key {key} to have the prompt asked again",
-                    )
+                    what = f"{self.path}: the reply to prompt {prompt_id!r} was changed after recording"
+                    do = f"restore the file, or take out the row with key {key} to have the prompt asked again"
+                    raise DataError(what, "replies as they were recorded", do)
                 answers[key] = json.loads(answer)  # with its own "ok": the column has no checksum
         return answers
 
     def put(self, key: str, request: str, answer: Mapping[str, Any], *, step: str = "", prompt_id: str = "") -> bool:
-        """Record one answer or failure (``ok``, ``text``, ``usage`` ...), at once and for good.
+        """Record one answer or failure; False when an answer to this key was there (it stays).
 
-        ``key`` and ``request`` are from ``Keys``. Returns False when an answer to this key was there (it stays).
+        ``key`` and ``request`` are from ``Keys``; ``answer`` holds ``ok``, ``text``, ``usage`` ...
         """
         who = json.loads(request)
-        text = json.dumps(answer, ensure_ascii=True, separators=(",", ":"))
+        text = json.dumps(answer, separators=(",", ":"))
         now = datetime.now(UTC).isoformat(timespec="seconds")
         names = (who["provider"], who["model"], who["digest"])
-        return self._insert((key, int(answer["ok"]), step, prompt_id, *names, request, text, _checksum(text), now))
+        row = (key, int(answer["ok"]), step, prompt_id, *names, request, text, _checksum(text), now)
+        return self._write(_INSERT, row) == 1
 
-    def _insert(self, row: tuple) -> bool:
-        marks = ",".join("?" * len(_COLUMNS))
-        update = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
-        sql = f"INSERT INTO replies VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {update} WHERE replies.ok = 0"
-        return self._write(sql, row) == 1
+    def miss(self, ids: Sequence[str], model: str, of: int) -> CallError:
+        """Build the error for prompts that are not on the cassette, in replay mode."""
+        shown = ", ".join(repr(name) for name in ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+        detail = f"{len(ids)} of {of} prompts are not on {self.path.name}: prompt {shown}"
+        return failure("miss", detail, "", model, do=self._how_to_record())
 
-    # -- what a person uses ------------------------------------------------------------------------------------------
+    def _how_to_record(self) -> str:
+        script = Path(sys.argv[0]).name if sys.argv else ""
+        in_notebook = "ipykernel" in sys.modules or not script
+        usual = "jupyter nbconvert --execute --to notebook NOTEBOOK" if in_notebook else f"python {script} ..."
+        return f"record it, with the model's server running: {MODE_VARIABLE}=record {self.command or usual}"
+
+    # -- for people ----------------------------------------------------------------------------------------------------
 
     def export(self, path: str | os.PathLike[str], keys: Collection[str] | None = None) -> int:
         """Write the rows (of these keys, or all) as JSON Lines, ``.gz`` too; return how many.
@@ -305,51 +293,41 @@ class Cassette:
         They are sorted by key, so that the same rows give the same file.
         """
         written = 0
-        with written_whole(path) as part, _lines(part, "wb") as out:
+        with written_whole(path) as part, _lines(part, "w") as out:
             for row in self._each(_COLUMNS):
                 if keys is None or row[0] in keys:
                     record: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-                    record["ok"] = bool(record["ok"])
-                    for name in ("request", "answer"):
-                        record[name] = json.loads(record[name])
-                    out.write(json.dumps(record, ensure_ascii=True) + "\n")
+                    parsed = {name: json.loads(record[name]) for name in ("request", "answer")}
+                    record |= {"ok": bool(record["ok"]), **parsed}
+                    out.write((json.dumps(record) + "\n").encode())
                     written += 1
         return written
 
     def import_(self, path: str | os.PathLike[str]) -> int:
         """Read JSON Lines that ``export`` wrote (``.gz`` too), return how many were new; what is here already stays.
 
-        Raises DataError with file and line for a damaged line, or a key that does not belong to its request. Nothing
-        of the file is then taken over.
+        DataError with file and line for a damaged line; nothing of the file is then taken over.
         """
         if self.mode != "record":
             raise ConfigError(f"import into {self!r}", "a cassette in record mode", "open it with mode='record'")
         number = added = 0
-        models: set[tuple] = set()
         with self._lock:
             db = self._connection()
             db.execute("BEGIN IMMEDIATE")
             try:
-                with _lines(path, "rb") as lines:
-                    while line := lines.readline(MAX_LINE):
-                        number += 1
-                        if len(line) == MAX_LINE:
-                            raise ValueError(f"more than {MAX_LINE:,} characters")
+                with _lines(path, "r") as lines:
+                    for number, line in enumerate(lines, 1):  # noqa: B007
                         row = _row(json.loads(line))
-                        added += self._insert(row)
-                        models.add(row[4:7])
-                for model in sorted(models):
-                    self.register(*model)
+                        added += self._write(_INSERT, row) == 1
+                        self.register(*row[4:7])
                 db.execute("COMMIT")
             except BaseException as error:
                 db.rollback()  # or the replies that follow would be part of it, and lost
                 if not isinstance(error, _DAMAGED):
                     raise
-                raise DataError(
-                    f"{path}, line {max(number, 1)}: {type(error).__name__}: {error}",
-                    "an unchanged line written by Cassette.export",
-                    "take the export again",
-                ) from None
+                what = f"{path}, line {max(number, 1)}: {type(error).__name__}: {error}"
+                expected = "an unchanged line written by Cassette.export"
+                raise DataError(what, expected, "take the export again") from None
         return added
 
     def stats(self) -> dict[str, Any]:
@@ -375,7 +353,7 @@ class Cassette:
         for key, prompt_id, request, answer, noted in self._each(("key", "prompt_id", "request", "answer", "checksum")):
             where = f"prompt {prompt_id!r} (key {key[:12]})"
             try:
-                belongs = key_of(json.loads(request)) == key
+                belongs = _key_of(json.loads(request)) == key
             except _NO_REQUEST:
                 belongs = False
             if not belongs:
@@ -385,37 +363,21 @@ class Cassette:
         doubled = "SELECT provider || ':' || model, count(*) FROM models GROUP BY 1 HAVING count(*) > 1"
         return problems + [f"{model}: {count} digests under one name" for model, count in self.rows(doubled)]
 
-    def how_to_record(self) -> str:
-        """Say how a missing reply gets onto the cassette: a command, where one is known."""
-        command = self.command
-        if not command:
-            script = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else ""
-            in_notebook = "ipykernel" in sys.modules or not script
-            command = "jupyter nbconvert --execute --to notebook NOTEBOOK" if in_notebook else f"python {script} ..."
-        return f"record it, with the model's server running: {MODE_VARIABLE}=record {command}"
-
-    def miss(self, ids: Sequence[str], model: str, of: int) -> CallError:
-        """Build the error for prompts that are not on the cassette, in replay mode."""
-        shown = ", ".join(repr(name) for name in ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
-        detail = f"{len(ids)} of {of} prompts are not on {self.path.name}: prompt {shown}"
-        return failure("miss", detail, "", model, do=self.how_to_record())
-
 
 def _short(digest: str | None) -> str:
     return f"{digest[:12]}..." if digest and len(digest) > 12 else (digest or "(none)")
 
 
-def _lines(path: str | os.PathLike[str], mode: Literal["rb", "wb"]) -> IO[str]:
+def _lines(path: str | os.PathLike[str], mode: str) -> IO[bytes]:
     """Open JSON Lines; a name that ends in .gz is compressed, the same rows to the same bytes."""
-    if not os.fspath(path).endswith(".gz"):
-        return open(path, mode[0], encoding="utf-8", newline="\n")
-    file = gzip.GzipFile(path, mode, mtime=0)
-    return io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+    if os.fspath(path).endswith(".gz"):
+        return gzip.GzipFile(path, f"{mode}b", mtime=0)  # type: ignore[return-value]
+    return open(path, f"{mode}b")
 
 
 def _row(record: dict[str, Any]) -> tuple:
     """Return the cells of one exported line, checked."""
-    answer = json.dumps(record["answer"], ensure_ascii=True, separators=(",", ":"))
+    answer = json.dumps(record["answer"], separators=(",", ":"))
     keys, *asked = _rebuilt(record["request"])
     if keys.key(*asked) != record["key"]:
         raise ValueError("the key does not belong to the request")
@@ -446,15 +408,14 @@ def _open_to_write(path: Path) -> sqlite3.Connection:
 
 
 def _open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a cassette that must be there, without the right to change it."""
     uri = f"{path.resolve().as_uri()}?mode=ro"
-    db = _connect(uri, uri=True)
+    db = _connect(uri)
     try:
         db.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.OperationalError:
         # A folder that cannot be written to has no room for the log's index; a closed cassette has no log.
         db.close()
-        db = _connect(f"{uri}&immutable=1", uri=True)
+        db = _connect(f"{uri}&immutable=1")
     _refuse_other_files(db, path, must_exist=True)
     return db
 
@@ -462,17 +423,13 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
 def _refuse_other_files(db: sqlite3.Connection, path: Path, must_exist: bool = False) -> None:
     """Raise DataError when the file is SQLite, but no cassette of this format."""
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not tables and not must_exist:
-        return
     noted = db.execute("SELECT value FROM about WHERE name = 'format'").fetchone() if "about" in tables else None
-    if noted != (FORMAT,):
-        held = f"format {noted[0]}" if noted else f"tables {', '.join(sorted(tables)) or 'none'}"
-        raise DataError(
-            f"{path}: an SQLite file, but no cassette of this version ({held})",
-            f"a cassette of format {FORMAT}",
-            "give another path",
-        )
+    if noted != (FORMAT,) and (tables or must_exist):
+        found = f"format {noted[0]}" if noted else f"tables {', '.join(sorted(tables)) or 'none'}"
+        what = f"{path}: an SQLite file, but no cassette of this version ({found})"
+        raise DataError(what, f"a cassette of format {FORMAT}", "give another path")
 
 
-def _connect(path: str, uri: bool = False) -> sqlite3.Connection:
+def _connect(path: str) -> sqlite3.Connection:
+    uri = path.startswith("file:")
     return sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=uri)
