@@ -272,7 +272,7 @@ def test_questions_of_one_document_count_as_one_and_tests_are_corrected_for_each
 
 
 def test_f1_of_section_4_4_is_the_harmonic_mean_of_means_by_domain():
-    rows = [("a", 1.0, 0.0), ("a", 0.0, 1.0), ("b", 0.5, 1.0), ("b", np.nan, 1.0)]
+    rows = [("a", 1.0, 0.0), ("a", 0.0, 1.0), ("b", 0.5, 1.0), ("b", np.nan, 0.0)]
     scored = pd.DataFrame(rows, columns=["domain", "precision", "recall"])
     scored = scored.assign(retriever="A", f1=[0, 0, 2 / 3, np.nan], k=20, size=300, overlap=0.2, prompt="default")
     found = BOOK.f1_of_means(scored)

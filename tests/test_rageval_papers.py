@@ -201,7 +201,7 @@ def test_an_answer_that_the_limit_ended_is_kept_and_other_failures_are_not_score
     assert cut["finish"] == "length"
     assert cut["status"] == "ok"
     assert cut["answer"].startswith("It burned. It burned.")
-    q, failed = question(1), answered(("q1", None), error="server: down")
+    q, failed = question(1), answered(("q1", "It rose."), error="server: down")
     rows = rageval.score_answers([q], failed, rageval.judge_answers([q], failed))
     assert rows[["completeness", "rouge_l"]].isna().to_numpy().all()
     assert rows["unread"].tolist() == [3]
