@@ -44,7 +44,7 @@ def modules(path: Iterable[str]) -> list[str]:
     return [module.name for module in iter_modules(path) if not module.name.startswith("_")]
 
 
-def ours(namespace: Mapping[str, Any]) -> Callable[[], list[str]]:
+def public_names(namespace: Mapping[str, Any]) -> Callable[[], list[str]]:
     """Return a module's ``__dir__`` that leaves out what it imports from elsewhere, by its ``globals()``."""
 
     def shown() -> list[str]:

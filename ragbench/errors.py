@@ -45,7 +45,7 @@ class ConfigError(RagbenchError):
     """A parameter has a value that cannot work."""
 
 
-_MOST = 100  # names that a message lists
+_MAX_NAMES = 100  # names that a message lists
 
 
 def unknown(kind: str, name: object, known: Iterable[object]) -> ConfigError:
@@ -63,7 +63,7 @@ def unknown(kind: str, name: object, known: Iterable[object]) -> ConfigError:
     plain = {name.casefold(): name for name in names}
     close = [plain[near] for near in difflib.get_close_matches(str(name).casefold(), plain, n=5)]
     guess = f"did you mean {close[0]!r}? " if close else ""
-    some = names if len(names) <= _MOST else close or names[:5]
+    some = names if len(names) <= _MAX_NAMES else close or names[:5]
     expected = "one of " + ", ".join(some) + (f" ... ({len(names):,} in all)" if len(some) < len(names) else "")
     return ConfigError(f"unknown {kind} {name!r}", expected, f"{guess}choose one of the names above")
 

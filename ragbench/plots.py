@@ -20,12 +20,12 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from ragbench._lazy import ours
+from ragbench._lazy import public_names
 from ragbench.errors import ConfigError, check_known
 from ragbench.labelling.grades import GRADE_COLUMNS
 from ragbench.paths import figures_dir
 
-__dir__ = ours(globals())
+__dir__ = public_names(globals())
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7F7F7F", "#F0E442"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 _DASHES = [":", "--", "-.", (0, (1, 3)), (0, (6, 2))]

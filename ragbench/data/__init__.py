@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ragbench._lazy import ours
+from ragbench._lazy import public_names
 from ragbench.data.answers import read_answers, write_ragas
 from ragbench.data.clapnq import load_clapnq
 from ragbench.data.dragonball import load_dragonball, load_dragonball_answers
@@ -22,7 +22,7 @@ from ragbench.data.wikieval import load_wikieval, load_wikieval_runs
 from ragbench.errors import ConfigError, NotHereError, unknown
 from ragbench.records import Dataset
 
-__dir__ = ours(globals())
+__dir__ = public_names(globals())
 # To add a data set, write a function that returns a Dataset and enter it here.
 DATASETS: dict[str, Callable[..., Dataset]] = {
     "minihop": load_minihop,

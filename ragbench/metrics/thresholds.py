@@ -19,7 +19,6 @@ from ragbench.stats import brier_score
 from ragbench.stats.inputs import Seed, as_floats, group_index, same_length
 
 _Side = Literal["above", "below"]
-_Method = Literal["isotonic", "logistic"]
 
 # Grade groups of section 3.3, in the order of the IR score: grade 1; grades 2, 3, 4; grade 5.
 GROUPS = ("no information", "wrong or incomplete", "fully right")
@@ -202,38 +201,23 @@ def predicted_groups(scores: np.ndarray, h: Any, k: Any) -> np.ndarray:
 # Beyond the thesis: the boxes on questions they were not fitted on, and probabilities in their place
 
 
-def group_probabilities(ir_scores: Any, grades: Any, at: Any, method: _Method = "isotonic") -> np.ndarray:
+def group_probabilities(ir_scores: Any, grades: Any, at: Any) -> np.ndarray:
     """Probability of each grade group at some IR scores, learnt from the scores and grades of other answers.
 
-    Parameters
-    ----------
-    at : scores to predict for. method : "isotonic": P(grade > 1) and P(grade = 5) as non-falling step functions of the
-        score, and the middle group what lies between them (the two never cross, as grade 5 implies grade > 1);
-        "logistic": multinomial logistic regression on the score.
+    P(grade > 1) and P(grade = 5) are isotonic regressions, non-falling step functions of the score; the middle group
+    has what lies between them. The two never cross, as grade 5 implies grade > 1.
 
     Returns
     -------
-    float array, shape (m, 3): the groups in the order of GROUPS, rows adding up to 1.
+    float array, shape (len(at), 3): the groups in the order of GROUPS, rows adding up to 1.
     """
-    check_known("method", [method], ("isotonic", "logistic"))
+    from sklearn.isotonic import IsotonicRegression
+
     scores, marks = valid_pairs(ir_scores, grades)
-    groups, at = grade_groups(marks), np.asarray(at, float)
-    if method == "isotonic":
-        from sklearn.isotonic import IsotonicRegression
-
-        steps = [IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, groups >= g) for g in (1, 2)]
-        some, full = (step.predict(at) for step in steps)
-        return np.stack([1 - some, some - full, full], axis=1).clip(0, 1)
-    result = np.zeros((at.size, 3))
-    if np.unique(groups).size == 1:
-        result[:, groups[0]] = 1
-        return result
-    from sklearn.linear_model import LogisticRegression
-
-    # Next to no shrinkage: a few parameters, thousands of points, and shrinking would spoil the calibration.
-    model = LogisticRegression(C=1e6, max_iter=1000).fit(scores[:, None], groups)
-    result[:, model.classes_] = model.predict_proba(at[:, None])
-    return result
+    groups = grade_groups(marks)
+    steps = [IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, groups >= g) for g in (1, 2)]
+    some, full = (step.predict(np.asarray(at, float)) for step in steps)
+    return np.stack([1 - some, some - full, full], axis=1).clip(0, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,13 +233,10 @@ class GroupProbabilities:
     brier: dict[str, float]  # mean multi-class Brier score of each, in [0, 2]; smaller is better
 
 
-def calibrate(
-    ir_scores: Any, grades: Any, groups: Any = None, *, method: _Method = "isotonic", folds: int = 5, seed: Seed = 0
-) -> GroupProbabilities:
+def calibrate(ir_scores: Any, grades: Any, groups: Any = None, *, folds: int = 5, seed: Seed = 0) -> GroupProbabilities:
     """Cross-validated probabilities of the grade groups, beside the three boxes.
 
-    ``groups`` are question ids: the points of a question fall into one fold. ``method`` is that of
-    `group_probabilities`, ``seed`` assigns questions to folds.
+    ``groups`` are question ids: the points of a question fall into one fold, chosen by ``seed``.
     """
     scores, marks = valid_pairs(ir_scores, grades)
     index, n_groups = group_index(groups, scores.size)
@@ -276,7 +257,7 @@ def calibrate(
         base = np.bincount(truth[train], minlength=3) / train.sum()
         within = [truth[train][boxes[train] == box] for box in range(3)]
         shares = np.array([np.bincount(part, minlength=3) / part.size if part.size else base for part in within])
-        probabilities["calibrated"][test] = group_probabilities(scores[train], marks[train], scores[test], method)
+        probabilities["calibrated"][test] = group_probabilities(scores[train], marks[train], scores[test])
         probabilities["boxes"][test] = np.eye(3)[boxes[test]]
         probabilities["boxes with shares"][test] = shares[boxes[test]]
         probabilities["base rate"][test] = base
