@@ -27,7 +27,7 @@ from ragbench.metrics.inputs import as_list
 from ragbench.text.cutoffs import as_cutoffs, as_offsets, joined_cutoffs
 from ragbench.text.layout import Form, comparable
 
-Match = Literal["substring", "subsequence", "substring_nfkc", "subsequence_nfkc", "exact", "exact_subsequence"]
+_Match = Literal["substring", "subsequence", "substring_nfkc", "subsequence_nfkc", "exact", "exact_subsequence"]
 
 # What is longest common, and the normal form of both sides before that (None: characters as they are).
 MATCHES: Mapping[str, tuple[str, Form | None]] = {
@@ -43,7 +43,7 @@ MATCHES: Mapping[str, tuple[str, Form | None]] = {
 _BLOCK_CHARACTERS = 2_000_000
 
 
-def ir_score(parts: Sequence[str], text: str, match: Match = "substring") -> float:
+def ir_score(parts: Sequence[str], text: str, match: _Match = "substring") -> float:
     """Mean share of each supporting fact found in a text.
 
     Parameters
@@ -68,7 +68,7 @@ def ir_score(parts: Sequence[str], text: str, match: Match = "substring") -> flo
 
 
 def part_scores(
-    parts: Sequence[str], text: str, match: Match = "substring", positions: Sequence[int] | None = None
+    parts: Sequence[str], text: str, match: _Match = "substring", positions: Sequence[int] | None = None
 ) -> np.ndarray:
     """The terms len(LCS(p_i, C)) / len(p_i) of Eq 2.2; NaN for an empty fact.
 
@@ -105,7 +105,7 @@ def ir_score_curve(
     text: str | Sequence[str],
     cutoffs: Sequence[int],
     tokenizer: Any = None,
-    match: Match = "substring",
+    match: _Match = "substring",
     *,
     begin_token: bool = False,
 ) -> np.ndarray:
@@ -121,7 +121,7 @@ def ir_score_table(
     texts: Sequence[str | Sequence[str]],
     cutoffs: Sequence[int],
     tokenizer: Any = None,
-    match: Match = "substring",
+    match: _Match = "substring",
     *,
     begin_token: bool = False,
     positions: np.ndarray | None = None,

@@ -25,7 +25,7 @@ from ragbench.metrics.lexical import bleu, exact_match, rouge_l, token_f1
 from ragbench.metrics.ranking import MEASURES, rank_scores
 from ragbench.text.languages import language_of
 
-Value = float | Mapping[str, float]
+_Value = float | Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Metric:
     """One metric, or several that come out of the same labels."""
 
     needs: tuple[str, ...]  # columns of a row that ``function`` takes, in this order
-    function: Callable[..., Value]  # returns a number, or numbers by name; NaN where undefined
+    function: Callable[..., _Value]  # returns a number, or numbers by name; NaN where undefined
     source: str  # paper and equation
     range: tuple[float, float] = (0.0, 1.0)
     names: tuple[str, ...] = ()  # of the numbers, where there are several
@@ -46,17 +46,17 @@ def readable(labels: ClaimLabels) -> bool:
     return not any(part is None or None in np.array(part, dtype=object) for part in parts)
 
 
-def _claims(labels: ClaimLabels) -> Value:
+def _claims(labels: ClaimLabels) -> _Value:
     if not readable(labels):
         return dict.fromkeys(CLAIM_METRICS, math.nan)
     return claim_metrics(*(getattr(labels, check) for check in CHECKS))
 
 
-def _keypoints(verdicts: Sequence[str | None]) -> Value:
+def _keypoints(verdicts: Sequence[str | None]) -> _Value:
     return keypoint_metrics([] if None in verdicts else verdicts)  # as with claims
 
 
-def _grades(grade: int) -> Value:
+def _grades(grade: int) -> _Value:
     return {f"grade {n}": float(grade == n) for n in range(1, 6)}
 
 
