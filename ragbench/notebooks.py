@@ -169,7 +169,12 @@ def _tidy(book: Any) -> None:
                 if "text/plain" in data:
                     data["text/plain"] = re.sub(r" at 0x[0-9a-f]+>", ">", data["text/plain"])
             # Progress bars are not kept.
-            cell.outputs = [o for o in cell.outputs if not (o.output_type == "stream" and o.name == "stderr")]
+            cell.outputs = [o for o in cell.outputs if not _is_progress(o)]
+
+
+def _is_progress(output: Any) -> bool:
+    bar = "%|" in output.get("data", {}).get("text/plain", "")  # tqdm's widget, without its view
+    return bar or (output.output_type == "stream" and output.name == "stderr")
 
 
 def run_all(
