@@ -292,10 +292,11 @@ def test_a_csv_with_other_line_ends_or_a_first_line_that_names_the_separator_is_
             '{"answer": "a"}\n{"answer": "a", "answer": "b"}',
             r"line 2: the key 'answer' occurs twice",
         ),
+        ("b.csv", "sep=;\nanswer;system\na;b;c\n", r"b\.csv, line 3: the number of cells"),
         ("a.json", '[{"answer": "a", "answer": "b"}]', r"a\.json: the key 'answer' occurs twice"),
     ],
 )
-def test_a_column_or_key_that_occurs_twice_is_named(tmp_path, name, text, message):
+def test_a_column_or_key_that_occurs_twice_or_a_cell_too_many_is_named(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message):
         read_answers(tmp_path / name)

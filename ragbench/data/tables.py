@@ -73,7 +73,8 @@ def read_csv(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
             yield f"line {line}", row
     except csv.Error as error:
         expected = f"CSV cells of at most {MAX_FIELD:,} characters, quotes closed"
-        raise DataError(f"{path}, line {reader.reader.line_num}: {error}", expected, "mend that line") from None
+        line = reader.reader.line_num + bool(named)
+        raise DataError(f"{path}, line {line}: {error}", expected, "mend that line") from None
 
 
 def _read_parquet(path: str | Path) -> pd.DataFrame:
