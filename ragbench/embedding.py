@@ -129,7 +129,7 @@ class OllamaEmbedder(_Arrays):
     @functools.cached_property
     def model_id(self) -> str:
         """The name with the digest of the weights: a new pull under the same name is another model."""
-        capabilities = self._asked(lambda: self._client.show(self.name)).capabilities
+        capabilities = self._request(lambda: self._client.show(self.name)).capabilities
         if capabilities and "embedding" not in capabilities:
             raise self._failure("no_model", f"makes no vectors ({', '.join(capabilities)})")
         return self._name_and_digest()
@@ -148,7 +148,7 @@ class OllamaEmbedder(_Arrays):
 
     def _vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         try:
-            reply = self._asked(lambda: self._client.embed(self.name, list(texts), truncate=False))
+            reply = self._request(lambda: self._client.embed(self.name, list(texts), truncate=False))
         except ModelError as error:
             if error.kind != "truncated":
                 raise
@@ -160,13 +160,13 @@ class OllamaEmbedder(_Arrays):
 
     def _name_and_digest(self) -> str:
         wanted = _full_name(self.name)
-        models = self._asked(self._client.list).models
+        models = self._request(self._client.list).models
         digests = [model.digest for model in models if _full_name(model.model or "") == wanted]
         if not digests or not digests[0]:
             raise self._failure("no_model", f"not among {', '.join(str(m.model) for m in models) or 'none'}")
         return f"{wanted}@{digests[0][:12]}"
 
-    def _asked(self, call: Callable[[], Any]) -> Any:
+    def _request(self, call: Callable[[], Any]) -> Any:
         """Call the server; twice more when it is busy."""
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
@@ -190,12 +190,12 @@ class OllamaEmbedder(_Arrays):
 def _kind(error: Exception) -> str:
     import httpx
 
-    status, said = getattr(error, "status_code", 0), str(error).lower()
+    status, message = getattr(error, "status_code", 0), str(error).lower()
     if isinstance(error, ConnectionError):
         return "down"
     if isinstance(error, httpx.TimeoutException):
         return "timeout"
-    if "context length" in said:
+    if "context length" in message:
         return "truncated"
     by_status = {401: "auth", 403: "auth", 404: "no_model", 429: "busy", 503: "busy"}
     return by_status.get(status, "server" if status >= 500 or isinstance(error, httpx.HTTPError) else "unusable")
@@ -255,7 +255,7 @@ class CachedEmbeddings(_Arrays):
     """
 
     def __init__(self, embedder: Embeddings, model_id: str | None = None, folder: Path | None = None) -> None:
-        if not (model_id or hasattr(type(embedder), "model_id") or _said_name(embedder)):
+        if not (model_id or hasattr(type(embedder), "model_id") or _declared_id(embedder)):
             raise ConfigError(
                 f"{type(embedder).__name__} does not say which model it is",
                 "a model_id, since vectors are kept by content and model",
@@ -271,7 +271,7 @@ class CachedEmbeddings(_Arrays):
     @functools.cached_property
     def model_id(self) -> str:
         """The name that vectors are kept under; a model behind a server is asked for its digest only now."""
-        return self._given_id or _said_name(self.embedder)
+        return self._given_id or _declared_id(self.embedder)
 
     @functools.cached_property
     def path(self) -> Path:
@@ -351,7 +351,7 @@ class CachedEmbeddings(_Arrays):
         return vectors
 
 
-def _said_name(embedder: Any) -> str:
+def _declared_id(embedder: Any) -> str:
     name = getattr(embedder, "model_id", None) or getattr(embedder, "model", None)
     return name if isinstance(name, str) else ""
 
