@@ -420,7 +420,7 @@ def test_an_experiment_file_names_the_embedder_of_all_dense_retrievers_or_of_one
     head = "name: t\ndata: minihop\nchunker: token_chunks\n"
     retrievers = "{words: BM25, all: SIM, fused: Hybrid, own: {use: SIM, embedder: other}}"
     (tmp_path / "e.yaml").write_text(f"{head}embedder: letters\nretriever: {retrievers}")
-    made = Experiment.from_yaml(tmp_path / "e.yaml").grid.retriever
+    made = Experiment.from_yaml(tmp_path / "e.yaml").retriever
     named = {label: str(build([Chunk("a", "sun", "d")]).settings()) for label, build in made.items()}
     assert [sum(name in named[label] for name in ("letters", "other")) for label in named] == [0, 1, 1, 1]
     assert "other" in named["own"]
