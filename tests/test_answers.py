@@ -283,6 +283,13 @@ def test_a_csv_with_other_line_ends_or_a_first_line_that_names_the_separator_is_
     assert read_answers(tmp_path / "a.jsonl")["answer"].tolist() == ["a", "b"]
 
 
+def test_an_empty_answer_or_context_of_a_csv_is_a_text_as_in_json(tmp_path):
+    row = {"answer": "", "context": "", "reference": "", "question": "q"}
+    for name in ("a.csv", "a.jsonl"):
+        read = read_answers(written(tmp_path, name, row))
+        assert read.loc[0, ["answer", "context", "reference"]].tolist() == ["", "", None], name
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -72,7 +72,7 @@ def read_answers(source: Any, columns: Mapping[str, str] | None = None) -> pd.Da
         raise DataError(f"{name} has two columns {twice!r}", "one of them", "rename one, or drop it")
     frame = frame.rename(columns=_renamed(name, list(frame.columns), columns or {}))
     if csv:
-        others = frame.columns.drop("answer", errors="ignore")
+        others = frame.columns.drop(["answer", "context"], errors="ignore")
         frame[others] = frame[others].replace("", None)
     repairs: Counter[str] = Counter()
     errors: list[DataError] = []
