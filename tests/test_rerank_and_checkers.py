@@ -77,7 +77,7 @@ def test_reranking_by_name_in_an_experiment_file(cross, tmp_path):
         "name: t\ndata: minihop\nchunker: token_chunks\nreranker: 'onnx:cross'\n"
         "retriever: {words: BM25, reranked: {use: Rerank, over: BM25, depth: 7}}\n"
     )
-    made = Experiment.from_yaml(tmp_path / "e.yaml").grid.retriever["reranked"](CHUNKS)
+    made = Experiment.from_yaml(tmp_path / "e.yaml").retriever["reranked"](CHUNKS)
     assert [hit.chunk.id for hit in made.search(["sun"], 3)[0]] == ["b", "c", "a"]
     settings = made.settings()
     assert (settings["depth"], settings["over"]["retriever"]) == (7, "BM25")
@@ -111,7 +111,7 @@ def test_a_chat_model_scores_each_passage_and_a_plan_counts_the_calls_without_ma
         assert rows["ir_score"].tolist() == [1.0]
         asked = len([call for call in server.calls if call.path == "/api/chat"])
         assert asked == 3
-        Experiment.from_yaml(tmp_path / "e.yaml").grid.retriever["r"](CHUNKS).search(["sun?"], 1)
+        Experiment.from_yaml(tmp_path / "e.yaml").retriever["r"](CHUNKS).search(["sun?"], 1)
         assert len([call for call in server.calls if call.path == "/api/chat"]) == asked  # kept beside the file
 
 
