@@ -77,9 +77,9 @@ def test_a_condition_finds_what_is_assigned_in_that_order_and_at_most_k(asked, l
 
 def test_the_grids_ask_each_question_once_alone_and_once_a_condition():
     plain = recordings.grid_experiment("smollm2", "evidence")
-    cells = plain.grid.cells("minihop")
+    cells = plain.cells("minihop")
     assert [(cell.retriever, cell.N) for cell in cells] == [
         ("LLM only", 0), *((name, recordings.ALL_OF_GOLD) for name in EVIDENCE),
     ]  # fmt: skip
-    distracted = recordings.grid_experiment("smollm2", "distracted").grid.cells("minihop")
+    distracted = recordings.grid_experiment("smollm2", "distracted").cells("minihop")
     assert {cell.retriever for cell in distracted} == {"LLM only", *DISTRACTED}

@@ -363,7 +363,8 @@ def test_control_codes_of_a_server_reach_neither_terminal_nor_tables(tmp_path, c
     models = {"llama3:8b": "d" * 8 + CODES, "other" + CODES: "e" * 64}
     with FakeOllama(models=models, fault=fault, reply=lambda body: "Ely.") as fake:
         axes = {"generator": {"llama": fake.model()}, "judge": None, "N": (0,), "options": QUICK}
-        rows = experiment(tmp_path / "run", 3, **axes).run(progress=False, stop_after=1)
+        monkeypatch.setattr("ragbench.experiment.run._count", lambda *counts: None)  # every prompt fails here
+        rows = experiment(tmp_path / "run", 3, **axes).run(progress=False)
         absent = ask(fake.model("ollama:absent"), ["p"], **LIMITS)[0]
         monkeypatch.setenv("OLLAMA_HOST", fake.url)
         main(["doctor", "--model", "ollama:llama3:8b"])

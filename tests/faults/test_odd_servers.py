@@ -20,7 +20,6 @@ from pydantic import BaseModel
 
 from ragbench.errors import DataError, ModelError
 from ragbench.experiment import load_rows
-from ragbench.experiment.rows import Journal, read_rows
 from ragbench.llm import CallError, Cassette, ask, chat_model
 from ragbench.llm.drivers import driver_for
 from ragbench.llm.failures import from_status, looks_like_key
@@ -265,30 +264,22 @@ def live(folder, server, count, **changes):
     return experiment(folder, count, **{**axes, **changes})
 
 
-@pytest.mark.parametrize("share", [{}, {"stop_after": 1}], ids=["", "whatever share of its prompts may fail"])
-def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path, share, fake):
+def test_a_run_ends_when_its_server_dies_and_goes_on_where_it_was(tmp_path, fake):
     fake.reply = at_call(6, fake.stop)
-    with pytest.raises(ModelError, match="ollama serve"):
-        live(tmp_path, fake, 40).run(progress=False, **share)
-    rows = load_rows(tmp_path)
-    assert 4 <= len(rows) < 10
-    assert set(rows["status"]) == {"ok"}
-    with pytest.raises(ModelError):
-        live(tmp_path, fake, 40).run(progress=False, **share)
-    assert len(load_rows(tmp_path)) == len(rows)
+    for _ in range(2):
+        with pytest.raises(ModelError, match="prompts failed at the server"):
+            live(tmp_path, fake, 40).run(progress=False)
     fake.start()
     rows = live(tmp_path, fake, 40).run(progress=False)
-    assert (set(rows["status"]), len(rows)) == ({"ok"}, 40)
+    assert (set(rows["status"]), len(rows), len(load_rows(tmp_path))) == ({"ok"}, 40, 40)
+    assert rows["cached"].sum() >= 4  # what was recorded before is not asked again
 
 
 def test_a_run_ends_when_its_server_fails_most_prompts_and_makes_their_rows_next_time(tmp_path):
     with FakeOllama(fault=lambda prompt, before: Fault("500")) as fake:
-        with pytest.raises(ModelError, match=r"(?s)prompts failed at the server.*stop_after"):
+        with pytest.raises(ModelError, match="60 of 60 prompts failed at the server"):
             live(tmp_path, fake, 60).run(progress=False)
-        assert len(fake.calls) <= 30
-        assert not (tmp_path / "rows.jsonl").read_text()
-        regardless = live(tmp_path / "regardless", fake, 25).run(progress=False, stop_after=1)
-        assert set(regardless["error_kind"]) == {"server_error"}
+        assert not (tmp_path / "rows.jsonl").exists()
         fake.fault = None
         rows = live(tmp_path, fake, 60).run(progress=False)
     assert Counter(rows["status"]) == {"ok": 60}
@@ -416,22 +407,6 @@ def test_the_address_of_a_server_stands_in_no_file_of_a_run(tmp_path):
     for path in tmp_path.rglob("*"):
         if path.is_file():
             assert f"127.0.0.1:{port}".encode() not in path.read_bytes(), path.name
-
-
-def test_a_line_after_a_partial_write_begins_on_its_own(tmp_path, monkeypatch):
-    written, real = [], os.write
-
-    def half(file, line):
-        written.append(line)
-        return real(file, line[: len(line) // 2] if len(written) == 2 else line)
-
-    monkeypatch.setattr("ragbench.experiment.rows.os.write", half)
-    with Journal(tmp_path / "rows.jsonl") as journal:
-        journal.write({"key": "a", "status": "ok"})
-        with pytest.raises(DataError, match="only a part"):
-            journal.write({"key": "b", "status": "ok"})
-        journal.write({"key": "c", "status": "ok"})
-    assert [row["key"] for row in read_rows(tmp_path / "rows.jsonl")] == ["a", "c"]
 
 
 def test_memory_is_not_seen_in_other_words():
