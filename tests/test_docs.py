@@ -76,7 +76,8 @@ def test_every_key_of_an_experiment_file_is_documented_and_no_other():
 def test_yaml_in_the_docs_is_read_without_an_error(page, tmp_path):
     classifier(tmp_path / "models" / "cross-encoder", rows(1), rows(1), None)  # the folder that docs/models.md names
     for block in blocks(f"docs/{page}", "yaml"):
-        for told in [block] if "name:" in block else block.splitlines():
+        keys = re.findall(r"^(\w+):", block, re.M)  # a key that is written twice shows two ways
+        for told in [block] if len(keys) == len({*keys}) else block.splitlines():
             rest = "" if "name:" in told else "name: t\ndata: minihop\nchunker: token_chunks\n"
             rest += "retriever: BM25\n" if rest and "retriever:" not in told else ""
             (tmp_path / "e.yaml").write_text(f"{rest}{told}\n")
