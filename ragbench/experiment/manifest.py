@@ -57,7 +57,9 @@ def environment() -> dict[str, Any]:
 
 def _git() -> dict[str, Any] | None:
     def ask(*words: str) -> str:
-        settings = {"cwd": project_root(), "capture_output": True, "text": True, "timeout": 10, "check": True}
+        # Asking must not write: a refresh of git's index that breaks off leaves a lock behind.
+        settings: dict[str, Any] = {"env": {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}, "cwd": project_root()}
+        settings |= {"capture_output": True, "text": True, "timeout": 10, "check": True}
         return subprocess.run(["git", *words], **settings).stdout.strip()
 
     try:
