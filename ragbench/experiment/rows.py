@@ -18,7 +18,6 @@ from ragbench.errors import DataError, check_known
 from ragbench.paths import results_dir
 
 ROWS, MANIFEST = "rows.jsonl", "manifest.json"
-NOT_TOLD = "not told"  # digest of a model whose server says nothing of its weights: another one would not be noticed
 AXIS_COLUMNS = ("data", "question_id", "chunker", "retriever", "k", "N", "generator", "judge")
 # Clocks and where a reply came from differ from run to run; everything else is the same for the same experiment.
 TIMING = ("seconds", "judge_seconds", "cached")

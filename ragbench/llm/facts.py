@@ -65,7 +65,8 @@ def model_facts(model: Any, cassette: Cassette | None = None, *, ask_server: boo
                     raise
                 found.append(None)
                 away = error
-        digest = agreed_digest(drivers, found) or digest
+        told = agreed_digest(drivers, found)  # "": a server that says nothing of its weights
+        digest = told or (told if digest is None else digest)
     if digest is None and cassette is not None and cassette.mode != "off":
         digest = cassette.choose_digest(first.provider, first.name, None)
     if digest is None and away is not None:

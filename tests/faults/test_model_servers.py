@@ -127,7 +127,7 @@ def test_a_weaker_form_of_the_schema_stands_in_the_reply_the_cassette_and_the_ro
             rows = judged(folder, "openai:llama3:8b", fake).run(progress=False)
             assert set(rows["judge_form"]) == {form}
             with Cassette(folder / "cassette.sqlite", mode="replay") as cassette:
-                forms = cassette.rows("SELECT json_extract(answer, '$.form') FROM replies WHERE step = 'grade'")
+                forms = cassette.rows("SELECT json_extract(answer, '$.form') FROM replies WHERE step = 'grading'")
             assert set(forms) == {(form,)}
             asked = len(fake.calls)
             recorded = {"cassette": folder / "cassette.sqlite"}
