@@ -114,7 +114,8 @@ def paired_scores(
     systems = list(dict.fromkeys(table["system"])) if "system" in table else []
     if len(systems) < 2:
         do = "name yours: columns={'system': 'model'}; of a run, add a retriever, or an N"
-        raise DataError(f"{len(systems)} systems", "two or more in the column 'system'", do)
+        got = "one system: nothing to compare" if systems else "no systems"
+        raise DataError(got, "two or more in the column 'system'", do)
     if (twice := table.duplicated(["question_id", "system"])).any():
         got = f"{table.loc[twice, 'system'].iloc[0]} answered a question twice"
         raise DataError(got, "one row per question and system", "drop one of them")

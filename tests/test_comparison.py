@@ -172,7 +172,7 @@ def test_a_conclusion_names_the_better_system_where_less_is_better(measure, said
         (lambda r: pd.concat([r, r.assign(data="e")]), None, "data sets d, e"),
         (lambda r: r.drop(columns="grade"), None, r"without the column 'grade'(.|\n)*compare_scores"),
         (lambda r: pd.concat([r, r]), None, "answered a question twice"),
-        (lambda r: r[r["retriever"] == "C"], None, "1 systems"),
+        (lambda r: r[r["retriever"] == "C"], None, "one system: nothing to compare"),
         (lambda r: r.assign(ir_score=math.nan, grade=pd.NA), AB, "no pair of systems"),
     ],
 )

@@ -114,7 +114,7 @@ BOOKS = {
         "90_grade_agreement 90_correlations 90_rankings_200 90_rankings_800 90_ranking_correlations",
     ),
     "91_your_experiment": Book({"LIMIT": 12, "RETRIEVERS": ["BM25", "SIM"], "N": [0, 300]}, "91_differences 91_power"),
-    "92_workbench": Book({"GRADED": 12, "CHECKED": 1, "LABELLED": 8, "WATCHED": 10}),
+    "92_workbench": Book({"GRADED": 12, "CHECKED": 1, "LABELLED": 8}),
     "93_score_your_answers": Book({"METRICS": ["lexical", "ir_score", "ragchecker"]}, "93_scores"),
     "94_half_the_evidence": Book({"RESAMPLES": 200}, "94_evidence 94_half_minus"),
     "95_chunks_and_labels": Book({"CLAIMS": 40, "DRAWS": 5, "SIZES": [60]}, "95_placebo"),
@@ -207,6 +207,14 @@ def tracked_files() -> dict[str, str]:
     return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for folder in folders for p in sorted(folder.iterdir())}
 
 
+def without_clocks(path):
+    """The bytes of a file, but no seconds that an extractive reader took: rows are made anew each time."""
+    if path.suffix != ".csv":
+        return path.read_bytes()
+    frame = pd.read_csv(path, dtype=str).drop(columns="seconds", errors="ignore")
+    return frame[~frame.eq("seconds").any(axis=1)].to_csv()
+
+
 @pytest.mark.slow
 def test_a_run_of_ones_own_leaves_the_checkout_as_it_is_and_a_second_one_writes_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGBENCH_RESULTS", str(tmp_path))
@@ -217,7 +225,8 @@ def test_a_run_of_ones_own_leaves_the_checkout_as_it_is_and_a_second_one_writes_
     written = []
     for _ in range(2):
         seconds.append(run_all(parameters={"DATA": "minihop", "LIMIT": 10, "NOBODY": 1}))
-        written.append({p.name: p.read_bytes() for p in (tmp_path / "figures").iterdir() if p.suffix != ".lock"})
+        made = [p for p in (tmp_path / "figures").iterdir() if p.suffix != ".lock"]
+        written.append({p.name: without_clocks(p) for p in made})
     assert [list(s) for s in seconds] == [["12_thesis_context_budget"]] * 2
     assert {"12_table_3.2.png", "12_table_3.2.pdf", "ledger.csv"} <= written[0].keys()
     assert [name for name, content in written[0].items() if content != written[1].get(name)] == []

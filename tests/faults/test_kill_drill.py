@@ -123,7 +123,7 @@ def test_a_killed_experiment_repeats_no_recorded_call_and_no_vector(tmp_path):
             lost.update(prompt for prompt in calls if prompt not in known)
             frame = load_rows(tmp_path / "run") if (tmp_path / "run" / "rows.jsonl").exists() else None
             assert frame is None or not frame.duplicated([*AXIS_COLUMNS]).any()  # readable whenever the kill came
-        assert 40 <= len(known) < 240  # the kills fell into the run, not after it
+        assert 20 <= len(known) < 240  # the kills fell into the run, not after it
         assert lost.total() <= 4 * 4  # under way at the kill
         rows = killable(tmp_path, fake.url).run(progress=False)
         assert len(rows) == 120
