@@ -51,7 +51,7 @@ def test_the_thesis_grid_answers_and_grades_with_as_many_calls_as_planned(tmp_pa
     assert rows["finish"].isin(["stop", "length"]).all()
     graded = rows["grade"].between(1, 5)
     assert (graded | rows["error_kind"].isin(["invalid", "truncated"])).all()
-    assert {step.name: step.calls for step in planned.steps} == {"retrieve": 1, "generate": 2, "grade": 2}
+    assert {step.name: step.calls for step in planned.steps} == {"retrieve": 1, "generation": 2, "grading": 2}
     again = Experiment.from_yaml(path).run(progress=False)
     assert again["answer"].tolist() == rows["answer"].tolist()
 
