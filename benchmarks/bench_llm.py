@@ -30,7 +30,7 @@ from pydantic import BaseModel
 
 from ragbench.llm import Cassette, ask, chat_model
 from ragbench.llm.cassette import Keys
-from ragbench.llm.drivers import driver_for
+from ragbench.llm.endpoints import endpoint_of
 from ragbench.llm.structured import json_schema_of
 
 FAKE = Path(__file__).resolve().parent.parent / "tests" / "fake_ollama.py"
@@ -179,8 +179,8 @@ def replay(count: int) -> None:
 
 
 def fill(path: Path, model, prompts: list[str], schema: type[BaseModel] | None) -> None:
-    driver = driver_for(model)
-    keys = Keys(driver.provider, driver.name, DIGEST, driver.options())
+    endpoint = endpoint_of(model)
+    keys = Keys(endpoint.provider, endpoint.name, DIGEST, endpoint.options())
     text = "An answer of one sentence." if schema is None else '{"grade": "5"}'
     usage = {"calls": 1, "prompt_tokens": 1000, "output_tokens": 7, "uncounted": 0, "prompt_seconds": 0.1}
     usage |= {"output_seconds": 0.1, "seconds": 0.2, "cost": None}
@@ -188,7 +188,7 @@ def fill(path: Path, model, prompts: list[str], schema: type[BaseModel] | None) 
     answer |= {"repairs": 0, "attempts": 1, "error": None}
     wanted = json_schema_of(schema) if schema else ""
     with Cassette(path) as cassette:
-        cassette.register(driver.provider, driver.name, DIGEST)
+        cassette.register(endpoint.provider, endpoint.name, DIGEST)
         for number, prompt in enumerate(prompts):
             messages = [{"role": "user", "content": prompt}]
             cassette.put(keys.key(messages, wanted), keys.request(messages, wanted), answer, prompt_id=str(number))

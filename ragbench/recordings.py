@@ -35,7 +35,7 @@ from ragbench.experiment.rows import as_frame
 from ragbench.generation import PROMPTS
 from ragbench.llm import Cassette, chat_model
 from ragbench.llm.cassette import canonical
-from ragbench.llm.drivers import driver_for
+from ragbench.llm.endpoints import endpoint_of
 from ragbench.onnx_models import cores
 from ragbench.papers import NOT_COMPARABLE, thesis
 from ragbench.paths import cache_dir, packaged_data, project_root, results_dir, written_whole
@@ -367,7 +367,7 @@ def _about(name: str, file: Path) -> dict[str, Any]:
 
 def _asked_of(name: str) -> dict[str, Any]:
     """Return what replies depend on besides the questions: a manifest says it, and `verify` compares."""
-    driver = driver_for(_known(name).chat_model())
+    driver = endpoint_of(_known(name).chat_model())
     who = {"model": driver.model, "digest": driver.pinned_digest, "options": driver.options()}
     return who | {"prompts": {prompt: prompt_hash(prompt) for prompt in PROMPTS.values()}, "order_seed": ORDER_SEED}
 

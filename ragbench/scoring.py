@@ -31,7 +31,7 @@ from ragbench.labelling.grades import grade
 from ragbench.labelling.keypoints import embedded_keypoint_verdicts, keypoint_verdicts
 from ragbench.labelling.statements import EmbeddedRagas, ModelRagas
 from ragbench.llm import Cassette, Plan, ask, plan
-from ragbench.llm.facts import model_facts
+from ragbench.llm.endpoints import model_facts
 from ragbench.metrics.table import METRICS, find_numbers, language, lower_is_better, numbers_by_column, readable
 from ragbench.records import Answer, Question
 from ragbench.text.languages import language_of

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -34,6 +35,13 @@ def program(*, build: bool = True) -> str:
     if found.returncode:
         raise RuntimeError("there is no Ollama here; `make ollama` builds one, or says what is missing for that")
     return found.stdout.strip()
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens at."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
 
 
 @contextlib.contextmanager

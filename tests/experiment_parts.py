@@ -20,7 +20,7 @@ from ragbench.llm import chat_model
 from ragbench.records import Dataset, Document, Hit, Question
 from ragbench.retrieval import Dense
 
-QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1, "outage_s": 0.1}  # options of model calls
+QUICK = {"retries": 0, "backoff_s": 0.01, "patience_s": 0.1}  # options of model calls
 TOWNS = ["Ely", "York", "Bath", "Ripon", "Truro", "Wells", "Leeds", "Derby"]
 
 
@@ -29,7 +29,7 @@ def graded(request, grade: int = 5) -> str | None:
     if not request.get("format"):
         return None
     (name, spec), *_ = request["format"]["properties"].items()
-    return json.dumps({name: [grade] * spec["minItems"]})
+    return json.dumps({name: [grade] * spec.get("minItems", 1)})
 
 
 def words(text: str) -> list[int]:

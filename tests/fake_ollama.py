@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DIGEST = hashlib.sha256(b"made model").hexdigest()
+EMBEDDER = "all-minilm:latest"  # the one model that makes vectors and cannot chat
 CREATED = "2025-01-01T00:00:00.000000Z"
 
 
@@ -92,6 +93,12 @@ def example(schema: dict[str, Any], top: dict[str, Any] | None = None) -> Any:
     return {"string": "x", "integer": 1, "number": 0.5, "boolean": True, "null": None}[kind]
 
 
+def full_name(name: str) -> str:
+    """Return the name that Ollama lists: small letters, no registry, a tag."""
+    short = name.lower().removeprefix("registry.ollama.ai/").removeprefix("library/")
+    return short if ":" in short else f"{short}:latest"
+
+
 def count_tokens(text: str) -> int:
     """Count pieces of up to four word characters, and single other characters."""
     return len(re.findall(r"\w{1,4}|[^\w\s]", text))
@@ -112,6 +119,7 @@ class FakeOllama:
     api_key : refuse requests without it.
     no_counts : leave the token counts out.
     busy_above : answer 503 when more calls than this are under way.
+    thinks : take ``think``; else refuse it.
     openai_schema : the one form of ``response_format`` that ``/v1/chat/completions`` takes; others get the 500 that
         llama.cpp's Python server gives.
     openai_stream : what it does when asked for a stream: "counted" (tokens in the last event), "uncounted", "refused"
@@ -129,6 +137,8 @@ class FakeOllama:
     context_length: int = 131072
     openai_schema: str = "json_schema"
     openai_stream: str = "counted"
+    version: str = "0.24.0"
+    thinks: bool = True
     port: int = 0
 
     def __post_init__(self) -> None:
@@ -215,24 +225,39 @@ class FakeOllama:
             return await self._chat(call, out)
         self.other.append(call)
         if path == "/api/version":
-            return await send_json(out, {"version": "0.12.6"})
+            return await send_json(out, {"version": self.version})
         if path == "/api/tags":
             details = {"format": "gguf", "family": "llama", "families": ["llama"], "parameter_size": "8.0B",
                        "quantization_level": "Q4_0"}  # fmt: skip
             rows = [{"name": name, "model": name, "modified_at": CREATED, "size": 4661224676, "digest": digest,
                      "details": details} for name, digest in self.models.items()]  # fmt: skip
             return await send_json(out, {"models": rows})
-        if path in ("/api/show", "/api/embed") and body.get("model") not in self.models:
-            return await send_json(out, {"error": f"model '{body.get('model')}' not found"}, 404)
+        if path == "/api/ps":
+            asked = [call.body for call in self.calls if call.path == "/api/chat"][-1:]
+            rows = [{"name": full_name(each["model"]), "model": full_name(each["model"]), "size": 100, "size_vram": 0,
+                     "digest": "", "context_length": min(each.get("options", {}).get("num_ctx", 4096),
+                     self.context_length)} for each in asked]  # fmt: skip
+            return await send_json(out, {"models": rows})
+        if path in ("/api/show", "/api/embed") and not self._knows(body.get("model", "")):
+            words = f"model '{body.get('model')}' not found"
+            pull = f'model "{body.get("model")}" not found, try pulling it first'
+            return await send_json(out, {"error": words if path == "/api/show" else pull}, 404)
         if path == "/api/show":
             info = {"general.architecture": "llama", "llama.context_length": self.context_length}
+            can = "embedding" if full_name(body["model"]) == EMBEDDER else "completion"
             shown = {"modelfile": "", "parameters": "", "template": "", "details": {}, "model_info": info,
-                     "capabilities": ["completion"]}  # fmt: skip
+                     "capabilities": [can]}  # fmt: skip
             return await send_json(out, shown)
         if path == "/api/embed":
-            texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+            given = body["input"]
+            if not isinstance(given, str | list):
+                return await send_json(out, {"error": "invalid input type"}, 400)
+            texts = ([given] if given else []) if isinstance(given, str) else given
+            if body.get("truncate") is False and any(count_tokens(text) > 512 for text in texts):
+                return await send_json(out, {"error": "the input length exceeds the context length"}, 400)
             draws = [random.Random(text) for text in texts]
-            vectors = [[draw.gauss(0, 1) for _ in range(8)] for draw in draws]
+            drawn = [[draw.gauss(0, 1) for _ in range(8)] for draw in draws]
+            vectors = [[x / sum(y * y for y in vector) ** 0.5 for x in vector] for vector in drawn]
             counted = sum(map(count_tokens, texts))
             return await send_json(out, {"model": body["model"], "embeddings": vectors, "total_duration": 14143917,
                                          "load_duration": 1019500, "prompt_eval_count": counted})  # fmt: skip
@@ -254,23 +279,53 @@ class FakeOllama:
                 await asyncio.sleep(self.latency_s)
             if fault and fault.name in BEFORE:
                 return await BEFORE[fault.name](out, fault.value)
-            if not {body["model"], body["model"] + ":latest"} & set(self.models):
-                return await send_json(out, {"error": f"model '{body['model']}' not found"}, 404)
+            if call.path == "/api/chat" and (refusal := self._refusal(body)):
+                return await send_json(out, {"error": refusal[1]}, refusal[0])
+            if call.path == "/api/chat" and not body["messages"]:
+                loaded = {"role": "assistant", "content": ""}
+                return await send_json(
+                    out, {"model": body["model"], "message": loaded, "done": True, "done_reason": "load"}
+                )
             await (self._speak if call.path == "/api/chat" else self._speak_openai)(call, fault, out)
         finally:
             self.under_way -= 1
         call.written = time.monotonic()
         return None
 
+    def _knows(self, name: str) -> bool:
+        return full_name(name) in map(full_name, self.models)
+
+    def _refusal(self, body: dict[str, Any]) -> tuple[int, str] | None:
+        """Status and words for a chat that Ollama refuses (0.24.0)."""
+        name, form = body["model"], body.get("format")
+        if not name:
+            return 400, "model is required"
+        if " " in name:
+            return 400, "invalid model name"
+        if not self._knows(name):
+            return 404, f"model '{name}' not found"
+        if full_name(name) == EMBEDDER:
+            return 400, f'"{name}" does not support chat'
+        if body.get("think") and not self.thinks:
+            return 400, f'"{name}" does not support thinking'
+        for option in ("num_ctx", "num_predict", "seed"):
+            if isinstance(body.get("options", {}).get(option), str):
+                return 500, f'option "{option}" must be of type integer'
+        if isinstance(form, str) and form not in ("", "json"):
+            return 500, f'invalid format: "{form}"; expected "json" or a valid JSON Schema object'
+        if isinstance(form, dict) and form.get("type", "object") not in ("object", "array", "string", "number"):
+            return 500, "invalid JSON schema in format"
+        return None
+
     async def _speak(self, call: Call, fault: Fault | None, out: asyncio.StreamWriter) -> None:
         body, options = call.body, call.body.get("options", {})
-        read = sum(count_tokens(message["content"]) + 4 for message in body["messages"])
+        read = sum(count_tokens(message.get("content", "")) + 4 for message in body["messages"])
         window = options.get("num_ctx", 4096)
         if read > window:
             if self.overflow == "error" and body.get("truncate") is False:
                 words = f"the prompt has {read} tokens and exceeds the context length of {window} tokens"
                 return await send_json(out, {"error": words}, 400)
-            read = window if self.overflow == "fill" else window // 2 + 2
+            read = window
         text = self.reply(body)
         if fault and fault.name == "answer":
             text = fault.value
@@ -306,7 +361,7 @@ class FakeOllama:
         if body.get("stream") and self.openai_stream == "refused":
             return await send_json(out, {"error": {"message": "stream=True is not supported"}}, 400)
         text = fault.value if fault and fault.name == "answer" else self.reply({**body, "format": schema})
-        read = sum(count_tokens(message["content"]) + 4 for message in body["messages"])
+        read = sum(count_tokens(message.get("content", "")) + 4 for message in body["messages"])
         answer = {
             "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": body["model"],
             "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],

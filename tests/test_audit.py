@@ -171,7 +171,7 @@ def test_a_reply_with_too_few_or_too_many_grades_is_unscored(tmp_path):
 
     frame = run_live_and_audit(tmp_path, fault)
     row = found(frame, RIGHT, "unscored")
-    assert (row["rows"], row["detail"]) == (3, "grade: invalid 3")
+    assert (row["rows"], row["detail"]) == (3, "grade: unusable 3")
     assert (row["mean"], row["if_worst"], row["if_best"]) == (1.0, 0.5, 1.0)
 
 

@@ -112,10 +112,10 @@ def test_failures_of_generator_and_judge_are_rows_and_can_be_tried_again(tmp_pat
     server.fault = fault
     rows = live(tmp_path, server, 3, N=(4,)).run(progress=False).set_index("question_id")
     assert rows["status"].to_dict() == {"q0": "ok", "q1": "failed", "q2": "failed"}
-    assert rows.loc["q1", ["error_step", "error_kind"]].tolist() == ["generate", "bad_request"]
+    assert rows.loc["q1", ["error_step", "error_kind"]].tolist() == ["generate", "unusable"]
     assert "mirostat" in rows.loc["q1", "error"]
     assert server.url.split("//")[1] not in (tmp_path / "rows.jsonl").read_text()  # rows are handed on, addresses not
-    assert rows.loc["q2", ["error_step", "error_kind"]].tolist() == ["grade", "invalid"]
+    assert rows.loc["q2", ["error_step", "error_kind"]].tolist() == ["grade", "unusable"]
     assert rows.loc["q2", "answer"].startswith("Rome, after")
     assert (rows.loc["q2", "judge_raw"], rows.loc["q2", "judge_repairs"]) == ("no JSON", 1)
     server.fault = None

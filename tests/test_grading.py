@@ -343,7 +343,7 @@ def test_ten_per_prompt_is_one_call_per_question_and_retriever_as_the_thesis_cou
     groups = group_answers(answers, "ten")
     assert len(groups) == len(ALL) * 5
     assert all(len({answers[p].meta["retriever"] for p in g}) == 1 and len(g) == 10 for g in groups)
-    assert len(groups) / len(ALL) * 7404 == steps()[0].calls == 37_020
+    assert len(groups) / len(ALL) * 7404 == steps()["grading"] == 37_020
 
 
 def test_six_systems_of_one_question_share_a_prompt_the_one_without_context_too():

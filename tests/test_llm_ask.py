@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import random
-import re
 import signal
-import threading
 import time
 from collections import Counter
 from email.utils import format_datetime
 
 import pytest
 from fake_ollama import DIGEST, FakeOllama, Fault, at_call
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ragbench.errors import ConfigError
-from ragbench.llm import CallError, Cassette, Interrupted, ask, loop
-from ragbench.llm.drivers import Driver, retry_after
-from ragbench.llm.failures import failure
-from ragbench.llm.schedule import Gate, Host, Limits, Pending, Schedule, Worker, groups
+from ragbench.llm import CallError, Cassette, Interrupted, ask, asking, chat_model
+from ragbench.llm.endpoints import canonical_name, retry_after
 
 FAST = {"backoff_s": 0.01, "progress": False}
 
@@ -33,16 +26,6 @@ def press_ctrl_c():
 
 def numbered(count):
     return [f"p{n}" for n in range(count)]
-
-
-def pending(prompts):
-    """Prompts to be asked, as (group or "", text)."""
-    return [Pending([n], str(n), [{"content": text}], group=group) for n, (group, text) in enumerate(prompts)]
-
-
-def in_groups(prompts):
-    """The places of the prompts, as they are asked together."""
-    return [[int(item.id) for item in group] for group in groups(pending(prompts))]
 
 
 def test_replies_come_in_the_order_of_the_prompts_whatever_the_order_of_the_answers():
@@ -69,8 +52,58 @@ def test_every_call_sends_seed_temperature_num_ctx_and_asks_not_to_be_cut(fake):
     ask(fake.model(temperature=0.25, seed=7, num_ctx=2048, num_predict=99, top_k=3), ["hi"], progress=False)
     sent = fake.calls[0].body
     assert sent["options"] == {"temperature": 0.25, "seed": 7, "num_ctx": 2048, "num_predict": 99, "top_k": 3}
-    assert (sent["truncate"], sent["shift"], sent["stream"]) == (False, False, True)
+    assert (sent["truncate"], sent["stream"]) == (False, True)
     assert sent["messages"] == [{"role": "user", "content": "hi"}]
+
+
+def test_ask_works_inside_a_running_loop_and_beside_invoke(fake):
+    async def cell():
+        return ask(fake.model(), ["hello"], progress=False)[0].text
+
+    asked = asyncio.run(cell())
+    assert fake.model().invoke("hello").content == asked
+    assert asyncio.run(fake.model().ainvoke("hello")).content == asked
+
+
+def test_the_prompts_of_a_group_are_asked_one_after_another_by_one_host():
+    prompts = [f"{name}: {n}" for name in "ab" for n in range(5)]
+    with FakeOllama(latency_s=0.02) as one, FakeOllama(latency_s=0.02) as two:
+        ask([one.model(), two.model()], prompts, groups=[p[0] for p in prompts], concurrency=1, progress=False)
+        asked = [[call.prompt for call in server.calls] for server in (one, two)]
+    assert sorted(asked) == [prompts[:5], prompts[5:]]
+
+
+@pytest.mark.parametrize(
+    "name", ["llama3:8b", "LLAMA3:8B", "library/llama3:8b", "registry.ollama.ai/library/llama3:8b"]
+)
+def test_a_model_is_one_under_all_spellings_that_the_server_takes(name, fake, tmp_path):
+    assert canonical_name(name) == "llama3:8b"
+    fake.models = {"llama3:8b": DIGEST, name: DIGEST}
+    ask(chat_model(f"ollama:{name}", host=fake.url), ["p"], cassette=tmp_path / "c.sqlite", progress=False)
+    assert ask(fake.model(), ["p"], cassette=tmp_path / "c.sqlite", progress=False)[0].cached
+
+
+def test_a_model_replaced_in_mid_run_is_noticed_and_no_reply_is_kept_under_a_wrong_digest(fake, tmp_path, caplog):
+    fake.reply = at_call(4, lambda: fake.models.update({"llama3:8b": "0" * 64}))
+    fake.latency_s = 0.05
+    with Cassette(tmp_path / "c.sqlite") as cassette:
+        replies = ask(fake.model(), numbered(12), cassette=cassette, concurrency=1, progress=False)
+        kept = [digest for (digest,) in cassette.rows("SELECT digest FROM replies")]
+    failed = [reply for reply in replies if not reply.ok]
+    assert set(kept) == {DIGEST}
+    assert len(kept) == 12 - len(failed) <= 5
+    assert {reply.error.kind for reply in failed} == {"digest"}
+    assert "replaced under its name in mid-run" in caplog.text
+
+
+def test_a_busy_server_is_waited_for_as_long_as_it_says_within_patience():
+    with FakeOllama(fault=lambda prompt, before: Fault("429", 1) if not before else None) as fake:
+        start = time.monotonic()
+        assert ask(fake.model(), ["p"], **FAST)[0].ok
+        assert time.monotonic() - start >= 1.0
+    with FakeOllama(fault=lambda prompt, before: Fault("429", 500)) as fake:
+        reply = ask(fake.model(), ["p"], patience_s=5, **FAST)[0]
+    assert (reply.error.kind, "Retry-After: 500 s" in str(reply.error)) == ("busy", True)
 
 
 def test_prompts_may_be_texts_messages_pairs_or_prompt_values(fake):
@@ -88,34 +121,6 @@ def test_prompts_may_be_texts_messages_pairs_or_prompt_values(fake):
     assert [message["role"] for message in fake.calls[-1].body["messages"]] == ["user", "assistant", "user"]
 
 
-def test_ask_invoke_and_ainvoke_work_from_any_loop_and_agree(fake):
-    async def cell():
-        return ask(fake.model(), ["hello"], progress=False)[0].text
-
-    model, asked = fake.model(), asyncio.run(cell())
-    assert model.invoke("hello").content == asked
-    assert asyncio.run(model.ainvoke("hello")).content == asked  # one loop
-    assert asyncio.run(model.ainvoke("hello")).content == asked  # another one, same model
-    assert [message.content for message in model.batch(["hello", "hello"])] == [asked, asked]
-
-
-def test_several_ask_at_once_share_the_limit_of_a_host(fake):
-    fake.latency_s = 0.02
-    model = fake.model()
-    done = []
-    threads = [
-        threading.Thread(target=lambda n=n: done.extend(ask(model, [f"{n} {i}" for i in range(8)], concurrency=2)))
-        for n in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(done) == 32
-    assert all(reply.ok for reply in done)
-    assert fake.most_at_once == 2
-
-
 def test_several_hosts_share_the_work_each_up_to_its_limit_and_each_prompt_is_asked_once():
     prompts = [f"p{n:02} {'x' * n}" for n in range(40)]
     with FakeOllama(latency_s=0.02) as one, FakeOllama(latency_s=0.02) as two:
@@ -128,129 +133,15 @@ def test_several_hosts_share_the_work_each_up_to_its_limit_and_each_prompt_is_as
 def test_a_host_that_dies_leaves_its_prompts_to_the_other():
     with FakeOllama(latency_s=0.01) as one, FakeOllama(latency_s=0.01) as two:
         one.reply = at_call(10, one.stop)
-        replies = ask([one.model(), two.model()], numbered(60), concurrency=2, outage_s=0.2, **FAST)
+        replies = ask([one.model(), two.model()], numbered(60), concurrency=2, **FAST)
     assert all(reply.ok for reply in replies)
     assert sum(reply.host == two.url for reply in replies) > 30
-
-
-def test_prompts_with_a_common_beginning_go_to_one_host_side_by_side_longest_group_first():
-    question = "Question about rivers and the lakes that feed them? "
-    prompts = ["short one"] + [question + "context " * n for n in (4, 2, 3)] + ["another thing entirely"]
-    assert in_groups(("", text) for text in prompts) == [[2, 3, 1], [4], [0]]
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.text(max_size=12), max_size=30))
-def test_grouping_keeps_every_prompt_once(texts):
-    assert sorted(itertools.chain(*in_groups(("", text) for text in texts))) == list(range(len(texts)))
-
-
-def test_the_prompts_of_a_named_group_stay_together_each_before_those_that_continue_it():
-    texts = ["one two three", "x y", "Alone?", "x", "one", "", "zero"]
-    assert in_groups(zip("abababa", texts, strict=True)) == [[2, 4, 0, 6], [5, 3, 1]]
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["A", "B", "C"]), st.text("xy ", max_size=4)), max_size=20))
-def test_named_groups_are_never_mixed_or_divided(prompts):
-    made = groups(pending(prompts))
-    assert sorted(item.group for group in made for item in list(group)[:1]) == sorted({name for name, _ in prompts})
-    assert sorted(int(item.id) for group in made for item in group) == list(range(len(prompts)))
-    for group in made:
-        texts = [item.text for item in group]
-        assert len({item.group for item in group}) == 1
-        assert texts == sorted(texts)
-
-
-def test_the_prompts_of_a_host_that_dies_stay_together_at_the_next_one():
-    items = [Pending([n], f"{name}{n}", [{"content": f"{n}"}], group=name) for name in "ab" for n in range(3)]
-    hosts = [Host(Driver(), 1, Gate()) for _ in range(2)]
-    workers = [Worker(host) for host in hosts]
-
-    async def asked():
-        schedule = Schedule(items, workers, Limits(1, 1.0, 0, 0.0, 0.0, 0.0), lambda: False)
-        first = await schedule.next(workers[0])
-        assert schedule.failed(hosts[0], first, failure("server_down", "gone"))
-        return [(await schedule.next(workers[1])).id for _ in items]
-
-    assert asyncio.run(asked()) == ["a0", "a1", "a2", "b0", "b1", "b2"]
-
-
-def test_each_place_at_a_server_goes_through_a_group_of_its_own():
-    with FakeOllama(latency_s=0.05) as fake:
-        prompts = [f"{name}: {'x' * n}" for name in "ab" for n in range(5)]
-        ask(fake.model(), prompts, groups=[p[0] for p in prompts], concurrency=2, progress=False)
-    asked = [call.prompt for call in fake.calls]
-    assert [sorted(p[0] for p in asked[i : i + 2]) for i in range(0, 10, 2)] == [["a", "b"]] * 5
-    assert [p for p in asked if p[0] == "a"] == prompts[:5]
-
-
-def test_on_reply_is_told_of_every_reply_in_this_thread_and_holds_up_the_place_that_made_it(tmp_path):
-    seen, at_once = [], []
-    with FakeOllama(latency_s=0.01) as fake:
-
-        def note(place, reply):
-            assert threading.current_thread() is threading.main_thread()
-            at_once.append(len(fake.calls) - len(seen))
-            seen.append((place, reply.text))
-
-        cassette = Cassette(tmp_path / "c.sqlite")
-        prompts = [f"p{n % 12}" for n in range(16)]
-        replies = ask(fake.model(), prompts, cassette=cassette, concurrency=3, on_reply=note, progress=False)
-        assert sorted(seen) == [(place, reply.text) for place, reply in enumerate(replies)]
-        assert len(fake.calls) == 12
-        assert max(at_once) <= 3
-        for mode in ("record", "replay"):
-            seen.clear()
-            ask(fake.model(), prompts, cassette=Cassette(cassette.path, mode), on_reply=note, progress=False)
-            assert len(seen) == 16
-
-
-def test_what_on_reply_raises_ends_the_ask(fake):
-    def full(place, reply):
-        raise OSError("no room")
-
-    with pytest.raises(OSError, match="no room"):
-        ask(fake.model(), numbered(30), concurrency=2, on_reply=full, progress=False)
-    assert len(fake.calls) <= 4
-    assert ask(fake.model(), ["still there"], progress=False)[0].ok
-
-
-def test_a_stopped_ask_keeps_the_calls_under_way_and_marks_the_rest(fake, tmp_path):
-    fake.latency_s = 0.05
-    done = []
-    replies = ask(
-        fake.model(), numbered(20), concurrency=2, progress=False,
-        on_reply=lambda place, reply: done.append(place), stop=lambda: len(done) >= 4,
-    )  # fmt: skip
-    assert sum(reply.ok for reply in replies) == len(done) == len(fake.calls) <= 5
-    assert {reply.error.kind for reply in replies if not reply.ok} == {"interrupted"}
-
-
-def test_a_call_that_outlasts_the_grace_of_a_stopped_ask_is_left_to_end_by_itself(fake, monkeypatch):
-    monkeypatch.setattr("ragbench.llm.asking.GRACE_S", 0.0)
-    fake.latency_s, told = 0.3, []
-    more = {"on_reply": lambda place, reply: told.append(reply), "stop": lambda: bool(fake.calls), "progress": False}
-    assert ask(fake.model(), ["a"], **more)[0].error.kind == "interrupted"
-    end = time.monotonic() + 10
-    while asyncio.all_tasks(loop.the_loop()) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not asyncio.all_tasks(loop.the_loop())
-    assert told == []
 
 
 def test_a_server_that_takes_two_at_a_time_gets_all_prompts_of_eight_workers():
     with FakeOllama(busy_above=2, latency_s=0.005) as fake:
         replies = ask(fake.model(), numbered(30), concurrency=8, retries=0, **FAST)
     assert all(reply.ok for reply in replies)
-
-
-def test_retry_after_is_obeyed_by_the_whole_host():
-    with FakeOllama(fault=lambda prompt, before: Fault("429", 1) if prompt == "p0" and not before else None) as fake:
-        replies = ask(fake.model(), numbered(6), concurrency=1, **FAST)
-    assert all(reply.ok for reply in replies)
-    at = next(n for n, call in enumerate(fake.calls) if call.fault)
-    assert fake.calls[at + 1].began - fake.calls[at].began >= 1.0
 
 
 def test_retry_after_is_read_as_seconds_or_as_a_date():
@@ -261,19 +152,6 @@ def test_retry_after_is_read_as_seconds_or_as_a_date():
     assert 25 < retry_after(soon) <= 30
     assert retry_after(format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True)) == 0.0
     assert (retry_after("soon"), retry_after(None)) == (None, None)
-
-
-def test_pauses_between_tries_grow_and_are_never_the_same():
-    with FakeOllama(fault=lambda prompt, before: Fault("500") if before < 4 else None) as fake:
-        ask(fake.model(), ["a"], retries=4, backoff_s=0.04, progress=False)
-        ask(fake.model(), ["b"], retries=4, backoff_s=0.04, progress=False)
-    began = [call.began for call in fake.calls]
-    first = [b - a for a, b in itertools.pairwise(began[:5])]
-    second = [b - a for a, b in itertools.pairwise(began[5:])]
-    assert len(second) == 4
-    for pauses in (first, second):
-        assert all(0.02 * 2**n <= pause <= 0.06 * 2**n + 0.5 for n, pause in enumerate(pauses))
-    assert first != second
 
 
 def test_ctrl_c_keeps_what_is_done_and_a_second_run_asks_only_the_rest(tmp_path):
@@ -304,20 +182,6 @@ def test_ctrl_c_without_a_cassette_hands_over_what_is_done(fake):
     assert 8 <= sum(reply.ok for reply in stop.value.replies) < 60
 
 
-def test_progress_shows_time_to_go_failures_and_cached(fake, tmp_path, capsys):
-    cassette = Cassette(tmp_path / "c.sqlite")
-    fake.fault = lambda prompt, before: Fault("400") if prompt == "p3" else None
-    ask(fake.model(), ["p0", "p1"], cassette=cassette, progress=False)
-    fake.latency_s = 0.1
-    prompts = [*(f"p{n}" for n in range(6)), "p5"]  # the last one is asked once
-    ask(fake.model(), prompts, cassette=cassette, concurrency=1, progress=True, step="grading")
-    shown = capsys.readouterr().err
-    assert "grading" in shown
-    assert "7/7" in shown
-    assert "cached=3, failed=1" in shown or "failed=1, cached=3" in shown
-    assert re.search(r"[345]/7 \[\d\d:\d\d<\d\d:\d\d, ", shown)  # elapsed < to go, while running
-
-
 def test_no_progress_bar_when_nobody_looks_or_few_prompts(fake, capsys):
     import ipykernel  # noqa: F401 - as libraries do; only a running kernel counts
 
@@ -328,35 +192,20 @@ def test_no_progress_bar_when_nobody_looks_or_few_prompts(fake, capsys):
 def test_failures_are_logged_by_kind_with_the_first_one(fake, caplog):
     fake.fault = lambda prompt, before: Fault("400") if prompt in ("p1", "p2") else None
     ask(fake.model(), ["p0", "p1", "p2"], step="grading", ids=["a", "b", "c"], progress=False)
-    assert "grading: 2 of 3 prompts failed: 2 bad_request. First (b): ollama:llama3:8b" in caplog.text
+    assert "grading: 2 of 3 prompts failed (unusable). First (b): ollama:llama3:8b" in caplog.text
 
 
 @pytest.mark.parametrize("spec", ["ollama:llama3:8b", "openai:made"])
 def test_a_dead_server_that_never_answered_is_told_at_once_for_every_prompt(spec, fake):
     fake.stop()
     model, start = fake.model(spec), time.monotonic()
-    replies = ask(model, numbered(2000), outage_s=60, progress=False)
+    replies = ask(model, numbered(2000), progress=False)
     assert time.monotonic() - start < 3
-    assert {reply.error.kind for reply in replies} == {"server_down"}
+    assert {reply.error.kind for reply in replies} == {"down"}
     assert len(replies) == 2000
 
 
-def test_a_prompt_too_long_to_be_sent_says_nothing_about_the_server(fake):
-    fake.stop()
-    model = fake.model("openai:made", num_ctx=256)
-    start = time.monotonic()
-    replies = ask(model, ["word " * 2000, "short"], concurrency=1, outage_s=60, progress=False)
-    assert time.monotonic() - start < 5
-    assert [reply.error.kind for reply in replies] == ["context", "server_down"]
-
-
-def test_a_host_that_asks_to_wait_too_long_leaves_its_prompts_to_the_other():
-    with FakeOllama(fault=lambda prompt, before: Fault("429", 500)) as one, FakeOllama() as two:
-        replies = ask([one.model(), two.model()], numbered(20), patience_s=5, concurrency=2, **FAST)
-    assert all(reply.ok and reply.host == two.url for reply in replies)
-
-
-def test_a_server_that_restarts_within_outage_s_costs_no_reply():
+def test_a_server_that_is_started_again_costs_no_reply():
     with FakeOllama(latency_s=0.01) as fake:
 
         def restart():
@@ -365,17 +214,18 @@ def test_a_server_that_restarts_within_outage_s_costs_no_reply():
             fake.start()
 
         fake.reply = at_call(12, restart)
-        replies = ask(fake.model(), numbered(80), concurrency=2, outage_s=20, **FAST)
+        replies = ask(fake.model(), numbered(80), concurrency=2, **FAST)
     assert all(reply.ok for reply in replies)
 
 
-def test_a_server_that_stays_away_longer_than_outage_s_fails_the_rest_in_bounded_time():
+def test_a_server_that_stays_away_too_long_fails_the_rest_in_bounded_time(monkeypatch):
+    monkeypatch.setattr(asking, "OUTAGE_S", 0.5)
     with FakeOllama(latency_s=0.01) as fake:
         fake.reply = at_call(12, fake.stop)
         start = time.monotonic()
-        replies = ask(fake.model(), numbered(300), concurrency=2, outage_s=0.5, **FAST)
+        replies = ask(fake.model(), numbered(300), concurrency=2, **FAST)
         assert time.monotonic() - start < 5
-    assert {reply.error.kind for reply in replies if not reply.ok} == {"server_down"}
+    assert {reply.error.kind for reply in replies if not reply.ok} == {"down"}
     assert any(reply.ok for reply in replies)
 
 
@@ -384,12 +234,6 @@ def test_a_wrong_key_is_not_tried_ten_thousand_times():
         replies = ask(fake.model(api_key="wrong"), numbered(500), concurrency=4, **FAST)
         assert {reply.error.kind for reply in replies} == {"auth"}
         assert len(fake.calls) <= 20
-
-
-def test_one_refusal_among_answers_does_not_condemn_the_host(fake):
-    fake.fault = lambda prompt, before: Fault("404") if prompt == "p5" and not before else None
-    replies = ask(fake.model(), numbered(20), concurrency=1, **FAST)
-    assert all(reply.ok for reply in replies)
 
 
 def test_equal_prompts_are_asked_once_with_a_cassette_and_each_time_without(fake, tmp_path):
@@ -414,9 +258,6 @@ def test_no_prompts_give_no_replies_and_no_call(fake):
     [
         ({"prompts": "one text"}, r"ask\(model, \[prompt\]\)"),
         ({"prompts": [3.5]}, "a prompt of type float"),
-        ({"concurrency": 0}, "concurrency=0"),
-        ({"deadline_s": -1}, "deadline_s=-1"),
-        ({"retries": -1}, "retries=-1"),
         ({"ids": ["a", "b"]}, "2 ids for 1 prompts"),
         ({"schema": [None, None]}, "2 schemas for 1 prompts"),
         ({"schema": dict}, "a pydantic BaseModel class"),
@@ -443,14 +284,6 @@ def test_hosts_with_different_weights_under_one_name_are_refused():
             ask([one.model(), two.model()], ["p"], progress=False)
         assert not one.calls
     assert caught.value.kind == "digest"
-
-
-def test_ask_from_inside_its_own_loop_says_so_instead_of_hanging(fake):
-    async def inside():
-        ask(fake.model(), ["p"])
-
-    with pytest.raises(ConfigError, match="own event loop"):
-        loop.run(inside())
 
 
 def test_ask_still_works_after_a_fork(fake):

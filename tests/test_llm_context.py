@@ -1,27 +1,21 @@
-"""No prompt is cut in silence: estimates before sending, the server's counts after."""
+"""No prompt is cut in silence: Ollama is asked to refuse one that does not fit; a window that is full is no answer."""
 
 from __future__ import annotations
 
+import httpx
 import pytest
 from fake_ollama import FakeOllama
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragbench.llm import ask, estimate_tokens
-from ragbench.llm.context import enough, too_long, was_cut
-from ragbench.llm.drivers import Driver
-
-
-def driver(num_ctx):
-    model = Driver()
-    model.num_ctx, model.num_predict = num_ctx, 100
-    return model
+from ragbench.llm.context import Transport, could_overflow
 
 
 def one(prompt, **options):
-    server = {name: options.pop(name) for name in ("overflow", "no_counts") if name in options}
+    server = {name: options.pop(name) for name in ("overflow", "no_counts", "version") if name in options}
     with FakeOllama(**server) as fake:
-        return ask(fake.model(**options), [prompt], retries=0, progress=False)[0], len(fake.calls)
+        return ask(fake.model(**options), [prompt], retries=0, progress=False)[0], fake.calls
 
 
 def test_estimate_is_four_plain_characters_or_one_other_per_token():
@@ -37,78 +31,61 @@ def test_estimate_never_shrinks_when_text_is_added(a, b):
     )
 
 
-def test_estimate_is_within_a_quarter_of_a_real_tokenizer_on_running_english():
-    from ragbench.data import load_minihop
-    from ragbench.text.wordpiece import default_tokenizer
-
-    tokenizer = default_tokenizer()
-    texts = [document.text for document in load_minihop().documents]
-    real = sum(len(tokenizer.encode(text).ids) for text in texts)
-    assert real > 5000
-    assert real * 3 / 4 < sum(map(estimate_tokens, texts)) < real * 5 / 4
-
-
-def test_a_prompt_that_cannot_fit_is_not_sent_and_the_error_says_with_what_it_was_estimated():
-    reply, calls = one("word " * 4000, num_ctx=1024, num_predict=100)
-    assert calls == 0
-    assert reply.error.kind == "context"
-    assert "not sent: the prompt has 5004 tokens (estimated: 4 ASCII characters or 1 other" in str(reply.error)
-    assert "num_ctx is 1024" in str(reply.error)
-    assert "set num_ctx=5120" in reply.error.do
-
-
-@pytest.mark.parametrize("overflow", ["error", "half", "fill"])
-def test_a_cut_prompt_is_a_failure_that_names_a_num_ctx_that_would_do(overflow):
-    text = "some words to fill the window " * 120
-    reply, calls = one(text, num_ctx=512, num_predict=200, overflow=overflow)
-    assert calls == 1
-    assert (reply.ok, reply.error.kind) == (False, "context")
-    would_do = int(reply.error.do.split("num_ctx=")[1].split(",")[0])
-    again, _ = one(text, num_ctx=would_do, num_predict=200, overflow=overflow)
-    assert again.ok, again.error
-    assert again.usage.prompt_tokens + 200 <= would_do <= 4 * again.usage.prompt_tokens
-
-
-def test_the_servers_own_number_decides_when_it_gives_one():
-    reply, _ = one("ab " * 500, num_ctx=256, num_predict=60)  # 504 tokens for the server, 379 by our estimate
+def test_a_prompt_that_does_not_fit_is_refused_in_the_servers_words_and_asked_once():
+    reply, calls = one("ab " * 500, num_ctx=256, num_predict=60)
+    assert (reply.error.kind, len(calls)) == ("truncated", 1)
     assert "504 tokens and exceeds the context length of 256" in str(reply.error)
-    assert reply.error.do.startswith("set num_ctx=768")  # 504 + 60, rounded up
+    assert "num_ctx" in reply.error.do
+    assert calls[0].body["truncate"] is False
 
 
-def test_without_counts_a_prompt_near_the_window_is_not_trusted():
-    reply, _ = one("four" * 600, num_ctx=512, no_counts=True, overflow="half")
-    assert "gives no count" in str(reply.error)
-    reply, _ = one("four" * 400, num_ctx=512, no_counts=True)
-    assert (reply.ok, reply.usage.uncounted) == (True, 1)
+def test_a_full_window_is_no_answer_on_a_server_that_does_not_know_truncate():
+    reply, _ = one("ab " * 500, num_ctx=256, num_predict=60, overflow="fill")
+    assert "the prompt fills the window: 256 tokens, num_ctx is 256" in str(reply.error)
+
+
+def test_from_ollama_0_30_on_the_count_of_a_prompt_is_not_taken_for_its_length():
+    assert one("a b c")[0].usage.prompt_tokens == 7
+    reply, _ = one("a b c", version="0.30.0")
+    assert (reply.ok, reply.usage.prompt_tokens, reply.usage.uncounted) == (True, 0, 1)
+    assert one("a b c", no_counts=True)[0].usage.uncounted == 1
 
 
 @pytest.mark.parametrize(
-    ("estimate", "counted", "written", "cut"),
+    ("words", "options", "could"),
     [
-        (100, 90, 20, None),
-        (900, 1023, 1, None),
-        (900, 1024, 0, "fills the window"),
-        (1500, 514, 10, "half of the window"),
-        (520, 514, 10, None),  # a prompt that is really that long
-        (1500, 1000, 10, "was cut"),  # whole messages left out
-        (1100, 1000, 10, None),  # our estimate was a little high
-        (900, 900, 200, "ran past the window"),
-        (100, 12, 5, None),  # an old server that counts only what was not in its prompt cache
+        (10, {"num_ctx": 512, "num_predict": 64}, False),
+        (300, {"num_ctx": 512, "num_predict": 64}, True),
+        (1, {"num_ctx": 512}, True),
+        (1, {"num_predict": 5000}, True),
     ],
 )
-def test_the_servers_count_is_judged_against_window_and_estimate(estimate, counted, written, cut):
-    error = was_cut(driver(1024), estimate, counted, written)
-    assert (error is None) == (cut is None)
-    if cut:
-        assert cut in str(error)
-        assert error.kind == "context"
+def test_shift_is_sent_only_where_prompt_and_answer_could_reach_the_window(words, options, could):
+    assert could_overflow({"messages": [{"content": "word " * words}], "options": options}) is could
 
 
-def test_an_unknown_window_is_not_checked():
-    assert (was_cut(driver(None), 10**6, 10**6, 10), too_long(driver(None), 10**6)) == (None, None)
+def test_shift_is_left_out_of_a_short_prompt():
+    _, (call,) = one("short", num_ctx=512, num_predict=64)
+    assert "shift" not in call.body
+    _, (call,) = one("word " * 80, num_ctx=256, num_predict=100)
+    assert call.body["shift"] is False
 
 
-def test_enough_leaves_room_for_the_reply_in_round_steps():
-    assert enough(100, 100) == 256
-    assert enough(100, -1) == 768  # no limit on the reply: room for 512
-    assert (enough(5000, 2048), enough(5000, 2168), enough(5000, 2169)) == (7168, 7168, 8192)
+@pytest.mark.parametrize(
+    ("headers", "size", "words"),
+    [({}, 70_000_000, "more than 67,108,864 bytes"), ({"content-encoding": "zstd"}, 10, "compressed")],
+)
+def test_a_reply_without_bound_or_compressed_is_refused(headers, size, words):
+    async def endless():
+        for _ in range(size // 1_000_000 + 1):
+            yield b" " * min(size, 1_000_000)
+
+    with FakeOllama() as fake:
+        model = fake.model(digest="d")
+
+        def handle(request):
+            return httpx.Response(200, content=endless(), headers=headers)
+
+        model._async_client._client._transport = Transport(httpx.MockTransport(handle))
+        reply = ask(model, ["p"], retries=0, progress=False)[0]
+    assert (reply.error.kind, words in str(reply.error)) == ("server", True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import multiprocessing
 import os
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -22,8 +24,8 @@ from pydantic import BaseModel, Field
 from ragbench.errors import ConfigError, DataError
 from ragbench.experiment import Experiment
 from ragbench.generation import generate
-from ragbench.llm import Cassette, Step, Usage, ask, chat_model, fitness, label_schema, local, plan
-from ragbench.llm.drivers import driver_for
+from ragbench.llm import Cassette, Usage, ask, chat_model, fitness, label_schema, local, plan
+from ragbench.llm.endpoints import endpoint_of
 from ragbench.records import Question
 
 NUM_CTX = 2048
@@ -64,7 +66,7 @@ def soon(condition, seconds=20.0):
 def one_error(model):
     """Ask five prompts; every one fails for the same reason, and no more than one call finds it out."""
     replies = ask(model, claims(5), backoff_s=0.01, progress=False)
-    assert {reply.error.kind for reply in replies} == {"gguf"}
+    assert {reply.error.kind for reply in replies} == {"no_model"}
     assert sum(reply.attempts for reply in replies) <= 1
     return str(replies[0].error)
 
@@ -131,9 +133,9 @@ def test_names_options_and_numbers_are_checked(tmp_path):
         chat_model("smollm2", host="gpu1:8000")
     with pytest.raises(ConfigError, match="gguf:FILE"):
         chat_model("gguf:")
-    driver = driver_for(chat_model(f"gguf:{tmp_path}/Some-Model.gguf"))
-    assert (driver.model, driver.num_ctx) == ("gguf:Some-Model", 8192)
-    assert str(tmp_path) not in json.dumps([driver.options(), driver.model, driver.host])
+    endpoint = endpoint_of(chat_model(f"gguf:{tmp_path}/Some-Model.gguf"))
+    assert (endpoint.model, endpoint.num_ctx) == ("gguf:Some-Model", 8192)
+    assert str(tmp_path) not in json.dumps([endpoint.options(), endpoint.model, endpoint.host])
 
 
 def test_an_experiment_file_takes_the_names_and_a_path_of_its_own(tmp_path):
@@ -262,7 +264,7 @@ def test_every_structured_reply_of_the_real_grammar_is_valid():
     assert usage.uncounted == 0
     assert 6 * 20 < usage.prompt_tokens < 6 * 120
     assert usage.output_tokens > 6 * 5
-    assert 0 < usage.output_seconds < usage.seconds
+    assert 0 < usage.tokens_per_second < math.inf
 
 
 @pytest.mark.live
@@ -335,34 +337,31 @@ def test_the_same_prompt_and_seed_give_the_same_reply_without_the_prompt_cache()
 
 
 @pytest.mark.live
-def test_a_prompt_longer_than_the_window_fails_with_the_servers_two_numbers_and_a_num_ctx_that_would_do():
-    text = "A long passage about bridges. " * 500
-    reply = ask(small(), [text], progress=False)[0]
-    assert reply.error.kind == "context"
+def test_a_prompt_longer_than_the_window_fails_with_the_servers_two_numbers():
+    reply = ask(small(), ["A long passage about bridges. " * 500], progress=False)[0]
+    assert (reply.error.kind, reply.attempts) == ("truncated", 1)
     assert f"available context size ({NUM_CTX} tokens)" in str(reply.error)
-    assert 3000 < int(reply.error.do.split("num_ctx=")[1].split(",")[0]) < 8192
-    assert reply.attempts == 1
+    assert "num_ctx" in reply.error.do
 
 
 @pytest.mark.live
-def test_plan_agrees_with_the_real_token_counts(tmp_path):
+def test_a_plan_takes_the_median_time_of_recorded_calls(tmp_path):
     model = small(num_predict=100, price=(1.0, 1.0))
     cassette = Cassette(tmp_path / "live.sqlite")
-    ask(model, claims(8)[:4], schema=Verdict, cassette=cassette, progress=False)
-    made = plan(Step("check", claims(8), schema=Verdict), model, cassette)["check"]
-    replies = ask(model, claims(8), schema=Verdict, cassette=cassette, progress=False)
+    first = ask(model, claims(8)[:4], schema=Verdict, step="check", cassette=cassette, progress=False)
+    made = plan({"check": 8}, model, cassette)["check"]
+    replies = ask(model, claims(8), schema=Verdict, step="check", cassette=cassette, progress=False)
     spent = sum((reply.usage for reply in replies if not reply.cached), Usage())
     assert (made.calls, made.cached, made.remaining, spent.calls) == (8, 4, 4, 4)
-    assert made.prompt_tokens == pytest.approx(spent.prompt_tokens, rel=0.05)
-    assert made.output_tokens == pytest.approx(spent.output_tokens, rel=0.3)
-    assert made.cost == pytest.approx(spent.cost, rel=0.1)
+    assert made.seconds == pytest.approx(4 * statistics.median(reply.seconds for reply in first))
+    assert made.cost == pytest.approx(spent.cost, rel=0.3)
 
 
 @pytest.mark.live
 def test_the_doctor_finds_that_this_model_obeys_and_is_no_judge():
-    found = fitness(small(num_ctx=512, num_predict=60))
+    found = fitness(small(num_ctx=2048, num_predict=60))
     assert (found.asked, found.obeyed + found.repaired) == (4, 4)
-    assert (found.num_ctx, found.context_length, found.window_works) == (512, 8192, True)
+    assert found.about == {"window": "num_ctx 2048"}
     assert (found.digest, found.fit) == (local.SMOLLM2_SHA256, False)
 
 

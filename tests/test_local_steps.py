@@ -50,7 +50,7 @@ def test_the_thesis_grid_answers_and_grades_with_as_many_calls_as_planned(tmp_pa
     assert rows["answer"].str.len().gt(0).all()
     assert rows["finish"].isin(["stop", "length"]).all()
     graded = rows["grade"].between(1, 5)
-    assert (graded | rows["error_kind"].isin(["invalid", "truncated"])).all()
+    assert (graded | rows["error_kind"].isin(["unusable", "truncated"])).all()
     assert {step.name: step.calls for step in planned.steps} == {"retrieve": 1, "generation": 2, "grading": 2}
     again = Experiment.from_yaml(path).run(progress=False)
     assert again["answer"].tolist() == rows["answer"].tolist()

@@ -105,7 +105,7 @@ def test_an_unreadable_extraction_is_unscored_with_its_raw_reply(bad):
         assert len(server.calls) == found.report.calls == 3  # one repair try
     assert found.labels == (("x is one",), None)
     (failure,) = found.report.failures
-    assert (failure.id, failure.kind, failure.raw) == ("t2", "invalid", bad)
+    assert (failure.id, failure.kind, failure.raw) == ("t2", "unusable", bad)
     assert found.report.unscored == 1
 
 
@@ -187,7 +187,7 @@ def test_a_claim_that_stays_unreadable_is_none_and_never_neutral():
         judged = check_claims(model_at(server), [CLAIMS[:4]], [TEXT], 4, ids=["q1"], **QUIET)
     assert judged.labels == ((*WANTED[:2], None, WANTED[3]),)
     (failure,) = judged.report.failures
-    assert (failure.id, failure.kind, failure.raw) == ("q1 claim 3", "invalid", "Who knows?")
+    assert (failure.id, failure.kind, failure.raw) == ("q1 claim 3", "unusable", "Who knows?")
     assert (judged.report.unscored, judged.report.rechecked) == (1, 4)
 
 
@@ -198,7 +198,7 @@ def test_a_server_that_fails_leaves_claims_unscored_without_asking_for_each_agai
     assert judged.labels == ((None,) * 7,)
     assert judged.report.unscored == len(judged.report.failures) == 7
     assert judged.report.rechecked == 0
-    assert {f.kind for f in judged.report.failures} == {"server_error"}
+    assert {f.kind for f in judged.report.failures} == {"server"}
 
 
 def test_the_schema_leaves_the_number_open_for_joint_prompts_and_fixes_it_for_single_ones():

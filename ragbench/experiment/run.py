@@ -37,7 +37,7 @@ from ragbench.experiment.rows import (
 from ragbench.generation import PROMPTS, generate
 from ragbench.labelling.grades import GRADES, PROMPT, grade
 from ragbench.llm import Cassette
-from ragbench.llm.facts import ModelFacts, model_facts
+from ragbench.llm.endpoints import ModelFacts, model_facts
 from ragbench.llm.reply import CUT_SHORT
 from ragbench.metrics.ir_score import MATCHES, ir_score_table
 from ragbench.onnx_models import cores
@@ -54,7 +54,7 @@ LEFT_OUT = "truncated answer"  # kind of a row without a grade, unlike a judge's
 STOP_AFTER = 0.5  # share of prompts failed by the servers, above which a run ends
 _JUDGED_FROM = 20  # prompts, before that share counts
 # With these the model has done its part badly; with all others it is the server that failed.
-_UNUSABLE = {LEFT_OUT, "truncated", "unusable", "invalid", "empty", "refused", "context", "secret", "digest", "miss"}
+_UNUSABLE = {LEFT_OUT, "truncated", "unusable", "invalid", "digest", "miss"}
 
 Row = dict[str, Any]
 Search = tuple[str, str, int]  # chunker, retriever, k

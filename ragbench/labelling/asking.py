@@ -219,7 +219,7 @@ class LabelStep:
 
 # The model answered, or would have, had the prompt been shorter: one item alone may fare better. After any other
 # failure (no server, no model, no time) it would not.
-_WORTH_A_SECOND_LOOK = frozenset({"invalid", "truncated", "empty", "refused", "context"})
+_WORTH_A_SECOND_LOOK = frozenset({"unusable", "truncated"})
 
 
 @dataclass(frozen=True, slots=True)

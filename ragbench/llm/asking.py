@@ -8,25 +8,33 @@ import os
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay, wait_random_exponential
+
 from ragbench.errors import ConfigError, check_known
-from ragbench.llm import loop
-from ragbench.llm.cassette import Cassette, Keys, canonical
-from ragbench.llm.context import prompt_tokens, too_long, was_cut, with_advice
-from ragbench.llm.drivers import FINISHED, Driver, Received, agreed_digest, as_messages, driver_for
-from ragbench.llm.failures import AWAY, KINDS, CallError, printable, without_address
-from ragbench.llm.models import DEADLINE_S, chat_model
+from ragbench.llm.cassette import Cassette, Keys
+from ragbench.llm.endpoints import FINISHED, Endpoint, Received, agreed_digest, endpoints_of, run
+from ragbench.llm.failures import AGAIN, OF_THE_HOST, CallError, printable, without_address
+from ragbench.llm.models import DEADLINE_S
 from ragbench.llm.reply import CUT_SHORT, Reply, Usage
-from ragbench.llm.schedule import Host, Limits, Pending, Schedule, Worker, gate_of
-from ragbench.llm.structured import json_schema_of, read_reply, repair_messages, repeats, schema_dict, without_thinking
+from ragbench.llm.structured import (
+    as_messages,
+    json_schema_of,
+    json_values,
+    read_reply,
+    repair_messages,
+    repeats,
+    schema_dict,
+    without_thinking,
+)
 
 log = logging.getLogger("ragbench.llm")
 _BAR_FROM = 20
-GRACE_S = 2.0  # for calls under way when ``stop`` says so
+_LONGEST_PAUSE_S = 30.0
+OUTAGE_S = 60.0  # how long a server that has answered before may be away before its prompts count as failed
 
 
 class Interrupted(KeyboardInterrupt):
@@ -50,135 +58,129 @@ def ask(
     ids: Sequence[str] | None = None,
     step: str = "",
     patience_s: float = 3600.0,
-    outage_s: float = 60.0,
     backoff_s: float = 0.5,
     on_miss: str = "raise",
     on_length: str = "fail",
-    on_reply: Callable[[int, Reply], None] | None = None,
-    stop: Callable[[], bool] | None = None,
     groups: Sequence[str] | None = None,
 ) -> list[Reply]:
     """Send many prompts to one chat model; return one Reply each, in the order of the prompts.
 
     Parameters
     ----------
-    model : a LangChain chat model, or a name for ``chat_model``; or a sequence of the same model on several hosts.
+    model : a LangChain chat model, or a name or mapping for ``chat_model``; or a list of one model on several hosts.
     prompts : str, LangChain messages, ``{"role", "content"}`` dicts, (role, text) pairs, or lists of these.
     schema : pydantic model that every reply must fit strictly (or one, or None, per prompt). A reply that does not fit
         gets one repair try, which is counted; after that it is a failure that keeps the raw text.
     cassette : where replies are recorded and looked up; a path means record mode. With one, equal prompts are asked
         once.
-    concurrency : most calls under way to one host at a time, over all ``ask`` of this process.
+    concurrency : most calls under way to one host at a time.
     deadline_s : seconds for one whole call. Default: the model's own, else 600.
-    retries : how often a failure that may pass is tried again; one that ran into its deadline at most once.
+    retries : how often a failure that may pass is tried again; one that ran into its deadline once.
     progress : a bar. Default: from 20 prompts on, when somebody looks.
     ids : names of the prompts, for messages and the cassette. Default: their numbers.
-    step : name of the step ("grading"), for sums by step.
+    step : name of the step ("grading"), for plans and sums by step.
     patience_s : how long one prompt may wait for a server that is busy (HTTP 429, 503).
-    outage_s : how long a server that has answered before may be away before its prompts count as failed.
     backoff_s : first pause before another try; doubles each time, with jitter, up to 30 s.
     on_miss : in replay mode, ``"raise"`` or ``"reply"`` (failures of kind ``miss``).
     on_length : a reply without schema that ended at its limit of tokens is a failure of kind ``truncated`` (``"fail"``,
         for labels), or an answer with ``finish == "length"`` (``"keep"``, for generated answers).
-    on_reply : called in this thread with place and reply, as the replies come. A place at a server takes on its next
-        prompt when this has returned.
-    stop : when it says True, no further prompt goes out; those under way have two seconds. What is then not answered
-        is a failure of kind ``interrupted``, of which ``on_reply`` is not told.
-    groups : what each prompt belongs to (its question, say). The prompts of one group go to one place at one server,
-        one after another. Default: prompts that share their beginning are a group.
+    groups : what each prompt belongs to (its question, say). The prompts of one group go to one host, one after
+        another, so that its prompt cache helps. Default: each prompt is a group.
 
     Raises CallError for a prompt that is not on the cassette in replay mode, and for two digests under one name;
     Interrupted (a KeyboardInterrupt) on Ctrl-C: its ``replies`` hold what is done, the cassette has it too.
     """
-    drivers = _drivers(model)
-    items = _items(prompts, schema, ids, groups, drivers[0])
+    endpoints = endpoints_of(model)
     check_known("on_miss", [on_miss], ("raise", "reply"))
     check_known("on_length", [on_length], ("fail", "keep"))
     if isinstance(cassette, str | os.PathLike):
         cassette = Cassette(cassette)
-    deadline_s = deadline_s or drivers[0].deadline_s or DEADLINE_S
-    limits = Limits(concurrency, deadline_s, retries, backoff_s, patience_s, outage_s)
     tape = None if cassette is None or cassette.mode == "off" else cassette
-    job = Job(drivers, items, tape, limits, step, on_length == "keep", on_reply, stop)
+    limits = Limits(concurrency, deadline_s or endpoints[0].deadline_s or DEADLINE_S, retries, backoff_s, patience_s)
+    tasks = _tasks(prompts, schema, ids, groups, endpoints[0])
+    job = Job(endpoints, tasks, tape, limits, step, on_length == "keep")
     if tape is not None and tape.mode == "replay":
         missing = job.replay(tape)
-        if missing is not None and on_miss == "raise":
+        if missing and on_miss == "raise":
             raise missing
-    elif items:
+    elif tasks:
         _run(job, progress)
     replies = job.all_replies()
-    kinds = Counter(reply.error.kind for reply in replies if reply.error is not None)
-    if kinds:
-        counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        first = next(reply for reply in replies if reply.error is not None)
-        failed = f"{kinds.total()} of {len(replies)} prompts failed: {counts}. First ({first.id})"
-        log.warning("%s%s: %s", f"{step}: " if step else "", failed, first.error)
+    _report(step, replies)
     return replies
 
 
-def _drivers(model: Any) -> list[Driver]:
-    models = list(model) if isinstance(model, Sequence) and not isinstance(model, str) else [model]
-    if not models:
-        raise ConfigError("no model", "a chat model, or a sequence of the same model on several hosts", "pass one")
-    drivers = [driver_for(chat_model(one) if isinstance(one, str) else one) for one in models]
-    if len(drivers) > 1:
-        first, *others = (canonical([driver.model, driver.options()]) for driver in drivers)
-        for other in others:
-            if other != first:
-                same = "one model with the same options on every host"
-                raise ConfigError(f"two different models: {first} and {other}", same, "call ask once per model")
-    return drivers
+def _report(step: str, replies: Sequence[Reply]) -> None:
+    """Log one line for each kind of failure, with the words of its first."""
+    kinds = Counter(reply.error.kind for reply in replies if reply.error is not None)
+    for kind, count in kinds.most_common():
+        first = next(reply for reply in replies if reply.error is not None and reply.error.kind == kind)
+        where = f"{step}: " if step else ""
+        log.warning(
+            "%s%d of %d prompts failed (%s). First (%s): %s", where, count, len(replies), kind, first.id, first.error
+        )
 
 
-def _items(prompts: Any, schema: Any, ids: Any, groups: Any, driver: Driver) -> list[Pending]:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many at once, how long, how often."""
+
+    concurrency: int
+    deadline_s: float
+    retries: int
+    backoff_s: float
+    patience_s: float
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """One prompt. ``places``: where its reply stands; several where equal prompts are asked once."""
+
+    places: list[int]
+    id: str
+    messages: list[dict]
+    schema: Any
+    json_schema: str
+    group: Any
+    key: str = ""
+    attempts: int = 0
+    spent: Usage = field(default_factory=Usage)
+    repaired: bool = False
+
+
+def _tasks(prompts: Any, schema: Any, ids: Any, groups: Any, endpoint: Endpoint) -> list[Task]:
     if isinstance(prompts, str):
         raise ConfigError("prompts is one str", "a list of prompts", "ask(model, [prompt])")
     prompts = list(prompts)
     schemas = list(schema) if isinstance(schema, Sequence) else [schema] * len(prompts)
-    ids = range(len(prompts)) if ids is None else list(ids)
-    groups = [""] * len(prompts) if groups is None else list(groups)
-    for what, given in (("schemas", schemas), ("ids", ids), ("groups", groups)):
+    names = list(range(len(prompts)) if ids is None else ids)
+    groups = list(range(len(prompts)) if groups is None else groups)
+    for what, given in (("schemas", schemas), ("ids", names), ("groups", groups)):
         if len(given) != len(prompts):
             raise ConfigError(f"{len(given)} {what} for {len(prompts)} prompts", "one per prompt", f"check {what}")
-    items = []
-    for place, (prompt, schema, name, group) in enumerate(zip(prompts, schemas, ids, groups, strict=True)):
-        item = Pending([place], str(name), as_messages(prompt), schema, json_schema_of(schema), group)
-        if any(secret in item.text for secret in driver.secrets):
-            raise driver.fail("secret", f"prompt {item.id!r} holds the API key")
-        items.append(item)
-    return items
+    tasks = []
+    for place, (prompt, one, name, group) in enumerate(zip(prompts, schemas, names, groups, strict=True)):
+        task = Task([place], str(name), as_messages(prompt), one, json_schema_of(one), group)
+        if any(secret in str(message["content"]) for secret in endpoint.secrets for message in task.messages):
+            raise endpoint.fail(
+                "unusable", f"prompt {task.id!r} holds the API key", do="take the key out of the prompt"
+            )
+        tasks.append(task)
+    return tasks
 
 
 def _run(job: Job, progress: bool | None) -> None:
-    bar = None
-    if len(job.items) >= _BAR_FROM and _somebody_looks() if progress is None else progress:
-        from tqdm.auto import tqdm
+    from tqdm.auto import tqdm
 
-        bar = tqdm(total=len(job.items), desc=job.step or "ask", unit="prompt")
-
-    def tick() -> None:
-        if bar is not None:
-            bar.initial = job.recorded  # recorded replies take no time and must not flatter the time to go
-            bar.set_postfix(failed=job.failed, cached=job.cached, refresh=False)
-            bar.update(job.done - bar.n)
-
-    stopped_at: list[float] = []
-
-    def leave() -> bool:
-        if not stopped_at and job.stopped():
-            stopped_at.append(time.monotonic())
-        return bool(stopped_at) and time.monotonic() - stopped_at[0] >= GRACE_S
-
-    try:
-        loop.run(job.run(), tick, job.caller, leave)
-    except KeyboardInterrupt:
-        replies = job.all_replies()
-        done = sum(reply.error is None or reply.error.kind != "interrupted" for reply in replies)
-        kept = f"recorded on {job.cassette.path.name}, run again to go on" if job.cassette else "in .replies"
-        raise Interrupted(f"{done} of {len(replies)} replies are done ({kept})", replies) from None
-    finally:
-        if bar is not None:
-            bar.close()
+    shown = len(job.tasks) >= _BAR_FROM and _somebody_looks() if progress is None else progress
+    with tqdm(total=len(job.tasks), desc=job.step or "ask", unit="prompt", disable=not shown) as job.bar:
+        try:
+            run(job.run())
+        except KeyboardInterrupt:
+            replies = job.all_replies()
+            done = sum(reply.error is None or reply.error.kind != "interrupted" for reply in replies)
+            kept = f"recorded on {job.cassette.path.name}, run again to go on" if job.cassette else "in .replies"
+            raise Interrupted(f"{done} of {len(replies)} replies are done ({kept})", replies) from None
 
 
 def _somebody_looks() -> bool:
@@ -187,312 +189,300 @@ def _somebody_looks() -> bool:
     return in_kernel or (sys.stderr is not None and sys.stderr.isatty())
 
 
+@dataclass(eq=False)
+class Host:
+    """A server. ``dead``: why it is not asked any more; ``spoke``: whether it has answered in this run."""
+
+    endpoint: Endpoint
+    digest: str | None = None
+    dead: CallError | None = None
+    spoke: bool = False
+
+
 @dataclass
 class Job:
-    """The state of one ``ask``; ``drivers``: one per host; ``keep_cut``: a text cut at its limit is an answer."""
+    """The state of one ``ask``; ``keep_cut``: a text cut at its limit is an answer."""
 
-    drivers: Sequence[Driver]
-    items: list[Pending]
+    endpoints: Sequence[Endpoint]
+    tasks: list[Task]
     cassette: Cassette | None
     limits: Limits
     step: str
     keep_cut: bool
-    on_reply: Callable[[int, Reply], None] | None
-    stop: Callable[[], bool] | None
-    caller: loop.Caller = field(default_factory=loop.Caller)
     digest: str = ""
     keys: Keys | None = None
     replies: dict[int, Reply] = field(default_factory=dict)  # by place
-    untold: deque[int] = field(default_factory=deque)  # places of replies that ``on_reply`` was not told of yet
-    done: int = 0
-    failed: int = 0
-    cached: int = 0
-    recorded: int = 0
+    replaced: CallError | None = None
+    bar: Any = None
 
-    def stopped(self) -> bool:
-        """Whether no further prompt is to go out."""
-        return self.stop is not None and self.stop()
-
-    # -- from the cassette -------------------------------------------------------------------------------------------
+    # -- from the cassette ---------------------------------------------------------------------------------------------
 
     def replay(self, tape: Cassette) -> CallError | None:
         """Serve everything from the cassette, without a socket. Returns the error for what is missing, if any."""
-        driver = self.drivers[0]
-        digest = tape.choose_digest(driver.provider, driver.name, driver.pinned_digest)
-        missing = self._look_up(tape, digest) if digest is not None else self.items
-        for item in missing:
-            self._settle(item, self._unanswered(item, driver, tape.miss([item.id], driver.model, len(self.items))))
-        self._tell()
-        ids = [self.items[place].id for item in missing for place in item.places]
-        return tape.miss(ids, driver.model, len(self.items)) if ids else None
+        first = self.endpoints[0]
+        digest = tape.choose_digest(first.provider, first.name, first.pinned_digest)
+        missing = self._look_up(tape, digest) if digest is not None else self.tasks
+        for task in missing:
+            self._settle(task, self._failed(task, first, tape.miss([task.id], first.model, len(self.tasks))))
+        ids = [self.tasks[place].id for task in missing for place in task.places]
+        return tape.miss(ids, first.model, len(self.tasks)) if ids else None
 
-    def _look_up(self, tape: Cassette, digest: str) -> list[Pending]:
+    def _look_up(self, tape: Cassette, digest: str) -> list[Task]:
         """Serve what is recorded; return the rest. A recorded failure is served in replay mode only."""
-        driver = self.drivers[0]
-        self.digest, self.keys = digest, Keys(driver.provider, driver.name, digest, driver.options())
-        for item in self.items:
-            item.key = self.keys.key(item.messages, item.json_schema)
-        recorded = tape.get(item.key for item in self.items)
-        missing: dict[str, Pending] = {}
-        for item in self.items:
-            answer = recorded.get(item.key)
+        first = self.endpoints[0]
+        self.digest, self.keys = digest, Keys(first.provider, first.name, digest, first.options())
+        for task in self.tasks:
+            task.key = self.keys.key(task.messages, task.json_schema)
+        recorded = tape.get(task.key for task in self.tasks)
+        missing: dict[str, Task] = {}
+        for task in self.tasks:
+            answer = recorded.get(task.key)
             if answer is not None and (answer["ok"] or tape.mode == "replay"):
-                self._settle(item, self._served(item, answer))
-            elif item.key in missing:
+                self._settle(task, self._served(task, answer))
+            elif task.key in missing:
                 # The same request twice: asked once, as a second run would find it on the cassette.
-                missing[item.key].places += item.places
+                missing[task.key].places += task.places
             else:
-                missing[item.key] = item
-        self.recorded = self.done
+                missing[task.key] = task
         return list(missing.values())
 
-    def _served(self, item: Pending, answer: Mapping[str, Any]) -> Reply:
+    def _served(self, task: Task, answer: dict[str, Any]) -> Reply:
         """Rebuild a reply; a structured one is validated again, so that new validators hold for old replies."""
-        driver, error, parsed = self.drivers[0], None, None
+        first, error, parsed = self.endpoints[0], None, None
         if not answer["ok"]:
             stored = answer["error"]
             error = CallError(printable(stored["got"]), stored["expected"], printable(stored["do"]))
-            error.kind, error.model, error.status = stored["kind"], driver.model, stored["status"]
-        elif item.schema is not None:
-            parsed, _, problem = read_reply(answer["text"], item.schema)
+            error.kind, error.model, error.status = stored["kind"], first.model, stored["status"]
+        elif task.schema is not None:
+            parsed, _, problem = read_reply(answer["text"], task.schema)
             if problem:
-                what = f"the recorded reply does not fit the schema: {problem}"
-                error = driver.fail("invalid", what, do="record anew")
+                error = first.fail(
+                    "unusable", f"the recorded reply does not fit the schema: {problem}", do="record anew"
+                )
         elif answer["finish"] in CUT_SHORT and not self.keep_cut:
-            error = driver.fail("truncated", "the recorded reply was cut off", raw=answer["raw"])
+            error = first.fail("truncated", "the recorded reply was cut off", raw=answer["raw"])
         same = {name: answer[name] for name in ("text", "seconds", "raw", "finish", "repairs", "attempts")}
         same |= {"usage": Usage.from_dict(answer["usage"]), "form": answer.get("form", "")}
-        judged = {"ok": error is None, "error": error, "parsed": parsed}
-        return Reply(**same, **judged, **self._who(item, driver), cached=True)
+        return Reply(**same, ok=error is None, error=error, parsed=parsed, **self._who(task, first), cached=True)
 
-    # -- from the servers --------------------------------------------------------------------------------------------
+    # -- from the servers ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serve what is recorded, ask for the rest, and settle every item."""
-        try:
-            await self._ask_hosts()
-        finally:
-            for driver in self.drivers:
-                if driver.kept_by is None:
-                    await driver.close()
+        """Serve what is recorded, ask for the rest, and settle every task."""
+        hosts = [Host(endpoint) for endpoint in self.endpoints]
+        groups: dict[Any, list[Task]] = {}
+        for task in await self._not_recorded(hosts):
+            groups.setdefault(task.group, []).append(task)
+        # Each prompt before those that continue it, which is what a server's prompt cache likes.
+        queue = deque(deque(sorted(group, key=lambda task: len(str(task.messages)))) for group in groups.values())
+        workers = []
+        for host in hosts:
+            most = min(self.limits.concurrency, host.endpoint.slots or self.limits.concurrency)
+            workers += [self._work(host, hosts, queue) for _ in range(max(1, most))]
+        await asyncio.gather(*workers)
+        reason = next((host.dead for host in hosts if host.dead), None)
+        for task in (task for group in queue for task in group):
+            self._settle(task, self._failed(task, hosts[0].endpoint, self.replaced or reason))
+        if self.replaced:
+            log.warning("%s", self.replaced)
 
-    async def _ask_hosts(self) -> None:
-        most = self.limits.concurrency
-        hosts = [Host(d, min(most, d.slots or most), gate_of(d.host)) for d in self.drivers]
-        missing = await self._not_recorded(hosts)
-        await self._hand_over()
-        workers = [Worker(host) for host in hosts for _ in range(min(host.limit, len(missing)))]
-        schedule = Schedule(missing, workers, self.limits, self.stopped)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for worker in workers:
-                    tasks.create_task(self._work(schedule, worker))
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-        if not self.stopped():
-            for item in schedule.left_over():
-                host = next(host for host in reversed(hosts) if host.dead is not None)
-                assert host.dead is not None
-                host.dead.no_host_left = True
-                error = too_long(host.driver, item.tokens()) or host.dead
-                self._finish(item, self._unanswered(item, host.driver, error))
-            await self._hand_over()
+    async def _not_recorded(self, hosts: Sequence[Host]) -> list[Task]:
+        """Ask the hosts which weights stand behind the name, serve what is recorded of them, and return the rest.
 
-    async def _not_recorded(self, hosts: Sequence[Host]) -> list[Pending]:
-        """Find out whose replies these will be, serve what is recorded of that model, and return the rest.
-
-        A host that cannot say which weights it has takes no part when replies are recorded: nobody would know whose
-        they are. As long as everything is on the cassette, no host needs to be there.
+        As long as everything is on the cassette, no host needs to be there.
         """
-        driver, tape = self.drivers[0], self.cassette
-        on_server = await self._digest_of(hosts, patient=False)
+        for host in hosts:
+            try:
+                host.digest = await self._patiently(host.endpoint.digest)
+                await host.endpoint.check()
+                host.spoke = True
+            except CallError as error:
+                if error.kind == "digest":
+                    raise
+                host.dead = error
+        on_server = agreed_digest(self.endpoints, [host.digest for host in hosts])
+        first, tape = self.endpoints[0], self.cassette
         if tape is None:
             self.digest = on_server or ""
-            return self.items
-        digest = tape.choose_digest(driver.provider, driver.name, on_server)
-        missing = self._look_up(tape, digest) if digest is not None else self.items
-        if missing and any(host.digest is None for host in hosts):
-            on_server = await self._digest_of(hosts, patient=True)
-            chosen = tape.choose_digest(driver.provider, driver.name, on_server)
-            if digest is None and chosen is not None:
-                missing = self._look_up(tape, chosen)
+            return self.tasks
+        digest = tape.choose_digest(first.provider, first.name, on_server)
+        missing = self._look_up(tape, digest) if digest is not None else self.tasks
         if missing and on_server is not None:
-            tape.register(driver.provider, driver.name, self.digest)
+            tape.register(first.provider, first.name, self.digest)
         return missing
 
-    async def _digest_of(self, hosts: Sequence[Host], patient: bool) -> str | None:
-        """Ask the hosts that have not said so yet which weights stand behind the name; they must agree."""
-        await asyncio.gather(*(self._ask_digest(host, patient) for host in hosts if host.digest is None))
-        return agreed_digest(self.drivers, [host.digest for host in hosts])
+    async def _patiently(self, call: Any) -> str:
+        """Wait for a server that still loads its model."""
+        pause = wait_random_exponential(self.limits.backoff_s, max=_LONGEST_PAUSE_S)
+        busy = retry_if_exception(lambda error: isinstance(error, CallError) and error.kind == "busy")
+        stop = stop_after_delay(self.limits.patience_s)
+        return await AsyncRetrying(retry=busy, stop=stop, wait=pause, reraise=True)(call)
 
-    async def _ask_digest(self, host: Host, patient: bool) -> None:
-        for tried in range(self.limits.retries + 1 if patient else 1):
-            if tried:
-                await asyncio.sleep(self.limits.backoff_s * 2 ** (tried - 1))
-            try:
-                host.digest = await host.driver.digest()
-            except Exception as unnamed:
-                error = host.driver.named(unnamed)
-                final = KINDS[error.kind].host_wide and not (error.kind in AWAY and host.gate.answered)
-                host.dead = error if final or (patient and self.cassette is not None) else None
-                if final:
+    async def _work(self, host: Host, hosts: Sequence[Host], queue: deque[deque[Task]]) -> None:
+        """Ask one host for one group after the other, until there is none, or the host is gone."""
+        while queue and host.dead is None and self.replaced is None:
+            group = queue.popleft()
+            while group:
+                task = group[0]
+                try:
+                    reply = await self._answer(host, hosts, task)
+                except CallError as error:
+                    if error.kind in OF_THE_HOST:
+                        host.dead = host.dead or error
+                        queue.appendleft(group)  # for another host
+                        break
+                    reply = self._failed(task, host.endpoint, error)
+                except Exception as unnamed:
+                    said = f"{type(unnamed).__name__} while it was read: {unnamed}"  # of a validator, for instance
+                    reply = self._failed(task, host.endpoint, host.endpoint.fail("unusable", said))
+                group.popleft()
+                if not await self._same_model(host):
+                    group.appendleft(task)
+                    queue.appendleft(group)
                     return
-            else:
-                host.dead = None
-                if host.driver.has_spoken:
-                    host.gate.spoke()
-                return
+                self._finish(task, reply)
 
-    async def _work(self, schedule: Schedule, worker: Worker) -> None:
-        host = worker.host
-        while (item := await schedule.next(worker)) is not None:
-            await host.gate.enter(host.limit)
-            if self.stopped():
-                host.gate.leave()
-                return
-            try:
-                if host.was_away:
-                    await self._same_model(host)
-                reply = await self._attempt(host.driver, item)
-            except Exception as unnamed:
-                # Whatever a server says, and whatever that breaks here, is the failure of this prompt alone.
-                error = host.driver.named(unnamed)
-                if error.kind == "digest":
-                    raise error from None
-                if error.kind == "context" and "num_ctx=" not in error.do:
-                    error = with_advice(host.driver, error, item.tokens())
-                if (item.attempts or error.kind != "context") and schedule.failed(host, item, error):
-                    continue
-                error.no_host_left = KINDS[error.kind].host_wide and all(h.dead is not None for h in schedule.hosts)
-                reply = self._unanswered(item, host.driver, error)
-            else:
-                schedule.succeeded(host)
-            finally:
-                host.gate.leave()
-            self._finish(item, reply)
-            await self._hand_over()
-            schedule.settled()
+    async def _same_model(self, host: Host) -> bool:
+        """Ask for the digest again: what lies between two different ones is recorded as neither."""
+        if not (host.endpoint.changes and host.digest and host.endpoint.pinned_digest is None):
+            return True
+        try:
+            now = await host.endpoint.digest()
+        except CallError:
+            return True  # away, or the model was deleted: the next call says so
+        if now == host.digest:
+            return True
+        what = (
+            f"the model was replaced under its name in mid-run: digest {host.digest[:12]}, now {now[:12] or 'not told'}"
+        )
+        do = "pull the old one again, or run again with a new cassette file"
+        self.replaced = self.replaced or host.endpoint.fail("digest", what, do=do)
+        return False
 
-    async def _same_model(self, host: Host) -> None:
-        """Compare the model of a host that was away with the one it had. Raises CallError."""
-        if host.digest is not None:
-            digest = await host.driver.digest()
-            if host.digest and not digest:
-                raise host.driver.fail("server_error", "the server no longer tells which model it has")
-            agreed_digest([host.driver] * 2, [host.digest, digest])
-        host.was_away = False
+    async def _answer(self, host: Host, hosts: Sequence[Host], task: Task) -> Reply:
+        """Ask for one reply, and again where that may help. Raises CallError."""
+        limits, began = self.limits, time.monotonic()
 
-    async def _attempt(self, driver: Driver, item: Pending) -> Reply:
+        def again(error: BaseException) -> bool:
+            return isinstance(error, CallError) and error.kind in AGAIN and host.dead is None
+
+        def enough(state: RetryCallState) -> bool:
+            error, waited = state.outcome.exception(), time.monotonic() - began  # type: ignore[union-attr]
+            if error.kind == "busy":
+                return waited + (error.retry_after or 0) > limits.patience_s
+            if error.kind == "down":
+                others = any(other.dead is None for other in hosts if other is not host)
+                return not host.spoke or others or waited > OUTAGE_S
+            return state.attempt_number > (min(1, limits.retries) if error.kind == "timeout" else limits.retries)
+
+        pause = wait_random_exponential(limits.backoff_s, max=_LONGEST_PAUSE_S)
+
+        def wait(state: RetryCallState) -> float:
+            asked = getattr(state.outcome.exception(), "retry_after", None)  # type: ignore[union-attr]
+            return pause(state) if asked is None else asked
+
+        retrying = AsyncRetrying(retry=retry_if_exception(again), stop=enough, wait=wait, reraise=True)
+        reply = await retrying(self._attempt, host, task)
+        host.spoke = True
+        return reply
+
+    async def _attempt(self, host: Host, task: Task) -> Reply:
         """Make one call and, where a structured reply was not good, its repair; judge what comes back."""
-        if error := too_long(driver, item.tokens()):
-            raise error
+        endpoint, draft = host.endpoint, None
         while True:
-            messages, estimate = item.messages, item.tokens()
-            if item.draft is not None:
-                messages = repair_messages(messages, *item.draft, item.json_schema)
-                estimate = prompt_tokens(messages)
-            received = await self._call(driver, item, messages)
-            parsed, text, problem = _judge(driver, received, item.schema, estimate, self.keep_cut)
-            raw, finish = received.text, received.finish or ""
+            messages = task.messages if draft is None else repair_messages(task.messages, *draft, task.json_schema)
+            task.attempts += 1
+            start = time.perf_counter()
+            received = await endpoint.call(messages, schema_dict(task.json_schema), self.limits.deadline_s)
+            task.spent += received.usage(time.perf_counter() - start, endpoint.price)
+            if any(secret in received.text for secret in endpoint.secrets):
+                raise endpoint.fail(
+                    "unusable", "the reply holds the API key", raw=received.text, do="ask another server"
+                )
+            parsed, text, problem = _judge(endpoint, received, task.schema, self.keep_cut)
             if not problem:
-                fields = {"text": text, "parsed": parsed, "raw": raw, "finish": finish, "form": received.form}
-                return self._made(item, driver, ok=True, **fields)
-            if item.draft is not None:
-                kind = "truncated" if finish in CUT_SHORT else "invalid"
-                raise driver.fail(kind, f"after one repair try: {problem}", raw=raw)
-            item.draft = (raw, problem)
+                fields = {"text": text, "parsed": parsed, "raw": received.text, "finish": received.finish}
+                return self._made(task, endpoint, ok=True, form=received.form, **fields)
+            if draft is not None:
+                kind = "truncated" if received.finish in CUT_SHORT else "unusable"
+                raise endpoint.fail(kind, f"after one repair try: {problem}", raw=received.text)
+            draft, task.repaired = (received.text, problem), True
 
-    async def _call(self, driver: Driver, item: Pending, messages: list[dict]) -> Received:
-        item.attempts += 1
-        start = time.perf_counter()
-        received = await driver.call(messages, schema_dict(item.json_schema), self.limits.deadline_s)
-        usage = received.usage(time.perf_counter() - start, driver.price)
-        item.spent = usage if item.spent is None else item.spent + usage
-        if any(secret in received.text for secret in driver.secrets):
-            raise driver.fail("secret", "the reply holds the API key", raw=received.text, do="ask another server")
-        return received
+    def _who(self, task: Task, endpoint: Endpoint) -> dict[str, Any]:
+        return {"id": task.id, "step": self.step, "model": endpoint.model, "digest": self.digest, "key": task.key}
 
-    def _who(self, item: Pending, driver: Driver) -> dict[str, Any]:
-        return {"id": item.id, "step": self.step, "model": driver.model, "digest": self.digest, "key": item.key}
+    def _made(self, task: Task, endpoint: Endpoint, **fields: Any) -> Reply:
+        calls = {"repairs": int(task.repaired), "attempts": task.attempts, "host": endpoint.host}
+        return Reply(usage=task.spent, seconds=task.spent.seconds, **calls, **self._who(task, endpoint), **fields)
 
-    def _made(self, item: Pending, driver: Driver, **fields: Any) -> Reply:
-        usage = item.spent or Usage()
-        calls = {"repairs": int(item.draft is not None), "attempts": item.attempts, "host": driver.host}
-        return Reply(usage=usage, seconds=usage.seconds, **calls, **self._who(item, driver), **fields)
+    def _failed(self, task: Task, endpoint: Endpoint, error: CallError | None) -> Reply:
+        error = error or endpoint.fail("interrupted", "not answered yet")
+        return self._made(task, endpoint, text=error.raw, raw=error.raw, error=error)
 
-    def _unanswered(self, item: Pending, driver: Driver, error: CallError) -> Reply:
-        raw = error.raw or (item.draft[0] if item.draft else "")
-        return self._made(item, driver, text=raw, raw=raw, error=error)
+    # -- settling ------------------------------------------------------------------------------------------------------
 
-    # -- settling ----------------------------------------------------------------------------------------------------
-
-    def _finish(self, item: Pending, reply: Reply) -> None:
+    def _finish(self, task: Task, reply: Reply) -> None:
         """Record a reply that was just made, then settle it."""
         if self.cassette is not None and self.keys is not None:
-            request = self.keys.request(item.messages, item.json_schema)
-            if not self.cassette.put(item.key, request, _to_answer(reply), step=self.step, prompt_id=item.id):
+            request = self.keys.request(task.messages, task.json_schema)
+            if not self.cassette.put(task.key, request, _to_answer(reply), step=self.step, prompt_id=task.id):
                 # Another process was first: its answer stays, and is what a replay will give.
-                reply = self._served(item, self.cassette.get([item.key])[item.key])
-        self._settle(item, reply)
+                reply = self._served(task, self.cassette.get([task.key])[task.key])
+        self._settle(task, reply)
 
-    def _settle(self, item: Pending, reply: Reply) -> None:
-        for number, place in enumerate(item.places):
-            self.replies[place] = replace(reply, cached=True, id=self.items[place].id) if number else reply
-            self.untold.append(place)
-            self.done += 1
-            self.failed += not reply.ok
-            self.cached += reply.cached or number > 0
-
-    async def _hand_over(self) -> None:
-        if self.on_reply is not None and self.untold:
-            await self.caller.call(self._tell)
-
-    def _tell(self) -> None:
-        """Tell ``on_reply`` of what was settled; runs in the caller's thread."""
-        while self.on_reply is not None and self.untold:
-            place = self.untold.popleft()
-            self.on_reply(place, self.replies[place])
+    def _settle(self, task: Task, reply: Reply) -> None:
+        for number, place in enumerate(task.places):
+            self.replies[place] = replace(reply, cached=True, id=self.tasks[place].id) if number else reply
+        if self.bar is not None:
+            self.bar.update(len(task.places))
 
     def all_replies(self) -> list[Reply]:
         """Return one reply per prompt, a failure of kind ``interrupted`` where there is none."""
-        driver = self.drivers[0]
-        interrupted = partial(driver.fail, "interrupted", "not answered yet")
-        places = enumerate(self.items)
-        return [self.replies.get(place) or self._unanswered(item, driver, interrupted()) for place, item in places]
+        first = self.endpoints[0]
+        return [self.replies.get(place) or self._failed(task, first, None) for place, task in enumerate(self.tasks)]
 
 
-def _judge(driver: Driver, received: Received, schema: Any, estimate: int, keep_cut: bool) -> tuple[Any, str, str]:
-    """Judge one reply as it came over the wire: as ``read_reply``; CallError where it cannot even be repaired."""
-    text, finish = received.text, received.finish or ""
-    # A reply that filled the window is cut off itself; its prompt was read whole.
-    written = None if finish in CUT_SHORT else received.output_tokens
-    if error := was_cut(driver, estimate, received.prompt_tokens, written):
-        error.raw = text
-        raise error
-    if finish in CUT_SHORT and not (keep_cut and schema is None):
-        limits = f"num_predict={driver.num_predict}, num_ctx={driver.num_ctx}"
-        what = f"the reply was cut off after {received.output_tokens} tokens ({limits})"
+def _judge(endpoint: Endpoint, received: Received, schema: Any, keep_cut: bool) -> tuple[Any, str, str]:
+    """Judge one reply: as ``read_reply``; CallError where it cannot even be repaired."""
+    text, finish, num_ctx = received.text, received.finish, endpoint.num_ctx
+    if num_ctx and received.prompt_tokens is not None and received.prompt_tokens >= num_ctx:
+        what = f"the prompt fills the window: {received.prompt_tokens} tokens, num_ctx is {num_ctx}"
+        raise endpoint.fail("truncated", what, raw=text, do="raise num_ctx, or shorten the prompt")
+    limits = f"num_predict={endpoint.num_predict}, num_ctx={num_ctx}"
+    if not finish:
         if repeats(text):
-            what = f"the reply repeats itself, and ends after {len(text)} characters without an end"
+            raise endpoint.fail(
+                "truncated", f"the reply repeats itself, and ends after {len(text)} characters", raw=text
+            )
+        raise endpoint.fail("server", f"the stream ended after {len(text)} characters, without its end mark", raw=text)
+    if finish in CUT_SHORT and not (keep_cut and schema is None):
+        values = json_values(text) if schema is not None else []
+        if len(values) == 1 and text.strip() == values[0]:  # a whole value, and white space up to the limit
+            return read_reply(text, schema)
+        what = f"the reply was cut off after {received.output_tokens} tokens ({limits})"
         if schema is None:
-            raise driver.fail("truncated", what, raw=text)
+            raise endpoint.fail("truncated", what, raw=text)
         return None, "", what
     if finish not in FINISHED | CUT_SHORT:
-        kind = "refused" if "filter" in finish or finish == "refusal" else "unfinished"
-        raise driver.fail(kind, f"the server stopped for the reason {finish!r}", raw=text)
+        raise endpoint.fail("unusable", f"the server stopped for the reason {finish!r}", raw=text)
+    if schema is not None and json_values(text)[:1] == [text.strip()]:
+        return read_reply(text, schema)  # nothing but JSON: a "<think>" inside is a word of it
     said = without_thinking(text)
     if not said:
-        what = "nothing but an unfinished thinking part" if said is None else "an empty answer"
-        raise driver.fail("empty", what, raw=text)
+        what = "an empty answer"
+        if received.thinking.strip() or said is None:
+            what = "nothing but thinking, no answer after it"
+        do = "raise num_predict, or switch thinking off (reasoning=False)"
+        raise endpoint.fail("unusable", what, raw=text or received.thinking, do=do)
     return (None, said, "") if schema is None else read_reply(text, schema)
 
 
 def _to_answer(reply: Reply) -> dict[str, Any]:
     """Return what is stored of a reply; what the key says already (model, options ...) is not repeated."""
     form = ("form",) if reply.form else ()
-    names = ("ok", "text", "raw", "finish", *form, "usage", "seconds", "repairs", "attempts", "error")
+    names = ("ok", "text", "raw", "finish", *form, "seconds", "repairs", "attempts")
     answer = {name: getattr(reply, name) for name in names} | {"usage": reply.usage.to_dict()}
-    if reply.error is not None:
-        stored = without_address(reply.error)
-        answer["error"] = {name: getattr(stored, name) for name in ("kind", "got", "expected", "do", "status")}
-    return answer
+    if reply.error is None:
+        return answer | {"error": None}
+    stored = without_address(reply.error)
+    return answer | {"error": {name: getattr(stored, name) for name in ("kind", "got", "expected", "do", "status")}}

@@ -1,28 +1,21 @@
-"""Does the prompt fit into the model's window? Estimated before sending, checked against the server's count after.
+"""No prompt is cut in silence: Ollama is asked to refuse one that does not fit, by a transport under its own client.
 
-Ollama shortens a prompt that is too long and answers 200, and the ``prompt_eval_count`` it then gives is that of the
-shortened prompt: about half the window when one message is too long (the tell-tale ``num_ctx / 2 + 2``), anything
-below the window when whole messages were left out. Newer servers turn this into an error when asked with
-``truncate: false``, which we always send; older ones ignore the field, so the counts are compared as well.
+A count proves little: from 0.30 on Ollama counts what its cache did not have.
 """
 
 from __future__ import annotations
 
+import json
 import math
-import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextvars import ContextVar
+from typing import Any
 
-from ragbench.llm.drivers import Driver
-from ragbench.llm.failures import CallError, reworded
+import httpx
 
-ESTIMATOR = "4 ASCII characters or 1 other character per token"
-# No tokenizer makes fewer tokens than a third of the estimate from running text; below that we do not send.
-SURELY = 3.0
-# A shortened prompt stands out when the server counted less than this share of the estimate.
-SHORTENED = 0.7
-REPLY_ROOM = 512
-# What llama.cpp is told is shared out among its slots.
-START_WITH = "llama.cpp: -c of that times -np; vLLM: --max-model-len"
+MAX_BYTES = 64 * 2**20  # of one answer of a server; 100,000 tokens come in some 20 MB of stream
+# Headers of the answer to the call under way, which the clients drop: a list that the transport adds to.
+answer_headers: ContextVar[list[httpx.Headers] | None] = ContextVar("answer_headers", default=None)
 
 
 def estimate_tokens(text: str) -> int:
@@ -42,62 +35,61 @@ def prompt_tokens(messages: Sequence[dict]) -> int:
     return total
 
 
-def enough(tokens: int, num_predict: int | None) -> int:
-    """Return the num_ctx that holds a prompt of that many tokens and its reply: a multiple of 256 (1024 from 4096)."""
-    total = tokens + (num_predict if num_predict and num_predict > 0 else REPLY_ROOM)
-    step = 256 if total <= 4096 else 1024
-    return math.ceil(total / step) * step
+def could_overflow(body: dict[str, Any]) -> bool:
+    """Whether prompt and answer could together be longer than the window; two characters are a token at the most."""
+    options = body.get("options") or {}
+    longest = options.get("num_predict", -1)
+    text = sum(len(str(message.get("content", ""))) for message in body.get("messages", ()))
+    return longest < 0 or text / 2 + longest > options.get("num_ctx", 4096)
 
 
-def too_long(driver: Driver, estimate: int) -> CallError | None:
-    """Return the error of a prompt that cannot fit, before it is sent; else None."""
-    if driver.num_ctx is None or estimate <= driver.num_ctx * SURELY:
-        return None
-    return _error(driver, f"not sent: the prompt has {estimate} tokens (estimated: {ESTIMATOR})", estimate)
+class Transport(httpx.AsyncBaseTransport):
+    """Under the clients of Ollama and OpenAI: adds ``truncate`` and ``shift``, bounds replies, keeps headers in sight.
 
-
-def was_cut(driver: Driver, estimate: int, counted: int | None, written: int | None) -> CallError | None:
-    """Return the error of a reply whose model did not see the whole prompt; else None.
-
-    ``counted`` and ``written`` are the server's own counts of prompt and reply, None where it gives none. Where they
-    exceed the window together, the model lost the prompt's beginning while writing.
+    ``shift: false`` ends an answer at num_ctx. From Ollama 0.30 on it also switches the prompt cache off, so it is sent
+    only where it can matter.
     """
-    num_ctx = driver.num_ctx
-    if num_ctx is None:
-        return None
-    ours = f"our estimate is {estimate} ({ESTIMATOR})"
-    if counted is None:
-        what = f"the server gives no count of the prompt and {ours}"
-        return None if estimate <= num_ctx else _error(driver, what, estimate)
-    shortened = counted < SHORTENED * estimate
-    if counted >= num_ctx:
-        what = f"the prompt fills the window: {counted} tokens"
-    elif shortened and abs(counted - num_ctx // 2) <= 8:
-        what = f"the prompt was cut: the server counted {counted} tokens, half of the window; {ours}"
-    elif shortened and estimate > num_ctx:
-        what = f"the prompt was cut: the server counted {counted} tokens; {ours}"
-    elif written is not None and counted + written > num_ctx:
-        what = f"the reply ran past the window: {counted} tokens read and {written} written"
-        return _error(driver, what, counted, written)
-    else:
-        return None
-    return _error(driver, what, max(estimate, counted))
+
+    def __init__(self, inner: httpx.AsyncBaseTransport | None = None) -> None:
+        self._inner = inner or httpx.AsyncHTTPTransport(
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=5.0)
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request."""
+        headers = [(k, v) for k, v in request.headers.raw if k.lower() not in (b"accept-encoding", b"content-length")]
+        content = await request.aread()
+        if request.url.path in ("/api/chat", "/api/embed"):
+            body = json.loads(content) | {"truncate": False}
+            if request.url.path == "/api/chat" and could_overflow(body):
+                body["shift"] = False
+            content = json.dumps(body).encode()
+        headers.append((b"accept-encoding", b"identity"))  # a small compressed reply can be gigabytes
+        about = {"headers": headers, "content": content, "extensions": request.extensions}
+        response = await self._inner.handle_async_request(httpx.Request(request.method, request.url, **about))
+        if (seen := answer_headers.get()) is not None:
+            seen.append(response.headers)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise httpx.RemoteProtocolError("a compressed reply, which was not asked for")
+        response.stream = _Bounded(response.stream)
+        return response
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._inner.aclose()
 
 
-def with_advice(driver: Driver, error: CallError, estimate: int) -> CallError:
-    """Name the num_ctx that would do in a server's own refusal of a prompt, from its count or else from ours."""
-    numbers = [int(number) for number in re.findall(r"\d+", error.got.partition(": ")[2].replace(",", ""))]
-    counted = max((number for number in numbers if number < 10**8), default=0)
-    return reworded(error, error.got, _advice(driver, max(counted, estimate)))
+class _Bounded(httpx.AsyncByteStream):
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        count = 0
+        async for piece in self._stream:
+            count += len(piece)
+            if count > MAX_BYTES:
+                raise httpx.RemoteProtocolError(f"a reply of more than {MAX_BYTES:,} bytes")
+            yield piece
 
-def _error(driver: Driver, what: str, tokens: int, written: int = 0) -> CallError:
-    return driver.fail("context", f"{what}; num_ctx is {driver.num_ctx}", do=_advice(driver, tokens, written))
-
-
-def _advice(driver: Driver, tokens: int, written: int = 0) -> str:
-    size = enough(tokens, max(driver.num_predict or 0, written))
-    if driver.provider != "openai":
-        return f"set num_ctx={size}, or shorten the prompt"
-    # Its window is set where the server starts.
-    return f"give each slot of the server {size} tokens ({START_WITH}) and set num_ctx={size}, or shorten the prompt"
+    async def aclose(self) -> None:
+        await self._stream.aclose()

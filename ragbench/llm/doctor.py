@@ -1,4 +1,4 @@
-"""Is a model fit to be a judge? Five questions, a dozen short calls."""
+"""Is a model fit to be a judge? A dozen short calls, under two minutes for a small model on two cores."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
-from ragbench.llm import loop
+from pydantic import BaseModel, ConfigDict
+
 from ragbench.llm.asking import ask
-from ragbench.llm.context import START_WITH
-from ragbench.llm.drivers import Driver, driver_for
-from ragbench.llm.failures import CallError
-from ragbench.llm.models import NUM_CTX, chat_model
+from ragbench.llm.endpoints import OllamaEndpoint, endpoint_of, run
+from ragbench.llm.failures import printable
+from ragbench.llm.models import chat_model
 from ragbench.llm.reply import Reply
 
 _SAME = 3
-_WROTE = ("empty", "truncated")  # the model wrote something, so that the other questions can be asked
+_MOST_TOKENS = 48  # of a reply, so that a model that does not stop takes seconds
 _STATEMENTS = (
     ("A river flows from a lake to the sea.", "Water moves from a lake towards the sea.", "yes"),
     ("The library opens at nine.", "The library is closed all day.", "no"),
@@ -30,40 +30,45 @@ _QUESTION = (
     '{{"follows": "yes"}} or {{"follows": "no"}}.'
 )
 _FILLING = ("lake", "hill", "tree", "road", "bird", "wind", "moon")
+_READ_WORDS = 600  # of a prompt that is read once, for the speed of reading
+_QUESTION_CALLS = 51 + 5  # of the thesis's grid: answers at eleven budgets of five retrievers, five gradings
+
+
+class _Verdict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    follows: Literal["yes", "no"]
 
 
 @dataclass(frozen=True, slots=True)
 class Fitness:
-    """What ``fitness`` found out about a model.
+    """What `fitness` found out about a model.
 
     Attributes
     ----------
+    about : what the server says of itself and the model: version, quantisation, parameters, capabilities, window,
+        share of it on a GPU.
     calls, failed : calls made, and those without a usable reply.
-    latency_s : median seconds of a short reply. tokens_per_second : speed of writing.
+    latency_s : median seconds of a short reply. read_per_second, tokens_per_second : tokens read and written.
     deterministic : the same prompt three times gave the same text; None when it could not be tried.
     obeyed, repaired, asked : structured replies that fit the schema at once, after a repair try, and all.
     right : yes/no verdicts that were right (out of ``asked``): a weak model obeys and still cannot judge.
-    num_ctx, context_length : the window in use, and the longest the model was made for; of an OpenAI-compatible server
-        the longest it gives to one request (None: not said).
-    window_works : a prompt that fills two thirds of num_ctx was read whole; None when it was not tried.
     problems : what speaks against the model as a judge; empty when it is fit.
     """
 
     model: str
     host: str
     digest: str
+    about: dict[str, str]
     calls: int
     failed: int
     latency_s: float
+    read_per_second: float
     tokens_per_second: float
     deterministic: bool | None
     obeyed: int
     repaired: int
     asked: int
     right: int
-    num_ctx: int | None
-    context_length: int | None
-    window_works: bool | None
     problems: tuple[str, ...]
 
     @property
@@ -72,105 +77,96 @@ class Fitness:
         return not self.problems
 
     def __str__(self) -> str:
-        same = {True: "yes", False: "NO", None: "not tried"}
+        same = {True: "yes", False: "NO", None: "not tried"}[self.deterministic]
         verdict = "fit" if self.fit else "NOT FIT: " + "; ".join(self.problems)
-        return f"""{self.model} at {self.host} (digest {self.digest[:12] or "none"})
-  latency        {self.latency_s:.2f} s, {self.tokens_per_second:.1f} tokens/s
-  deterministic  {same[self.deterministic]} ({_SAME} calls)
+        facts = "\n".join(f"  {name:<14} {value}" for name, value in self.about.items())
+        return printable(f"""{self.model} at {self.host} (digest {self.digest[:12] or "none"})
+{facts}
+  speed          {self.read_per_second:.0f} tokens/s read, {self.tokens_per_second:.1f} written, \
+{self.latency_s:.2f} s a short reply
+  one question   of the thesis's grid ({_QUESTION_CALLS} calls): about {_QUESTION_CALLS * self.latency_s:.0f} s
+  deterministic  {same} ({_SAME} calls)
   schema         {self.obeyed} of {self.asked} at once, {self.repaired} after a repair try; {self.right} right
-  context        num_ctx {self.num_ctx}, model made for {self.context_length or "unknown"}, \
-read whole: {same[self.window_works]}
-  verdict        {verdict}"""
+  verdict        {verdict}""")
 
 
-def fitness(model: Any, *, probe_context: bool = True) -> Fitness:
+def fitness(model: Any) -> Fitness:
     """Try whether a model can serve as a judge (what ``ragbench doctor --model ollama:NAME`` prints).
 
-    ``probe_context``: also send a prompt that fills two thirds of num_ctx (slow on a machine without GPU). Failures of
-    the server are ``problems``, not exceptions.
+    Failures of the server are ``problems``, not exceptions.
     """
-    from pydantic import BaseModel, ConfigDict
-
-    class Verdict(BaseModel):
-        model_config = ConfigDict(extra="forbid")
-        follows: Literal["yes", "no"]
-
     model = chat_model(model) if isinstance(model, str) else model
-    driver = driver_for(model)
-    settings: dict[str, Any] = {"concurrency": 1, "retries": 3, "progress": False}
-    asked = ["Write the numbers from one to ten as words, separated by commas."] * _SAME
-    same = ask(model, asked, on_length="keep", **settings)
+    limit = "num_predict" if hasattr(model, "num_predict") else "max_tokens"
+    if hasattr(model, limit):
+        model = model.model_copy(update={limit: min(getattr(model, limit) or _MOST_TOKENS, _MOST_TOKENS)})
+    endpoint, settings = endpoint_of(model), {"concurrency": 1, "retries": 1, "progress": False, "deadline_s": 60.0}
+    prompt = "Write the numbers from one to ten as words, separated by commas."
+    same = ask(model, [prompt] * _SAME, on_length="keep", **settings)
+    good = [reply for reply in same if reply.ok]
     errors = [reply.error for reply in same if reply.error is not None]
     problems = [f"{len(errors)} of {len(same)} plain calls failed ({errors[0].kind}): {errors[0]}"] if errors else []
     verdicts: list[Reply] = []
-    window: bool | None = None
-    longest, num_ctx = None, driver.num_ctx
-    if any(reply.error is None or reply.error.kind in _WROTE for reply in same):
-        longest = _context_length(driver)
-        num_ctx = num_ctx or (longest and min(longest, NUM_CTX))
+    reading = math.nan
+    if good or any(error.kind in ("unusable", "truncated") for error in errors):
         asked = [_QUESTION.format(text=text, statement=statement) for text, statement, _ in _STATEMENTS]
-        verdicts = ask(model, asked, schema=Verdict, **settings)
-        if probe_context and num_ctx:
-            trouble = _probe(model, num_ctx, settings)
-            window, problems = not trouble, problems + ([trouble] if trouble else [])
-
-    good = [reply for reply in same if reply.ok]
+        verdicts = ask(model, asked, schema=_Verdict, **settings)
+        words = " ".join(itertools.islice(itertools.cycle(_FILLING), _READ_WORDS))
+        (read,) = ask(model, [f"{words}\nHow many words are there above?"], on_length="keep", **settings)
+        reading = read.usage.prompt_tokens_per_second if read.ok else math.nan
     texts = {reply.text for reply in good}
     obeyed = sum(reply.ok and not reply.repairs for reply in verdicts)
     repaired = sum(reply.ok and bool(reply.repairs) for reply in verdicts)
-    unusable = len(verdicts) - obeyed - repaired
     right = sum(r.ok and r.parsed.follows == truth for r, (*_, truth) in zip(verdicts, _STATEMENTS, strict=False))
     if len(good) == _SAME and len(texts) > 1:
         problems.append(f"the same prompt gave {len(texts)} different replies in {_SAME} calls")
-    if unusable:
+    if unusable := len(verdicts) - obeyed - repaired:
         problems.append(f"{unusable} of {len(verdicts)} structured replies unusable")
     elif right < len(verdicts):
         problems.append(f"only {right} of {len(verdicts)} plain verdicts are right")
-    if longest is not None and driver.num_ctx is not None and driver.num_ctx > longest:
-        problem = f"num_ctx={driver.num_ctx} is longer than the model was made for ({longest})"
-        if driver.provider == "openai":
-            problem = (
-                f"num_ctx={driver.num_ctx}, and the server reads {longest} tokens at most: pass num_ctx={longest}, or "
-                f"give each of its slots {driver.num_ctx} ({START_WITH})"
-            )
-        problems.append(problem)
     replies = [*same, *verdicts]
     speeds = [reply.usage.tokens_per_second for reply in good if not math.isnan(reply.usage.tokens_per_second)]
     return Fitness(
-        model=driver.model,
-        host=driver.host,
+        model=endpoint.model,
+        host=endpoint.host,
         digest=next((reply.digest for reply in replies if reply.digest), ""),
-        calls=sum(reply.attempts for reply in replies) + (window is not None),
-        failed=sum(not reply.ok for reply in replies) + (window is False),
+        about=_about(endpoint) if good else {},
+        calls=sum(reply.attempts for reply in replies),
+        failed=sum(not reply.ok for reply in replies),
         latency_s=median(reply.seconds for reply in good) if good else math.nan,
+        read_per_second=reading,
         tokens_per_second=median(speeds) if speeds else math.nan,
         deterministic=len(texts) == 1 if len(good) == _SAME else None,
         obeyed=obeyed,
         repaired=repaired,
         asked=len(verdicts),
         right=right,
-        num_ctx=num_ctx,
-        context_length=longest,
-        window_works=window,
         problems=tuple(problems),
     )
 
 
-def _probe(model: Any, num_ctx: int, settings: dict[str, Any]) -> str:
-    """Fill two thirds of the window with words of one token each; say what is wrong if the server does not read all."""
-    words = num_ctx * 2 // 3
-    text = " ".join(itertools.islice(itertools.cycle(_FILLING), words))
-    asked = [f"{text}\nHow many words are there above? Answer with a number alone."]
-    reply = ask(model, asked, on_length="keep", **settings)[0]
-    if reply.error is not None:
-        return f"a prompt of two thirds of num_ctx={num_ctx} fails ({reply.error.kind}): {reply.error}"
-    counted = reply.usage.prompt_tokens
-    cut = not reply.usage.uncounted and counted < words
-    return f"of a prompt of {words} words the server read {counted} tokens, with num_ctx={num_ctx}" if cut else ""
+def _about(endpoint: Any) -> dict[str, str]:
+    """Return what a server says of itself and of the model; empty where it says nothing."""
+    if not isinstance(endpoint, OllamaEndpoint):
+        return {"window": f"num_ctx {endpoint.num_ctx}"} if endpoint.num_ctx else {}
 
+    async def look() -> dict[str, str]:
+        client = endpoint.client
+        async with asyncio.timeout(10):
+            version = (await client._request_raw("GET", "/api/version")).json().get("version", "")
+            shown, loaded = await client.show(endpoint.name), (await client.ps()).models
+        info, here = shown.modelinfo or {}, next((m for m in loaded if m.model == endpoint.name), None)
+        made_for = next((value for key, value in info.items() if key.endswith(".context_length")), "unknown")
+        about = {"server": f"Ollama {version}"}
+        if shown.details is not None:
+            about["weights"] = f"{shown.details.parameter_size}, {shown.details.quantization_level}"
+        about["can"] = ", ".join(shown.capabilities or ()) or "not said"
+        window = getattr(here, "context_length", None) or endpoint.num_ctx
+        about["window"] = f"{window} in use, made for {made_for}"
+        if here is not None and here.size:
+            about["on the GPU"] = f"{(here.size_vram or 0) / here.size:.0%}"
+        return about
 
-def _context_length(driver: Driver) -> int | None:
     try:
-        return loop.run(asyncio.wait_for(driver.context_length(), 20.0))
-    except (CallError, TimeoutError):
-        return None
+        return run(look())
+    except Exception as error:
+        return {"server": f"says nothing of itself ({type(error).__name__})"}

@@ -1,7 +1,4 @@
-"""Everything that can go wrong between a prompt and its reply, under one name each, with a remedy and without secrets.
-
-The servers' own signs differ: httpx exceptions, HTTP codes, an ``{"error": ...}`` line inside a stream that began with
-200, a proxy's HTML page. This is the one place that turns them into ``CallError``.
+"""What can go wrong between a prompt and its reply: eight kinds, the server's own words, and no secret in them.
 
 Source: Ollama's documentation (docs.ollama.com, "Errors": status codes, ``{"error": ...}``, errors inside a stream).
 """
@@ -15,76 +12,27 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ragbench.errors import ModelError
 
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """How one kind of failure is met: tried again, waited out, or taken as true of the whole host."""
-
-    expected: str
-    do: str
-    retry: bool = False
-    host_wide: bool = False
-
-
+# Kind: (what was expected, what to do). The last three are not the server's.
 KINDS = {
-    "server_down": Kind("a model server listening there", "start it (`{serve}`), or pass host=...", host_wide=True),
-    "dns": Kind("a host name that resolves", "check the spelling of host=... and the network", host_wide=True),
-    "no_model": Kind("a model this server has", "{pull}", host_wide=True),
-    "gguf": Kind("a GGUF model file and llama.cpp to run it", "check the path", host_wide=True),
-    "auth": Kind(
-        "an API key the server accepts", "set {key_variable} to a valid key, or pass api_key=...", host_wide=True
-    ),
-    "quota": Kind("an account with budget left", "raise the account's limit, then run again", host_wide=True),
-    "bad_address": Kind("the address of the model's API", "check host=...: {address}", host_wide=True),
-    "busy": Kind("a free server", "run again later, lower concurrency=..., or raise patience_s=..."),
-    "out_of_memory": Kind(
-        "a model that fits into the server's memory",
-        "lower num_ctx or concurrency, close other programs, or take a smaller or more quantised model",
-        retry=True,
-    ),
-    "server_error": Kind("HTTP 200", "look into the server's log (`{log}`), then run again", retry=True),
-    "bad_request": Kind("a request the server accepts", "read the server's words above and change that option"),
-    "context": Kind("a prompt that fits into num_ctx", "raise num_ctx, or shorten the prompt"),
-    "garbage": Kind("JSON", "check that host=... is a model server: {address}", retry=True),
-    "html": Kind(
-        "JSON from the model server, not a web page",
-        "something between here and the server answers in its place: set NO_PROXY={bare_host}, or check host=...",
-        retry=True,
-    ),
-    "dropped": Kind("a whole reply", "the connection broke: look into the server's log (`{log}`)", retry=True),
-    "no_bytes": Kind(
-        "the first byte within deadline_s", "raise deadline_s, or look whether the server hangs", retry=True
-    ),
-    "slow": Kind(
-        "the last byte within deadline_s", "raise deadline_s, or lower num_predict or concurrency", retry=True
-    ),
-    "oversized": Kind(
-        "a reply within ragbench.llm.drivers.MOST_BYTES",
-        "look what answers at host=...; a model's reply is far shorter",
-    ),
-    "unfinished": Kind("a stream that ends with its end mark", "look into the server's log (`{log}`)", retry=True),
-    "empty": Kind("some text", "raise num_predict if the model thinks long; else restart the server", retry=True),
-    "truncated": Kind("a reply that ends by itself", "raise num_predict (or num_ctx), or ask for less"),
-    "refused": Kind("a reply", "the provider's filter stopped it: look at the prompt"),
-    "invalid": Kind("a reply that fits the schema", "take a model that obeys it (`ragbench doctor --model ...`)"),
-    "secret": Kind("prompts and replies without the API key", "take the key out of the prompt"),
-    "digest": Kind("one model under one name", "choose one with Cassette(..., digest=...), or use a new cassette file"),
-    "miss": Kind("a recorded reply", "record it"),
-    "interrupted": Kind("time to finish", "run the same call again: what is recorded is not asked again"),
-    "other": Kind("an AIMessage", "see the exception named above"),
+    "down": ("a model server listening there", "start it, or pass host=..."),
+    "no_model": ("a model this server has", "choose one that it lists, or pull it"),
+    "auth": ("an account that the server accepts", "set OLLAMA_API_KEY or OPENAI_API_KEY, or pass api_key=..."),
+    "busy": ("a free server", "run again later, lower concurrency=..., or raise patience_s=..."),
+    "timeout": ("the last byte within deadline_s", "raise deadline_s, or lower num_predict or concurrency"),
+    "server": ("a whole reply of a model server", "look into the server's log, then run again"),
+    "truncated": ("a prompt and a reply that fit", "raise num_predict or num_ctx, or ask for less"),
+    "unusable": ("a reply that can be used", "look at the reply; another model may obey better (`ragbench doctor`)"),
+    "digest": ("one model under one name", "choose one with Cassette(..., digest=...), or use a new cassette file"),
+    "miss": ("a recorded reply", "record it"),
+    "interrupted": ("time to finish", "run the same call again: what is recorded is not asked again"),
 }
-
-AWAY = frozenset({"server_down", "dns"})  # nothing listens there, now
-# After these the server may have been started anew, with another model.
-MAY_BE_ANOTHER = AWAY | {"dropped", "busy", "html"}
-# With these a second wait of deadline_s rarely helps, so they are tried again once, whatever retries says.
-ONCE_MORE = frozenset({"no_bytes", "slow", "empty"})
+OF_THE_HOST = frozenset({"down", "no_model", "auth"})  # true of every prompt that this host is sent
+AGAIN = frozenset({"down", "busy", "timeout", "server"})  # another try may help
 
 
 class CallError(ModelError):
@@ -96,17 +44,15 @@ class CallError(ModelError):
     host, model : where, and of whom it was asked.
     status : HTTP status, or 0.
     retry_after : seconds the server asked to wait, or None.
-    raw : what the server or model had written until then.
-    no_host_left : whether this is why no host of the run answers any more.
+    raw : what the model had written until then.
     """
 
-    kind = "other"
+    kind = "server"
     host = ""
     model = ""
     status = 0
     retry_after: float | None = None
     raw = ""
-    no_host_left = False
 
 
 def failure(
@@ -121,106 +67,95 @@ def failure(
     raw: str = "",
     secrets: tuple[str, ...] = (),
 ) -> CallError:
-    """Build the CallError of one kind, with the remedy that fits the provider, or a better one (``do``).
-
-    ``detail`` says what was seen; ``model`` has its provider (``"ollama:llama3:8b"``).
-    """
-    provider, _, name = model.partition(":")
-    ollama = provider == "ollama"
-    words = {
-        "serve": "ollama serve" if ollama else "the server's start command",
-        "pull": f"ollama pull {name}" if ollama else f"ask for one of the models listed at {host}/models",
-        "log": "journalctl -u ollama, or where `ollama serve` runs" if ollama else "where it was started",
-        "key_variable": "OLLAMA_API_KEY" if ollama else "OPENAI_API_KEY",
-        "address": "Ollama's own is http://localhost:11434" if ollama else "an OpenAI-compatible one ends in /v1",
-        "bare_host": _host_and_port(host).rsplit(":", 1)[0] or "localhost",
-    }
+    """Build the CallError of one kind; ``detail`` says what was seen, ``model`` has its provider."""
     who = f"{model} at {host}" if host else model
-    got = redact(f"{who}: {detail}" if who else detail, secrets)
-    error = CallError(got, KINDS[kind].expected, redact(do or KINDS[kind].do.format(**words), secrets))
+    expected, usual = KINDS[kind]
+    provider, _, name = model.partition(":")
+    if provider == "ollama":
+        usual = {"down": "start it (`ollama serve`), or pass host=...", "no_model": f"ollama pull {name}"}.get(
+            kind, usual
+        )
+    error = CallError(redact(f"{who}: {detail}" if who else detail, secrets), expected, redact(do or usual, secrets))
     error.kind, error.host, error.model = kind, host, model
     error.status, error.retry_after, error.raw = status, retry_after, _hide(raw, secrets)
     return error
 
 
-def reworded(error: CallError, got: str, do: str) -> CallError:
-    """Return the error with other words and all else that it holds."""
-    new = CallError(got, error.expected, do)
-    new.__dict__ = error.__dict__ | new.__dict__
-    return new
-
-
 def without_address(error: CallError) -> CallError:
     """Return the error as it is stored: its words do not say where the server is."""
-    got, do = error.got, error.do
-    for place in (error.host, _host_and_port(error.host)):
-        if place:
-            got, do = got.replace(place, "the server"), do.replace(place, "the server")
-    stored = reworded(error, got, do)
-    stored.host = ""
+    words = [error.got, error.expected, error.do]
+    for place in filter(None, (error.host, error.host.split("//")[-1].split("/")[0])):
+        words = [text.replace(place, "the server") for text in words]
+    stored = CallError(*words)
+    stored.kind, stored.model, stored.status = error.kind, error.model, error.status
     return stored
-
-
-def _host_and_port(address: str) -> str:
-    return address.split("//")[-1].split("/")[0]
 
 
 # -- from a server's own signs to a kind -------------------------------------------------------------------------------
 
-_HTML = re.compile(r"\s*(<!doctype html|<html|<head|<body)", re.IGNORECASE)
-_MEMORY = re.compile(
-    r"out of memory|more system memory|cudamalloc|insufficient memory|signal: killed|\boom\b", re.IGNORECASE
-)
-_CONTEXT = re.compile(
-    r"context (length|size|window)|context_length|prompt is too long|input length exceeds", re.IGNORECASE
-)
-_NO_NAME = re.compile(
-    r"name or service not known|nodename nor servname|name resolution|getaddrinfo failed", re.IGNORECASE
-)
+_CONTEXT = re.compile(r"context.?(length|size|window)|prompt is too long|input length exceeds", re.IGNORECASE)
+_LOOP = re.compile(r"token repeat limit", re.IGNORECASE)
+_NAMES = {
+    "down": {"ConnectError", "ConnectTimeout", "ConnectionRefusedError", "APIConnectionError", "gaierror"},
+    "timeout": {"ReadTimeout", "WriteTimeout", "PoolTimeout", "TimeoutError", "APITimeoutError"},
+    "truncated": {"LengthFinishReasonError"},
+}
+# An APIConnectionError of the client stands for these as well.
+_BROKEN = {"RemoteProtocolError", "ReadError", "WriteError", "CloseError", "LocalProtocolError", "JSONDecodeError"}
 
 
-def is_html(text: str) -> bool:
-    return bool(_HTML.match(text))
+def from_exception(error: BaseException) -> tuple[str, str, int]:
+    """Name the failure behind an exception of a client or a LangChain model: its kind, what it says, HTTP status."""
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__ or link.__context__
+    said = _one_line(server_words(str(getattr(error, "error", None) or error))) or type(error).__name__
+    status = next((s for link in chain if isinstance(s := getattr(link, "status_code", None), int)), 0)
+    if status >= 300:
+        page = "a web page: " if said.lstrip().lower().startswith(("<!doctype", "<html")) else ""
+        return from_status(status, said), f"HTTP {status}: {page}{said}", status
+    names = {type(link).__name__ for link in chain}
+    if _LOOP.search(said):
+        return "truncated", said, 0
+    if broken := [link for link in chain if type(link).__name__ in _BROKEN]:
+        return "server", f"the reply broke off or is no JSON ({_one_line(str(broken[-1])) or said})", 0
+    if isinstance(error, ConnectionError) or any(isinstance(link, socket.gaierror) for link in chain):
+        return "down", f"no connection ({said})", 0
+    kind = next((kind for kind, classes in _NAMES.items() if names & classes), "server")
+    return kind, said if kind != "down" else f"no connection ({said})", 0
 
 
-def from_status(status: int, body: str, retry_after: float | None = None) -> tuple[str, str]:
-    """Name the failure behind an HTTP status and its body (JSON, HTML or plain): its kind, and the detail in words.
-
-    Status 0: an error line inside a stream that began with 200.
-    """
-    words = server_words(body)
-    lower, html = words.lower(), is_html(body)
+def from_status(status: int, words: str) -> str:
+    """Name the kind of failure behind an HTTP status and the server's words."""
+    lower = words.lower()
     rules = (
-        ("quota", status == 402 or (status == 429 and ("quota" in lower or "billing" in lower))),
-        ("busy", status in (429, 503) or "server busy" in lower),
-        ("html", html),
-        ("auth", status in (401, 403)),
-        ("no_model", status == 404 and "model" in lower),
-        ("bad_address", status in (404, 405) or 300 <= status < 400),
-        ("context", status in (0, 400, 413, 422, 500) and _CONTEXT.search(words)),
-        ("out_of_memory", _MEMORY.search(words)),
-        ("server_error", status in (0, 408) or status >= 500),
+        ("auth", status in (401, 402, 403) or (status == 429 and ("quota" in lower or "billing" in lower))),
+        ("busy", status in (429, 503) or "server busy" in lower or "loading model" in lower),
+        ("no_model", status == 404 or "does not support chat" in lower),
+        ("truncated", bool(_CONTEXT.search(words) or _LOOP.search(words))),
+        ("server", status >= 500 and not _OPTIONS.search(words)),
+        ("down", 300 <= status < 400 or status == 405),
     )
-    kind = next((kind for kind, holds in rules if holds), "bad_request")
-    shown = (
-        f"HTTP {status}: {'a web page: ' * (kind == 'html')}{words}" if status else f"error inside the stream: {words}"
-    )
-    if kind == "busy" and retry_after is not None:
-        shown += f" (Retry-After: {retry_after:g} s)"
-    return kind, shown
+    return next((kind for kind, holds in rules if holds), "unusable")
+
+
+_OPTIONS = re.compile(
+    r"must be of type|invalid json schema|invalid format|invalid option|response_format", re.IGNORECASE
+)
 
 
 def server_words(body: str) -> str:
-    """Return the message inside a JSON error body, or the body's beginning on one line."""
+    """Return the message inside a JSON error body, or the body itself."""
     try:
         error = json.loads(body)
     except (ValueError, RecursionError):
-        return _one_line(body)
-    if isinstance(error, dict):
-        error = error.get("error", error.get("detail", error))
-    if isinstance(error, dict):
-        error = error.get("message", error)
-    return _one_line(str(error))
+        return body
+    for name in ("error", "detail", "message"):
+        if isinstance(error, dict):
+            error = error.get(name, error)
+    return str(error)
 
 
 def _one_line(text: str) -> str:
@@ -228,42 +163,11 @@ def _one_line(text: str) -> str:
     return text if len(text) <= 300 else text[:297] + "..."
 
 
-_BY_CLASS = {
-    "server_down": {"ConnectError", "ConnectTimeout", "ConnectionRefusedError", "APIConnectionError"},
-    "no_bytes": {"ReadTimeout", "WriteTimeout", "TimeoutError", "APITimeoutError"},
-    "dropped": {"RemoteProtocolError", "ReadError", "WriteError", "LocalProtocolError", "CloseError"},
-    "truncated": {"LengthFinishReasonError"},
-    "garbage": {"JSONDecodeError", "DecodingError", "UnicodeDecodeError", "APIResponseValidationError"},
-}
-_SAID = {"server_down": "no connection", "dropped": "the connection broke off", "garbage": "not JSON"}
-
-
-def from_exception(error: BaseException) -> tuple[str, str]:
-    """Name the failure behind an exception of httpx, of a client library, or of a LangChain model."""
-    chain: list[BaseException] = []
-    link: BaseException | None = error
-    while link is not None and link not in chain:
-        chain.append(link)
-        link = link.__cause__ or link.__context__
-    said = _one_line(str(error)) or "no message"
-    for link in chain:
-        if isinstance(status := getattr(link, "status_code", None), int) and status >= 300:
-            return from_status(status, said)
-    if any(isinstance(link, socket.gaierror) for link in chain) or _NO_NAME.search(said):
-        return "dns", f"the host name does not resolve ({said})"
-    names = {type(link).__name__ for link in chain}
-    if isinstance(error, ConnectionError):
-        names.add("ConnectError")
-    kind = next((kind for kind, classes in _BY_CLASS.items() if names & classes), "other")
-    if kind in _SAID:
-        return kind, f"{_SAID[kind]} ({said})"
-    words = {"no_bytes": f"timed out ({type(error).__name__})", "truncated": said}
-    return kind, words.get(kind, f"{type(error).__name__}: {said}")
-
-
 # -- secrets -----------------------------------------------------------------------------------------------------------
 
-_SECRET_NAME = re.compile(r"api.?key|authori[sz]ation|secret|password|credential|cookie|token$", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"(api|subscription|access|private).?key|authori[sz]ation|secret|password|credential|cookie|token$", re.IGNORECASE
+)
 _KEY_CHARS, _KEY_BITS = 12, 36
 # Error texts of servers repeat keys in part ("Incorrect API key provided: sk-ab***yz").
 _KEY_LIKE = re.compile(
@@ -285,24 +189,28 @@ def looks_like_key(text: str) -> bool:
     return len(text) >= _KEY_CHARS and bits >= _KEY_BITS and not any(c.isspace() for c in text)
 
 
-def secret_strings(fields: Iterable[tuple[str, Any]], headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Collect keys from a model's fields and headers: SecretStr, headers, the password in an address. Longest first."""
-    secrets = _in_headers(headers)
-    for _, value in fields:
+def secret_strings(fields: Iterable[tuple[str, Any]]) -> tuple[str, ...]:
+    """Collect keys from a model's fields: SecretStr, headers and bodies, passwords in addresses. Longest first."""
+    found: set[str] = set()
+
+    def look(name: str, value: Any) -> None:
         if hasattr(value, "get_secret_value"):
-            secret = str(value.get_secret_value())
-            secrets |= {secret, secret.partition(":")[2]}  # of user:password
+            value = str(value.get_secret_value())
+            found.add(value)
+            if password := value.partition(":")[2]:  # of user:password
+                found.update((password, unquote(password), base64.b64encode(unquote(value).encode()).decode()))
         elif isinstance(value, Mapping):
-            inner = value.get("headers")
-            secrets |= _in_headers(value) | _in_headers(inner if isinstance(inner, Mapping) else {})
-        elif isinstance(value, str) and "@" in value and "//" in value and (parts := urlsplit(value)).password:
-            user, password = unquote(parts.username or ""), unquote(parts.password)
-            secrets |= {password, parts.password, base64.b64encode(f"{user}:{password}".encode()).decode()}
-    return tuple(sorted(filter(looks_like_key, secrets), key=len, reverse=True))
+            for inner, part in value.items():
+                look(str(inner), part)
+        elif isinstance(value, str):
+            if sounds_secret(name):
+                found.add(value.split(" ", 1)[-1])
+            if "@" in value and "//" in value and (password := urlsplit(value).password):
+                found.update((password, unquote(password)))
 
-
-def _in_headers(headers: Mapping[str, Any]) -> set[str]:
-    return {v.split(" ", 1)[-1] for name, v in headers.items() if isinstance(v, str) and sounds_secret(str(name))}
+    for name, value in fields:
+        look(name, value)
+    return tuple(sorted(filter(looks_like_key, found), key=len, reverse=True))
 
 
 def _hide(text: str, secrets: tuple[str, ...]) -> str:

@@ -51,7 +51,7 @@ class Gguf:
     path: Path | None
 
     def fail(self, detail: str, do: str) -> CallError:
-        return failure("gguf", detail, "", f"gguf:{self.name}", do=do)
+        return failure("no_model", detail, "", f"gguf:{self.name}", do=do)
 
     def existing(self) -> Path:
         """Return the path. Raises CallError where there is no file."""

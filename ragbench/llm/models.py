@@ -2,23 +2,60 @@
 
 from __future__ import annotations
 
+import base64
 import os
+from collections.abc import AsyncIterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+import httpx
+from langchain_ollama import ChatOllama
+from pydantic import Field, SecretStr, model_validator
+
 from ragbench.errors import ConfigError, check_known, unknown
 from ragbench.llm import local
+from ragbench.llm.context import Transport
 from ragbench.llm.local import SMOLLM2, SMOLLM2_SHA256
 
 _WITHOUT_A_MODEL = ("embedded", "extractive")  # names that labels, judges and readers go by beside those of models
 DEADLINE_S = 600.0
 NUM_CTX = 8192
 NAMES = ("ollama:NAME", "openai:NAME", "gguf:FILE", "smollm2")
+_PROVIDERS = ("ollama", "openai", "gguf")
+
+
+class OllamaChat(ChatOllama):
+    """``langchain_ollama.ChatOllama`` with what `ragbench.llm.ask` has to know beside it."""
+
+    deadline_s: float | None = None
+    price: tuple[float, float] | None = None
+    digest: str | None = None
+    api_key: SecretStr | None = Field(default=None, repr=False)
+    userinfo: SecretStr | None = Field(default=None, repr=False)
+    client_kwargs: dict | None = Field(default_factory=dict, repr=False)  # with the header that holds the key
+
+    @model_validator(mode="after")
+    def _limit_and_sign(self) -> OllamaChat:
+        """Give the clients their time limit and the key, which does not belong into fields that a repr shows."""
+        for client in (self._client._client, self._async_client._client):
+            client.timeout = httpx.Timeout(self.deadline_s, connect=10.0)
+            if self.api_key is not None:
+                client.headers["authorization"] = f"Bearer {self.api_key.get_secret_value()}"
+            elif self.userinfo is not None:
+                client.headers["authorization"] = basic(self.userinfo.get_secret_value())
+        return self
+
+    async def _acreate_chat_stream(self, *arguments: Any, **options: Any) -> AsyncIterator[Any]:
+        """Read a stream up to its end mark: what a server sends after it is no part of the reply."""
+        async for part in super()._acreate_chat_stream(*arguments, **options):
+            yield part
+            if not isinstance(part, str) and part.get("done"):
+                return
 
 
 def chat_model(
-    spec: str,
+    spec: str | Mapping[str, Any],
     host: str | None = None,
     temperature: float = 0,
     seed: int | None = 0,
@@ -29,31 +66,33 @@ def chat_model(
     deadline_s: float = DEADLINE_S,
     price: tuple[float, float] | None = None,
     digest: str | None = None,
+    cloud: bool = False,
     **options: Any,
 ) -> Any:
     """Make a LangChain chat model whose options and time limit are all explicit.
-
-    ConfigError for an unknown provider or a limit that cannot be.
-
-    ``invoke``, ``ainvoke`` and ``batch`` obey the same deadline and raise the same typed errors as ``ask``.
 
     Parameters
     ----------
     spec : ``"ollama:NAME"`` (a model pulled into Ollama); ``"openai:NAME"`` (OpenAI, or with ``host`` any server that
         speaks its protocol: vLLM, llama.cpp, LM Studio ...; needs the extra ``ragbench[openai]``); ``"gguf:FILE"`` (a
         model file, run here by llama.cpp); ``"smollm2"`` (the GGUF file that `make setup` brings: 135 million
-        parameters, writes answers, no judge).
+        parameters, writes answers, no judge); any other provider that LangChain's ``init_chat_model`` knows, such as
+        ``"anthropic:NAME"``, if its package is installed. Or a mapping as in an experiment file:
+        ``{"use": "ollama:llama3:8b", "num_predict": 200}``.
     host : address of the server. Default: OLLAMA_HOST or http://localhost:11434; OPENAI_BASE_URL or OpenAI itself.
         For a GGUF file the number of its server on this machine: a list of models with "1" and "2" uses two cores.
     num_ctx : context window in tokens, prompt and reply together; Ollama and llama.cpp are told to use it (default
-        8192). An OpenAI-compatible server has its own; give its size here to have every prompt checked against it.
+        8192). An OpenAI-compatible server has its own; give its size here to have the counts compared with it.
     num_predict : most tokens of a reply.
     api_key : default OLLAMA_API_KEY or OPENAI_API_KEY; never shown or stored.
-    deadline_s : seconds for one whole call, from the first byte sent to the last byte received.
+    deadline_s : seconds for one whole call of `ask`, from the first byte sent to the last byte received.
     price : money per million (prompt tokens, output tokens), where known.
     digest : name of the exact weights for providers that have none of their own. For a GGUF file: the sha256 that it
         must have.
+    cloud : True lets Ollama pass the prompts of a cloud model (``x:cloud``) on to ollama.com.
     options : any further option of ``ChatOllama`` or ``ChatOpenAI`` (``top_p``, ``stop``, ``reasoning`` ...).
+
+    Raises ConfigError for an unknown provider or option, and for a limit that cannot be.
 
     Examples
     --------
@@ -61,15 +100,16 @@ def chat_model(
     >>> model.temperature, model.seed, model.num_ctx, model.deadline_s
     (0.0, 0, 4096, 600.0)
     """
+    given = {"host": host, "temperature": temperature, "seed": seed, "num_ctx": num_ctx, "num_predict": num_predict}
+    given |= {"api_key": api_key, "deadline_s": deadline_s, "price": price, "digest": digest, "cloud": cloud, **options}
+    if isinstance(spec, Mapping):
+        settings = {key: value for key, value in spec.items() if key != "use"}
+        return chat_model(str(spec.get("use", "")), **(given | settings))
     provider, _, name = spec.partition(":")
-    makers = {"ollama": _ollama, "openai": _openai, "gguf": _local}
     if spec == SMOLLM2:
         provider, name, digest = "gguf", SMOLLM2, digest or SMOLLM2_SHA256
-    if provider not in makers:
-        if get_close_matches(provider.casefold(), [*makers, SMOLLM2, *_WITHOUT_A_MODEL], cutoff=0.9):
-            raise unknown("model provider", provider, [*NAMES, *_WITHOUT_A_MODEL])
-        do = f"write 'ollama:{spec}' for a model of Ollama, 'openai:{spec}' for a server with OpenAI's interface"
-        raise ConfigError(f"unknown model provider {provider!r}", "one of " + ", ".join(NAMES), do)
+    if provider not in _PROVIDERS:
+        return _other(spec, provider, name, temperature, api_key, options)
     if not name:
         raise ConfigError(f"model {spec!r}", " or ".join(NAMES), "say which model, for example 'ollama:llama3:8b'")
     for limit, value in (("deadline_s", deadline_s), ("num_ctx", num_ctx)):
@@ -77,74 +117,112 @@ def chat_model(
             raise ConfigError(f"{limit}={value}", "a number above 0", "leave it out for the default")
     if num_ctx is None and provider != "openai":
         num_ctx = NUM_CTX
-    settings = {"temperature": temperature, "seed": seed, "deadline_s": deadline_s, "price": price, "digest": digest}
-    return makers[provider](name, host, num_ctx, num_predict, api_key, {**options, **settings})
+    settings = {**options, "temperature": temperature, "seed": seed, "deadline_s": deadline_s}
+    settings |= {"price": price, "digest": digest}
+    if provider == "ollama":
+        return _ollama(name, host, num_ctx, num_predict, api_key, cloud, settings)
+    if provider == "gguf":
+        return _local(name, host, num_ctx, num_predict, settings)
+    return _openai(name, host, num_ctx, num_predict, api_key, settings)
 
 
-def _ollama(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> Any:
-    from ragbench.llm.ollama import OllamaChat
+def is_cloud(name: str) -> bool:
+    """Whether Ollama passes the prompts of a model of this name on to ollama.com."""
+    return name.endswith((":cloud", "-cloud"))
 
+
+def _ollama(
+    name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, cloud: bool, settings: dict
+) -> Any:
     _check(OllamaChat, settings)
+    if is_cloud(name) and not cloud:
+        expected = "a model on this machine"
+        raise ConfigError(f"ollama:{name} sends prompts to ollama.com", expected, "pass cloud=True if that is meant")
     base_url, user = address(host or os.environ.get("OLLAMA_HOST") or "http://localhost:11434", 11434)
     key = api_key or os.environ.get("OLLAMA_API_KEY") or None
     return OllamaChat(
-        model=name, base_url=base_url, num_ctx=num_ctx, num_predict=num_predict, api_key=key, userinfo=user, **settings
+        model=name,
+        base_url=base_url,
+        num_ctx=num_ctx,
+        num_predict=num_predict,
+        api_key=key,
+        userinfo=user,
+        async_client_kwargs={"transport": Transport()},
+        **settings,
     )
 
 
-def _local(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> Any:
-    openai, httpx = _openai_module()
+def _local(name: str, host: str | None, num_ctx: Any, num_predict: Any, settings: dict) -> Any:
+    chat = _openai_chat()
     server = local.server_for(local.smollm2() if name == SMOLLM2 else local.gguf(name), num_ctx, host)
-    hooks = {"http_client": (httpx.Client, server.reach), "http_async_client": (httpx.AsyncClient, server.reach_async)}
-    for field, (client, reach) in hooks.items():
-        settings[field] = client(trust_env=False, event_hooks={"request": [reach]})
-    url = f"http://{server.label}/v1"
-    model = _openai_chat(openai.OpenAIChat, server.file.name, url, server.key, num_ctx, num_predict, settings)
+    hooks = {"request": [server.reach_async]}
+    settings["http_client"] = httpx.Client(trust_env=False, event_hooks={"request": [server.reach]})
+    settings["http_async_client"] = httpx.AsyncClient(transport=Transport(), event_hooks=hooks)
+    about = {"base_url": f"http://{server.label}/v1", "api_key": server.key, "max_tokens": num_predict}
+    _check(chat, settings)
+    model = chat(model=server.file.name, num_ctx=num_ctx, max_retries=0, **about, **settings)
     model._server = server
     return model
 
 
 def _openai(name: str, host: str | None, num_ctx: Any, num_predict: Any, api_key: Any, settings: dict) -> Any:
-    openai, httpx = _openai_module()
+    chat = _openai_chat()
     url = host or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
     base_url, user = address(url, 80, "/v1") if url else (None, None)
-    if user:
-        # ``stream`` and calls with tools go the client's own way, which would send the key.
-        login = tuple(unquote(part) for part in user.partition(":")[::2])
-        clients = {"http_client": httpx.Client(auth=login), "http_async_client": httpx.AsyncClient(auth=login)}
-        settings = {"userinfo": user} | clients | settings
+    if base_url:
+        # A server of one's own: bounded replies, and a password of the address in place of a key.
+        login = tuple(unquote(part) for part in user.partition(":")[::2]) if user else None
+        settings["http_async_client"] = httpx.AsyncClient(transport=Transport(), auth=login)
+        settings |= {"http_client": httpx.Client(auth=login), "userinfo": user} if user else {}
     # Servers of one's own often need no key, but the client insists on one.
     key = api_key or os.environ.get("OPENAI_API_KEY") or ("not-needed" if base_url else None)
     if key is None:
-        raise ConfigError(
-            "no API key for openai:", "OPENAI_API_KEY", "set it, or pass host=... for a server of your own"
-        )
-    return _openai_chat(openai.OpenAIChat, name, base_url, key, num_ctx, num_predict, settings)
-
-
-def _openai_chat(cls: Any, name: str, url: Any, key: str, num_ctx: Any, num_predict: Any, settings: dict) -> Any:
-    _check(cls, settings)
+        do = "set it, or pass host=... for a server of your own"
+        raise ConfigError("no API key for openai:", "OPENAI_API_KEY", do)
+    _check(chat, settings)
     limits = {"max_tokens": num_predict, "num_ctx": num_ctx, "max_retries": 0}
-    return cls(model=name, base_url=url, api_key=key, **limits, **settings)
+    return chat(model=name, base_url=base_url, api_key=key, **limits, **settings)
 
 
-def _openai_module() -> Any:
+def _openai_chat() -> Any:
     try:
-        import httpx
-
-        from ragbench.llm import openai
+        from ragbench.llm.openai_chat import OpenAIChat
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"the package {error.name} is not installed",
             "the extra that openai: and gguf: models need",
             "pip install 'ragbench[openai]'",
         ) from None
-    return openai, httpx
+    return OpenAIChat
+
+
+def _other(spec: str, provider: str, name: str, temperature: float, api_key: str | None, options: dict) -> Any:
+    """Make a model of another provider that LangChain knows."""
+    from langchain.chat_models import init_chat_model
+
+    if get_close_matches(provider.casefold(), [*_PROVIDERS, SMOLLM2, *_WITHOUT_A_MODEL], cutoff=0.9):
+        raise unknown("model provider", provider, [*NAMES, *_WITHOUT_A_MODEL])
+    if name:
+        try:
+            key = {} if api_key is None else {"api_key": api_key}
+            return init_chat_model(name, model_provider=provider, temperature=temperature, **key, **options)
+        except ImportError as error:
+            raise ConfigError(str(error), f"the package of {provider}", "install it with pip") from None
+        except ValueError:
+            pass  # LangChain does not know it either
+    do = f"write 'ollama:{spec}' for a model of Ollama, 'openai:{spec}' for a server with OpenAI's interface"
+    expected = "one of " + ", ".join(NAMES) + ", or a provider of LangChain's init_chat_model"
+    raise ConfigError(f"unknown model provider {provider!r}", expected, do)
 
 
 def _check(cls: Any, settings: dict) -> None:
     known = set(cls.model_fields) | {field.alias for field in cls.model_fields.values() if field.alias}
     check_known(f"option of {cls.__bases__[-1].__name__}", settings, known)
+
+
+def basic(userinfo: str) -> str:
+    """Return the Authorization header for ``user:password``, as it stood in an address."""
+    return f"Basic {base64.b64encode(unquote(userinfo).encode()).decode()}"
 
 
 def address(host: str, port: int, path: str = "") -> tuple[str, str | None]:
@@ -155,9 +233,7 @@ def address(host: str, port: int, path: str = "") -> tuple[str, str | None]:
     host : ``"gpu1"``, ``"gpu1:11434"``, ``"http://user:pw@gpu1:11434/"`` ...
     port, path : used where none is given (the port only without a scheme).
 
-    Returns
-    -------
-    (address without user and password, ``"user:password"`` or None)
+    Returns (address without user and password, ``"user:password"`` or None).
     """
     given_scheme = "//" in host
     parts = urlsplit(host if given_scheme else f"http://{host}")

@@ -17,29 +17,63 @@ from typing import Any, Literal
 from ragbench.errors import ConfigError
 
 _THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
+_CLOSING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_LOOP_TIMES = 8  # of one piece at the end of a text
 _MOST_STARTS = 200
 _MOST_DRAFT = 4000  # characters of a failed draft that its repair shows
-LOOPING = 4000  # characters that do nothing but repeat themselves
 # For lists without a number of their own: small models fill an open list until they run out of tokens.
 MOST_ITEMS = 50
 
 
-def without_thinking(text: str) -> str | None:
-    """Return the text without its ``<think>`` parts, or None when thinking was begun and not finished.
+def as_messages(prompt: Any) -> list[dict]:
+    """Turn one prompt into a list of ``{"role": ..., "content": ...}``.
 
-    A closing tag without an opening one (some templates write the opening tag into the prompt) ends the thinking too.
+    Parameters
+    ----------
+    prompt : str, a LangChain prompt value, a LangChain message, a dict with role and content, or a list of messages
+        (LangChain's, dicts, or (role, text) pairs). Further fields of a message (tool calls ...) are kept.
     """
-    said: list[str] = []
-    end, thinking = 0, False
-    for tag in _THINK.finditer(text):  # in one pass: a model may write the opening tag thousands of times
-        if tag[1]:
-            if not thinking:
-                said.clear()
-            end, thinking = tag.end(), False
-        elif not thinking:
-            said.append(text[end : tag.start()])
-            thinking = True
-    return None if thinking else "".join([*said, text[end:]]).strip()
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    if hasattr(prompt, "to_messages"):
+        prompt = prompt.to_messages()
+    if isinstance(prompt, dict) or not isinstance(prompt, Sequence):
+        prompt = [prompt]
+    return [_as_message(message) for message in prompt]
+
+
+def _as_message(message: Any) -> dict:
+    if isinstance(message, dict) and "role" in message and "content" in message:
+        return message
+    from langchain_core.messages import convert_to_messages, convert_to_openai_messages
+
+    try:
+        (message,) = convert_to_messages([message])
+    except (ValueError, NotImplementedError, TypeError):
+        raise ConfigError(
+            f"a prompt of type {type(message).__name__}",
+            "str, or a list of messages (LangChain's, {'role', 'content'} or (role, text))",
+            "turn it into one of these",
+        ) from None
+    role = {"human": "user", "system": "system"}.get(message.type)
+    if role and isinstance(message.content, str):
+        return {"role": role, "content": message.content}
+    return convert_to_openai_messages([message])[0]
+
+
+def without_thinking(text: str) -> str | None:
+    """Return the text without a ``<think>`` part at its beginning, or None when thinking was begun and not finished.
+
+    A closing tag without an opening one (some templates write the opening tag into the prompt) ends the thinking too. A
+    tag that is only named within the answer stays.
+    """
+    start = text.lstrip()
+    opening, closing = _THINK.match(start), _CLOSING.search(start)
+    if opening and not opening[1]:
+        return start[closing.end() :].strip() if closing else None
+    if closing and not _THINK.search(start[: closing.start()]):
+        return start[closing.end() :].strip()
+    return text.strip()
 
 
 def json_values(text: str) -> list[str]:
@@ -119,9 +153,12 @@ def _in_words(error: Any) -> str:
 
 
 def repeats(text: str) -> bool:
-    """Whether a text ends in 4,000 characters that are one piece of at most 400, over and over."""
-    tail = text[-LOOPING:]
-    return len(tail) == LOOPING and any(tail[size:] == tail[:-size] for size in range(1, LOOPING // 10 + 1))
+    """Whether a text ends in one piece of at most 400 characters, over and over; white space counts."""
+    tail = text[-4000:]
+    return any(
+        len(tail) >= _LOOP_TIMES * size and tail.endswith(tail[-size:] * _LOOP_TIMES)
+        for size in range(1, min(400, len(tail) // _LOOP_TIMES) + 1)
+    )
 
 
 def repair_messages(messages: Sequence[dict], written: str, problem: str, json_schema: str) -> list[dict]:

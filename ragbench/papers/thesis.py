@@ -14,7 +14,6 @@ from typing import Any
 from ragbench.data import load_hotpotqa, load_minihop
 from ragbench.errors import check_known
 from ragbench.experiment import Experiment
-from ragbench.llm import Step
 from ragbench.records import Dataset
 
 # For `ragbench.data.load_dataset`. A limited HotpotQA has only the paragraphs of its questions: retrieval is easier.
@@ -100,9 +99,9 @@ def models(model: str | None = None, judge_model: str | None = None, recording: 
 def _name(model: Any) -> str:
     if isinstance(getattr(model, "name", None), str):  # a reader or a grader
         return model.name
-    from ragbench.llm.drivers import driver_for
+    from ragbench.llm.endpoints import endpoint_of
 
-    return driver_for(model).model
+    return endpoint_of(model).model
 
 
 def experiment(table: str, data: Dataset, who: Models | None = None, **options: Any) -> Experiment:
@@ -132,18 +131,15 @@ def experiment(table: str, data: Dataset, who: Models | None = None, **options: 
     return Experiment(**{"name": name, "data": {data.name: data}, **settings, **options})
 
 
-def steps(questions: int = 7404, retrievers: int = 5, budgets: int = 10, **per_call: float) -> tuple[Step, Step]:
-    """Count the calls of the thesis's grid, (grading, generation), for `ragbench.llm.plan`.
+def steps(questions: int = 7404, retrievers: int = 5, budgets: int = 10) -> dict[str, int]:
+    """Count the calls of the thesis's grid by step, for `ragbench.llm.plan`.
 
     Grading is one call per question and retriever: the judge sees the answers of all N at once. Generation is one per
-    question without context, and one per question, retriever and N above 0 (``budgets``). ``per_call`` are
-    ``prompt_tokens`` and ``output_tokens`` of one call, where known.
+    question without context, and one per question, retriever and N above 0 (``budgets``).
 
     Source: thesis, section 3.2.1: 7,404 x 5 = 37,020 and 7,404 + 10 x 7,404 x 5 = 377,604.
 
-    >>> [step.calls for step in steps()]
-    [37020, 377604]
+    >>> steps()
+    {'grading': 37020, 'generation': 377604}
     """
-    grading = Step("grading", calls=questions * retrievers, **per_call)
-    generation = Step("generation", calls=questions + budgets * questions * retrievers, **per_call)
-    return grading, generation
+    return {"grading": questions * retrievers, "generation": questions + budgets * questions * retrievers}

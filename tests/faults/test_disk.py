@@ -33,7 +33,7 @@ from ragbench.report.audit import audit, render
 from ragbench.report.escape import in_csv, in_markdown
 from ragbench.report.export import export
 
-LIMITS = {"backoff_s": 0.01, "outage_s": 1.0, "retries": 1, "progress": False}
+LIMITS = {"backoff_s": 0.01, "retries": 1, "progress": False}
 
 
 @contextlib.contextmanager

@@ -32,28 +32,26 @@ class Drill:
 
 
 DRILLS = {
-    "HTTP 500": Drill(Fault("500"), "server_error"),
+    "HTTP 500": Drill(Fault("500"), "server"),
     "HTTP 500, passing": Drill(Fault("500"), "", times=2),
-    "out of memory": Drill(Fault("oom"), "out_of_memory"),
+    "out of memory": Drill(Fault("oom"), "server"),
     "429, passing": Drill(Fault("429", 0), "", times=3),
     "503, passing": Drill(Fault("503"), "", times=3, share=0.05),
-    "not pulled": Drill(Fault("404"), "no_model", calls=2, share=0.05),
-    "wrong key, passing": Drill(Fault("401"), "", times=1, share=0.05),
-    "bad request": Drill(Fault("400"), "bad_request", calls=1),
-    "garbage": Drill(Fault("garbage"), "garbage"),
+    "bad request": Drill(Fault("400"), "unusable", calls=1),
+    "garbage": Drill(Fault("garbage"), "server"),
     "garbage, passing": Drill(Fault("garbage"), "", times=1),
-    "proxy page": Drill(Fault("html"), "html"),
-    "proxy 502": Drill(Fault("html_502"), "html"),
-    "slow drip": Drill(Fault("drip", 0.2), "slow", calls=2, share=0.04, deadline_s=2.0),
-    "no bytes": Drill(Fault("no_bytes", 200), "no_bytes", calls=2, share=0.04, deadline_s=2.0),
+    "proxy page": Drill(Fault("html"), "server"),
+    "proxy 502": Drill(Fault("html_502"), "server"),
+    "slow drip": Drill(Fault("drip", 0.2), "timeout", calls=2, share=0.04, deadline_s=2.0),
+    "no bytes": Drill(Fault("no_bytes", 200), "timeout", calls=2, share=0.04, deadline_s=2.0),
     "no bytes, passing": Drill(Fault("no_bytes", 200), "", times=1, share=0.04, deadline_s=4.0),
-    "dropped": Drill(Fault("dropped"), "dropped"),
-    "hung up": Drill(Fault("hang_up"), "dropped"),
+    "dropped": Drill(Fault("dropped"), "server"),
+    "hung up": Drill(Fault("hang_up"), "server"),
     "hung up, passing": Drill(Fault("hang_up"), "", times=2),
-    "no end mark": Drill(Fault("no_end_mark"), "unfinished"),
-    "half a line": Drill(Fault("half_line"), "unfinished"),
-    "error in stream": Drill(Fault("error_line", "unexpected EOF"), "server_error"),
-    "empty": Drill(Fault("answer", ""), "empty", calls=2),
+    "no end mark": Drill(Fault("no_end_mark"), "server"),
+    "half a line": Drill(Fault("half_line"), "server"),
+    "error in stream": Drill(Fault("error_line", "unexpected EOF"), "server"),
+    "empty": Drill(Fault("answer", ""), "unusable", calls=1),
     "cut off": Drill(Fault("truncated"), "truncated", calls=1),
 }
 
@@ -113,7 +111,21 @@ def test_all_faults_together_each_prompt_another(tmp_path):
     assert [reply.text for reply in replies] == [f"echo of {prompt}" for prompt in prompts]
 
 
-@pytest.mark.parametrize("overflow", ["error", "half", "fill"])
+@pytest.mark.parametrize(("fault", "kind"), [("404", "no_model"), ("401", "auth"), ("402", "auth")])
+def test_what_is_true_of_the_whole_host_ends_it_and_is_the_failure_of_every_prompt_left(fault, kind, tmp_path):
+    prompts = [f"prompt {n}" for n in range(PROMPTS)]
+    with FakeOllama(reply=echo, fault=lambda p, n: Fault(fault) if int(p.split()[1]) >= 50 else None) as fake:
+        replies = ask(fake.model(), prompts, cassette=tmp_path / "c.sqlite", **LIMITS)
+        assert len(fake.calls) <= 50 + LIMITS["concurrency"]
+        fake.fault = None
+        again = ask(fake.model(), prompts, cassette=tmp_path / "c.sqlite", **LIMITS)
+    assert all(reply.ok for reply in replies[:40])
+    assert {reply.error.kind for reply in replies[50:]} == {kind}
+    assert [reply.cached for reply in again] == [reply.ok for reply in replies]
+    assert all(reply.ok for reply in again)
+
+
+@pytest.mark.parametrize("overflow", ["error", "fill"])
 def test_every_cut_prompt_is_found_among_whole_ones(overflow):
     hit = places(overflow, 0.1)
     prompts = [
@@ -124,7 +136,7 @@ def test_every_cut_prompt_is_found_among_whole_ones(overflow):
         assert len(fake.calls) == PROMPTS
     failed = {" ".join(prompt.split()[:2]) for prompt, reply in zip(prompts, replies, strict=True) if not reply.ok}
     assert failed == hit
-    assert {reply.error.kind for reply in replies if not reply.ok} == {"context"}
+    assert {reply.error.kind for reply in replies if not reply.ok} == {"truncated"}
 
 
 class Verdict(BaseModel):
@@ -144,10 +156,10 @@ def test_every_bad_structured_reply_is_repaired_once_or_fails_with_its_raw_text(
         model = fake.model()
         replies = ask(model, prompts, schema=Verdict, cassette=tmp_path / "c.sqlite", **{**LIMITS, "retries": 0})
         calls = Counter(call.prompt for call in fake.calls)
-    empty = text.startswith("<think>")  # nothing but thinking: empty, not repairable
+    thought = text.startswith("<think>")  # nothing but thinking: there is nothing to repair
     for prompt, reply in zip(prompts, replies, strict=True):
-        if prompt in (hit if empty else twice):
-            assert (reply.ok, reply.error.kind, reply.raw) == (False, "empty" if empty else "invalid", text)
+        if prompt in (hit if thought else twice):
+            assert (reply.ok, reply.error.kind, reply.raw) == (False, "unusable", text)
         else:
             assert (reply.parsed, reply.repairs) == (Verdict(verdict=3), prompt in hit)
-        assert calls[prompt] == (2 if prompt in hit and not empty else 1)
+        assert calls[prompt] == (2 if prompt in hit and not thought else 1)

@@ -20,9 +20,8 @@ from test_odd_servers import CHAT, LARGE, LIMITS, MODELS, SMALL, Said, llama_cpp
 from ragbench.cli import main
 from ragbench.errors import ModelError
 from ragbench.experiment import load_rows
-from ragbench.llm import CallError, Cassette, ask, chat_model, fitness
-from ragbench.llm.drivers import Received, driver_for
-from ragbench.llm.facts import model_facts
+from ragbench.llm import Cassette, ask, chat_model, fitness
+from ragbench.llm.endpoints import endpoint_of, model_facts
 from ragbench.llm.structured import without_thinking
 from ragbench.report.audit import audit, render
 
@@ -58,10 +57,11 @@ def test_where_a_server_tells_nothing_of_its_model_the_rows_say_so(tmp_path):
 
 def test_a_server_that_says_one_thing_and_then_nothing_gives_no_more_replies(tmp_path):
     model = llama_cpp({"entry": SMALL, "then": {}})
-    replies = ask(model, [f"p{n}" for n in range(10)], **{**LIMITS, "concurrency": 1, "outage_s": 30})
-    assert [reply.ok for reply in replies] == [n < 5 or n == 9 for n in range(10)][:5] + [False] * 5
-    assert {reply.error.kind for reply in replies[5:]} == {"server_error"}
-    assert "no longer tells which model it has" in str(replies[5].error)
+    replies = ask(model, [f"p{n}" for n in range(10)], **{**LIMITS, "concurrency": 1})
+    assert [reply.ok for reply in replies] == [True] * 5 + [False] * 5
+    assert {reply.error.kind for reply in replies[5:]} == {"digest"}
+    assert "replaced under its name in mid-run" in str(replies[5].error)
+    assert "now not told" in str(replies[5].error)
 
 
 def props_of(answers):
@@ -78,31 +78,20 @@ def props_of(answers):
 
 
 LISTED = {"data": [{"id": "m.gguf", **SMALL}]}
-SLOT = {"default_generation_settings": {"n_ctx": 2048}, "total_slots": 2}
 
 
 def test_a_server_that_still_loads_its_model_is_waited_for_and_not_taken_for_another(tmp_path):
-    loading = {"data": [{"id": "m.gguf", "meta": None}]}
-    for first in ((503, {"error": {"message": "Loading model"}}), (200, loading)):
-        models = {"/v1/models": [first, (200, LISTED)], "/props": [(200, SLOT)]}
-        reply = ask(props_of(models), ["p"], cassette=tmp_path / f"{first[0]}.sqlite", **{**LIMITS, "retries": 1})[0]
-        assert reply.ok
-        assert reply.digest.startswith("told-")
-
-
-def test_a_server_without_props_is_known_by_what_its_list_says():
-    digests = {
-        path: ask(props_of({"/v1/models": [(200, LISTED)], **more}), ["p"], **LIMITS)[0].digest
-        for path, more in {"props": {"/props": [(200, SLOT)]}, "none": {}}.items()
-    }
-    assert all(digest.startswith("told-") for digest in digests.values())
-    assert len(set(digests.values())) == 2
+    loading = (503, {"error": {"message": "Loading model"}})
+    model = props_of({"/v1/models": [loading, loading, (200, LISTED)]})
+    reply = ask(model, ["p"], cassette=tmp_path / "c.sqlite", **LIMITS)[0]
+    assert reply.ok
+    assert reply.digest.startswith("told-")
 
 
 @pytest.mark.parametrize("break_", ["dropped", "503"])
 def test_a_server_that_was_started_anew_in_between_is_asked_again_who_it_is(break_):
     state = {"entry": SMALL}
-    plain = driver_for(llama_cpp(state))._client_options["transport"].handler
+    plain = llama_cpp(state).root_async_client._client._transport._inner.handler
 
     def handle(request):
         if request.method == "POST" and b'"p5"' in request.content and state["entry"] is SMALL:
@@ -113,8 +102,9 @@ def test_a_server_that_was_started_anew_in_between_is_asked_again_who_it_is(brea
         return plain(request)
 
     model = mocked(handle)
-    with pytest.raises(CallError, match="two digests under one name"):
-        ask(model, [f"p{n}" for n in range(10)], **{**LIMITS, "concurrency": 1, "retries": 1})
+    replies = ask(model, [f"p{n}" for n in range(10)], **{**LIMITS, "concurrency": 1, "retries": 1})
+    assert [reply.ok for reply in replies] == [True] * 5 + [False] * 5
+    assert {reply.error.kind for reply in replies[5:]} == {"digest"}
 
 
 # -- how a schema is sent ----------------------------------------------------------------------------------------------
@@ -150,33 +140,12 @@ def test_what_comes_in_the_weaker_form_is_validated_as_strictly(text):
     with FakeOllama(openai_schema="json_object", reply=lambda body: text) as fake:
         reply = ask(chat_model("openai:llama3:8b", host=f"{fake.url}/v1"), ["p"], schema=Said, **LIMITS)[0]
         assert fake.calls[-1].body["response_format"]["type"] == "json_object"
-    assert (reply.ok, reply.error.kind, reply.repairs) == (False, "invalid", 1)
+    assert (reply.ok, reply.error.kind, reply.repairs) == (False, "unusable", 1)
 
 
 # -- streams and loops -------------------------------------------------------------------------------------------------
 
 LOOP = '{"answer": "' + "the lake and the hill and " * 3000
-
-
-@pytest.mark.parametrize("spec", MODELS.values())
-def test_a_structured_reply_that_repeats_itself_is_cut_early_wherever_it_streams(spec):
-    with FakeOllama(models={"llama3:8b": "d", "made": "d"}, fault=lambda p, n: Fault("answer", LOOP)) as fake:
-        model = chat_model(spec, host=fake.url + "/v1" * spec.startswith("openai"), num_ctx=4096, num_predict=10_000)
-        reply = ask(model, ["p"], schema=Said, **LIMITS)[0]
-        repair = fake.calls[1].body["messages"]
-    assert len(fake.calls) == 2
-    assert reply.error.kind == "truncated"
-    assert "repeats itself" in str(reply.error)
-    assert "num_ctx=" not in str(reply.error)
-    assert 4000 <= len(reply.raw) < 20_000
-    assert sum(len(message["content"]) for message in repair) < 5_000
-
-
-def test_a_long_answer_that_does_not_repeat_itself_is_read_to_its_end():
-    long = json.dumps({"answer": " ".join(map(str, range(20_000)))})
-    with FakeOllama(models={"made": "d"}, fault=lambda p, n: Fault("answer", long)) as fake:
-        reply = ask(fake.model("openai:made"), ["p"], schema=Said, **LIMITS)[0]
-    assert (reply.raw, reply.usage.uncounted) == (long, 0)
 
 
 def test_a_loop_is_no_cut_prompt_in_the_audit(tmp_path):
@@ -195,78 +164,13 @@ def test_a_loop_is_no_cut_prompt_in_the_audit(tmp_path):
     assert "the judge repeated itself" in render(told)
 
 
-STREAMS = {"counted": [True] * 3, "uncounted": [True, False, False], "refused": [True, False, False, False]}
-
-
-@pytest.mark.parametrize("how", STREAMS)
-def test_a_server_that_takes_no_stream_or_counts_none_is_asked_for_one_answer(how):
-    with FakeOllama(models={"made": "d"}, openai_stream=how) as fake:
-        model = fake.model("openai:made")
-        replies = ask(model, ["a", "b", "c"], schema=Said, **{**LIMITS, "concurrency": 1})
-        assert [bool(call.body.get("stream")) for call in fake.calls] == STREAMS[how]
-        plain = ask(model, ["d"], **LIMITS)[0]
-        assert "stream" not in fake.calls[-1].body
-    assert plain.ok
-    assert [reply.parsed for reply in replies] == [Said(answer="x")] * 3
-    assert [reply.usage.uncounted for reply in replies] == [int(how == "uncounted"), 0, 0]
-
-
-def test_a_stream_is_recorded_as_one_answer_is(tmp_path):
-    keys = set()
-    for how in ("counted", "ignored"):
-        with FakeOllama(models={"made": "d"}, openai_stream=how) as fake:
-            model = fake.model("openai:made")
-            reply = ask(model, ["a"], schema=Said, cassette=tmp_path / f"{how}.sqlite", **LIMITS)[0]
-        keys.add((reply.key, reply.raw, reply.finish, reply.usage.prompt_tokens, reply.usage.output_tokens))
-    assert len(keys) == 1
-
-
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [
-        (Fault("dropped"), "dropped"),
-        (Fault("no_end_mark"), "unfinished"),
-        (Fault("error_line", "CUDA out of memory"), "out_of_memory"),
-        (Fault("finish", "content_filter"), "refused"),
-        (Fault("drip", 0.05), "slow"),
-    ],
-)
-def test_failures_inside_a_stream_have_their_names(fault, kind):
-    with FakeOllama(models={"made": "d"}, fault=lambda p, n: fault, reply=lambda body: '{"answer": "x y z"}') as fake:
-        reply = ask(fake.model("openai:made"), ["p"], schema=Said, **LIMITS, deadline_s=1.0)[0]
-    assert reply.error.kind == kind, reply.error
-
-
 # -- the window --------------------------------------------------------------------------------------------------------
 
 
 def test_the_doctor_goes_on_after_a_reply_that_was_cut(capsys):
     with FakeOllama(fault=lambda prompt, before: None if "Statement" in prompt else Fault("truncated")) as fake:
         found = fitness(fake.model())
-    assert (found.asked, found.window_works) == (4, True)
-    thinking = Fault("answer", "<think>hm, let me see")
-    with FakeOllama(fault=lambda prompt, before: thinking if "one to ten" in prompt else None) as fake:
-        found = fitness(fake.model(num_predict=3), probe_context=False)
     assert found.asked == 4
-
-
-def test_the_doctors_command_takes_a_window(capsys, monkeypatch):
-    with FakeOllama(context_length=2048) as fake:
-        main(["doctor", "--model", "ollama:llama3:8b", "--host", fake.url, "--num-ctx", "1024"])
-        assert "num_ctx 1024, model made for 2048, read whole: yes" in capsys.readouterr().out
-        assert {call.body["options"]["num_ctx"] for call in fake.calls} == {1024}
-        main(["doctor", "--model", "ollama:llama3:8b", "--host", fake.url, "--num-ctx", "4096"])
-        assert "num_ctx=4096 is longer than the model was made for (2048)" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("given", "used"), [(None, 2048), (4096, 4096)])
-def test_the_doctor_knows_the_window_of_one_slot(given, used):
-    model = props_of({"/v1/models": [(200, LISTED)], "/props": [(200, SLOT)]})
-    model.num_ctx = driver_for(model).num_ctx = given
-    found = fitness(model)
-    assert (found.num_ctx, found.context_length) == (used, 2048)
-    words = "num_ctx=4096, and the server reads 2048 tokens at most: pass num_ctx=2048, or give each of its slots 4096"
-    assert any(words in problem for problem in found.problems) == (given is not None)
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
@@ -283,17 +187,19 @@ def test_a_reply_of_200_mb_is_refused_by_a_named_limit_and_not_read_to_its_end(p
             yield b" " * 1_000_000
             await asyncio.sleep(0)
 
-    model = mocked(lambda _: httpx.Response(status, content=endless()), MODELS[provider], digest="d")
+    def handle(request):
+        return httpx.Response(status, content=endless()) if "chat" in request.url.path else httpx.Response(404)
+
+    model = mocked(handle, MODELS[provider], digest="d")
     reply = ask(model, ["p"], cassette=tmp_path / "c.sqlite", **LIMITS)[0]
-    assert reply.error.kind == "oversized"
-    assert "more than 64 MiB" in str(reply.error)
-    assert "ragbench.llm.drivers.MOST_BYTES" in str(reply.error)
+    assert reply.error.kind == "server"
+    assert "more than 67,108,864 bytes" in str(reply.error)
     assert len(sent) < 70
     assert (tmp_path / "c.sqlite").stat().st_size < 1_000_000
 
 
 def test_a_list_of_models_has_the_same_limit(monkeypatch):
-    monkeypatch.setattr("ragbench.llm.drivers.MOST_BYTES", 1000)
+    monkeypatch.setattr("ragbench.llm.context.MAX_BYTES", 1000)
     with (
         FakeOllama(models={f"model-{n}": "e" * 64 for n in range(9)}) as fake,
         pytest.raises(ModelError, match="more than"),
@@ -316,7 +222,7 @@ def test_what_breaks_while_a_reply_is_read_is_the_failure_of_its_prompt_alone():
 
     replies = ask(served("openai", reply), [f"p{n}" for n in range(8)], schema=Touchy, **LIMITS)
     assert [reply.ok for reply in replies] == [n != 3 for n in range(8)]
-    assert (replies[3].error.kind, "KeyError" in str(replies[3].error)) == ("other", True)
+    assert (replies[3].error.kind, "KeyError" in str(replies[3].error)) == ("unusable", True)
 
 
 def test_twenty_thousand_opening_tags_do_not_hold_up_the_others():
@@ -327,7 +233,7 @@ def test_twenty_thousand_opening_tags_do_not_hold_up_the_others():
     replies = ask(model, [f"p{n}" for n in range(8)], schema=Said, **LIMITS)
     assert time.monotonic() - start < 10
     assert [reply.ok for reply in replies] == [False] + [True] * 7
-    assert replies[0].error.kind == "empty"
+    assert replies[0].error.kind == "unusable"
     start = time.process_time()
     for text in (
         "<think>" * 20_000,
@@ -337,17 +243,8 @@ def test_twenty_thousand_opening_tags_do_not_hold_up_the_others():
     ):
         without_thinking(text)
     assert without_thinking("<think>" * 20_000 + "hm") is None
-    assert without_thinking("a</think>b<think>c</think>d") == "bd"
+    assert without_thinking("a</think>b<think>c</think>d") == "b<think>c</think>d"  # at the beginning only
     assert time.process_time() - start < 1
-
-
-def test_one_line_without_an_end_is_read_in_linear_time():
-    driver = driver_for(chat_model("ollama:llama3:8b"))
-    received, start = Received(), time.process_time()
-    for _ in range(20_000):
-        assert received.lines(driver.counted(b"x" * 3000, received)) == []
-    assert [len(line) for line in received.lines(b"\n")] == [60_000_000]
-    assert time.process_time() - start < 2
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -369,7 +266,7 @@ def test_control_codes_of_a_server_reach_neither_terminal_nor_tables(tmp_path, c
         monkeypatch.setenv("OLLAMA_HOST", fake.url)
         main(["doctor", "--model", "ollama:llama3:8b"])
         main(["doctor", "--model", "ollama:absent"])
-    assert set(rows["error_kind"]) == {"server_error", "unfinished"}
+    assert set(rows["error_kind"]) == {"server", "unusable"}
     main(["export", str(tmp_path / "run"), "--to", str(tmp_path / "export")])
     shown = capsys.readouterr()
     told = [shown.out, shown.err, caplog.text, str(absent.error), rows.to_csv(), load_rows(tmp_path / "run").to_csv()]
@@ -378,7 +275,7 @@ def test_control_codes_of_a_server_reach_neither_terminal_nor_tables(tmp_path, c
     assert len(told) > 10
     assert [OBEYED.search(text) for text in told] == [None] * len(told)
     assert r"no\x1b[2J" in rows["error"][0]
-    assert r"it has: llama3:8b, other\x1b[2J" in str(absent.error)
+    assert r"it has: llama3:8b, other\x1b[2j" in str(absent.error)
 
 
 @pytest.mark.parametrize("spec", ["ollama:llama3:8b", "openai:llama3:8b"])
@@ -392,10 +289,10 @@ def test_user_and_password_in_an_address_are_sent_and_stand_nowhere(spec, user, 
             host = server.url.replace("//", f"//{user}@") + ("/v1" if spec.startswith("openai") else "")
             model = chat_model(spec, host=host)
             ask(model, ["p"], cassette=tmp_path / f"{server.port}.sqlite", **LIMITS)
-            with contextlib.suppress(CallError):
+            with contextlib.suppress(Exception):  # the client's own errors are not ours
                 model.invoke("p")
             assert {call.headers["authorization"] for call in server.calls} == {f"Basic {pair}"}
-            told = [repr(model), str(model), str(getattr(model, "base_url", "")), str(driver_for(model).options())]
+            told = [repr(model), str(model), str(getattr(model, "base_url", "")), str(endpoint_of(model).options())]
             told.append(repr(ask(model, ["p"], **LIMITS)))
             main(["doctor", "--model", spec, "--host", host])
             axes = {"generator": {"llama": model}, "judge": None, "N": (0,), "options": QUICK}
@@ -420,5 +317,5 @@ def test_a_number_that_is_none_fits_no_float(number):
     replies = ask(
         served("openai", lambda p: with_content("openai", f'{{"weight": {number}}}')), ["p"], schema=Weight, **LIMITS
     )
-    assert replies[0].error.kind == "invalid"
+    assert replies[0].error.kind == "unusable"
     assert ("is no JSON number" in str(replies[0].error)) == (number != '"NaN"')

@@ -14,15 +14,15 @@ import httpx
 import pytest
 from experiment_parts import QUICK, experiment
 from fake_ollama import FakeOllama, Fault, at_call
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ragbench.errors import DataError, ModelError
 from ragbench.experiment import load_rows
 from ragbench.llm import CallError, Cassette, ask, chat_model
-from ragbench.llm.drivers import driver_for
-from ragbench.llm.failures import from_status, looks_like_key
+from ragbench.llm.context import Transport
+from ragbench.llm.failures import looks_like_key
 from ragbench.records import Grade
 
 LIMITS = {"concurrency": 8, "retries": 0, "backoff_s": 0.01, "progress": False}
@@ -74,7 +74,8 @@ MODELS = {"ollama": "ollama:llama3:8b", "openai": "openai:made"}
 def mocked(handle, spec="openai:made", **options):
     """A model whose server is a function of the request."""
     model = chat_model(spec, host="http://made.example" + "/v1" * spec.startswith("openai"), **options)
-    driver_for(model)._client_options = {"transport": httpx.MockTransport(handle)}
+    client = model._async_client if spec.startswith("ollama") else model.root_async_client
+    client._client._transport = Transport(httpx.MockTransport(handle))
     return model
 
 
@@ -99,23 +100,9 @@ def with_content(provider, content):
     return json.dumps(whole)
 
 
-@pytest.mark.parametrize("provider", MODELS)
-def test_text_blocks_are_joined(provider):
+def test_text_blocks_are_joined():
     blocks = [{"type": "text", "text": "El"}, {"type": "text", "text": "y."}, {"type": "reasoning", "text": "hm"}]
-    assert ask(served(provider, lambda p: with_content(provider, blocks)), ["p"], **LIMITS)[0].text == "Ely."
-
-
-USAGES = ['"9"', "NaN", "Infinity", "-1", "1e400", "true", "[]", "9" * 400, "null", "2.5"]
-
-
-@pytest.mark.parametrize("number", USAGES)
-@pytest.mark.parametrize("provider", MODELS)
-def test_counts_that_are_none_do_not_cost_the_answer(provider, number):
-    body = json.dumps(CHAT if provider == "openai" else LINE)
-    for known in ('"prompt_tokens": 9', '"prompt_eval_count": 9', '"prompt_ms": 3.5', '"eval_duration": 2000'):
-        body = body.replace(known, known.split(":")[0] + ": " + number)
-    reply = ask(served(provider, lambda p: body), ["p"], **LIMITS)[0]
-    assert (reply.text, reply.usage.uncounted) == ("Ely.", 1)
+    assert ask(served("openai", lambda p: with_content("openai", blocks)), ["p"], **LIMITS)[0].text == "Ely."
 
 
 ODD = {
@@ -137,15 +124,10 @@ def test_an_odd_reply_is_the_failure_of_its_prompt_alone(provider, name):
     model = served(provider, lambda prompt: odd if prompt == "p3" else good)
     replies = ask(model, [f"p{n}" for n in range(8)], **LIMITS)
     assert [reply.ok for reply in replies] == [n != 3 for n in range(8)]
-    assert replies[3].error.kind in ("garbage", "other", "unfinished")
+    assert replies[3].error.kind in ("server", "unusable")
 
 
-EVENTS = [
-    {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Ely."}, "finish_reason": None}]},
-    {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "timings": CHAT["timings"]},
-    {"choices": [], "usage": CHAT["usage"]},
-]
-SHAPES = {"openai": CHAT, "ollama": LINE, "stream": EVENTS}
+SHAPES = {"openai": CHAT, "ollama": LINE}
 
 
 def mutated(draw, shape):
@@ -162,38 +144,20 @@ def mutated(draw, shape):
             holder[name] = deepcopy(draw.choice(odd))
             if draw.random() < 0.2:
                 del holder[name]
-    events = [f"data: {json.dumps(event)}\n\n" for event in whole] if shape == "stream" else [json.dumps(whole)]
-    body = "".join(events).replace('"' + "9" * 5000 + '"', "9" * 5000).encode()
-    if body and draw.random() < 0.3:  # a stream may have lost all its events
+    body = json.dumps(whole).replace('"' + "9" * 5000 + '"', "9" * 5000).encode()
+    if draw.random() < 0.3:
         at = draw.randrange(len(body))
         body = body[:at] + draw.randbytes(draw.randint(0, 3)) + body[at + draw.randint(0, 9) :]
     return body
 
 
-@pytest.mark.parametrize("provider", MODELS)
-def test_a_connection_that_breaks_after_the_end_mark_costs_no_answer(provider):
-    lines = [json.dumps(LINE)] if provider == "ollama" else [f"data: {json.dumps(event)}" for event in EVENTS]
-
-    async def broken():
-        yield "".join(line + "\n" for line in lines).encode()
-        raise httpx.ReadError("broken")
-
-    answer = {"content": broken(), "headers": {"content-type": "text/event-stream"}}
-    model = mocked(lambda _: httpx.Response(200, **answer), MODELS[provider], digest="d")
-    reply = ask(model, ["p"], **LIMITS)[0]
-    assert (reply.text, reply.attempts, reply.usage.output_tokens) == ("Ely.", 1, 2)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=MUTATED // 3 // 100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=MUTATED // 2 // 100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32))
-@example(328)  # of a stream: no event is left
 def test_whatever_a_server_says_every_prompt_ends(shape, seed):
     draw = random.Random(seed)
     bodies = {f"p{n}": mutated(draw, shape) for n in range(100)}
-    model = served(
-        "ollama" if shape == "ollama" else "openai", bodies.__getitem__, "event-stream" if shape == "stream" else "json"
-    )
+    model = served(shape, bodies.__getitem__)
     replies = ask(model, list(bodies), schema=[None, None, None, Said] * 25, **LIMITS)
     assert len(replies) == 100
     assert all(reply.ok or reply.error.kind for reply in replies)
@@ -204,8 +168,6 @@ def test_whatever_a_server_says_every_prompt_ends(shape, seed):
 
 def llama_cpp(state):
     def handle(request):
-        if request.url.path == "/props":
-            return httpx.Response(200, json={"default_generation_settings": {"n_ctx": 4096}})
         if request.method == "GET":
             entry = {"id": "m.gguf", "created": time.time()} | state.get("entry", {})
             return httpx.Response(200, json={"data": [entry]})
@@ -234,10 +196,12 @@ def test_another_model_behind_the_same_port_is_not_recorded_on_the_same_cassette
     assert ask(model, ["p"], cassette=cassette, **LIMITS)[0].cached
 
 
-def test_a_server_that_comes_back_with_another_model_ends_the_ask():
-    model = llama_cpp({"entry": SMALL, "then": LARGE})
-    with pytest.raises(CallError, match="two digests under one name"):
-        ask(model, [f"p{n}" for n in range(10)], **{**LIMITS, "concurrency": 1, "outage_s": 30})
+def test_a_server_that_comes_back_with_another_model_answers_no_more():
+    replies = ask(
+        llama_cpp({"entry": SMALL, "then": LARGE}), [f"p{n}" for n in range(10)], **LIMITS | {"concurrency": 1}
+    )
+    assert [reply.ok for reply in replies] == [True] * 5 + [False] * 5
+    assert {reply.error.kind for reply in replies[5:]} == {"digest"}
 
 
 def test_a_server_that_says_nothing_of_its_model_has_an_empty_digest(tmp_path):
@@ -407,8 +371,3 @@ def test_the_address_of_a_server_stands_in_no_file_of_a_run(tmp_path):
     for path in tmp_path.rglob("*"):
         if path.is_file():
             assert f"127.0.0.1:{port}".encode() not in path.read_bytes(), path.name
-
-
-def test_memory_is_not_seen_in_other_words():
-    assert from_status(500, '{"error": "the zoom service broke"}')[0] == "server_error"
-    assert from_status(500, '{"error": "killed: OOM"}')[0] == "out_of_memory"

@@ -1,0 +1,493 @@
+"""What `ask` needs of a chat model, whoever serves it: its name and options, the digest of its weights, and one call.
+
+The calls are LangChain's: ``ainvoke`` of ChatOllama, ChatOpenAI or any other model, hence of Ollama's and OpenAI's own
+clients. What is added here is what they leave out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import math
+import re
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragbench.errors import ConfigError
+from ragbench.llm.cassette import Cassette, canonical
+from ragbench.llm.context import answer_headers
+from ragbench.llm.failures import CallError, failure, from_exception, printable, secret_strings, sounds_secret
+from ragbench.llm.models import chat_model
+from ragbench.llm.reply import Usage
+
+log = logging.getLogger("ragbench.llm")
+_ASK_S = 10.0  # for what is asked beside the prompts
+FINISHED = frozenset({"stop", "end_turn", "stop_sequence", "eos", "eos_token", "STOP", "load"})
+
+
+@dataclass(slots=True)
+class Received:
+    """One whole reply; ``finish`` is "" where the server sent no end mark, a count None where it gives none."""
+
+    text: str = ""
+    thinking: str = ""
+    finish: str = ""
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    prompt_seconds: float = 0.0
+    output_seconds: float = 0.0
+    form: str = ""
+
+    def usage(self, seconds: float, price: tuple[float, float] | None) -> Usage:
+        """Return what the call cost."""
+        counted = self.prompt_tokens is not None and self.output_tokens is not None
+        read, written = self.prompt_tokens or 0, self.output_tokens or 0
+        cost = (read * price[0] + written * price[1]) / 1e6 if price and counted else math.nan
+        return Usage(1, read, written, int(not counted), self.prompt_seconds, self.output_seconds, seconds, cost)
+
+
+class Endpoint:
+    """Any LangChain chat model, by its ``ainvoke``: its own client, options and time limits apply."""
+
+    changes = False  # whether another model may come to stand behind the name in mid-run
+    slots: int | None = None  # most calls the server works on at once, where that is known
+
+    def __init__(self, model: Any) -> None:
+        self.chat = model
+        self.provider = str(getattr(model, "_llm_type", "") or type(model).__name__)
+        named = getattr(model, "model_name", None) or getattr(model, "model", None)
+        self.name = named if isinstance(named, str) else type(model).__name__
+        self.host = ""
+        self.num_ctx: int | None = getattr(model, "num_ctx", None)
+        self.num_predict = getattr(model, "num_predict", None) or getattr(model, "max_tokens", None)
+        self.deadline_s = getattr(model, "deadline_s", None)
+        self.price = getattr(model, "price", None)
+        self.pinned_digest = getattr(model, "digest", None)
+        self.secrets = secret_strings(_fields(model))
+        self._bound: dict[str, Any] = {}
+
+    @property
+    def model(self) -> str:
+        """Provider and name, ``"ollama:llama3:8b"``."""
+        return f"{self.provider}:{self.name}"
+
+    def options(self) -> dict[str, Any]:
+        """Everything that can change a reply, apart from messages and schema."""
+        given = ((name, value) for name, value in _fields(self.chat) if not _NO_OPTION.search(name))
+        return {name: value for name, value in given if _is_plain(value)}
+
+    async def digest(self) -> str:
+        """Return the digest of the model's weights on the server; "" where the provider has none."""
+        return self.pinned_digest or ""
+
+    async def check(self) -> None:
+        """Raise CallError for a model that cannot chat, and warn of a window that the server lowers."""
+
+    def bound(self, schema: dict) -> Any:
+        """Return the model told of the schema in its own way, if it knows one."""
+        with contextlib.suppress(NotImplementedError, TypeError, ValueError, AttributeError):
+            return self.chat.with_structured_output(schema, include_raw=True)
+        return self.chat
+
+    def read(self, message: Any) -> Received:
+        """Take in a message of LangChain's."""
+        if isinstance(message, dict):  # of with_structured_output
+            message = message["raw"]
+        meta, counts = message.response_metadata or {}, message.usage_metadata or {}
+        text = message.content if isinstance(message.content, str) else str(message.text)
+        if not text and getattr(message, "tool_calls", None):
+            text = json.dumps(message.tool_calls[0]["args"], ensure_ascii=False)
+        finish = meta.get("finish_reason") or meta.get("stop_reason") or meta.get("done_reason") or self.no_finish(meta)
+        thinking = str((message.additional_kwargs or {}).get("reasoning_content") or "")
+        return Received(text, thinking, str(finish), counts.get("input_tokens"), counts.get("output_tokens"))
+
+    def no_finish(self, meta: Mapping[str, Any]) -> str:
+        """Return why a reply ended that does not say so."""
+        return "stop"
+
+    async def call(self, messages: Sequence[dict], schema: dict | None, deadline_s: float | None) -> Received:
+        """Send one request and wait no longer than ``deadline_s`` for its last byte. Raises CallError."""
+        from langchain_core.messages import convert_to_messages
+
+        headers: list[Any] = []
+        token = answer_headers.set(headers)
+        try:
+            async with asyncio.timeout(deadline_s):
+                return await self.complete(convert_to_messages(messages), schema)
+        except TimeoutError:
+            raise self.fail("timeout", f"not finished after {deadline_s:g} s") from None
+        except CallError:
+            raise
+        except Exception as error:
+            raise self.named(error, headers) from None
+        finally:
+            answer_headers.reset(token)
+
+    async def complete(self, messages: list, schema: dict | None) -> Received:
+        """Send one request; raises whatever the client raises."""
+        model = self.chat
+        if schema is not None:
+            name = json.dumps(schema, sort_keys=True)
+            if name not in self._bound:
+                self._bound[name] = self.bound(schema)
+            model = self._bound[name]
+        return self.read(await model.ainvoke(messages))
+
+    def fail(self, kind: str, detail: str, **more: Any) -> CallError:
+        """Build a CallError that names this model and hides its secrets."""
+        return failure(kind, detail, self.host, self.model, secrets=self.secrets, **more)
+
+    def named(self, error: Exception, headers: Sequence[Any] = ()) -> CallError:
+        """Return any exception as a CallError."""
+        if isinstance(error, CallError):
+            return error
+        kind, said, status = from_exception(error)
+        response = getattr(error, "response", None)
+        seen = [*headers, *([response.headers] if response is not None else [])]
+        wait = next(
+            (seconds for h in reversed(seen) if (seconds := retry_after(h.get("retry-after"))) is not None), None
+        )
+        if wait is not None and kind == "busy":
+            said += f" (Retry-After: {wait:g} s)"
+        return self.fail(kind, said, status=status, retry_after=wait)
+
+
+class OllamaEndpoint(Endpoint):
+    """Ollama, by its own client."""
+
+    changes = True
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.provider, self.name = "ollama", canonical_name(model.model)
+        self.client = model._async_client
+        self.host = str(self.client._client.base_url).rstrip("/")
+        self._base = {k: v for k, v in model._chat_params([]).items() if v is not None}
+        self.num_predict = self._base["options"].get("num_predict")
+        self._counts_cached = True
+
+    def options(self) -> dict[str, Any]:
+        left_out = {"messages", "model", "stream", "keep_alive"}
+        return {k: v for k, v in self._base.items() if k not in left_out}
+
+    async def digest(self) -> str:
+        if self.pinned_digest is not None:
+            return self.pinned_digest
+        try:
+            async with asyncio.timeout(_ASK_S):
+                listed = {canonical_name(m.model): m.digest or "" for m in (await self.client.list()).models if m.model}
+        except Exception as error:
+            named = (
+                self.named(error) if not isinstance(error, TimeoutError) else self.fail("timeout", "no list of models")
+            )
+            if named.status in (404, 405):
+                return ""  # something in front of the server lets only the chat through
+            raise named from None
+        if self.name not in listed:
+            here = ", ".join(sorted(listed)) or "none"
+            raise self.fail("no_model", f"the server does not have this model; it has: {here}")
+        return printable(listed[self.name].removeprefix("sha256:"))
+
+    async def check(self) -> None:
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(_ASK_S):
+                shown = await self.client.show(self.name)
+                version = await self.client._request_raw("GET", "/api/version")
+            self._counts_cached = _version(version.json().get("version", "")) < (0, 30)
+            if shown.capabilities and "completion" not in shown.capabilities:
+                can = ", ".join(shown.capabilities)
+                raise self.fail("no_model", f"it does not support chat (it can: {can})", do="name a model that writes")
+            info = shown.modelinfo or {}
+            longest = next((int(value) for key, value in info.items() if key.endswith(".context_length")), None)
+            if longest is not None and self.num_ctx is not None and self.num_ctx > longest:
+                log.warning(
+                    "%s: num_ctx=%d, but it was made for %d: Ollama lowers it", self.model, self.num_ctx, longest
+                )
+                self.num_ctx = longest
+
+    def bound(self, schema: dict) -> Any:
+        return self.chat.bind(format=schema)
+
+    def no_finish(self, meta: Mapping[str, Any]) -> str:
+        return ""
+
+    def read(self, message: Any) -> Received:
+        received = super().read(message)
+        meta = message.response_metadata or {}
+        received.prompt_seconds = (meta.get("prompt_eval_duration") or 0) / 1e9
+        received.output_seconds = (meta.get("eval_duration") or 0) / 1e9
+        received.output_tokens = meta.get("eval_count", received.output_tokens)
+        # From 0.30 on it counts what its cache did not have: no number is better than a wrong one.
+        received.prompt_tokens = meta.get("prompt_eval_count") if self._counts_cached else None
+        return received
+
+
+class OpenAIEndpoint(Endpoint):
+    """The OpenAI protocol, as vLLM, llama.cpp and others speak it."""
+
+    changes = True
+
+    def __init__(self, model: Any) -> None:
+        from langchain_openai import ChatOpenAI
+
+        super().__init__(model)
+        self.provider, self.host = "openai", str(model.root_async_client.base_url).rstrip("/")
+        payload = ChatOpenAI._get_request_payload(model, [])
+        self._base = {k: v for k, v in payload.items() if v is not None and k not in ("messages", "stream")}
+        # Servers differ in how they take a schema; what answers is kept, for this model at this host.
+        self.forms = ["json_schema", "json_object"]
+
+    def options(self) -> dict[str, Any]:
+        left_out = {"model", "user", "store", "metadata", "service_tier", "extra_headers", "prompt_cache_key"}
+        options = {k: v for k, v in self._base.items() if k not in left_out}
+        return {**options, "num_ctx": self.num_ctx} if self.num_ctx else options
+
+    async def digest(self) -> str:
+        """Return a hash of what the server tells of the model it has; "" where it tells nothing."""
+        if self.pinned_digest is not None:
+            return self.pinned_digest
+        try:
+            async with asyncio.timeout(_ASK_S):
+                listed = [model.model_dump() async for model in self.chat.root_async_client.models.list()]
+        except Exception as error:
+            named = (
+                self.named(error) if not isinstance(error, TimeoutError) else self.fail("timeout", "no list of models")
+            )
+            if named.kind in ("down", "busy", "timeout", "auth"):
+                raise named from None
+            return ""
+        entry = next((e for e in listed if e["id"] == self.name), listed[0] if len(listed) == 1 else {})
+        facts = _facts(entry, "root", "max_model_len") | _facts(
+            entry.get("meta"), "size", "n_params", "n_vocab", "n_embd", "n_ctx_train"
+        )
+        told = canonical({"id": entry.get("id"), **facts})
+        return f"told-{hashlib.sha256(told.encode()).hexdigest()}" if facts else ""
+
+    async def complete(self, messages: list, schema: dict | None) -> Received:
+        if schema is None:
+            return self.read(await self.chat.ainvoke(messages))
+        for form in tuple(self.forms):
+            extra = {**(self.chat.extra_body or {}), "response_format": _response_format(schema, form)}
+            try:
+                received = self.read(await self.chat.bind(extra_body=extra).ainvoke(messages))
+            except Exception as error:
+                refused = self.named(error).status in (400, 422, 500) and re.search(
+                    "response_format|schema", str(error)
+                )
+                if not refused or form == self.forms[-1]:
+                    raise
+                if form in self.forms:  # or a call beside this one was first
+                    self.forms.remove(form)
+                log.warning("%s takes no response_format %r: asked with %r", self.model, form, self.forms[0])
+            else:
+                received.form = form
+                return received
+        raise AssertionError("the last form raises or returns")
+
+
+class LocalEndpoint(OpenAIEndpoint):
+    """A model of ``local``: the file's sha256 is its digest."""
+
+    changes = False
+    slots = 1
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.provider = "gguf"
+
+    async def digest(self) -> str:
+        return await asyncio.to_thread(self.chat._server.file.checked, self.pinned_digest)
+
+
+def endpoint_of(model: Any) -> Endpoint:
+    """Return the endpoint of a chat model, a name or a mapping for `chat_model`."""
+    if isinstance(model, str | Mapping):
+        model = chat_model(model)
+    if not hasattr(model, "ainvoke"):
+        raise ConfigError(
+            f"model {model!r}",
+            "a LangChain chat model, or a name such as 'ollama:llama3:8b'",
+            "make one with ragbench.llm.chat_model(...)",
+        )
+    classes = {cls.__name__ for cls in type(model).__mro__}
+    if "ChatOllama" in classes:
+        return OllamaEndpoint(model)
+    # Subclasses such as AzureChatOpenAI build other addresses.
+    if type(model).__name__ in ("ChatOpenAI", "OpenAIChat"):
+        return OpenAIEndpoint(model) if getattr(model, "_server", None) is None else LocalEndpoint(model)
+    return Endpoint(model)
+
+
+def endpoints_of(model: Any) -> list[Endpoint]:
+    """Return the endpoints of one model on one or several hosts. ConfigError for different models."""
+    models = list(model) if isinstance(model, list | tuple) else [model]
+    if not models:
+        raise ConfigError("no model", "a chat model, or a sequence of the same model on several hosts", "pass one")
+    endpoints = [endpoint_of(each) for each in models]
+    first, *others = (canonical([each.model, each.options()]) for each in endpoints)
+    for other in others:
+        if other != first:
+            same = "one model with the same options on every host"
+            raise ConfigError(f"two different models: {first} and {other}", same, "call ask once per model")
+    return endpoints
+
+
+def agreed_digest(endpoints: Sequence[Endpoint], digests: Sequence[str | None]) -> str | None:
+    """Return the one digest that the hosts of a model give (None: not said). Raises CallError for several."""
+    said = {digest: each for each, digest in zip(endpoints, digests, strict=True) if digest is not None}
+    if len(said) > 1:
+        digests_at = ", ".join(f"{digest[:12]} at {each.host}" for digest, each in said.items())
+        do = "pull the same model on every host"
+        raise next(iter(said.values())).fail("digest", f"two digests under one name: {digests_at}", do=do)
+    return next(iter(said), None)
+
+
+def canonical_name(name: str) -> str:
+    """Return the name that Ollama lists for one: ``registry.ollama.ai/library/SmolLM2`` is ``smollm2:latest``.
+
+    >>> canonical_name("library/SmolLM2"), canonical_name("llama3:8B")
+    ('smollm2:latest', 'llama3:8b')
+    """
+    short = name.casefold().removeprefix("registry.ollama.ai/").removeprefix("library/")
+    return short if ":" in short.rsplit("/", 1)[-1] else f"{short}:latest"
+
+
+def retry_after(value: str | None) -> float | None:
+    """Read a Retry-After header: seconds, or an HTTP date. None where there is none or it makes no sense."""
+    from datetime import UTC, datetime
+    from email.utils import parsedate_to_datetime
+
+    with contextlib.suppress(TypeError, ValueError):
+        return max(0.0, float(value or ""))
+    with contextlib.suppress(TypeError, ValueError):
+        return max(0.0, (parsedate_to_datetime(value or "") - datetime.now(UTC)).total_seconds())
+    return None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:2]) or (0,)
+
+
+def _facts(entry: Any, *names: str) -> dict[str, Any]:
+    facts = {name: entry.get(name) for name in names} if isinstance(entry, dict) else {}
+    return {name: value for name, value in facts.items() if isinstance(value, int | float | str)}
+
+
+def _response_format(schema: dict, form: str) -> dict[str, Any]:
+    if form == "json_object":
+        return {"type": "json_object", "schema": schema}
+    name = "".join(c if c.isalnum() else "_" for c in str(schema.get("title", "reply")))[:60]
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
+
+
+# Where a model is, how long to wait, and what to log: none of it changes a reply.
+_NO_OPTION = re.compile(
+    r"url|host|api_base|endpoint|proxy|timeout|retries|headers|client|cache|callback|verbose|^tags$|metadata|rate_limiter"
+    r"|organization|disable_streaming|^name$|profile|output_version|deadline|price|api.?key|secret|password|credential"
+    r"|cookie|auth|token$|^i$|^responses$|^messages$|^sleep$",
+    re.IGNORECASE,
+)
+
+
+def _fields(model: Any) -> list[tuple[str, Any]]:
+    return [(name, getattr(model, name, None)) for name in getattr(type(model), "model_fields", {})]
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(k, str) and not sounds_secret(k) and _is_plain(v) for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, bool | int | float | str)
+
+
+# -- who it is ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """Provider, name, digest, options and window of a chat model; never its address or key."""
+
+    provider: str
+    model: str
+    digest: str | None
+    options: dict[str, Any]
+    num_ctx: int | None
+    hosts: int = 1
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a manifest says."""
+        return {name: getattr(self, name) for name in ("provider", "model", "digest", "options", "num_ctx", "hosts")}
+
+    def row(self) -> dict[str, Any]:
+        """Return what a row says."""
+        options = {**self.options, **self.options.get("options", {})}
+        digest = "not told" if self.digest == "" else self.digest
+        facts = {"model": f"{self.provider}:{self.model}", "digest": digest, "num_ctx": self.num_ctx}
+        return facts | {"temperature": options.get("temperature"), "seed": options.get("seed")}
+
+
+def model_facts(model: Any, cassette: Cassette | None = None, *, ask_server: bool = True) -> ModelFacts:
+    """Return who a chat model is (a name, an object, or one model on several hosts).
+
+    The server is not asked without ``ask_server``, and where the cassette is in replay mode; then the digest is the one
+    on the cassette. ModelError when no server answers and nothing says which weights are meant, or where the hosts have
+    different ones.
+    """
+    endpoints = endpoints_of(model)
+    first, digest, away = endpoints[0], endpoints[0].pinned_digest, None
+    if ask_server and not (cassette is not None and cassette.mode == "replay"):
+        found: list[str | None] = []
+        for each in endpoints:
+            try:
+                found.append(run(each.digest()))
+                run(each.check())
+            except CallError as error:
+                if error.kind != "down":
+                    raise
+                found.append(None)
+                away = error
+        told = agreed_digest(endpoints, found)  # "": a server that says nothing of its weights
+        digest = told or (told if digest is None else digest)
+    if digest is None and cassette is not None and cassette.mode != "off":
+        digest = cassette.choose_digest(first.provider, first.name, None)
+    if digest is None and away is not None:
+        raise away
+    secrets = tuple(secret for each in endpoints for secret in each.secrets)
+    return ModelFacts(first.provider, first.name, digest, first.options(), first.num_ctx, len(endpoints), secrets)
+
+
+# -- one event loop ----------------------------------------------------------------------------------------------------
+
+_loop: asyncio.AbstractEventLoop | None = None
+_starting = threading.Lock()
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine in the one loop of this process: a notebook has a loop of its own, clients want one alone."""
+    global _loop
+    with _starting:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="ragbench.llm", daemon=True).start()
+    future = asyncio.run_coroutine_threadsafe(work, _loop)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _after_fork() -> None:
+    global _loop, _starting
+    _loop, _starting = None, threading.Lock()
+
+
+if hasattr(__import__("os"), "register_at_fork"):
+    __import__("os").register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,187 @@
+"""What goes wrong with a real Ollama in mid-run: nothing lost, nothing asked twice, no reply under a wrong digest."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import serve_ollama
+from ollama import Client
+
+from ragbench.llm import Cassette, ask, chat_model
+
+pytestmark = pytest.mark.ollama
+PROMPTS = [f"Write one sentence about the number {number}." for number in range(12)]
+SMALL = {"num_predict": 24, "num_ctx": 512}
+
+
+def recorded(path: Path) -> list[str]:
+    """Return the digests of the replies that are on a cassette so far."""
+    with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(sqlite3.connect(path)) as file:
+        return [digest for (digest,) in file.execute("SELECT digest FROM replies WHERE ok = 1")]
+    return []
+
+
+def after(count: int, path: Path, event: Callable[[], object]) -> threading.Thread:
+    """Let something happen once so many replies are recorded."""
+
+    def wait() -> None:
+        end = time.monotonic() + 120
+        while len(recorded(path)) < count and time.monotonic() < end:
+            time.sleep(0.02)
+        event()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def answered(folder: Path, port: int) -> int:
+    """Return how many chats a server has answered, by its log."""
+    return len(re.findall(r'\| 200 \|.*POST +"/api/chat"', (folder / f"serve-{port}.log").read_text()))
+
+
+def port_of(address: str) -> int:
+    return int(address.rsplit(":", 1)[1])
+
+
+def model_of(address: str, name: str = "smollm2"):
+    return chat_model(f"ollama:{name}", host=address, **SMALL)
+
+
+def runners(address: str) -> list[int]:
+    """Return the processes that run the models of one server, and of no other that tests have started."""
+    found = subprocess.run(["pgrep", "-f", "ollama runner"], capture_output=True, text=True, check=False)
+    pids = map(int, found.stdout.split())
+    return [pid for pid in pids if f"OLLAMA_HOST={address}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes()]
+
+
+def ask_all(models, path: Path, **options):
+    with Cassette(path) as cassette:
+        return ask(models, PROMPTS, cassette=cassette, on_length="keep", concurrency=2, **options)
+
+
+def test_a_killed_runner_costs_no_reply(ollama, tmp_path):
+    path = tmp_path / "killed.sqlite"
+    killed = []
+
+    def kill() -> None:
+        for pid in runners(ollama):
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    thread = after(3, path, kill)
+    replies = ask_all(model_of(ollama), path)
+    thread.join()
+    assert killed
+    assert [reply.ok for reply in replies] == [True] * len(PROMPTS)
+    assert len(recorded(path)) == len(PROMPTS)
+
+
+def test_a_server_that_is_started_again_is_asked_again(program, models, tmp_path):
+    port, path = serve_ollama.free_port(), tmp_path / "again.sqlite"
+    with contextlib.ExitStack() as stack:
+        first = contextlib.ExitStack()
+        address = first.enter_context(serve_ollama.serving(models, port, program))
+
+        def restart() -> None:
+            first.close()
+            stack.enter_context(serve_ollama.serving(models, port, program))
+
+        thread = after(3, path, restart)
+        replies = ask_all(model_of(address), path)
+        thread.join()
+        assert [reply.ok for reply in replies] == [True] * len(PROMPTS)
+        before = answered(models, port)
+        again = ask_all(model_of(address), path)
+        assert [reply.cached for reply in again] == [True] * len(PROMPTS)
+        assert answered(models, port) == before
+
+
+def test_a_deleted_model_fails_its_prompts_and_keeps_what_was_answered(ollama, tmp_path):
+    client, path = Client(ollama), tmp_path / "deleted.sqlite"
+    client.copy("smollm2", "victim")
+    thread = after(3, path, lambda: client.delete("victim"))
+    replies = ask_all(model_of(ollama, "victim"), path)
+    thread.join()
+    failed = [reply for reply in replies if not reply.ok]
+    assert failed
+    assert {reply.error.kind for reply in failed} == {"no_model"}
+    assert len(recorded(path)) == len(PROMPTS) - len(failed) >= 3
+
+
+def test_a_model_replaced_under_its_name_is_noticed_and_no_reply_is_kept_under_the_wrong_digest(ollama, tmp_path):
+    client, path = Client(ollama), tmp_path / "replaced.sqlite"
+
+    def digest() -> str:
+        return next(model.digest for model in client.list().models if model.model == "changing:latest")
+
+    client.create(model="changing", from_="smollm2", parameters={"top_k": 40})
+    before, at_replacement = digest(), []
+
+    def replace() -> None:
+        client.create(model="changing", from_="smollm2", parameters={"top_k": 41})
+        at_replacement.append(len(recorded(path)))
+
+    thread = after(3, path, replace)
+    replies = ask_all(model_of(ollama, "changing"), path)
+    thread.join()
+    assert digest() != before
+    kept = recorded(path)
+    assert kept.count(before) <= at_replacement[0]
+    told = [str(reply.error) for reply in replies if not reply.ok]
+    assert told
+    assert "replaced" in told[0] or "digest" in told[0]
+
+
+def test_four_callers_wait_for_a_server_with_a_queue_of_one(program, models, tmp_path):
+    port, path = serve_ollama.free_port(), tmp_path / "queue.sqlite"
+    one = {"OLLAMA_MAX_QUEUE": "1", "OLLAMA_NUM_PARALLEL": "1"}
+    with serve_ollama.serving(models, port, program, **one) as address, Cassette(path) as cassette:
+        replies = ask(model_of(address), PROMPTS, cassette=cassette, on_length="keep", concurrency=4)
+        assert [reply.ok for reply in replies] == [True] * len(PROMPTS)
+        assert answered(models, port) == len(PROMPTS)
+
+
+def test_of_two_servers_one_may_die(program, models, ollama, tmp_path):
+    port, path = serve_ollama.free_port(), tmp_path / "two.sqlite"
+    dying = contextlib.ExitStack()
+    address = dying.enter_context(serve_ollama.serving(models, port, program))
+    thread = after(4, path, dying.close)
+    replies = ask_all([model_of(address), model_of(ollama)], path)
+    thread.join()
+    assert [reply.ok for reply in replies] == [True] * len(PROMPTS)
+    assert len(recorded(path)) == len(PROMPTS)
+    assert len(set(recorded(path))) == 1
+
+
+def test_ctrl_c_keeps_what_was_answered_and_the_server_stops_writing(ollama, tmp_path):
+    path = tmp_path / "stopped.sqlite"
+    script = textwrap.dedent(f"""
+        from ragbench.llm import Cassette, ask, chat_model
+        model = chat_model("ollama:smollm2", host={ollama!r}, num_predict=400, num_ctx=2048)
+        with Cassette({str(path)!r}) as cassette:
+            ask(model, {PROMPTS!r}, cassette=cassette, on_length="keep", concurrency=1)
+    """)
+    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
+    after(2, path, lambda: process.send_signal(signal.SIGINT)).join()
+    said = process.communicate(timeout=20)[1]
+    assert process.returncode != 0
+    assert "recorded" in said
+    kept = len(recorded(path))
+    assert 2 <= kept < len(PROMPTS)
+    model = chat_model("ollama:smollm2", host=ollama, num_predict=4, num_ctx=2048)
+    began = time.monotonic()
+    assert ask(model, ["Say yes."], on_length="keep")[0].ok
+    assert time.monotonic() - began < 10  # the answer that was under way does not hold the model any more
