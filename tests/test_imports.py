@@ -1,0 +1,106 @@
+"""Imports point down the list of rooms, those inside functions included; one circle is known and meant."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import ragbench
+
+PACKAGE = Path(ragbench.__file__).parent
+# From the ground up. A module imports from its own room and from those before it.
+ROOMS = """
+    errors _lazy paths records | text | onnx_models _bert_graph embedding chunking | data | stats | metrics
+    | prompts llm | retrieval | generation | labelling | experiment | scoring comparison | datagen | papers | plots | widgets
+    | report | evidence recordings notebooks your_experiment doctor cli __main__
+"""
+# `Experiment.run` and `Experiment.plan` hand over to the modules that run and plan an experiment.
+MEANT = [["ragbench.experiment.experiment", "ragbench.experiment.plan", "ragbench.experiment.run"]]
+LEVEL = {room: level for level, rooms in enumerate(ROOMS.split("|")) for room in rooms.split()}
+
+
+def imports_of(source: str, module: str, modules: set[str], *, is_package: bool = False) -> set[str]:
+    """Return the modules of a package that a source imports, in functions too; names of a package count as modules."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = module.split(".")
+                parts = parts[: len(parts) - node.level + is_package]
+                base = ".".join([*parts, *([base] if base else [])])
+            names = {f"{base}.{alias.name}" for alias in node.names}
+            found |= {name for name in names if name in modules} or {base}
+    return {name for name in found if name in modules} - {module}
+
+
+def graph() -> dict[str, set[str]]:
+    files = {}
+    for path in PACKAGE.rglob("*.py"):
+        name = ".".join(("ragbench", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+        files[name] = path
+    modules = set(files)
+    return {
+        name: imports_of(path.read_text(encoding="utf-8"), name, modules, is_package=path.stem == "__init__")
+        for name, path in files.items()
+    }
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that import each other (strongly connected components of more than one)."""
+    reached: dict[str, set[str]] = {}
+    for start in edges:
+        seen, waiting = set(), list(edges[start])
+        while waiting:
+            module = waiting.pop()
+            if module not in seen:
+                seen.add(module)
+                waiting += edges.get(module, ())
+        reached[start] = seen
+    groups = {frozenset({b for b in reached[a] if a in reached[b]}) for a in edges if a in reached[a]}
+    return sorted(sorted(group) for group in groups)
+
+
+def test_imports_point_down():
+    upward = [
+        f"{module} -> {other}"
+        for module, others in sorted(graph().items())
+        for other in sorted(others)
+        if room_of(module) and room_of(other) and LEVEL[room_of(other)] > LEVEL[room_of(module)]
+    ]
+    assert upward == []
+
+
+def test_no_other_modules_import_each_other():
+    edges = {module: {other for other in others if other != "ragbench"} for module, others in graph().items()}
+    assert circles(edges) == MEANT
+
+
+def test_every_room_has_its_level():
+    assert {room_of(module) for module in graph()} - {""} <= set(LEVEL)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("from a.b import name", {"a.b"}),
+        ("from a import b", {"a.b"}),
+        ("def f():\n    import a.c", {"a.c"}),
+        ("from . import c", {"a.c"}),
+        ("import json", set()),
+    ],
+)
+def test_imports_are_found_in_functions_too(source, expected):
+    assert imports_of(source, "a.d", {"a", "a.b", "a.c", "a.d"}) == expected
+
+
+def test_a_circle_is_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
