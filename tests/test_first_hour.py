@@ -87,8 +87,6 @@ MISTAKES = [
     ("score answers.csv --metrics f1 --labels llama3 --to out", "provider 'llama3'", "write 'ollama:llama3'"),
     (lambda: experiment(data=None), "'data'", "name, data, chunker, retriever"),
     (lambda: experiment(name="figures"), "'figures'", "choose another name"),
-    (lambda: experiment(name="figures"), "'figures'", "choose another name"),
-    (lambda: experiment(name="figures"), "'figures'", "choose another name"),
     (lambda: experiment(retreiver="SIM"), "retreiver", "retriever"),
     (lambda: experiment(retriever="BM26"), "unknown retriever 'BM26'", "SIM", "did you mean 'BM25'"),
     (lambda: experiment(chunker="token_chunk"), "unknown chunker 'token_chunk'", "did you mean 'token_chunks'"),

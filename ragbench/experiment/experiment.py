@@ -30,8 +30,6 @@ from ragbench.prompts import fill_prompt, load_prompt
 
 AXES = ("data", "chunker", "retriever", "generator", "judge")
 _FOLDERS = ("figures", "labels", "notebooks", "recordings", "tables")  # beside the runs, see `ragbench.paths`
-_FOLDERS = ("figures", "labels", "notebooks", "recordings", "tables")  # beside the runs, see `ragbench.paths`
-_FOLDERS = ("figures", "labels", "notebooks", "recordings", "tables")  # beside the runs, see `ragbench.paths`
 # Keys that every file has, as one may write them.
 _REQUIRED = {
     "name": "first-look",
@@ -302,12 +300,6 @@ def _check_name(name: Any) -> None:
         raise ConfigError(f"name is {name!r}", "a valid string", "write it in quotes")
     if not name.strip() or Path(name).name != name or name.startswith("."):
         raise ConfigError(f"the name {name!r}", "a text that can name a folder", "use letters, digits and dashes")
-    if name in _FOLDERS:
-        raise ConfigError(f"the name {name!r}", "another one: ragbench keeps its own files there", "choose another name")
-    if name in _FOLDERS:
-        raise ConfigError(
-            f"the name {name!r}", "another one: ragbench keeps its own files there", "choose another name"
-        )
     if name in _FOLDERS:
         raise ConfigError(
             f"the name {name!r}", "another one: ragbench keeps its own files there", "choose another name"
