@@ -25,6 +25,7 @@ from ragbench.retrieval import (
     LongContextReorder,
     MultiQuery,
     llm_decomposer,
+    make_retriever,
     reorder,
     rule_decomposer,
     to_langchain,
@@ -358,3 +359,14 @@ def test_the_label_of_a_langchain_retriever_makes_the_rows_its_own():
     assert repr(one) == "FromLangChain(label='k=5')"
     with pytest.raises(ConfigError, match=r"InMemoryVectorStore(?s:.)*as_retriever"):
         FromLangChain(InMemoryVectorStore(default_embedder()), CHUNKS, label="x")
+
+
+@pytest.mark.parametrize("name", ["BM25", "SIM", "MMR", "MLQ", "REO", "Hybrid"])
+def test_a_fact_of_the_title_alone_is_found_where_titles_are_searched(name, minilm):
+    chunks = [Chunk("a", "It was built in 1841.", "a", "Ely"), Chunk("b", "It was built in 1841.", "b", "Stump Mill")]
+    embedder = {} if name == "BM25" else {"embedder": minilm}
+    without, titled = (make_retriever(name, chunks, title=title, **embedder) for title in (False, True))
+    assert titled.search(["Stump Mill"], 1)[0][0].chunk is chunks[1]  # as it was given, without the title
+    assert [hit.chunk.id for hits in without.search(["Stump Mill"], 1) for hit in hits] in (["a"], [])
+    said = [json.dumps(retriever.settings()).count('"title": true') for retriever in (without, titled)]
+    assert said == [0, 2 if name == "Hybrid" else 1]

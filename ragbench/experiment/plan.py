@@ -66,7 +66,7 @@ def _retrieval(
             place = getattr(dense.embedder, "path", id(dense.embedder))
             _, texts = missing.setdefault(place, (dense.embedder, {}))
             for part, as_queries in (
-                ([c.text for c in dense.chunks] if dense.embeds else [], False),
+                (dense.texts if dense.embeds else [], False),
                 (of_queries, True),
             ):
                 texts |= dict.fromkeys(_without_vector(dense.embedder, part, as_queries))

@@ -180,13 +180,29 @@ def _scopes(scope: _Scope, n: int) -> Scopes:
 
 
 class Index(Retriever):
-    """A retriever that holds chunks, sorted so that a lower position wins a tie."""
+    """A retriever that holds chunks, sorted so that a lower position wins a tie.
+
+    ``title=True`` searches the document's title with each of its chunks (default: the chunk's text alone, as in the
+    papers). The hits are the same chunks either way.
+    """
 
     _chunks: list[Chunk] = PrivateAttr()
+    _title: bool = PrivateAttr()
 
-    def __init__(self, chunks: Iterable[Chunk], **fields: Any) -> None:
+    def __init__(self, chunks: Iterable[Chunk], *, title: bool = False, **fields: Any) -> None:
         super().__init__(**fields)
+        self._title = title
         self._chunks = sorted(check_chunks(chunks), key=lambda chunk: chunk.id)
+
+    @property
+    def texts(self) -> list[str]:
+        """What is searched, in the order of ``chunks``."""
+        return [f"{c.title}\n{c.text}" if self._title and c.title else c.text for c in self._chunks]
+
+    @property
+    def with_title(self) -> dict[str, bool]:
+        """The entry of ``settings()``: none where titles are not searched, as in older runs."""
+        return {"title": True} if self._title else {}
 
     @property
     def chunks(self) -> list[Chunk]:

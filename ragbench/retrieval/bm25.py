@@ -17,7 +17,7 @@ okapi      ln((N - df + 0.5) / (df + 0.5)); where       (k1 + 1) tf / (tf + K)  
 
 ``terrier`` counts a repeated query term through k3, the others add it once per occurrence. ``terrier`` and ``okapi``
 give a term found in more than half of the chunks a weight that is negative or tiny, as their models do; that shows
-only in collections of a few chunks. Titles are not indexed unless the chunk's text holds them.
+only in collections of a few chunks.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class BM25(Index):
     k3 : weight of repeated query terms in ``terrier``.
     epsilon : floor of the idf in ``okapi``, as a share of the mean idf.
     ties : ``"id"`` (by chunk id) or ``"corpus"`` (in the order given; the default of ``okapi``, as recorded).
+    title : whether titles are searched with their chunks. Default: no, as in the papers.
     """
 
     k1: _Weight = Field(gt=0)
@@ -95,6 +96,7 @@ class BM25(Index):
         k3: float = 8.0,
         epsilon: float = 0.25,
         ties: str | None = None,
+        title: bool = False,
         k: int = 10,
     ) -> None:
         check_known("BM25 variant", [variant], _VARIANTS)
@@ -104,8 +106,8 @@ class BM25(Index):
         tokenizer = default_tokenizer if tokenizer is None else tokenizer
         get_tokenizer(tokenizer)  # a wrong name is told before the chunks are looked at
         chunks = check_chunks(chunks)
-        super().__init__(chunks, k1=k1, b=b, variant=variant, k3=k3, epsilon=epsilon, ties=ties, k=k)
-        self._tokenizer = get_tokenizer(tokenizer, [c.text for c in self._chunks])
+        super().__init__(chunks, k1=k1, b=b, variant=variant, k3=k3, epsilon=epsilon, ties=ties, title=title, k=k)
+        self._tokenizer = get_tokenizer(tokenizer, self.texts)
         if ties == "corpus":
             self._chunks = chunks
         self._build()
@@ -119,14 +121,14 @@ class BM25(Index):
         of_variant = {"terrier": {"k3": self.k3}, "okapi": {"epsilon": self.epsilon}}.get(self.variant, {})
         about = {"retriever": "BM25", "variant": self.variant, "k1": self.k1, "b": self.b, **of_variant}
         words = tokenizer_name(self._tokenizer)
-        return about | {"tokenizer": words, "ties": self.ties, "chunks": len(self._chunks)}
+        return about | {"tokenizer": words, "ties": self.ties, "chunks": len(self._chunks)} | self.with_title
 
     def _build(self) -> None:
         from ragbench.retrieval import _kernels
 
         n, tokenizer = len(self._chunks), self._tokenizer
         size = -(-n // cores())
-        texts = [chunk.text for chunk in self._chunks]
+        texts = self.texts
         parts = _in_parts(n, size, lambda first, stop: number_tokens(texts[first:stop], tokenizer))
         terms: dict[str, int] = {}
         term_of = []  # by part: token number -> term number, -1 where it is dropped

@@ -35,6 +35,7 @@ class Dense(Index):
         whose vector is zero is never returned.
     vectors : float array (len(chunks), dimension), in the order of ``chunks``, to use instead of embedding them.
         Without it the chunks are embedded at the first search, or when ``vectors`` is read.
+    title : whether titles are embedded with their chunks. Default: no, as in the papers.
 
     Source: thesis §2.5.3 (all-MiniLM-L6-v2, FAISS, top 10).
     """
@@ -44,13 +45,19 @@ class Dense(Index):
     _vectors: np.ndarray | None = PrivateAttr(default=None)
 
     def __init__(
-        self, chunks: Sequence[Chunk], embedder: Embeddings, *, vectors: np.ndarray | None = None, k: int = 10
+        self,
+        chunks: Sequence[Chunk],
+        embedder: Embeddings,
+        *,
+        vectors: np.ndarray | None = None,
+        title: bool = False,
+        k: int = 10,
     ) -> None:
         if not all(callable(getattr(embedder, name, None)) for name in ("embed_documents", "embed_query")):
             expected = "a LangChain Embeddings with embed_documents and embed_query"
             raise ConfigError(f"embedder is {type(embedder).__name__}", expected, "pass for instance ragbench.MiniLM()")
         chunks = check_chunks(chunks)
-        super().__init__(chunks, embedder=embedder, embeds=vectors is None, k=k)
+        super().__init__(chunks, embedder=embedder, embeds=vectors is None, title=title, k=k)
         if vectors is None:
             _warn_of_language(embedder, self._chunks)
         else:
@@ -63,13 +70,14 @@ class Dense(Index):
 
     def settings(self) -> dict[str, Any]:
         name = embedder_name(self.embedder)
-        return {"retriever": "Dense", "embedder": name, "similarity": "cosine", "chunks": len(self._chunks)}
+        about = {"retriever": "Dense", "embedder": name, "similarity": "cosine", "chunks": len(self._chunks)}
+        return about | self.with_title
 
     @property
     def vectors(self) -> np.ndarray:
         """The chunks' unit vectors, float32 (chunks, dimension), in the order of ``chunks``."""
         if self._vectors is None:
-            self._vectors = _unit(as_array(self.embedder, [chunk.text for chunk in self._chunks]))
+            self._vectors = _unit(as_array(self.embedder, self.texts))
         return self._vectors
 
     def embed_queries(self, queries: Sequence[str]) -> np.ndarray:

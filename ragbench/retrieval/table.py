@@ -26,55 +26,67 @@ from ragbench.retrieval.rerank import Rerank
 
 # What a program gives and a file cannot name.
 _OBJECTS = ("self", "chunks", "embedder", "reranker", "decompose", "k", *Retriever.model_fields)
-_latest: tuple[list[Chunk], Embeddings | None, Dense] | None = None
+_latest: tuple[list[Chunk], Embeddings | None, bool, Dense] | None = None
 
 
-def _dense(chunks: Sequence[Chunk], embedder: Embeddings | None = None) -> Dense:
+def _dense(chunks: Sequence[Chunk], embedder: Embeddings | None = None, title: bool = False) -> Dense:
     """Index the chunks, or take the index of the call before: SIM, MMR, MLQ, REO and Hybrid share one."""
     global _latest
     chunks, latest = check_chunks(chunks), _latest
-    if latest and latest[1] is embedder and latest[0] == chunks:
-        return latest[2]
-    dense = Dense(chunks, embedder or default_embedder())
-    _latest = chunks, embedder, dense
+    if latest and latest[1] is embedder and latest[2] == title and latest[0] == chunks:
+        return latest[3]
+    dense = Dense(chunks, embedder or default_embedder(), title=title)
+    _latest = chunks, embedder, title, dense
     return dense
 
 
 def _mmr(
-    chunks: Sequence[Chunk], *, embedder: Embeddings | None = None, fetch_k: int = 20, lambda_mult: float = 0.5
+    chunks: Sequence[Chunk],
+    *,
+    embedder: Embeddings | None = None,
+    title: bool = False,
+    fetch_k: int = 20,
+    lambda_mult: float = 0.5,
 ) -> MMR:
-    return MMR(_dense(chunks, embedder), fetch_k, lambda_mult)
+    return MMR(_dense(chunks, embedder, title), fetch_k, lambda_mult)
 
 
 def _multi_query(
     chunks: Sequence[Chunk],
     *,
     embedder: Embeddings | None = None,
+    title: bool = False,
     decompose: Callable[[str], Sequence[str]] = rule_decomposer,
     k_each: int = 10,
     keep: int = 5,
 ) -> MultiQuery:
-    return MultiQuery(_dense(chunks, embedder), decompose, k_each, keep)
+    return MultiQuery(_dense(chunks, embedder, title), decompose, k_each, keep)
 
 
 def _reordered(
-    chunks: Sequence[Chunk], *, embedder: Embeddings | None = None, budget: int | None = None, tokenizer: Any = None
+    chunks: Sequence[Chunk],
+    *,
+    embedder: Embeddings | None = None,
+    title: bool = False,
+    budget: int | None = None,
+    tokenizer: Any = None,
 ) -> LongContextReorder:
-    return LongContextReorder(_dense(chunks, embedder), budget, tokenizer)
+    return LongContextReorder(_dense(chunks, embedder, title), budget, tokenizer)
 
 
 def _hybrid(
     chunks: Sequence[Chunk],
     *,
     embedder: Embeddings | None = None,
+    title: bool = False,
     variant: str = "lucene",
     tokenizer: Any = None,
     constant: float = 60.0,
     depth: int = 100,
     weights: Sequence[float] | None = None,
 ) -> Hybrid:
-    words = BM25(chunks, variant=variant, tokenizer=tokenizer)
-    return Hybrid([words, _dense(chunks, embedder)], constant, depth, weights)
+    words = BM25(chunks, variant=variant, tokenizer=tokenizer, title=title)
+    return Hybrid([words, _dense(chunks, embedder, title)], constant, depth, weights)
 
 
 def _rerank(
@@ -108,7 +120,8 @@ def make_retriever(name: str, chunks: Sequence[Chunk], **settings: Any) -> Any:
     name : ``"BM25"``, ``"SIM"`` (dense), ``"MMR"``, ``"MLQ"`` (several queries), ``"REO"`` (long-context reorder),
         ``"Hybrid"`` (BM25 and SIM), ``"Rerank"`` (the hits of ``over`` by the scorer ``reranker``), or your own.
     chunks : what is searched.
-    settings : of the retriever's class, by name. The dense ones take ``embedder`` (default MiniLM) and share one index.
+    settings : of the retriever's class, by name. ``title=True`` searches titles with their chunks. The dense ones take
+        ``embedder`` (default MiniLM) and share one index.
         MLQ takes ``decompose`` (default: rules, no language model), Hybrid the ``variant`` and ``tokenizer`` of BM25.
     """
     check_settings(name, settings, objects=True)
